@@ -1,0 +1,40 @@
+/**
+ * Tests are grouped by what they touch, which their file names say: `x.test.ts` nothing but files, `x.process.test.ts`
+ * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs.
+ */
+import { defineConfig } from 'vitest/config';
+
+const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
+const every = (suffix: string): string[] => [`**/*.${suffix}`];
+const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(every);
+
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: 'pure', include: every('test.ts'), exclude: [...NOT_TESTS, ...IN_GROUPS], testTimeout: 10_000, hookTimeout: 10_000 } },
+      { test: { name: 'process', include: every('process.test.ts'), exclude: NOT_TESTS, testTimeout: 60_000, hookTimeout: 60_000 } },
+      {
+        test: {
+          name: 'server',
+          include: every('server.test.ts'),
+          exclude: NOT_TESTS,
+          fileParallelism: false,
+          globalSetup: ['test/rig/host-pieces.setup.ts'],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        test: {
+          name: 'vm',
+          include: every('vm.test.ts'),
+          exclude: NOT_TESTS,
+          fileParallelism: false,
+          globalSetup: ['test/rig/host-pieces.setup.ts'],
+          testTimeout: 300_000,
+          hookTimeout: 300_000,
+        },
+      },
+    ],
+  },
+});
