@@ -1,0 +1,308 @@
+//! The JSON shapes of control messages. Paths are absolute guest paths.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Start a process. Its standard input comes as `Data` frames of the same request id when
+/// `stdin` is true, else it is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecRequest {
+    /// A path, or a name that is looked up in `PATH` of `env`.
+    pub program: String,
+    pub args: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub cwd: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub stdin: bool,
+    /// Milliseconds until the agent kills the exec's whole tree; none by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+}
+
+/// The process exists; `pid` is its guest pid.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecStarted {
+    pub pid: u32,
+}
+
+/// Why an exec is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExecReason {
+    /// The process ended, by itself or by a signal that the agent did not send.
+    Exited,
+    /// `timeoutMs` passed.
+    Timeout,
+    /// `ExecSignal` with SIGKILL or `Cancel` ended it.
+    Killed,
+    /// The program never ran: exit code 127 not found, 126 not allowed or no resources.
+    CannotStart,
+}
+
+/// The end of an exec, after the last byte of both streams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecResponse {
+    /// 0–255; 128 + n when signal n ended the process.
+    pub exit_code: i32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    pub reason: ExecReason,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// Bytes that were sent as `ExecOutput` of stream 1 and 2.
+    pub stdout_bytes: u64,
+    pub stderr_bytes: u64,
+}
+
+/// Send a signal to the exec's whole tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecSignal {
+    pub signal: i32,
+}
+
+/// A request that is about one path: `MkdirP`, `ReadFile`, `FileStat`, `TarPut`, `TarGet`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PathRequest {
+    pub path: String,
+}
+
+/// A body without fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Empty {}
+
+/// Write a file; `Data` frames with `sizeBytes` in all and `StreamEnd` follow.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteFile {
+    pub path: String,
+    /// Permission bits, at most 0o777.
+    pub mode: u32,
+    pub size_bytes: u64,
+}
+
+/// The head of a file that `Data` frames and `StreamEnd` follow, or that there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReadFileResponse {
+    Present { size_bytes: u64, mode: u32 },
+    Absent,
+}
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileKind {
+    File,
+    Dir,
+    Symlink,
+    Other,
+    Absent,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FileStatResponse {
+    pub exists: bool,
+    pub kind: FileKind,
+    pub size_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TarPutResponse {
+    pub entries: u64,
+    /// Bytes of file contents.
+    pub bytes: u64,
+}
+
+/// What the tar that follows has: a folder's contents, or one file; or that the path is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TarGetResponse {
+    Dir,
+    File,
+    Absent,
+}
+
+/// What went wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ErrorBody {
+    pub code: ErrorCode,
+    pub message: String,
+}
+
+/// The kinds of failure of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ErrorCode {
+    /// The request itself is wrong: a relative path, a size that does not match, a bad tar.
+    #[serde(rename = "bad-request")]
+    BadRequest,
+    /// The path is not there.
+    #[serde(rename = "not-found")]
+    NotFound,
+    /// The path is not one that the request may touch.
+    #[serde(rename = "not-allowed")]
+    NotAllowed,
+    /// What lies there may not leave a guest: a device, a pipe, a socket.
+    #[serde(rename = "bad-output")]
+    BadOutput,
+    /// The disk is full.
+    #[serde(rename = "no-space")]
+    NoSpace,
+    /// A limit of the protocol or of the guest was reached.
+    #[serde(rename = "limit")]
+    Limit,
+    /// The request was cancelled, or its stream was ended with an error.
+    #[serde(rename = "cancelled")]
+    Cancelled,
+    /// The guest's system refused.
+    #[serde(rename = "io")]
+    Io,
+    /// A bug of the agent.
+    #[serde(rename = "internal")]
+    Internal,
+}
+
+/// The end of a stream: complete, or broken by `error`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamEnd {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorBody>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StatsResponse {
+    pub memory_total_bytes: u64,
+    pub memory_available_bytes: u64,
+    /// Free bytes of the scratch disk.
+    pub disk_free_bytes: u64,
+    /// Processes of users, threads included.
+    pub processes: u64,
+    /// Processes of users that the kernel killed for want of memory.
+    pub oom_kills: u64,
+}
+
+/// What the guest has to know before the first exec. Sent once, right after `Pong`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configure {
+    /// Milliseconds since 1970 UTC.
+    pub clock_unix_ms: u64,
+    pub hostname: String,
+    /// Hex of up to 512 bytes of the host's randomness.
+    pub entropy: String,
+    pub mounts: Vec<GuestMount>,
+}
+
+/// One read-only mount: folder `index` (decimal) of the 9p device with tag `mounts`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestMount {
+    pub index: u32,
+    pub guest_path: String,
+}
+
+/// The wire forms of the responses that are either a head or `{"absent":true}`.
+pub(crate) mod wire {
+    use super::{ReadFileResponse, TarGetResponse};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    fn is_false(value: &bool) -> bool {
+        !*value
+    }
+
+    #[derive(Default, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ReadFileWire {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size_bytes: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mode: Option<u32>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        absent: bool,
+    }
+
+    impl Serialize for ReadFileResponse {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            match *self {
+                ReadFileResponse::Present { size_bytes, mode } => ReadFileWire {
+                    size_bytes: Some(size_bytes),
+                    mode: Some(mode),
+                    absent: false,
+                },
+                ReadFileResponse::Absent => ReadFileWire {
+                    absent: true,
+                    ..ReadFileWire::default()
+                },
+            }
+            .serialize(serializer)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for ReadFileResponse {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            match ReadFileWire::deserialize(deserializer)? {
+                ReadFileWire { absent: true, .. } => Ok(ReadFileResponse::Absent),
+                ReadFileWire {
+                    size_bytes: Some(size_bytes),
+                    mode: Some(mode),
+                    ..
+                } => Ok(ReadFileResponse::Present { size_bytes, mode }),
+                _ => Err(D::Error::custom("neither absent nor sizeBytes and mode")),
+            }
+        }
+    }
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum KindWire {
+        Dir,
+        File,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct TarGetWire {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        kind: Option<KindWire>,
+        #[serde(default, skip_serializing_if = "is_false")]
+        absent: bool,
+    }
+
+    impl Serialize for TarGetResponse {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            TarGetWire {
+                kind: match self {
+                    TarGetResponse::Dir => Some(KindWire::Dir),
+                    TarGetResponse::File => Some(KindWire::File),
+                    TarGetResponse::Absent => None,
+                },
+                absent: *self == TarGetResponse::Absent,
+            }
+            .serialize(serializer)
+        }
+    }
+
+    impl<'de> Deserialize<'de> for TarGetResponse {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            match TarGetWire::deserialize(deserializer)? {
+                TarGetWire { absent: true, .. } => Ok(TarGetResponse::Absent),
+                TarGetWire {
+                    kind: Some(KindWire::Dir),
+                    ..
+                } => Ok(TarGetResponse::Dir),
+                TarGetWire {
+                    kind: Some(KindWire::File),
+                    ..
+                } => Ok(TarGetResponse::File),
+                TarGetWire { kind: None, .. } => Err(D::Error::custom("neither absent nor kind")),
+            }
+        }
+    }
+}

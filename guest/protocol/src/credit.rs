@@ -1,0 +1,170 @@
+//! What each stream may still send, counted on both of its sides.
+
+use thiserror::Error;
+
+/// Bytes that a stream may have in flight when it starts.
+pub const WINDOW_BYTES: u32 = 512 << 10;
+/// A receiver grants only when this much is free, so that small reads do not make small grants.
+const GRANT_BYTES: u32 = WINDOW_BYTES / 8;
+
+/// A peer that does not keep to its window. It ends the connection.
+#[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
+pub enum CreditError {
+    #[error("{got} bytes came with {left} left in the window")]
+    Overrun { got: usize, left: u32 },
+    #[error("a grant of {granted} bytes lifts the window of {left} above {WINDOW_BYTES}")]
+    Overgrant { granted: u32, left: u32 },
+}
+
+/// The sender's side of a stream's window.
+#[derive(Debug, Clone)]
+pub struct SendWindow {
+    left: u32,
+}
+
+impl Default for SendWindow {
+    fn default() -> Self {
+        Self { left: WINDOW_BYTES }
+    }
+}
+
+impl SendWindow {
+    /// Bytes that may be sent now.
+    pub fn left(&self) -> usize {
+        self.left as usize
+    }
+
+    /// Takes up to `want` bytes out of the window; the answer is how many may be sent.
+    pub fn take(&mut self, want: usize) -> usize {
+        let count = u32::try_from(want).unwrap_or(u32::MAX).min(self.left);
+        self.left -= count;
+        count as usize
+    }
+
+    /// Adds a `Credit` of the other side. More than was ever sent is a broken peer.
+    pub fn grant(&mut self, bytes: u32) -> Result<(), CreditError> {
+        let left = self.left;
+        self.left = left
+            .checked_add(bytes)
+            .filter(|sum| *sum <= WINDOW_BYTES)
+            .ok_or(CreditError::Overgrant {
+                granted: bytes,
+                left,
+            })?;
+        Ok(())
+    }
+}
+
+/// The receiver's side of a stream's window.
+#[derive(Debug, Clone)]
+pub struct ReceiveWindow {
+    left: u32,
+    freed: u32,
+}
+
+impl Default for ReceiveWindow {
+    fn default() -> Self {
+        Self {
+            left: WINDOW_BYTES,
+            freed: 0,
+        }
+    }
+}
+
+impl ReceiveWindow {
+    /// Counts bytes that came in; more than the window has is a broken peer.
+    pub fn received(&mut self, bytes: usize) -> Result<(), CreditError> {
+        let left = self.left;
+        self.left = u32::try_from(bytes)
+            .ok()
+            .and_then(|count| left.checked_sub(count))
+            .ok_or(CreditError::Overrun { got: bytes, left })?;
+        Ok(())
+    }
+
+    /// Counts bytes that left this side's memory. `Some(n)` when a `Credit` of `n` is due.
+    ///
+    /// Never call it with more bytes than were received and not yet counted here.
+    pub fn consumed(&mut self, bytes: usize) -> Option<u32> {
+        let held = WINDOW_BYTES - self.left - self.freed;
+        debug_assert!(
+            bytes <= held as usize,
+            "consumed {bytes} of {held} held bytes"
+        );
+        self.freed += u32::try_from(bytes).unwrap_or(u32::MAX).min(held);
+        if self.freed < GRANT_BYTES {
+            return None;
+        }
+        let due = self.freed;
+        self.freed = 0;
+        self.left += due;
+        Some(due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_stops_at_the_window_and_goes_on_with_the_grant() {
+        let mut sender = SendWindow::default();
+        assert_eq!(sender.take(400 << 10), 400 << 10);
+        assert_eq!(sender.take(400 << 10), 112 << 10);
+        assert_eq!(sender.take(1), 0);
+        sender.grant(10).unwrap();
+        assert_eq!(sender.take(100), 10);
+    }
+
+    #[test]
+    fn a_grant_above_the_window_is_refused_and_changes_nothing() {
+        let mut sender = SendWindow::default();
+        sender.take(5);
+        assert_eq!(
+            sender.grant(6),
+            Err(CreditError::Overgrant {
+                granted: 6,
+                left: WINDOW_BYTES - 5
+            })
+        );
+        assert!(sender.grant(u32::MAX).is_err());
+        assert_eq!(sender.left(), WINDOW_BYTES as usize - 5);
+    }
+
+    #[test]
+    fn bytes_beyond_the_window_are_refused() {
+        let mut receiver = ReceiveWindow::default();
+        receiver.received(WINDOW_BYTES as usize).unwrap();
+        assert_eq!(
+            receiver.received(1),
+            Err(CreditError::Overrun { got: 1, left: 0 })
+        );
+        assert!(receiver.received(usize::MAX).is_err());
+    }
+
+    #[test]
+    fn both_sides_agree_over_a_long_stream() {
+        let (mut sender, mut receiver) = (SendWindow::default(), ReceiveWindow::default());
+        let mut sent = 0usize;
+        while sent < 10 << 20 {
+            let count = sender.take(60_001);
+            assert!(count > 0, "the stream stands still after {sent} bytes");
+            receiver.received(count).unwrap();
+            sent += count;
+            if let Some(due) = receiver.consumed(count) {
+                sender.grant(due).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_stream_never_stalls_on_grants_that_are_held_back() {
+        // All that was sent has been consumed, yet less than one grant is due: the sender must
+        // still have room for a whole chunk.
+        let (mut sender, mut receiver) = (SendWindow::default(), ReceiveWindow::default());
+        let sent = sender.take(GRANT_BYTES as usize - 1);
+        receiver.received(sent).unwrap();
+        assert_eq!(receiver.consumed(sent), None);
+        assert!(sender.left() >= crate::frame::MAX_CHUNK_BYTES);
+    }
+}

@@ -1,0 +1,20 @@
+//! The wire protocol between the keeper and the guest agent, for both sides.
+//!
+//! `frame` has the byte layout and its caps, `decode` turns bytes into frames (blocking, or
+//! incremental for an event loop), `message` types every frame after the handshake, `handshake`
+//! types the three frames before it, `credit` counts what each stream may still send.
+//! `docs/protocol.md` is the prose; `vectors/` pins the bytes.
+#![forbid(unsafe_code)]
+
+pub mod body;
+pub mod credit;
+pub mod decode;
+pub mod frame;
+pub mod handshake;
+pub mod message;
+
+/// Version that `Hello`, `Ping` and `Pong` carry; peers of different versions do not talk.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Requests that may be open at once on one connection.
+pub const MAX_OPEN_REQUESTS: usize = 256;
