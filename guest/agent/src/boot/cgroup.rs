@@ -1,0 +1,96 @@
+//! The cgroup that holds all user processes, so that they fill their share and not the guest.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::mount::{MountFlags, mount};
+
+use super::BootError;
+use crate::exec::CgroupParent;
+use crate::stats::meminfo_bytes;
+
+const ROOT: &str = "/sys/fs/cgroup";
+/// Memory that user processes never get: the kernel's and the agent's own.
+const RESERVE_MIN_BYTES: u64 = 24 << 20;
+/// Memory that stays available when users have all of theirs.
+const HEADROOM_BYTES: u64 = 12 << 20;
+/// Processes and threads of users at most, whatever the memory.
+const MAX_PIDS: u64 = 4096;
+
+/// Mounts cgroup v2 and makes the users' cgroup with its limits.
+pub fn set_up() -> Result<CgroupParent, BootError> {
+    let root = Path::new(ROOT);
+    let user = root.join("user");
+    let flags = MountFlags::NOSUID
+        .union(MountFlags::NODEV)
+        .union(MountFlags::NOEXEC);
+    mount("cgroup2", root, "cgroup2", flags, c"")
+        .map_err(|error| BootError::at("mounting cgroup v2", error))?;
+    write(&root.join("cgroup.subtree_control"), "+memory +pids")?;
+    fs::create_dir(&user).map_err(|error| BootError::at("making the users' cgroup", error))?;
+    write(&user.join("cgroup.subtree_control"), "+memory +pids")?;
+    write(
+        &user.join("memory.max"),
+        &user_memory_bytes(meminfo("MemTotal"), meminfo("MemAvailable")).to_string(),
+    )?;
+    write(
+        &user.join("pids.max"),
+        &user_pids(threads_max()).to_string(),
+    )?;
+    Ok(CgroupParent::new(user))
+}
+
+fn write(path: &Path, value: &str) -> Result<(), BootError> {
+    fs::write(path, value)
+        .map_err(|error| BootError::at(format!("writing {value:?} to {}", path.display()), error))
+}
+
+/// The guest's memory less a tenth, or 24 MiB if that is more; and never so much that with what the
+/// kernel and the image have taken already it is the guest as a whole that runs out.
+fn user_memory_bytes(total_bytes: u64, available_bytes: u64) -> u64 {
+    let share = total_bytes.saturating_sub(RESERVE_MIN_BYTES.max(total_bytes / 10));
+    share.min(available_bytes.saturating_sub(HEADROOM_BYTES))
+}
+
+/// Half of the threads that the kernel has room for.
+fn user_pids(threads_max: u64) -> u64 {
+    (threads_max / 2).clamp(16, MAX_PIDS)
+}
+
+fn threads_max() -> u64 {
+    fs::read_to_string("/proc/sys/kernel/threads-max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(MAX_PIDS)
+}
+
+fn meminfo(name: &str) -> u64 {
+    meminfo_bytes(
+        &fs::read_to_string("/proc/meminfo").unwrap_or_default(),
+        name,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_guest_keeps_24_mib_and_a_large_one_a_tenth() {
+        assert_eq!(user_memory_bytes(128 << 20, 128 << 20), 104 << 20);
+        assert_eq!(user_memory_bytes(1000 << 20, 990 << 20), 900 << 20);
+        assert_eq!(user_memory_bytes(1 << 20, 1 << 20), 0);
+    }
+
+    #[test]
+    fn users_never_get_what_is_taken_already() {
+        assert_eq!(user_memory_bytes(85 << 20, 53 << 20), 41 << 20);
+    }
+
+    #[test]
+    fn users_get_half_of_the_threads_within_bounds() {
+        assert_eq!(user_pids(900), 450);
+        assert_eq!(user_pids(1 << 20), MAX_PIDS);
+        assert_eq!(user_pids(0), 16);
+    }
+}

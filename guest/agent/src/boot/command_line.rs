@@ -1,0 +1,43 @@
+//! The kernel's command line, as far as the agent reads it. No secret is on it: user code can
+//! read it too.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// The `voidbox.` parameters by their name without the prefix.
+pub struct CommandLine(HashMap<String, String>);
+
+impl CommandLine {
+    pub fn read() -> Self {
+        Self::parse(&std::fs::read_to_string("/proc/cmdline").unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        let parameters = text
+            .split_ascii_whitespace()
+            .filter_map(|word| word.strip_prefix("voidbox.")?.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Self(parameters.collect())
+    }
+
+    /// `voidbox.scratch=/dev/…`, by default the first virtio disk.
+    pub fn scratch_device(&self) -> PathBuf {
+        self.0
+            .get("scratch")
+            .map_or_else(|| PathBuf::from("/dev/vda"), PathBuf::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CommandLine;
+    use std::path::Path;
+
+    #[test]
+    fn the_scratch_device_is_found_among_other_words() {
+        let line = CommandLine::parse("quiet voidbox.scratch=/dev/vdb panic=-1\n");
+        assert_eq!(line.scratch_device(), Path::new("/dev/vdb"));
+        let line = CommandLine::parse("quiet scratch=/dev/vdb");
+        assert_eq!(line.scratch_device(), Path::new("/dev/vda"));
+    }
+}

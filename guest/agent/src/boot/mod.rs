@@ -1,0 +1,85 @@
+//! What PID 1 does before the first byte of the protocol, in order.
+
+mod cgroup;
+mod command_line;
+mod devices;
+mod modules;
+mod mounts;
+mod port;
+mod power;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::exec::CgroupParent;
+use crate::log;
+use command_line::CommandLine;
+
+pub use devices::{credit_entropy, set_clock};
+pub use mounts::{USER_FOLDERS, bind_read_only, bind_scratch_folder, mount_shared_tree};
+pub use power::restart;
+
+/// A step of the boot that failed. The guest can't do its work without any of them.
+#[derive(Debug, Error)]
+#[error("{step}: {source}")]
+pub struct BootError {
+    step: String,
+    source: std::io::Error,
+}
+
+impl BootError {
+    fn at(step: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Self {
+            step: step.into(),
+            source: source.into(),
+        }
+    }
+}
+
+/// Where the scratch disk is mounted, for root alone.
+pub struct Storage {
+    pub scratch: PathBuf,
+}
+
+/// A guest that is ready for its session.
+pub struct Booted {
+    pub port: File,
+    pub storage: Storage,
+    pub cgroup: CgroupParent,
+}
+
+/// Mounts, loads, limits and opens; ends with the keeper's port open and the keeper on it.
+pub fn boot() -> Result<Booted, BootError> {
+    mounts::mount_kernel_views()?;
+    log::open_kmsg();
+    let command_line = CommandLine::read();
+    modules::load_all(Path::new("/lib/modules/voidbox.order"));
+    protect_agent();
+    devices::raise_loopback();
+    let cgroup = cgroup::set_up()?;
+    let scratch = mounts::mount_scratch(&command_line.scratch_device())?;
+    let port = port::open()?;
+    Ok(Booted {
+        port,
+        storage: Storage { scratch },
+        cgroup,
+    })
+}
+
+/// The agent is never the one that is killed for memory; its descriptors do not run out first.
+fn protect_agent() {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
+        log::line(&format!("oom_score_adj: {error}"));
+    }
+    let limit = libc::rlimit {
+        rlim_cur: 65_536,
+        rlim_max: 65_536,
+    };
+    // SAFETY: `limit` is a valid value that outlives the call; umask takes a number alone.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        libc::umask(0o022);
+    }
+}

@@ -1,0 +1,32 @@
+//! Kernel modules, for kernels that do not have all of it built in.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::system::finit_module;
+
+use crate::log;
+
+/// Loads the modules that a list names, one path a line, in its order. Without a list there is
+/// nothing to load. A module that fails is logged: what needs it fails by its own name.
+pub fn load_all(list: &Path) {
+    let Ok(text) = fs::read_to_string(list) else {
+        return;
+    };
+    let folder = list.parent().unwrap_or(Path::new("/"));
+    for name in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Err(error) = load(&folder.join(name)) {
+            log::line(&format!("module {name}: {error}"));
+        }
+    }
+}
+
+fn load(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    match finit_module(&file, c"", 0) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,190 @@
+//! Mounts: the kernel's views, the scratch disk, and what the keeper shares.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::mount::{MountFlags, mount, mount_bind, mount_remount};
+
+use super::{BootError, Storage};
+use crate::guest::SANDBOX;
+
+/// Folders of the scratch disk that user code has from the start.
+pub const USER_FOLDERS: &[&str] = &["/workspace", "/tmp", "/var/tmp", "/home/sandbox"];
+
+/// The scratch disk as a whole, for root alone.
+const SCRATCH: &str = "/run/scratch";
+/// The tree of all shared folders, for root alone.
+const SHARED: &str = "/run/mounts";
+/// How long a disk may take to appear.
+const DEVICE_WAIT: Duration = Duration::from_secs(5);
+
+const SAFE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+struct View {
+    target: &'static str,
+    kind: &'static str,
+    flags: MountFlags,
+    options: &'static CStr,
+}
+
+const VIEWS: &[View] = &[
+    View {
+        target: "/proc",
+        kind: "proc",
+        flags: SAFE.union(MountFlags::NOEXEC),
+        options: c"hidepid=invisible",
+    },
+    View {
+        target: "/sys",
+        kind: "sysfs",
+        flags: SAFE.union(MountFlags::NOEXEC).union(MountFlags::RDONLY),
+        options: c"",
+    },
+    View {
+        target: "/dev",
+        kind: "devtmpfs",
+        flags: MountFlags::NOSUID,
+        options: c"mode=0755,size=1m",
+    },
+    View {
+        target: "/dev/pts",
+        kind: "devpts",
+        flags: MountFlags::NOSUID.union(MountFlags::NOEXEC),
+        options: c"newinstance,ptmxmode=0666,mode=0620",
+    },
+    View {
+        target: "/dev/shm",
+        kind: "tmpfs",
+        flags: SAFE,
+        options: c"mode=1777,size=25%",
+    },
+    View {
+        target: "/run",
+        kind: "tmpfs",
+        flags: SAFE,
+        options: c"mode=0755,size=16m",
+    },
+];
+
+/// Mounts the kernel's views. All of them are bounded, and none is writable by users but for
+/// `/dev/shm`, whose memory counts as theirs.
+pub fn mount_kernel_views() -> Result<(), BootError> {
+    // The kernel makes an initramfs's own root writable for everybody, and it is all memory.
+    rustix::fs::chmod("/", Mode::from_raw_mode(0o755))
+        .map_err(|error| BootError::at("closing / to users", error))?;
+    for view in VIEWS {
+        let step = || format!("mounting {} on {}", view.kind, view.target);
+        fs::create_dir_all(view.target).map_err(|error| BootError::at(step(), error))?;
+        match mount(view.kind, view.target, view.kind, view.flags, view.options) {
+            // The kernel may have mounted devtmpfs by itself.
+            Ok(()) | Err(Errno::BUSY) => {}
+            Err(error) => return Err(BootError::at(step(), error)),
+        }
+    }
+    for (link, target) in [
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+    ] {
+        // There already when the image has it.
+        let _ = std::os::unix::fs::symlink(target, link);
+    }
+    Ok(())
+}
+
+/// Mounts the scratch disk and binds the user's folders from it.
+pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
+    let failed = |error: io::Error| {
+        BootError::at(
+            format!("mounting the scratch disk {}", device.display()),
+            error,
+        )
+    };
+    let since = Instant::now();
+    while !device.exists() && since.elapsed() < DEVICE_WAIT {
+        thread::sleep(Duration::from_millis(5));
+    }
+    let scratch = PathBuf::from(SCRATCH);
+    make_private(&scratch).map_err(failed)?;
+    mount(
+        device,
+        &scratch,
+        "ext4",
+        SAFE.union(MountFlags::NOATIME),
+        c"",
+    )
+    .map_err(|error| failed(error.into()))?;
+    for target in USER_FOLDERS {
+        let source = scratch.join(target.trim_start_matches('/').replace('/', "-"));
+        let mode = if target.ends_with("/tmp") {
+            0o1777
+        } else {
+            0o755
+        };
+        make_users(&source, mode)
+            .and_then(|()| bind(&source, Path::new(target), SAFE))
+            .map_err(|error| BootError::at(format!("binding {target}"), error))?;
+    }
+    Ok(scratch)
+}
+
+/// A folder that root alone may enter.
+fn make_private(path: &Path) -> io::Result<()> {
+    fs::create_dir_all(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
+}
+
+/// A folder of the sandbox user.
+fn make_users(path: &Path, mode: u32) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    chown(path, Some(SANDBOX.uid), Some(SANDBOX.gid))?;
+    rustix::fs::chmod(path, Mode::from_raw_mode(mode))?;
+    Ok(())
+}
+
+fn bind(source: &Path, target: &Path, flags: MountFlags) -> io::Result<()> {
+    if fs::metadata(source)?.is_dir() {
+        fs::create_dir_all(target)?;
+    }
+    mount_bind(source, target)?;
+    // A bind takes its flags only when it is remounted.
+    mount_remount(target, MountFlags::BIND.union(flags), "")?;
+    Ok(())
+}
+
+/// Makes a folder of the scratch disk appear at a path, for the sandbox user.
+pub fn bind_scratch_folder(storage: &Storage, number: usize, target: &Path) -> io::Result<()> {
+    let source = storage.scratch.join(format!("made-{number}"));
+    make_users(&source, 0o755)?;
+    bind(&source, target, SAFE)
+}
+
+/// Mounts the 9p device with all shared folders, for root alone.
+pub fn mount_shared_tree() -> io::Result<PathBuf> {
+    let target = PathBuf::from(SHARED);
+    make_private(&target)?;
+    mount(
+        "mounts",
+        &target,
+        "9p",
+        SAFE.union(MountFlags::RDONLY),
+        c"trans=virtio,version=9p2000.L,msize=262144",
+    )?;
+    Ok(target)
+}
+
+/// Makes a shared folder or file appear at a path, read-only.
+pub fn bind_read_only(source: &Path, target: &Path) -> io::Result<()> {
+    bind(source, target, SAFE.union(MountFlags::RDONLY))
+}

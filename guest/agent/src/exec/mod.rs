@@ -1,0 +1,162 @@
+//! One exec: start, stream, end.
+
+mod pump;
+mod spawn;
+mod tree;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use voidbox_protocol::body::{ExecReason, ExecRequest, ExecResponse, ExecStarted};
+use voidbox_protocol::message::{Message, Stream};
+
+use crate::failure::Failure;
+use crate::guest::Guest;
+use crate::reaper::Exit;
+use crate::request::Request;
+use pump::{Output, Pump, Stdin};
+use spawn::{CannotStart, Started};
+use tree::Tree;
+
+pub use tree::{CgroupParent, field};
+
+/// Runs a program to its end and sends everything of it but the response, which is returned: the
+/// caller sends it behind the last byte of output.
+pub fn run(
+    guest: &Guest,
+    request: &Arc<Request>,
+    exec: &ExecRequest,
+) -> Result<ExecResponse, Failure> {
+    match spawn::start(guest, request, exec) {
+        Ok(started) => {
+            request.send_ahead(&Message::ExecStarted(ExecStarted { pid: started.pid() }))?;
+            Run::new(guest, request, exec, started).finish()
+        }
+        Err(CannotStart { exit_code, message }) => Ok(ExecResponse {
+            exit_code,
+            signal: None,
+            reason: ExecReason::CannotStart,
+            message: Some(message),
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+        }),
+    }
+}
+
+/// The state of an exec that has started.
+struct Run<'a> {
+    guest: &'a Guest,
+    request: &'a Request,
+    tree: Tree,
+    pump: Pump<'a>,
+    timeout: Option<(Instant, u64)>,
+    /// Set when the agent kills the tree, with the reason.
+    killed: Option<(ExecReason, String)>,
+}
+
+impl<'a> Run<'a> {
+    fn new(guest: &'a Guest, request: &'a Request, exec: &ExecRequest, started: Started) -> Self {
+        let timeout = exec.timeout_ms.and_then(|timeout_ms| {
+            let at = Instant::now().checked_add(Duration::from_millis(timeout_ms))?;
+            Some((at, timeout_ms))
+        });
+        Self {
+            guest,
+            request,
+            tree: started.tree,
+            pump: Pump::new(
+                request,
+                Stdin::new(started.stdin),
+                Output::new(Stream::Stdout, started.stdout),
+                Output::new(Stream::Stderr, started.stderr),
+            ),
+            timeout,
+            killed: None,
+        }
+    }
+
+    fn finish(mut self) -> Result<ExecResponse, Failure> {
+        let streamed = self.stream();
+        // Whatever ended the loop, nothing of the tree outlives the exec.
+        self.tree.kill(&self.guest.reaper);
+        streamed?;
+        Ok(self.response())
+    }
+
+    /// Moves bytes until the leader has ended and both outputs are complete.
+    fn stream(&mut self) -> Result<(), Failure> {
+        loop {
+            self.act_on_request();
+            if self.tree.exit().is_some() && !self.pump.is_draining() {
+                self.tree.kill(&self.guest.reaper);
+                self.pump.start_draining();
+            }
+            if self.pump.is_draining() && self.request.is_cancelled() {
+                self.pump.abandon();
+            }
+            if self.pump.is_drained() {
+                return Ok(());
+            }
+            let deadline = self.timeout.map(|(at, _)| at);
+            self.pump.turn(deadline)?;
+        }
+    }
+
+    /// Signals, cancellation and the deadline; none of them matter once the leader has ended.
+    fn act_on_request(&mut self) {
+        while let Some(signal) = self.request.next_signal() {
+            if self.tree.exit().is_some() {
+                continue;
+            }
+            if signal == Signal::KILL.as_raw() {
+                self.kill(ExecReason::Killed, "killed on request".into());
+            } else if let Some(signal) = Signal::from_named_raw(signal) {
+                self.tree.signal(&self.guest.reaper, signal);
+            }
+        }
+        if self.request.is_cancelled() {
+            self.kill(ExecReason::Killed, "cancelled".into());
+        }
+        if let Some((_, timeout_ms)) = self.timeout.take_if(|(at, _)| *at <= Instant::now()) {
+            self.kill(
+                ExecReason::Timeout,
+                format!("killed after its timeout of {timeout_ms} ms"),
+            );
+        }
+    }
+
+    fn kill(&mut self, reason: ExecReason, message: String) {
+        if self.killed.is_none() && self.tree.exit().is_none() {
+            self.killed = Some((reason, message));
+            self.tree.kill(&self.guest.reaper);
+        }
+    }
+
+    fn response(self) -> ExecResponse {
+        let (exit_code, signal) = match self.tree.exit() {
+            Some(Exit::Code(code)) => (code, None),
+            Some(Exit::Signal(signal)) => (128 + signal, Some(signal)),
+            None => (255, None),
+        };
+        let out_of_memory = || {
+            let kills = self.tree.oom_kills();
+            (kills > 0).then(|| {
+                format!("the kernel killed {kills} of its processes: the guest's memory for users is full")
+            })
+        };
+        let (reason, message) = match self.killed.clone() {
+            // A kill that came when the leader had ended by itself changes nothing.
+            Some((reason, message)) if signal.is_some() => (reason, Some(message)),
+            _ => (ExecReason::Exited, out_of_memory()),
+        };
+        ExecResponse {
+            exit_code,
+            signal,
+            reason,
+            message,
+            stdout_bytes: self.pump.sent_bytes(Stream::Stdout),
+            stderr_bytes: self.pump.sent_bytes(Stream::Stderr),
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Moves bytes between a process's pipes and its request's streams, within their credit.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::message::{Stream, encode_output};
+
+use crate::failure::Failure;
+use crate::request::{Inbound, Request};
+
+/// How long a pipe may be empty after the tree was killed before it counts as ended: somebody
+/// outside of the tree holds its other end.
+const DRAIN_IDLE: Duration = Duration::from_secs(1);
+/// Bytes that are read after the tree was killed: more than a pipe of any size can still have.
+const DRAIN_BYTES: u64 = 8 << 20;
+
+/// The write end of a process's standard input, and the chunk that is on its way into it.
+pub struct Stdin {
+    pipe: Option<OwnedFd>,
+    chunk: Vec<u8>,
+    written: usize,
+    ended: bool,
+}
+
+impl Stdin {
+    pub fn new(pipe: Option<OwnedFd>) -> Self {
+        Self {
+            pipe,
+            chunk: Vec::new(),
+            written: 0,
+            ended: false,
+        }
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.written < self.chunk.len()
+    }
+
+    /// Writes what it can. Bytes for a process that reads no more are dropped, and still count as
+    /// consumed.
+    fn push(&mut self, request: &Request) -> Result<(), Failure> {
+        loop {
+            if !self.has_bytes() && !self.take_chunk(request) {
+                return Ok(());
+            }
+            let rest = &self.chunk[self.written..];
+            let count = match &self.pipe {
+                None => rest.len(),
+                Some(pipe) => match rustix::io::write(pipe, rest) {
+                    Ok(count) => count,
+                    Err(Errno::AGAIN) => return Ok(()),
+                    Err(Errno::INTR) => 0,
+                    Err(_) => {
+                        self.pipe = None;
+                        rest.len()
+                    }
+                },
+            };
+            self.written += count;
+            request.consumed(count)?;
+        }
+    }
+
+    /// The next chunk; at the stream's end the pipe is closed.
+    fn take_chunk(&mut self, request: &Request) -> bool {
+        match request.poll_inbound() {
+            Inbound::Chunk(bytes) => {
+                self.chunk = bytes;
+                self.written = 0;
+                true
+            }
+            Inbound::End(_) => {
+                self.pipe = None;
+                self.ended = true;
+                false
+            }
+            Inbound::Nothing => false,
+        }
+    }
+}
+
+/// The read end of one output.
+pub struct Output {
+    stream: Stream,
+    pipe: Option<OwnedFd>,
+    sent_bytes: u64,
+}
+
+impl Output {
+    pub fn new(stream: Stream, pipe: OwnedFd) -> Self {
+        Self {
+            stream,
+            pipe: Some(pipe),
+            sent_bytes: 0,
+        }
+    }
+
+    /// Sends what one read gives. True when the pipe had bytes.
+    fn pull(&mut self, request: &Request, buffer: &mut [u8]) -> Result<bool, Failure> {
+        let room = request.send_room(self.stream).min(buffer.len());
+        let Some(pipe) = self.pipe.as_ref().filter(|_| room > 0) else {
+            return Ok(false);
+        };
+        match rustix::io::read(pipe, &mut buffer[..room]) {
+            Ok(0) => self.pipe = None,
+            Ok(count) => {
+                request.take_room(self.stream, count);
+                self.sent_bytes += count as u64;
+                let frame = encode_output(request.id, self.stream, &buffer[..count])
+                    .map_err(|error| Failure::bad_request(error.to_string()))?;
+                request.send_behind(frame)?;
+                return Ok(true);
+            }
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(_) => self.pipe = None,
+        }
+        Ok(false)
+    }
+}
+
+struct Draining {
+    from_bytes: u64,
+    idle_since: Instant,
+}
+
+/// The three pipes of one exec.
+pub struct Pump<'a> {
+    request: &'a Request,
+    stdin: Stdin,
+    outputs: [Output; 2],
+    draining: Option<Draining>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Pump<'a> {
+    pub fn new(request: &'a Request, stdin: Stdin, stdout: Output, stderr: Output) -> Self {
+        Self {
+            request,
+            stdin,
+            outputs: [stdout, stderr],
+            draining: None,
+            buffer: vec![0; MAX_CHUNK_BYTES],
+        }
+    }
+
+    pub fn sent_bytes(&self, stream: Stream) -> u64 {
+        self.outputs
+            .iter()
+            .filter(|output| output.stream == stream)
+            .map(|output| output.sent_bytes)
+            .sum()
+    }
+
+    /// From here on the tree is dead: outputs are read to their end, within bounds.
+    pub fn start_draining(&mut self) {
+        self.draining = Some(Draining {
+            from_bytes: self.total_bytes(),
+            idle_since: Instant::now(),
+        });
+        self.stdin.pipe = None;
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
+    /// True when the tree is dead and nothing of its output is left.
+    pub fn is_drained(&self) -> bool {
+        self.draining.is_some() && self.outputs.iter().all(|output| output.pipe.is_none())
+    }
+
+    fn total_bytes(&self) -> u64 {
+        self.outputs.iter().map(|output| output.sent_bytes).sum()
+    }
+
+    /// Waits for a pipe, the request or the deadline, and moves what can be moved.
+    pub fn turn(&mut self, deadline: Option<Instant>) -> Result<(), Failure> {
+        self.stdin.push(self.request)?;
+        self.wait(deadline)?;
+        self.request.clear_wake();
+        let mut moved = false;
+        for output in &mut self.outputs {
+            moved |= output.pull(self.request, &mut self.buffer)?;
+        }
+        self.bound_draining(moved);
+        Ok(())
+    }
+
+    /// Gives up on outputs that a process outside of the tree keeps open.
+    fn bound_draining(&mut self, moved: bool) {
+        let total = self.total_bytes();
+        let starved = self
+            .outputs
+            .iter()
+            .any(|output| output.pipe.is_some() && self.request.send_room(output.stream) == 0);
+        let Some(draining) = &mut self.draining else {
+            return;
+        };
+        // Waiting for credit is not idling: the bytes are there and will be asked for.
+        if moved || starved {
+            draining.idle_since = Instant::now();
+        }
+        if draining.idle_since.elapsed() >= DRAIN_IDLE || total - draining.from_bytes >= DRAIN_BYTES
+        {
+            self.abandon();
+        }
+    }
+
+    /// Reads no more: what is left in the outputs is nobody's.
+    pub fn abandon(&mut self) {
+        for output in &mut self.outputs {
+            output.pipe = None;
+        }
+    }
+
+    fn wait(&self, deadline: Option<Instant>) -> Result<(), Failure> {
+        let mut fds = vec![PollFd::from_borrowed_fd(
+            self.request.wake_fd(),
+            PollFlags::IN,
+        )];
+        if let Some(pipe) = &self.stdin.pipe
+            && self.stdin.has_bytes()
+        {
+            fds.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::OUT));
+        }
+        for output in &self.outputs {
+            // A pipe without credit is not polled: its hang-up would spin.
+            if let Some(pipe) = &output.pipe
+                && self.request.send_room(output.stream) > 0
+            {
+                fds.push(PollFd::from_borrowed_fd(pipe.as_fd(), PollFlags::IN));
+            }
+        }
+        let deadline = match self.draining {
+            Some(_) => Some(Instant::now() + DRAIN_IDLE),
+            None => deadline,
+        };
+        let timeout = deadline.map(|at| timespec(at.saturating_duration_since(Instant::now())));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(Failure::io("waiting for pipes", io::Error::from(error))),
+        }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        // Durations here come from a u64 of milliseconds, far below i64 seconds.
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}

@@ -1,0 +1,106 @@
+//! Folders outside the user's own: mount points, and places for copies on the scratch disk.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use super::access;
+use crate::boot::{USER_FOLDERS, bind_scratch_folder};
+use crate::failure::Failure;
+use crate::guest::{Guest, Role, SANDBOX};
+use crate::lock::lock;
+
+/// First components that belong to the guest's system.
+const SYSTEM: &[&str] = &[
+    "bin", "boot", "dev", "etc", "init", "lib", "lib32", "lib64", "proc", "root", "run", "sbin",
+    "sys", "usr", "var",
+];
+
+/// Makes sure that the sandbox user can have a folder at `path` (its parents are made by the
+/// request itself): the first part of the path that does not exist becomes a folder of the scratch
+/// disk, since the root's own memory is not for data. To be called as root, before the thread
+/// becomes the file user. As a process under test it does nothing.
+pub fn make_for_user(guest: &Guest, path: &str) -> Result<(), Failure> {
+    let Role::Init(storage) = &guest.role else {
+        return Ok(());
+    };
+    let path = access::checked_path(path)?;
+    if USER_FOLDERS.iter().any(|folder| path.starts_with(folder)) {
+        return Ok(());
+    }
+    refuse_system(path)?;
+    let mut made = lock(&guest.made_folders);
+    if made.iter().any(|folder| path.starts_with(folder)) {
+        return Ok(());
+    }
+    let Some(folder) = first_missing(path) else {
+        return Ok(());
+    };
+    bind_scratch_folder(storage, made.len(), &folder)
+        .map_err(|error| Failure::io(folder.display(), error))?;
+    made.push(folder);
+    Ok(())
+}
+
+fn refuse_system(path: &Path) -> Result<(), Failure> {
+    let first = path
+        .components()
+        .nth(1)
+        .and_then(|part| part.as_os_str().to_str());
+    match first {
+        Some(name) if !SYSTEM.contains(&name) => Ok(()),
+        _ => Err(Failure::new(
+            voidbox_protocol::body::ErrorCode::NotAllowed,
+            format!("{}: is a folder of the guest's system", path.display()),
+        )),
+    }
+}
+
+/// The shortest beginning of a path that does not exist.
+fn first_missing(path: &Path) -> Option<PathBuf> {
+    let mut beginning = PathBuf::new();
+    path.components().find_map(|part| {
+        beginning.push(part);
+        fs::symlink_metadata(&beginning)
+            .is_err()
+            .then(|| beginning.clone())
+    })
+}
+
+/// Makes the place that a mount goes to: a folder, or an empty file. Runs before any user process,
+/// so no link on the way can be hostile; folders within the user's own become the user's.
+pub fn mount_point(path: &str, is_folder: bool) -> Result<PathBuf, Failure> {
+    let path = access::checked_path(path)?;
+    let is_users = USER_FOLDERS.iter().any(|folder| path.starts_with(folder));
+    if !is_users {
+        refuse_system(path)?;
+    } else if USER_FOLDERS.iter().any(|folder| path == Path::new(folder)) {
+        return Err(Failure::new(
+            voidbox_protocol::body::ErrorCode::NotAllowed,
+            format!("{}: a mount can't replace it", path.display()),
+        ));
+    }
+    make_place(path, is_folder, is_users).map_err(|error| Failure::io(path.display(), error))?;
+    Ok(path.to_owned())
+}
+
+fn make_place(path: &Path, is_folder: bool, is_users: bool) -> io::Result<()> {
+    let mut beginning = PathBuf::new();
+    for part in path.components() {
+        beginning.push(part);
+        if beginning.exists() {
+            continue;
+        }
+        if beginning == path && !is_folder {
+            fs::File::create_new(&beginning)?;
+        } else {
+            fs::create_dir(&beginning)?;
+            fs::set_permissions(&beginning, fs::Permissions::from_mode(0o755))?;
+        }
+        if is_users {
+            chown(&beginning, Some(SANDBOX.uid), Some(SANDBOX.gid))?;
+        }
+    }
+    Ok(())
+}

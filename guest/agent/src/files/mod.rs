@@ -1,0 +1,19 @@
+//! Files in and out. The keeper is trusted, the folders are not: user code owns them and moves
+//! links about while they are read. So every thread that touches them gives up root first and
+//! does what the sandbox user may do, and no more.
+
+mod access;
+mod folder;
+mod read;
+mod stat;
+mod tar_get;
+mod tar_put;
+mod write;
+
+pub use access::become_file_user;
+pub use folder::{make_for_user, mount_point};
+pub use read::read_file;
+pub use stat::file_stat;
+pub use tar_get::tar_get;
+pub use tar_put::tar_put;
+pub use write::{mkdir_p, write_file};

@@ -1,0 +1,76 @@
+//! ReadFile: a regular file, as long as it was when it was opened.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use voidbox_protocol::body::{ReadFileResponse, StreamEnd};
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::message::Message;
+
+use super::access;
+use crate::failure::Failure;
+use crate::request::Request;
+
+/// Sends a file: its head, its bytes, its end. A failure after the head is told in the end.
+pub fn read_file(request: &Request, path: &str) -> Result<(), Failure> {
+    let path = access::checked_path(path)?;
+    let Some((mut file, size_bytes, mode)) = open_regular(path)? else {
+        return request.send_last(&Message::ReadFileResponse(ReadFileResponse::Absent));
+    };
+    let head = ReadFileResponse::Present { size_bytes, mode };
+    request.send_last(&Message::ReadFileResponse(head))?;
+    let sent = send_exactly(request, &mut file, size_bytes, path);
+    send_end(request, sent)
+}
+
+/// The end of a stream whose head is out: complete, or with what broke it.
+pub fn send_end(request: &Request, sent: Result<(), Failure>) -> Result<(), Failure> {
+    let error = sent.err().map(Failure::into_body);
+    request.send_last(&Message::StreamEnd(StreamEnd { error }))
+}
+
+/// A regular file with its size and permission bits; `None` when none is there.
+fn open_regular(path: &Path) -> Result<Option<(File, u64, u32)>, Failure> {
+    // Without NONBLOCK a FIFO would hold the request until somebody writes to it.
+    let file: File = match access::open(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY) {
+        Ok(fd) => fd.into(),
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(error) => return Err(Failure::io(path.display(), error)),
+    };
+    let metadata = file
+        .metadata()
+        .map_err(|error| Failure::io(path.display(), error))?;
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    Ok(Some((file, metadata.len(), metadata.mode() & 0o777)))
+}
+
+fn send_exactly(
+    request: &Request,
+    file: &mut File,
+    size_bytes: u64,
+    path: &Path,
+) -> Result<(), Failure> {
+    let mut left = size_bytes;
+    let mut buffer = vec![0; MAX_CHUNK_BYTES];
+    while left > 0 {
+        let want = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let count = file
+            .read(&mut buffer[..want])
+            .map_err(|error| Failure::io(path.display(), error))?;
+        if count == 0 {
+            return Err(Failure::bad_request(format!(
+                "{}: was cut {left} bytes short while it was read",
+                path.display()
+            )));
+        }
+        request.send_data(&buffer[..count])?;
+        left -= count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! TarGet: a folder or one file as a tar stream.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, readlinkat, statat};
+use rustix::io::Errno;
+use tar::{Builder, EntryType, Header};
+use voidbox_protocol::body::{ErrorCode, TarGetResponse};
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::message::Message;
+
+use super::access;
+use super::read::send_end;
+use crate::failure::Failure;
+use crate::request::Request;
+
+/// Names that wait to be sent at most, over all folders that are open.
+const MAX_WAITING_NAMES: usize = 200_000;
+
+/// Collects what the tar builder writes and sends it in whole chunks.
+struct Outgoing<'a> {
+    request: &'a Request,
+    buffer: Vec<u8>,
+    failure: Option<Failure>,
+}
+
+impl Outgoing<'_> {
+    fn send(&mut self) -> io::Result<()> {
+        let sent = self.request.send_data(&self.buffer);
+        self.buffer.clear();
+        sent.map_err(|failure| {
+            let error = io::Error::other(failure.to_string());
+            self.failure = Some(failure);
+            error
+        })
+    }
+}
+
+impl Write for Outgoing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = bytes.len().min(MAX_CHUNK_BYTES - self.buffer.len());
+        self.buffer.extend_from_slice(&bytes[..count]);
+        if self.buffer.len() == MAX_CHUNK_BYTES {
+            self.send()?;
+        }
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+}
+
+type Tar<'a> = Builder<Outgoing<'a>>;
+
+/// Sends the head, the tar with its end marker, and the stream's end. Links are sent as links,
+/// wherever they lead; a device, FIFO or socket ends the stream with an error.
+pub fn tar_get(request: &Request, path: &str) -> Result<(), Failure> {
+    let path = access::checked_path(path)?;
+    let (fd, is_folder) = match open_source(path)? {
+        Some(source) => source,
+        None => return request.send_last(&Message::TarGetResponse(TarGetResponse::Absent)),
+    };
+    let head = match is_folder {
+        true => TarGetResponse::Dir,
+        false => TarGetResponse::File,
+    };
+    request.send_last(&Message::TarGetResponse(head))?;
+    let mut tar = Builder::new(Outgoing {
+        request,
+        buffer: Vec::with_capacity(MAX_CHUNK_BYTES),
+        failure: None,
+    });
+    let sent = match is_folder {
+        true => add_tree(&mut tar, fd.as_fd()),
+        false => add_file(
+            &mut tar,
+            path.file_name().unwrap_or_default().as_ref(),
+            fd.into(),
+        ),
+    }
+    .and_then(|()| {
+        tar.finish()
+            .and_then(|()| tar.get_mut().flush())
+            .map_err(|error| Failure::io("ending the tar", error))
+    });
+    let failure = tar.get_mut().failure.take();
+    send_end(request, failure.map_or(sent, Err))
+}
+
+/// The folder or regular file at a path, links followed; `None` when nothing is there.
+fn open_source(path: &Path) -> Result<Option<(OwnedFd, bool)>, Failure> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let fd = match access::open(path, flags) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+        Err(error) => return Err(Failure::io(path.display(), error)),
+    };
+    let stat = rustix::fs::fstat(&fd).map_err(|error| Failure::io(path.display(), error))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => Ok(Some((fd, true))),
+        FileType::RegularFile => Ok(Some((fd, false))),
+        _ => Err(Failure::bad_request(format!(
+            "{}: neither a folder nor a regular file",
+            path.display()
+        ))),
+    }
+}
+
+/// A folder that is being sent: its path in the tar and the names left in it, last one first.
+struct Level {
+    path: PathBuf,
+    names: Vec<CString>,
+}
+
+fn add_tree(tar: &mut Tar<'_>, top: BorrowedFd<'_>) -> Result<(), Failure> {
+    let mut waiting = 0;
+    let mut levels = vec![list(top, PathBuf::new(), &mut waiting)?];
+    while let Some(level) = levels.last_mut() {
+        let Some(name) = level.names.pop() else {
+            levels.pop();
+            continue;
+        };
+        waiting -= 1;
+        let path = level.path.join(OsStr::from_bytes(name.as_bytes()));
+        if let Some(inner) = add_entry(tar, top, path, &mut waiting)? {
+            levels.push(inner);
+        }
+    }
+    Ok(())
+}
+
+/// The names of a folder in reverse order, so that a tar of the same contents has the same bytes.
+fn list(top: BorrowedFd<'_>, path: PathBuf, waiting: &mut usize) -> Result<Level, Failure> {
+    let failed = |error: Errno| Failure::io(path.display(), error);
+    let relative = match path.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => path.as_path(),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+    let fd = access::open_beneath(top, relative, flags, Mode::empty()).map_err(failed)?;
+    let mut names = Vec::new();
+    for entry in Dir::new(fd).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            names.push(entry.file_name().to_owned());
+            *waiting += 1;
+        }
+        if *waiting > MAX_WAITING_NAMES {
+            return Err(Failure::new(
+                voidbox_protocol::body::ErrorCode::Limit,
+                format!(
+                    "{}: more than {MAX_WAITING_NAMES} names in one folder",
+                    path.display()
+                ),
+            ));
+        }
+    }
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(Level { path, names })
+}
+
+/// Adds one entry; the answer is the folder to go on with, when it is one.
+fn add_entry(
+    tar: &mut Tar<'_>,
+    top: BorrowedFd<'_>,
+    path: PathBuf,
+    waiting: &mut usize,
+) -> Result<Option<Level>, Failure> {
+    let failed = |error: io::Error| Failure::io(path.display(), error);
+    // The parent is opened without a link on the way, so the name in it is judged by itself.
+    let (parent, name) = parent_in(top, &path).map_err(|error| failed(error.into()))?;
+    let stat =
+        statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| failed(error.into()))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Directory => {
+            let mut header = header_of(&stat, EntryType::Directory, 0);
+            let named = path.join("");
+            tar.append_data(&mut header, &named, io::empty())
+                .map_err(failed)?;
+            return list(top, path, waiting).map(Some);
+        }
+        FileType::Symlink => {
+            let target =
+                readlinkat(&parent, name, Vec::new()).map_err(|error| failed(error.into()))?;
+            let mut header = header_of(&stat, EntryType::Symlink, 0);
+            tar.append_link(&mut header, &path, OsStr::from_bytes(target.as_bytes()))
+                .map_err(failed)?;
+        }
+        FileType::RegularFile => {
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
+            let fd = access::open_beneath(parent.as_fd(), Path::new(name), flags, Mode::empty())
+                .map_err(|error| failed(error.into()))?;
+            add_file(tar, &path, fd.into())?;
+        }
+        other => {
+            return Err(Failure::new(
+                ErrorCode::BadOutput,
+                format!("{}: a {other:?} can't leave the guest", path.display()),
+            ));
+        }
+    }
+    Ok(None)
+}
+
+fn parent_in<'n>(top: BorrowedFd<'_>, path: &'n Path) -> Result<(OwnedFd, &'n OsStr), Errno> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY;
+    let folder = access::open_beneath(top, parent, flags, Mode::empty())?;
+    Ok((folder, path.file_name().ok_or(Errno::INVAL)?))
+}
+
+fn add_file(tar: &mut Tar<'_>, name: &Path, file: File) -> Result<(), Failure> {
+    let failed = |error: io::Error| Failure::io(name.display(), error);
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Failure::bad_request(format!(
+            "{}: became something else than a file",
+            name.display()
+        )));
+    }
+    let size = metadata.len();
+    let mut header = Header::new_gnu();
+    header.set_entry_type(EntryType::Regular);
+    header.set_size(size);
+    header.set_mode(metadata.mode() & 0o777);
+    header.set_mtime(u64::try_from(metadata.mtime()).unwrap_or(0));
+    // A file that grows is sent as long as it was, one that shrinks breaks the stream: the
+    // builder writes what it reads, and the next header must not land inside a file.
+    let mut exact = file.take(size);
+    tar.append_data(&mut header, name, &mut exact)
+        .map_err(failed)?;
+    match exact.limit() {
+        0 => Ok(()),
+        left => Err(Failure::bad_request(format!(
+            "{}: was cut {left} bytes short while it was read",
+            name.display()
+        ))),
+    }
+}
+
+fn header_of(stat: &Stat, entry_type: EntryType, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(entry_type);
+    header.set_size(size);
+    header.set_mode(stat.st_mode & 0o777);
+    header.set_mtime(u64::try_from(stat.st_mtime).unwrap_or(0));
+    header
+}

@@ -1,0 +1,77 @@
+//! WriteFile and MkdirP.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, renameat, unlinkat};
+use voidbox_protocol::body::WriteFile;
+
+use super::access;
+use crate::failure::Failure;
+use crate::request::Request;
+
+/// Makes a folder and its parents.
+pub fn mkdir_p(path: &str) -> Result<(), Failure> {
+    access::open_or_make_folder(access::checked_path(path)?).map(drop)
+}
+
+/// Takes a file's bytes and puts it in place in one step; parents are made. What was there is
+/// replaced, a link too.
+pub fn write_file(request: &Request, target: &WriteFile) -> Result<(), Failure> {
+    let path = access::checked_path(&target.path)?;
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::bad_request("/ is not the path of a file"));
+    };
+    if target.mode > 0o777 {
+        return Err(Failure::bad_request(format!(
+            "{}: mode {:o} has more than permission bits",
+            target.path, target.mode
+        )));
+    }
+    let folder = access::open_or_make_folder(parent)?;
+    let temporary = format!(".voidbox-{}.part", request.id);
+    let written = receive(request, folder.as_fd(), &temporary, target).and_then(|()| {
+        renameat(&folder, temporary.as_str(), &folder, name)
+            .map_err(|error| Failure::io(path.display(), error))
+    });
+    if written.is_err() {
+        let _ = unlinkat(&folder, temporary.as_str(), AtFlags::empty());
+    }
+    written
+}
+
+fn receive(
+    request: &Request,
+    folder: BorrowedFd<'_>,
+    temporary: &str,
+    target: &WriteFile,
+) -> Result<(), Failure> {
+    let failed = |error: std::io::Error| Failure::io(&target.path, error);
+    let _ = unlinkat(folder, temporary, AtFlags::empty());
+    let mut file: File = access::open_beneath(
+        folder,
+        Path::new(temporary),
+        OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
+        Mode::from_raw_mode(0o600),
+    )
+    .map_err(|error| failed(error.into()))?
+    .into();
+    let mut received = 0u64;
+    while let Some(chunk) = request.next_chunk()? {
+        received += chunk.len() as u64;
+        if received > target.size_bytes {
+            break;
+        }
+        file.write_all(&chunk).map_err(failed)?;
+        request.consumed(chunk.len())?;
+    }
+    if received != target.size_bytes {
+        return Err(Failure::bad_request(format!(
+            "{}: got {received} bytes or more of {} announced",
+            target.path, target.size_bytes
+        )));
+    }
+    fchmod(&file, Mode::from_raw_mode(target.mode)).map_err(|error| failed(error.into()))
+}

@@ -1,0 +1,91 @@
+//! What every request of this process shares: who user code is, and what the guest has.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::boot::Storage;
+use crate::exec::CgroupParent;
+use crate::reaper::Reaper;
+
+/// A user and its group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// The user that commands run as and that files are made as.
+pub const SANDBOX: Owner = Owner {
+    uid: 1000,
+    gid: 1000,
+};
+
+/// The process that the agent is.
+pub enum Role {
+    /// PID 1 of a guest.
+    Init(Storage),
+    /// A process under test, on a machine that is not its own.
+    Process,
+}
+
+/// The guest as requests see it.
+pub struct Guest {
+    pub role: Role,
+    pub reaper: Reaper,
+    pub cgroup: Option<CgroupParent>,
+    configuring: AtomicBool,
+    configured: AtomicBool,
+    /// Folders outside the user's own that were made for copies, by their guest path.
+    pub made_folders: Mutex<Vec<PathBuf>>,
+}
+
+impl Guest {
+    pub fn new(role: Role, reaper: Reaper, cgroup: Option<CgroupParent>) -> Self {
+        Self {
+            role,
+            reaper,
+            cgroup,
+            configuring: AtomicBool::new(false),
+            configured: AtomicBool::new(false),
+            made_folders: Mutex::default(),
+        }
+    }
+
+    pub fn is_configured(&self) -> bool {
+        self.configured.load(Ordering::Acquire)
+    }
+
+    /// True for the first call alone.
+    pub fn claim_configuration(&self) -> bool {
+        !self.configuring.swap(true, Ordering::AcqRel)
+    }
+
+    /// Lets every request through.
+    pub fn set_configured(&self) {
+        self.configured.store(true, Ordering::Release);
+    }
+
+    /// The user whose rights file requests have: `None` is the process's own.
+    pub fn file_owner(&self) -> Option<Owner> {
+        rustix::process::geteuid().is_root().then_some(SANDBOX)
+    }
+
+    /// The user to change to for a program; `None` when that is who this process is already.
+    pub fn may_run_as(&self, uid: u32, gid: u32) -> Result<Option<Owner>, String> {
+        let me = rustix::process::geteuid();
+        if uid == 0 || gid == 0 {
+            return Err("programs of a guest do not run as root".into());
+        }
+        if me.is_root() {
+            return Ok(Some(Owner { uid, gid }));
+        }
+        if me.as_raw() == uid {
+            return Ok(None);
+        }
+        Err(format!(
+            "an agent of user {} can't become user {uid}",
+            me.as_raw()
+        ))
+    }
+}

@@ -1,0 +1,135 @@
+//! The guest agent. As PID 1 it boots the guest and serves its keeper over virtio-serial; with
+//! `--socket PATH` it serves whoever listens there, with `--fd N` whoever has the other end of that
+//! socket: both as a plain process, for tests.
+
+mod block_cache;
+mod boot;
+mod configure;
+mod exec;
+mod failure;
+mod files;
+mod guest;
+mod lock;
+mod log;
+mod outbox;
+mod reaper;
+mod request;
+mod serve;
+mod session;
+mod stats;
+
+use std::error::Error;
+use std::io;
+use std::os::fd::FromRawFd;
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use voidbox_protocol::PROTOCOL_VERSION;
+use voidbox_protocol::handshake::Hello;
+
+use guest::{Guest, Role};
+use reaper::Reaper;
+
+#[global_allocator]
+static ALLOCATOR: block_cache::BlockCache = block_cache::BlockCache::new();
+
+const USAGE: &str = "usage: voidbox-agent --socket PATH | --fd N | --version (without arguments it is PID 1 of a guest)";
+
+fn main() -> ExitCode {
+    // Blocked before the first thread exists, so that every thread has it blocked.
+    reaper::block_sigchld();
+    log::catch_panics();
+    if std::process::id() == 1 {
+        serve_as_init();
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--version"] => {
+            println!("voidbox-agent {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        ["--socket", path] => serve_process(UnixStream::connect(path)),
+        ["--fd", number] => serve_process(inherited(number)),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn hello() -> Hello {
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let boot_ms = since_boot.tv_sec * 1000 + since_boot.tv_nsec / 1_000_000;
+    Hello {
+        protocol: PROTOCOL_VERSION,
+        agent: env!("CARGO_PKG_VERSION").into(),
+        boot_ms: u64::try_from(boot_ms).unwrap_or(0),
+    }
+}
+
+/// PID 1: one session, then the guest's end. A keeper that lost its guest never comes back to it.
+fn serve_as_init() -> ! {
+    match init() {
+        Ok(guest) => {
+            if let Some(cgroup) = &guest.cgroup {
+                let _ = std::fs::write(cgroup.path().join("cgroup.kill"), "1");
+            }
+            let storage = match &guest.role {
+                Role::Init(storage) => Some(storage),
+                Role::Process => None,
+            };
+            boot::restart(storage)
+        }
+        Err(error) => {
+            log::line(&format!("the guest can't start: {error}"));
+            boot::restart(None)
+        }
+    }
+}
+
+fn init() -> Result<Arc<Guest>, Box<dyn Error>> {
+    let booted = boot::boot()?;
+    let reaper = Reaper::start()?;
+    let writer = booted.port.try_clone()?;
+    let role = Role::Init(booted.storage);
+    let guest = Arc::new(Guest::new(role, reaper, Some(booted.cgroup)));
+    match session::run(&guest, booted.port, writer, &hello()) {
+        Ok(end) => log::line(&format!("the session ended: {end:?}")),
+        Err(error) => log::line(&format!("the session ended: {error}")),
+    }
+    Ok(guest)
+}
+
+fn serve_process(socket: io::Result<UnixStream>) -> ExitCode {
+    match socket.map_err(Into::into).and_then(serve_socket) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::line(&format!("the session ended: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The socket that this process was started with under that number.
+fn inherited(number: &str) -> io::Result<UnixStream> {
+    let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("--fd {number}"));
+    let fd: i32 = number.parse().map_err(|_| invalid())?;
+    // SAFETY: a plain call; it fails when the descriptor is not open. Nothing else in here has it.
+    unsafe {
+        if fd < 3 || libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+            return Err(invalid());
+        }
+        Ok(UnixStream::from_raw_fd(fd))
+    }
+}
+
+fn serve_socket(socket: UnixStream) -> Result<(), Box<dyn Error>> {
+    // Orphans of execs come here instead of to the machine's own init.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let reaper = Reaper::start()?;
+    let writer = socket.try_clone()?;
+    let guest = Arc::new(Guest::new(Role::Process, reaper, None));
+    session::run(&guest, socket, writer, &hello())?;
+    Ok(())
+}

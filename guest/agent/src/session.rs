@@ -1,0 +1,248 @@
+//! One connection with the keeper: the handshake, then requests until it ends.
+
+use std::collections::HashMap;
+use std::io::{self, BufReader, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+use voidbox_protocol::body::ErrorCode;
+use voidbox_protocol::credit::CreditError;
+use voidbox_protocol::decode::{Phase, ReadError, read_frame};
+use voidbox_protocol::frame::{Frame, FrameType};
+use voidbox_protocol::handshake::{FLAG_MULTIPLEX, HandshakeError, Hello, Ping, Pong, SessionGate};
+use voidbox_protocol::message::{Message, MessageError, Stream};
+use voidbox_protocol::{MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
+
+use crate::failure::Failure;
+use crate::guest::Guest;
+use crate::lock::lock;
+use crate::log;
+use crate::outbox::Outbox;
+use crate::request::Request;
+use crate::serve;
+
+/// Stack of a request's thread.
+const REQUEST_STACK_BYTES: usize = 512 << 10;
+/// Bytes read ahead. The port gives no more than this at once, and a longer payload is read past the
+/// buffer, right to where it stays.
+const READ_BYTES: usize = 4 << 10;
+/// How long cancelled requests may take to kill what they started.
+const CANCEL_WAIT: Duration = Duration::from_secs(3);
+
+/// Why a session ended other than by its keeper's leave.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error("request {id}: {source}")]
+    Credit { id: u32, source: CreditError },
+    #[error("request {0} is open already")]
+    DuplicateId(u32),
+    #[error("a {0:?} frame is for the keeper alone")]
+    WrongDirection(FrameType),
+    #[error("the connection: {0}")]
+    Io(#[from] io::Error),
+    #[error("the connection ended before the session was set")]
+    NoSession,
+}
+
+/// How a session ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum End {
+    /// The keeper closed the connection.
+    Disconnected,
+    /// The keeper asked for the guest's end.
+    Shutdown,
+}
+
+type Open = Mutex<HashMap<u32, Arc<Request>>>;
+
+struct Session {
+    guest: Arc<Guest>,
+    outbox: Arc<Outbox>,
+    open: Arc<Open>,
+}
+
+/// Speaks with the keeper until the connection ends. When it returns, every open request was
+/// cancelled and has had time to end.
+pub fn run(
+    guest: &Arc<Guest>,
+    reader: impl Read,
+    mut writer: impl Write + Send + 'static,
+    hello: &Hello,
+) -> Result<End, SessionError> {
+    writer.write_all(&hello.encode()?)?;
+    let mut reader = BufReader::with_capacity(READ_BYTES, reader);
+    let mut gate = SessionGate::default();
+    let first = read_frame(&mut reader, Phase::Handshake)?.ok_or(SessionError::NoSession)?;
+    writer.write_all(&admit(&mut gate, &first)?)?;
+
+    let session = Session {
+        guest: guest.clone(),
+        outbox: Arc::default(),
+        open: Arc::default(),
+    };
+    let outbox = session.outbox.clone();
+    thread::Builder::new()
+        .name("writer".into())
+        .stack_size(REQUEST_STACK_BYTES)
+        .spawn(move || {
+            if let Err(error) = outbox.write_to(&mut writer) {
+                log::line(&format!("writing to the keeper: {error}"));
+            }
+        })?;
+    let end = session.read_all(&mut reader, &mut gate);
+    session.cancel_all();
+    end
+}
+
+/// The answer to a `Ping`, when it is one and may pass.
+fn admit(gate: &mut SessionGate, frame: &Frame) -> Result<Vec<u8>, HandshakeError> {
+    let ping = Ping::decode(frame)?;
+    gate.admit(&ping, PROTOCOL_VERSION)?;
+    Pong {
+        version: PROTOCOL_VERSION,
+        flags: FLAG_MULTIPLEX,
+    }
+    .encode()
+}
+
+impl Session {
+    fn read_all(
+        &self,
+        reader: &mut impl Read,
+        gate: &mut SessionGate,
+    ) -> Result<End, SessionError> {
+        while let Some(frame) = read_frame(reader, Phase::Session)? {
+            if frame.frame_type == FrameType::Ping {
+                // Queueing fails only when the writer has failed, and then reading ends too.
+                let _ = self.outbox.send_ahead(admit(gate, &frame)?);
+                continue;
+            }
+            let (id, message) = Message::decode(frame)?;
+            if matches!(message, Message::Shutdown(_)) {
+                return Ok(End::Shutdown);
+            }
+            self.take(id, message)?;
+        }
+        Ok(End::Disconnected)
+    }
+
+    /// Frames of a request that is over are dropped: they were on their way when it ended.
+    fn take(&self, id: u32, message: Message) -> Result<(), SessionError> {
+        let request = || lock(&self.open).get(&id).cloned();
+        let credit = |source| SessionError::Credit { id, source };
+        match message {
+            Message::Data(bytes) => {
+                if let Some(request) = request() {
+                    request.on_data(bytes).map_err(credit)?;
+                }
+            }
+            Message::Credit(stream, bytes) => {
+                if let Some(request) = request() {
+                    request.on_credit(stream, bytes).map_err(credit)?;
+                }
+            }
+            Message::StreamEnd(end) => {
+                if let Some(request) = request() {
+                    request.on_end(end);
+                }
+            }
+            Message::ExecSignal(body) => {
+                if let Some(request) = request() {
+                    request.on_signal(body.signal);
+                }
+            }
+            Message::Cancel(_) => {
+                if let Some(request) = request() {
+                    request.on_cancel();
+                }
+            }
+            message if serve::is_request(&message) => self.start(id, message)?,
+            other => return Err(SessionError::WrongDirection(other.frame_type())),
+        }
+        Ok(())
+    }
+
+    /// Gives a request a thread of its own.
+    fn start(&self, id: u32, message: Message) -> Result<(), SessionError> {
+        let inbound = match message {
+            Message::ExecRequest(_) => Stream::Stdin,
+            _ => Stream::Data,
+        };
+        let request = {
+            let mut open = lock(&self.open);
+            if open.contains_key(&id) {
+                return Err(SessionError::DuplicateId(id));
+            }
+            if open.len() >= MAX_OPEN_REQUESTS {
+                drop(open);
+                return self.refuse(id, format!("{MAX_OPEN_REQUESTS} requests are open already"));
+            }
+            match Request::new(id, inbound, self.outbox.clone()) {
+                Ok(request) => open.entry(id).or_insert(Arc::new(request)).clone(),
+                Err(error) => {
+                    drop(open);
+                    return self.refuse(id, format!("no room for a request: {error}"));
+                }
+            }
+        };
+        let (guest, open) = (self.guest.clone(), self.open.clone());
+        let spawned = thread::Builder::new()
+            .name(format!("request-{id}"))
+            .stack_size(REQUEST_STACK_BYTES)
+            .spawn(move || answer(&guest, &request, &message, &open));
+        if let Err(error) = spawned {
+            lock(&self.open).remove(&id);
+            self.refuse(id, format!("no thread for a request: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn refuse(&self, id: u32, message: String) -> Result<(), SessionError> {
+        let error = Failure::new(ErrorCode::Limit, message).into_body();
+        let _ = self.outbox.send_ahead(Message::Error(error).encode(id)?);
+        Ok(())
+    }
+
+    fn cancel_all(&self) {
+        self.outbox.close();
+        for request in lock(&self.open).values() {
+            request.on_cancel();
+        }
+        let since = Instant::now();
+        while !lock(&self.open).is_empty() && since.elapsed() < CANCEL_WAIT {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Serves a request and sends its last frame. The id is free before that frame is on its way, so
+/// the keeper may use it again when it has it.
+fn answer(guest: &Arc<Guest>, request: &Arc<Request>, message: &Message, open: &Open) {
+    let served = catch_unwind(AssertUnwindSafe(|| serve::serve(guest, request, message)));
+    let outcome = served.unwrap_or_else(|_| {
+        Err(Failure::new(
+            ErrorCode::Internal,
+            "the agent has a bug here; its log has the place",
+        ))
+    });
+    lock(open).remove(&request.id);
+    let sent = match outcome {
+        Ok(Some(last)) => request.send_last(&last),
+        Ok(None) => Ok(()),
+        Err(failure) => request.send_last(&Message::Error(failure.into_body())),
+    };
+    if let Err(failure) = sent
+        && failure.code != ErrorCode::Cancelled
+    {
+        log::line(&format!("request {}: {failure}", request.id));
+    }
+}

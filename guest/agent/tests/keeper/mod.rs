@@ -1,0 +1,356 @@
+//! A small keeper for tests: the real agent binary on the other end of a Unix socket.
+#![allow(dead_code, reason = "each test binary uses its own part of it")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use voidbox_protocol::body::{Configure, ErrorBody, ExecRequest, ExecResponse, StreamEnd};
+use voidbox_protocol::credit::{ReceiveWindow, SendWindow};
+use voidbox_protocol::decode::{Phase, read_frame};
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::handshake::{FLAG_MULTIPLEX, Hello, KEY_BYTES, Ping, Pong, SessionKey};
+use voidbox_protocol::message::{Message, Stream, encode_data};
+
+/// No single frame takes longer than this to come.
+const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+pub fn ping(fill: u8) -> Ping {
+    Ping {
+        key: SessionKey::new([fill; KEY_BYTES]),
+        version: 1,
+        flags: FLAG_MULTIPLEX,
+    }
+}
+
+/// An agent, its connection, and a folder that the agent's file user owns.
+pub struct Keeper {
+    child: Child,
+    pub socket: UnixStream,
+    folder: TempDir,
+    next_id: u32,
+}
+
+impl Keeper {
+    /// An agent that has said hello, and nothing more.
+    pub fn connect() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("voidbox-agent-")
+            .tempdir_in("/tmp")
+            .unwrap();
+        let path = folder.path().join("agent.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_voidbox-agent"))
+            .arg("--socket")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (mut socket, _) = listener.accept().unwrap();
+        socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        let hello = read_frame(&mut socket, Phase::Handshake).unwrap().unwrap();
+        assert_eq!(Hello::decode(&hello).unwrap().protocol, 1);
+        std::os::unix::fs::chown(folder.path(), Some(user()), Some(group())).unwrap();
+        Self {
+            child,
+            socket,
+            folder,
+            next_id: 1,
+        }
+    }
+
+    /// An agent that serves requests.
+    pub fn start() -> Self {
+        let mut keeper = Self::connect();
+        keeper.send_raw(&ping(7).encode().unwrap());
+        let pong = read_frame(&mut keeper.socket, Phase::Handshake)
+            .unwrap()
+            .unwrap();
+        assert_eq!(Pong::decode(&pong).unwrap().version, 1);
+        let id = keeper.send_new(&Message::Configure(Configure {
+            clock_unix_ms: 0,
+            hostname: "test".into(),
+            entropy: String::new(),
+            mounts: Vec::new(),
+        }));
+        assert!(matches!(keeper.receive(), (got, Message::Configured(_)) if got == id));
+        keeper
+    }
+
+    /// The folder that the file user owns.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    pub fn text_path(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).unwrap();
+    }
+
+    pub fn send(&mut self, id: u32, message: &Message) {
+        self.send_raw(&message.encode(id).unwrap());
+    }
+
+    pub fn new_id(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub fn send_new(&mut self, message: &Message) -> u32 {
+        let id = self.new_id();
+        self.send(id, message);
+        id
+    }
+
+    pub fn receive(&mut self) -> (u32, Message) {
+        let frame = read_frame(&mut self.socket, Phase::Session)
+            .unwrap()
+            .expect("the agent has closed the connection");
+        Message::decode(frame).unwrap()
+    }
+
+    /// Waits for the agent to close the connection, and for its end.
+    pub fn expect_close(mut self) -> ExitStatus {
+        while let Ok(Some(_)) = read_frame(&mut self.socket, Phase::Session) {}
+        let since = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(since.elapsed() < READ_TIMEOUT, "the agent does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A shell script as an exec request.
+    pub fn script(&self, script: &str) -> ExecRequest {
+        ExecRequest {
+            program: "sh".into(),
+            args: vec!["-c".into(), script.into()],
+            env: BTreeMap::new(),
+            cwd: self.folder().to_str().unwrap().into(),
+            uid: user(),
+            gid: group(),
+            stdin: false,
+            timeout_ms: None,
+        }
+    }
+
+    pub fn start_exec(&mut self, exec: ExecRequest) -> u32 {
+        self.send_new(&Message::ExecRequest(exec))
+    }
+
+    /// Runs a script to its end.
+    pub fn run(&mut self, script: &str) -> Outcome {
+        let id = self.start_exec(self.script(script));
+        self.finish(&mut [Running::new(id)]).remove(0)
+    }
+
+    /// Takes frames of several execs until all of them have ended, granting credit for output and
+    /// sending the standard input that each has.
+    pub fn finish(&mut self, running: &mut [Running]) -> Vec<Outcome> {
+        while running.iter().any(|exec| exec.outcome.response.is_none()) {
+            for exec in running.iter_mut() {
+                exec.send_stdin(self);
+            }
+            let (id, message) = self.receive();
+            let exec = running
+                .iter_mut()
+                .find(|exec| exec.id == id)
+                .expect("a frame of no exec");
+            assert!(
+                exec.outcome.response.is_none(),
+                "{message:?} behind the end"
+            );
+            exec.take(self, message);
+        }
+        running
+            .iter_mut()
+            .map(|exec| std::mem::take(&mut exec.outcome))
+            .collect()
+    }
+
+    /// Sends all of a request's data and its end, keeping to the window.
+    pub fn send_data(&mut self, id: u32, bytes: &[u8]) -> Option<(u32, Message)> {
+        let mut window = SendWindow::default();
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let count = window.take(rest.len().min(MAX_CHUNK_BYTES));
+            if count == 0 {
+                match self.receive() {
+                    (got, Message::Credit(Stream::Data, more)) if got == id => {
+                        window.grant(more).unwrap();
+                    }
+                    early => return Some(early),
+                }
+                continue;
+            }
+            self.send_raw(&encode_data(id, &rest[..count]).unwrap());
+            rest = &rest[count..];
+        }
+        self.send(id, &Message::StreamEnd(StreamEnd::default()));
+        None
+    }
+
+    /// The next message that is not credit.
+    pub fn receive_answer(&mut self, id: u32) -> Message {
+        loop {
+            match self.receive() {
+                (got, Message::Credit(..)) if got == id => {}
+                (got, message) => {
+                    assert_eq!(got, id);
+                    return message;
+                }
+            }
+        }
+    }
+
+    pub fn expect_error(&mut self, id: u32) -> ErrorBody {
+        match self.receive_answer(id) {
+            Message::Error(error) => error,
+            other => panic!("expected an error, got {other:?}"),
+        }
+    }
+
+    /// Takes a request's data up to its end.
+    pub fn receive_data(&mut self, id: u32) -> (Vec<u8>, StreamEnd) {
+        let mut window = ReceiveWindow::default();
+        let mut bytes = Vec::new();
+        loop {
+            match self.receive_answer(id) {
+                Message::Data(chunk) => {
+                    window.received(chunk.len()).unwrap();
+                    bytes.extend_from_slice(&chunk);
+                    if let Some(due) = window.consumed(chunk.len()) {
+                        self.send(id, &Message::Credit(Stream::Data, due));
+                    }
+                }
+                Message::StreamEnd(end) => return (bytes, end),
+                other => panic!("expected data, got {other:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The user that files and programs of the agent belong to here.
+pub fn user() -> u32 {
+    match rustix::process::geteuid().as_raw() {
+        0 => 1000,
+        other => other,
+    }
+}
+
+pub fn group() -> u32 {
+    match rustix::process::geteuid().as_raw() {
+        0 => 1000,
+        _ => rustix::process::getegid().as_raw(),
+    }
+}
+
+/// All that an exec gave.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    pub response: Option<ExecResponse>,
+}
+
+impl Outcome {
+    pub fn end(&self) -> &ExecResponse {
+        self.response.as_ref().unwrap()
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).unwrap().trim_end()
+    }
+}
+
+/// An exec that has not ended.
+pub struct Running {
+    pub id: u32,
+    stdin: Option<Vec<u8>>,
+    stdin_sent: usize,
+    stdin_window: SendWindow,
+    windows: [ReceiveWindow; 2],
+    outcome: Outcome,
+}
+
+impl Running {
+    pub fn new(id: u32) -> Self {
+        Self {
+            id,
+            stdin: None,
+            stdin_sent: 0,
+            stdin_window: SendWindow::default(),
+            windows: Default::default(),
+            outcome: Outcome::default(),
+        }
+    }
+
+    pub fn with_stdin(id: u32, stdin: Vec<u8>) -> Self {
+        Self {
+            stdin: Some(stdin),
+            ..Self::new(id)
+        }
+    }
+
+    fn send_stdin(&mut self, keeper: &mut Keeper) {
+        let Some(stdin) = &self.stdin else { return };
+        loop {
+            let rest = &stdin[self.stdin_sent..];
+            if rest.is_empty() {
+                keeper.send(self.id, &Message::StreamEnd(StreamEnd::default()));
+                self.stdin = None;
+                return;
+            }
+            let count = self.stdin_window.take(rest.len().min(MAX_CHUNK_BYTES));
+            if count == 0 {
+                return;
+            }
+            keeper.send_raw(&encode_data(self.id, &rest[..count]).unwrap());
+            self.stdin_sent += count;
+        }
+    }
+
+    fn take(&mut self, keeper: &mut Keeper, message: Message) {
+        match message {
+            Message::ExecStarted(_) => {}
+            Message::ExecOutput(stream, bytes) => {
+                let (window, sink) = match stream {
+                    Stream::Stdout => (&mut self.windows[0], &mut self.outcome.stdout),
+                    _ => (&mut self.windows[1], &mut self.outcome.stderr),
+                };
+                window.received(bytes.len()).unwrap();
+                sink.extend_from_slice(&bytes);
+                if let Some(due) = window.consumed(bytes.len()) {
+                    keeper.send(self.id, &Message::Credit(stream, due));
+                }
+            }
+            Message::Credit(Stream::Stdin, more) => self.stdin_window.grant(more).unwrap(),
+            Message::ExecResponse(response) => {
+                assert_eq!(response.stdout_bytes, self.outcome.stdout.len() as u64);
+                assert_eq!(response.stderr_bytes, self.outcome.stderr.len() as u64);
+                self.outcome.response = Some(response);
+            }
+            other => panic!("unexpected {other:?}"),
+        }
+    }
+}

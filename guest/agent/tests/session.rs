@@ -1,0 +1,141 @@
+//! The handshake, and peers that break the protocol.
+
+mod keeper;
+
+use keeper::{Keeper, ping};
+use voidbox_protocol::body::{Configure, Empty, ErrorCode, ExecStarted, PathRequest};
+use voidbox_protocol::decode::{Phase, read_frame};
+use voidbox_protocol::handshake::{Ping, Pong};
+use voidbox_protocol::message::Message;
+
+fn refused(first: &[u8]) {
+    let mut keeper = Keeper::connect();
+    keeper.send_raw(first);
+    keeper.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(!keeper.expect_close().success(), "{first:?}");
+}
+
+#[test]
+fn anything_before_the_session_ends_the_connection() {
+    refused(&Message::Stats(Empty {}).encode(1).unwrap());
+    refused(&[0xff; 64]);
+    refused(&[0, 0, 0, 0, 200]);
+    refused(&[65, 0, 0, 0, 3]);
+    refused(&ping(7).encode().unwrap()[..20]);
+    let other_version = Ping {
+        version: 2,
+        ..ping(7)
+    };
+    refused(&other_version.encode().unwrap());
+    let pong = Pong {
+        version: 1,
+        flags: 1,
+    };
+    refused(&pong.encode().unwrap());
+}
+
+#[test]
+fn the_same_key_is_welcome_again_and_another_is_not() {
+    let mut keeper = Keeper::start();
+    keeper.send_raw(&ping(7).encode().unwrap());
+    let again = read_frame(&mut keeper.socket, Phase::Session)
+        .unwrap()
+        .unwrap();
+    Pong::decode(&again).unwrap();
+    keeper.send_raw(&ping(8).encode().unwrap());
+    assert!(!keeper.expect_close().success());
+}
+
+#[test]
+fn broken_frames_of_a_session_end_it() {
+    let broken: [Vec<u8>; 6] = [
+        vec![0, 0, 0, 0, 200],
+        [&u32::MAX.to_le_bytes()[..], &[1]].concat(),
+        vec![2, 0, 0, 0, 43, b'{', b'}'],
+        vec![6, 0, 0, 0, 1, 9, 0, 0, 0, b'{', b'}'],
+        Message::ExecStarted(ExecStarted { pid: 1 })
+            .encode(9)
+            .unwrap(),
+        [10, 0, 0, 0, 43, 1].to_vec(),
+    ];
+    for bytes in broken {
+        let mut keeper = Keeper::start();
+        keeper.send_raw(&bytes);
+        keeper.socket.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(!keeper.expect_close().success(), "{bytes:?}");
+    }
+}
+
+#[test]
+fn an_id_that_is_in_use_ends_the_session() {
+    let mut keeper = Keeper::start();
+    let id = keeper.start_exec(keeper.script("sleep 1000"));
+    keeper.send(id, &Message::Stats(Empty {}));
+    assert!(!keeper.expect_close().success());
+}
+
+#[test]
+fn requests_wait_for_configure_which_comes_once() {
+    let mut keeper = Keeper::connect();
+    keeper.send_raw(&ping(7).encode().unwrap());
+    read_frame(&mut keeper.socket, Phase::Handshake).unwrap();
+    let id = keeper.send_new(&Message::Stats(Empty {}));
+    assert_eq!(keeper.expect_error(id).code, ErrorCode::BadRequest);
+    let configure = Message::Configure(Configure {
+        clock_unix_ms: 0,
+        hostname: "h".into(),
+        entropy: "00".into(),
+        mounts: Vec::new(),
+    });
+    let id = keeper.send_new(&configure);
+    assert_eq!(keeper.receive_answer(id), Message::Configured(Empty {}));
+    let id = keeper.send_new(&configure);
+    assert_eq!(keeper.expect_error(id).code, ErrorCode::BadRequest);
+    let id = keeper.send_new(&Message::Stats(Empty {}));
+    match keeper.receive_answer(id) {
+        Message::StatsResponse(stats) => assert!(stats.memory_total_bytes > 0),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_257th_request_is_refused_and_the_others_live() {
+    let mut keeper = Keeper::start();
+    let first = keeper.start_exec(keeper.script("sleep 1000"));
+    for _ in 1..256 {
+        // Uploads that wait for their bytes are the cheapest requests to keep open.
+        let path = keeper.text_path("tar");
+        keeper.send_new(&Message::TarPut(PathRequest { path }));
+    }
+    let id = keeper.send_new(&Message::Stats(Empty {}));
+    loop {
+        match keeper.receive() {
+            (got, Message::ExecStarted(_)) => assert_eq!(got, first),
+            (got, Message::Error(error)) => {
+                assert_eq!(got, id);
+                assert_eq!(error.code, ErrorCode::Limit);
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn frames_of_a_request_that_is_over_are_dropped() {
+    let mut keeper = Keeper::start();
+    assert_eq!(keeper.run("echo a").text(), "a");
+    keeper.send(2, &Message::Cancel(Empty {}));
+    keeper.send(2, &Message::Data(vec![0; 64]));
+    assert_eq!(keeper.run("echo b").text(), "b");
+}
+
+#[test]
+fn shutdown_and_a_closed_connection_are_clean_ends() {
+    let mut keeper = Keeper::start();
+    keeper.send_new(&Message::Shutdown(Empty {}));
+    assert!(keeper.expect_close().success());
+    let keeper = Keeper::start();
+    keeper.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(keeper.expect_close().success());
+}
