@@ -1,0 +1,136 @@
+//! One connection: its lines, its requests at work, and its end.
+
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinSet;
+
+use super::request::{Request, answer};
+use super::{Busy, Open};
+use super::{ops, streams};
+use crate::error::Failure;
+use crate::keeper::Keeper;
+
+const MAX_LINE_BYTES: usize = 1 << 20;
+/// Requests of one connection that may be at work at once.
+const MAX_AT_WORK: usize = 64;
+const HANG_UP_POLL: Duration = Duration::from_millis(500);
+
+/// Runs a connection to its end. A client that is gone takes its requests with it; one that only
+/// closed its sending side gets its answers.
+pub async fn run(keeper: Rc<Keeper>, stream: UnixStream, open: Open) {
+    let fd = stream.as_raw_fd();
+    let (reader, writer) = stream.into_split();
+    let mut reader = BufReader::with_capacity(64 << 10, reader);
+    let writer = Rc::new(Mutex::new(writer));
+    let room = std::sync::Arc::new(Semaphore::new(MAX_AT_WORK));
+    let mut at_work = JoinSet::new();
+    loop {
+        let line = match read_line(&mut reader).await {
+            Ok(Some(line)) => line,
+            Ok(None) => break,
+            Err(failure) => {
+                write(&writer, &Value::Null, &Err(failure)).await;
+                return;
+            }
+        };
+        let request = match Request::parse(&line) {
+            Ok(request) => request,
+            Err((id, failure)) => {
+                write(&writer, &id, &Err(failure)).await;
+                continue;
+            }
+        };
+        if request.is_stream() {
+            if room.available_permits() < MAX_AT_WORK {
+                let failure = Failure::bad_request(format!(
+                    "{} takes its connection over, and other requests are at work on this one",
+                    request.op
+                ));
+                write(&writer, &request.id, &Err(failure)).await;
+                continue;
+            }
+            at_work.shutdown().await;
+            let Some(writer) = Rc::into_inner(writer) else {
+                return;
+            };
+            let _busy = Busy::new(&keeper);
+            streams::run(&keeper, request, reader, writer.into_inner()).await;
+            return;
+        }
+        let permit = tokio::select! {
+            permit = room.clone().acquire_owned() => permit,
+            () = hung_up(fd) => return,
+        };
+        while at_work.try_join_next().is_some() {}
+        let (keeper, writer) = (keeper.clone(), writer.clone());
+        let busy = Busy::new(&keeper);
+        at_work.spawn_local(async move {
+            let result = ops::run(&keeper, &request).await;
+            write(&writer, &request.id, &result).await;
+            drop((permit, busy));
+        });
+    }
+    tokio::select! {
+        () = async { while at_work.join_next().await.is_some() {} } => {}
+        () = hung_up(fd) => {}
+    }
+    drop((reader, writer, open));
+}
+
+/// The next line; `None` at the end. What is no line within the limit is an error.
+async fn read_line(reader: &mut BufReader<OwnedReadHalf>) -> Result<Option<Vec<u8>>, Failure> {
+    let mut line = Vec::new();
+    loop {
+        let available = match reader.fill_buf().await {
+            Ok(available) => available,
+            Err(_) => return Ok(None),
+        };
+        if available.is_empty() {
+            return Ok(None);
+        }
+        let end = available.iter().position(|byte| *byte == b'\n');
+        let count = end.map_or(available.len(), |end| end + 1);
+        if line.len() + count > MAX_LINE_BYTES + 1 {
+            return Err(Failure::bad_request(format!(
+                "a request line has more than {MAX_LINE_BYTES} bytes"
+            )));
+        }
+        line.extend_from_slice(&available[..count]);
+        reader.consume(count);
+        if end.is_some() {
+            line.pop();
+            return Ok(Some(line));
+        }
+    }
+}
+
+async fn write(writer: &Mutex<OwnedWriteHalf>, id: &Value, result: &Result<Value, Failure>) {
+    let line = answer(id, result);
+    // A client that is gone reads no answer.
+    let _ = writer.lock().await.write_all(&line).await;
+}
+
+/// Returns when the peer has closed both of its directions. Asked for now and then, and only while
+/// nothing is read from the connection: a client that half-closes looks the same to a read.
+async fn hung_up(fd: i32) {
+    loop {
+        let mut poll = libc::pollfd {
+            fd,
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: one valid entry; the descriptor lives as long as the halves that `run` holds.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, 0) };
+        if ready > 0 && poll.revents & (libc::POLLHUP | libc::POLLERR) != 0 {
+            return;
+        }
+        tokio::time::sleep(HANG_UP_POLL).await;
+    }
+}

@@ -1,0 +1,171 @@
+//! `launch`: find or create the VM of a run directory; `keep`: the detached keeper itself.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use super::CommandError;
+use crate::config::LaunchConfig;
+use crate::error::{Code, Failure};
+use crate::run_dir::{INTENT, LOG, RunDir, SOCKET, VmState};
+
+/// How long a keeper may take to answer; the boot of its VM is not in it.
+const API_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+
+pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
+    let mut values = super::options(args, &["--dir", "--config"])?;
+    let text = match values.remove(1) {
+        Some(file) => fs::read(&file).map_err(CommandError::io(format!("reading {file:?}")))?,
+        None => {
+            let mut text = Vec::new();
+            let read = io::stdin().lock().take(1 << 20).read_to_end(&mut text);
+            read.map_err(CommandError::io("reading the launch configuration"))?;
+            text
+        }
+    };
+    let config = LaunchConfig::parse(&text)?;
+    let dir = super::required(values.remove(0), "--dir")?;
+    let path = std::path::absolute(&dir).map_err(CommandError::io(format!("{dir:?}")))?;
+    let dir = RunDir::at(path);
+    dir.create()
+        .map_err(CommandError::io(format!("making {}", dir.path().display())))?;
+    let state = find_or_create(&dir, &config)?;
+    super::print_json(&serde_json::json!({
+        "state": state,
+        "socket": dir.file(SOCKET),
+        "pid": dir.keeper().map(|keeper| keeper.pid),
+    }));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find_or_create(dir: &RunDir, config: &LaunchConfig) -> Result<&'static str, CommandError> {
+    let deadline = Instant::now() + API_TIMEOUT;
+    loop {
+        let locked = dir
+            .try_lock()
+            .map_err(CommandError::io("taking the run directory's lock"))?;
+        let Some(lock) = locked else {
+            // A keeper lives here, or another launch is about to start one.
+            if connect(dir).is_ok() {
+                return Ok("attached");
+            }
+            if Instant::now() > deadline {
+                let message = format!("the keeper of {} does not answer", dir.path().display());
+                return Err(Failure::new(Code::HostIo, message).into());
+            }
+            std::thread::sleep(POLL);
+            continue;
+        };
+        return match dir.state_unlocked() {
+            VmState::Stopped => Ok("stopped"),
+            VmState::Lost => Ok("lost"),
+            VmState::New | VmState::Running => create(dir, config, lock, deadline),
+        };
+    }
+}
+
+fn create(
+    dir: &RunDir,
+    config: &LaunchConfig,
+    lock: File,
+    deadline: Instant,
+) -> Result<&'static str, CommandError> {
+    config.check_host()?;
+    let intent = serde_json::to_vec(config).expect("plain data serialises");
+    dir.write_durable(INTENT, &intent)
+        .map_err(CommandError::io("writing intent.json"))?;
+    let _ = fs::remove_file(dir.file(SOCKET));
+    let mut keeper = spawn_keeper(dir, &lock).map_err(CommandError::io("starting the keeper"))?;
+    loop {
+        if connect(dir).is_ok() {
+            return Ok("created");
+        }
+        let ended = keeper
+            .try_wait()
+            .map_err(CommandError::io("waiting for the keeper"))?;
+        if ended.is_some() || Instant::now() > deadline {
+            let log = fs::read_to_string(dir.file(LOG)).unwrap_or_default();
+            let last = log.lines().last().unwrap_or("it said nothing");
+            let how = ended.map_or("does not answer".to_owned(), |status| {
+                format!("ended with {status}")
+            });
+            return Err(Failure::new(Code::HostIo, format!("the keeper {how}: {last}")).into());
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// Connects through the directory's descriptor: a socket's path may have 107 bytes only.
+fn connect(dir: &RunDir) -> io::Result<UnixStream> {
+    let folder = File::open(dir.path())?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", folder.as_raw_fd()))
+}
+
+fn spawn_keeper(dir: &RunDir, lock: &File) -> io::Result<Child> {
+    let log = crate::run_dir::private_file(&dir.file(LOG))?;
+    let lock_fd = lock.as_raw_fd();
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg0("voidbox-vm")
+        .args(["keep", "--lock-fd", &lock_fd.to_string(), "--dir"])
+        .arg(dir.path())
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::setsid() == -1 || libc::fcntl(lock_fd, libc::F_SETFD, 0) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            libc::umask(0o077);
+            Ok(())
+        });
+    }
+    command.spawn()
+}
+
+/// The keeper's own process; `launch` starts it with the lock held.
+pub fn keep(args: &[OsString]) -> Result<ExitCode, CommandError> {
+    let mut values = super::options(args, &["--dir", "--lock-fd"])?;
+    let lock_fd = super::required(values.remove(1), "--lock-fd")?;
+    let lock_fd: i32 = lock_fd
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|fd| *fd > 2)
+        .ok_or_else(|| CommandError::Usage("keep is started by launch".into()))?;
+    // SAFETY: plain calls; a descriptor that is not open makes the first of them fail.
+    let lock = unsafe {
+        if libc::fcntl(lock_fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+            return Err(CommandError::Usage("keep is started by launch".into()));
+        }
+        libc::prctl(libc::PR_SET_NAME, c"voidbox-vm".as_ptr());
+        OwnedFd::from_raw_fd(lock_fd)
+    };
+    let dir = RunDir::at(PathBuf::from(super::required(values.remove(0), "--dir")?));
+    let intent = fs::read(dir.file(INTENT)).map_err(CommandError::io("reading intent.json"))?;
+    let config = LaunchConfig::parse(&intent)?;
+    std::env::set_current_dir(dir.path())
+        .map_err(CommandError::io("entering the run directory"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(16)
+        .thread_keep_alive(Duration::from_secs(2))
+        .build()
+        .map_err(CommandError::io("starting the event loop"))?;
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(crate::keeper::run(dir, config)))?;
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    drop(lock);
+    Ok(ExitCode::SUCCESS)
+}

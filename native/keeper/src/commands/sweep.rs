@@ -1,0 +1,232 @@
+//! `sweep`: lists the run directories of a host and removes dead ones.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use serde::Serialize;
+
+use super::CommandError;
+use crate::run_dir::{EXIT, INTENT, RunDir, SCRATCH, VmState};
+
+/// Prefix of a directory that is being removed.
+const TRASH: &str = ".trash-";
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Swept {
+    name: String,
+    vm_key: Option<String>,
+    state: VmState,
+    /// `exit.json` is written. A keeper that still runs then only lets its clients read what is left.
+    ended: bool,
+    /// A worker stopped this VM, so nobody needs its records any more.
+    acknowledged: bool,
+    bytes: u64,
+    modified_ms: u64,
+    removed: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SweepReport {
+    vms: Vec<Swept>,
+    /// What is left on disk.
+    total_bytes: u64,
+}
+
+pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
+    let mut values = super::options(args, &["--vms", "--max-bytes"])?;
+    let max_bytes = match values.remove(1) {
+        Some(text) => Some(
+            text.to_str()
+                .and_then(|text| text.parse::<u64>().ok())
+                .ok_or_else(|| {
+                    CommandError::Usage(format!(
+                        "--max-bytes is {text:?}, expected a number of bytes"
+                    ))
+                })?,
+        ),
+        None => None,
+    };
+    let vms = super::required(values.remove(0), "--vms")?;
+    let report =
+        sweep(Path::new(&vms), max_bytes).map_err(CommandError::io(format!("sweeping {vms:?}")))?;
+    super::print_json(&report);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sweep(vms: &Path, max_bytes: Option<u64>) -> io::Result<SweepReport> {
+    let mut found = list(vms)?;
+    found.sort_by_key(|vm| vm.modified_ms);
+    for vm in found.iter_mut().filter(|vm| vm.acknowledged) {
+        vm.removed = remove(vms, vm)?;
+    }
+    let left = |found: &[Swept]| {
+        found
+            .iter()
+            .filter(|vm| !vm.removed)
+            .map(|vm| vm.bytes)
+            .sum()
+    };
+    if let Some(budget) = max_bytes {
+        for index in 0..found.len() {
+            let over = left(&found) > budget;
+            let vm = &mut found[index];
+            if over && !vm.removed && matches!(vm.state, VmState::Lost | VmState::Stopped) {
+                vm.removed = remove(vms, vm)?;
+            }
+        }
+    }
+    let total_bytes = left(&found);
+    Ok(SweepReport {
+        vms: found,
+        total_bytes,
+    })
+}
+
+fn list(vms: &Path) -> io::Result<Vec<Swept>> {
+    let mut found = Vec::new();
+    let entries = match fs::read_dir(vms) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        if name.starts_with(TRASH) {
+            // A sweep that was killed left it.
+            fs::remove_dir_all(entry.path())?;
+            continue;
+        }
+        let dir = RunDir::at(entry.path());
+        let state = dir.state()?;
+        if state == VmState::Lost {
+            // The disk of a VM that cannot come back: by far the largest file, and of no use.
+            let _ = fs::remove_file(dir.file(SCRATCH));
+        }
+        let json = |name: &str| -> Option<serde_json::Value> {
+            serde_json::from_slice(&fs::read(dir.file(name)).ok()?).ok()
+        };
+        let exit = json(EXIT);
+        found.push(Swept {
+            name,
+            vm_key: json(INTENT).and_then(|intent| Some(intent.get("vmKey")?.as_str()?.to_owned())),
+            state,
+            ended: exit.is_some(),
+            acknowledged: state == VmState::Stopped
+                && exit.as_ref().is_some_and(|exit| {
+                    exit.get("reason").is_some_and(|reason| reason == "stopped")
+                }),
+            bytes: disk_bytes(&entry.path())?,
+            modified_ms: modified_ms(&entry.path())?,
+            removed: false,
+        });
+    }
+    Ok(found)
+}
+
+/// Removes a dead directory while its lock is held, so that no launch can begin in it.
+fn remove(vms: &Path, vm: &Swept) -> io::Result<bool> {
+    let dir = RunDir::at(vms.join(&vm.name));
+    let Some(_lock) = dir.try_lock()? else {
+        return Ok(false);
+    };
+    let trash = vms.join(format!("{TRASH}{}-{}", vm.name, std::process::id()));
+    fs::rename(dir.path(), &trash)?;
+    fs::remove_dir_all(&trash)?;
+    Ok(true)
+}
+
+fn modified_ms(path: &Path) -> io::Result<u64> {
+    let age = fs::metadata(path)?
+        .modified()?
+        .duration_since(SystemTime::UNIX_EPOCH);
+    Ok(age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)))
+}
+
+/// Bytes that a tree takes on disk; sparse files count what they have.
+fn disk_bytes(path: &Path) -> io::Result<u64> {
+    let metadata = fs::symlink_metadata(path)?;
+    let mut bytes = metadata.blocks() * 512;
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path)? {
+            match disk_bytes(&entry?.path()) {
+                Ok(more) => bytes += more,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_dir::STARTED;
+    use crate::run_dir::tests::TempDir;
+
+    fn vm(vms: &Path, name: &str, files: &[(&str, &str)]) -> RunDir {
+        let dir = RunDir::at(vms.join(name));
+        dir.create().unwrap();
+        for (file, text) in files {
+            fs::write(dir.file(file), text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn only_acknowledged_dead_ones_go_without_a_budget() {
+        let temp = TempDir::new("sweep");
+        let stopped = vm(
+            &temp.0,
+            "a",
+            &[(STARTED, ""), (EXIT, r#"{"reason":"stopped"}"#)],
+        );
+        let lost = vm(
+            &temp.0,
+            "b",
+            &[
+                (STARTED, ""),
+                (INTENT, r#"{"vmKey":"r/s/0"}"#),
+                (SCRATCH, "disk"),
+            ],
+        );
+        let new = vm(&temp.0, "c", &[]);
+        let running = vm(&temp.0, "d", &[(EXIT, r#"{"reason":"stopped"}"#)]);
+        let _held = running.try_lock().unwrap().unwrap();
+        let report = sweep(&temp.0, None).unwrap();
+        assert_eq!(report.vms.len(), 4);
+        assert!(!stopped.path().exists());
+        assert!(lost.path().exists() && new.path().exists() && running.path().exists());
+        assert!(
+            !lost.file(SCRATCH).exists(),
+            "the disk of a lost VM is of no use"
+        );
+        let lost = report.vms.iter().find(|vm| vm.name == "b").unwrap();
+        assert_eq!(lost.vm_key.as_deref(), Some("r/s/0"));
+        assert_eq!((lost.state, lost.ended), (VmState::Lost, false));
+        let running = report.vms.iter().find(|vm| vm.name == "d").unwrap();
+        assert_eq!((running.state, running.ended), (VmState::Running, true));
+    }
+
+    #[test]
+    fn a_budget_takes_dead_ones_but_never_the_living() {
+        let temp = TempDir::new("sweep-budget");
+        let lost = vm(&temp.0, "a", &[(STARTED, "")]);
+        let running = vm(&temp.0, "b", &[(STARTED, "")]);
+        let _held = running.try_lock().unwrap().unwrap();
+        sweep(&temp.0, Some(0)).unwrap();
+        assert!(!lost.path().exists());
+        assert!(running.path().exists());
+    }
+}

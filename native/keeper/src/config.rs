@@ -1,0 +1,277 @@
+//! The launch configuration: what one VM is made of.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Code, Failure};
+
+pub const CONFIG_VERSION: u32 = 1;
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LaunchConfig {
+    pub v: u32,
+    /// `run/scope/generation`: the VM's identity.
+    pub vm_key: String,
+    pub memory_mib: u32,
+    pub vcpus: u32,
+    pub disk_mib: u32,
+    pub kernel: Kernel,
+    pub initramfs: PathBuf,
+    pub accelerator: Accelerator,
+    pub qemu: PathBuf,
+    pub bwrap: PathBuf,
+    /// Looked for in the usual places when it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mke2fs: Option<PathBuf>,
+    #[serde(default)]
+    pub mounts: Vec<Mount>,
+    #[serde(default = "default_orphan_timeout_ms")]
+    pub orphan_timeout_ms: u64,
+    #[serde(default = "default_boot_timeout_ms")]
+    pub boot_timeout_ms: u64,
+    #[serde(default = "default_console_max_bytes")]
+    pub console_max_bytes: u64,
+    #[serde(default = "default_spool_max_bytes")]
+    pub spool_max_bytes: u64,
+    /// Arguments of the program that plays the VMM; `{fd}` becomes the guest port's descriptor.
+    #[cfg(feature = "test-vmm")]
+    #[serde(default)]
+    pub test_vmm_args: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    pub path: PathBuf,
+    pub kind: KernelKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KernelKind {
+    /// PCI devices, modules, a TSC that must be told.
+    Debian,
+    /// MMIO devices, no modules, no ACPI.
+    Voidbox,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accelerator {
+    Kvm,
+    Tcg,
+    /// `qemu` is any program that holds the guest port: no jail, no VM.
+    #[cfg(feature = "test-vmm")]
+    AgentProcess,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Mount {
+    pub host_path: PathBuf,
+    pub guest_path: String,
+}
+
+fn default_orphan_timeout_ms() -> u64 {
+    15 * 60 * 1000
+}
+
+fn default_boot_timeout_ms() -> u64 {
+    20_000
+}
+
+fn default_console_max_bytes() -> u64 {
+    1 << 20
+}
+
+fn default_spool_max_bytes() -> u64 {
+    1 << 30
+}
+
+impl LaunchConfig {
+    /// Parses and checks a configuration; the error names the field, its value and the remedy.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Failure> {
+        let config: Self = serde_json::from_slice(bytes)
+            .map_err(|error| Failure::bad_request(format!("launch configuration: {error}")))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), Failure> {
+        let refuse = |field: &str, value: String, want: &str| {
+            Err(Failure::bad_request(format!(
+                "launch configuration: {field} is {value}, expected {want}"
+            )))
+        };
+        if self.v != CONFIG_VERSION {
+            return Err(Failure::new(
+                Code::ApiVersion,
+                format!(
+                    "launch configuration has v {}, this keeper speaks {CONFIG_VERSION}",
+                    self.v
+                ),
+            ));
+        }
+        if self.vm_key.is_empty() || self.vm_key.len() > 512 {
+            return refuse("vmKey", format!("{:?}", self.vm_key), "1 to 512 bytes");
+        }
+        if !(64..=1 << 20).contains(&self.memory_mib) {
+            return refuse("memoryMib", self.memory_mib.to_string(), "64 to 1048576");
+        }
+        if !(1..=64).contains(&self.vcpus) {
+            return refuse("vcpus", self.vcpus.to_string(), "1 to 64");
+        }
+        if !(16..=1 << 24).contains(&self.disk_mib) {
+            return refuse("diskMib", self.disk_mib.to_string(), "16 to 16777216");
+        }
+        if self.console_max_bytes < 4096 {
+            return refuse(
+                "consoleMaxBytes",
+                self.console_max_bytes.to_string(),
+                "4096 or more",
+            );
+        }
+        for (index, mount) in self.mounts.iter().enumerate() {
+            if !mount.host_path.is_absolute() {
+                let value = mount.host_path.display().to_string();
+                return refuse(
+                    &format!("mounts[{index}].hostPath"),
+                    value,
+                    "an absolute path",
+                );
+            }
+            if !Path::new(&mount.guest_path).is_absolute() {
+                let value = mount.guest_path.clone();
+                return refuse(
+                    &format!("mounts[{index}].guestPath"),
+                    value,
+                    "an absolute path",
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// All that the guest can hold, on disk and in memory: no honest tree of it is larger.
+    pub fn guest_bytes(&self) -> u64 {
+        (u64::from(self.disk_mib) + u64::from(self.memory_mib)) << 20
+    }
+
+    /// True when there is a real VMM with a jail around it.
+    pub fn is_jailed(&self) -> bool {
+        match self.accelerator {
+            Accelerator::Kvm | Accelerator::Tcg => true,
+            #[cfg(feature = "test-vmm")]
+            Accelerator::AgentProcess => false,
+        }
+    }
+
+    /// The tool that makes the scratch disk.
+    pub fn mke2fs_path(&self) -> Option<PathBuf> {
+        let known = ["/usr/sbin/mke2fs", "/sbin/mke2fs", "/usr/bin/mke2fs"];
+        let candidates = self.mke2fs.iter().cloned().chain(known.map(PathBuf::from));
+        candidates.into_iter().find(|path| path.is_file())
+    }
+
+    /// Fails closed when a piece that this VM needs is missing, with the line that brings it.
+    pub fn check_host(&self) -> Result<(), Failure> {
+        let not_ready = |message: String| Err(Failure::new(Code::HostNotReady, message));
+        if !self.qemu.is_file() {
+            let path = self.qemu.display();
+            return not_ready(format!("no QEMU at {path}: apt install qemu-system-x86"));
+        }
+        if !self.is_jailed() {
+            return Ok(());
+        }
+        if !self.bwrap.is_file() {
+            let path = self.bwrap.display();
+            return not_ready(format!(
+                "no bubblewrap at {path}, and a VM never runs without its jail: apt install bubblewrap"
+            ));
+        }
+        if self.mke2fs_path().is_none() {
+            return not_ready("no mke2fs: apt install e2fsprogs".into());
+        }
+        for (what, path) in [
+            ("kernel", &self.kernel.path),
+            ("initramfs", &self.initramfs),
+        ] {
+            if !path.is_file() {
+                return not_ready(format!("no {what} at {}: voidbox doctor", path.display()));
+            }
+        }
+        for mount in &self.mounts {
+            if !mount.host_path.exists() {
+                let path = mount.host_path.display();
+                return not_ready(format!(
+                    "the folder {path}, to be mounted at {}, does not exist",
+                    mount.guest_path
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(change: impl FnOnce(&mut serde_json::Value)) -> Vec<u8> {
+        let mut value = serde_json::json!({
+            "v": 1, "vmKey": "run/scope/0", "memoryMib": 512, "vcpus": 1, "diskMib": 2048,
+            "kernel": { "path": "/k", "kind": "debian" }, "initramfs": "/i",
+            "accelerator": "tcg", "qemu": "/q", "bwrap": "/b",
+            "mounts": [{ "hostPath": "/data", "guestPath": "/data" }],
+        });
+        change(&mut value);
+        value.to_string().into_bytes()
+    }
+
+    #[test]
+    fn the_documented_configuration_parses_with_its_defaults() {
+        let config = LaunchConfig::parse(&text(|_| ())).unwrap();
+        assert_eq!(config.orphan_timeout_ms, 900_000);
+        assert_eq!(config.boot_timeout_ms, 20_000);
+        assert_eq!(config.kernel.kind, KernelKind::Debian);
+    }
+
+    #[test]
+    fn each_bad_value_is_named() {
+        let cases: [(&str, serde_json::Value); 5] = [
+            ("memoryMib", 1.into()),
+            ("vcpus", 0.into()),
+            ("diskMib", 1.into()),
+            ("vmKey", "".into()),
+            ("consoleMaxBytes", 1.into()),
+        ];
+        for (field, value) in cases {
+            let error = LaunchConfig::parse(&text(|config| config[field] = value)).unwrap_err();
+            assert!(error.message.contains(field), "{error}");
+            assert_eq!(error.code, Code::BadRequest);
+        }
+        let relative = LaunchConfig::parse(&text(|config| {
+            config["mounts"][0]["hostPath"] = "data".into()
+        }));
+        assert!(relative.unwrap_err().message.contains("mounts[0].hostPath"));
+        assert!(LaunchConfig::parse(&text(|config| config["surprise"] = 1.into())).is_err());
+    }
+
+    #[test]
+    fn another_version_is_said_to_be_one() {
+        let error = LaunchConfig::parse(&text(|config| config["v"] = 2.into())).unwrap_err();
+        assert_eq!(error.code, Code::ApiVersion);
+    }
+
+    #[test]
+    fn without_a_jail_there_is_no_vm() {
+        let config = LaunchConfig::parse(&text(|config| {
+            config["qemu"] = "/proc/self/exe".into();
+        }));
+        let error = config.unwrap().check_host().unwrap_err();
+        assert_eq!(error.code, Code::HostNotReady);
+        assert!(error.message.contains("apt install bubblewrap"), "{error}");
+    }
+}

@@ -1,0 +1,62 @@
+//! The one error shape that crosses the local API: a code of docs/keeper.md and a text.
+
+use std::io;
+
+/// Codes of the API, as docs/keeper.md lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    ApiVersion,
+    BadRequest,
+    FenceStale,
+    BootTimeout,
+    VmLost,
+    VmProtocol,
+    ExecUnknown,
+    BadOutput,
+    HostIo,
+    HostNotReady,
+    GuestError,
+}
+
+impl Code {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::ApiVersion => "api/version",
+            Code::BadRequest => "api/bad-request",
+            Code::FenceStale => "fence/stale",
+            Code::BootTimeout => "vm/boot-timeout",
+            Code::VmLost => "vm/lost",
+            Code::VmProtocol => "vm/protocol",
+            Code::ExecUnknown => "exec/unknown",
+            Code::BadOutput => "stage/bad-output",
+            Code::HostIo => "host/io",
+            Code::HostNotReady => "host/not-ready",
+            Code::GuestError => "guest/error",
+        }
+    }
+}
+
+/// A failure that a client of the API sees.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{}: {message}", code.as_str())]
+pub struct Failure {
+    pub code: Code,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+        }
+    }
+
+    pub fn io(what: impl std::fmt::Display, error: &io::Error) -> Self {
+        Self::new(Code::HostIo, format!("{what}: {error}"))
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(Code::BadRequest, message)
+    }
+}

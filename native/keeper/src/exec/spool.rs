@@ -1,0 +1,184 @@
+//! One output stream of an exec on disk. It only grows, so an offset stays what it is.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use voidbox_protocol::credit::ReceiveWindow;
+
+/// Bytes of what came after the limit that are kept, from its end.
+const TAIL_BYTES: usize = 1 << 20;
+
+/// What all spools of a VM may take on disk.
+#[derive(Debug)]
+pub struct SpoolBudget {
+    left: Cell<u64>,
+}
+
+impl SpoolBudget {
+    pub fn new(max_bytes: u64) -> Self {
+        Self {
+            left: Cell::new(max_bytes),
+        }
+    }
+
+    fn take(&self, bytes: u64) -> u64 {
+        let taken = bytes.min(self.left.get());
+        self.left.set(self.left.get() - taken);
+        taken
+    }
+
+    pub fn give_back(&self, bytes: u64) {
+        self.left.set(self.left.get() + bytes);
+    }
+}
+
+/// The first bytes up to the limit, then the last MiB of what came behind it.
+#[derive(Debug)]
+pub struct Spool {
+    file: Option<File>,
+    /// Bytes in the file.
+    len: u64,
+    received: u64,
+    tail: VecDeque<u8>,
+    pub window: ReceiveWindow,
+}
+
+impl Spool {
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(true)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)?;
+        Ok(Self {
+            file: Some(file),
+            len: 0,
+            received: 0,
+            tail: VecDeque::new(),
+            window: ReceiveWindow::default(),
+        })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes that came from the guest.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Bytes that count against the exec's limit.
+    pub fn taken(&self) -> u64 {
+        self.len
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.received - self.len
+    }
+
+    /// Writes what fits into `room` and the VM's budget, and holds the end of the rest; true when
+    /// all of it fitted.
+    pub fn append(&mut self, bytes: &[u8], room: u64, budget: &SpoolBudget) -> io::Result<bool> {
+        self.received += bytes.len() as u64;
+        let fits = if self.tail.is_empty() {
+            usize::try_from(budget.take(room.min(bytes.len() as u64))).unwrap_or(usize::MAX)
+        } else {
+            0
+        };
+        let (kept, rest) = bytes.split_at(fits);
+        if let Some(file) = &self.file {
+            file.write_all_at(kept, self.len)
+                .inspect_err(|_| budget.give_back(fits as u64))?;
+            self.len += fits as u64;
+        }
+        if rest.is_empty() {
+            return Ok(true);
+        }
+        self.tail
+            .extend(&rest[rest.len().saturating_sub(TAIL_BYTES)..]);
+        let excess = self.tail.len().saturating_sub(TAIL_BYTES);
+        self.tail.drain(..excess);
+        Ok(false)
+    }
+
+    /// Appends the end of what came after the limit.
+    pub fn finish(&mut self) -> io::Result<()> {
+        let tail = std::mem::take(&mut self.tail);
+        if let Some(file) = &self.file {
+            for part in [tail.as_slices().0, tail.as_slices().1] {
+                file.write_all_at(part, self.len)?;
+                self.len += part.len() as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there at `offset`.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.len.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let count = left.min(buffer.len());
+        match &self.file {
+            Some(file) if count > 0 => file.read_at(&mut buffer[..count], offset),
+            _ => Ok(0),
+        }
+    }
+
+    pub fn discard(&mut self) {
+        self.file = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_dir::tests::TempDir;
+
+    fn contents(spool: &Spool) -> Vec<u8> {
+        let mut buffer = vec![0; 8 << 20];
+        let count = spool.read_at(0, &mut buffer).unwrap();
+        buffer.truncate(count);
+        buffer
+    }
+
+    #[test]
+    fn the_start_and_the_last_mebibyte_are_kept() {
+        let temp = TempDir::new("spool-limit");
+        let mut spool = Spool::create(&temp.0.join("s")).unwrap();
+        let budget = SpoolBudget::new(1 << 30);
+        assert!(spool.append(b"head", 6, &budget).unwrap());
+        assert!(!spool.append(b"ABxxxx", 2, &budget).unwrap());
+        for index in 0u8..40 {
+            assert!(!spool.append(&vec![index; 64 << 10], 0, &budget).unwrap());
+        }
+        spool.finish().unwrap();
+        let kept = contents(&spool);
+        assert_eq!(&kept[..6], b"headAB");
+        assert_eq!(kept.len(), 6 + TAIL_BYTES);
+        assert_eq!((kept[6], *kept.last().unwrap()), (24, 39));
+        assert_eq!(spool.dropped(), spool.received() - kept.len() as u64);
+    }
+
+    #[test]
+    fn the_budget_of_the_vm_is_shared_and_given_back() {
+        let temp = TempDir::new("spool-budget");
+        let budget = SpoolBudget::new(5);
+        let mut one = Spool::create(&temp.0.join("1")).unwrap();
+        let mut two = Spool::create(&temp.0.join("2")).unwrap();
+        assert!(one.append(b"1234", 100, &budget).unwrap());
+        assert!(!two.append(b"1234", 100, &budget).unwrap());
+        budget.give_back(one.len());
+        let mut three = Spool::create(&temp.0.join("3")).unwrap();
+        assert!(three.append(b"1234", 100, &budget).unwrap());
+    }
+}

@@ -1,0 +1,162 @@
+//! From the first byte of the guest port to a configured session.
+
+use std::fs::File;
+use std::io::Read;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use voidbox_protocol::PROTOCOL_VERSION;
+use voidbox_protocol::body::{Configure, GuestMount};
+use voidbox_protocol::decode::{Decoder, Phase};
+use voidbox_protocol::frame::{Frame, FrameError};
+use voidbox_protocol::handshake::{
+    FLAG_MULTIPLEX, HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey,
+};
+use voidbox_protocol::message::{Message, MessageError};
+
+use crate::config::Mount;
+
+const ENTROPY_BYTES: usize = 256;
+/// Request id of `Configure`; every later request has a higher one.
+const CONFIGURE_ID: u32 = 0;
+
+/// Why there is no session.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error(transparent)]
+    Handshake(#[from] HandshakeError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error("the guest could not be configured: {0}")]
+    Configure(String),
+    #[error("the guest closed its port")]
+    Closed,
+    #[error("the guest port: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl SessionError {
+    /// True when the guest broke the protocol, false when it went away.
+    pub fn is_violation(&self) -> bool {
+        !matches!(self, SessionError::Closed | SessionError::Io(_))
+    }
+}
+
+/// A guest that has said hello and took its configuration.
+#[derive(Debug)]
+pub struct Session {
+    pub port: UnixStream,
+    pub decoder: Decoder,
+    /// Frames that came behind the last one of the handshake.
+    pub early: Vec<Frame>,
+    pub hello: Hello,
+}
+
+/// Reads one frame at a time off a port.
+struct Frames {
+    port: UnixStream,
+    decoder: Decoder,
+    waiting: std::collections::VecDeque<Frame>,
+}
+
+impl Frames {
+    async fn next(&mut self) -> Result<Frame, SessionError> {
+        let mut buffer = [0u8; 4096];
+        loop {
+            if let Some(frame) = self.waiting.pop_front() {
+                return Ok(frame);
+            }
+            let count = self.port.read(&mut buffer).await?;
+            if count == 0 {
+                return Err(SessionError::Closed);
+            }
+            let mut frames = Vec::new();
+            let pushed = self.decoder.push(&buffer[..count], &mut frames);
+            self.waiting.extend(frames);
+            pushed?;
+        }
+    }
+}
+
+/// Waits for the hello, sets the session key, and hands over what the guest must know.
+pub async fn open_session(
+    port: UnixStream,
+    mounts: &[Mount],
+    hostname: &str,
+) -> Result<Session, SessionError> {
+    let mut frames = Frames {
+        port,
+        decoder: Decoder::new(Phase::Handshake),
+        waiting: Default::default(),
+    };
+    let hello = Hello::decode(&frames.next().await?)?;
+    if hello.protocol != PROTOCOL_VERSION {
+        return Err(HandshakeError::Version {
+            keeper: PROTOCOL_VERSION,
+            guest: hello.protocol,
+        }
+        .into());
+    }
+    let ping = Ping {
+        key: SessionKey::new(random()?),
+        version: PROTOCOL_VERSION,
+        flags: FLAG_MULTIPLEX,
+    };
+    frames.port.write_all(&ping.encode()?).await?;
+    let pong = Pong::decode(&frames.next().await?)?;
+    if pong.version != PROTOCOL_VERSION {
+        return Err(HandshakeError::Version {
+            keeper: PROTOCOL_VERSION,
+            guest: pong.version,
+        }
+        .into());
+    }
+    if pong.flags & FLAG_MULTIPLEX == 0 {
+        return Err(HandshakeError::NoMultiplex.into());
+    }
+    frames.decoder.open_session();
+    let configure = Message::Configure(configuration(mounts, hostname)?).encode(CONFIGURE_ID)?;
+    frames.port.write_all(&configure).await?;
+    match Message::decode(frames.next().await?)? {
+        (CONFIGURE_ID, Message::Configured(_)) => Ok(Session {
+            port: frames.port,
+            decoder: frames.decoder,
+            early: frames.waiting.into(),
+            hello,
+        }),
+        (CONFIGURE_ID, Message::Error(error)) => Err(SessionError::Configure(error.message)),
+        (_, other) => Err(SessionError::Configure(format!(
+            "it answered with {:?}",
+            other.frame_type()
+        ))),
+    }
+}
+
+fn configuration(mounts: &[Mount], hostname: &str) -> std::io::Result<Configure> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let entropy: [u8; ENTROPY_BYTES] = random()?;
+    Ok(Configure {
+        clock_unix_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+        hostname: hostname.to_owned(),
+        entropy: entropy.iter().map(|byte| format!("{byte:02x}")).collect(),
+        mounts: (0u32..)
+            .zip(mounts)
+            .map(|(index, mount)| GuestMount {
+                index,
+                guest_path: mount.guest_path.clone(),
+            })
+            .collect(),
+    })
+}
+
+fn random<const N: usize>() -> std::io::Result<[u8; N]> {
+    const { assert!(N >= KEY_BYTES) };
+    let mut bytes = [0u8; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

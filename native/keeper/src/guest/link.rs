@@ -1,0 +1,228 @@
+//! Requests over the guest port: ids, who gets which frame, and what a broken peer leads to.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use voidbox_protocol::MAX_OPEN_REQUESTS;
+use voidbox_protocol::credit::CreditError;
+use voidbox_protocol::decode::Decoder;
+use voidbox_protocol::frame::{Frame, FrameError};
+use voidbox_protocol::message::{Message, MessageError, Stream};
+
+use super::handshake::Session;
+use super::outbox::{ControlFull, Outbox};
+use crate::error::{Code, Failure};
+
+const READ_BYTES: usize = 256 << 10;
+
+/// What a guest did that its VM is killed for.
+#[derive(Debug, thiserror::Error)]
+pub enum Violation {
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error(transparent)]
+    Credit(#[from] CreditError),
+    #[error(transparent)]
+    Control(#[from] ControlFull),
+    #[error("a {got:?} frame for request {id}, which does not expect it")]
+    Unexpected {
+        id: u32,
+        got: voidbox_protocol::frame::FrameType,
+    },
+    #[error("{0}")]
+    Broken(String),
+}
+
+/// What becomes of a request after one of its messages.
+#[derive(Debug, PartialEq, Eq)]
+pub enum After {
+    GoesOn,
+    Finished,
+}
+
+/// Who gets the frames of one request.
+pub trait Inbound {
+    fn on_message(&self, link: &Link, id: u32, message: Message) -> Result<After, Violation>;
+    /// The VM is gone; no message comes any more.
+    fn on_lost(&self, failure: &Failure);
+}
+
+pub struct Link {
+    outbox: Outbox,
+    requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
+    next_id: Cell<u32>,
+    /// The reason, once the link is over.
+    ended: watch::Sender<Option<Failure>>,
+}
+
+impl Link {
+    /// Starts the two tasks that read and write the port.
+    pub fn start(session: Session) -> Rc<Self> {
+        let link = Rc::new(Self {
+            outbox: Outbox::default(),
+            requests: RefCell::default(),
+            next_id: Cell::new(1),
+            ended: watch::Sender::new(None),
+        });
+        let (reader, writer) = session.port.into_split();
+        tokio::task::spawn_local(link.clone().write(writer));
+        tokio::task::spawn_local(link.clone().read(reader, session.decoder, session.early));
+        link
+    }
+
+    /// Returns why the link ended, when it has.
+    pub async fn ended(&self) -> Failure {
+        let mut ended = self.ended.subscribe();
+        loop {
+            if let Some(failure) = ended.borrow_and_update().clone() {
+                return failure;
+            }
+            // The sender lives as long as `self`.
+            let _ = ended.changed().await;
+        }
+    }
+
+    /// Sends a message that opens a request, and routes its answers to `inbound`.
+    pub fn open(&self, message: &Message, inbound: Rc<dyn Inbound>) -> Result<u32, Failure> {
+        if let Some(failure) = self.ended.borrow().clone() {
+            return Err(failure);
+        }
+        let mut requests = self.requests.borrow_mut();
+        if requests.len() >= MAX_OPEN_REQUESTS {
+            return Err(Failure::bad_request(format!(
+                "{MAX_OPEN_REQUESTS} guest requests are open, the most there may be"
+            )));
+        }
+        let mut id = self.next_id.get();
+        while id == 0 || requests.contains_key(&id) {
+            id = id.wrapping_add(1);
+        }
+        self.next_id.set(id.wrapping_add(1));
+        let frame = message
+            .encode(id)
+            .map_err(|error| Failure::bad_request(error.to_string()))?;
+        requests.insert(id, inbound);
+        drop(requests);
+        self.send_frame(frame);
+        Ok(id)
+    }
+
+    /// Sends a control message of an open request.
+    pub fn send(&self, id: u32, message: &Message) {
+        match message.encode(id) {
+            Ok(frame) => self.send_frame(frame),
+            Err(error) => self.end(Failure::new(Code::VmProtocol, error.to_string())),
+        }
+    }
+
+    fn send_frame(&self, frame: Vec<u8>) {
+        if let Err(error) = self.outbox.push_control(frame) {
+            self.end(Failure::new(Code::VmProtocol, error.to_string()));
+        }
+    }
+
+    /// Grants the guest `bytes` more on a stream.
+    pub fn credit(&self, id: u32, stream: Stream, bytes: u32) {
+        self.send(id, &Message::Credit(stream, bytes));
+    }
+
+    /// Sends a data frame, once there is room. The caller has taken the bytes out of the window.
+    pub async fn send_data(&self, frame: Vec<u8>) {
+        self.outbox.push_data(frame).await;
+    }
+
+    /// Ends the link and everything open on it. The first reason stands.
+    pub fn end(&self, failure: Failure) {
+        let first = self.ended.send_if_modified(|ended| {
+            let first = ended.is_none();
+            ended.get_or_insert_with(|| failure.clone());
+            first
+        });
+        if !first {
+            return;
+        }
+        self.outbox.close();
+        let requests = std::mem::take(&mut *self.requests.borrow_mut());
+        for inbound in requests.into_values() {
+            inbound.on_lost(&failure);
+        }
+    }
+
+    async fn write(self: Rc<Self>, mut port: OwnedWriteHalf) {
+        let mut ended = self.ended.subscribe();
+        tokio::select! {
+            result = self.outbox.drain_into(&mut port) => if let Err(error) = result {
+                self.end(Failure::new(Code::VmLost, format!("writing to the guest port: {error}")));
+            },
+            _ = ended.wait_for(Option::is_some) => {}
+        }
+    }
+
+    async fn read(self: Rc<Self>, mut port: OwnedReadHalf, decoder: Decoder, early: Vec<Frame>) {
+        let mut ended = self.ended.subscribe();
+        let failure = tokio::select! {
+            failure = self.read_frames(&mut port, decoder, early) => failure,
+            _ = ended.wait_for(Option::is_some) => return,
+        };
+        self.end(failure);
+    }
+
+    async fn read_frames(
+        &self,
+        port: &mut OwnedReadHalf,
+        mut decoder: Decoder,
+        early: Vec<Frame>,
+    ) -> Failure {
+        let broken = |error: Violation| {
+            Failure::new(
+                Code::VmProtocol,
+                format!("the guest broke the protocol: {error}"),
+            )
+        };
+        let mut frames = early;
+        let mut buffer = vec![0u8; READ_BYTES];
+        loop {
+            for frame in frames.drain(..) {
+                if let Err(error) = self.dispatch(frame) {
+                    return broken(error);
+                }
+            }
+            let count = match port.read(&mut buffer).await {
+                Ok(0) => return Failure::new(Code::VmLost, "the guest port closed"),
+                Ok(count) => count,
+                Err(error) => {
+                    return Failure::new(Code::VmLost, format!("the guest port: {error}"));
+                }
+            };
+            let pushed = decoder.push(&buffer[..count], &mut frames);
+            if let Err(error) = pushed {
+                return broken(error.into());
+            }
+        }
+    }
+
+    fn dispatch(&self, frame: Frame) -> Result<(), Violation> {
+        let (id, message) = Message::decode(frame)?;
+        let inbound = self.requests.borrow().get(&id).cloned();
+        let Some(inbound) = inbound else {
+            // A signal, a cancel or bytes of ours may cross the end of their request on the way.
+            return match message {
+                Message::Credit(..) | Message::Error(_) => Ok(()),
+                other => Err(Violation::Unexpected {
+                    id,
+                    got: other.frame_type(),
+                }),
+            };
+        };
+        if inbound.on_message(self, id, message)? == After::Finished {
+            self.requests.borrow_mut().remove(&id);
+        }
+        Ok(())
+    }
+}

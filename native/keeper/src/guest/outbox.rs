@@ -1,0 +1,108 @@
+//! What waits to be written to the guest: control frames ahead of data, both bounded.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::Notify;
+
+/// Data frames that may wait; who has more waits for room.
+const DATA_FRAMES: usize = 8;
+/// Control bytes that may wait. Only a guest that makes us answer and never reads gets here.
+const CONTROL_BYTES: usize = 8 << 20;
+
+#[derive(Debug, Default)]
+pub struct Outbox {
+    control: RefCell<VecDeque<Vec<u8>>>,
+    control_bytes: Cell<usize>,
+    data: RefCell<VecDeque<Vec<u8>>>,
+    filled: Notify,
+    room: Notify,
+    closed: Cell<bool>,
+}
+
+/// The guest has stopped reading while it makes the keeper answer.
+#[derive(Debug, thiserror::Error)]
+#[error("the guest reads none of {CONTROL_BYTES} bytes of control frames")]
+pub struct ControlFull;
+
+impl Outbox {
+    pub fn push_control(&self, frame: Vec<u8>) -> Result<(), ControlFull> {
+        if self.closed.get() {
+            return Ok(());
+        }
+        let waiting = self.control_bytes.get() + frame.len();
+        if waiting > CONTROL_BYTES {
+            return Err(ControlFull);
+        }
+        self.control_bytes.set(waiting);
+        self.control.borrow_mut().push_back(frame);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Queues a data frame once there is room; a closed outbox swallows it.
+    pub async fn push_data(&self, frame: Vec<u8>) {
+        while !self.closed.get() {
+            let room = self.room.notified();
+            if self.data.borrow().len() < DATA_FRAMES {
+                self.data.borrow_mut().push_back(frame);
+                self.filled.notify_one();
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// Lets everybody who waits for room go on; nothing is sent any more.
+    pub fn close(&self) {
+        self.closed.set(true);
+        self.control.borrow_mut().clear();
+        self.data.borrow_mut().clear();
+        self.room.notify_waiters();
+        self.filled.notify_one();
+    }
+
+    fn pop(&self) -> Option<Vec<u8>> {
+        if let Some(frame) = self.control.borrow_mut().pop_front() {
+            self.control_bytes
+                .set(self.control_bytes.get() - frame.len());
+            return Some(frame);
+        }
+        let frame = self.data.borrow_mut().pop_front()?;
+        self.room.notify_waiters();
+        Some(frame)
+    }
+
+    /// Writes what is queued until the outbox is closed or the port fails.
+    pub async fn drain_into(&self, port: &mut OwnedWriteHalf) -> std::io::Result<()> {
+        while !self.closed.get() {
+            let filled = self.filled.notified();
+            match self.pop() {
+                Some(frame) => port.write_all(&frame).await?,
+                None => filled.await,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_goes_ahead_of_data_and_is_bounded() {
+        let outbox = Outbox::default();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        runtime.block_on(outbox.push_data(vec![1]));
+        outbox.push_control(vec![2]).unwrap();
+        assert_eq!(outbox.pop(), Some(vec![2]));
+        assert_eq!(outbox.pop(), Some(vec![1]));
+        outbox.push_control(vec![0; CONTROL_BYTES]).unwrap();
+        assert!(outbox.push_control(vec![0]).is_err());
+    }
+}

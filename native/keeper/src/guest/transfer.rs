@@ -1,0 +1,272 @@
+//! One request that moves a file or a tar, or just asks: its answer and its two data streams.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+use voidbox_protocol::body::{Empty, ErrorBody, ErrorCode, StreamEnd};
+use voidbox_protocol::credit::{ReceiveWindow, SendWindow};
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::message::{Message, Stream, encode_data};
+
+use super::link::{After, Inbound, Link, Violation};
+use crate::error::{Code, Failure};
+
+/// What ends a request of this kind on the guest's side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// Its response.
+    WithResponse,
+    /// The end of the guest's data, or a response that says `absent`.
+    WithData,
+}
+
+struct State {
+    ends: Ends,
+    response: Option<Message>,
+    /// Bytes of the guest that nobody has taken yet; never more than the window.
+    incoming: Vec<u8>,
+    receive: ReceiveWindow,
+    send: SendWindow,
+    finished: bool,
+    failure: Option<Failure>,
+    /// The client has gone: what still comes is thrown away.
+    abandoned: bool,
+}
+
+struct Inner {
+    state: RefCell<State>,
+    changed: Notify,
+}
+
+/// An open request. Dropped before its end it is cancelled.
+pub struct Transfer {
+    link: Rc<Link>,
+    id: u32,
+    inner: Rc<Inner>,
+}
+
+fn guest_failure(error: &ErrorBody) -> Failure {
+    if error.code == ErrorCode::BadOutput {
+        return Failure::new(Code::BadOutput, error.message.clone());
+    }
+    let code = serde_json::to_value(error.code).ok();
+    let code = code
+        .as_ref()
+        .and_then(|code| code.as_str())
+        .unwrap_or("internal");
+    Failure::new(Code::GuestError, format!("{code}: {}", error.message))
+}
+
+impl Transfer {
+    pub fn open(link: &Rc<Link>, message: &Message) -> Result<Self, Failure> {
+        let ends = match message {
+            Message::ReadFile(_) | Message::TarGet(_) => Ends::WithData,
+            _ => Ends::WithResponse,
+        };
+        let inner = Rc::new(Inner {
+            state: RefCell::new(State {
+                ends,
+                response: None,
+                incoming: Vec::new(),
+                receive: ReceiveWindow::default(),
+                send: SendWindow::default(),
+                finished: false,
+                failure: None,
+                abandoned: false,
+            }),
+            changed: Notify::new(),
+        });
+        let id = link.open(message, inner.clone())?;
+        Ok(Self {
+            link: link.clone(),
+            id,
+            inner,
+        })
+    }
+
+    /// The guest's response.
+    pub async fn response(&self) -> Result<Message, Failure> {
+        loop {
+            let changed = self.inner.changed.notified();
+            {
+                let mut state = self.inner.state.borrow_mut();
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                if let Some(response) = state.response.take() {
+                    return Ok(response);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Moves what the guest has sent into `buffer`, which it replaces; empty at the end. The guest
+    /// may send more only after [`Transfer::consumed`].
+    pub async fn receive(&self, buffer: &mut Vec<u8>) -> Result<(), Failure> {
+        buffer.clear();
+        loop {
+            let changed = self.inner.changed.notified();
+            {
+                let mut state = self.inner.state.borrow_mut();
+                if !state.incoming.is_empty() {
+                    std::mem::swap(&mut state.incoming, buffer);
+                    return Ok(());
+                }
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                if state.finished {
+                    return Ok(());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Says that received bytes have left the keeper's memory.
+    pub fn consumed(&self, bytes: usize) {
+        let due = {
+            let mut state = self.inner.state.borrow_mut();
+            if state.finished {
+                None
+            } else {
+                state.receive.consumed(bytes)
+            }
+        };
+        if let Some(due) = due {
+            self.link.credit(self.id, Stream::Data, due);
+        }
+    }
+
+    /// Sends bytes of the request's data, as fast as the guest's window lets.
+    pub async fn send(&self, mut bytes: &[u8]) -> Result<(), Failure> {
+        while !bytes.is_empty() {
+            let changed = self.inner.changed.notified();
+            let count = {
+                let mut state = self.inner.state.borrow_mut();
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                if state.finished {
+                    return Err(Failure::new(
+                        Code::GuestError,
+                        "the guest answered before it had all the data",
+                    ));
+                }
+                state.send.take(bytes.len().min(MAX_CHUNK_BYTES))
+            };
+            if count == 0 {
+                changed.await;
+                continue;
+            }
+            let (chunk, rest) = bytes.split_at(count);
+            let frame = encode_data(self.id, chunk)
+                .map_err(|error| Failure::bad_request(error.to_string()))?;
+            self.link.send_data(frame).await;
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Ends the request's data. It goes the way of the data, behind all of it.
+    pub async fn send_end(&self) -> Result<(), Failure> {
+        let end = Message::StreamEnd(StreamEnd::default()).encode(self.id);
+        let frame = end.map_err(|error| Failure::bad_request(error.to_string()))?;
+        self.link.send_data(frame).await;
+        Ok(())
+    }
+}
+
+impl Drop for Transfer {
+    fn drop(&mut self) {
+        let mut state = self.inner.state.borrow_mut();
+        if state.finished || state.failure.is_some() {
+            return;
+        }
+        state.abandoned = true;
+        state.incoming = Vec::new();
+        drop(state);
+        self.link.send(self.id, &Message::Cancel(Empty {}));
+    }
+}
+
+impl Inner {
+    /// A message that ends an abandoned request, or goes with one.
+    fn on_abandoned(state: &mut State, message: &Message) -> After {
+        let absent = state.ends == Ends::WithResponse || is_absent(message);
+        let over = match message {
+            Message::Error(_) | Message::StreamEnd(_) => true,
+            Message::Data(_) | Message::Credit(..) => false,
+            _ => absent,
+        };
+        state.finished = over;
+        if over { After::Finished } else { After::GoesOn }
+    }
+}
+
+fn is_absent(message: &Message) -> bool {
+    use voidbox_protocol::body::{ReadFileResponse, TarGetResponse};
+    matches!(
+        message,
+        Message::ReadFileResponse(ReadFileResponse::Absent)
+            | Message::TarGetResponse(TarGetResponse::Absent)
+    )
+}
+
+impl Inbound for Inner {
+    fn on_message(&self, _link: &Link, id: u32, message: Message) -> Result<After, Violation> {
+        let mut state = self.state.borrow_mut();
+        if state.abandoned {
+            return Ok(Self::on_abandoned(&mut state, &message));
+        }
+        let unexpected = Violation::Unexpected {
+            id,
+            got: message.frame_type(),
+        };
+        match message {
+            Message::Credit(Stream::Data, bytes) => state.send.grant(bytes)?,
+            Message::Data(bytes) if state.ends == Ends::WithData => {
+                state.receive.received(bytes.len())?;
+                state.incoming.extend_from_slice(&bytes);
+            }
+            Message::StreamEnd(end) if state.ends == Ends::WithData => {
+                state.finished = true;
+                state.failure = end.error.as_ref().map(guest_failure);
+            }
+            Message::Error(error) => {
+                state.finished = true;
+                state.failure = Some(guest_failure(&error));
+            }
+            Message::WriteFileResponse(_)
+            | Message::MkdirPResponse(_)
+            | Message::ReadFileResponse(_)
+            | Message::FileStatResponse(_)
+            | Message::TarPutResponse(_)
+            | Message::TarGetResponse(_)
+            | Message::StatsResponse(_)
+                if state.response.is_none() =>
+            {
+                state.finished = state.ends == Ends::WithResponse || is_absent(&message);
+                state.response = Some(message);
+            }
+            _ => return Err(unexpected),
+        }
+        let after = if state.finished {
+            After::Finished
+        } else {
+            After::GoesOn
+        };
+        drop(state);
+        self.changed.notify_waiters();
+        Ok(after)
+    }
+
+    fn on_lost(&self, failure: &Failure) {
+        let mut state = self.state.borrow_mut();
+        state.failure.get_or_insert_with(|| failure.clone());
+        drop(state);
+        self.changed.notify_waiters();
+    }
+}

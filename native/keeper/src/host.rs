@@ -1,0 +1,89 @@
+//! What the host gives: the speed of its TSC, the kind of its KVM, its memory.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+mod kvm_probe;
+
+pub use kvm_probe::{KvmKind, probe_kvm};
+
+/// Answer of `voidbox-vm host`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HostReport {
+    pub tsc_khz: u64,
+    pub kvm: KvmKind,
+    pub memory_total_bytes: u64,
+    pub memory_available_bytes: u64,
+}
+
+impl HostReport {
+    pub fn read() -> io::Result<Self> {
+        let (memory_total_bytes, memory_available_bytes) = memory()?;
+        Ok(Self {
+            tsc_khz: measure_tsc_khz(),
+            kvm: probe_kvm()?,
+            memory_total_bytes,
+            memory_available_bytes,
+        })
+    }
+}
+
+/// Ticks of the TSC per millisecond, counted over 50 ms. A guest that is told a wrong figure has
+/// time that runs fast or slow.
+pub fn measure_tsc_khz() -> u64 {
+    let (start, first) = (Instant::now(), read_tsc());
+    std::thread::sleep(Duration::from_millis(50));
+    let (elapsed, last) = (start.elapsed(), read_tsc());
+    let ticks = u128::from(last.wrapping_sub(first));
+    u64::try_from(ticks * 1_000_000 / elapsed.as_nanos().max(1)).unwrap_or(0)
+}
+
+fn read_tsc() -> u64 {
+    // SAFETY: rdtsc has no preconditions; user space may execute it on Linux.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Total and available bytes of memory, of the machine and of this process's cgroup's view of it.
+fn memory() -> io::Result<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/meminfo")?;
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| {
+                line.strip_prefix(name)?
+                    .trim()
+                    .strip_suffix("kB")?
+                    .trim()
+                    .parse::<u64>()
+                    .ok()
+            })
+            .map(|kib| kib * 1024)
+            .ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("/proc/meminfo has no {name}"),
+                )
+            })
+    };
+    Ok((field("MemTotal:")?, field("MemAvailable:")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tsc_is_measured_alike_twice() {
+        let (one, two) = (measure_tsc_khz(), measure_tsc_khz());
+        assert!(one > 100_000, "{one} kHz");
+        assert!(one.abs_diff(two) < one / 50, "{one} and {two} kHz");
+    }
+
+    #[test]
+    fn memory_is_read() {
+        let (total, available) = memory().unwrap();
+        assert!(available > 0 && available <= total);
+    }
+}

@@ -1,0 +1,16 @@
+//! The keeper: one process per VM. It starts the VMM in a jail, is the only client of its guest
+//! port, spools output to disk, keeps deadlines, fence and lease, and serves a local API.
+//! docs/keeper.md describes commands, run directory and API.
+
+pub mod api;
+pub mod commands;
+pub mod config;
+pub mod error;
+pub mod exec;
+pub mod guest;
+pub mod host;
+pub mod keeper;
+pub mod lease;
+pub mod run_dir;
+pub mod transfer;
+pub mod vmm;

@@ -1,0 +1,252 @@
+//! The run directory of one VM: its files, its lock, and what they say about the VM.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub const INTENT: &str = "intent.json";
+pub const LOCK: &str = "lock";
+pub const STARTED: &str = "started";
+pub const FENCE: &str = "fence";
+pub const KEEPER: &str = "keeper.json";
+pub const SOCKET: &str = "k.sock";
+pub const CONSOLE: &str = "console.log";
+pub const SCRATCH: &str = "scratch.img";
+pub const EXECS: &str = "exec";
+pub const EXIT: &str = "exit.json";
+pub const LOG: &str = "keeper.log";
+
+/// What a run directory says when its lock is free, or that somebody holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum VmState {
+    /// No VM was ever started here.
+    New,
+    /// A keeper holds the lock.
+    Running,
+    /// A VM was started and its keeper went without a word.
+    Lost,
+    /// A keeper wrote why its VM ended.
+    Stopped,
+}
+
+/// What `keeper.json` holds.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeeperFile {
+    pub pid: u32,
+    pub version: String,
+    pub started_at_ms: u64,
+}
+
+#[derive(Debug, Clone)]
+pub struct RunDir {
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// The directory at `path`, which need not exist yet.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Makes the directory and its parents, 0700.
+    pub fn create(&self) -> io::Result<()> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.path)
+    }
+
+    /// Replaces a file: whoever reads it sees the old or the new contents, also after a power cut.
+    pub fn write_durable(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = self.file(&format!("{name}.new"));
+        let mut file = private_file(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&temporary, self.file(name))?;
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// Takes the lock that a keeper holds for its life; `None` when it is held.
+    ///
+    /// An open-file-description lock: a child that inherits the descriptor holds it too, and it can
+    /// be asked for without being touched.
+    pub fn try_lock(&self) -> io::Result<Option<File>> {
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .read(true)
+                .write(true)
+                .mode(0o600)
+                .open(self.file(LOCK))?;
+            if !ofd_lock(&file, libc::F_OFD_SETLK)? {
+                return Ok(None);
+            }
+            // A sweep may have removed the directory between the two calls above.
+            let here = fs::metadata(self.file(LOCK)).map(|found| (found.dev(), found.ino()));
+            let mine = file.metadata()?;
+            match here {
+                Ok(found) if found == (mine.dev(), mine.ino()) => return Ok(Some(file)),
+                _ => self.create()?,
+            }
+        }
+    }
+
+    /// True while a keeper (or a launch) holds the lock. Touches nothing.
+    pub fn is_locked(&self) -> io::Result<bool> {
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(self.file(LOCK))
+        {
+            Ok(file) => Ok(!ofd_lock(&file, libc::F_OFD_GETLK)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn state(&self) -> io::Result<VmState> {
+        if self.is_locked()? {
+            return Ok(VmState::Running);
+        }
+        Ok(self.state_unlocked())
+    }
+
+    /// The state of a directory whose lock nobody else holds.
+    pub fn state_unlocked(&self) -> VmState {
+        if self.file(EXIT).exists() {
+            VmState::Stopped
+        } else if self.file(STARTED).exists() {
+            VmState::Lost
+        } else {
+            VmState::New
+        }
+    }
+
+    /// The last fence that was granted; 0 when none was.
+    pub fn read_fence(&self) -> io::Result<u64> {
+        match fs::read_to_string(self.file(FENCE)) {
+            Ok(text) => text.trim().parse().map_err(|_| {
+                io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    format!("the fence file has {text:?}"),
+                )
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub fn write_fence(&self, fence: u64) -> io::Result<()> {
+        self.write_durable(FENCE, format!("{fence}\n").as_bytes())
+    }
+
+    pub fn keeper(&self) -> Option<KeeperFile> {
+        serde_json::from_slice(&fs::read(self.file(KEEPER)).ok()?).ok()
+    }
+}
+
+/// A new or emptied file that only its owner reads.
+pub fn private_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// A constant of `struct flock`, whose fields are shorter than the constants.
+fn small(constant: libc::c_int) -> libc::c_short {
+    libc::c_short::try_from(constant).expect("lock constants are below 10")
+}
+
+/// With `F_OFD_SETLK` takes the lock, with `F_OFD_GETLK` asks for it; true when nobody else has it.
+fn ofd_lock(file: &File, command: libc::c_int) -> io::Result<bool> {
+    // SAFETY: `flock` is plain data for which all zeroes are valid.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = small(libc::F_WRLCK);
+    lock.l_whence = small(libc::SEEK_SET);
+    // SAFETY: the descriptor is open and `lock` lives across the call.
+    if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } == -1 {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+            _ => Err(error),
+        };
+    }
+    Ok(command == libc::F_OFD_SETLK || lock.l_type == small(libc::F_UNLCK))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A directory that is gone at the end of the test.
+    pub(crate) struct TempDir(pub PathBuf);
+
+    impl TempDir {
+        pub(crate) fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("voidbox-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            fs::create_dir_all(&path).unwrap();
+            Self(path)
+        }
+    }
+
+    impl Drop for TempDir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn the_lock_has_one_holder_and_can_be_asked_for() {
+        let temp = TempDir::new("lock");
+        let dir = RunDir::at(&temp.0);
+        assert!(!dir.is_locked().unwrap());
+        let held = dir.try_lock().unwrap().expect("free");
+        assert!(dir.is_locked().unwrap());
+        assert!(dir.try_lock().unwrap().is_none());
+        assert_eq!(dir.state().unwrap(), VmState::Running);
+        drop(held);
+        assert!(!dir.is_locked().unwrap());
+        assert_eq!(dir.state().unwrap(), VmState::New);
+    }
+
+    #[test]
+    fn markers_tell_lost_from_stopped() {
+        let temp = TempDir::new("markers");
+        let dir = RunDir::at(&temp.0);
+        fs::write(dir.file(STARTED), "").unwrap();
+        assert_eq!(dir.state().unwrap(), VmState::Lost);
+        fs::write(dir.file(EXIT), "{}").unwrap();
+        assert_eq!(dir.state().unwrap(), VmState::Stopped);
+    }
+
+    #[test]
+    fn a_fence_survives_and_a_torn_one_is_an_error() {
+        let temp = TempDir::new("fence");
+        let dir = RunDir::at(&temp.0);
+        assert_eq!(dir.read_fence().unwrap(), 0);
+        dir.write_fence(41).unwrap();
+        dir.write_fence(42).unwrap();
+        assert_eq!(dir.read_fence().unwrap(), 42);
+        fs::write(dir.file(FENCE), "4x").unwrap();
+        assert!(dir.read_fence().is_err());
+    }
+}

@@ -1,0 +1,203 @@
+//! `tar.put` and `tar.get`: a tar between a client and the guest.
+
+use std::io;
+
+use crate::api::streams::{Client, Interrupted};
+use crate::error::{Code, Failure};
+use crate::guest::transfer::Transfer;
+use crate::transfer::bridge::{PipeReader, PipeWriter, pipe, pump_from_guest};
+use crate::transfer::tar_check::{self, Entry, Kind, TarError};
+
+const CHUNK_BYTES: usize = 64 << 10;
+const BLOCK_BYTES: usize = 512;
+
+/// Hands the client's tar to the guest, up to its end marker or the end of the client's half.
+pub async fn put(client: &mut Client, transfer: &Transfer) -> Result<(), Interrupted> {
+    let mut end = EndMarker::default();
+    let mut buffer = vec![0u8; CHUNK_BYTES];
+    while !end.seen {
+        let count = client.read(&mut buffer).await?;
+        if count == 0 {
+            return Err(Failure::bad_request("the tar ended without its end marker").into());
+        }
+        end.push(&buffer[..count]);
+        transfer.send(&buffer[..count]).await?;
+    }
+    transfer.send_end().await?;
+    Ok(())
+}
+
+/// Finds the end of a tar in its bytes: two blocks of zeroes where a header would be.
+#[derive(Default)]
+struct EndMarker {
+    header: Vec<u8>,
+    /// Bytes of contents still to come.
+    contents: u64,
+    zero_blocks: u32,
+    seen: bool,
+}
+
+impl EndMarker {
+    fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.seen {
+            let skipped = usize::try_from(self.contents)
+                .unwrap_or(usize::MAX)
+                .min(bytes.len());
+            self.contents -= skipped as u64;
+            bytes = &bytes[skipped..];
+            let wanted = bytes.len().min(BLOCK_BYTES - self.header.len());
+            self.header.extend_from_slice(&bytes[..wanted]);
+            bytes = &bytes[wanted..];
+            if self.header.len() == BLOCK_BYTES {
+                self.take_header();
+            }
+        }
+    }
+
+    fn take_header(&mut self) {
+        if self.header.iter().all(|byte| *byte == 0) {
+            self.zero_blocks += 1;
+            self.seen = self.zero_blocks == 2;
+        } else {
+            self.zero_blocks = 0;
+            let mut header = tar::Header::new_old();
+            header.as_mut_bytes().copy_from_slice(&self.header);
+            let size = header.entry_size().unwrap_or(0);
+            self.contents = size.next_multiple_of(BLOCK_BYTES as u64);
+        }
+        self.header.clear();
+    }
+}
+
+/// Checks the guest's tar, writes it anew and sends it to the client. A tar that breaks the rules,
+/// or off, ends without its end marker; the reason is in the keeper's log.
+pub async fn get(
+    client: &mut Client,
+    transfer: Transfer,
+    max_bytes: u64,
+) -> Result<(), Interrupted> {
+    let (raw_in, raw_out) = pipe();
+    let (checked_in, mut checked_out) = pipe();
+    let checking = tokio::task::spawn_blocking(move || {
+        rewrite(
+            PipeReader::new(raw_out),
+            PipeWriter::new(checked_in),
+            max_bytes,
+        )
+    });
+    let deliver = async {
+        while let Some(chunk) = checked_out.recv().await {
+            client.write(&chunk).await?;
+        }
+        // Dropped here, the checking thread cannot wait for room that never comes.
+        drop(checked_out);
+        Ok::<(), Interrupted>(())
+    };
+    let (pumped, delivered) = tokio::join!(pump_from_guest(&transfer, raw_in), deliver);
+    delivered?;
+    let checked = checking
+        .await
+        .map_err(|error| Failure::new(Code::HostIo, error.to_string()))?;
+    if let Err(failure) = pumped
+        .and_then(|()| checked.map_err(|error| Failure::new(Code::BadOutput, error.to_string())))
+    {
+        eprintln!("tar.get: {failure}");
+    }
+    // There is no line behind raw bytes.
+    Ok(())
+}
+
+fn rewrite(reader: PipeReader, writer: PipeWriter, max_bytes: u64) -> Result<(), TarError> {
+    let mut builder = tar::Builder::new(writer);
+    tar_check::read_checked(reader, max_bytes, |entry, contents| {
+        append(&mut builder, entry, contents)
+    })?;
+    builder.into_inner()?.finish()?;
+    Ok(())
+}
+
+/// Writes one entry with nothing of the guest's header but what was checked.
+pub fn append<W: io::Write>(
+    builder: &mut tar::Builder<W>,
+    entry: &Entry,
+    contents: &mut dyn io::Read,
+) -> Result<(), TarError> {
+    let mut header = tar::Header::new_gnu();
+    header.set_mode(entry.mode);
+    header.set_mtime(entry.modified_s);
+    header.set_size(0);
+    match &entry.kind {
+        Kind::Dir => {
+            header.set_entry_type(tar::EntryType::Directory);
+            builder.append_data(&mut header, &entry.path, io::empty())?;
+        }
+        Kind::File { size } => {
+            header.set_entry_type(tar::EntryType::Regular);
+            header.set_size(*size);
+            builder.append_data(
+                &mut header,
+                &entry.path,
+                Exactly {
+                    inner: contents,
+                    left: *size,
+                },
+            )?;
+        }
+        Kind::Link { target } => {
+            header.set_entry_type(tar::EntryType::Symlink);
+            builder.append_link(&mut header, &entry.path, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// A reader that fails when there is less than its size, so that a tar is never padded with what
+/// is not there.
+struct Exactly<'a> {
+    inner: &'a mut dyn io::Read,
+    left: u64,
+}
+
+impl io::Read for Exactly<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let max = usize::try_from(self.left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        if max == 0 {
+            return Ok(0);
+        }
+        let count = self.inner.read(&mut buffer[..max])?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_is_found_however_the_bytes_are_cut() {
+        let mut builder = tar::Builder::new(Vec::new());
+        let mut header = tar::Header::new_gnu();
+        // A file of zeroes is no end marker.
+        header.set_size(2048);
+        builder
+            .append_data(&mut header, "zeroes", [0u8; 2048].as_slice())
+            .unwrap();
+        let bytes = builder.into_inner().unwrap();
+        for size in [1, 7, 511, 512, 513, bytes.len()] {
+            let mut end = EndMarker::default();
+            let (last, all_but_last) = (bytes.len() - 1, &bytes[..bytes.len() - 1]);
+            for piece in all_but_last.chunks(size) {
+                end.push(piece);
+            }
+            assert!(!end.seen, "cut every {size}");
+            end.push(&bytes[last..]);
+            assert!(end.seen, "cut every {size}");
+        }
+    }
+}

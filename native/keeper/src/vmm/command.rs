@@ -1,0 +1,149 @@
+//! QEMU's command line, as seen from inside the jail.
+
+use std::ffi::OsString;
+
+use crate::config::{Accelerator, KernelKind, LaunchConfig};
+
+/// Where the jail has what QEMU opens.
+pub const KERNEL: &str = "/vm/kernel";
+pub const INITRAMFS: &str = "/vm/initramfs";
+pub const SCRATCH: &str = "/vm/scratch.img";
+pub const MOUNTS: &str = "/mounts";
+
+/// What TCG emulates: AVX2 and the like for programs, and no `erms`, with which the kernel would copy
+/// memory byte by byte, each of them an emulated instruction. The other three are not in TCG, and
+/// QEMU would say so at every start. `max` has slower page tables and copies than this.
+const EMULATED_CPU: &str = "Haswell-noTSX,-erms,-pcid,-invpcid,-x2apic,-tsc-deadline";
+
+/// Descriptors that QEMU inherits.
+#[derive(Debug, Clone, Copy)]
+pub struct Descriptors {
+    pub port: i32,
+    pub console: i32,
+}
+
+/// The arguments behind QEMU's own path. Nothing in them is secret.
+pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<OsString> {
+    let (machine, bus) = match config.kernel.kind {
+        KernelKind::Debian => ("microvm,acpi=on,pcie=on,rtc=on", "pci"),
+        KernelKind::Voidbox => ("microvm,acpi=off,pcie=off,rtc=on", "device"),
+    };
+    let (accelerator, cpu) = match config.accelerator {
+        Accelerator::Kvm => ("kvm", "host"),
+        // 64 MiB of translated code; the default is a 1 GiB reservation.
+        _ => ("tcg,tb-size=64", EMULATED_CPU),
+    };
+    let mut args: Vec<OsString> = Vec::new();
+    let mut add = |name: &str, value: String| args.extend([name.into(), value.into()]);
+    add("-M", machine.into());
+    add("-accel", accelerator.into());
+    add("-cpu", cpu.into());
+    add("-m", format!("{}M", config.memory_mib));
+    add("-smp", config.vcpus.to_string());
+    add("-kernel", KERNEL.into());
+    add("-initrd", INITRAMFS.into());
+    add("-append", kernel_command_line(config, tsc_khz));
+    add("-display", "none".into());
+    add(
+        "-sandbox",
+        "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny".into(),
+    );
+    add("-chardev", format!("socket,id=console,fd={}", fds.console));
+    add("-serial", "chardev:console".into());
+    add("-chardev", format!("socket,id=port,fd={}", fds.port));
+    add("-device", format!("virtio-serial-{bus},max_ports=2"));
+    add(
+        "-device",
+        "virtserialport,chardev=port,name=voidbox.agent".into(),
+    );
+    add(
+        "-drive",
+        format!("if=none,id=scratch,file={SCRATCH},format=raw,cache=unsafe,discard=unmap"),
+    );
+    add("-device", format!("virtio-blk-{bus},drive=scratch"));
+    add("-object", "rng-builtin,id=rng".into());
+    add("-device", format!("virtio-rng-{bus},rng=rng"));
+    if !config.mounts.is_empty() {
+        add(
+            "-fsdev",
+            format!(
+                "local,id=mounts,path={MOUNTS},security_model=none,readonly=on,multidevs=remap"
+            ),
+        );
+        add(
+            "-device",
+            format!("virtio-9p-{bus},fsdev=mounts,mount_tag=mounts"),
+        );
+    }
+    args.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(OsString::from));
+    args
+}
+
+fn kernel_command_line(config: &LaunchConfig, tsc_khz: u64) -> String {
+    // Failures of an early boot stay visible on the console.
+    let mut line =
+        String::from("console=ttyS0 loglevel=4 panic=-1 reboot=t voidbox.scratch=/dev/vda");
+    if config.kernel.kind == KernelKind::Debian {
+        // This machine has no timer that Debian's kernel could calibrate its TSC with: without the
+        // figure one boot of five hangs.
+        line.push_str(&format!(" tsc_early_khz={tsc_khz}"));
+    }
+    if config.accelerator != Accelerator::Kvm {
+        // They mend a speculation that an emulated CPU does not have, and cost it a switch of page
+        // tables at every call of the kernel.
+        line.push_str(" mitigations=off");
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(kind: &str, mounts: serde_json::Value) -> LaunchConfig {
+        serde_json::from_value(serde_json::json!({
+            "v": 1, "vmKey": "k", "memoryMib": 256, "vcpus": 2, "diskMib": 64,
+            "kernel": { "path": "/home/a,b/vmlinuz", "kind": kind }, "initramfs": "/i",
+            "accelerator": "tcg", "qemu": "/q", "bwrap": "/b", "mounts": mounts,
+        }))
+        .unwrap()
+    }
+
+    fn line(config: &LaunchConfig) -> String {
+        let fds = Descriptors {
+            port: 7,
+            console: 8,
+        };
+        let args = qemu_args(config, fds, 2_900_000);
+        args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
+    }
+
+    #[test]
+    fn each_kernel_gets_its_devices() {
+        let debian = line(&config("debian", serde_json::json!([])));
+        assert!(debian.contains("virtio-blk-pci") && debian.contains("tsc_early_khz=2900000"));
+        let voidbox = line(&config("voidbox", serde_json::json!([])));
+        assert!(voidbox.contains("virtio-blk-device") && !voidbox.contains("tsc_early_khz"));
+    }
+
+    #[test]
+    fn only_an_emulated_cpu_goes_without_mitigations() {
+        let mut config = config("debian", serde_json::json!([]));
+        assert!(line(&config).contains("mitigations=off"));
+        config.accelerator = Accelerator::Kvm;
+        let line = line(&config);
+        assert!(!line.contains("mitigations") && line.contains("-cpu host"));
+    }
+
+    #[test]
+    fn there_is_no_network_device_no_monitor_and_no_host_path() {
+        let line = line(&config(
+            "debian",
+            serde_json::json!([{ "hostPath": "/secret/x", "guestPath": "/data" }]),
+        ));
+        for forbidden in ["net", "-monitor", "-qmp", "/secret", "/home"] {
+            assert!(!line.contains(forbidden), "{forbidden} in {line}");
+        }
+        assert!(line.contains("readonly=on"));
+    }
+}

@@ -1,0 +1,141 @@
+//! The VMM's process: started with its two sockets, killed with the keeper.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdStream;
+use std::process::{ExitStatus, Stdio};
+
+use rustix::net::sockopt;
+use tokio::net::UnixStream;
+use tokio::process::{Child, Command};
+
+use crate::config::LaunchConfig;
+use crate::error::Failure;
+use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
+use crate::vmm::command::Descriptors;
+use crate::vmm::console::{self, Ring};
+use crate::vmm::{jail, scratch};
+
+const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+
+/// A running VMM. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Vmm {
+    child: Child,
+    console: tokio::task::JoinHandle<()>,
+}
+
+impl Vmm {
+    /// Makes a fresh scratch disk and starts the VMM; the stream is the guest port.
+    ///
+    /// Call it on the keeper's main thread: the kernel ties the VMM's life to that thread.
+    pub async fn start(
+        config: &LaunchConfig,
+        dir: &RunDir,
+        tsc_khz: u64,
+    ) -> Result<(Self, UnixStream), Failure> {
+        let uid = jail::vmm_uid(dir);
+        if let (true, Some(mke2fs)) = (config.is_jailed(), config.mke2fs_path()) {
+            scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid).await?;
+        }
+        let io_failure = |error: io::Error| Failure::io("starting the VMM", &error);
+        let (port, guest_port) = socket_pair().map_err(io_failure)?;
+        let (console, guest_console) = socket_pair().map_err(io_failure)?;
+        let fds = Descriptors {
+            port: guest_port.as_raw_fd(),
+            console: guest_console.as_raw_fd(),
+        };
+        let words = match config.is_jailed() {
+            true => jail::command(config, dir, uid, fds, tsc_khz)?,
+            false => test_command(config, fds),
+        };
+        let said = guest_console.try_clone().map_err(io_failure)?;
+        let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes).map_err(io_failure)?;
+        let child = spawn(&words, fds, said).map_err(io_failure)?;
+        drop((guest_port, guest_console));
+        let console = UnixStream::from_std(console).map_err(io_failure)?;
+        let console = tokio::task::spawn_local(console::drain(console, ring));
+        let port = UnixStream::from_std(port).map_err(io_failure)?;
+        Ok((Self { child, console }, port))
+    }
+
+    /// Process id of what the keeper started; QEMU is below it.
+    pub fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
+    pub async fn exited(&mut self) -> io::Result<ExitStatus> {
+        self.child.wait().await
+    }
+
+    /// Kills the VMM and returns when it and everything in its pid namespace are gone and its last
+    /// words are in the console file.
+    pub async fn kill(mut self) -> io::Result<ExitStatus> {
+        if self.child.id().is_some() {
+            let _ = self.child.start_kill();
+        }
+        let status = self.child.wait().await;
+        let last_words = std::time::Duration::from_millis(500);
+        let _ = tokio::time::timeout(last_words, &mut self.console).await;
+        self.console.abort();
+        status
+    }
+}
+
+#[cfg(feature = "test-vmm")]
+fn test_command(config: &LaunchConfig, fds: Descriptors) -> Vec<std::ffi::OsString> {
+    let args = config
+        .test_vmm_args
+        .iter()
+        .map(|arg| arg.replace("{fd}", &fds.port.to_string()).into());
+    std::iter::once(config.qemu.clone().into())
+        .chain(args)
+        .collect()
+}
+
+#[cfg(not(feature = "test-vmm"))]
+fn test_command(_: &LaunchConfig, _: Descriptors) -> Vec<std::ffi::OsString> {
+    unreachable!("every accelerator of this build is jailed")
+}
+
+/// Two connected sockets: ours does not block, and neither is inherited unless it is asked for.
+fn socket_pair() -> io::Result<(StdStream, StdStream)> {
+    let (ours, theirs) = StdStream::pair()?;
+    for socket in [&ours, &theirs] {
+        // The kernel caps what it gives; less is slower, not wrong.
+        let _ = sockopt::set_socket_send_buffer_size(socket, SOCKET_BUFFER_BYTES);
+    }
+    ours.set_nonblocking(true)?;
+    Ok((ours, theirs))
+}
+
+fn spawn(words: &[std::ffi::OsString], fds: Descriptors, output: StdStream) -> io::Result<Child> {
+    let output = OwnedFd::from(output);
+    let mut command = Command::new(&words[0]);
+    command
+        .args(&words[1..])
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .kill_on_drop(true);
+    let keeper = std::process::id();
+    // SAFETY: only async-signal-safe calls between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1
+                || libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
+                || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
+            {
+                return Err(io::Error::last_os_error());
+            }
+            // Folders that bwrap makes in the jail are for a QEMU of another user.
+            libc::umask(0o022);
+            if u32::try_from(libc::getppid()) != Ok(keeper) {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+            Ok(())
+        });
+    }
+    command.spawn()
+}

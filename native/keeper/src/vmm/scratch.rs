@@ -1,0 +1,47 @@
+//! The scratch disk: sparse, ext4 without a journal, thrown away with the VM.
+
+use std::os::unix::fs::chown;
+use std::path::Path;
+
+use tokio::process::Command;
+
+use crate::error::{Code, Failure};
+
+/// Makes a disk of `mib` MiB at `path` that `owner` may write.
+pub async fn make(mke2fs: &Path, path: &Path, mib: u32, owner: Option<u32>) -> Result<(), Failure> {
+    let made =
+        crate::run_dir::private_file(path).and_then(|file| file.set_len(u64::from(mib) << 20));
+    made.map_err(|error| Failure::io(format_args!("making {}", path.display()), &error))?;
+    let output = Command::new(mke2fs)
+        .args([
+            "-q",
+            "-F",
+            "-t",
+            "ext4",
+            "-b",
+            "4096",
+            "-m",
+            "0",
+            "-O",
+            "^has_journal",
+        ])
+        .args(["-E", "lazy_itable_init=1,nodiscard"])
+        .arg(path)
+        .env_clear()
+        .kill_on_drop(true)
+        .output()
+        .await
+        .map_err(|error| Failure::io(format_args!("starting {}", mke2fs.display()), &error))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(
+            Code::HostIo,
+            format!("mke2fs {}: {}", output.status, said.trim()),
+        ));
+    }
+    if let Some(uid) = owner {
+        chown(path, Some(uid), Some(uid))
+            .map_err(|error| Failure::io("giving the scratch disk to the VMM", &error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! The commands of `voidbox-vm` that need no VM.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const KEEPER: &str = env!("CARGO_BIN_EXE_voidbox-vm");
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("voidbox-command-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn end(mut child: Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[test]
+fn a_lock_is_held_for_the_life_of_its_command_and_free_behind_it() {
+    let folder = Folder::new("lock");
+    let file = folder.0.join("lock");
+    let command = |words: &[&str]| {
+        let mut command = Command::new(KEEPER);
+        command
+            .args(["lock", "--file"])
+            .arg(&file)
+            .arg("--")
+            .args(words);
+        command
+    };
+    let mark = folder.0.join("mark");
+    let held = command(&[
+        "sh",
+        "-c",
+        "touch \"$0\"; exec sleep 60",
+        mark.to_str().unwrap(),
+    ]);
+    let holder = { held }.spawn().unwrap();
+    wait_until("the first command does not start", || mark.exists());
+    assert_eq!(command(&["true"]).status().unwrap().code(), Some(75));
+    end(holder);
+    assert_eq!(
+        command(&["sh", "-c", "exit 9"]).status().unwrap().code(),
+        Some(9)
+    );
+}
+
+#[test]
+fn a_tied_command_dies_with_the_process_that_started_it() {
+    let folder = Folder::new("tie");
+    let pid_file = folder.0.join("pid");
+    let script = format!(
+        "{KEEPER} tie -- sh -c 'echo $$ > \"$0\"; exec sleep 60' {} & wait",
+        pid_file.display()
+    );
+    let parent = Command::new("bash").args(["-c", &script]).spawn().unwrap();
+    let pid = || fs::read_to_string(&pid_file).unwrap_or_default();
+    wait_until("the tied command does not start", || pid().ends_with('\n'));
+    let stat = format!("/proc/{}/stat", pid().trim());
+    let alive = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    assert!(alive());
+    end(parent);
+    wait_until("the tied command outlives its parent", || !alive());
+}
+
+/// What `launch` says of a run directory that holds `files`.
+fn launch_over(name: &str, files: &[(&str, &str)]) -> (String, Folder) {
+    let folder = Folder::new(name);
+    let config = json!({
+        "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
+        "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
+        "accelerator": "agent-process", "qemu": "/bin/sleep", "bwrap": "/none",
+        "bootTimeoutMs": 300, "orphanTimeoutMs": 20_000, "testVmmArgs": ["60"],
+    });
+    for (name, text) in files {
+        let text = if *text == "config" {
+            config.to_string()
+        } else {
+            (*text).to_owned()
+        };
+        fs::write(folder.0.join(name), text).unwrap();
+    }
+    let mut launch = Command::new(KEEPER)
+        .args(["launch", "--dir"])
+        .arg(&folder.0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdin = launch.stdin.take().unwrap();
+    { stdin }.write_all(config.to_string().as_bytes()).unwrap();
+    let output = launch.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let state = answer["state"].as_str().unwrap().to_owned();
+    if state == "created" {
+        let exit = folder.0.join("exit.json");
+        wait_until("the keeper does not end", || exit.exists());
+    }
+    (state, folder)
+}
+
+#[test]
+fn a_launch_that_died_before_its_vmm_is_done_again() {
+    assert_eq!(launch_over("empty", &[]).0, "created");
+    assert_eq!(launch_over("locked", &[("lock", "")]).0, "created");
+    assert_eq!(
+        launch_over("intent", &[("lock", ""), ("intent.json", "config")]).0,
+        "created"
+    );
+    assert_eq!(
+        launch_over("half-intent", &[("lock", ""), ("intent.json", "{\"v\":")]).0,
+        "created"
+    );
+    assert_eq!(
+        launch_over("stale-socket", &[("intent.json", "config"), ("k.sock", "")]).0,
+        "created"
+    );
+}
+
+#[test]
+fn a_launch_that_died_behind_the_marker_is_a_lost_vm() {
+    let (state, folder) = launch_over(
+        "marker",
+        &[("lock", ""), ("intent.json", "config"), ("started", "")],
+    );
+    assert_eq!(state, "lost");
+    assert!(!folder.0.join("k.sock").exists(), "no keeper was started");
+    let status = Command::new(KEEPER)
+        .args(["status", "--dir"])
+        .arg(&folder.0)
+        .output()
+        .unwrap();
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["state"], "lost");
+}
+
+#[test]
+fn a_configuration_of_another_version_is_refused_before_anything_is_written() {
+    let folder = Folder::new("version");
+    let dir = folder.0.join("vm");
+    let file = folder.0.join("config");
+    fs::write(&file, r#"{"v":2}"#).unwrap();
+    let launch = Command::new(KEEPER)
+        .args(["launch", "--config"])
+        .arg(&file)
+        .arg("--dir")
+        .arg(&dir)
+        .output()
+        .unwrap();
+    assert_eq!(launch.status.code(), Some(2));
+    assert!(!dir.exists());
+}

@@ -1,0 +1,178 @@
+//! A keeper whose guest misbehaves: each is an error within its time, and the keeper ends.
+//! The guest is a shell script on the guest port; there is no jail and no VM.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+struct Vm {
+    dir: PathBuf,
+}
+
+impl Vm {
+    /// Launches a keeper whose guest is `script`; `$PORT` is the port's descriptor.
+    fn launch(name: &str, script: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("voidbox-hostile-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let vm = Self { dir };
+        let (state, _) = vm.relaunch(script);
+        assert_eq!(state, "created");
+        vm
+    }
+
+    fn relaunch(&self, script: &str) -> (String, Option<i32>) {
+        let config = json!({
+            "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
+            "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
+            "accelerator": "agent-process", "qemu": "/bin/bash", "bwrap": "/none",
+            "bootTimeoutMs": 400, "orphanTimeoutMs": 20_000,
+            "testVmmArgs": ["-c", format!("PORT={{fd}}; {script}")],
+        });
+        let mut launch = Command::new(env!("CARGO_BIN_EXE_voidbox-vm"))
+            .args(["launch", "--dir"])
+            .arg(&self.dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        launch
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(config.to_string().as_bytes())
+            .unwrap();
+        let output = launch.wait_with_output().unwrap();
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (
+            answer["state"].as_str().unwrap().to_owned(),
+            output.status.code(),
+        )
+    }
+
+    fn call(&self, op: &str) -> Value {
+        let mut stream = UnixStream::connect(self.dir.join("k.sock")).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .unwrap();
+        let request = json!({ "v": 1, "id": 1, "op": op, "timeoutMs": 15_000 });
+        stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Waits for the keeper's end and gives `exit.json`.
+    fn exit(&self) -> Value {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let bytes = std::fs::read(self.dir.join("exit.json")).unwrap_or_default();
+            if let Ok(exit) = serde_json::from_slice(&bytes) {
+                return exit;
+            }
+            assert!(Instant::now() < deadline, "the keeper did not end");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn ready_fails_with(name: &str, script: &str, code: &str) -> Value {
+    let vm = Vm::launch(name, script);
+    let answer = vm.call("ready");
+    assert_eq!(answer["error"]["code"], code, "{answer}");
+    let exit = vm.exit();
+    assert_eq!(exit["code"], code, "{exit}");
+    assert_eq!(vm.relaunch(script).0, "stopped");
+    exit
+}
+
+#[test]
+fn a_guest_without_a_hello_is_booted_twice_and_given_up() {
+    let exit = ready_fails_with("silent", "exec sleep 60", "vm/boot-timeout");
+    assert_eq!(exit["boots"], 2);
+}
+
+#[test]
+fn garbage_a_huge_length_and_half_a_frame_end_the_vm() {
+    ready_fails_with(
+        "garbage",
+        r"printf 'not a frame at all' >&$PORT; exec sleep 60",
+        "vm/protocol",
+    );
+    ready_fails_with(
+        "huge",
+        r"printf '\377\377\377\377\040' >&$PORT; exec sleep 60",
+        "vm/protocol",
+    );
+    ready_fails_with(
+        "half",
+        r"printf '\020\000\000\000\040{' >&$PORT; exec sleep 60",
+        "vm/boot-timeout",
+    );
+}
+
+#[test]
+fn a_vmm_that_ends_at_once_is_said_to() {
+    let exit = ready_fails_with("dead", "echo no such machine; exit 3", "vm/boot-timeout");
+    assert!(
+        exit["message"]
+            .as_str()
+            .unwrap()
+            .contains("no such machine"),
+        "{exit}"
+    );
+}
+
+#[test]
+fn a_second_launch_attaches_and_fences_only_rise() {
+    let vm = Vm::launch("attach", "exec sleep 60");
+    assert_eq!(vm.relaunch("exec sleep 60").0, "attached");
+    assert_eq!(vm.call("attach")["ok"]["fence"], 1);
+    assert_eq!(vm.call("attach")["ok"]["fence"], 2);
+    assert_eq!(vm.call("renew")["error"]["code"], "api/bad-request");
+    assert_eq!(
+        std::fs::read_to_string(vm.dir.join("fence")).unwrap(),
+        "2\n"
+    );
+    vm.exit();
+}
+
+#[test]
+fn a_killed_keeper_takes_its_vmm_along_and_is_lost() {
+    let vm = Vm::launch("killed", "echo $$ > guest.pid; exec sleep 60");
+    let guest = vm.dir.join("guest.pid");
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while std::fs::read_to_string(&guest)
+        .unwrap_or_default()
+        .is_empty()
+    {
+        assert!(Instant::now() < deadline, "the guest did not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let guest = std::fs::read_to_string(guest).unwrap();
+    let keeper: Value =
+        serde_json::from_slice(&std::fs::read(vm.dir.join("keeper.json")).unwrap()).unwrap();
+    let killed = Command::new("kill")
+        .args(["-9", &keeper["pid"].to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let stat = format!("/proc/{}/stat", guest.trim());
+    let alive = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while alive() {
+        assert!(Instant::now() < deadline, "the VMM outlived its keeper");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(vm.relaunch("exec sleep 60").0, "lost");
+}

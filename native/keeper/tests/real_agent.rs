@@ -1,0 +1,281 @@
+//! The keeper with the real agent on its guest port, as a plain process: no jail, no VM.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+mod support;
+use support::{Stream, Vm};
+
+const MIB: u64 = 1 << 20;
+
+#[test]
+fn a_command_reads_its_standard_input_and_its_end_comes_behind_its_output() {
+    let vm = Vm::with_agent("stdin", json!({}));
+    let fence = vm.attach();
+    let bytes: Vec<u8> = (0..3 * MIB).map(|index| (index % 251) as u8).collect();
+    let start = json!({ "stdinBytes": bytes.len() });
+    vm.start(fence, "k", "cat; echo done >&2; exit 7", start);
+    let mut stdin = vm.stream(
+        "exec.stdin",
+        json!({ "fence": fence, "execKey": "k", "offset": 0 }),
+    );
+    assert_eq!(stdin.head["ok"]["offset"], 0);
+    stdin.socket.write_all(&bytes).unwrap();
+    let exit = vm.wait("k");
+    assert_eq!(exit["exitCode"], 7);
+    assert_eq!(exit["stdoutBytes"], bytes.len());
+    assert!(
+        vm.output("k", "stdout", 0).rest() == bytes,
+        "cat gives what it got"
+    );
+    assert_eq!(vm.output("k", "stderr", 0).rest(), b"done\n");
+}
+
+#[test]
+fn the_same_key_never_starts_a_second_process() {
+    let vm = Vm::with_agent("twice", json!({}));
+    let fence = vm.attach();
+    let count = vm.guest_path("count");
+    let script = format!("echo x >> {count}");
+    assert_eq!(vm.start(fence, "k", &script, json!({}))["known"], false);
+    vm.wait("k");
+    assert_eq!(vm.start(fence, "k", &script, json!({}))["known"], true);
+    vm.wait("k");
+    assert_eq!(std::fs::read_to_string(count).unwrap(), "x\n");
+}
+
+#[test]
+fn files_go_in_and_out_and_what_is_not_there_is_absent() {
+    let vm = Vm::with_agent("files", json!({}));
+    let fence = vm.attach();
+    let path = vm.guest_path("deep/er/file");
+    let bytes: Vec<u8> = (0..2 * MIB + 3).map(|index| (index % 249) as u8).collect();
+    let request = json!({ "fence": fence, "path": path, "mode": 0o640, "sizeBytes": bytes.len() });
+    let mut put = vm.stream("file.put", request);
+    put.socket.write_all(&bytes).unwrap();
+    assert_eq!(put.line()["ok"], json!({}));
+    let got = vm.stream("file.get", json!({ "fence": fence, "path": path }));
+    assert_eq!(got.head["ok"]["sizeBytes"], bytes.len());
+    assert!(got.rest() == bytes, "the file comes back as it went");
+    let nothing = json!({ "fence": fence, "path": vm.guest_path("nothing") });
+    assert_eq!(vm.stream("file.get", nothing).head["ok"]["absent"], true);
+}
+
+#[test]
+fn a_tree_comes_out_whole_and_one_with_a_pipe_is_bad_output() {
+    let vm = Vm::with_agent("trees", json!({}));
+    let fence = vm.attach();
+    let tree = vm.guest_path("tree");
+    vm.start(
+        fence,
+        "make",
+        &format!("mkdir -p {tree}/a && cd {tree} && echo one > a/1 && ln -s a/1 link"),
+        json!({}),
+    );
+    assert_eq!(vm.wait("make")["exitCode"], 0);
+    let host = vm.dir.join("out");
+    std::fs::create_dir(&host).unwrap();
+    let out = |vm: &Vm| {
+        vm.call(
+            "tree.out",
+            json!({ "fence": fence, "guestPath": tree, "hostPath": host }),
+        )
+    };
+    assert!(out(&vm)["ok"].is_object());
+    assert_eq!(std::fs::read_to_string(host.join("link")).unwrap(), "one\n");
+
+    let links = format!("cd {tree} && ln -s ../../../../etc/passwd out && mkfifo a/pipe");
+    vm.start(fence, "spoil", &links, json!({}));
+    assert_eq!(vm.wait("spoil")["exitCode"], 0);
+    let refused = out(&vm);
+    assert_eq!(refused["error"]["code"], "stage/bad-output", "{refused}");
+    assert!(
+        !host.join("out").exists(),
+        "nothing that leads out is written"
+    );
+}
+
+#[test]
+fn a_client_that_is_stopped_holds_up_nobody_else() {
+    let vm = Vm::with_agent("stopped", json!({}));
+    let fence = vm.attach();
+    vm.start(
+        fence,
+        "flood",
+        &format!("head -c {} /dev/zero", 32 * MIB),
+        json!({}),
+    );
+    let held = vm.output("flood", "stdout", 0);
+    let reader = support::stopped_reader(&held);
+    let began = Instant::now();
+    vm.start(fence, "other", "echo here", json!({}));
+    assert_eq!(vm.wait("other")["exitCode"], 0);
+    assert_eq!(vm.output("other", "stdout", 0).rest(), b"here\n");
+    assert_eq!(vm.wait("flood")["stdoutBytes"], 32 * MIB);
+    assert!(
+        began.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(reader);
+}
+
+#[test]
+fn a_counting_stream_is_exact_over_many_attaches() {
+    let vm = Vm::with_agent("counting", json!({}));
+    let fence = vm.attach();
+    let script = "i=0; while [ $i -lt 20 ]; do seq $((i*5000+1)) $((i*5000+5000)); i=$((i+1)); sleep 0.03; done";
+    vm.start(fence, "count", script, json!({}));
+    let mut fence = fence;
+    let mut all = Vec::new();
+    for _ in 0..25 {
+        let fields =
+            json!({ "fence": fence, "execKey": "count", "stream": "stdout", "offset": all.len() });
+        let mut stream = vm.stream("exec.output", fields);
+        let mut part = vec![0; 7001];
+        let count = stream.socket.read(&mut part).unwrap();
+        all.extend_from_slice(&part[..count]);
+        fence = vm.attach();
+        // The stream of the lower fence ends, though its command goes on.
+        let _ = stream.socket.read_to_end(&mut Vec::new());
+    }
+    vm.wait("count");
+    all.extend(vm.output("count", "stdout", all.len() as u64).rest());
+    let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
+    assert!(
+        all == expected.as_bytes(),
+        "{} of {} bytes",
+        all.len(),
+        expected.len()
+    );
+}
+
+#[test]
+fn a_lower_fence_changes_nothing() {
+    let vm = Vm::with_agent("fence", json!({}));
+    let old = vm.attach();
+    let new = vm.attach();
+    assert_eq!(new, old + 1);
+    let request = support::start(old, "k", "true", &json!({}));
+    let stale = vm.call("exec.start", request);
+    assert_eq!(stale["error"]["code"], "fence/stale");
+    assert_eq!(
+        vm.call("exec.wait", json!({ "execKey": "k" }))["error"]["code"],
+        "exec/unknown"
+    );
+}
+
+#[test]
+fn a_flood_that_nobody_reads_ends_at_its_limit_and_in_bounded_memory() {
+    let vm = Vm::with_agent("flood", json!({}));
+    let fence = vm.attach();
+    vm.start(fence, "flood", "yes", json!({ "maxOutputBytes": 2 * MIB }));
+    let exit = vm.wait("flood");
+    assert_eq!(exit["reason"], "output-limit", "{exit}");
+    let kept = exit["stdoutBytes"].as_u64().unwrap();
+    assert!((2 * MIB..=3 * MIB).contains(&kept), "{kept}");
+    assert_eq!(vm.output("flood", "stdout", 0).rest().len() as u64, kept);
+    let resident = vm.keeper_resident_bytes();
+    assert!(resident < 32 * MIB, "the keeper has {resident} bytes");
+}
+
+#[test]
+fn a_host_without_room_for_output_fails_the_command_and_not_the_keeper() {
+    let vm = Vm::with_agent("full", json!({ "spoolMaxBytes": 100_000 }));
+    let fence = vm.attach();
+    vm.start(
+        fence,
+        "big",
+        &format!("head -c {MIB} /dev/zero; sleep 20"),
+        json!({}),
+    );
+    let exit = vm.wait("big");
+    assert_eq!(exit["reason"], "output-limit", "{exit}");
+    vm.acknowledge(fence, "big");
+    vm.start(fence, "small", "echo again", json!({}));
+    assert_eq!(vm.wait("small")["exitCode"], 0);
+    assert_eq!(vm.output("small", "stdout", 0).rest(), b"again\n");
+}
+
+#[test]
+fn a_write_that_the_disk_refuses_fails_the_command_and_not_the_keeper() {
+    let vm = Vm::with_agent_and_file_limit("refused", 256 << 10);
+    let fence = vm.attach();
+    vm.start(
+        fence,
+        "big",
+        &format!("head -c {MIB} /dev/zero; sleep 20"),
+        json!({}),
+    );
+    let answer = vm.call("exec.wait", json!({ "execKey": "big" }));
+    assert_eq!(answer["error"]["code"], "host/io", "{answer}");
+    assert_eq!(vm.call("status", json!({}))["ok"]["state"], "ready");
+}
+
+#[test]
+fn a_deadline_and_a_signal_end_the_whole_process_group() {
+    let vm = Vm::with_agent("deadline", json!({}));
+    let fence = vm.attach();
+    vm.start(
+        fence,
+        "late",
+        "sleep 60 & sleep 60",
+        json!({ "timeoutMs": 300 }),
+    );
+    let exit = vm.wait("late");
+    assert_eq!(
+        (&exit["reason"], &exit["exitCode"]),
+        (&json!("timeout"), &json!(137))
+    );
+    vm.start(fence, "asked", "sleep 60 & sleep 60", json!({}));
+    let signal = json!({ "fence": fence, "execKey": "asked", "signal": "SIGTERM" });
+    assert_eq!(vm.call("exec.signal", signal)["ok"], json!({}));
+    assert_eq!(vm.wait("asked")["exitCode"], 143);
+}
+
+#[test]
+fn a_lease_that_nobody_renews_ends_the_vm_and_one_that_is_renewed_does_not() {
+    let vm = Vm::with_agent("lease", json!({ "orphanTimeoutMs": 1500 }));
+    let fence = vm.attach();
+    vm.start(fence, "sleeper", "sleep 60", json!({}));
+    for _ in 0..8 {
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(vm.call("renew", json!({ "fence": fence }))["ok"].is_object());
+    }
+    let exit = vm.exit();
+    assert_eq!(exit["reason"], "orphaned");
+    assert_eq!(exit["code"], "vm/lost");
+}
+
+#[test]
+fn another_version_of_the_api_is_refused_and_the_connection_goes_on() {
+    let vm = Vm::with_agent("version", json!({}));
+    let mut stream = Stream::connect(&vm.dir);
+    for request in [
+        json!({ "v": 2, "id": 1, "op": "status" }),
+        json!({ "v": 1, "id": 2, "op": "status" }),
+    ] {
+        stream.send(&request);
+    }
+    let answers: Vec<Value> = vec![stream.line(), stream.line()];
+    let by_id = |id: u32| answers.iter().find(|answer| answer["id"] == id).unwrap();
+    assert_eq!(by_id(1)["error"]["code"], "api/version");
+    assert_eq!(by_id(2)["ok"]["memoryMib"], 64);
+}
+
+#[test]
+fn a_stopped_vm_is_gone_with_all_that_ran_in_it() {
+    let vm = Vm::with_agent("stop", json!({}));
+    let fence = vm.attach();
+    vm.start(fence, "sleeper", "echo $$; sleep 60", json!({}));
+    let mut head = [0; 1];
+    vm.output("sleeper", "stdout", 0)
+        .socket
+        .read_exact(&mut head)
+        .unwrap();
+    assert_eq!(vm.call("stop", json!({ "fence": fence }))["ok"], json!({}));
+    assert_eq!(vm.exit()["reason"], "stopped");
+    assert!(!vm.dir.join("scratch.img").exists());
+}
