@@ -1,0 +1,19 @@
+import type { ErrorCode } from './codes.ts';
+
+/** A broken world with a code. `activities/failure.ts` is the one place that turns it into a Temporal failure. */
+export class CodedError extends Error {
+  readonly code: ErrorCode;
+  /** For retryable codes: when to try again; the default is the retry policy's own backoff. */
+  readonly nextRetryDelayMs: number | undefined;
+
+  constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown; readonly nextRetryDelayMs?: number } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = 'CodedError';
+    this.code = code;
+    this.nextRetryDelayMs = options.nextRetryDelayMs;
+  }
+}
+
+export function isCodedError(error: unknown): error is CodedError {
+  return error instanceof CodedError;
+}

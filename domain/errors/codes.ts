@@ -1,0 +1,155 @@
+import { SPEC_CODES } from './spec-codes.ts';
+
+/**
+ * Every code that an author, an operator or a client can meet. A code is a contract: it is the type of
+ * an ApplicationFailure, the reason that the command line prints and a heading of docs/errors.md.
+ *
+ * - `author`: a diagnostic of a spec; the author changes the spec.
+ * - `outcome`: a stage ended in a way that the plan foresees; the run machine decides what it means.
+ * - `world`: something outside broke; `retryable` says whether Temporal tries again.
+ */
+export interface ErrorCodeInfo {
+  readonly kind: 'author' | 'outcome' | 'world';
+  readonly retryable: boolean;
+  readonly summary: string;
+  readonly remedy: string;
+}
+
+export const ERROR_CODES = {
+  ...SPEC_CODES,
+  'stage/exit-nonzero': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'The command of a stage ended with a non-zero exit code or by a signal.',
+    remedy: "Read the stage's last lines with `voidbox logs RUN`, mend the command, run again.",
+  },
+  'stage/timeout': {
+    kind: 'outcome',
+    retryable: false,
+    summary: "The command of a stage ran past the stage's deadline and was killed.",
+    remedy: 'Raise `timeout_secs` of the stage or make it shorter.',
+  },
+  'stage/output-limit': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'A stage wrote more output than it may; it was killed, the first and last MiB are kept.',
+    remedy: 'Write large data to files and pass them by `outputs`, or raise `max_output_mb`.',
+  },
+  'stage/output-missing': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'The command succeeded but did not leave an output that the spec names.',
+    remedy: 'Make the command write the named path, or take it out of the spec.',
+  },
+  'stage/cannot-start': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'The program of a stage is not in the guest or may not be executed.',
+    remedy: 'Use a program of the guest image (a shell and the usual tools), or mount a folder that holds it.',
+  },
+  'stage/bad-output': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'What the stage left in an output is not what may leave a VM: a device, an absolute or outward link, too many entries.',
+    remedy: 'Leave only regular files, folders and links that stay inside the output.',
+  },
+  'stage/cancelled': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'A stage was cancelled before it had a result.',
+    remedy: 'Nothing, if the cancel was meant; else run again.',
+  },
+  'vm/boot-timeout': {
+    kind: 'world',
+    retryable: true,
+    summary: 'The guest agent did not answer in time after the VM was started, twice.',
+    remedy: "Look at the console log named in the message; lower the machine's load; `voidbox doctor`.",
+  },
+  'vm/lost': {
+    kind: 'world',
+    retryable: true,
+    summary: 'A VM or its keeper died while a stage needed it.',
+    remedy: 'Nothing: the scope is tried again up to 3 times. If it goes on, look at the console log named in the message.',
+  },
+  'vm/protocol': {
+    kind: 'world',
+    retryable: true,
+    summary: 'What came out of the guest was not the protocol; the VM was killed.',
+    remedy: 'If a stage does it each time, its code attacks the guest agent; otherwise report it with the console log.',
+  },
+  'vm/guest-error': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The guest could not do what was asked of its files: its disk is full, or a path leads through something that is no folder.',
+    remedy: 'Raise `disk_mb` of the sandbox, or mend the path named in the message.',
+  },
+  'vm/no-capacity': {
+    kind: 'world',
+    retryable: true,
+    summary: 'The host has no free memory for another VM now.',
+    remedy: 'Wait, lower `memory_mb`, or add a host.',
+  },
+  'vm/too-large': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A stage asks for more memory than the host has in all.',
+    remedy: 'Lower `memory_mb` of the sandbox, or run on a larger host.',
+  },
+  'host/not-ready': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A piece that real VMs need is missing on the host: kernel, QEMU, jail, agent.',
+    remedy: 'Run `voidbox doctor`; it prints the line that mends it.',
+  },
+  'host/isolation': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The host cannot give the isolation that the spec demands.',
+    remedy: 'Run `voidbox doctor` for what is missing, or lower `isolation` in the spec.',
+  },
+  'host/variable-missing': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A stage reads a variable of the host that was not handed over.',
+    remedy: 'Set the variable where `voidbox run` is started.',
+  },
+  'host/unreachable': {
+    kind: 'world',
+    retryable: false,
+    summary: "No worker of the run's host finished a stage in time; the host has been away for days.",
+    remedy: 'Start the worker of that host, or run again elsewhere.',
+  },
+  'fence/stale': {
+    kind: 'world',
+    retryable: true,
+    summary: 'A newer driver has taken over; what this one writes is refused.',
+    remedy: 'Nothing: the newer attempt goes on.',
+  },
+  'admit/invalid': {
+    kind: 'world',
+    retryable: false,
+    summary: 'What was handed to `voidboxRun` is not a spec or plan that can run.',
+    remedy: 'Mend the diagnostics in the message.',
+  },
+  'admit/mount-refused': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A mount names a host folder that this worker does not allow.',
+    remedy: "Start the worker with that folder allowed, or start the run from the spec's folder.",
+  },
+  'store/io': {
+    kind: 'world',
+    retryable: true,
+    summary: 'The event or artifact store could not be read or written.',
+    remedy: 'Look at disk space and permissions of the state folder named in the message.',
+  },
+  'internal/bug': {
+    kind: 'world',
+    retryable: false,
+    summary: 'Voidbox itself did something wrong.',
+    remedy: "Report it with the message and the worker's log.",
+  },
+  'run/too-large': { kind: 'world', retryable: false, summary: 'A value is larger than what a run may carry.', remedy: 'Pass large data as files.' },
+} as const satisfies Record<string, ErrorCodeInfo>;
+
+export type ErrorCode = keyof typeof ERROR_CODES;

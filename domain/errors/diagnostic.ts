@@ -1,0 +1,15 @@
+/** An author's mistake, with the place it was made. All of a spec's diagnostics are reported at once. */
+export interface Diagnostic {
+  /** `spec/…`: the heading of docs/errors.md. */
+  readonly code: string;
+  readonly severity: 'error' | 'warning';
+  /** What is wrong, with the value. */
+  readonly message: string;
+  /** What to do about it. */
+  readonly remedy: string;
+  readonly file: string;
+  /** From 1. */
+  readonly line: number;
+  /** From 1. */
+  readonly column: number;
+}

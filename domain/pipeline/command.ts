@@ -1,0 +1,34 @@
+/** What the run machine asks for. Commands are carried out in order; each but `finish` and `cancel-stages` answers with one event. */
+import type { RunOutcome } from '../run/event.ts';
+import type { NamedOutput, StageOutputs } from './state.ts';
+
+export type Command =
+  /** Answer: `vm-acquired` or `vm-failed`. Only for scopes of several stages. */
+  | { readonly type: 'acquire-vm'; readonly scope: string; readonly generation: number }
+  /** Answer: `stage-finished`, `stage-lost`, `stage-broken` or `stage-cancelled`. */
+  | {
+      readonly type: 'run-stage';
+      readonly stageId: string;
+      /** `<stage>/0/<attempt>`; never given out twice. */
+      readonly execKey: string;
+      /** From 1. */
+      readonly attempt: number;
+      readonly scope: string;
+      readonly generation: number;
+      /** Null: the stage's activity owns the VM. */
+      readonly lease: { readonly vmKey: string } | null;
+      /** Outputs of the stages that this one takes data from, by stage id. */
+      readonly upstream: Readonly<Record<string, StageOutputs>>;
+    }
+  /** Answer: `vm-released`. Must be carried out even when the run is cancelled. */
+  | { readonly type: 'release-vm'; readonly scope: string; readonly generation: number }
+  /** Answer: `timer-fired`. Timers that still run at `finish` may be dropped. */
+  | { readonly type: 'start-timer'; readonly id: string; readonly delayMs: number }
+  /** Ask these to stop; each still answers. */
+  | {
+      readonly type: 'cancel-stages';
+      readonly execKeys: readonly string[];
+      readonly acquiring: readonly { readonly scope: string; readonly generation: number }[];
+    }
+  /** The last command of a run. `merge`: the outcome's output is still to be made of these; null when it is what it is. */
+  | { readonly type: 'finish'; readonly outcome: RunOutcome; readonly merge: readonly NamedOutput[] | null };

@@ -1,0 +1,189 @@
+/**
+ * The run machine: decides what a run does next. Pure: no clock, no randomness, no I/O, so that a replay
+ * makes the same commands from the same events.
+ *
+ * - A stage starts when every stage it depends on has succeeded, its VM is there and fewer than
+ *   `maxParallel` run; among the ready ones, in the order of the plan.
+ * - A failed stage skips all that depends on it; everything else goes on. The run fails when any stage did.
+ * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM; in a
+ *   shared scope it happens in the same VM.
+ * - A lost VM is counted apart, per scope, up to `LOST_VM_ATTEMPTS`. A shared scope starts again as a whole
+ *   in a new generation, after the stages that still ran in the old one have ended: its finished stages run
+ *   again under new exec keys; stages outside keep their results.
+ * - A VM is released once no stage of its scope is left, on every path, and `finish` comes after the last
+ *   release has been answered.
+ */
+import { LOST_VM_ATTEMPTS, type Plan } from '../plan/plan.ts';
+import type { StageFailure, StageResult } from '../run/event.ts';
+import { Draft, execKeyOf, timerId } from './draft.ts';
+import { LOST_VM_CODES, type MachineEvent } from './event.ts';
+import { planIndex } from './plan-index.ts';
+import { isEnd, type RunState } from './state.ts';
+import type { Transition } from './transition.ts';
+
+export type { MachineRunEvent, Transition } from './transition.ts';
+
+export interface RunContext {
+  /** A ceiling of the host beside the plan's own `maxParallel`. */
+  readonly maxParallel?: number;
+}
+
+/** The first commands of a run. `plan` is one that `checkPlan` or `compilePlan` passed. */
+export function start(plan: Plan, context: RunContext = {}): Transition {
+  const index = planIndex(plan);
+  const draft = new Draft(plan, index, {
+    stages: plan.stages.map((stage) => ({ phase: 'waiting', attempt: 0, failures: 0, waitingOn: stage.dependsOn.length, result: null })),
+    scopes: plan.scopes.map((scope) => ({ phase: 'idle', generation: 0, lost: 0, running: 0, open: scope.stages.length, vmKey: null, lossReason: null })),
+    ready: [],
+    running: 0,
+    open: plan.stages.length,
+    maxParallel: Math.max(1, Math.min(plan.maxParallel, context.maxParallel ?? plan.maxParallel)),
+    cancelRequested: false,
+    firstFailure: null,
+    outcome: null,
+  });
+  plan.stages.forEach(({ dependsOn }, stage) => dependsOn.length === 0 && draft.settle(stage));
+  return draft.done();
+}
+
+/**
+ * The next commands after an event.
+ * @throws Error when the event names a stage or scope that the plan does not have: a bug of the caller
+ */
+export function transition(plan: Plan, state: RunState, event: MachineEvent): Transition {
+  if (state.outcome !== null) return { state, commands: [], events: [] };
+  const draft = new Draft(plan, planIndex(plan), state);
+  switch (event.type) {
+    case 'vm-acquired':
+      onVmAcquired(draft, event.scope, event.generation, event.vmKey);
+      break;
+    case 'vm-failed':
+      onVmFailed(draft, event.scope, event.generation, { code: event.code, message: event.message, stderrTail: '' });
+      break;
+    case 'vm-released':
+      onVmReleased(draft, event.scope, event.generation);
+      break;
+    case 'stage-finished':
+      onStageFinished(draft, event.result);
+      break;
+    case 'stage-lost':
+      onStageLost(draft, event.stageId, event.execKey, { code: event.code, message: event.message, stderrTail: '' });
+      break;
+    case 'stage-broken':
+      onStageBroken(draft, event.stageId, event.execKey, { code: event.code, message: event.message, stderrTail: '' });
+      break;
+    case 'stage-cancelled':
+      onStageCancelled(draft, event.stageId, event.execKey);
+      break;
+    case 'timer-fired':
+      onTimerFired(draft, event.id);
+      break;
+    case 'cancel-requested':
+      onCancelRequested(draft);
+      break;
+  }
+  return draft.done();
+}
+
+function onVmAcquired(draft: Draft, scopeId: string, generation: number, vmKey: string): void {
+  const scope = draft.scopeIndex(scopeId);
+  const state = draft.scope(scope);
+  if (state.phase !== 'acquiring' || state.generation !== generation) return;
+  draft.setScope(scope, { phase: 'ready', vmKey });
+  draft.releaseIfDone(scope);
+}
+
+function onVmFailed(draft: Draft, scopeId: string, generation: number, failure: StageFailure): void {
+  const scope = draft.scopeIndex(scopeId);
+  const state = draft.scope(scope);
+  if (state.phase !== 'acquiring' || state.generation !== generation) return;
+  if (state.open > 0 && LOST_VM_CODES.has(failure.code) && state.lost < LOST_VM_ATTEMPTS)
+    draft.setScope(scope, { lost: state.lost + 1, lossReason: `${failure.code}: ${failure.message}` });
+  else draft.failScope(scope, failure, []);
+  draft.release(scope);
+}
+
+function onVmReleased(draft: Draft, scopeId: string, generation: number): void {
+  const scope = draft.scopeIndex(scopeId);
+  const state = draft.scope(scope);
+  if (state.phase !== 'releasing' || state.generation !== generation) return;
+  draft.setScope(scope, { phase: 'idle', generation: generation + 1, vmKey: null, lossReason: null });
+  if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope)) draft.restartScope(scope, generation, state.lossReason);
+}
+
+function onStageFinished(draft: Draft, result: StageResult): void {
+  const stage = draft.runningStage(result.stage, result.execKey);
+  if (stage === null) return;
+  draft.leave(stage);
+  const scope = draft.index.scopeOf(stage);
+  // The activity that owns a VM has stopped it: the next attempt needs a new one.
+  if (!draft.index.isShared(scope)) draft.setScope(scope, { generation: draft.scope(scope).generation + 1 });
+  switch (result.outcome) {
+    case 'succeeded':
+      draft.succeed(stage, { output: result.output, outputs: result.outputs });
+      break;
+    case 'cancelled':
+      draft.end(stage, 'cancelled');
+      draft.skipDependents(stage, 'was cancelled');
+      break;
+    case 'failed':
+      draft.failOrRetry(stage, result.execKey, result.failure ?? { code: 'stage/exit-nonzero', message: `exit code ${result.exitCode}`, stderrTail: '' });
+      break;
+  }
+  draft.afterStage(scope);
+}
+
+function onStageLost(draft: Draft, stageId: string, execKey: string, failure: StageFailure): void {
+  const stage = draft.runningStage(stageId, execKey);
+  if (stage === null) return;
+  draft.leave(stage);
+  const scope = draft.index.scopeOf(stage);
+  if (draft.index.isShared(scope)) draft.loseSharedVm(scope, stage, failure);
+  else draft.loseOwnVm(scope, stage, execKey, failure);
+  draft.afterStage(scope);
+}
+
+function onStageBroken(draft: Draft, stageId: string, execKey: string, failure: StageFailure): void {
+  const stage = draft.runningStage(stageId, execKey);
+  if (stage === null) return;
+  draft.leave(stage);
+  draft.fail(stage, failure);
+  const scope = draft.index.scopeOf(stage);
+  if (!draft.index.isShared(scope)) draft.release(scope);
+  draft.afterStage(scope);
+}
+
+function onStageCancelled(draft: Draft, stageId: string, execKey: string): void {
+  const stage = draft.runningStage(stageId, execKey);
+  if (stage === null) return;
+  draft.leave(stage);
+  draft.end(stage, 'cancelled');
+  draft.skipDependents(stage, 'was cancelled');
+  const scope = draft.index.scopeOf(stage);
+  if (!draft.index.isShared(scope)) draft.release(scope);
+  draft.afterStage(scope);
+}
+
+function onTimerFired(draft: Draft, id: string): void {
+  const stage = draft.index.stageOfTimer(id);
+  if (stage === null) return;
+  const state = draft.stage(stage);
+  if (state.phase !== 'backoff' || timerId(draft.plan, stage, state.attempt) !== id) return;
+  draft.setStage(stage, { phase: 'waiting' });
+  draft.settle(stage);
+}
+
+function onCancelRequested(draft: Draft): void {
+  if (draft.cancelRequested) return;
+  draft.cancelRequested = true;
+  const execKeys: string[] = [];
+  draft.plan.stages.forEach((stage, index) => {
+    const { phase, attempt } = draft.stage(index);
+    if (phase === 'running') execKeys.push(execKeyOf(stage.id, attempt));
+    else if (!isEnd(phase)) draft.skip(index, 'the run was cancelled');
+  });
+  const acquiring = draft.plan.scopes.flatMap((scope, index) =>
+    draft.scope(index).phase === 'acquiring' ? [{ scope: scope.id, generation: draft.scope(index).generation }] : [],
+  );
+  if (execKeys.length > 0 || acquiring.length > 0) draft.commands.push({ type: 'cancel-stages', execKeys, acquiring });
+}

@@ -1,0 +1,15 @@
+import type { RunEventBody } from '../run/event.ts';
+import type { Command } from './command.ts';
+import type { RunState } from './state.ts';
+
+/** An event to record; the caller adds the time. */
+export interface MachineRunEvent {
+  readonly id: string;
+  readonly body: RunEventBody;
+}
+
+export interface Transition {
+  readonly state: RunState;
+  readonly commands: readonly Command[];
+  readonly events: readonly MachineRunEvent[];
+}

@@ -1,0 +1,148 @@
+/**
+ * A Plan is what a run carries out: every name resolved, every default filled, JSON-safe, and free of
+ * values that belong to one host. It is made by `compilePlan` in `domain/spec` and never edited.
+ * Arrays stand in the order of the spec; everything that depends on order uses that order.
+ */
+
+/** The Plan format that this build reads and writes. A change of meaning is a new number and an ADR. */
+export const PLAN_VERSION = 1;
+
+/** Limits that the compiler enforces; the workflow and the activities rely on them. */
+export const PLAN_LIMITS = {
+  /** Inline values (input, carried state) above this travel as a DataRef. */
+  inlineBytes: 2 * 1024,
+  /** As it travels, without what equals a default: `planBytes` in `wire.ts`. */
+  planBytes: 512 * 1024,
+  stages: 2_000,
+  /** Named outputs of all stages together: each is a ref in carried state. */
+  outputs: 2_000,
+  mountsPerScope: 16,
+  nameLength: 64,
+} as const;
+
+export interface Plan {
+  readonly version: typeof PLAN_VERSION;
+  readonly kind: 'workflow' | 'pipeline';
+  readonly name: string;
+  readonly stages: readonly StagePlan[];
+  readonly scopes: readonly ScopePlan[];
+  /** What the run's result is. */
+  readonly output: OutputPlan;
+  /** Most stages that run at the same time; free memory on the host may lower it. */
+  readonly maxParallel: number;
+  /** Host variables that some stage reads; the client hands them to the worker outside of history. */
+  readonly hostVariables: readonly string[];
+}
+
+export type OutputPlan =
+  /** The standard output (or output file) of one stage, as it is. */
+  | { readonly kind: 'stage'; readonly stage: string }
+  /** A JSON array `[{"name","output"}]` of the outputs of several stages, in this order. */
+  | { readonly kind: 'merge'; readonly stages: readonly string[] };
+
+/** One thing to do, in one VM scope. */
+export interface StagePlan {
+  /** Unique in the plan; `[A-Za-z0-9._-]{1,64}`. */
+  readonly id: string;
+  readonly scope: string;
+  /** Stages that must have succeeded before this one starts. */
+  readonly dependsOn: readonly string[];
+  readonly run: CommandPlan;
+  readonly stdin: StdinPlan;
+  /** What lies in the stage's `/workspace/input.json`. */
+  readonly input: InputPlan;
+  /** Folders or files of earlier stages, put into the guest before the command starts. */
+  readonly inputs: readonly StageInputPlan[];
+  /** Folders or files that later stages may take. */
+  readonly outputs: readonly StageOutputPlan[];
+  /** Guest path whose bytes are the stage's output instead of its standard output; absent is an error code at the stage's end. */
+  readonly outputFile: string | null;
+  /** Absolute time for one attempt's command, counted by the keeper; null is the plan's default. */
+  readonly timeoutMs: number;
+  readonly retry: RetryPlan;
+  /** Most bytes of standard output and error together; more fails the stage with `stage/output-limit`. */
+  readonly maxOutputBytes: number;
+}
+
+export interface CommandPlan {
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly cwd: string;
+  readonly env: readonly EnvPlan[];
+}
+
+export interface EnvPlan {
+  readonly name: string;
+  readonly value: EnvValue;
+}
+
+/** `fromHost` names a variable that the stage activity resolves; its value never enters history. */
+export type EnvValue = { readonly kind: 'literal'; readonly text: string } | { readonly kind: 'from-host'; readonly fromHost: string };
+
+export type StdinPlan = { readonly kind: 'none' } | { readonly kind: 'stage-output'; readonly stage: string };
+
+export type InputPlan =
+  | { readonly kind: 'none' }
+  /** The run's `--input`. */
+  | { readonly kind: 'run-input' }
+  /** The output of one stage, as it is. */
+  | { readonly kind: 'carry'; readonly stage: string }
+  /** A JSON array `[{"name","output"}]` of the outputs of a fan-out's boxes, in spec order. */
+  | { readonly kind: 'merge'; readonly stages: readonly string[] };
+
+export interface StageInputPlan {
+  readonly fromStage: string;
+  readonly output: string;
+  readonly guestPath: string;
+}
+
+export interface StageOutputPlan {
+  readonly name: string;
+  readonly guestPath: string;
+}
+
+export interface RetryPlan {
+  /** Attempts in all that the author allows for a failed command; 1 is no retry. Lost VMs are counted apart. */
+  readonly maxAttempts: number;
+  readonly backoffMs: number;
+}
+
+/** Attempts that a stage gets after a lost VM, a lost host or a failed boot, counted apart from the author's. */
+export const LOST_VM_ATTEMPTS = 3;
+
+/** A VM that one or more stages happen in. */
+export interface ScopePlan {
+  readonly id: string;
+  /** Stages of the scope, in spec order. A scope of one stage is owned by that stage's activity. */
+  readonly stages: readonly string[];
+  readonly sandbox: SandboxPlan;
+}
+
+/** `microvm` > `process` > `none`; a run records which one it got. */
+export type IsolationLevel = 'microvm' | 'process' | 'none';
+
+export interface SandboxPlan {
+  /** `auto` takes the best real backend; `mock` is never chosen unless it is written. */
+  readonly mode: 'auto' | 'qemu' | 'mock';
+  /** The weakest isolation that is accepted. */
+  readonly isolation: IsolationLevel;
+  readonly memoryMib: number;
+  readonly vcpus: number;
+  readonly diskMib: number;
+  readonly mounts: readonly MountPlan[];
+}
+
+export interface MountPlan {
+  /** Absolute path on the host that runs the VM; admission checks it against the worker's policy. */
+  readonly hostPath: string;
+  readonly guestPath: string;
+  /** `ro` is live and read-only; `rw` is copied in before the stage and back after its success. */
+  readonly mode: 'ro' | 'rw';
+}
+
+/** Data too large for history: bytes in the content-addressed artifact store. */
+export interface DataRef {
+  readonly sha256: string;
+  readonly sizeBytes: number;
+  readonly mediaType: string;
+}

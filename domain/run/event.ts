@@ -1,0 +1,100 @@
+/**
+ * What happened in a run. Events are the only thing that readers read: the command line, an API and a page
+ * fold them into views and never ask a worker. Ids are given by nature, so that a second writer of the same
+ * fact writes the same id and the store keeps the first; `seq` is given by the store.
+ */
+import type { DataRef, IsolationLevel } from '../plan/plan.ts';
+
+/** What a writer hands to the store. */
+export interface NewRunEvent {
+  /** `run/<transition>`, `stage/<exec key>/<transition>`, `vm/<vm key>/<transition>` or `exec/<exec key>/<stream>/<offset>`. */
+  readonly id: string;
+  /** Milliseconds since the epoch by the writer's clock; for people, never for order. */
+  readonly atMs: number;
+  readonly body: RunEventBody;
+}
+
+export interface RunEvent extends NewRunEvent {
+  /** Order in the run and the readers' cursor; from 1, without gaps. */
+  readonly seq: number;
+}
+
+export type RunEventBody =
+  | {
+      readonly type: 'run-admitted';
+      readonly name: string;
+      readonly kind: string;
+      readonly hostId: string;
+      readonly stages: readonly { readonly id: string; readonly dependsOn: readonly string[] }[];
+      /** Null: the result is merged of several. */
+      readonly outputStage: string | null;
+    }
+  | { readonly type: 'run-resumed'; readonly by: string }
+  | { readonly type: 'run-finished'; readonly outcome: RunOutcome }
+  | { readonly type: 'vm-starting'; readonly vmKey: string; readonly scope: string; readonly generation: number }
+  | {
+      readonly type: 'vm-ready';
+      readonly vmKey: string;
+      readonly scope: string;
+      readonly generation: number;
+      readonly isolation: IsolationLevel;
+      readonly accelerator: string;
+      readonly kernel: string;
+      readonly jail: string;
+      readonly bootMs: number;
+    }
+  | { readonly type: 'vm-lost'; readonly vmKey: string; readonly scope: string; readonly generation: number; readonly reason: string }
+  | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
+  | { readonly type: 'scope-restarted'; readonly scope: string; readonly reason: string; readonly stages: readonly string[] }
+  | { readonly type: 'stage-started'; readonly stage: string; readonly execKey: string; readonly attempt: number }
+  | { readonly type: 'stage-reattached'; readonly stage: string; readonly execKey: string; readonly fence: number }
+  /** A piece of a stream, after redaction. `from`/`to` are byte offsets before redaction: the writer's cursor. */
+  | {
+      readonly type: 'output';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly stream: 'stdout' | 'stderr';
+      readonly from: number;
+      readonly to: number;
+      readonly encoding: 'utf8' | 'base64';
+      readonly data: string;
+    }
+  | { readonly type: 'stage-finished'; readonly stage: string; readonly execKey: string; readonly result: StageResult }
+  | { readonly type: 'stage-retrying'; readonly stage: string; readonly execKey: string; readonly reason: string; readonly delayMs: number }
+  | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
+  | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
+
+/** How a stage's attempt ended: an expected outcome, never a broken world. */
+export interface StageResult {
+  readonly stage: string;
+  readonly execKey: string;
+  readonly outcome: 'succeeded' | 'failed' | 'cancelled';
+  /** Absent when `outcome` is `succeeded`. */
+  readonly failure: StageFailure | null;
+  /** 128+n for a signal; null when the command never ran. */
+  readonly exitCode: number | null;
+  readonly durationMs: number;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  /** The stage's output: its output file if the plan names one, else its standard output. */
+  readonly output: DataRef | null;
+  /** Named outputs as tar streams, for stages that take them. */
+  readonly outputs: Readonly<Record<string, DataRef>>;
+  readonly isolation: IsolationLevel;
+  readonly accelerator: string;
+}
+
+export interface StageFailure {
+  readonly code: string;
+  readonly message: string;
+  /** Last lines of standard error, redacted, at most 2 KiB. */
+  readonly stderrTail: string;
+}
+
+export interface RunOutcome {
+  readonly state: 'succeeded' | 'failed' | 'cancelled' | 'terminated';
+  /** First failed stage, where one is the reason. */
+  readonly failedStage: string | null;
+  readonly failure: StageFailure | null;
+  readonly output: DataRef | null;
+}

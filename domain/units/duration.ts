@@ -1,0 +1,34 @@
+const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+/** `90s`, `1h30m`, `500ms`, `1.5h` in milliseconds; null when it is no duration. A bare number has no unit and is none. */
+export function parseDurationMs(text: string): number | null {
+  if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/.test(text)) return null;
+  let total = 0;
+  for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) total += Number(amount) * UNITS_MS[unit!]!;
+  return Number.isSafeInteger(Math.round(total)) ? Math.round(total) : null;
+}
+
+/** For people: `850 ms`, `2.4 s`, `1m 05s`, `2h 03m`, `2d 01h`; `-` when it is none. */
+export function formatDurationMs(ms: number): string {
+  if (!Number.isFinite(ms) || ms < 0) return '-';
+  // By what is shown: 999.6 ms are 1.0 s, 59,960 ms are a minute.
+  if (Math.round(ms) < 1_000) return `${Math.round(ms)} ms`;
+  if (Math.round(ms / 100) < 600) return `${(ms / 1_000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1_000);
+  if (seconds < 3_600) return pair(seconds, 60, 'm', 1, 's');
+  if (seconds < 172_800) return pair(seconds, 3_600, 'h', 60, 'm');
+  return pair(seconds, 86_400, 'd', 3_600, 'h');
+}
+
+/** How long ago, in one unit: `12s ago`, `5m ago`, `3h ago`, `9d ago`. */
+export function formatAge(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1_000));
+  if (seconds < 60) return `${seconds}s ago`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)}m ago`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)}h ago`;
+  return `${Math.floor(seconds / 86_400)}d ago`;
+}
+
+function pair(seconds: number, large: number, largeUnit: string, small: number, smallUnit: string): string {
+  return `${Math.floor(seconds / large)}${largeUnit} ${String(Math.floor((seconds % large) / small)).padStart(2, '0')}${smallUnit}`;
+}
