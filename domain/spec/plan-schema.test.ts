@@ -1,0 +1,98 @@
+// oxlint-disable typescript/no-explicit-any -- plans that break their type are the subject
+import { describe, expect, test } from 'vitest';
+import type { Plan } from '../plan/plan.ts';
+import { compileText } from './load.ts';
+import { checkPlan } from './plan-schema.ts';
+
+const TEXT = `kind: workflow
+name: sales
+sandbox: { mounts: [{ host: /data, guest: /data }, { host: /out, guest: /out, mode: rw }] }
+workflow:
+  steps:
+    - { name: a, run: { program: "true" }, env: { TOKEN: "" }, outputs: [{ name: o }] }
+    - { name: b, run: { program: cat, stdin_from: a }, inputs: [{ from: o }] }
+`;
+
+/** A plan that anything may be written into. */
+function fresh(): any {
+  return JSON.parse(JSON.stringify(compileText(TEXT, 'x.yaml', { baseDir: '/' }).plan)) as unknown;
+}
+
+function problemsOf(change: (plan: any) => unknown): readonly string[] {
+  const plan = fresh();
+  change(plan);
+  const checked = checkPlan(plan);
+  return 'problems' in checked ? checked.problems : [];
+}
+
+test('what the compiler makes is admitted', () => {
+  expect(checkPlan(fresh())).toEqual({ plan: fresh() as Plan });
+});
+
+test('a plan that leaves out its defaults is filled', () => {
+  const sent = {
+    version: 1,
+    kind: 'workflow',
+    name: 'least',
+    stages: [{ id: 'a', run: { program: 'true' } }],
+    scopes: [{ id: 'a' }],
+    output: { kind: 'stage', stage: 'a' },
+    maxParallel: 1,
+    hostVariables: [],
+  };
+  const checked = checkPlan(sent);
+  expect('plan' in checked && checked.plan).toMatchObject({
+    stages: [{ id: 'a', scope: 'a', dependsOn: [], run: { args: [], cwd: '/workspace', env: [] }, input: { kind: 'none' }, timeoutMs: 3_600_000 }],
+    scopes: [{ id: 'a', stages: ['a'], sandbox: { mode: 'auto', isolation: 'microvm', memoryMib: 512, mounts: [] } }],
+  });
+  expect(checkPlan({ ...sent, scopes: [{ id: 'b' }] })).toHaveProperty('problems', expect.arrayContaining(['stage a is held by 0 scopes']));
+});
+
+describe('refused', () => {
+  test.each<[string, (plan: any) => unknown, RegExp]>([
+    ['another version', (plan) => (plan.version = 2), /^version: /],
+    ['an unknown key', (plan) => (plan.stages[0].extra = 1), /^stages.0: .*extra/],
+    ['a missing key', (plan) => delete plan.stages[0].run, /^stages.0.run: /],
+    ['a number that is none', (plan) => (plan.maxParallel = 1.5), /^maxParallel: /],
+    ['a stage id with a slash', (plan) => (plan.stages[0].id = 'a/b'), /^stages.0.id: /],
+    ['a zero byte', (plan) => plan.stages[0].run.args.push('\0'), /zero byte/],
+    ['an unknown kind of value', (plan) => (plan.stages[0].run.env[0].value = { kind: 'secret' }), /^stages.0.run.env.0.value/],
+    ['no stages', (plan) => (plan.stages = []), /^stages: /],
+    ['two stages of one id', (plan) => plan.stages.push(plan.stages[0]), /two stages have the id a/],
+    ['two scopes of one id', (plan) => plan.scopes.push(plan.scopes[0]), /two scopes have the id/],
+    ['a stage in no scope', (plan) => plan.scopes[0].stages.pop(), /stage b is held by 0 scopes/],
+    ['a stage in a scope that does not hold it', (plan) => (plan.stages[0].scope = 'other'), /holds the stage a/],
+    ['a dependency that does not exist', (plan) => plan.stages[0].dependsOn.push('z'), /depends on z/],
+    ['a dependency named twice', (plan) => plan.stages[1].dependsOn.push('a'), /depends on a twice/],
+    ['data of a stage that is not waited for', (plan) => (plan.stages[1].dependsOn = []), /takes data of a/],
+    ['an output that does not exist', (plan) => (plan.stages[1].inputs[0].output = 'z'), /takes the output z of a/],
+    ['a cycle', (plan) => plan.stages[0].dependsOn.push('b'), /wait for each other: a, b/],
+    ['an output stage that does not exist', (plan) => (plan.output.stage = 'z'), /output is of the stage z/],
+    ['an output of one stage twice', (plan) => (plan.output = { kind: 'merge', stages: ['a', 'b', 'a'] }), /output merges a twice/],
+    ['an output of nothing', (plan) => (plan.output = { kind: 'merge', stages: [] }), /^output.stages: /],
+    ['a relative host path', (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = 'data'), /mounts.0.hostPath/],
+    ['a host path that climbs', (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = '/data/../etc'), /mounts.0.hostPath/],
+    ['a mount on a system folder', (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/proc'), /mounts.0.guestPath/],
+    ['a read-only mount on the workspace', (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/workspace'), /read-only mount on \/workspace/],
+    ['mounts in each other', (plan) => (plan.scopes[0].sandbox.mounts[1].guestPath = '/data/deep'), /on or in each other: \/data, \/data\/deep/],
+    ['a writable mount of shared files', (plan) => (plan.scopes[0].sandbox.mounts[1].hostPath = '/data/deep'), /shares host files/],
+    ['isolation of the mock', (plan) => (plan.scopes[0].sandbox.mode = 'mock'), /demands isolation microvm/],
+    ['a variable that is not declared', (plan) => (plan.hostVariables = []), /lacks TOKEN/],
+    ['a variable that nobody reads', (plan) => plan.hostVariables.push('HOME'), /has HOME/],
+    ['more memory than any VM gets', (plan) => (plan.scopes[0].sandbox.memoryMib = 100_000), /memoryMib/],
+    ['too many bytes', (plan) => plan.stages[0].run.args.push('x'.repeat(600_000)), /bytes; at most/],
+    ['far too many bytes', (plan) => plan.stages[0].run.args.push('x'.repeat(3_000_000)), /^the plan has \d+ bytes; at most/],
+  ])('%s', (_what, change, problem) => {
+    expect(problemsOf(change)).toContainEqual(expect.stringMatching(problem));
+  });
+
+  test.each([[undefined], [null], [7], ['plan'], [[]], [{}], [() => 1], [{ version: 1n }]])('%s', (value) => {
+    expect(checkPlan(value)).toHaveProperty('problems');
+  });
+
+  test('a value that holds itself', () => {
+    const value: Record<string, unknown> = {};
+    value['self'] = value;
+    expect(checkPlan(value)).toEqual({ problems: ['the plan is not JSON'] });
+  });
+});

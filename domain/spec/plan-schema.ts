@@ -1,0 +1,235 @@
+import * as z from 'zod';
+import { type Plan, PLAN_LIMITS, PLAN_VERSION } from '../plan/plan.ts';
+import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
+import { utf8Length } from '../units/utf8.ts';
+import { cycles } from './graph.ts';
+import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps } from './paths.ts';
+import { SANDBOX_RANGES } from './parse-sandbox.ts';
+
+/** At most this many problems are named. */
+const PROBLEMS_LIMIT = 50;
+
+/** A plan that says its defaults as well is larger than it need be; Temporal itself carries no more than this. */
+const RECEIVED_BYTES = 2 * 1024 * 1024;
+
+const DAY_MS = 24 * 3_600_000;
+
+const name = z
+  .string()
+  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, 'letters, digits, `.`, `_`, `-`, a letter or digit first')
+  .max(PLAN_LIMITS.nameLength);
+const scopeId = z
+  .string()
+  .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]*$/, 'letters, digits, `.`, `_`, `-`')
+  .max(PLAN_LIMITS.nameLength);
+const text = z.string().refine((value) => !value.includes('\0'), 'no zero byte');
+const whole = (min: number, max: number) => z.number().int().min(min).max(max);
+const absolute = text.refine((path) => normalizeAbsolute(path) === path, 'an absolute path without `.` and `..`');
+const guestPath = absolute.refine((path) => guestPathRefusal(path) === null, 'a guest path outside of system folders');
+const variable = z
+  .string()
+  .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'letters, digits and `_`')
+  .max(256);
+
+const env = z.strictObject({
+  name: variable,
+  value: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('literal'), text }),
+    z.strictObject({ kind: z.literal('from-host'), fromHost: variable }),
+  ]),
+});
+
+const run = z.strictObject({ program: text.min(1), args: z.array(text), cwd: text.startsWith('/'), env: z.array(env) });
+const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
+
+const stage = z.strictObject({
+  id: name,
+  scope: scopeId,
+  dependsOn: z.array(name).max(PLAN_LIMITS.stages),
+  run: run.partial({ args: true, cwd: true, env: true }),
+  stdin: z.discriminatedUnion('kind', [z.strictObject({ kind: z.literal('none') }), z.strictObject({ kind: z.literal('stage-output'), stage: name })]),
+  input: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('none') }),
+    z.strictObject({ kind: z.literal('run-input') }),
+    z.strictObject({ kind: z.literal('carry'), stage: name }),
+    z.strictObject({ kind: z.literal('merge'), stages: names }),
+  ]),
+  inputs: z.array(z.strictObject({ fromStage: name, output: name, guestPath })),
+  outputs: z.array(z.strictObject({ name, guestPath })),
+  outputFile: guestPath.nullable(),
+  timeoutMs: whole(1, 7 * DAY_MS),
+  retry: z.strictObject({ maxAttempts: whole(1, 100), backoffMs: whole(0, DAY_MS) }),
+  maxOutputBytes: whole(1, 16 * 1024 ** 3),
+});
+
+const sandbox = z.strictObject({
+  mode: z.enum(['auto', 'qemu', 'mock']),
+  isolation: z.enum(['microvm', 'process', 'none']),
+  memoryMib: whole(SANDBOX_RANGES.memoryMib.min, SANDBOX_RANGES.memoryMib.max),
+  vcpus: whole(SANDBOX_RANGES.vcpus.min, SANDBOX_RANGES.vcpus.max),
+  diskMib: whole(SANDBOX_RANGES.diskMib.min, SANDBOX_RANGES.diskMib.max),
+  mounts: z.array(z.strictObject({ hostPath: absolute, guestPath, mode: z.enum(['ro', 'rw']) })).max(PLAN_LIMITS.mountsPerScope),
+});
+
+const plan = z.strictObject({
+  version: z.literal(PLAN_VERSION),
+  kind: z.enum(['workflow', 'pipeline']),
+  name,
+  // Everything but these may be left out: see `domain/plan/wire.ts`.
+  stages: z
+    .array(stage.partial().required({ id: true, run: true }))
+    .min(1)
+    .max(PLAN_LIMITS.stages),
+  scopes: z
+    .array(z.strictObject({ id: scopeId, stages: names.optional(), sandbox: sandbox.partial().optional() }))
+    .min(1)
+    .max(PLAN_LIMITS.stages),
+  output: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('stage'), stage: name }),
+    z.strictObject({ kind: z.literal('merge'), stages: names }),
+  ]),
+  maxParallel: whole(1, 1_000),
+  hostVariables: z.array(variable),
+});
+
+/**
+ * Checks a plan that comes from outside, completely: shape, limits, references, cycles, mounts. It may leave
+ * out what equals a default. What passes can be run by the machine and the activities without a further look.
+ * @returns the plan, or what is wrong with it, at most `PROBLEMS_LIMIT` of it, each with its path
+ */
+export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly problems: readonly string[] } {
+  const size = jsonBytes(value);
+  if (size === null) return { problems: ['the plan is not JSON'] };
+  if (size > RECEIVED_BYTES) return { problems: [tooLarge(size)] };
+  const parsed = plan.safeParse(value);
+  if (!parsed.success) return { problems: parsed.error.issues.slice(0, PROBLEMS_LIMIT).map(({ path, message }) => `${path.join('.') || 'plan'}: ${message}`) };
+  const received: PlanWire = parsed.data;
+  const checked = fromWire(received);
+  const bytes = planBytes(checked);
+  if (bytes > PLAN_LIMITS.planBytes) return { problems: [tooLarge(bytes)] };
+  const problems = [
+    ...duplicateProblems(checked),
+    ...scopeProblems(checked),
+    ...referenceProblems(checked),
+    ...mountProblems(checked),
+    ...variableProblems(checked),
+  ];
+  return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
+}
+
+function tooLarge(bytes: number): string {
+  return `the plan has ${bytes} bytes; at most ${PLAN_LIMITS.planBytes} are allowed`;
+}
+
+function jsonBytes(value: unknown): number | null {
+  try {
+    const json: string | undefined = JSON.stringify(value);
+    return json === undefined ? null : utf8Length(json);
+  } catch {
+    // A cycle, a bigint or a getter that throws.
+    return null;
+  }
+}
+
+function duplicateProblems(checked: Plan): readonly string[] {
+  const problems = [
+    ...repeated(checked.stages.map(({ id }) => id)).map((id) => `two stages have the id ${id}`),
+    ...repeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
+  ];
+  for (const { id, outputs, dependsOn, run } of checked.stages) {
+    problems.push(...repeated(outputs.map((output) => output.name)).map((output) => `stage ${id} has two outputs with the name ${output}`));
+    problems.push(...repeated(dependsOn).map((other) => `stage ${id} depends on ${other} twice`));
+    problems.push(...repeated(run.env.map((each) => each.name)).map((each) => `stage ${id} sets the variable ${each} twice`));
+  }
+  const outputs = checked.stages.reduce((sum, each) => sum + each.outputs.length, 0);
+  if (outputs > PLAN_LIMITS.outputs) problems.push(`the plan has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`);
+  return problems;
+}
+
+/** Each stage is in exactly the scope that it names. */
+function scopeProblems(checked: Plan): readonly string[] {
+  const scopeOf = new Map(checked.stages.map(({ id, scope }) => [id, scope]));
+  const problems = checked.scopes.flatMap((scope) =>
+    scope.stages
+      .filter((id) => scopeOf.get(id) !== scope.id)
+      .map((id) => `scope ${scope.id} holds the stage ${id}, which is in ${scopeOf.get(id) ?? 'no'} scope`),
+  );
+  const held = new Map<string, number>();
+  for (const id of checked.scopes.flatMap((scope) => scope.stages)) held.set(id, (held.get(id) ?? 0) + 1);
+  for (const { id } of checked.stages) if (held.get(id) !== 1) problems.push(`stage ${id} is held by ${held.get(id) ?? 0} scopes`);
+  return problems;
+}
+
+/** Whatever a stage takes is of a stage that it depends on, and nothing waits for itself. */
+function referenceProblems(checked: Plan): readonly string[] {
+  const index = new Map(checked.stages.map(({ id }, position) => [id, position]));
+  const outputs = new Map(checked.stages.map(({ id, outputs: list }) => [id, new Set(list.map((output) => output.name))]));
+  const problems: string[] = [];
+  for (const { id, dependsOn, stdin, input, inputs } of checked.stages) {
+    const dependencies = new Set(dependsOn);
+    for (const other of dependsOn) if (!index.has(other)) problems.push(`stage ${id} depends on ${other}, which does not exist`);
+    const sources = [
+      ...(stdin.kind === 'stage-output' ? [stdin.stage] : []),
+      ...(input.kind === 'carry' ? [input.stage] : []),
+      ...(input.kind === 'merge' ? input.stages : []),
+      ...inputs.map(({ fromStage }) => fromStage),
+    ];
+    for (const source of new Set(sources)) if (!dependencies.has(source)) problems.push(`stage ${id} takes data of ${source} and does not depend on it`);
+    if (input.kind === 'merge') problems.push(...repeated(input.stages).map((source) => `stage ${id} merges ${source} twice`));
+    for (const { fromStage, output } of inputs)
+      if (index.has(fromStage) && !outputs.get(fromStage)!.has(output))
+        problems.push(`stage ${id} takes the output ${output} of ${fromStage}, which does not have it`);
+    problems.push(
+      ...overlaps(inputs.map((each) => each.guestPath)).map(
+        ([a, b]) => `stage ${id} has two inputs on or in each other: ${inputs[a]!.guestPath}, ${inputs[b]!.guestPath}`,
+      ),
+    );
+  }
+  const results = checked.output.kind === 'stage' ? [checked.output.stage] : checked.output.stages;
+  for (const result of results) if (!index.has(result)) problems.push(`the output is of the stage ${result}, which does not exist`);
+  problems.push(...repeated(results).map((result) => `the output merges ${result} twice`));
+  if (problems.length > 0) return problems;
+  const groups = cycles(checked.stages.map(({ dependsOn }) => dependsOn.map((other) => index.get(other)!)));
+  return groups.map(
+    (group) =>
+      `stages wait for each other: ${group
+        .slice(0, 20)
+        .map((position) => checked.stages[position]!.id)
+        .join(', ')}`,
+  );
+}
+
+function mountProblems(checked: Plan): readonly string[] {
+  return checked.scopes.flatMap(({ id, sandbox: { mode, isolation, mounts } }) => {
+    const problems = overlaps(mounts.map((mount) => mount.guestPath)).map(
+      ([a, b]) => `scope ${id} has two mounts on or in each other: ${mounts[a]!.guestPath}, ${mounts[b]!.guestPath}`,
+    );
+    mounts.forEach((mount, position) => {
+      if (mount.mode === 'ro' && mustStayWritable(mount.guestPath)) problems.push(`scope ${id} has a read-only mount on ${mount.guestPath}`);
+      for (const other of mounts.slice(0, position)) {
+        const shares = contains(mount.hostPath, other.hostPath) || contains(other.hostPath, mount.hostPath);
+        if (shares && (mount.mode === 'rw' || other.mode === 'rw'))
+          problems.push(`scope ${id} has a writable mount that shares host files with another: ${mount.hostPath}, ${other.hostPath}`);
+      }
+    });
+    if (mode === 'mock' && isolation !== 'none') problems.push(`scope ${id} demands isolation ${isolation} of the mock`);
+    return problems;
+  });
+}
+
+function variableProblems(checked: Plan): readonly string[] {
+  const declared = new Set(checked.hostVariables);
+  const read = new Set(checked.stages.flatMap(({ run }) => run.env.flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : []))));
+  return [
+    ...[...read].filter((each) => !declared.has(each)).map((each) => `hostVariables lacks ${each}, which a stage reads`),
+    ...[...declared].filter((each) => !read.has(each)).map((each) => `hostVariables has ${each}, which no stage reads`),
+    ...repeated(checked.hostVariables).map((each) => `hostVariables has ${each} twice`),
+  ];
+}
+
+function repeated(values: readonly string[]): readonly string[] {
+  const seen = new Set<string>();
+  const twice = new Set<string>();
+  for (const value of values) (seen.has(value) ? twice : seen).add(value);
+  return [...twice];
+}

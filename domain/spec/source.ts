@@ -1,0 +1,180 @@
+import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
+import { utf8Length } from '../units/utf8.ts';
+import type { Problems } from './problems.ts';
+import { type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
+
+/** What a text may cost before anything of it is believed. */
+export const SOURCE_LIMITS = {
+  bytes: 1024 * 1024,
+  /** Tokens of YAML, which are what reading costs: a text of nothing but quotes would keep a worker busy for many seconds. */
+  tokens: 300_000,
+  /** Nested lists and mappings. */
+  depth: 32,
+  /** Values after aliases are expanded, so that a few lines cannot stand for billions. */
+  nodes: 200_000,
+} as const;
+
+const START: Position = { line: 1, column: 1 };
+
+/** Reads a text as YAML, of which JSON is a part; null when nothing of it can be used. */
+export function readSource(text: string, problems: Problems): TreeNode | null {
+  if (text.length > SOURCE_LIMITS.bytes || utf8Length(text) > SOURCE_LIMITS.bytes) {
+    problems.error(
+      'spec/too-large',
+      START,
+      `the spec has more than ${SOURCE_LIMITS.bytes} bytes`,
+      'keep data out of the spec: mount a folder, or let a command fetch it',
+    );
+    return null;
+  }
+  if (hasTooManyTokens(text)) {
+    problems.error(
+      'spec/too-large',
+      START,
+      `the spec has more than ${SOURCE_LIMITS.tokens} words and marks`,
+      'keep data out of the spec: mount a folder, or let a command fetch it',
+    );
+    return null;
+  }
+  const lines = new LineCounter();
+  const document = parseDocument(text, {
+    lineCounter: lines,
+    prettyErrors: false,
+    strict: true,
+    uniqueKeys: false,
+    version: '1.2',
+    keepSourceTokens: false,
+  });
+  const position = (offset: number): Position => {
+    const { line, col } = lines.linePos(offset);
+    return { line: Math.max(1, line), column: Math.max(1, col) };
+  };
+  const broken = new Set<number>();
+  for (const error of document.errors) {
+    const at = position(error.pos[0]);
+    // What the parser says next of a line that it lost its way in is noise.
+    if (broken.has(at.line)) continue;
+    broken.add(at.line);
+    // The library composes recursively and says so when it runs out of stack.
+    if (/call stack/.test(error.message))
+      problems.error('spec/too-large', at, `values are nested more than ${SOURCE_LIMITS.depth} deep`, 'write the values flatter');
+    else if (error.code === 'MULTIPLE_DOCS') problems.error('spec/syntax', at, 'the text holds more than one document', 'keep one spec per file');
+    else problems.error('spec/syntax', at, lowerFirst(error.message), syntaxRemedy(text, error.pos[0]));
+  }
+  if (document.errors.length > 0) return null;
+  if (document.contents === null) {
+    problems.error('spec/syntax', START, 'the spec is empty', 'write at least `kind`, `name` and a section; `voidbox init` writes an example');
+    return null;
+  }
+  return new TreeBuilder(position, problems).build(document.contents);
+}
+
+function syntaxRemedy(text: string, offset: number): string {
+  // Braces end a value that stands in `[…]` or `{…}` without quotes.
+  const isPlaceholder = text.slice(Math.max(0, offset - 2), offset + 3).includes('${{');
+  return isPlaceholder
+    ? 'put the value with the placeholder in quotes: "${{ params.name }}"'
+    : 'mend the YAML at this place; indentation and quotes are the usual reasons';
+}
+
+function hasTooManyTokens(text: string): boolean {
+  // A token has at least one character.
+  if (text.length <= SOURCE_LIMITS.tokens) return false;
+  const tokens = new Lexer().lex(text);
+  for (let count = 0; count <= SOURCE_LIMITS.tokens; count += 1) if (tokens.next().done === true) return false;
+  return true;
+}
+
+class TreeBuilder {
+  readonly #position: (offset: number) => Position;
+  /** Anchors met so far, and what each alias meant where it stands: the nearest anchor before it. */
+  readonly #anchors = new Map<string, Node>();
+  readonly #targets = new Map<Node, Node | null>();
+  readonly #problems: Problems;
+  #nodes = 0;
+
+  constructor(position: (offset: number) => Position, problems: Problems) {
+    this.#position = position;
+    this.#problems = problems;
+  }
+
+  build(root: Node): TreeNode | null {
+    try {
+      return this.#node(root, 0);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      this.#problems.error('spec/too-large', error.at, error.message, 'write the values out instead of nesting or repeating them by alias');
+      return null;
+    }
+  }
+
+  #node(node: Node, depth: number): TreeNode {
+    const at = this.#at(node);
+    this.#nodes += 1;
+    if (this.#nodes > SOURCE_LIMITS.nodes) throw new Refused(at, `the spec has more than ${SOURCE_LIMITS.nodes} values once its aliases are expanded`);
+    if (depth > SOURCE_LIMITS.depth) throw new Refused(at, `values are nested more than ${SOURCE_LIMITS.depth} deep`);
+    if (isAlias(node)) {
+      if (!this.#targets.has(node)) this.#targets.set(node, this.#anchors.get(node.source) ?? null);
+      const target = this.#targets.get(node) ?? null;
+      if (target !== null) return { ...this.#node(target, depth + 1), at };
+      this.#problems.error('spec/syntax', at, `the alias *${node.source} has no anchor before it`, `write &${node.source} where the value is first written`);
+      return { kind: 'scalar', at, value: null, text: '' };
+    }
+    const { anchor } = node as { anchor?: string };
+    if (anchor !== undefined && !this.#targets.has(node)) {
+      this.#targets.set(node, node);
+      this.#anchors.set(anchor, node);
+    }
+    if (isScalar(node)) return scalar(node.value, node.source, at);
+    if (isSeq(node)) return { kind: 'list', at, items: node.items.map((item) => this.#child(item, at, depth)) };
+    if (isMap(node)) return this.#map(node.items as Pair<Node, Node | null>[], at, depth);
+    return { kind: 'scalar', at, value: null, text: '' };
+  }
+
+  #map(pairs: readonly Pair<Node, Node | null>[], at: Position, depth: number): TreeNode {
+    const entries = new Map<string, MapEntry>();
+    for (const pair of pairs) {
+      const keyAt = this.#at(pair.key);
+      const key = isScalar(pair.key) ? scalar(pair.key.value, pair.key.source, keyAt).text : null;
+      const value = this.#child(pair.value, keyAt, depth);
+      if (key === null) this.#problems.error('spec/wrong-type', keyAt, 'a key is a list, a mapping or an alias', 'write keys as plain words');
+      else if (entries.has(key))
+        this.#problems.error(
+          'spec/duplicate-key',
+          keyAt,
+          `the key ${quote(key)} stands twice, first on line ${entries.get(key)!.keyAt.line}`,
+          'keep one of them',
+        );
+      else entries.set(key, { keyAt, value });
+    }
+    return { kind: 'map', at, entries };
+  }
+
+  /** An absent value stands where its key or list does. */
+  #child(node: unknown, owner: Position, depth: number): TreeNode {
+    return node === null || node === undefined ? { kind: 'scalar', at: owner, value: null, text: '' } : this.#node(node as Node, depth + 1);
+  }
+
+  #at(node: Node): Position {
+    return node.range ? this.#position(node.range[0]) : START;
+  }
+}
+
+class Refused extends Error {
+  readonly at: Position;
+
+  constructor(at: Position, message: string) {
+    super(message);
+    this.at = at;
+  }
+}
+
+function scalar(value: unknown, source: string | undefined, at: Position): TreeNode & { readonly kind: 'scalar' } {
+  if (typeof value === 'string') return { kind: 'scalar', at, value, text: value };
+  if (typeof value === 'number' || typeof value === 'boolean') return { kind: 'scalar', at, value, text: source ?? String(value) };
+  return { kind: 'scalar', at, value: null, text: source ?? '' };
+}
+
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}

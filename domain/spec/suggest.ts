@@ -1,0 +1,72 @@
+/** Suggestions are a courtesy; a text full of wrong names must not make them a cost. */
+const CANDIDATES_LIMIT = 200;
+
+/** The known word that a misspelt one most likely means; null when none is near. */
+export function nearest(word: string, known: Iterable<string>): string | null {
+  // Beyond this length a near miss is no typing slip, and hostile words must stay cheap.
+  if (word.length === 0 || word.length > 64) return null;
+  const limit = Math.max(1, Math.floor(word.length / 3));
+  let best: string | null = null;
+  let bestDistance = limit + 1;
+  let looked = 0;
+  for (const candidate of known) {
+    if ((looked += 1) > CANDIDATES_LIMIT) break;
+    if (Math.abs(candidate.length - word.length) >= bestDistance) continue;
+    const distance = editDistance(word.toLowerCase(), candidate.toLowerCase());
+    if (distance < bestDistance) [best, bestDistance] = [candidate, distance];
+  }
+  return best;
+}
+
+/** Words that other systems have for keys of ours. */
+const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = {
+  after: ['depends_on'],
+  cmd: ['run', 'program'],
+  command: ['run', 'program'],
+  concurrency: ['max_parallel'],
+  cpu: ['vcpus'],
+  cpus: ['vcpus'],
+  environment: ['env'],
+  jobs: ['steps', 'boxes'],
+  needs: ['depends_on'],
+  parallel: ['max_parallel'],
+  result: ['output_step', 'output_box'],
+  retries: ['retry'],
+  script: ['run', 'args'],
+  steps: ['boxes'],
+  boxes: ['steps'],
+  tasks: ['steps', 'boxes'],
+  variables: ['env', 'params'],
+  version: ['api_version'],
+  volumes: ['mounts'],
+  workdir: ['cwd'],
+  working_directory: ['cwd'],
+};
+
+/** The known key that a wrong one most likely means: a slip, a key cut short (`timeout`), or another system's word. */
+export function nearestKey(word: string, known: ReadonlySet<string>): string | null {
+  const other = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word]!.find((key) => known.has(key)) : undefined;
+  return other ?? [...known].find((key) => key.startsWith(`${word}_`)) ?? nearest(word, known);
+}
+
+/** `; did you mean "x"?`, or nothing. */
+export function didYouMean(suggestion: string | null): string {
+  return suggestion === null ? '' : `; did you mean "${suggestion}"?`;
+}
+
+/** Insertions, deletions, replacements and swaps of neighbours. */
+function editDistance(a: string, b: string): number {
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i += 1) {
+    const row = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const replaced = last[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
+      let cost = Math.min(row[j - 1]! + 1, last[j]! + 1, replaced);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) cost = Math.min(cost, beforeLast[j - 2]! + 1);
+      row.push(cost);
+    }
+    [beforeLast, last] = [last, row];
+  }
+  return last[b.length]!;
+}

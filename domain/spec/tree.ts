@@ -1,0 +1,54 @@
+/** A document as values with positions: what YAML and JSON have in common, and all that the readers see. */
+export interface Position {
+  /** From 1. */
+  readonly line: number;
+  /** From 1. */
+  readonly column: number;
+}
+
+export type TreeNode = ScalarNode | ListNode | MapNode;
+
+export interface ScalarNode {
+  readonly kind: 'scalar';
+  readonly at: Position;
+  readonly value: string | number | boolean | null;
+  /** As it was written, without quotes: `1e3` and `0x10` stay what the author typed. */
+  readonly text: string;
+}
+
+export interface ListNode {
+  readonly kind: 'list';
+  readonly at: Position;
+  readonly items: readonly TreeNode[];
+}
+
+export interface MapNode {
+  readonly kind: 'map';
+  readonly at: Position;
+  readonly entries: ReadonlyMap<string, MapEntry>;
+}
+
+export interface MapEntry {
+  readonly keyAt: Position;
+  readonly value: TreeNode;
+}
+
+/** A value and where it was written. */
+export interface Located<T> {
+  readonly value: T;
+  readonly at: Position;
+}
+
+/** What a node is, in the words of a message. */
+export function describe(node: TreeNode): string {
+  if (node.kind === 'list') return 'a list';
+  if (node.kind === 'map') return 'a mapping';
+  if (node.value === null) return 'nothing';
+  return typeof node.value === 'string' ? `the text ${quote(node.value)}` : `the ${typeof node.value} ${node.text}`;
+}
+
+/** A value in a message: quoted, on one line, shortened. */
+export function quote(text: string): string {
+  const shown = text.length > 80 ? `${text.slice(0, 79)}…` : text;
+  return JSON.stringify(shown);
+}

@@ -1,0 +1,198 @@
+import { LOST_VM_ATTEMPTS, type Plan } from '../../domain/plan/plan.ts';
+import type { RunOutcome, StageResult } from '../../domain/run/event.ts';
+import type { Command } from '../../domain/pipeline/command.ts';
+import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import { type MachineRunEvent, start, type Transition, transition } from '../../domain/pipeline/machine.ts';
+import type { RunState } from '../../domain/pipeline/state.ts';
+
+export type Ending = 'ok' | 'fail' | 'lost' | 'broken' | 'cancelled' | 'acquire-lost' | 'acquire-broken';
+
+/** Carries out what the machine asks for, one answer at a time, and notes what a real world could not do. */
+export class World {
+  readonly plan: Plan;
+  state: RunState;
+  readonly log: string[] = [];
+  readonly events: MachineRunEvent[] = [];
+  readonly complaints: string[] = [];
+  finish: (Command & { readonly type: 'finish' }) | null = null;
+  /** Commands that have not been answered. */
+  readonly pending: Command[] = [];
+  readonly #execKeys = new Set<string>();
+  readonly #vms = new Set<string>();
+  #transitions = 0;
+
+  constructor(plan: Plan) {
+    this.plan = plan;
+    const first = start(plan);
+    this.state = first.state;
+    this.#take(first);
+  }
+
+  get outcome(): RunOutcome | null {
+    return this.finish?.outcome ?? null;
+  }
+
+  get running(): readonly string[] {
+    return this.pending.flatMap((command) => (command.type === 'run-stage' ? [command.stageId] : []));
+  }
+
+  /** Answers the first pending command that the words name: `a` a stage, `vm` an acquire, `release`, `timer`. */
+  answer(what: string, ending: Ending = 'ok'): this {
+    const index = this.pending.findIndex((command) =>
+      command.type === 'run-stage'
+        ? command.stageId === what
+        : what === { 'acquire-vm': 'vm', 'release-vm': 'release', 'start-timer': 'timer' }[command.type as 'acquire-vm'],
+    );
+    if (index === -1) throw new Error(`nothing to answer for "${what}"; pending: ${this.pending.map((command) => command.type).join(', ')}`);
+    return this.answerAt(index, ending);
+  }
+
+  answerAt(index: number, ending: Ending): this {
+    const [command] = this.pending.splice(index, 1);
+    // An activity that ended without a result may have left its VM alive.
+    if (command!.type === 'run-stage' && command!.lease === null && ['lost', 'broken', 'cancelled'].includes(ending))
+      this.#vms.add(`${command!.scope}/${command!.generation}`);
+    this.send(eventFor(command!, ending));
+    return this;
+  }
+
+  send(event: MachineEvent): void {
+    this.#transitions += 1;
+    const before = JSON.stringify(this.state);
+    const step = transition(this.plan, this.state, event);
+    const again = transition(this.plan, JSON.parse(before) as RunState, event);
+    if (JSON.stringify(this.state) !== before) this.complaints.push('a transition changed the state it was given');
+    if (JSON.stringify(step) !== JSON.stringify(again)) this.complaints.push('the same event from the same state gave something else');
+    this.state = step.state;
+    this.#take(step);
+  }
+
+  get transitions(): number {
+    return this.#transitions;
+  }
+
+  #take(step: Transition): void {
+    this.events.push(...step.events);
+    for (const command of step.commands) {
+      this.log.push(describe(command));
+      if (this.outcome !== null) this.complaints.push(`${describe(command)} after finish`);
+      this.#check(command);
+      if (command.type !== 'finish' && command.type !== 'cancel-stages') this.pending.push(command);
+    }
+    if (step.state.running > step.state.maxParallel) this.complaints.push(`${step.state.running} stages run at once`);
+  }
+
+  #check(command: Command): void {
+    if (command.type === 'acquire-vm') this.#acquire(`${command.scope}/${command.generation}`);
+    if (command.type === 'release-vm') this.#vms.delete(`${command.scope}/${command.generation}`);
+    if (command.type === 'run-stage') this.#checkRun(command);
+    if (command.type !== 'finish') return;
+    this.finish = command;
+    if (this.plan.output.kind === 'merge' && command.outcome.state === 'succeeded' && command.merge === null)
+      this.complaints.push('succeeds without its merge');
+    if (this.#vms.size > 0) this.complaints.push(`never released: ${[...this.#vms].join(', ')}`);
+    const open = this.pending.filter(({ type }) => type !== 'start-timer');
+    if (open.length > 0) this.complaints.push(`finish while open: ${open.map(describe).join(', ')}`);
+  }
+
+  #acquire(vm: string): void {
+    const [scope, generation] = vm.split('/');
+    // Each new VM of a scope follows a loss, and losses are counted.
+    if (Number(generation) > LOST_VM_ATTEMPTS) this.complaints.push(`${scope} gets more VMs than it may`);
+    if (this.#vms.has(vm)) this.complaints.push(`${vm} acquired twice`);
+    this.#vms.add(vm);
+  }
+
+  #checkRun(command: Command & { readonly type: 'run-stage' }): void {
+    if (this.#execKeys.has(command.execKey)) this.complaints.push(`${command.execKey} given out twice`);
+    this.#execKeys.add(command.execKey);
+    const vm = `${command.scope}/${command.generation}`;
+    const isShared = this.plan.scopes.find(({ id }) => id === command.scope)!.stages.length > 1;
+    if (isShared !== (command.lease !== null)) this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
+    if (isShared && !this.#vms.has(vm)) this.complaints.push(`${command.execKey} runs without ${vm}`);
+    if (isShared && command.lease?.vmKey !== `run/${vm}`) this.complaints.push(`${command.execKey} has the lease of another VM`);
+    if (!isShared && this.#execKeys.has(`own ${vm}`)) this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
+    if (!isShared) this.#execKeys.add(`own ${vm}`);
+    const { dependsOn, input } = this.plan.stages.find(({ id }) => id === command.stageId)!;
+    for (const dependency of dependsOn) {
+      const phase = this.#phaseAfter(dependency);
+      if (phase !== 'succeeded') this.complaints.push(`${command.execKey} starts while ${dependency} is ${phase}`);
+    }
+    if (input.kind === 'merge' && !input.stages.every((id) => id in command.upstream)) this.complaints.push(`${command.execKey} lacks data`);
+  }
+
+  /** The phase of a stage as of the latest answer; commands are checked before `state` is replaced. */
+  #phaseAfter(id: string): string {
+    return this.phases[id] ?? 'unknown';
+  }
+
+  get phases(): Readonly<Record<string, string>> {
+    return Object.fromEntries(this.plan.stages.map(({ id }, index) => [id, this.state.stages[index]!.phase]));
+  }
+}
+
+function eventFor(command: Command, ending: Ending): MachineEvent {
+  const broken = { code: 'host/not-ready', message: 'no kernel' };
+  switch (command.type) {
+    case 'acquire-vm': {
+      const { scope, generation } = command;
+      if (ending === 'acquire-lost') return { type: 'vm-failed', scope, generation, code: 'vm/boot-timeout', message: 'no hello' };
+      if (ending === 'acquire-broken') return { type: 'vm-failed', scope, generation, ...broken };
+      return { type: 'vm-acquired', scope, generation, vmKey: `run/${scope}/${generation}` };
+    }
+    case 'release-vm':
+      return { type: 'vm-released', scope: command.scope, generation: command.generation };
+    case 'start-timer':
+      return { type: 'timer-fired', id: command.id };
+    case 'run-stage': {
+      const { stageId, execKey } = command;
+      if (ending === 'lost') return { type: 'stage-lost', stageId, execKey, code: 'vm/lost', message: 'the keeper died' };
+      if (ending === 'broken') return { type: 'stage-broken', stageId, execKey, ...broken };
+      if (ending === 'cancelled') return { type: 'stage-cancelled', stageId, execKey };
+      return { type: 'stage-finished', result: resultOf(stageId, execKey, ending === 'fail' ? 'failed' : 'succeeded') };
+    }
+    case 'cancel-stages':
+    case 'finish':
+      throw new Error(`${command.type} has no answer`);
+  }
+}
+
+export function resultOf(stage: string, execKey: string, outcome: StageResult['outcome']): StageResult {
+  const output = { sha256: execKey.padEnd(64, '0').slice(0, 64), sizeBytes: 1, mediaType: 'application/octet-stream' };
+  return {
+    stage,
+    execKey,
+    outcome,
+    failure: outcome === 'failed' ? { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: 'oh' } : null,
+    exitCode: outcome === 'failed' ? 1 : 0,
+    durationMs: 1,
+    stdoutBytes: 1,
+    stderrBytes: 0,
+    output: outcome === 'succeeded' ? output : null,
+    outputs: {},
+    isolation: 'microvm',
+    accelerator: 'tcg',
+  };
+}
+
+function describe(command: Command): string {
+  switch (command.type) {
+    case 'run-stage':
+      return `run ${command.execKey} in ${command.scope}#${command.generation}`;
+    case 'acquire-vm':
+    case 'release-vm':
+      return `${command.type === 'acquire-vm' ? 'acquire' : 'release'} ${command.scope}#${command.generation}`;
+    case 'start-timer':
+      return `timer ${command.id} ${command.delayMs}`;
+    case 'cancel-stages':
+      return `cancel ${[...command.execKeys, ...command.acquiring.map(({ scope }) => scope)].join(' ')}`;
+    case 'finish':
+      return `finish ${command.outcome.state}`;
+  }
+}
+
+/** Transitions that a run may take at most: every attempt, acquire, release and timer of every stage and scope. */
+export function transitionBound(plan: Plan): number {
+  const vms = LOST_VM_ATTEMPTS + 1;
+  return plan.stages.reduce((sum, { retry }) => sum + 4 * (retry.maxAttempts + vms) * vms, 0) + plan.scopes.length * 4 * vms + 1;
+}

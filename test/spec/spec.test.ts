@@ -1,0 +1,55 @@
+/**
+ * Each folder is a spec and what becomes of it: `plan.json`, or `diagnostics.txt`, or both when there are only
+ * warnings. `UPDATE=1 npx vitest run test/spec` writes them anew; the diff is the review.
+ */
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { SPEC_CODES } from '../../domain/errors/spec-codes.ts';
+import { toWire } from '../../domain/plan/wire.ts';
+import { compileText } from '../../domain/spec/load.ts';
+import { checkPlan } from '../../domain/spec/plan-schema.ts';
+
+const FOLDER = import.meta.dirname;
+const CASES = readdirSync(FOLDER, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map(({ name }) => name)
+  .sort();
+const UPDATE = process.env['UPDATE'] === '1';
+const REFUSED_CODES = new Set<string>();
+
+describe('golden specs', () => {
+  test.each(CASES)('%s', (name) => {
+    const file = existsSync(join(FOLDER, name, 'spec.json')) ? 'spec.json' : 'spec.yaml';
+    const text = readFileSync(join(FOLDER, name, file), 'utf8');
+    const params = existsSync(join(FOLDER, name, 'params.json'))
+      ? (JSON.parse(readFileSync(join(FOLDER, name, 'params.json'), 'utf8')) as Record<string, string>)
+      : {};
+    const { plan, diagnostics } = compileText(text, file, { baseDir: '/home/ada/sales', params });
+    for (const { code } of diagnostics) REFUSED_CODES.add(code);
+    expect(plan === null).toBe(diagnostics.some(({ severity }) => severity === 'error'));
+    // With its defaults, and as it travels.
+    for (const sent of plan === null ? [] : [plan, toWire(plan)]) expect(checkPlan(JSON.parse(JSON.stringify(sent)))).toEqual({ plan });
+    golden(name, 'plan.json', plan === null ? null : `${JSON.stringify(plan, null, 2)}\n`);
+    golden(name, 'diagnostics.txt', diagnostics.length === 0 ? null : `${diagnostics.map((each) => render(each, text)).join('\n\n')}\n`);
+  });
+
+  test('there is a case for every code', () => {
+    // Sizes beyond files that people read are tried in domain/spec/limits.test.ts.
+    expect(Object.keys(SPEC_CODES).filter((code) => !REFUSED_CODES.has(code))).toEqual([]);
+  });
+});
+
+function golden(name: string, file: string, actual: string | null): void {
+  const path = join(FOLDER, name, file);
+  if (UPDATE && actual === null) rmSync(path, { force: true });
+  if (UPDATE && actual !== null) writeFileSync(path, actual);
+  expect(actual, `${name}/${file}; UPDATE=1 writes it`).toBe(existsSync(path) ? readFileSync(path, 'utf8') : null);
+}
+
+/** With the line and a caret, so that a wrong place is seen in review. */
+function render({ file, line, column, severity, code, message, remedy }: Diagnostic, text: string): string {
+  const source = text.split('\n')[line - 1] ?? '';
+  return `${file}:${line}:${column} ${severity} ${code}: ${message}\n  ${remedy}\n  | ${source}\n  | ${' '.repeat(column - 1)}^`;
+}
