@@ -1,0 +1,179 @@
+/** Shapes of the keeper's local API (docs/keeper.md), and the checks that turn its answers into them. */
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
+
+export const API_VERSION = 1;
+
+/** A Unix socket's address holds this many bytes of path. */
+export const SOCKET_PATH_BYTES = 107;
+
+/** Longest request line that the keeper reads, newline included. */
+export const REQUEST_LINE_BYTES = 1024 * 1024;
+
+/** Longest answer line that a client reads; a longer one is no keeper. */
+export const ANSWER_LINE_BYTES = 2 * 1024 * 1024;
+
+/** Texts out of an answer may quote the guest: they are cut here. */
+const MESSAGE_CHARACTERS = 2_000;
+
+export type Answer = Readonly<Record<string, unknown>>;
+
+export type VmState = 'new' | 'running' | 'lost' | 'stopped';
+export type ExitReason = 'exited' | 'timeout' | 'output-limit' | 'cannot-start' | 'killed';
+export type SignalName = 'SIGTERM' | 'SIGKILL' | 'SIGINT';
+export type OutputStream = 'stdout' | 'stderr';
+
+export interface LaunchConfig {
+  /** `run/scope/generation`. */
+  readonly vmKey: string;
+  readonly memoryMib: number;
+  readonly vcpus: number;
+  readonly diskMib: number;
+  readonly kernel: { readonly path: string; readonly kind: 'debian' | 'voidbox' };
+  readonly initramfs: string;
+  readonly accelerator: 'kvm' | 'tcg';
+  readonly qemu: string;
+  readonly bwrap: string;
+  readonly mke2fs?: string;
+  /** Read-only ones; what is written back is copied by `copyIn` and `copyOut`. */
+  readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
+  readonly orphanTimeoutMs?: number;
+  readonly bootTimeoutMs?: number;
+  readonly consoleMaxBytes?: number;
+  readonly spoolMaxBytes?: number;
+}
+
+/** What the keeper says of its VM. */
+export interface VmStatus {
+  readonly state: 'booting' | 'ready' | 'stopping';
+  readonly vmKey: string;
+  readonly fence: number;
+  readonly bootMs: number;
+  /** VMs that were started until one answered. */
+  readonly boots: number;
+  readonly accelerator: string;
+  readonly kernel: string;
+  readonly jail: string;
+  readonly memoryMib: number;
+  readonly leaseLeftMs: number;
+  readonly execs: readonly { readonly execKey: string; readonly state: string }[];
+}
+
+export interface ExecStart {
+  readonly execKey: string;
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  readonly uid: number;
+  readonly gid: number;
+  /** Null is an empty standard input. */
+  readonly stdinBytes: number | null;
+  readonly timeoutMs: number;
+  readonly maxOutputBytes: number;
+}
+
+export interface ExecEnd {
+  readonly reason: ExitReason;
+  readonly exitCode: number;
+  readonly message: string;
+  readonly startedAtMs: number;
+  readonly endedAtMs: number;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  readonly droppedBytes: number;
+}
+
+/** Codes of the API that are codes of ours; the others are translated below. */
+const SAME_CODES: ReadonlySet<string> = new Set<ErrorCode>(['fence/stale', 'vm/boot-timeout', 'vm/lost', 'vm/protocol', 'stage/bad-output', 'host/not-ready']);
+
+/**
+ * The error of an answer's `error` field. A plain Error is a bug of this client: a request that the keeper
+ * does not understand or an exec that was never started.
+ */
+export function errorOfAnswer(error: unknown, what: string): Error {
+  const { code, message } = isRecord(error) ? error : { code: undefined, message: undefined };
+  const text = `${what}: ${cutText(typeof message === 'string' ? message : 'the keeper gave no reason')}`;
+  if (typeof code !== 'string') return new CodedError('vm/lost', text);
+  if (SAME_CODES.has(code)) return new CodedError(code as ErrorCode, text);
+  switch (code) {
+    case 'api/version':
+      return new CodedError('vm/lost', `${text} (the VM was started by another build of voidbox and cannot be driven by this one)`);
+    case 'host/io':
+      return new CodedError('store/io', text);
+    case 'guest/error':
+      return new CodedError('vm/guest-error', text);
+    default:
+      return new Error(`${text} (${cutText(code)})`);
+  }
+}
+
+/** True for an error that says that the VM cannot be used any more. */
+export function isVmGone(error: unknown): boolean {
+  return isCodedError(error) && (error.code === 'vm/lost' || error.code === 'vm/protocol' || error.code === 'vm/boot-timeout');
+}
+
+export function cutText(text: string): string {
+  const clean = text.replace(/[^\P{Cc}\t\n]/gu, '\ufffd');
+  return clean.length > MESSAGE_CHARACTERS ? `${clean.slice(0, MESSAGE_CHARACTERS)} …` : clean;
+}
+
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function readCount(answer: Answer, field: string, op: string): number {
+  const value = answer[field];
+  if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0) throw badAnswer(op, field, value);
+  return value;
+}
+
+export function readText(answer: Answer, field: string, op: string): string {
+  const value = answer[field];
+  if (typeof value !== 'string') throw badAnswer(op, field, value);
+  return cutText(value);
+}
+
+function badAnswer(op: string, field: string, value: unknown): CodedError {
+  return new CodedError('vm/protocol', `the keeper's answer to ${op} has ${field} = ${cutText(JSON.stringify(value) ?? 'nothing')}`);
+}
+
+const VM_STATUS_STATES: ReadonlySet<string> = new Set(['booting', 'ready', 'stopping']);
+
+export function readVmStatus(answer: Answer): VmStatus {
+  const state = readText(answer, 'state', 'status');
+  if (!VM_STATUS_STATES.has(state)) throw badAnswer('status', 'state', state);
+  const execs = Array.isArray(answer['execs']) ? answer['execs'].filter(isRecord) : [];
+  return {
+    state: state as VmStatus['state'],
+    vmKey: readText(answer, 'vmKey', 'status'),
+    fence: readCount(answer, 'fence', 'status'),
+    // Null until the guest has answered.
+    bootMs: typeof answer['bootMs'] === 'number' ? Math.round(answer['bootMs']) : 0,
+    boots: readCount(answer, 'boots', 'status'),
+    accelerator: readText(answer, 'accelerator', 'status'),
+    kernel: readText(answer, 'kernel', 'status'),
+    jail: readText(answer, 'jail', 'status'),
+    memoryMib: readCount(answer, 'memoryMib', 'status'),
+    leaseLeftMs: readCount(answer, 'leaseLeftMs', 'status'),
+    execs: execs.map((exec) => ({ execKey: readText(exec, 'execKey', 'status'), state: readText(exec, 'state', 'status') })),
+  };
+}
+
+const EXIT_REASONS: ReadonlySet<string> = new Set<ExitReason>(['exited', 'timeout', 'output-limit', 'cannot-start', 'killed']);
+
+export function readExecEnd(answer: Answer): ExecEnd {
+  const op = 'exec.wait';
+  const reason = readText(answer, 'reason', op);
+  if (!EXIT_REASONS.has(reason)) throw badAnswer(op, 'reason', reason);
+  return {
+    reason: reason as ExitReason,
+    exitCode: readCount(answer, 'exitCode', op),
+    message: typeof answer['message'] === 'string' ? cutText(answer['message']) : '',
+    startedAtMs: readCount(answer, 'startedAtMs', op),
+    endedAtMs: readCount(answer, 'endedAtMs', op),
+    stdoutBytes: readCount(answer, 'stdoutBytes', op),
+    stderrBytes: readCount(answer, 'stderrBytes', op),
+    droppedBytes: readCount(answer, 'droppedBytes', op),
+  };
+}

@@ -1,0 +1,334 @@
+import { Buffer } from 'node:buffer';
+import { chmod, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, describe, expect, it } from 'vitest';
+import { MicroVm } from './index.ts';
+
+/**
+ * A scripted keeper: a Unix socket server and a `voidbox-vm` that is a shell script. What a real keeper never
+ * does (garbage, half answers, silence) is what these tests are about; sandbox/*.vm.test.ts has the real one.
+ */
+interface FakeKeeper {
+  readonly dir: string;
+  readonly binary: string;
+  setState(state: string, exit?: object): Promise<void>;
+  kill(): void;
+}
+
+type Handler = (request: Record<string, unknown>, socket: Socket) => void;
+
+const cleanups: (() => Promise<void> | void)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+async function fakeKeeper(handlers: Record<string, Handler>, options: { readonly deep?: boolean } = {}): Promise<FakeKeeper> {
+  const base = await mkdtemp(join(tmpdir(), 'voidbox-client-'));
+  cleanups.push(() => rm(base, { recursive: true, force: true }));
+  const dir = options.deep === true ? join(base, 'd'.repeat(120), 'vm') : join(base, 'vm');
+  await mkdir(dir, { recursive: true });
+  const stateFile = join(base, 'state.json');
+  const binary = join(base, 'voidbox-vm');
+  await writeFile(binary, `#!/bin/sh\ncase "$1" in launch) cat >'${base}/config.json'; echo '{"state":"created"}';; *) cat '${stateFile}';; esac\n`);
+  await chmod(binary, 0o755);
+  const setState = (state: string, exit?: object): Promise<void> => writeFile(stateFile, JSON.stringify({ state, pid: null, fence: 1, exit: exit ?? null }));
+  await setState('running');
+
+  const sockets = new Set<Socket>();
+  const server: Server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('error', () => undefined);
+    let text = '';
+    const onData = (chunk: Buffer): void => {
+      text += chunk.toString('utf8');
+      for (;;) {
+        const end = text.indexOf('\n');
+        if (end === -1) return;
+        const request = JSON.parse(text.slice(0, end)) as Record<string, unknown>;
+        text = text.slice(end + 1);
+        const handler = handlers[request['op'] as string];
+        if (handler !== undefined) handler(request, socket);
+        else if (request['op'] === 'attach') answer(socket, request, { fence: 7 });
+        else answer(socket, request, {});
+        if (STREAMS.has(request['op'] as string)) {
+          socket.off('data', onData);
+          if (text !== '') socket.unshift(Buffer.from(text));
+          return;
+        }
+      }
+    };
+    socket.on('data', onData);
+  });
+  // Binding needs a short path too; the socket is made beside and linked into the deep folder.
+  const bound = join(base, 'k.sock');
+  await new Promise<void>((resolve) => server.listen(bound, resolve));
+  const { link } = await import('node:fs/promises');
+  await link(bound, join(dir, 'k.sock'));
+  const kill = (): void => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  };
+  cleanups.push(kill);
+  return { dir, binary, setState, kill };
+}
+
+const STREAMS = new Set(['exec.output', 'exec.stdin', 'file.put', 'file.get', 'tar.put', 'tar.get']);
+
+function answer(socket: Socket, request: Record<string, unknown>, ok: object): void {
+  socket.write(`${JSON.stringify({ id: request['id'], ok })}\n`);
+}
+
+function launch(keeper: FakeKeeper): Promise<MicroVm> {
+  const config = {
+    vmKey: 'run/scope/0',
+    memoryMib: 128,
+    vcpus: 1,
+    diskMib: 64,
+    kernel: { path: '/k', kind: 'debian' as const },
+    initramfs: '/i',
+    accelerator: 'tcg' as const,
+    qemu: '/q',
+    bwrap: '/b',
+    mounts: [],
+  };
+  return MicroVm.launch({ keeper: keeper.binary, dir: keeper.dir, config }, soon()).then((vm) => {
+    cleanups.push(() => vm.close());
+    return vm;
+  });
+}
+
+const soon = (): AbortSignal => AbortSignal.timeout(10_000);
+
+async function read(bytes: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of bytes) parts.push(chunk);
+  return Buffer.concat(parts);
+}
+
+async function* once(...chunks: string[]): AsyncGenerator<Uint8Array> {
+  for (const chunk of chunks) yield Buffer.from(chunk);
+}
+
+describe('requests', () => {
+  it('carry the fence that attaching granted, and tell answers apart by id', async () => {
+    const waiting: (() => void)[] = [];
+    const keeper = await fakeKeeper({
+      renew: (request, socket) => waiting.push(() => answer(socket, request, { leaseLeftMs: request['fence'] })),
+      'exec.ack': (request, socket) => {
+        answer(socket, request, {});
+        for (const late of waiting) late();
+      },
+    });
+    const vm = await launch(keeper);
+    const renewed = vm.renew();
+    await vm.execAck('k');
+    expect(await renewed).toBe(7);
+  });
+
+  it('reach a socket whose path is too long for an address', async () => {
+    const vm = await launch(await fakeKeeper({}, { deep: true }));
+    expect(vm.fence).toBe(7);
+  });
+
+  it('turn codes of the API into codes of ours', async () => {
+    const fail =
+      (code: string): Handler =>
+      (request, socket) =>
+        void socket.write(`${JSON.stringify({ id: request['id'], error: { code, message: 'because' } })}\n`);
+    const vm = await launch(
+      await fakeKeeper({
+        renew: fail('fence/stale'),
+        stats: fail('guest/error'),
+        'tree.out': fail('stage/bad-output'),
+        status: fail('api/version'),
+        'exec.ack': fail('exec/unknown'),
+      }),
+    );
+    await expect(vm.renew()).rejects.toMatchObject({ code: 'fence/stale', message: 'renew: because' });
+    await expect(vm.stats()).rejects.toMatchObject({ code: 'vm/guest-error' });
+    await expect(vm.treeOut('/a', '/b', soon())).rejects.toMatchObject({ code: 'stage/bad-output' });
+    await expect(vm.status()).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('another build') as string });
+    await expect(vm.execAck('k')).rejects.toThrow('exec/unknown');
+  });
+
+  it('fail with vm/lost when the keeper dies under them, and say where the console is', async () => {
+    const keeper = await fakeKeeper({ 'exec.wait': () => undefined });
+    const vm = await launch(keeper);
+    const waiting = vm.execWait('k', soon());
+    waiting.catch(() => undefined);
+    await keeper.setState('lost');
+    keeper.kill();
+    await expect(waiting).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('console.log') as string });
+    await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/lost' });
+  });
+
+  it('give the reason that a keeper wrote when it ended its VM', async () => {
+    const keeper = await fakeKeeper({ renew: (_, socket) => socket.destroy() });
+    const vm = await launch(keeper);
+    await keeper.setState('stopped', { reason: 'protocol', code: 'vm/protocol', message: 'a frame of 4 GiB' });
+    await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol', message: expect.stringContaining('a frame of 4 GiB') as string });
+  });
+
+  it('are sent again over a new connection while the keeper lives', async () => {
+    let cut = true;
+    const keeper = await fakeKeeper({
+      renew: (request, socket) => {
+        if (cut) socket.destroy();
+        else answer(socket, request, { leaseLeftMs: 5 });
+        cut = false;
+      },
+    });
+    expect(await (await launch(keeper)).renew()).toBe(5);
+  });
+
+  it('end with the signal, and with the client', async () => {
+    const keeper = await fakeKeeper({ 'exec.wait': () => undefined });
+    const vm = await launch(keeper);
+    const stop = new AbortController();
+    const one = vm.execWait('k', stop.signal);
+    const two = vm.execWait('k', soon());
+    stop.abort(new Error('enough'));
+    await expect(one).rejects.toThrow('enough');
+    vm.close();
+    await expect(two).rejects.toMatchObject({ code: 'fence/stale' });
+  });
+
+  it('are refused before they are sent when their line is too long', async () => {
+    const vm = await launch(await fakeKeeper({}));
+    const start = {
+      execKey: 'k',
+      program: 'sh',
+      args: ['x'.repeat(1024 * 1024)],
+      env: {},
+      cwd: '/',
+      uid: 1000,
+      gid: 1000,
+      stdinBytes: null,
+      timeoutMs: 1,
+      maxOutputBytes: 1,
+    };
+    await expect(vm.execStart(start, soon())).rejects.toMatchObject({ code: 'run/too-large' });
+  });
+
+  it.each([
+    ['garbage', 'no json\n'],
+    ['a number', '12\n'],
+    ['no id', '{"ok":{}}\n'],
+    ['an endless line', 'x'.repeat(3 * 1024 * 1024)],
+  ])('fail with vm/protocol when the keeper answers %s', async (_, text) => {
+    const vm = await launch(await fakeKeeper({ renew: (_request, socket) => void socket.write(text) }));
+    await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
+  });
+
+  it.each([{ leaseLeftMs: -1 }, { leaseLeftMs: '5' }, { leaseLeftMs: 1e300 }, {}])('fail with vm/protocol for the answer %j', async (ok) => {
+    const vm = await launch(await fakeKeeper({ renew: (request, socket) => answer(socket, request, ok) }));
+    await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
+  });
+});
+
+describe('streams', () => {
+  it('give the bytes that come with and after the answer line', async () => {
+    const vm = await launch(
+      await fakeKeeper({
+        'file.get': (request, socket) => {
+          socket.write(`${JSON.stringify({ id: request['id'], ok: { sizeBytes: 10 } })}\nhello`);
+          setTimeout(() => socket.end('world'), 20);
+        },
+      }),
+    );
+    const file = await vm.getFile('/f', soon());
+    expect(file?.sizeBytes).toBe(10);
+    expect((await read(file?.bytes ?? once())).toString()).toBe('helloworld');
+  });
+
+  it('notice a file that ends short or goes on too long', async () => {
+    const short =
+      (size: number): Handler =>
+      (request, socket) =>
+        void socket.end(`${JSON.stringify({ id: request['id'], ok: { sizeBytes: size } })}\nhello`);
+    const one = await (
+      await launch(await fakeKeeper({ 'file.get': short(6), renew: (request, socket) => answer(socket, request, { leaseLeftMs: 1 }) }))
+    ).getFile('/f', soon());
+    await expect(read(one?.bytes ?? once())).rejects.toThrow('ended at 5 of 6 bytes');
+    const two = await (await launch(await fakeKeeper({ 'file.get': short(4) }))).getFile('/f', soon());
+    await expect(read(two?.bytes ?? once())).rejects.toMatchObject({ code: 'vm/protocol' });
+  });
+
+  it('do not read ahead of a reader that rests', async () => {
+    let sentBytes = 0;
+    const vm = await launch(
+      await fakeKeeper({
+        'exec.output': (request, socket) => {
+          answer(socket, request, { offset: 0 });
+          const chunk = Buffer.alloc(64 * 1024);
+          const more = (): void => {
+            if (socket.destroyed) return;
+            sentBytes += chunk.length;
+            if (socket.write(chunk)) setImmediate(more);
+            else socket.once('drain', more);
+          };
+          more();
+        },
+      }),
+    );
+    const bytes = vm.execOutput('k', 'stdout', 0, soon());
+    await bytes.next();
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect(sentBytes).toBeLessThan(4 * 1024 * 1024);
+    await bytes.return();
+  });
+
+  it('put a file of exactly its size', async () => {
+    let got = '';
+    const vm = await launch(
+      await fakeKeeper({
+        'file.put': (request, socket) => {
+          answer(socket, request, {});
+          socket.on('data', (chunk: Buffer) => {
+            got += chunk.toString();
+            if (got.length === request['sizeBytes']) answer(socket, request, {});
+          });
+        },
+      }),
+    );
+    await vm.putFile('/f', 0o644, 10, once('hello', 'world'), soon());
+    expect(got).toBe('helloworld');
+    await expect(vm.putFile('/f', 0o644, 11, once('hello', 'world'), soon())).rejects.toThrow('ended at 10 of 11 bytes');
+    await expect(vm.putFile('/f', 0o644, 9, once('hello', 'world'), soon())).rejects.toThrow('more than its 9 bytes');
+  });
+
+  it('stop sending when the keeper refuses in mid-stream', async () => {
+    const vm = await launch(
+      await fakeKeeper({
+        'tar.put': (request, socket) => {
+          answer(socket, request, {});
+          socket.once('data', () => void socket.write(`${JSON.stringify({ id: request['id'], error: { code: 'guest/error', message: 'disk full' } })}\n`));
+        },
+      }),
+    );
+    async function* endless(): AsyncGenerator<Uint8Array> {
+      for (;;) {
+        yield Buffer.alloc(64 * 1024);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    }
+    await expect(vm.putTar('/t', endless(), soon())).rejects.toMatchObject({ code: 'vm/guest-error', message: expect.stringContaining('disk full') as string });
+  });
+
+  it('send standard input from where the keeper stands', async () => {
+    let got = '';
+    const vm = await launch(
+      await fakeKeeper({
+        'exec.stdin': (request, socket) => {
+          answer(socket, request, { offset: 6 });
+          socket.on('data', (chunk: Buffer) => (got += chunk.toString()));
+          socket.on('end', () => socket.end());
+        },
+      }),
+    );
+    await vm.execStdin('k', 11, (offset) => once('hello world'.slice(offset)), soon());
+    expect(got).toBe('world');
+  });
+});

@@ -1,0 +1,189 @@
+/** The commands of `voidbox-vm`, run to their end: one line of JSON each. */
+import { spawn } from 'node:child_process';
+import { Buffer } from 'node:buffer';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { API_VERSION, cutText, errorOfAnswer, isRecord, type Answer, type LaunchConfig, type VmState } from './api.ts';
+
+const ANSWER_BYTES = 64 * 1024 * 1024;
+const STDERR_BYTES = 8 * 1024;
+/** Making the scratch disk of a large VM on a busy machine is the slowest part of a launch. */
+const LAUNCH_LIMIT_MS = 60_000;
+const COMMAND_LIMIT_MS = 30_000;
+/** Removing the run directories of many dead VMs. */
+const SWEEP_LIMIT_MS = 120_000;
+
+/** The keeper and the VMM below it get none of this process's variables. */
+const CHILD_ENVIRONMENT = { PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin', LANG: 'C' } as const;
+
+export interface Launched {
+  readonly state: 'created' | 'attached' | 'lost' | 'stopped';
+}
+
+export interface RunDirStatus {
+  readonly state: VmState;
+  /** The keeper's process; only to be trusted while `state` is `running`. */
+  readonly pid: number | null;
+  readonly fence: number;
+  /** Why the VM ended, where a keeper could write it. */
+  readonly exit: { readonly reason: string; readonly code: string; readonly message: string } | null;
+}
+
+/** A keeper that has written why its VM ended only waits for its clients to read what is left. */
+export function isAlive(status: RunDirStatus): boolean {
+  return status.state === 'running' && status.exit === null;
+}
+
+export interface SweptVm {
+  /** Name of the run directory. */
+  readonly name: string;
+  readonly vmKey: string | null;
+  readonly state: VmState;
+  /** The VM is over; a keeper in state `running` only lets its clients read what is left. */
+  readonly ended: boolean;
+  readonly sizeBytes: number;
+  readonly removed: boolean;
+}
+
+export interface HostFacts {
+  readonly kvm: 'hardware' | 'emulated' | 'none' | 'no-permission';
+  readonly memoryTotalBytes: number;
+  readonly memoryAvailableBytes: number;
+}
+
+/**
+ * Finds or creates the VM of a run directory.
+ * @throws CodedError `host/not-ready`, `store/io` and what the keeper says
+ */
+export async function launchKeeper(binary: string, dir: string, config: LaunchConfig, signal: AbortSignal): Promise<Launched> {
+  const answer = await runKeeper(binary, ['launch', '--dir', dir], {
+    signal,
+    limitMs: LAUNCH_LIMIT_MS,
+    input: `${JSON.stringify({ v: API_VERSION, ...config })}\n`,
+  });
+  const state = answer['state'];
+  if (state !== 'created' && state !== 'attached' && state !== 'lost' && state !== 'stopped') throw unexpected('launch', answer);
+  return { state };
+}
+
+/** What a run directory says, without touching it. */
+export async function readRunDir(binary: string, dir: string): Promise<RunDirStatus> {
+  const answer = await runKeeper(binary, ['status', '--dir', dir], { limitMs: COMMAND_LIMIT_MS });
+  const { state, pid, fence, exit } = answer;
+  if (state !== 'new' && state !== 'running' && state !== 'lost' && state !== 'stopped') throw unexpected('status', answer);
+  return {
+    state,
+    pid: typeof pid === 'number' && Number.isSafeInteger(pid) && pid > 1 ? pid : null,
+    fence: typeof fence === 'number' ? fence : 0,
+    exit: isRecord(exit) ? { reason: textOr(exit['reason'], 'unknown'), code: textOr(exit['code'], ''), message: textOr(exit['message'], '') } : null,
+  };
+}
+
+/** Lists the run directories of a folder, removes acknowledged dead ones and, beyond the budget, the oldest dead. */
+export async function sweepRunDirs(binary: string, vmsDir: string, maxBytes: number | null): Promise<readonly SweptVm[]> {
+  const budget = maxBytes === null ? [] : ['--max-bytes', String(maxBytes)];
+  const answer = await runKeeper(binary, ['sweep', '--vms', vmsDir, ...budget], { limitMs: SWEEP_LIMIT_MS });
+  const vms = answer['vms'];
+  if (!Array.isArray(vms)) throw unexpected('sweep', answer);
+  return vms.filter(isRecord).map((vm) => ({
+    name: textOr(vm['name'], ''),
+    vmKey: typeof vm['vmKey'] === 'string' ? vm['vmKey'] : null,
+    state: vm['state'] as VmState,
+    ended: vm['ended'] === true,
+    sizeBytes: typeof vm['bytes'] === 'number' ? vm['bytes'] : 0,
+    removed: vm['removed'] === true,
+  }));
+}
+
+export async function readHostFacts(binary: string): Promise<HostFacts> {
+  const answer = await runKeeper(binary, ['host'], { limitMs: COMMAND_LIMIT_MS });
+  const { kvm, memoryTotalBytes, memoryAvailableBytes } = answer;
+  if (kvm !== 'hardware' && kvm !== 'emulated' && kvm !== 'none' && kvm !== 'no-permission') throw unexpected('host', answer);
+  if (typeof memoryTotalBytes !== 'number' || typeof memoryAvailableBytes !== 'number') throw unexpected('host', answer);
+  return { kvm, memoryTotalBytes, memoryAvailableBytes };
+}
+
+interface CommandOptions {
+  readonly limitMs: number;
+  readonly signal?: AbortSignal;
+  readonly input?: string;
+}
+
+async function runKeeper(binary: string, args: readonly string[], options: CommandOptions): Promise<Answer> {
+  const what = `voidbox-vm ${args[0]}`;
+  options.signal?.throwIfAborted();
+  const ended = await collect(binary, args, options, what);
+  options.signal?.throwIfAborted();
+  const answer = parseLine(ended.stdout);
+  if (answer !== null && isRecord(answer['error'])) throw errorOfAnswer(answer['error'], what);
+  if (ended.exitCode === 0 && answer !== null) return answer;
+  const how = ended.exitCode === null ? `was ended by ${ended.signal}` : `ended with code ${ended.exitCode}`;
+  throw new CodedError('store/io', `${what} ${how}: ${cutText(ended.stderr.trim())}`);
+}
+
+interface Ended {
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function collect(binary: string, args: readonly string[], options: CommandOptions, what: string): Promise<Ended> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(binary, args, { stdio: ['pipe', 'pipe', 'pipe'], env: CHILD_ENVIRONMENT });
+    const stdout: Buffer[] = [];
+    let stdoutBytes = 0;
+    let stderr = '';
+    const stop = (error: unknown): void => {
+      child.kill('SIGKILL');
+      reject(error);
+    };
+    const onAbort = (): void => stop(options.signal?.reason);
+    const timer = setTimeout(() => stop(new CodedError('vm/lost', `${what} did not end in ${options.limitMs} ms`)), options.limitMs);
+    options.signal?.addEventListener('abort', onAbort, { once: true });
+    child.stdout.on('data', (chunk: Buffer) => {
+      stdoutBytes += chunk.length;
+      if (stdoutBytes > ANSWER_BYTES) stop(new CodedError('vm/lost', `${what} answered with more than ${ANSWER_BYTES} bytes`));
+      else stdout.push(chunk);
+    });
+    child.stderr.on('data', (chunk: Buffer) => {
+      stderr = (stderr + chunk.toString('utf8')).slice(-STDERR_BYTES);
+    });
+    // The command may end before it has read its input; its exit code says why.
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(options.input ?? '');
+    const settle = (): void => {
+      clearTimeout(timer);
+      options.signal?.removeEventListener('abort', onAbort);
+    };
+    child.once('error', (error: NodeJS.ErrnoException) => {
+      settle();
+      reject(
+        error.code === 'ENOENT' || error.code === 'EACCES'
+          ? new CodedError('host/not-ready', `the keeper ${binary} cannot be started (${error.code}): voidbox doctor`, { cause: error })
+          : error,
+      );
+    });
+    child.once('close', (exitCode, signal) => {
+      settle();
+      resolve({ exitCode, signal, stdout: Buffer.concat(stdout).toString('utf8'), stderr });
+    });
+  });
+}
+
+function parseLine(stdout: string): Answer | null {
+  const line = stdout.trim().split('\n').at(-1) ?? '';
+  try {
+    const value: unknown = JSON.parse(line);
+    return isRecord(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function textOr(value: unknown, otherwise: string): string {
+  return typeof value === 'string' ? cutText(value) : otherwise;
+}
+
+function unexpected(command: string, answer: Answer): Error {
+  return new Error(`voidbox-vm ${command} answered ${cutText(JSON.stringify(answer))}: client and keeper are of different builds`);
+}

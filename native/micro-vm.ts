@@ -1,0 +1,400 @@
+/**
+ * One client of one VM, under one fence. Bytes never gather here: a stream that nobody reads stands still
+ * in the keeper's spool, a source that is faster than the guest waits.
+ */
+import { join } from 'node:path';
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import {
+  cutText,
+  isVmGone,
+  readCount,
+  readExecEnd,
+  readVmStatus,
+  type Answer,
+  type ExecEnd,
+  type ExecStart,
+  type LaunchConfig,
+  type OutputStream,
+  type SignalName,
+  type VmStatus,
+} from './api.ts';
+import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
+import { isAlive, launchKeeper, readRunDir } from './keeper-command.ts';
+import { StreamConnection } from './stream.ts';
+
+/** A keeper answers control requests at once; this long means that it is stopped or its host is. */
+const REQUEST_LIMIT_MS = 30_000;
+/** Beyond what the keeper itself grants: its own limit speaks first. */
+const READY_GRACE_MS = 10_000;
+/** A transfer in which the guest takes or gives nothing for this long is given up. */
+export const TRANSFER_IDLE_LIMIT_MS = 120_000;
+const TREE_LIMIT_MS = 60 * 60 * 1000;
+const STOP_LIMIT_MS = 30_000;
+/** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
+const CONNECT_ATTEMPTS = 5;
+const CONNECT_PAUSE_MS = 200;
+
+export interface MicroVmLaunch {
+  /** The `voidbox-vm` binary. */
+  readonly keeper: string;
+  /** Run directory of the VM; made if absent. */
+  readonly dir: string;
+  readonly config: LaunchConfig;
+}
+
+export class MicroVm {
+  readonly vmKey: string;
+  readonly dir: string;
+  /** True when launch found the VM alive. */
+  readonly attached: boolean;
+  readonly #keeper: string;
+  #fence = 0;
+  #control: ControlConnection | null = null;
+  #connecting: Promise<ControlConnection> | null = null;
+  readonly #closed = new AbortController();
+  #isStopped = false;
+
+  /**
+   * Finds or creates the VM and takes it over: from here on lower fences are refused. The guest may still be booting.
+   * @throws CodedError `vm/lost` when the directory's VM ran once and is dead, `host/not-ready`, `store/io`
+   */
+  static async launch(options: MicroVmLaunch, signal: AbortSignal): Promise<MicroVm> {
+    const launched = await launchKeeper(options.keeper, options.dir, options.config, signal);
+    const vm = new MicroVm(options, launched.state === 'attached');
+    if (launched.state === 'lost' || launched.state === 'stopped') throw await vm.#loss();
+    try {
+      await vm.#takeOver(signal);
+    } catch (error) {
+      vm.close();
+      throw error;
+    }
+    return vm;
+  }
+
+  /**
+   * Takes over a VM that a keeper holds, without launching one; null when the directory has none alive.
+   */
+  static async attach(options: Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string }, signal: AbortSignal): Promise<MicroVm | null> {
+    if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
+    const vm = new MicroVm({ keeper: options.keeper, dir: options.dir, config: { vmKey: options.vmKey } }, true);
+    try {
+      await vm.#takeOver(signal);
+      return vm;
+    } catch (error) {
+      vm.close();
+      if (isVmGone(error) && !isAlive(await readRunDir(options.keeper, options.dir))) return null;
+      throw error;
+    }
+  }
+
+  private constructor(options: { readonly keeper: string; readonly dir: string; readonly config: { readonly vmKey: string } }, attached: boolean) {
+    this.#keeper = options.keeper;
+    this.dir = options.dir;
+    this.vmKey = options.config.vmKey;
+    this.attached = attached;
+  }
+
+  get fence(): number {
+    return this.#fence;
+  }
+
+  /** The guest's console, capped; for messages to people. */
+  get consolePath(): string {
+    return join(this.dir, 'console.log');
+  }
+
+  /** What the keeper says of its own doings. */
+  get logPath(): string {
+    return join(this.dir, 'keeper.log');
+  }
+
+  async status(): Promise<VmStatus> {
+    return readVmStatus(await this.#request('status', {}));
+  }
+
+  /** Waits for the guest's first answer. @throws CodedError `vm/boot-timeout`, `vm/lost` */
+  async ready(timeoutMs: number, signal: AbortSignal): Promise<VmStatus> {
+    try {
+      return readVmStatus(await this.#request('ready', { timeoutMs }, { signal, limitMs: timeoutMs + READY_GRACE_MS }));
+    } catch (error) {
+      if (!isCodedError(error) || !isVmGone(error) || error.message.includes(this.consolePath)) throw error;
+      throw new CodedError(error.code, `VM ${this.vmKey}: ${error.message}; its console: ${this.consolePath}`, { cause: error });
+    }
+  }
+
+  /** Renews the lease; the time that is left of it. @throws CodedError `fence/stale`, `vm/lost` */
+  async renew(): Promise<number> {
+    return readCount(await this.#fenced('renew', {}), 'leaseLeftMs', 'renew');
+  }
+
+  /** Starts the command once per key; `known` tells a key that was started before. */
+  async execStart(exec: ExecStart, signal: AbortSignal): Promise<{ readonly known: boolean }> {
+    const answer = await this.#fenced('exec.start', { ...exec }, { signal });
+    return { known: answer['known'] === true };
+  }
+
+  /** Settles when the command has ended and its output is complete on disk. */
+  async execWait(execKey: string, signal: AbortSignal): Promise<ExecEnd> {
+    return readExecEnd(await this.#request('exec.wait', { execKey }, { signal, limitMs: null }));
+  }
+
+  async execSignal(execKey: string, signal: SignalName): Promise<void> {
+    await this.#fenced('exec.signal', { execKey, signal });
+  }
+
+  /** Deletes the command's spool. */
+  async execAck(execKey: string): Promise<void> {
+    await this.#fenced('exec.ack', { execKey });
+  }
+
+  /**
+   * Bytes of a stream's spool from `offset` until the connection ends, which may be before the stream does:
+   * the caller compares the count with `execWait`.
+   * @throws ConnectionError when it was interrupted and the VM lives
+   */
+  async *execOutput(execKey: string, stream: OutputStream, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+    const opened = await this.#open('exec.output', { execKey, stream, offset, fence: this.#fence }, signal);
+    const start = readCount(opened.answer, 'offset', 'exec.output');
+    if (start !== offset) {
+      opened.stream.close();
+      throw new CodedError('vm/protocol', `exec.output of ${execKey} starts at ${start}, asked for ${offset}`);
+    }
+    yield* opened.stream.bytes(null);
+  }
+
+  /**
+   * Sends standard input from where the keeper stands. Settles when all of it is the keeper's, or when the
+   * command no longer reads.
+   * @throws ConnectionError when it was interrupted and the VM lives
+   */
+  async execStdin(execKey: string, sizeBytes: number, open: (offset: number) => AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
+    try {
+      let offset = readCount(answer, 'offset', 'exec.stdin');
+      if (offset >= sizeBytes) return;
+      for await (const chunk of open(offset)) {
+        offset += chunk.length;
+        if (offset > sizeBytes) throw new Error(`standard input of ${execKey} is longer than its ${sizeBytes} bytes`);
+        // A command may rest for as long as its own deadline allows before it reads on.
+        await stream.write(chunk, TREE_LIMIT_MS * 24);
+      }
+      if (offset !== sizeBytes) throw new Error(`standard input of ${execKey} ended at ${offset} of ${sizeBytes} bytes`);
+      stream.end();
+      for await (const _ of stream.bytes(null));
+    } finally {
+      stream.close();
+    }
+  }
+
+  /** @throws CodedError `vm/guest-error` when the guest cannot put it in place (disk full, not a folder) */
+  async putFile(path: string, mode: number, sizeBytes: number, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const { stream } = await this.#open('file.put', { path, mode, sizeBytes, fence: this.#fence }, signal);
+    await this.#send(stream, bytes, { what: `file.put of ${path}`, sizeBytes });
+  }
+
+  /** Null when there is no regular file at `path`. The bytes are exactly `sizeBytes` or the iteration throws. */
+  async getFile(path: string, signal: AbortSignal): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null> {
+    const { stream, answer } = await this.#open('file.get', { path, fence: this.#fence }, signal);
+    if (answer['absent'] === true) {
+      stream.close();
+      return null;
+    }
+    const sizeBytes = readCount(answer, 'sizeBytes', 'file.get');
+    return { sizeBytes, bytes: this.#counted(stream, sizeBytes, `file.get of ${path}`) };
+  }
+
+  async putTar(path: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const { stream } = await this.#open('tar.put', { path, fence: this.#fence }, signal);
+    await this.#send(stream, bytes, { what: `tar.put to ${path}`, sizeBytes: null });
+  }
+
+  /** Null when nothing lies at `path`. A tar without its end marker is incomplete: the caller checks. */
+  async getTar(path: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null> {
+    const { stream, answer } = await this.#open('tar.get', { path, fence: this.#fence }, signal);
+    if (answer['absent'] === true) {
+      stream.close();
+      return null;
+    }
+    return this.#guarded(stream.bytes(TRANSFER_IDLE_LIMIT_MS));
+  }
+
+  async treeIn(hostPath: string, guestPath: string, signal: AbortSignal): Promise<void> {
+    await this.#fenced('tree.in', { hostPath, guestPath }, { signal, limitMs: TREE_LIMIT_MS });
+  }
+
+  async treeOut(guestPath: string, hostPath: string, signal: AbortSignal): Promise<void> {
+    await this.#fenced('tree.out', { guestPath, hostPath }, { signal, limitMs: TREE_LIMIT_MS });
+  }
+
+  /** The guest's figures and the VMM's resident memory, as the keeper gives them. */
+  stats(): Promise<Answer> {
+    return this.#request('stats', {});
+  }
+
+  /** Settles when the VM is gone. A VM that is gone already is not an error. */
+  async stop(): Promise<void> {
+    if (this.#isStopped) return;
+    try {
+      await this.#fenced('stop', {}, { limitMs: STOP_LIMIT_MS });
+    } catch (error) {
+      if (!isVmGone(error) || isAlive(await readRunDir(this.#keeper, this.dir))) throw error;
+    }
+    this.#isStopped = true;
+    this.close(new CodedError('vm/lost', `VM ${this.vmKey} was stopped`));
+  }
+
+  /** Cuts every connection of this client; what waits on one throws `reason`. The VM goes on. */
+  close(reason: Error = new CodedError('fence/stale', `VM ${this.vmKey}: this client has let go of it`)): void {
+    this.#closed.abort(reason);
+    this.#control?.close(reason);
+    this.#control = null;
+  }
+
+  async #takeOver(signal: AbortSignal): Promise<void> {
+    this.#fence = readCount(await this.#request('attach', {}, { signal }), 'fence', 'attach');
+  }
+
+  #fenced(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
+    return this.#request(op, { ...fields, fence: this.#fence }, options);
+  }
+
+  /** Every request may be sent again: the API is idempotent by fence, exec key and path. */
+  async #request(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
+    const limitMs = options.limitMs === undefined ? REQUEST_LIMIT_MS : options.limitMs;
+    const limit = new AbortController();
+    const timer =
+      limitMs === null
+        ? undefined
+        : setTimeout(() => limit.abort(new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`)), limitMs);
+    const signal = AbortSignal.any([limit.signal, this.#closed.signal, ...(options.signal === undefined ? [] : [options.signal])]);
+    try {
+      return await this.#alive(signal, async () => (await this.#connection(signal)).request(op, fields, signal));
+    } catch (error) {
+      throw await this.#explain(error);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #open(
+    op: string,
+    fields: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+  ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
+    const bounded = AbortSignal.any([signal, this.#closed.signal]);
+    try {
+      return await this.#alive(bounded, () => StreamConnection.open(this.dir, op, fields, bounded));
+    } catch (error) {
+      throw await this.#explain(error);
+    }
+  }
+
+  /** Tries again while the connection breaks and the run directory says that the keeper lives. */
+  async #alive<T>(signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await attempt();
+      } catch (error) {
+        signal.throwIfAborted();
+        if (!(error instanceof ConnectionError) || tries === CONNECT_ATTEMPTS) throw error;
+        if (!isAlive(await readRunDir(this.#keeper, this.dir))) throw await this.#loss(error);
+        await pause(CONNECT_PAUSE_MS * tries, signal);
+      }
+    }
+  }
+
+  async #connection(signal: AbortSignal): Promise<ControlConnection> {
+    if (this.#control?.isOpen === true) return this.#control;
+    this.#connecting ??= connectKeeper(this.dir, this.#closed.signal)
+      .then((socket) => {
+        this.#control = new ControlConnection(socket);
+        if (this.#closed.signal.aborted) this.#control.close(this.#closed.signal.reason as Error);
+        return this.#control;
+      })
+      .finally(() => (this.#connecting = null));
+    const connection = await this.#connecting;
+    signal.throwIfAborted();
+    return connection;
+  }
+
+  async #send(stream: StreamConnection, bytes: AsyncIterable<Uint8Array>, about: { readonly what: string; readonly sizeBytes: number | null }): Promise<void> {
+    // The keeper may refuse in mid-stream: its line is read while bytes are written.
+    let refused: { readonly error: unknown } | null = null;
+    const done = stream.readAnswer(TREE_LIMIT_MS);
+    done.catch((error: unknown) => (refused ??= { error }));
+    try {
+      let sentBytes = 0;
+      for await (const chunk of bytes) {
+        sentBytes += chunk.length;
+        if (about.sizeBytes !== null && sentBytes > about.sizeBytes) throw new Error(`${about.what}: the source has more than its ${about.sizeBytes} bytes`);
+        if (refused !== null) break;
+        await Promise.race([stream.write(chunk, TRANSFER_IDLE_LIMIT_MS), done]);
+      }
+      if (refused === null && about.sizeBytes !== null && sentBytes !== about.sizeBytes)
+        throw new Error(`${about.what}: the source ended at ${sentBytes} of ${about.sizeBytes} bytes`);
+      if (refused === null) stream.end();
+      await done;
+    } catch (error) {
+      throw await this.#explain(refused === null ? error : (refused as { readonly error: unknown }).error);
+    } finally {
+      stream.close();
+    }
+  }
+
+  async *#guarded(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void, void> {
+    try {
+      yield* bytes;
+    } catch (error) {
+      throw await this.#explain(error);
+    }
+  }
+
+  async *#counted(stream: StreamConnection, sizeBytes: number, what: string): AsyncGenerator<Uint8Array, void, void> {
+    let count = 0;
+    for await (const chunk of this.#guarded(stream.bytes(TRANSFER_IDLE_LIMIT_MS))) {
+      count += chunk.length;
+      if (count > sizeBytes) throw new CodedError('vm/protocol', `${what}: more than the announced ${sizeBytes} bytes came`);
+      yield chunk;
+    }
+    // Another client's attach cuts streams too: then the renewal tells.
+    if (count < sizeBytes) {
+      await this.renew();
+      throw new ConnectionError(`${what} ended at ${count} of ${sizeBytes} bytes`);
+    }
+  }
+
+  /** A broken connection of a dead keeper is a lost VM; of a living one it stays what it is, with a code. */
+  async #explain(error: unknown): Promise<Error> {
+    if (!(error instanceof ConnectionError)) return error as Error;
+    if (this.#closed.signal.aborted) return this.#closed.signal.reason as Error;
+    if (isAlive(await readRunDir(this.#keeper, this.dir))) return error;
+    return this.#loss(error);
+  }
+
+  async #loss(cause?: unknown): Promise<CodedError> {
+    const { state, exit } = await readRunDir(this.#keeper, this.dir);
+    const why = exit === null ? `its keeper went without a word (${state})` : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
+    const code = exit?.code === 'vm/protocol' || exit?.code === 'vm/boot-timeout' ? exit.code : 'vm/lost';
+    return new CodedError(code, `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`, isCodedError(cause) || cause === undefined ? {} : { cause });
+  }
+}
+
+interface RequestOptions {
+  readonly signal?: AbortSignal;
+  /** Null waits for as long as the connection stands. */
+  readonly limitMs?: number | null;
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => {
+      clearTimeout(timer);
+      reject(signal.reason as Error);
+    };
+    const timer = setTimeout(() => {
+      signal.removeEventListener('abort', onAbort);
+      resolve();
+    }, ms);
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+}

@@ -1,0 +1,167 @@
+/** One connection of a stream operation: a request line, an answer line, then raw bytes in one direction. */
+import { Buffer } from 'node:buffer';
+import type { Socket } from 'node:net';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { ANSWER_LINE_BYTES, errorOfAnswer, type Answer } from './api.ts';
+import { ConnectionError, asError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
+
+/** How long the answer line may take. */
+const ANSWER_LIMIT_MS = 30_000;
+
+export class StreamConnection {
+  readonly #socket: Socket;
+  readonly #op: string;
+  readonly #chunks: AsyncIterator<Buffer>;
+  readonly #dispose: () => void;
+  /** Bytes that came behind a line. */
+  #rest: Buffer = Buffer.alloc(0);
+  #broken: Error | null = null;
+
+  /**
+   * Connects, asks and reads the answer line. `track` gets a function that cuts the stream.
+   * @throws ConnectionError, the error of the answer, or the signal's reason
+   */
+  static async open(
+    dir: string,
+    op: string,
+    fields: Readonly<Record<string, unknown>>,
+    signal: AbortSignal,
+  ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
+    const line = requestLine(1, op, fields);
+    const stream = new StreamConnection(await connectKeeper(dir, signal), op, signal);
+    try {
+      stream.#socket.write(line);
+      return { stream, answer: await stream.readAnswer(ANSWER_LIMIT_MS) };
+    } catch (error) {
+      stream.close();
+      throw error;
+    }
+  }
+
+  constructor(socket: Socket, op: string, signal: AbortSignal) {
+    this.#socket = socket;
+    this.#op = op;
+    this.#chunks = socket.iterator({ destroyOnReturn: false })[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
+    // The reader or writer meets the error; without a listener an idle moment would crash the process.
+    socket.on('error', (error) => (this.#broken ??= error));
+    const onAbort = (): void => {
+      this.#broken ??= asError(signal.reason);
+      socket.destroy(this.#broken);
+    };
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    this.#dispose = () => signal.removeEventListener('abort', onAbort);
+  }
+
+  /**
+   * Raw bytes until the keeper ends the stream. Reads no further ahead than the socket's buffer.
+   * @param idleLimitMs time without a byte after which the stream counts as broken; null for streams that may rest
+   * @throws ConnectionError when the connection is reset, CodedError `vm/lost` beyond the idle limit
+   */
+  async *bytes(idleLimitMs: number | null): AsyncGenerator<Uint8Array, void, void> {
+    try {
+      if (this.#rest.length > 0) {
+        const rest = this.#rest;
+        this.#rest = Buffer.alloc(0);
+        yield rest;
+      }
+      for (;;) {
+        const chunk = await this.#next(idleLimitMs);
+        if (chunk === null) return;
+        yield chunk;
+      }
+    } finally {
+      this.close();
+    }
+  }
+
+  /** The next answer line. @throws ConnectionError when the stream ends before it */
+  async readAnswer(limitMs: number): Promise<Answer> {
+    const parts: Buffer[] = [];
+    let heldBytes = 0;
+    let chunk: Buffer | null = this.#rest.length > 0 ? this.#rest : await this.#next(limitMs);
+    this.#rest = Buffer.alloc(0);
+    for (;;) {
+      if (chunk === null) throw new ConnectionError(`the keeper closed ${this.#op} without an answer`);
+      const end = chunk.indexOf(0x0a);
+      if (end !== -1) {
+        parts.push(chunk.subarray(0, end));
+        this.#rest = chunk.subarray(end + 1);
+        const answer = parseAnswer(Buffer.concat(parts));
+        if ('error' in answer) throw errorOfAnswer(answer.error, this.#op);
+        return answer.ok;
+      }
+      parts.push(chunk);
+      heldBytes += chunk.length;
+      if (heldBytes > ANSWER_LINE_BYTES)
+        throw new CodedError('vm/protocol', `the keeper answered ${this.#op} with more than ${ANSWER_LINE_BYTES} bytes without a newline`);
+      chunk = await this.#next(limitMs);
+    }
+  }
+
+  /**
+   * Writes one chunk; settles when the socket takes more. Memory in flight is one chunk and the socket's buffer.
+   * @throws ConnectionError when the keeper went away
+   */
+  async write(chunk: Uint8Array, idleLimitMs: number): Promise<void> {
+    if (chunk.length === 0) return;
+    if (this.#broken !== null || this.#socket.destroyed) throw this.#failure();
+    if (this.#socket.write(chunk)) return;
+    await new Promise<void>((resolve, reject) => {
+      const settle = (then: () => void): void => {
+        clearTimeout(timer);
+        this.#socket.off('drain', onDrain);
+        this.#socket.off('close', onClose);
+        then();
+      };
+      const onDrain = (): void => settle(resolve);
+      const onClose = (): void => settle(() => reject(this.#failure()));
+      const timer = setTimeout(() => settle(() => reject(this.#stall(idleLimitMs))), idleLimitMs);
+      this.#socket.once('drain', onDrain);
+      this.#socket.once('close', onClose);
+    });
+  }
+
+  /** No more bytes from here. */
+  end(): void {
+    this.#socket.end();
+  }
+
+  close(): void {
+    this.#dispose();
+    this.#socket.destroy();
+  }
+
+  async #next(limitMs: number | null): Promise<Buffer | null> {
+    if (this.#broken !== null) throw this.#failure();
+    let timer: NodeJS.Timeout | undefined;
+    if (limitMs !== null) {
+      timer = setTimeout(() => {
+        this.#broken ??= this.#stall(limitMs);
+        this.#socket.destroy(this.#broken);
+      }, limitMs);
+    }
+    try {
+      const next = await this.#chunks.next();
+      return next.done === true ? null : next.value;
+    } catch (error) {
+      this.#broken ??= asError(error);
+      throw this.#failure();
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #stall(limitMs: number): Error {
+    return new CodedError('vm/lost', `${this.#op}: not a byte moved in ${limitMs} ms`);
+  }
+
+  /** Errors of the socket become a ConnectionError; a cut by the owner keeps the owner's reason. */
+  #failure(): Error {
+    const error = this.#broken ?? new Error('closed');
+    const isSocketError = typeof (error as NodeJS.ErrnoException).code === 'string' && (error as NodeJS.ErrnoException).syscall !== undefined;
+    const isPremature = (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE' || this.#broken === null;
+    if (isSocketError || isPremature) return new ConnectionError(`${this.#op}: the connection to the keeper broke (${error.message})`, { cause: error });
+    return error;
+  }
+}
