@@ -1,0 +1,294 @@
+/**
+ * What `npm start`, `npm test` and the other scripts run: brings the checkout to a state in which the verb can work
+ * (dependencies, compiled TypeScript, workflow bundle), then does the verb. Plain JavaScript without dependencies,
+ * because it runs before there is anything else. What is already done is recognised by hashes and file times.
+ */
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { withFileLock } from './file-lock.mjs';
+
+const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
+/** Folders that the product itself consists of; tests and benchmarks are compiled for `check` and `bench` only. */
+const PRODUCT = ['domain', 'activities', 'workflows', 'store', 'native', 'guest/image', 'sandbox', 'setup', 'workers', 'cli', 'sdk'];
+/** What the workflow bundle is made of. */
+const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
+const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
+const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
+/** What fails soonest comes first. All but `rust` are vitest's projects. */
+const TEST_GROUPS = ['pure', 'process', 'rust', 'server', 'vm'];
+const START_EXAMPLE = 'examples/hello.yaml';
+
+const startedAtMs = Date.now();
+const noColor = Boolean(process.env.NO_COLOR) || process.env.TERM === 'dumb' || !process.stderr.isTTY;
+
+/** @param {string} line */
+function progress(line) {
+  const elapsed = `[${((Date.now() - startedAtMs) / 1000).toFixed(1).padStart(6)} s]`;
+  process.stderr.write(`${noColor ? elapsed : `\u001b[2m${elapsed}\u001b[22m`} ${line}\n`);
+}
+
+/** Ends the process with a message instead of a stack trace. */
+class BootstrapError extends Error {
+  /** @param {string} message @param {number} exitCode */
+  constructor(message, exitCode) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+/**
+ * Runs a child with our terminal and gives its exit code; a signal is 128 and its usual number.
+ * @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env]
+ * @returns {Promise<number>}
+ */
+function run(program, args, env = process.env) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { cwd: ROOT, stdio: 'inherit', env });
+    // An interrupt goes to the whole foreground group: the child decides what it means, this process waits for it.
+    const ignore = () => undefined;
+    process.on('SIGINT', ignore);
+    process.once('SIGTERM', () => child.kill('SIGTERM'));
+    child.once('error', (error) => reject(new BootstrapError(`cannot run ${program}: ${error.message}`, 3)));
+    child.once('exit', (code, signal) => {
+      process.off('SIGINT', ignore);
+      resolve(code ?? (signal === 'SIGINT' ? 130 : 143));
+    });
+  });
+}
+
+/** @param {string} what @param {string} program @param {string[]} args @param {NodeJS.ProcessEnv} [env] */
+async function runOrFail(what, program, args, env) {
+  const code = await run(program, args, env);
+  if (code !== 0) throw new BootstrapError(`${what} failed (exit code ${code})`, code === 130 ? 130 : 1);
+}
+
+/** @param {string} file @param {string} text */
+function writeAtomically(file, text) {
+  mkdirSync(dirname(file), { recursive: true });
+  const temporary = `${file}.${process.pid}.tmp`;
+  writeFileSync(temporary, text);
+  renameSync(temporary, file);
+}
+
+/** @param {string} folder @param {string[]} found */
+function collectSources(folder, found) {
+  for (const entry of readdirSync(folder, { withFileTypes: true })) {
+    if (entry.isDirectory()) {
+      if (!GENERATED.has(entry.name)) collectSources(join(folder, entry.name), found);
+    } else if (/(?:\.ts|\.mjs|tsconfig\.json)$/.test(entry.name)) {
+      found.push(join(folder, entry.name));
+    }
+  }
+}
+
+/**
+ * Path, size and time of every source of the folders: changes when a compiler would have something to do.
+ * @param {readonly string[]} folders
+ */
+function signatureOf(folders) {
+  /** @type {string[]} */
+  const files = [join(ROOT, 'tsconfig.json'), join(ROOT, 'tsconfig.base.json'), join(ROOT, 'package-lock.json')];
+  for (const folder of folders) if (existsSync(join(ROOT, folder))) collectSources(join(ROOT, folder), files);
+  const hash = createHash('sha256');
+  for (const file of files.sort()) {
+    const stat = statSync(file, { bigint: true });
+    hash.update(`${relative(ROOT, file)}\0${stat.size}\0${stat.mtimeNs}\n`);
+  }
+  return hash.digest('hex');
+}
+
+/** @returns {Record<string, string>} */
+function readBuildRecord() {
+  try {
+    return JSON.parse(readFileSync(BUILD_RECORD, 'utf8'));
+  } catch {
+    return {};
+  }
+}
+
+/** @param {string} key @param {string} value */
+function record(key, value) {
+  writeAtomically(BUILD_RECORD, `${JSON.stringify({ ...readBuildRecord(), [key]: value })}\n`);
+}
+
+/**
+ * True when node_modules holds what package-lock.json names, by the list that npm leaves there. Optional packages
+ * are those of other platforms too and may be absent.
+ */
+function isInstalled() {
+  try {
+    const wanted = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).packages;
+    const installed = JSON.parse(readFileSync(join(ROOT, 'node_modules', '.package-lock.json'), 'utf8')).packages;
+    return Object.entries(wanted).every(
+      ([path, entry]) => path === '' || (installed[path] === undefined ? entry.optional === true : installed[path].integrity === entry.integrity),
+    );
+  } catch {
+    return false;
+  }
+}
+
+/** What is still to be done before the verb; nothing on most runs. @param {boolean} everything */
+function pending(everything) {
+  const done = readBuildRecord();
+  const install = !isInstalled();
+  const product = signatureOf(PRODUCT);
+  const all = everything ? signatureOf([...PRODUCT, 'bench', 'test']) : null;
+  const bundle = signatureOf(BUNDLED);
+  return {
+    install,
+    product: install || done.product !== product ? product : null,
+    all: all !== null && (install || done.all !== all) ? all : null,
+    bundle: install || done.bundle !== bundle ? bundle : null,
+  };
+}
+
+/** @param {ReturnType<typeof pending>} todo */
+function isNothing(todo) {
+  return !todo.install && todo.product === null && todo.all === null && todo.bundle === null;
+}
+
+async function install() {
+  progress('installing npm dependencies (npm ci)');
+  await runOrFail('npm ci', 'npm', ['ci', '--no-audit', '--no-fund', '--loglevel=error']);
+}
+
+/** @param {readonly string[]} projects */
+async function compile(projects) {
+  progress('compiling TypeScript');
+  await runOrFail('compiling', process.execPath, [join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'), '-b', ...projects]);
+}
+
+async function bundle() {
+  progress('building the workflow bundle');
+  await runOrFail('building the workflow bundle', process.execPath, [join(ROOT, 'dist', 'workers', 'build-bundle.js')]);
+}
+
+/**
+ * Dependencies, compiled code and workflow bundle, each only when its inputs have changed.
+ * Two of these at once are safe: the second waits, looks again and finds nothing to do.
+ * @param {boolean} everything compile tests and benchmarks too
+ */
+export async function prepareCheckout(everything = false) {
+  if (isNothing(pending(everything))) return;
+  await withFileLock(
+    join(ROOT, 'dist', '.build.lock'),
+    async () => {
+      const todo = pending(everything);
+      if (todo.install) await install();
+      if (todo.product !== null) {
+        await compile(PRODUCT);
+        record('product', todo.product);
+      }
+      if (todo.bundle !== null) {
+        await bundle();
+        record('bundle', todo.bundle);
+      }
+      if (todo.all !== null) {
+        await compile([]);
+        record('all', todo.all);
+      }
+    },
+    () => progress('waiting for another build of this checkout'),
+  );
+}
+
+/** @param {string} name */
+function tool(name) {
+  return join(ROOT, 'node_modules', '.bin', name);
+}
+
+/** @param {string[]} args */
+async function start(args) {
+  await runOrFail('set-up', process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'prepare']);
+  const example = args[0] ?? START_EXAMPLE;
+  progress(`running ${example}`);
+  const code = await run(process.execPath, [join(ROOT, 'bin', 'voidbox.js'), 'run', join(ROOT, example)]);
+  if (code !== 0) return code;
+  process.stdout.write(
+    [
+      '',
+      'Try next:',
+      `  npx voidbox runs                                  what ran, and how it ended`,
+      `  npx voidbox init && npx voidbox run voidbox.yaml  a first spec of your own`,
+      `  npx voidbox doctor                                what this machine gives, and how to get more`,
+      '',
+    ].join('\n'),
+  );
+  return 0;
+}
+
+/** @param {string[]} args names of groups, then anything for vitest */
+async function test(args) {
+  const named = args.filter((argument) => TEST_GROUPS.includes(argument));
+  const rest = args.filter((argument) => !named.includes(argument));
+  const groups = TEST_GROUPS.filter((group) => named.length === 0 || named.includes(group));
+  for (const [index, group] of groups.entries()) {
+    progress(`tests: ${group} (${index + 1} of ${groups.length})`);
+    const code =
+      group === 'rust'
+        ? await run('cargo', ['test', '--workspace', '--locked', '--quiet'])
+        : await run(process.execPath, [join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--project', group, ...rest]);
+    if (code !== 0) throw new BootstrapError(`tests failed: ${group}`, code === 130 ? 130 : 1);
+  }
+  return 0;
+}
+
+/** Everything that can be said without starting a server or a VM, then the replay of recorded histories. */
+async function check() {
+  /** @type {[string, string, string[]][]} */
+  const steps = [
+    ['TypeScript format', tool('oxfmt'), ['--check']],
+    ['lint and boundaries', tool('oxlint'), ['--type-aware', '--deny-warnings']],
+    ['Rust format', 'cargo', ['fmt', '--all', '--check']],
+    ['clippy', 'cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']],
+    ['cargo test', 'cargo', ['test', '--workspace', '--locked', '--quiet']],
+    [
+      'pure tests, workflow bundle, replay',
+      process.execPath,
+      [join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--project', 'pure', '--project', 'process'],
+    ],
+  ];
+  /** @type {string[]} */
+  const failed = [];
+  for (const [what, program, args] of steps) {
+    progress(`check: ${what}`);
+    if ((await run(program, args)) !== 0) failed.push(what);
+  }
+  if (failed.length > 0) throw new BootstrapError(`check failed: ${failed.join(', ')}`, 1);
+  progress('check: all passed');
+  return 0;
+}
+
+/** @type {Record<string, { everything?: boolean, work: (args: string[]) => Promise<number> }>} */
+const VERBS = {
+  start: { work: start },
+  test: { work: test },
+  check: { everything: true, work: check },
+  build: { everything: true, work: () => Promise.resolve(0) },
+  kernel: { work: (args) => run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'kernel', ...args]) },
+  bench: { everything: true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]) },
+};
+
+/** @param {string[]} argv */
+async function main(argv) {
+  const [name = '', ...args] = argv;
+  const verb = VERBS[name];
+  if (verb === undefined) throw new BootstrapError(`unknown verb "${name}"; one of: ${Object.keys(VERBS).join(', ')}`, 2);
+  await prepareCheckout(verb.everything ?? false);
+  return verb.work(args);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  main(process.argv.slice(2)).then(
+    (code) => {
+      process.exitCode = code;
+    },
+    (error) => {
+      progress(error instanceof BootstrapError ? error.message : String(error?.stack ?? error));
+      process.exitCode = error instanceof BootstrapError ? error.exitCode : 1;
+    },
+  );
+}

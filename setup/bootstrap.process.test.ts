@@ -1,0 +1,109 @@
+import { spawn } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+
+const HERE = dirname(fileURLToPath(import.meta.url));
+const LOCK = {
+  packages: { '': {}, 'node_modules/typescript': { integrity: 'sha512-a' }, 'node_modules/only-elsewhere': { integrity: 'sha512-b', optional: true } },
+};
+
+let checkout: string;
+
+function put(path: string, text: string, mode = 0o644): void {
+  mkdirSync(dirname(join(checkout, path)), { recursive: true });
+  writeFileSync(join(checkout, path), text, { mode });
+}
+
+function calls(): string[] {
+  return existsSync(join(checkout, 'calls')) ? readFileSync(join(checkout, 'calls'), 'utf8').trim().split('\n') : [];
+}
+
+/** A checkout whose npm and compilers only write down that they were called. */
+beforeEach(() => {
+  checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
+  mkdirSync(join(checkout, 'setup'));
+  for (const name of ['bootstrap.mjs', 'file-lock.mjs']) copyFileSync(join(HERE, name), join(checkout, 'setup', name));
+  put('tsconfig.json', '{}');
+  put('tsconfig.base.json', '{}');
+  put('package-lock.json', JSON.stringify(LOCK));
+  put('domain/a.ts', 'export {};');
+  put('cli/b.ts', 'export {};');
+  const note = (what: string): string => `require('node:fs').appendFileSync('calls', '${what}\\n');`;
+  put('tsc.cjs', note('tsc'));
+  put('dist/workers/build-bundle.js', "import { appendFileSync } from 'node:fs'; appendFileSync('calls', 'bundle\\n');");
+  put('package.json', '{ "type": "module" }');
+  put(
+    'bin/npm',
+    `#!/bin/sh\necho npm >> calls\nsleep 0.3\nmkdir -p node_modules/typescript/bin\ncp tsc.cjs node_modules/typescript/bin/tsc\necho '{"type":"commonjs"}' > node_modules/typescript/package.json\ncp package-lock.json node_modules/.package-lock.json\n`,
+    0o755,
+  );
+  for (const name of ['sh', 'flock', 'cat', 'cp', 'mkdir', 'sleep']) symlinkSync(`/usr/bin/${name}`, join(checkout, 'bin', name));
+});
+afterEach(() => rmSync(checkout, { recursive: true, force: true }));
+
+function bootstrap(verb: string): Promise<{ exitCode: number | null; stderr: string }> {
+  return new Promise((resolve) => {
+    const child = spawn(process.execPath, [join(checkout, 'setup', 'bootstrap.mjs'), verb], {
+      env: { PATH: join(checkout, 'bin'), HOME: checkout },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let stderr = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text;
+    });
+    child.once('close', (exitCode) => resolve({ exitCode, stderr }));
+  });
+}
+
+describe('bootstrap', () => {
+  it('installs, compiles and bundles a fresh checkout once, though two start at once', async () => {
+    const both = await Promise.all([bootstrap('build'), bootstrap('build')]);
+    expect(both.map((result) => result.exitCode)).toEqual([0, 0]);
+    expect(calls()).toEqual(['npm', 'tsc', 'bundle', 'tsc']);
+  });
+
+  it('does nothing, and soon, when nothing has changed', async () => {
+    await bootstrap('build');
+    const before = calls();
+    const startedAtMs = performance.now();
+    expect(await bootstrap('build')).toEqual({ exitCode: 0, stderr: '' });
+    expect(performance.now() - startedAtMs).toBeLessThan(3000);
+    expect(calls()).toEqual(before);
+  });
+
+  it('compiles again after a change, and bundles again only for what is in the bundle', async () => {
+    await bootstrap('build');
+    put('cli/b.ts', 'export const changed = 1;');
+    await bootstrap('build');
+    expect(calls().slice(4)).toEqual(['tsc', 'tsc']);
+    put('domain/a.ts', 'export const changed = 1;');
+    await bootstrap('build');
+    expect(calls().slice(6)).toEqual(['tsc', 'bundle', 'tsc']);
+  });
+
+  it('installs again when package-lock.json names something else', async () => {
+    await bootstrap('build');
+    put('package-lock.json', JSON.stringify({ packages: { ...LOCK.packages, 'node_modules/new': { integrity: 'sha512-c' } } }));
+    await bootstrap('build');
+    expect(calls().filter((call) => call === 'npm')).toHaveLength(2);
+  });
+
+  it('tries again after a compiler that failed', async () => {
+    put('tsc.cjs', 'process.exit(1);');
+    const failed = await bootstrap('build');
+    expect(failed.exitCode).toBe(1);
+    expect(failed.stderr).toContain('compiling failed (exit code 1)');
+    writeFileSync(join(checkout, 'node_modules/typescript/bin/tsc'), "require('node:fs').appendFileSync('calls', 'tsc\\n');");
+    expect((await bootstrap('build')).exitCode).toBe(0);
+    expect(calls()).toEqual(['npm', 'tsc', 'bundle', 'tsc']);
+  });
+
+  it('names its verbs when it is given another', async () => {
+    const result = await bootstrap('fly');
+    expect(result.exitCode).toBe(2);
+    expect(result.stderr).toContain('unknown verb "fly"; one of: start, test, check, build, kernel, bench');
+  });
+});

@@ -1,0 +1,36 @@
+/** The guest's initramfs, put together from the agent, busybox and the kernel's modules. */
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { buildInitramfs, INITRAMFS_FORMAT } from '../guest/image/initramfs.ts';
+import { ensureCacheFolder, hashInputs } from './cache.ts';
+import { readKernelModules } from './debian-kernel.ts';
+import type { FoundPiece, SetupContext } from './piece.ts';
+import { runProgram } from './run-program.ts';
+import { SetupError } from './setup-error.ts';
+
+export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> {
+  const [agentPiece, busyboxPiece, kernel] = await Promise.all([context.need('agent'), context.need('busybox'), context.need('kernel')]);
+  const modules = context.kernelKind === 'debian' ? readKernelModules(dirname(kernel.path)) : [];
+  if (context.kernelKind === 'debian' && modules.length === 0) {
+    throw new SetupError(
+      `${kernel.path} is a Debian kernel without its modules beside it.`,
+      'Name an image for it too, by VOIDBOX_INITRAMFS, or unset VOIDBOX_KERNEL.',
+    );
+  }
+  const agent = readFileSync(agentPiece.path);
+  const busybox = readFileSync(busyboxPiece.path);
+  const hash = hashInputs([String(INITRAMFS_FORMAT), agent, busybox, ...modules.flatMap((module) => [module.name, module.content])]);
+  const piece = `initramfs-${context.kernelKind}`;
+  const make = async (into: string): Promise<void> => {
+    context.progress('building the guest image');
+    const applets = (await runProgram(context.env, busyboxPiece.path, ['--list-full'])).stdout.split('\n').filter((line) => line !== '');
+    if (applets.length === 0)
+      throw new SetupError(`${busyboxPiece.path} --list-full names no applets.`, 'Use a busybox of a distribution, with its applets listed.');
+    await writeFile(join(into, 'initramfs.cpio.gz'), buildInitramfs({ agent, busybox, applets, modules }));
+  };
+  const folder = await ensureCacheFolder({ cacheDir: context.env.cacheDir, piece, hash }, make, () =>
+    context.progress('waiting for another set-up to build the guest image'),
+  );
+  return { path: join(folder, 'initramfs.cpio.gz'), version: hash, from: 'cache' };
+}

@@ -1,0 +1,21 @@
+/** What the embedded stack itself needs, VMs or not. All paths are absolute. */
+export interface StackPieces {
+  readonly temporalCli: string;
+  /** The `voidbox-vm` binary: it keeps VMs, locks the stack's folder and ties the stack's processes together. */
+  readonly keeper: string;
+}
+
+/** What a host needs to run real VMs and the embedded stack: the result of set-up. */
+export interface HostPieces extends StackPieces {
+  readonly qemu: string;
+  readonly bwrap: string;
+  readonly mke2fs: string;
+  readonly kernel: KernelPiece;
+  readonly initramfs: string;
+}
+
+export interface KernelPiece {
+  readonly path: string;
+  readonly kind: 'debian' | 'voidbox';
+  readonly version: string;
+}

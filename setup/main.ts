@@ -1,0 +1,37 @@
+/**
+ * Set-up's own command line, called by the bootstrap with the time at which that started, so that both show one clock:
+ * `STARTED_AT_MS prepare` gets every piece, `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel.
+ */
+import { resolve } from 'node:path';
+import { readEnvironment } from './environment.ts';
+import { makeContext } from './context.ts';
+import { resolveHostPieces } from './resolve.ts';
+import { SetupError } from './setup-error.ts';
+import { buildVoidboxKernel } from './voidbox-kernel.ts';
+
+const [startedAt, verbName, ...verbArgs] = process.argv.slice(2);
+const startedAtMs = Number(startedAt);
+
+function progress(line: string): void {
+  process.stderr.write(`[${((Date.now() - startedAtMs) / 1000).toFixed(1).padStart(6)} s] ${line}\n`);
+}
+
+async function main(verb: string | undefined, args: readonly string[]): Promise<void> {
+  const env = readEnvironment();
+  if (verb === 'prepare') {
+    await resolveHostPieces(env, { install: true, onProgress: progress });
+  } else if (verb === 'kernel') {
+    const kernel = await buildVoidboxKernel(await makeContext(env, progress, 'voidbox'), args[0] === undefined ? null : resolve(args[0]));
+    progress(`Linux ${kernel.version} is built; runs use it from now on (${kernel.path})`);
+  } else {
+    throw new Error(`unknown verb ${String(verb)}`);
+  }
+}
+
+try {
+  await main(verbName, verbArgs);
+} catch (error) {
+  if (!(error instanceof SetupError)) throw error;
+  process.stderr.write(`${error.message}\n${error.remedy === null ? '' : `\n  ${error.remedy}\n`}`);
+  process.exitCode = error.exitCode;
+}

@@ -1,0 +1,82 @@
+/** Every piece that a machine needs to run micro-VMs and the embedded stack. */
+import { existsSync } from 'node:fs';
+import { findDebianKernel, getDebianKernel } from './debian-kernel.ts';
+import { makeInitramfs } from './guest-image.ts';
+import type { FoundPiece, Piece, PieceName, SetupContext } from './piece.ts';
+import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
+import { AGENT_BINARY, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
+import { SetupError } from './setup-error.ts';
+import { findTemporalCli, getTemporalCli } from './temporal-cli.ts';
+import { findVoidboxKernel } from './voidbox-kernel.ts';
+
+const temporalCli: Piece = {
+  name: 'temporal-cli',
+  purpose: 'the Temporal server of the embedded stack',
+  variable: 'VOIDBOX_TEMPORAL_CLI',
+  packages: null,
+  isLocal: false,
+  find: findTemporalCli,
+  get: getTemporalCli,
+};
+
+const keeper: Piece = {
+  name: 'keeper',
+  purpose: 'one process per VM that starts it and speaks to it',
+  variable: 'VOIDBOX_VM',
+  packages: null,
+  isLocal: false,
+  find: async (context) => explicitFile(context, 'keeper', 'VOIDBOX_VM') ?? (await findBinary(context, KEEPER_BINARY)),
+  get: (context) => getBinary(context, KEEPER_BINARY),
+};
+
+const agent: Piece = {
+  name: 'agent',
+  purpose: "the guest's first process",
+  variable: null,
+  packages: null,
+  isLocal: false,
+  find: (context) => findBinary(context, AGENT_BINARY),
+  get: (context) => getBinary(context, AGENT_BINARY),
+};
+
+const kernel: Piece = {
+  name: 'kernel',
+  purpose: "the guest's kernel",
+  variable: 'VOIDBOX_KERNEL',
+  packages: null,
+  isLocal: false,
+  find: async (context) =>
+    explicitFile(context, 'kernel', 'VOIDBOX_KERNEL') ?? (await (context.kernelKind === 'voidbox' ? findVoidboxKernel(context) : findDebianKernel(context))),
+  get: (context) => {
+    if (context.kernelKind === 'debian') return getDebianKernel(context);
+    throw new SetupError("Voidbox's own guest kernel is asked for and not built.", 'npm run kernel');
+  },
+};
+
+const initramfs: Piece = {
+  name: 'initramfs',
+  purpose: "the guest's first root: agent, shell, tools",
+  variable: 'VOIDBOX_INITRAMFS',
+  packages: null,
+  isLocal: true,
+  find: (context) => Promise.resolve(explicitFile(context, 'initramfs', 'VOIDBOX_INITRAMFS')),
+  get: makeInitramfs,
+};
+
+/** In the order in which doctor shows them. */
+export const PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keeper, kernel, initramfs, agent, busybox];
+/** What runs need by name; `agent` and `busybox` are needed for the initramfs only. */
+export const RUN_PIECES: readonly PieceName[] = ['temporal-cli', 'qemu', 'bwrap', 'mke2fs', 'keeper', 'kernel', 'initramfs'];
+
+export function pieceByName(name: PieceName): Piece {
+  const piece = PIECES.find((candidate) => candidate.name === name);
+  if (piece === undefined) throw new Error(`no piece is named ${name}`);
+  return piece;
+}
+
+function explicitFile(context: SetupContext, piece: PieceName, variable: string): FoundPiece | null {
+  const path = context.env.piecePaths[piece];
+  if (path === undefined) return null;
+  if (!existsSync(path)) throw new SetupError(`${variable} names ${path}, which does not exist.`, `Mend or unset ${variable}.`);
+  return { path, version: 'as given', from: variable };
+}

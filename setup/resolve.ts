@@ -1,0 +1,148 @@
+/** The door of set-up: every piece that a run needs, found or got. */
+import { readFileSync, statSync } from 'node:fs';
+import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { hashInputs, OBSOLETE_AFTER_MS } from './cache.ts';
+import { installPackages, missingPackages } from './distribution-packages.ts';
+import type { Environment } from './environment.ts';
+import type { HostPieces, StackPieces } from './host-pieces.ts';
+import { makeContext, pieceSource } from './context.ts';
+import { packageRoot } from './package-root.ts';
+import type { FoundPiece, KernelKind, PieceName, SetupContext } from './piece.ts';
+import { pieceByName, RUN_PIECES } from './pieces.ts';
+import { rustSources } from './rust-binaries.ts';
+import { VOIDBOX_KERNEL_PIECE } from './voidbox-kernel.ts';
+
+export { inspectHost } from './inspect.ts';
+export type { HostReport, PieceReport } from './inspect.ts';
+export { SetupError } from './setup-error.ts';
+
+export interface ResolveOptions {
+  /** False: only look; a piece that would have to be fetched, compiled or installed is a SetupError. */
+  readonly install: boolean;
+  /** Which kernel; by default the environment's wish, else ours where it is built, else Debian's. */
+  readonly kernelKind?: KernelKind;
+  readonly onProgress?: (line: string) => void;
+}
+
+interface ResolvedRecord {
+  readonly pieces: HostPieces;
+  /** Size and time of each piece's file, by path. */
+  readonly files: Readonly<Record<string, string>>;
+}
+
+/** All pieces, checked. When nothing has changed since the last time it only looks at files' times. */
+export async function resolveHostPieces(env: Environment, options: ResolveOptions): Promise<HostPieces> {
+  const root = packageRoot();
+  const file = recordPath(env, await inputsHash(env, root, options.kernelKind));
+  const known = readRecord(file);
+  if (known !== null) return known;
+  const pieces = await resolveAll(await makeContext(env, options.onProgress, options.kernelKind), options.install);
+  await writeRecord(file, pieces);
+  return pieces;
+}
+
+/**
+ * The pieces of the embedded stack alone: Temporal's CLI and the keeper. Runs without VMs need no others, so nothing
+ * is asked for QEMU, the jail, a kernel or an image here.
+ */
+export async function resolveStackPieces(env: Environment, options: Pick<ResolveOptions, 'install' | 'onProgress'>): Promise<StackPieces> {
+  const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
+  if (known !== null) return { temporalCli: known.temporalCli, keeper: known.keeper };
+  const need = pieceSource(await makeContext(env, options.onProgress), options.install);
+  const [temporalCli, keeper] = await Promise.allSettled([need('temporal-cli'), need('keeper')]);
+  if (temporalCli.status === 'rejected') throw temporalCli.reason;
+  if (keeper.status === 'rejected') throw keeper.reason;
+  return { temporalCli: temporalCli.value.path, keeper: keeper.value.path };
+}
+
+async function resolveAll(context: SetupContext, install: boolean): Promise<HostPieces> {
+  await resolvePackaged(context, install);
+  const need = pieceSource(context, install);
+  // The downloads run while the compiler does; the first failure is told when all have ended, so that no work is cut off.
+  const results = await Promise.allSettled(RUN_PIECES.map((name) => need(name)));
+  const found = new Map<PieceName, FoundPiece>();
+  for (const [index, result] of results.entries()) {
+    if (result.status === 'rejected') throw result.reason;
+    found.set(RUN_PIECES[index] as PieceName, result.value);
+  }
+  const path = (name: PieceName): string => found.get(name)?.path ?? '';
+  return {
+    temporalCli: path('temporal-cli'),
+    qemu: path('qemu'),
+    bwrap: path('bwrap'),
+    mke2fs: path('mke2fs'),
+    keeper: path('keeper'),
+    kernel: { path: path('kernel'), kind: context.kernelKind, version: found.get('kernel')?.version ?? '' },
+    initramfs: path('initramfs'),
+  };
+}
+
+/** Programs that only the distribution gives: all that are missing are installed, or asked for, in one go. */
+async function resolvePackaged(context: SetupContext, install: boolean): Promise<void> {
+  const packaged = RUN_PIECES.map(pieceByName).filter((piece) => piece.packages !== null && piece.get === null);
+  const found = await Promise.all(packaged.map((piece) => piece.find(context)));
+  const missing = packaged.filter((_, index) => found[index] === null);
+  if (missing.length === 0) return;
+  if (!install) throw missingPackages(context, missing);
+  await installPackages(context, missing);
+}
+
+/** Everything that can change which files are the right ones, by names, sizes and times only. */
+async function inputsHash(env: Environment, root: string, kernelKind: KernelKind | undefined): Promise<string> {
+  const explicit = Object.entries(env.piecePaths).sort().flat();
+  const ownKernels = (await readdir(env.cacheDir).catch(() => [])).filter((name) => name.startsWith(VOIDBOX_KERNEL_PIECE)).sort();
+  const sources = [...rustSources(root), join(root, 'guest', 'kernel', 'voidbox.config'), join(root, 'package.json')].map(
+    (path) => `${path} ${fileStamp(path)}`,
+  );
+  // The code that finds pieces is part of what they are.
+  const code = `${import.meta.url} ${fileStamp(new URL(import.meta.url).pathname)}`;
+  return hashInputs(['3', code, env.path, String(env.kernelKind), String(kernelKind), ...explicit, '', ...ownKernels, '', ...sources]);
+}
+
+function fileStamp(path: string): string | null {
+  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return stat === undefined ? null : `${stat.size}-${stat.mtimeNs}`;
+}
+
+function pathsOf(pieces: HostPieces): string[] {
+  return [pieces.temporalCli, pieces.qemu, pieces.bwrap, pieces.mke2fs, pieces.keeper, pieces.kernel.path, pieces.initramfs];
+}
+
+function recordPath(env: Environment, hash: string): string {
+  return join(env.cacheDir, `resolved-${hash}.json`);
+}
+
+function readRecord(file: string): HostPieces | null {
+  let record: ResolvedRecord;
+  try {
+    record = JSON.parse(readFileSync(file, 'utf8')) as ResolvedRecord;
+  } catch {
+    // Missing or cut off: the pieces are looked for again.
+    return null;
+  }
+  const isUnchanged = pathsOf(record.pieces).every((path) => record.files[path] !== undefined && record.files[path] === fileStamp(path));
+  return isUnchanged ? record.pieces : null;
+}
+
+async function writeRecord(file: string, pieces: HostPieces): Promise<void> {
+  const files = Object.fromEntries(pathsOf(pieces).map((path) => [path, fileStamp(path) ?? 'missing']));
+  const temporary = `${file}.${process.pid}.tmp`;
+  try {
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+    await writeFile(temporary, `${JSON.stringify({ pieces, files } satisfies ResolvedRecord)}\n`);
+    await rename(temporary, file);
+  } finally {
+    await rm(temporary, { force: true });
+  }
+  await removeOldRecords(dirname(file));
+}
+
+/** Records of other inputs: of earlier versions, or of environments that would only be looked through once more. */
+async function removeOldRecords(cacheDir: string): Promise<void> {
+  for (const name of (await readdir(cacheDir)).filter((candidate) => /^resolved-[0-9a-f]+\.json/.test(candidate))) {
+    const path = join(cacheDir, name);
+    const stats = await stat(path).catch(() => null);
+    if (stats !== null && Date.now() - stats.mtimeMs > OBSOLETE_AFTER_MS) await rm(path, { force: true });
+  }
+}

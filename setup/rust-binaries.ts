@@ -1,0 +1,121 @@
+/** The keeper and the guest agent, compiled from the package's own sources as static binaries. */
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { copyFile } from 'node:fs/promises';
+import { homedir } from 'node:os';
+import { dirname, join, relative } from 'node:path';
+import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { compareVersions, findOnPath, isExecutable } from './find-program.ts';
+import { sayStill } from './long-work.ts';
+import type { FoundPiece, SetupContext } from './piece.ts';
+import { lastLines, runProgram } from './run-program.ts';
+import { SetupError } from './setup-error.ts';
+
+const PIECE = 'binaries';
+export const KEEPER_BINARY = 'voidbox-vm';
+export const AGENT_BINARY = 'voidbox-agent';
+const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'native/keeper'];
+const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
+const MINIMUM_RUST = '1.85';
+const MUSL_TARGET = 'x86_64-unknown-linux-musl';
+const GNU_TARGET = 'x86_64-unknown-linux-gnu';
+const BUILD_TIMEOUT_MS = 1_200_000;
+
+/** Every file that the binaries are compiled from; tests and benches are not among them. */
+export function rustSources(packageRoot: string): string[] {
+  const files = SOURCE_FILES.map((name) => join(packageRoot, name)).filter((file) => existsSync(file));
+  for (const folder of SOURCE_FOLDERS) {
+    const root = join(packageRoot, folder);
+    if (!existsSync(root)) continue;
+    const entries = readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+    const paths = entries.map((entry) => join(entry.parentPath, entry.name));
+    files.push(...paths.filter((path) => /\.rs$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(relative(root, path))));
+  }
+  return files.sort();
+}
+
+function sourcesHash(packageRoot: string): string {
+  return hashInputs(rustSources(packageRoot).flatMap((file) => [relative(packageRoot, file), readFileSync(file)]));
+}
+
+export async function findBinary(context: SetupContext, binary: string): Promise<FoundPiece | null> {
+  const folder = cacheFolderPath({ cacheDir: context.env.cacheDir, piece: PIECE, hash: sourcesHash(context.packageRoot) });
+  const path = join(folder, binary);
+  return isExecutable(path) ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
+}
+
+export async function getBinary(context: SetupContext, binary: string): Promise<FoundPiece> {
+  const hash = sourcesHash(context.packageRoot);
+  const folder = await ensureCacheFolder(
+    { cacheDir: context.env.cacheDir, piece: PIECE, hash },
+    (into) => build(context, into),
+    () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
+  );
+  return { path: join(folder, binary), version: versionOf(context.packageRoot), from: 'cache' };
+}
+
+function versionOf(packageRoot: string): string {
+  return /^version = "(.+)"$/m.exec(readFileSync(join(packageRoot, 'Cargo.toml'), 'utf8'))?.[1] ?? 'unknown';
+}
+
+async function build(context: SetupContext, into: string): Promise<void> {
+  const cargo = await findCargo(context);
+  // The compiler lies beside cargo, also where that folder is not on PATH.
+  const path = `${dirname(cargo)}:${context.env.path}`;
+  const target = await chooseTarget(context, path);
+  context.progress(`compiling the keeper and the guest agent (cargo build --release, ${target.name})`);
+  // A target folder for all versions: cargo compiles only what is new, and locks the folder itself.
+  const targetDir = join(context.env.cacheDir, 'cargo-target');
+  const args = ['build', '--release', '--locked', '--target', target.name, '--bin', KEEPER_BINARY, '--bin', AGENT_BINARY];
+  const compiling = runProgram(context.env, cargo, args, {
+    cwd: context.packageRoot,
+    timeoutMs: BUILD_TIMEOUT_MS,
+    variables: { PATH: path, CARGO_TARGET_DIR: targetDir, RUSTFLAGS: target.flags, CARGO_TERM_COLOR: 'never' },
+  });
+  const result = await sayStill(context.progress, 'compiling the keeper and the guest agent', compiling);
+  if (result.exitCode !== 0)
+    throw new SetupError(`The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`, 'Mend what cargo says, then try again.');
+  for (const binary of [KEEPER_BINARY, AGENT_BINARY]) await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
+}
+
+async function findCargo(context: SetupContext): Promise<string> {
+  const home = context.env.variables['CARGO_HOME'] ?? join(context.env.variables['HOME'] ?? homedir(), '.cargo');
+  for (const path of [...findOnPath(context.env, ['cargo']), join(home, 'bin', 'cargo')]) {
+    if (!isExecutable(path)) continue;
+    const version = /^cargo (\S+)/.exec((await runProgram(context.env, path, ['--version'])).stdout)?.[1];
+    if (version !== undefined && compareVersions(version, MINIMUM_RUST) >= 0) return path;
+    if (version !== undefined) context.progress(`passing over ${path}: it is version ${version}, and ${MINIMUM_RUST} or newer is needed`);
+  }
+  throw new SetupError(
+    `Rust ${MINIMUM_RUST} or newer is needed to compile the keeper and the guest agent, and there is no such cargo on PATH.`,
+    'Install Rust from https://rustup.rs, then try again.',
+  );
+}
+
+interface BuildTarget {
+  readonly name: string;
+  readonly flags: string;
+}
+
+/** musl where the toolchain has it or can fetch it, else the C library of the host linked in; both make static binaries. */
+async function chooseTarget(context: SetupContext, path: string): Promise<BuildTarget> {
+  const musl: BuildTarget = { name: MUSL_TARGET, flags: '' };
+  if (await hasTarget(context, path, MUSL_TARGET)) return musl;
+  if (findOnPath({ ...context.env, path }, ['rustup']).length > 0) {
+    context.progress(`adding the Rust target ${MUSL_TARGET}`);
+    await runProgram(context.env, 'rustup', ['target', 'add', MUSL_TARGET], {
+      timeoutMs: BUILD_TIMEOUT_MS,
+      cwd: context.packageRoot,
+      variables: { PATH: path },
+    });
+    if (await hasTarget(context, path, MUSL_TARGET)) return musl;
+  }
+  return { name: GNU_TARGET, flags: '-C target-feature=+crt-static -C relocation-model=static' };
+}
+
+async function hasTarget(context: SetupContext, path: string, target: string): Promise<boolean> {
+  const result = await runProgram(context.env, 'rustc', ['--print', 'target-libdir', '--target', target], {
+    cwd: context.packageRoot,
+    variables: { PATH: path },
+  });
+  return result.exitCode === 0 && existsSync(result.stdout.trim());
+}
