@@ -1,0 +1,35 @@
+/** What activities are made of; a worker's composition root fills it in. */
+import type { CompileSpec, CheckPlan } from './admit.ts';
+import type { AttemptRegistry } from './attempt-registry.ts';
+import type { Capacity } from './capacity.ts';
+import type { ArtifactStore, EventStore, RunRecords, SandboxBackend } from './ports.ts';
+import type { SandboxPlan } from '../domain/plan/plan.ts';
+import type { VmPool } from './vm-pool.ts';
+
+export interface ActivityDeps {
+  readonly events: EventStore;
+  readonly artifacts: ArtifactStore;
+  readonly records: RunRecords;
+  /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
+  readonly backendFor: (sandbox: SandboxPlan) => SandboxBackend;
+  readonly capacity: Capacity;
+  readonly attempts: AttemptRegistry;
+  readonly vms: VmPool;
+  readonly hostId: string;
+  readonly hostQueue: string;
+  /** Names the Temporal server whose runs these are; kept with each run. */
+  readonly serverId: string;
+  /** Search attributes of ours that the server knows. */
+  readonly searchAttributes: readonly string[];
+  readonly mountPolicy: MountPolicy;
+  readonly compileSpec: CompileSpec;
+  readonly checkPlan: CheckPlan;
+  readonly now: () => number;
+}
+
+export interface MountPolicy {
+  /** Host folders that any run may mount from. */
+  readonly allowedRoots: readonly string[];
+  /** True on one's own machine: the folder of the spec, which the client left in the run's records, is allowed too. */
+  readonly specFolder: boolean;
+}

@@ -1,0 +1,48 @@
+/** The last activity of a run: its terminal event, the manifest of what it keeps, the end of what it was lent. */
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import { ERROR_CODES } from '../domain/errors/codes.ts';
+import type { NamedOutput } from '../domain/pipeline/state.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
+import type { RunOutcome } from '../domain/run/event.ts';
+import type { FinishRequest, InlineOrRef } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import { mergeOutputs } from './merge-outputs.ts';
+
+/** Record `manifest`: garbage collection keeps what a manifest names. */
+export interface RunManifest {
+  readonly version: 1;
+  readonly refs: readonly DataRef[];
+}
+
+/** @returns the outcome as it is written, with its output */
+export async function finishRun(deps: ActivityDeps, request: FinishRequest): Promise<RunOutcome> {
+  const { runId } = request;
+  const outcome = request.merge === null ? request.outcome : await withMerge(deps, request.outcome, request.merge);
+  await deps.records.put(runId, 'manifest', await manifestOf(deps, runId, outcome));
+  await deps.events.append(runId, [...request.events, { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
+  await deps.records.dropHostVariables(runId);
+  return outcome;
+}
+
+/** A merge that can't be made fails a run that would have succeeded; the run ends all the same. */
+async function withMerge(deps: ActivityDeps, outcome: RunOutcome, merge: readonly NamedOutput[]): Promise<RunOutcome> {
+  try {
+    return { ...outcome, output: await mergeOutputs(deps.artifacts, merge) };
+  } catch (error) {
+    if (!isCodedError(error) || ERROR_CODES[error.code].retryable) throw error;
+    if (outcome.state !== 'succeeded') return outcome;
+    return { ...outcome, state: 'failed', failure: { code: error.code, message: `the result can't be merged: ${error.message}`, stderrTail: '' } };
+  }
+}
+
+async function manifestOf(deps: ActivityDeps, runId: string, { output: result }: RunOutcome): Promise<RunManifest> {
+  const refs = new Map<string, DataRef>(result === null ? [] : [[result.sha256, result]]);
+  const admission = (await deps.records.get(runId, 'admission')) as { readonly input?: InlineOrRef | null } | null | undefined;
+  if (admission?.input?.kind === 'ref') refs.set(admission.input.ref.sha256, admission.input.ref);
+  for await (const { body } of deps.events.read(runId, 0, { output: false })) {
+    if (body.type !== 'stage-finished') continue;
+    const { output, outputs } = body.result;
+    for (const ref of [...(output === null ? [] : [output]), ...Object.values(outputs)]) refs.set(ref.sha256, ref);
+  }
+  return { version: 1, refs: [...refs.values()] };
+}

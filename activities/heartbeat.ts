@@ -1,0 +1,89 @@
+/**
+ * The life of an attempt: heartbeats from a timer from its first to its last moment, and what a
+ * cancellation means. Only a cancel request stops work; every other reason makes the attempt let go.
+ */
+import { CancelledFailure, Context } from '@temporalio/activity';
+import { DetachedError, toActivityFailure } from './failure.ts';
+
+/** The worker throttles to 2 s at most; a timer faster than that loses nothing. */
+const BEAT_INTERVAL_MS = 1_000;
+
+export interface AttemptLife {
+  /** Aborted with a DetachedError: no stop, no append, no result from here on. */
+  readonly detached: AbortSignal;
+  /** Aborted when the run or the stage was cancelled by somebody. */
+  readonly cancelRequested: AbortSignal;
+  /** Aborted by either; for work that has no result worth keeping. */
+  readonly ended: AbortSignal;
+  /** Runs with each heartbeat until the attempt ends; rejections are given to `onError`. */
+  everyBeat(work: () => Promise<void>, onError: (error: unknown) => void): void;
+  /** Makes this attempt let go, for a newer one in the same process. */
+  detach(reason: string): void;
+  /** What the server shows beside the pending activity: a hint for people, never read back. */
+  phase(name: string): void;
+}
+
+/** Runs an activity's body under heartbeats, and turns whatever it throws into a Temporal failure. */
+export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>): Promise<T> {
+  const context = Context.current();
+  const detached = new AbortController();
+  const cancelRequested = new AbortController();
+  const beats: { work: () => Promise<void>; onError: (error: unknown) => void; running: boolean }[] = [];
+  let phase = 'starting';
+
+  const onCancellation = (): void => {
+    const details = context.cancellationDetails;
+    if (details?.cancelRequested === true && !details.notFound) cancelRequested.abort(new Error('cancelled'));
+    else detached.abort(new DetachedError(reasonOf(details)));
+  };
+  if (context.cancellationSignal.aborted) onCancellation();
+  else context.cancellationSignal.addEventListener('abort', onCancellation, { once: true });
+
+  const beat = (): void => {
+    context.heartbeat({ phase });
+    for (const entry of beats) {
+      if (entry.running) continue;
+      entry.running = true;
+      entry
+        .work()
+        .catch(entry.onError)
+        .finally(() => {
+          entry.running = false;
+        });
+    }
+  };
+  // None at once: the server counts from the attempt's start, and a stage that ends within the interval costs it no call.
+  const timer = setInterval(beat, BEAT_INTERVAL_MS);
+  try {
+    return await body({
+      detached: detached.signal,
+      cancelRequested: cancelRequested.signal,
+      ended: AbortSignal.any([detached.signal, cancelRequested.signal]),
+      everyBeat: (work, onError) => void beats.push({ work, onError, running: false }),
+      detach: (reason) => detached.abort(new DetachedError(reason)),
+      phase: (name) => {
+        phase = name;
+      },
+    });
+  } catch (error) {
+    if (detached.signal.aborted) throw toActivityFailure(detached.signal.reason);
+    if (error === cancelRequested.signal.reason) throw new CancelledFailure('cancelled');
+    throw toActivityFailure(error);
+  } finally {
+    clearInterval(timer);
+    context.cancellationSignal.removeEventListener('abort', onCancellation);
+  }
+}
+
+interface Reasons {
+  readonly notFound?: boolean;
+  readonly timedOut?: boolean;
+  readonly workerShutdown?: boolean;
+  readonly reset?: boolean;
+  readonly paused?: boolean;
+}
+
+function reasonOf(details: Reasons | undefined): string {
+  const reasons = (['notFound', 'timedOut', 'workerShutdown', 'reset', 'paused'] as const).filter((name) => details?.[name] === true);
+  return reasons.length === 0 ? 'workerShutdown' : reasons.join(', ');
+}

@@ -1,0 +1,35 @@
+/** Values of a host enter here and nowhere else; the redactor gets the same list. */
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { StagePlan } from '../domain/plan/plan.ts';
+import type { Secret } from '../domain/security/redactor.ts';
+import type { RunRecords } from './ports.ts';
+
+export interface StageEnvironment {
+  readonly env: Readonly<Record<string, string>>;
+  /** Values that must not be seen outside the guest. */
+  readonly secrets: readonly Secret[];
+}
+
+/** @throws CodedError `host/variable-missing` */
+export async function resolveEnvironment(records: RunRecords, runId: string, stage: StagePlan): Promise<StageEnvironment> {
+  const entries = stage.run.env;
+  const handedOver = entries.some((entry) => entry.value.kind === 'from-host') ? await records.hostVariables(runId) : {};
+  const env: Record<string, string> = {};
+  const secrets: Secret[] = [];
+  for (const { name, value } of entries) {
+    if (value.kind === 'literal') {
+      env[name] = value.text;
+      continue;
+    }
+    const text = handedOver[value.fromHost];
+    if (text === undefined) {
+      throw new CodedError(
+        'host/variable-missing',
+        `stage ${stage.id} reads the variable ${value.fromHost}, which was not handed over: set it where \`voidbox run\` is started`,
+      );
+    }
+    env[name] = text;
+    secrets.push({ name: value.fromHost, value: text });
+  }
+  return { env, secrets };
+}

@@ -1,0 +1,34 @@
+/** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import type { ScopeRequest } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { AttemptLife } from './heartbeat.ts';
+import type { SandboxBackend, VmKey } from './ports.ts';
+import { vmKeyText, type PooledVm } from './vm-pool.ts';
+
+/** @throws CodedError `vm/no-capacity`, `vm/too-large` and what `SandboxBackend.launch` throws */
+export async function openVm(deps: ActivityDeps, request: ScopeRequest, backend: SandboxBackend, life: AttemptLife): Promise<PooledVm> {
+  const key: VmKey = { runId: request.runId, scope: request.scope.id, generation: request.generation };
+  const name = vmKeyText(key);
+  const identity = { vmKey: name, scope: key.scope, generation: key.generation };
+  const event = (transition: string, body: RunEventBody): NewRunEvent => ({ id: `vm/${name}/${transition}`, atMs: deps.now(), body });
+
+  // A mock has no memory of its own to count.
+  if (backend.name !== 'mock') deps.capacity.reserve(key, request.scope.sandbox.memoryMib);
+  life.phase('starting the VM');
+  await deps.events.append(request.runId, [event('starting', { type: 'vm-starting', ...identity })]);
+  const vm = await deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended));
+  const { facts } = vm.sandbox;
+  await deps.events.append(request.runId, [
+    event('ready', {
+      type: 'vm-ready',
+      ...identity,
+      isolation: facts.isolation,
+      accelerator: facts.accelerator,
+      kernel: facts.kernel,
+      jail: facts.jail,
+      bootMs: facts.bootMs,
+    }),
+  ]);
+  return vm;
+}

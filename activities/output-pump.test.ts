@@ -1,0 +1,79 @@
+import { describe, expect, test } from 'vitest';
+import { createRedactor } from '../domain/security/redactor.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import { pumpOutput } from './output-pump.ts';
+import type { EventStore, Exec } from './ports.ts';
+
+/** Pumps the given chunks as standard output, from where the store stands. */
+async function pump(chunks: readonly Uint8Array[], options: { readonly cursor?: number; readonly appendMs?: number } = {}) {
+  const stored: NewRunEvent[] = [];
+  const peak = { unread: 0, largest: 0 };
+  let read = 0;
+  let appended = 0;
+  const cursor = options.cursor ?? 0;
+  const whole = Buffer.concat([...chunks]);
+  const exec: Pick<Exec, 'output'> = {
+    async *output(stream, offset) {
+      if (stream === 'stderr') return;
+      let position = 0;
+      for (const chunk of chunks) {
+        const from = Math.max(0, offset - position);
+        position += chunk.length;
+        if (from >= chunk.length) continue;
+        read += chunk.length - from;
+        peak.unread = Math.max(peak.unread, read - appended);
+        yield chunk.subarray(from);
+      }
+    },
+  };
+  const events: Pick<EventStore, 'append' | 'outputCursor'> = {
+    outputCursor: async (_run, _key, stream) => (stream === 'stdout' ? cursor : 0),
+    async append(_run, added) {
+      if (options.appendMs !== undefined) await new Promise((resolve) => setTimeout(resolve, options.appendMs));
+      for (const event of added)
+        if (event.body.type === 'output') {
+          appended += event.body.to - event.body.from;
+          peak.largest = Math.max(peak.largest, event.body.to - event.body.from);
+        }
+      stored.push(...added);
+      return added.length;
+    },
+  };
+  await pumpOutput(
+    { runId: 'r', stage: 's', execKey: 's/0/1', fence: 1, exec: exec as Exec, events: events as EventStore, redactor: createRedactor([]), now: () => 0 },
+    new AbortController().signal,
+  );
+  const bodies = stored.flatMap(({ body }) => (body.type === 'output' ? [body] : []));
+  const bytes = Buffer.concat(bodies.map(({ encoding, data }) => Buffer.from(data, encoding === 'utf8' ? 'utf8' : 'base64')));
+  expect(bytes.equals(whole.subarray(cursor))).toBe(true);
+  return { bodies, peak };
+}
+
+describe('the pump', () => {
+  test('keeps text as text although chunks cut its characters', async () => {
+    const text = Buffer.from('żółw 🐢 '.repeat(400));
+    for (const size of [1, 3, 7, 1000]) {
+      const chunks = Array.from({ length: Math.ceil(text.length / size) }, (_, index) => text.subarray(index * size, (index + 1) * size));
+      expect((await pump(chunks)).bodies.every(({ encoding }) => encoding === 'utf8')).toBe(true);
+    }
+  });
+
+  test('stores bytes that are no text as they are', async () => {
+    const bytes = Uint8Array.from({ length: 70_000 }, (_, index) => (index * 7) % 256);
+    expect((await pump([bytes])).bodies.some(({ encoding }) => encoding === 'base64')).toBe(true);
+  });
+
+  test('joins small chunks, cuts large ones, and goes on from the cursor', async () => {
+    const small = Array.from({ length: 2_000 }, (_, index) => Buffer.from(`${index}\n`));
+    expect((await pump(small)).bodies.length).toBeLessThan(20);
+    const { bodies, peak } = await pump([Buffer.alloc(1_000_000, 'x')], { cursor: 123_456 });
+    expect(peak.largest).toBeLessThanOrEqual(64 * 1024);
+    expect(bodies[0]?.from).toBe(123_456);
+  });
+
+  test('reads no further ahead of a slow store than its buffer', async () => {
+    const chunks = Array.from({ length: 64 }, () => Buffer.alloc(64 * 1024, 'y'));
+    const { peak } = await pump(chunks, { appendMs: 20 });
+    expect(peak.unread).toBeLessThanOrEqual(512 * 1024);
+  });
+});

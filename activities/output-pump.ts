@@ -1,0 +1,203 @@
+/**
+ * Brings an exec's output from the sandbox's spool into the event store: redacted, in order, in pieces of at
+ * most 64 KiB, from where the store's cursor stands. Memory is bounded: reading waits for writing.
+ */
+import { Buffer } from 'node:buffer';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
+import type { EventStore, Exec } from './ports.ts';
+
+const PIECE_BYTES = 64 * 1024;
+/** Buffered bytes at which reading waits for the store. */
+const FLUSH_BYTES = 256 * 1024;
+const FLUSH_INTERVAL_MS = 100;
+
+export interface PumpOptions {
+  readonly runId: string;
+  readonly stage: string;
+  readonly execKey: string;
+  readonly fence: number;
+  readonly exec: Exec;
+  readonly events: EventStore;
+  readonly redactor: Redactor;
+  readonly now: () => number;
+}
+
+type StreamName = 'stdout' | 'stderr';
+
+/**
+ * Settles when both streams have ended and every byte of them is stored.
+ * @throws what the sandbox or the store throws, and the signal's reason
+ */
+export async function pumpOutput(options: PumpOptions, signal: AbortSignal): Promise<void> {
+  const stop = new AbortController();
+  const ended = AbortSignal.any([signal, stop.signal]);
+  const pumps = (['stdout', 'stderr'] as const).map((stream) => pumpStream(options, stream, ended));
+  try {
+    await Promise.all(pumps);
+  } catch (error) {
+    stop.abort(error);
+    await Promise.allSettled(pumps);
+    throw error;
+  }
+}
+
+async function pumpStream(options: PumpOptions, stream: StreamName, signal: AbortSignal): Promise<void> {
+  let offset = await options.events.outputCursor(options.runId, options.execKey, stream);
+  const redactor = options.redactor.stream(offset);
+  const writer = createPieceWriter(options, stream, signal);
+  try {
+    for await (const chunk of options.exec.output(stream, offset, signal)) {
+      offset += chunk.length;
+      for (const piece of redactor.push(chunk)) await writer.add(piece);
+    }
+    signal.throwIfAborted();
+    for (const piece of redactor.flush()) await writer.add(piece);
+    await writer.end();
+  } finally {
+    writer.dispose();
+  }
+}
+
+interface PieceWriter {
+  add(piece: Piece): Promise<void>;
+  end(): Promise<void>;
+  dispose(): void;
+}
+
+function createPieceWriter(options: PumpOptions, stream: StreamName, signal: AbortSignal): PieceWriter {
+  let buffered: Piece[] = [];
+  let bufferedBytes = 0;
+  let timer: NodeJS.Timeout | undefined;
+  let tail: Promise<void> = Promise.resolve();
+  let failure: { readonly error: unknown } | null = null;
+
+  const flush = (final: boolean): Promise<void> => {
+    clearTimeout(timer);
+    timer = undefined;
+    tail = tail
+      .then(async () => {
+        if (failure !== null || signal.aborted) return;
+        const { ready, rest } = final ? { ready: buffered, rest: [] } : holdBackPartialCharacter(buffered);
+        buffered = rest;
+        bufferedBytes = rest.reduce((sum, piece) => sum + piece.bytes.length, 0);
+        const events = joinPieces(ready).map((piece) => outputEvent(options, stream, piece));
+        if (events.length > 0) await options.events.append(options.runId, events, { execKey: options.execKey, fence: options.fence });
+      })
+      .catch((error: unknown) => {
+        failure ??= { error };
+      });
+    return tail;
+  };
+  const throwFailure = (): void => {
+    if (failure !== null) throw failure.error;
+    signal.throwIfAborted();
+  };
+
+  return {
+    async add(piece) {
+      throwFailure();
+      buffered.push(piece);
+      bufferedBytes += piece.bytes.length;
+      if (bufferedBytes >= FLUSH_BYTES) await flush(false);
+      else timer ??= setTimeout(() => void flush(false), FLUSH_INTERVAL_MS);
+      throwFailure();
+    },
+    async end() {
+      await flush(true);
+      throwFailure();
+    },
+    dispose: () => clearTimeout(timer),
+  };
+}
+
+function outputEvent(options: PumpOptions, stream: StreamName, piece: Piece): NewRunEvent {
+  const text = decodeUtf8(piece.bytes);
+  return {
+    id: `exec/${options.execKey}/${stream}/${piece.from}`,
+    atMs: options.now(),
+    body: {
+      type: 'output',
+      stage: options.stage,
+      execKey: options.execKey,
+      stream,
+      from: piece.from,
+      to: piece.to,
+      ...(text === null ? { encoding: 'base64', data: Buffer.from(piece.bytes).toString('base64') } : { encoding: 'utf8', data: text }),
+    },
+  };
+}
+
+function decodeUtf8(bytes: Uint8Array): string | null {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return null;
+  }
+}
+
+/** A piece whose bytes stand for themselves can be cut anywhere; one that was redacted can't. */
+function isVerbatim(piece: Piece): boolean {
+  return piece.bytes.length === piece.to - piece.from;
+}
+
+/** Neighbouring pieces become one, up to the size of a piece. */
+export function joinPieces(pieces: readonly Piece[]): Piece[] {
+  const joined: Piece[] = [];
+  let group: Piece[] = [];
+  let size = 0;
+  const close = (): void => {
+    const first = group[0];
+    const last = group.at(-1);
+    if (first !== undefined && last !== undefined)
+      joined.push({ from: first.from, to: last.to, bytes: group.length === 1 ? first.bytes : Buffer.concat(group.map((piece) => piece.bytes)) });
+    group = [];
+    size = 0;
+  };
+  for (const piece of pieces.flatMap(cutToSize)) {
+    const last = group.at(-1);
+    if (size + piece.bytes.length > PIECE_BYTES || (last !== undefined && last.to !== piece.from)) close();
+    group.push(piece);
+    size += piece.bytes.length;
+  }
+  close();
+  return joined;
+}
+
+function cutToSize(piece: Piece): Piece[] {
+  if (piece.bytes.length <= PIECE_BYTES || !isVerbatim(piece)) return [piece];
+  const cuts: Piece[] = [];
+  let start = 0;
+  while (start < piece.bytes.length) {
+    const wanted = Math.min(start + PIECE_BYTES, piece.bytes.length);
+    const end = wanted === piece.bytes.length ? wanted : Math.max(start + 1, wanted - partialCharacterLength(piece.bytes.subarray(start, wanted)));
+    cuts.push({ from: piece.from + start, to: piece.from + end, bytes: piece.bytes.subarray(start, end) });
+    start = end;
+  }
+  return cuts;
+}
+
+/** Keeps the start of a character whose rest has not come yet, so that text stays text in the events. */
+function holdBackPartialCharacter(pieces: readonly Piece[]): { readonly ready: readonly Piece[]; readonly rest: Piece[] } {
+  const last = pieces.at(-1);
+  if (last === undefined || !isVerbatim(last)) return { ready: pieces, rest: [] };
+  const length = partialCharacterLength(last.bytes);
+  if (length === 0) return { ready: pieces, rest: [] };
+  const cut = last.bytes.length - length;
+  const rest = { from: last.to - length, to: last.to, bytes: last.bytes.subarray(cut) };
+  const ready = cut === 0 ? pieces.slice(0, -1) : [...pieces.slice(0, -1), { from: last.from, to: rest.from, bytes: last.bytes.subarray(0, cut) }];
+  return { ready, rest: [rest] };
+}
+
+/** Bytes at the end that begin a UTF-8 character and do not complete it: 0 to 3. */
+function partialCharacterLength(bytes: Uint8Array): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
+    const byte = bytes[bytes.length - back] ?? 0;
+    if (byte < 0x80) return 0;
+    if (byte >= 0xc0) {
+      const needed = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+      return back < needed ? back : 0;
+    }
+  }
+  return 0;
+}

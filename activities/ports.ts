@@ -1,0 +1,137 @@
+/**
+ * What activities need from the outside: a sandbox, an event store, an artifact store, a clock.
+ * Workers fill these in; tests fill in their own.
+ */
+import type { DataRef, IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
+import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
+
+/* ---- sandbox ---- */
+
+/** The identity of a VM: the same key never has two VMs alive. */
+export interface VmKey {
+  readonly runId: string;
+  readonly scope: string;
+  readonly generation: number;
+}
+
+export interface SandboxBackend {
+  readonly name: 'qemu' | 'mock';
+  readonly isolation: IsolationLevel;
+  /**
+   * Find-or-create by key. A second launch with the key attaches and raises the fence: what the earlier
+   * holder still writes is refused with `fence/stale`.
+   * @throws CodedError `vm/lost` when the key's VM once ran and is dead, `vm/boot-timeout`, `host/not-ready`, `vm/no-capacity`, `vm/too-large`
+   */
+  launch(key: VmKey, config: SandboxPlan, signal: AbortSignal): Promise<Sandbox>;
+  /** Ends the key's VM on every path, alive or not, without launching it. Idempotent. */
+  release(key: VmKey): Promise<void>;
+}
+
+export interface SandboxFacts {
+  readonly isolation: IsolationLevel;
+  /** `kvm`, `tcg` or `mock`; an emulation is never called hardware. */
+  readonly accelerator: string;
+  readonly kernel: string;
+  readonly jail: string;
+  readonly bootMs: number;
+  /** True when launch found the VM alive. */
+  readonly attached: boolean;
+  readonly fence: number;
+}
+
+/** A live VM, held under one fence. Every method throws `vm/lost` when it died and `fence/stale` when another took over. */
+export interface Sandbox {
+  readonly facts: SandboxFacts;
+  /** Starts the command once per key: a second call with the key attaches to it. */
+  exec(request: ExecRequest, signal: AbortSignal): Promise<Exec>;
+  /** Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. */
+  writeFile(guestPath: string, sizeBytes: number, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
+  /** Null when the path is no regular file. */
+  readFile(guestPath: string, signal: AbortSignal): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null>;
+  /** Unpacks a tar stream below a guest folder, made if absent. */
+  putTar(guestPath: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
+  /** A checked tar stream of a guest path (a folder's content, or one file); null when it does not exist. */
+  getTar(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
+  /** Copies a host folder into the guest, and back with everything hostile refused (`stage/bad-output`). */
+  copyIn(hostPath: string, guestPath: string, signal: AbortSignal): Promise<void>;
+  copyOut(guestPath: string, hostPath: string, signal: AbortSignal): Promise<void>;
+  /** Keeps the VM alive; called from the activity's heartbeat timer. */
+  renew(): Promise<void>;
+  /** Forgets the VM without stopping it: closes connections, appends nothing. */
+  detach(): void;
+  /** Ends the VM. Idempotent. */
+  stop(): Promise<void>;
+}
+
+export interface ExecRequest {
+  readonly key: string;
+  readonly program: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string;
+  /** Bytes for standard input; null is an empty one. Asked for again from an offset after a re-attach. */
+  readonly stdin: { readonly sizeBytes: number; open(offset: number): AsyncIterable<Uint8Array> } | null;
+  /** From the first start of the key, kept by the keeper across re-attaches. */
+  readonly timeoutMs: number;
+  readonly maxOutputBytes: number;
+}
+
+export interface Exec {
+  /** True when the key was already known: the command had been started before. */
+  readonly attached: boolean;
+  /** Bytes of the stream from an offset to its end; ends only when the stream has ended. */
+  output(stream: 'stdout' | 'stderr', offset: number, signal: AbortSignal): AsyncIterable<Uint8Array>;
+  /** Settles when the command has ended and its last byte is readable. */
+  wait(signal: AbortSignal): Promise<ExecExit>;
+  signal(name: 'SIGTERM' | 'SIGKILL' | 'SIGINT'): Promise<void>;
+  /** Everything of this exec is durable elsewhere; the keeper may forget it. */
+  acknowledge(): Promise<void>;
+}
+
+export interface ExecExit {
+  readonly reason: 'exited' | 'timeout' | 'output-limit' | 'cannot-start' | 'killed';
+  /** 128+n for a signal; 127 and 126 as a shell says them for `cannot-start`. */
+  readonly exitCode: number;
+  readonly message: string;
+  readonly startedAtMs: number;
+  readonly endedAtMs: number;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+  /** Set when `reason` is `output-limit`: bytes between the first and the last MiB that were thrown away. */
+  readonly droppedBytes: number;
+}
+
+/* ---- store ---- */
+
+export interface EventStore {
+  /**
+   * Appends events whose ids the run does not have yet, in order, and returns how many were new. Output is
+   * known by its range: a piece within what is stored is not new, one across its end is a defect of the writer.
+   * With a writer, no events at all still record the fence: older drivers are refused from then on.
+   * @throws CodedError `fence/stale` when `writer` names an exec that a higher fence has written to
+   */
+  append(runId: string, events: readonly NewRunEvent[], writer?: { readonly execKey: string; readonly fence: number }): Promise<number>;
+  /** Events after a cursor, in `seq` order. `output: false` leaves out output pieces, which may be most of the bytes. */
+  read(runId: string, after: number, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
+  /** As `read`, then waits for more until the terminal event or the signal. */
+  follow(runId: string, after: number, signal: AbortSignal, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
+  /** How far a stream's stored pieces reach: the byte offset (before redaction) to go on from. */
+  outputCursor(runId: string, execKey: string, stream: 'stdout' | 'stderr'): Promise<number>;
+  listRuns(): Promise<readonly string[]>;
+}
+
+export interface ArtifactStore {
+  /** Hashes and stores; the same bytes are stored once. Durable when it settles. */
+  put(bytes: AsyncIterable<Uint8Array>, mediaType: string): Promise<DataRef>;
+  /** @throws CodedError `store/io` when the bytes are absent or do not hash to the ref */
+  open(ref: DataRef, offset?: number): AsyncIterable<Uint8Array>;
+}
+
+/** Small durable records of a run: its plan, results by exec key, manifest, handed-over variables. */
+export interface RunRecords {
+  put(runId: string, name: string, value: unknown): Promise<void>;
+  get(runId: string, name: string): Promise<unknown>;
+  /** Variables that a client handed over for this run; never logged, never in history. */
+  hostVariables(runId: string): Promise<Readonly<Record<string, string>>>;
+  dropHostVariables(runId: string): Promise<void>;
+}

@@ -1,0 +1,265 @@
+/**
+ * One attempt of one stage. It may die at any line and be run again: it begins by looking for the durable
+ * result of its exec key, finds its VM and its command by key, goes on writing output from where the store
+ * stands, and stops the VM only after everything that counts is durable.
+ */
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
+import type { NewRunEvent, RunEventBody, StageResult } from '../domain/run/event.ts';
+import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
+import type { StageRequest } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
+import { resolveEnvironment } from './host-variables.ts';
+import { pumpOutput } from './output-pump.ts';
+import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports.ts';
+import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
+import { collectOutputs, copyBack } from './stage-outputs.ts';
+import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
+import { cancelledResult, describeExit } from './stage-result.ts';
+import { openVm } from './open-vm.ts';
+import { vmKeyText } from './vm-pool.ts';
+
+/** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
+const TERM_GRACE_MS = 2_000;
+/** A command that a cancel reached and whose end the VM does not report is taken for dead with its VM. */
+const KILL_LIMIT_MS = 5_000;
+
+export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
+  return withHeartbeat((life) => deps.attempts.drive(`${request.runId}/${request.execKey}`, life, () => attempt(deps, request, life)));
+}
+
+interface Attempt {
+  readonly deps: ActivityDeps;
+  readonly request: StageRequest;
+  readonly life: AttemptLife;
+  readonly vmKey: VmKey;
+  readonly backend: SandboxBackend;
+  /** A scope of one stage: the VM lives and ends with this stage. */
+  readonly ownsVm: boolean;
+}
+
+async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
+  const { runId, execKey } = request;
+  if (request.events.length > 0) await deps.events.append(runId, request.events);
+  const context: Attempt = {
+    deps,
+    request,
+    life,
+    vmKey: { runId, scope: request.scope.id, generation: request.generation },
+    backend: deps.backendFor(request.scope.sandbox),
+    ownsVm: request.lease === null,
+  };
+  const earlier = await readResult(deps.records, runId, execKey);
+  if (earlier !== null) return concludeWithoutVm(context, earlier);
+  try {
+    return await inVm(context);
+  } catch (error) {
+    life.detached.throwIfAborted();
+    if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
+      return concludeWithoutVm(context, await writeResult(deps.records, runId, cancelledResult(context.backend, request)));
+    }
+    if (isCodedError(error) && LOST_VM_CODES.has(error.code)) await recordLoss(context, error);
+    throw error;
+  }
+}
+
+async function inVm(context: Attempt): Promise<StageResult> {
+  const { deps, request, life, vmKey } = context;
+  const { env, secrets } = await resolveEnvironment(deps.records, request.runId, request.stage);
+  const redactor = createRedactor(secrets);
+  life.phase('waiting for a VM');
+  const vm = await openVm(deps, request, context.backend, life);
+  try {
+    const { sandbox } = vm;
+    let renewalFailure: unknown = null;
+    if (redactor.tooShort.length > 0) await sayNotRedacted(context, redactor.tooShort);
+    life.everyBeat(
+      () => sandbox.renew(),
+      (error) => (renewalFailure ??= error),
+    );
+    const exec = await startCommand(context, sandbox, env);
+    life.phase('running');
+    const exit = await follow(context, sandbox, exec, redactor);
+    life.phase('collecting outputs');
+    const result = await settle(context, sandbox, exec, exit, redactor);
+    life.detached.throwIfAborted();
+    if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale') throw renewalFailure;
+    // A fenced call before the result: an attempt that was overtaken learns it here and writes nothing.
+    await sandbox.renew();
+    const durable = await writeResult(deps.records, request.runId, result);
+    await deps.events.append(request.runId, [finishedEvent(context, durable)], { execKey: request.execKey, fence: sandbox.facts.fence });
+    await exec.acknowledge();
+    if (context.ownsVm) {
+      await sandbox.stop();
+      deps.vms.drop(vmKey);
+      deps.capacity.release(vmKey);
+      await deps.events.append(request.runId, [vmStopped(context)]);
+    }
+    return durable;
+  } finally {
+    vm.leave();
+  }
+}
+
+/** Files first, once for this VM, then the command, once for its key. */
+async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Record<string, string>>): Promise<Exec> {
+  const { deps, request, life } = context;
+  const { runId, execKey, stage } = request;
+  const writer = { execKey, fence: sandbox.facts.fence };
+  // The store refuses writers of lower fences from this append on, so the output cursor read later is final.
+  const isFirst =
+    (await deps.events.append(
+      runId,
+      [event(context, `stage/${execKey}/started`, { type: 'stage-started', stage: stage.id, execKey, attempt: request.attempt })],
+      writer,
+    )) > 0;
+  if (!isFirst) {
+    const id = `stage/${execKey}/reattached/${vmKeyText(context.vmKey)}/${sandbox.facts.fence}`;
+    await deps.events.append(runId, [event(context, id, { type: 'stage-reattached', stage: stage.id, execKey, fence: sandbox.facts.fence })], writer);
+  }
+  if (needsFiles(request) && !(await isPrepared(deps.records, runId, execKey, request.generation))) {
+    life.phase('preparing files');
+    await prepareFiles(deps.artifacts, sandbox, request, life.ended);
+    await markPrepared(deps.records, runId, execKey, request.generation);
+  }
+  return sandbox.exec(
+    {
+      key: execKey,
+      program: stage.run.program,
+      args: stage.run.args,
+      env,
+      cwd: stage.run.cwd,
+      stdin: stdinOf(deps.artifacts, request),
+      timeoutMs: stage.timeoutMs,
+      maxOutputBytes: stage.maxOutputBytes,
+    },
+    life.ended,
+  );
+}
+
+/** Until the command's end and its last stored byte. A cancel request ends the command, not the following. */
+async function follow(context: Attempt, sandbox: Sandbox, exec: Exec, redactor: Redactor): Promise<ExecExit> {
+  const { deps, request, life } = context;
+  const killer = killWhenCancelled(exec, life);
+  const failed = new AbortController();
+  const signal = AbortSignal.any([life.detached, failed.signal]);
+  const pump = pumpOutput(
+    {
+      runId: request.runId,
+      stage: request.stage.id,
+      execKey: request.execKey,
+      fence: sandbox.facts.fence,
+      exec,
+      events: deps.events,
+      redactor,
+      now: deps.now,
+    },
+    signal,
+  );
+  const exit = exec.wait(signal);
+  const all = Promise.all([exit, pump]);
+  try {
+    await Promise.race([all, killer.expired]);
+    return await exit;
+  } catch (error) {
+    failed.abort(error);
+    await Promise.allSettled([exit, pump]);
+    throw error;
+  } finally {
+    killer.dispose();
+  }
+}
+
+interface Killer {
+  /** Rejects when a killed command does not end. */
+  readonly expired: Promise<never>;
+  dispose(): void;
+}
+
+function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
+  const timers: NodeJS.Timeout[] = [];
+  let reject!: (error: unknown) => void;
+  const expired = new Promise<never>((_, refuse) => (reject = refuse));
+  expired.catch(() => undefined);
+  const signal = (name: 'SIGTERM' | 'SIGKILL'): void => {
+    exec.signal(name).catch(() => undefined);
+  };
+  const onCancel = (): void => {
+    life.phase('cancelling');
+    signal('SIGTERM');
+    timers.push(setTimeout(() => signal('SIGKILL'), TERM_GRACE_MS));
+    timers.push(setTimeout(() => reject(new CodedError('vm/lost', 'the command did not end after SIGKILL')), TERM_GRACE_MS + KILL_LIMIT_MS));
+  };
+  if (life.cancelRequested.aborted) onCancel();
+  else life.cancelRequested.addEventListener('abort', onCancel, { once: true });
+  return {
+    expired,
+    dispose: () => {
+      life.cancelRequested.removeEventListener('abort', onCancel);
+      for (const timer of timers) clearTimeout(timer);
+    },
+  };
+}
+
+/** What the ended command comes to. Only a success leaves outputs and writes mounts back. */
+async function settle(context: Attempt, sandbox: Sandbox, exec: Exec, exit: ExecExit, redactor: Redactor): Promise<StageResult> {
+  const { deps, request, life } = context;
+  const base = await describeExit(sandbox, exec, exit, request, redactor, life.cancelRequested.aborted, life.detached);
+  if (base.outcome !== 'succeeded') return base;
+  const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
+  if (collected.failure !== null) return { ...base, outcome: 'failed', failure: { ...collected.failure, stderrTail: '' } };
+  const refused = await copyBack(sandbox, request.scope.sandbox.mounts, life.detached);
+  if (refused !== null) return { ...base, outcome: 'failed', failure: { ...refused, stderrTail: '' } };
+  return { ...base, output: collected.output, outputs: collected.outputs };
+}
+
+/** The result stands already: only what follows it is done again. */
+async function concludeWithoutVm(context: Attempt, result: StageResult): Promise<StageResult> {
+  await context.deps.events.append(context.request.runId, [finishedEvent(context, result)]);
+  if (context.ownsVm) await releaseOwned(context);
+  return result;
+}
+
+async function releaseOwned(context: Attempt): Promise<void> {
+  context.deps.vms.drop(context.vmKey);
+  await context.backend.release(context.vmKey);
+  context.deps.capacity.release(context.vmKey);
+  await context.deps.events.append(context.request.runId, [vmStopped(context)]);
+}
+
+async function sayNotRedacted(context: Attempt, names: readonly string[]): Promise<void> {
+  const { execKey, stage, runId } = context.request;
+  const message = `stage ${stage.id}: values of ${names.join(', ')} are too short to be told from ordinary text and are not redacted`;
+  await context.deps.events.append(runId, [event(context, `stage/${execKey}/not-redacted`, { type: 'notice', level: 'info', message })]);
+}
+
+/** The run machine has the VM released before it asks for the next generation. */
+async function recordLoss({ deps, request, vmKey }: Attempt, error: CodedError): Promise<void> {
+  const name = vmKeyText(vmKey);
+  deps.vms.drop(vmKey);
+  await deps.events.append(request.runId, [
+    {
+      id: `vm/${name}/lost`,
+      atMs: deps.now(),
+      body: { type: 'vm-lost', vmKey: name, scope: vmKey.scope, generation: vmKey.generation, reason: `${error.code}: ${error.message}` },
+    },
+  ]);
+}
+
+function event(context: Attempt, id: string, body: RunEventBody): NewRunEvent {
+  return { id, atMs: context.deps.now(), body };
+}
+
+function finishedEvent(context: Attempt, result: StageResult): NewRunEvent {
+  const { execKey, stage } = context.request;
+  return event(context, `stage/${execKey}/finished`, { type: 'stage-finished', stage: stage.id, execKey, result });
+}
+
+function vmStopped({ vmKey, deps }: Attempt): NewRunEvent {
+  return {
+    id: `vm/${vmKeyText(vmKey)}/stopped`,
+    atMs: deps.now(),
+    body: { type: 'vm-stopped', vmKey: vmKeyText(vmKey), scope: vmKey.scope, generation: vmKey.generation },
+  };
+}

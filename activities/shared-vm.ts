@@ -1,0 +1,41 @@
+/** The VM of a scope that several stages share: found or created before the first, ended after the last. */
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { ScopeRequest, VmLease } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import { toActivityFailure } from './failure.ts';
+import { withHeartbeat } from './heartbeat.ts';
+import { openVm } from './open-vm.ts';
+import type { VmKey } from './ports.ts';
+import { vmKeyText } from './vm-pool.ts';
+
+export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<VmLease> {
+  const key = keyOf(request);
+  return withHeartbeat((life) =>
+    deps.attempts.drive(`acquire/${vmKeyText(key)}`, life, async () => {
+      const vm = await openVm(deps, request, deps.backendFor(request.scope.sandbox), life);
+      vm.leave();
+      return { vmKey: vmKeyText(key) };
+    }),
+  );
+}
+
+/** Ends the VM, alive or not. Idempotent; for owned VMs whose stage could not do it, too. */
+export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Promise<void> {
+  const key = keyOf(request);
+  const name = vmKeyText(key);
+  try {
+    await deps.backendFor(request.scope.sandbox).release(key);
+  } catch (error) {
+    // A host that can't make such VMs has none to end.
+    if (!isCodedError(error) || (error.code !== 'host/not-ready' && error.code !== 'host/isolation')) throw toActivityFailure(error);
+  }
+  deps.vms.drop(key);
+  deps.capacity.release(key);
+  await deps.events.append(request.runId, [
+    { id: `vm/${name}/stopped`, atMs: deps.now(), body: { type: 'vm-stopped', vmKey: name, scope: key.scope, generation: key.generation } },
+  ]);
+}
+
+function keyOf(request: ScopeRequest): VmKey {
+  return { runId: request.runId, scope: request.scope.id, generation: request.generation };
+}

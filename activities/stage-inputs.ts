@@ -1,0 +1,82 @@
+/** Everything that a stage's command finds in the guest: input.json, outputs of earlier stages, rw mounts, stdin. */
+import { Buffer } from 'node:buffer';
+import type { DataRef } from '../domain/plan/plan.ts';
+import type { InlineOrRef, StageRequest, UpstreamOutputs } from './contract.ts';
+import { mergeOutputs } from './merge-outputs.ts';
+import type { ArtifactStore, ExecRequest, Sandbox } from './ports.ts';
+
+const INPUT_PATH = '/workspace/input.json';
+
+/** True when the command finds files that are put there for it. */
+export function needsFiles({ stage, scope, input }: StageRequest): boolean {
+  const hasInput = stage.input.kind === 'run-input' ? input !== null : stage.input.kind !== 'none';
+  return hasInput || stage.inputs.length > 0 || scope.sandbox.mounts.some((mount) => mount.mode === 'rw');
+}
+
+/** Puts the stage's files into the guest. Not to be repeated once the command runs. */
+export async function prepareFiles(artifacts: ArtifactStore, sandbox: Sandbox, request: StageRequest, signal: AbortSignal): Promise<void> {
+  const input = await inputFile(artifacts, request);
+  if (input !== null) await sandbox.writeFile(INPUT_PATH, input.sizeBytes, input.bytes, signal);
+  for (const { fromStage, output, guestPath } of request.stage.inputs) {
+    const ref = upstreamOf(request, fromStage).outputs[output];
+    if (ref === undefined) throw new Error(`stage ${request.stage.id}: stage ${fromStage} has no output ${output} in its result`);
+    await sandbox.putTar(guestPath, artifacts.open(ref), signal);
+  }
+  for (const mount of request.scope.sandbox.mounts) {
+    if (mount.mode === 'rw') await sandbox.copyIn(mount.hostPath, mount.guestPath, signal);
+  }
+}
+
+export function stdinOf(artifacts: ArtifactStore, request: StageRequest): ExecRequest['stdin'] {
+  const { stdin } = request.stage;
+  if (stdin.kind === 'none') return null;
+  const ref = outputOf(request, stdin.stage);
+  return { sizeBytes: ref.sizeBytes, open: (offset) => artifacts.open(ref, offset) };
+}
+
+interface InputFile {
+  readonly sizeBytes: number;
+  readonly bytes: AsyncIterable<Uint8Array>;
+}
+
+async function inputFile(artifacts: ArtifactStore, request: StageRequest): Promise<InputFile | null> {
+  const { input } = request.stage;
+  switch (input.kind) {
+    case 'none':
+      return null;
+    case 'run-input':
+      return request.input === null ? null : fileOf(artifacts, request.input);
+    case 'carry':
+      return fileOf(artifacts, { kind: 'ref', ref: outputOf(request, input.stage) });
+    case 'merge':
+      return fileOf(artifacts, {
+        kind: 'ref',
+        ref: await mergeOutputs(
+          artifacts,
+          input.stages.map((stage) => ({ name: stage, output: outputOf(request, stage) })),
+        ),
+      });
+  }
+}
+
+function fileOf(artifacts: ArtifactStore, value: InlineOrRef): InputFile {
+  if (value.kind === 'ref') return { sizeBytes: value.ref.sizeBytes, bytes: artifacts.open(value.ref) };
+  const bytes = Buffer.from(value.text);
+  return { sizeBytes: bytes.length, bytes: once(bytes) };
+}
+
+function upstreamOf(request: StageRequest, stage: string): UpstreamOutputs {
+  const upstream = request.upstream[stage];
+  if (upstream === undefined) throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which was not handed to it`);
+  return upstream;
+}
+
+function outputOf(request: StageRequest, stage: string): DataRef {
+  const { output } = upstreamOf(request, stage);
+  if (output === null) throw new Error(`stage ${request.stage.id} takes the output of stage ${stage}, which has none`);
+  return output;
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}

@@ -1,0 +1,69 @@
+/** What a successful command leaves: its output, its named outputs, its rw mounts. */
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { DataRef, MountPlan, StagePlan } from '../domain/plan/plan.ts';
+import type { Redactor } from '../domain/security/redactor.ts';
+import type { ArtifactStore, Exec, Sandbox } from './ports.ts';
+
+export interface OutcomeFailure {
+  readonly code: string;
+  readonly message: string;
+}
+
+export type CollectedOutputs =
+  | { readonly failure: OutcomeFailure }
+  | { readonly failure: null; readonly output: DataRef; readonly outputs: Readonly<Record<string, DataRef>> };
+
+/** Everything is durable in the artifact store when this settles. */
+export async function collectOutputs(
+  artifacts: ArtifactStore,
+  sandbox: Sandbox,
+  exec: Exec,
+  stage: StagePlan,
+  redactor: Redactor,
+  signal: AbortSignal,
+): Promise<CollectedOutputs> {
+  const outputs: Record<string, DataRef> = {};
+  for (const { name, guestPath } of stage.outputs) {
+    const tar = await hostileChecked(() => sandbox.getTar(guestPath, signal));
+    if ('failure' in tar) return tar;
+    if (tar.value === null) return missing(stage, `the output ${name}`, guestPath);
+    const stream = tar.value;
+    const ref = await hostileChecked(() => artifacts.put(stream, 'application/x-tar'));
+    if ('failure' in ref) return ref;
+    outputs[name] = ref.value;
+  }
+  const source = stage.outputFile === null ? exec.output('stdout', 0, signal) : (await sandbox.readFile(stage.outputFile, signal))?.bytes;
+  if (source === undefined) return missing(stage, 'its output file', stage.outputFile ?? '');
+  const mediaType = stage.outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
+  return { failure: null, output: await artifacts.put(redacted(source, redactor), mediaType), outputs };
+}
+
+/** Copies `rw` mounts back. Null when all are in place. */
+export async function copyBack(sandbox: Sandbox, mounts: readonly MountPlan[], signal: AbortSignal): Promise<OutcomeFailure | null> {
+  for (const mount of mounts) {
+    if (mount.mode !== 'rw') continue;
+    const done = await hostileChecked(() => sandbox.copyOut(mount.guestPath, mount.hostPath, signal));
+    if ('failure' in done) return done.failure;
+  }
+  return null;
+}
+
+function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
+  return { failure: { code: 'stage/output-missing', message: `stage ${stage.id} succeeded and did not leave ${what} at ${guestPath}` } };
+}
+
+/** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */
+async function hostileChecked<T>(work: () => Promise<T>): Promise<{ readonly value: T } | { readonly failure: OutcomeFailure }> {
+  try {
+    return { value: await work() };
+  } catch (error) {
+    if (isCodedError(error) && error.code === 'stage/bad-output') return { failure: { code: error.code, message: error.message } };
+    throw error;
+  }
+}
+
+async function* redacted(source: AsyncIterable<Uint8Array>, redactor: Redactor): AsyncIterable<Uint8Array> {
+  const stream = redactor.stream();
+  for await (const chunk of source) for (const piece of stream.push(chunk)) yield piece.bytes;
+  for (const piece of stream.flush()) yield piece.bytes;
+}

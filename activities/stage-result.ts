@@ -1,0 +1,105 @@
+/** From a command's end to the stage's outcome. */
+import { Buffer } from 'node:buffer';
+import type { StageResult } from '../domain/run/event.ts';
+import type { Redactor } from '../domain/security/redactor.ts';
+import type { StageRequest } from './contract.ts';
+import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports.ts';
+
+const TAIL_BYTES = 2 * 1024;
+/** Read before the tail, so that a secret that begins there is still whole for the redactor. */
+const TAIL_MARGIN_BYTES = 16 * 1024;
+
+export function cancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
+  return {
+    stage: request.stage.id,
+    execKey: request.execKey,
+    outcome: 'cancelled',
+    failure: { code: 'stage/cancelled', message: `stage ${request.stage.id} was cancelled before its command ended`, stderrTail: '' },
+    exitCode: null,
+    durationMs: 0,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    output: null,
+    outputs: {},
+    isolation: backend.isolation,
+    accelerator: '',
+  };
+}
+
+/** The result without outputs. A command that ended by itself before a cancel reached it keeps its own outcome. */
+export async function describeExit(
+  sandbox: Sandbox,
+  exec: Exec,
+  exit: ExecExit,
+  request: StageRequest,
+  redactor: Redactor,
+  cancelled: boolean,
+  signal: AbortSignal,
+): Promise<StageResult> {
+  const { stage, execKey } = request;
+  const base = {
+    stage: stage.id,
+    execKey,
+    exitCode: exit.exitCode,
+    durationMs: Math.max(0, exit.endedAtMs - exit.startedAtMs),
+    stdoutBytes: exit.stdoutBytes,
+    stderrBytes: exit.stderrBytes,
+    output: null,
+    outputs: {},
+    isolation: sandbox.facts.isolation,
+    accelerator: sandbox.facts.accelerator,
+  } as const;
+  const code = failureCode(exit);
+  if (code === null) return { ...base, outcome: 'succeeded', failure: null };
+  const stderrTail = await readTail(exec, exit, redactor, signal);
+  if (cancelled) {
+    return { ...base, outcome: 'cancelled', failure: { code: 'stage/cancelled', message: `stage ${stage.id} was cancelled`, stderrTail } };
+  }
+  return { ...base, outcome: 'failed', failure: { code, message: redactor.text(describe(stage.id, stage.timeoutMs, stage.maxOutputBytes, exit)), stderrTail } };
+}
+
+function failureCode(exit: ExecExit): string | null {
+  switch (exit.reason) {
+    case 'exited':
+      return exit.exitCode === 0 ? null : 'stage/exit-nonzero';
+    case 'killed':
+      return 'stage/exit-nonzero';
+    case 'timeout':
+      return 'stage/timeout';
+    case 'output-limit':
+      return 'stage/output-limit';
+    case 'cannot-start':
+      return 'stage/cannot-start';
+  }
+}
+
+function describe(stage: string, timeoutMs: number, maxOutputBytes: number, exit: ExecExit): string {
+  switch (exit.reason) {
+    case 'timeout':
+      return `stage ${stage} ran past its deadline of ${timeoutMs / 1000} s and was killed`;
+    case 'output-limit':
+      return `stage ${stage} wrote more than its ${Math.round(maxOutputBytes / (1024 * 1024))} MiB of output and was killed; ${exit.droppedBytes} bytes in the middle are not kept`;
+    case 'cannot-start':
+      return `stage ${stage} could not start its program: ${exit.message}`;
+    case 'exited':
+    case 'killed':
+      return exit.exitCode > 128
+        ? `stage ${stage} was ended by signal ${exit.exitCode - 128} (exit code ${exit.exitCode})`
+        : `stage ${stage} ended with exit code ${exit.exitCode}`;
+  }
+}
+
+async function readTail(exec: Exec, exit: ExecExit, redactor: Redactor, signal: AbortSignal): Promise<string> {
+  const offset = Math.max(0, exit.stderrBytes - TAIL_BYTES - TAIL_MARGIN_BYTES);
+  const stream = redactor.stream(offset);
+  let tail = Buffer.alloc(0);
+  const keep = (bytes: Uint8Array): void => {
+    tail = Buffer.concat([tail, bytes]).subarray(-TAIL_BYTES);
+  };
+  for await (const chunk of exec.output('stderr', offset, signal)) for (const piece of stream.push(chunk)) keep(piece.bytes);
+  for (const piece of stream.flush()) keep(piece.bytes);
+  // A cut inside a character leaves continuation bytes at the front, which say nothing.
+  let start = 0;
+  while (start < 3 && ((tail[start] ?? 0) & 0xc0) === 0x80) start += 1;
+  return tail.subarray(start).toString('utf8');
+}
