@@ -1,0 +1,31 @@
+/** From a failed activity to what the run machine hears. */
+import { ActivityFailure, ApplicationFailure, isCancellation, TimeoutFailure } from '@temporalio/workflow';
+import { LOST_VM_CODES, type MachineEvent } from '../domain/pipeline/event.ts';
+
+export interface CodedReason {
+  readonly code: string;
+  readonly message: string;
+}
+
+export function stageFailureEvent(error: unknown, stageId: string, execKey: string, cancelRequested: boolean): MachineEvent {
+  // A worker that died with a cancel pending is reported as a timeout, and is not tried again.
+  if (isCancellation(error) || (cancelRequested && isTimeout(error))) return { type: 'stage-cancelled', stageId, execKey };
+  const reason = reasonOf(error);
+  return { type: LOST_VM_CODES.has(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
+}
+
+export function reasonOf(error: unknown): CodedReason {
+  if (isCancellation(error)) return { code: 'stage/cancelled', message: 'cancelled' };
+  const cause = error instanceof ActivityFailure ? error.cause : error;
+  if (cause instanceof ApplicationFailure) return { code: cause.type ?? 'internal/bug', message: cause.message };
+  if (cause instanceof TimeoutFailure) {
+    // The last attempt's own failure says more than the time that has run out.
+    const last = cause.cause instanceof ApplicationFailure ? `; the last attempt: ${cause.cause.message}` : '';
+    return { code: 'host/unreachable', message: `no worker of the run's host finished the work in time (${cause.timeoutType})${last}` };
+  }
+  return { code: 'internal/bug', message: cause instanceof Error ? cause.message : String(cause) };
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof ActivityFailure && error.cause instanceof TimeoutFailure;
+}

@@ -1,0 +1,28 @@
+/** The run's board in the Temporal UI: a markdown table of its stages. */
+import type { Plan } from '../domain/plan/plan.ts';
+import type { RunState, StagePhase } from '../domain/pipeline/state.ts';
+
+/** A board longer than this is not read; what runs and what failed comes first. */
+const MOST_ROWS = 60;
+
+const ORDER: Readonly<Record<StagePhase, number>> = { failed: 0, running: 1, backoff: 2, ready: 3, cancelled: 4, waiting: 5, succeeded: 6, skipped: 7 };
+
+export function stageTable(plan: Plan, state: RunState): string {
+  const counts = new Map<StagePhase, number>();
+  for (const { phase } of state.stages) counts.set(phase, (counts.get(phase) ?? 0) + 1);
+  const summary = [...counts]
+    .sort(([a], [b]) => ORDER[a] - ORDER[b])
+    .map(([phase, count]) => `${count} ${phase}`)
+    .join(', ');
+  const indexes = plan.stages.map((_, index) => index);
+  const shown =
+    indexes.length <= MOST_ROWS ? indexes : indexes.sort((a, b) => ORDER[state.stages[a]!.phase] - ORDER[state.stages[b]!.phase] || a - b).slice(0, MOST_ROWS);
+  const rows = shown.map((index) => {
+    const { phase, attempt } = state.stages[index]!;
+    return `| ${plan.stages[index]!.id} | ${phase} | ${attempt === 0 ? '' : attempt} |`;
+  });
+  const rest = plan.stages.length - shown.length;
+  return [`**${plan.name}**: ${summary}`, '', '| stage | state | attempt |', '|---|---|---|', ...rows, ...(rest > 0 ? ['', `and ${rest} more`] : [])].join(
+    '\n',
+  );
+}

@@ -1,0 +1,2 @@
+/** What the workflow bundle exports: each name is a workflow type. */
+export { voidboxRun } from './run.ts';

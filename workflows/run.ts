@@ -1,0 +1,272 @@
+/** The workflow of a run: admits it, then carries out what the run machine asks for until it says `finish`. */
+import {
+  ApplicationFailure,
+  CancellationScope,
+  CancelledFailure,
+  condition,
+  isCancellation,
+  proxyActivities,
+  setCurrentDetails,
+  sleep,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type { Activities, Admission, RunRequest } from '../activities/contract.ts';
+import type { Command } from '../domain/pipeline/command.ts';
+import type { MachineEvent } from '../domain/pipeline/event.ts';
+import { start, transition, type Transition } from '../domain/pipeline/machine.ts';
+import type { Plan, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import { fromWire } from '../domain/plan/wire.ts';
+import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from './activity-options.ts';
+import { reasonOf, stageFailureEvent } from './activity-outcome.ts';
+import { stageTable } from './current-details.ts';
+import { SEARCH_ATTRIBUTES } from './messages.ts';
+import type { UnreadablePayload } from './payload-converter.ts';
+
+const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
+const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
+
+/**
+ * @returns the outcome of a run that succeeded
+ * @throws ApplicationFailure whose type is an error code when the run failed or was not admitted
+ */
+export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
+  const outer = CancellationScope.current();
+  return CancellationScope.nonCancellable(async () => {
+    const admission = await admitted(request);
+    const run = new RunLoop(admission, workflowInfo().workflowId);
+    outer.cancelRequested.catch(() => run.hear({ type: 'cancel-requested' }));
+    const outcome = await run.toEnd();
+    return concluded(outcome);
+  });
+}
+
+async function admitted(request: unknown): Promise<Admission> {
+  // Whatever a client sent is handed on as it is: `admit` says what is wrong with it.
+  if (isUnreadable(request))
+    throw ApplicationFailure.create({ type: 'admit/invalid', message: `the argument can't be read: ${request.unreadable}`, nonRetryable: true });
+  const fields = typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
+  try {
+    return await admit({ ...fields, runId: workflowInfo().workflowId });
+  } catch (error) {
+    const { code, message } = reasonOf(error);
+    throw ApplicationFailure.create({ type: code, message, nonRetryable: true });
+  }
+}
+
+function isUnreadable(value: unknown): value is UnreadablePayload {
+  return typeof value === 'object' && value !== null && 'unreadable' in value;
+}
+
+function concluded(outcome: RunOutcome): RunOutcome {
+  switch (outcome.state) {
+    case 'succeeded':
+      return outcome;
+    case 'cancelled':
+    case 'terminated':
+      throw new CancelledFailure('the run was cancelled', [outcome]);
+    case 'failed': {
+      const { failure, failedStage } = outcome;
+      const tail = failure === null || failure.stderrTail === '' ? '' : `\n\nlast lines of its standard error:\n${failure.stderrTail}`;
+      const named = failure === null || failedStage === null || failure.message.includes(failedStage) ? '' : `stage ${failedStage}: `;
+      const message = failure === null ? 'the run failed' : `${named}${failure.message}${tail}`;
+      throw ApplicationFailure.create({ type: failure?.code ?? 'internal/bug', message, nonRetryable: true, details: [outcome] });
+    }
+  }
+}
+
+type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
+
+/** Between the machine and Temporal: events in, commands out, nothing decided here. */
+class RunLoop {
+  readonly #admission: Admission;
+  readonly #plan: Plan;
+  readonly #runId: string;
+  readonly #stages: ReadonlyMap<string, StagePlan>;
+  readonly #scopes: ReadonlyMap<string, ScopePlan>;
+  readonly #heard: MachineEvent[] = [];
+  /** Cancellable work by exec key, or by scope and generation. */
+  readonly #running = new Map<string, CancellationScope>();
+  readonly #timers = new CancellationScope();
+  /** Events that wait for the next activity to write them. */
+  #unwritten: NewRunEvent[] = [];
+  #appending: Promise<void> = Promise.resolve();
+
+  constructor(admission: Admission, runId: string) {
+    this.#admission = admission;
+    this.#runId = runId;
+    this.#plan = fromWire(admission.plan);
+    this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
+    this.#scopes = new Map(this.#plan.scopes.map((scope) => [scope.id, scope]));
+  }
+
+  hear(event: MachineEvent): void {
+    this.#heard.push(event);
+  }
+
+  async toEnd(): Promise<RunOutcome> {
+    const plan = this.#plan;
+    this.#attributes({ name: plan.name, host: this.#admission.hostId, state: 'running' });
+    let step = start(plan);
+    for (;;) {
+      const finish = this.#carryOut(plan, step);
+      if (finish !== null) return this.#finish(finish);
+      await condition(() => this.#heard.length > 0);
+      step = transition(plan, step.state, this.#heard.shift()!);
+    }
+  }
+
+  #carryOut(plan: Plan, step: Transition): CommandOf<'finish'> | null {
+    const atMs = Date.now();
+    this.#unwritten.push(...step.events.map((event) => ({ ...event, atMs })));
+    setCurrentDetails(stageTable(plan, step.state));
+    for (const command of step.commands) {
+      switch (command.type) {
+        case 'run-stage':
+          this.#runStage(command);
+          break;
+        case 'acquire-vm':
+          this.#acquireVm(command);
+          break;
+        case 'release-vm':
+          this.#releaseVm(command);
+          break;
+        case 'start-timer':
+          this.#startTimer(command);
+          break;
+        case 'cancel-stages':
+          for (const key of [...command.execKeys, ...command.acquiring.map(({ scope, generation }) => vmName(scope, generation))])
+            this.#running.get(key)?.cancel();
+          break;
+        case 'finish':
+          return command;
+      }
+    }
+    if (this.#unwritten.length > 0) this.#appendNow();
+    return null;
+  }
+
+  #runStage(command: CommandOf<'run-stage'>): void {
+    const { stageId, execKey, attempt, generation, lease, upstream } = command;
+    const stage = this.#stages.get(stageId)!;
+    const events = this.#takeUnwritten();
+    const scope = new CancellationScope();
+    this.#running.set(execKey, scope);
+    const call = scope.run(() =>
+      runStage.executeWithOptions(
+        {
+          ...ACTIVITY_OPTIONS.runStage,
+          taskQueue: this.#admission.hostQueue,
+          scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
+          summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
+        },
+        [
+          {
+            runId: this.#runId,
+            stage,
+            scope: this.#scopes.get(command.scope)!,
+            generation,
+            lease,
+            execKey,
+            attempt,
+            input: stage.input.kind === 'run-input' ? this.#admission.input : null,
+            upstream,
+            events,
+          },
+        ],
+      ),
+    );
+    call
+      .then(
+        (result) => this.hear({ type: 'stage-finished', result }),
+        (error: unknown) => this.hear(stageFailureEvent(error, stageId, execKey, scope.consideredCancelled)),
+      )
+      .finally(() => this.#running.delete(execKey));
+  }
+
+  #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
+    const key = vmName(scope, generation);
+    const cancellation = new CancellationScope();
+    this.#running.set(key, cancellation);
+    const call = cancellation.run(() =>
+      acquireVm.executeWithOptions({ ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` }, [
+        this.#scopeRequest(scope, generation),
+      ]),
+    );
+    call
+      .then(
+        ({ vmKey }) => this.hear({ type: 'vm-acquired', scope, generation, vmKey }),
+        (error: unknown) => this.hear({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
+      )
+      .finally(() => this.#running.delete(key));
+  }
+
+  #releaseVm({ scope, generation }: CommandOf<'release-vm'>): void {
+    const call = releaseVm.executeWithOptions({ ...ACTIVITY_OPTIONS.releaseVm, taskQueue: this.#admission.hostQueue, summary: `stop the VM of ${scope}` }, [
+      this.#scopeRequest(scope, generation),
+    ]);
+    void call
+      .catch((error: unknown) => {
+        const { code, message } = reasonOf(error);
+        this.#unwritten.push({
+          id: `run/release-failed/${scope}/${generation}`,
+          atMs: Date.now(),
+          body: { type: 'notice', level: 'warning', message: `the VM of ${scope} could not be released (${code}): ${message}` },
+        });
+      })
+      .then(() => this.hear({ type: 'vm-released', scope, generation }));
+  }
+
+  #startTimer({ id, delayMs }: CommandOf<'start-timer'>): void {
+    this.#timers
+      .run(() => sleep(delayMs, { summary: id }))
+      .then(
+        () => this.hear({ type: 'timer-fired', id }),
+        (error: unknown) => {
+          if (!isCancellation(error)) throw error;
+        },
+      );
+  }
+
+  #appendNow(): void {
+    const events = this.#takeUnwritten();
+    const call = appendEvents.executeWithOptions({ ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#admission.hostQueue, summary: 'record what happened' }, [
+      { runId: this.#runId, events },
+    ]);
+    // Events that could not be written within days are offered again with the last activity of the run.
+    const settled = call.catch(() => void this.#unwritten.push(...events));
+    this.#appending = this.#appending.then(() => settled);
+  }
+
+  async #finish({ outcome, merge }: CommandOf<'finish'>): Promise<RunOutcome> {
+    this.#timers.cancel();
+    await this.#appending;
+    const request = { runId: this.#runId, outcome, merge, events: this.#takeUnwritten() };
+    const written = await finishRun.executeWithOptions({ ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#admission.hostQueue, summary: 'finish' }, [request]);
+    this.#attributes({ state: written.state });
+    return written;
+  }
+
+  #takeUnwritten(): NewRunEvent[] {
+    const events = this.#unwritten;
+    this.#unwritten = [];
+    return events;
+  }
+
+  #scopeRequest(scope: string, generation: number): { runId: string; scope: ScopePlan; generation: number } {
+    return { runId: this.#runId, scope: this.#scopes.get(scope)!, generation };
+  }
+
+  /** Only attributes that admission found on the server: another one would fail the task again and again. */
+  #attributes(values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>): void {
+    const known = Object.entries(values)
+      .map(([key, value]) => ({ key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const }, value }))
+      .filter(({ key }) => this.#admission.searchAttributes.includes(key.name));
+    if (known.length > 0) upsertSearchAttributes(known);
+  }
+}
+
+function vmName(scope: string, generation: number): string {
+  return `${scope}/${generation}`;
+}
