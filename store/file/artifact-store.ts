@@ -1,0 +1,197 @@
+/** Bytes by their hash, in read-only files below a state folder. */
+import { createHash, randomBytes } from 'node:crypto';
+import { statSync, utimesSync } from 'node:fs';
+import { link, open, rename, rm, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import type { ArtifactStore } from '../../activities/ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { artifactsDir, DurableFolders, errnoOf, makePrivateDir, storeFailure, syncDir } from './layout.ts';
+
+const SHA256 = /^[0-9a-f]{64}$/;
+const READ_BYTES = 256 * 1024;
+/** Up to here bytes are hashed in memory first, and bytes that are stored already touch no disk. */
+const MEMORY_BYTES = 256 * 1024;
+
+export function createFileArtifactStore(stateDir: string): ArtifactStore {
+  const dir = artifactsDir(stateDir);
+  const folders = new DurableFolders(stateDir);
+  return {
+    put: async (bytes, mediaType) => {
+      try {
+        return await put(dir, folders, bytes, mediaType);
+      } catch (error) {
+        // The source's own failure is its caller's, not the store's.
+        if (errnoOf(error) === undefined) throw error;
+        throw storeFailure('cannot store below', dir, error);
+      }
+    },
+    open: (ref, offset = 0) => read(dir, ref, offset),
+  };
+}
+
+export function artifactPath(dir: string, sha256: string): string {
+  return join(dir, sha256.slice(0, 2), sha256);
+}
+
+/** Where prune puts an artifact while it makes up its mind. */
+export function trashPath(dir: string, sha256: string): string {
+  return join(dir, '.trash', sha256);
+}
+
+export function partialDir(dir: string): string {
+  return join(dir, '.partial');
+}
+
+async function put(dir: string, folders: DurableFolders, bytes: AsyncIterable<Uint8Array>, mediaType: string): Promise<DataRef> {
+  const hash = createHash('sha256');
+  const partial = new PartialFile(dir);
+  try {
+    let sizeBytes = 0;
+    for await (const chunk of bytes) {
+      hash.update(chunk);
+      sizeBytes += chunk.byteLength;
+      await partial.write(chunk);
+    }
+    const sha256 = hash.digest('hex');
+    if (!claimExisting(dir, sha256, sizeBytes)) await partial.publish(artifactPath(dir, sha256), folders);
+    return { sha256, sizeBytes, mediaType };
+  } finally {
+    await partial.discard();
+  }
+}
+
+/** Renews the time by which prune knows that somebody relies on the artifact again. */
+function claimExisting(dir: string, sha256: string, sizeBytes: number): boolean {
+  const path = artifactPath(dir, sha256);
+  try {
+    if (statSync(path).size !== sizeBytes) return false;
+    const now = new Date();
+    utimesSync(path, now, now);
+    return true;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+/** Bytes on their way to a name: in memory while they are few, then in a file beside the artifacts. */
+class PartialFile {
+  readonly #path: string;
+  #memory: Uint8Array[] = [];
+  #memoryBytes = 0;
+  #handle: FileHandle | null = null;
+  #exists = false;
+
+  constructor(dir: string) {
+    this.#path = join(partialDir(dir), randomBytes(12).toString('hex'));
+  }
+
+  async write(chunk: Uint8Array): Promise<void> {
+    if (this.#handle === null && this.#memoryBytes + chunk.byteLength <= MEMORY_BYTES) {
+      // The source may use its buffer again.
+      this.#memory.push(Uint8Array.from(chunk));
+      this.#memoryBytes += chunk.byteLength;
+      return;
+    }
+    await writeAll(await this.#opened(), chunk);
+  }
+
+  async publish(path: string, folders: DurableFolders): Promise<void> {
+    const handle = await this.#opened();
+    await handle.chmod(0o400);
+    await handle.sync();
+    await this.#close();
+    const folder = dirname(path);
+    await folders.make(folder);
+    await rename(this.#path, path);
+    this.#exists = false;
+    await syncDir(folder);
+  }
+
+  async discard(): Promise<void> {
+    await this.#close();
+    if (this.#exists) await rm(this.#path, { force: true });
+    this.#exists = false;
+  }
+
+  async #opened(): Promise<FileHandle> {
+    if (this.#handle !== null) return this.#handle;
+    await makePrivateDir(dirname(this.#path));
+    this.#handle = await open(this.#path, 'wx', 0o600);
+    this.#exists = true;
+    for (const chunk of this.#memory) await writeAll(this.#handle, chunk);
+    this.#memory = [];
+    this.#memoryBytes = 0;
+    return this.#handle;
+  }
+
+  async #close(): Promise<void> {
+    const handle = this.#handle;
+    this.#handle = null;
+    await handle?.close();
+  }
+}
+
+async function writeAll(handle: FileHandle, chunk: Uint8Array): Promise<void> {
+  for (let done = 0; done < chunk.byteLength;) {
+    done += (await handle.write(chunk, done, chunk.byteLength - done)).bytesWritten;
+  }
+}
+
+/** Yields from `offset`, but hashes from the first byte, so that what is not the ref's is never passed off as it. */
+async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<Uint8Array> {
+  if (!SHA256.test(ref.sha256)) throw new CodedError('store/io', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
+  if (!Number.isSafeInteger(offset) || offset < 0) throw new RangeError(`offset ${offset} is not a position in an artifact`);
+  const path = artifactPath(dir, ref.sha256);
+  const handle = await openArtifact(dir, ref.sha256);
+  try {
+    const hash = createHash('sha256');
+    for (let position = 0; ;) {
+      const chunk = Buffer.allocUnsafe(READ_BYTES);
+      const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, position);
+      if (bytesRead === 0) {
+        if (position !== ref.sizeBytes) throw new CodedError('store/io', `artifact ${path} has ${position} bytes, the ref says ${ref.sizeBytes}`);
+        break;
+      }
+      const piece = chunk.subarray(0, bytesRead);
+      hash.update(piece);
+      const skip = Math.max(0, offset - position);
+      position += bytesRead;
+      if (skip < bytesRead) yield piece.subarray(skip);
+    }
+    const found = hash.digest('hex');
+    if (found !== ref.sha256) throw new CodedError('store/io', `artifact ${path} hashes to ${found}; the file is damaged: remove it and run the stage again`);
+  } catch (error) {
+    throw errnoOf(error) === undefined ? error : storeFailure('cannot read', path, error);
+  } finally {
+    await handle.close();
+  }
+}
+
+async function openArtifact(dir: string, sha256: string): Promise<FileHandle> {
+  const path = artifactPath(dir, sha256);
+  try {
+    return await open(path, 'r');
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw storeFailure('cannot open', path, error);
+  }
+  try {
+    return await open(trashPath(dir, sha256), 'r');
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT') throw storeFailure('cannot open', path, error);
+    throw new CodedError('store/io', `artifact ${path} does not exist`, { cause: error });
+  }
+}
+
+/** Puts an artifact back from the trash; what was stored anew meanwhile stands. */
+export async function restoreFromTrash(dir: string, sha256: string): Promise<void> {
+  const path = artifactPath(dir, sha256);
+  await makePrivateDir(dirname(path));
+  try {
+    await link(trashPath(dir, sha256), path);
+  } catch (error) {
+    if (errnoOf(error) !== 'EEXIST' && errnoOf(error) !== 'ENOENT') throw error;
+  }
+  await rm(trashPath(dir, sha256), { force: true });
+}

@@ -1,0 +1,94 @@
+/** Where things lie below the state folder, and the one shape of an I/O failure. */
+import { closeSync, fsync, openSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+
+const sync = promisify(fsync);
+const MAX_KNOWN_FOLDERS = 10_000;
+const RUN_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
+
+export function isRunId(value: string): boolean {
+  return RUN_ID.test(value);
+}
+
+export function runsDir(stateDir: string): string {
+  return join(stateDir, 'runs');
+}
+
+/** @throws CodedError `store/io` when the id could leave the runs folder */
+export function runDir(stateDir: string, runId: string): string {
+  if (!isRunId(runId)) {
+    throw new CodedError('store/io', `run id ${JSON.stringify(runId)} is not [A-Za-z0-9._-]{1,128} without a leading dot`);
+  }
+  return join(runsDir(stateDir), runId);
+}
+
+export function eventLogPath(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'events.jsonl');
+}
+
+/** Output pieces too large for the log, one file per writing process. */
+export function outputDir(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'output');
+}
+
+export function recordsDir(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'records');
+}
+
+export function artifactsDir(stateDir: string): string {
+  return join(stateDir, 'artifacts');
+}
+
+/** Only the owner may look: runs hold what commands printed. */
+export async function makePrivateDir(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+}
+
+/** A new name is durable only when its folder is. */
+export async function syncDir(path: string): Promise<void> {
+  const fd = openSync(path, 'r');
+  try {
+    await sync(fd);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Makes folders whose names survive a power cut. Asks the disk once a folder; a store keeps one for its life. */
+export class DurableFolders {
+  readonly #root: string;
+  readonly #known = new Set<string>();
+
+  constructor(stateDir: string) {
+    this.#root = stateDir;
+  }
+
+  async make(dir: string): Promise<void> {
+    await makePrivateDir(dir);
+    await this.#sync(dir);
+  }
+
+  async #sync(dir: string): Promise<void> {
+    if (dir === this.#root || this.#known.has(dir)) return;
+    const parent = dirname(dir);
+    await this.#sync(parent);
+    await syncDir(parent);
+    // Forgetting costs a sync more, remembering every run of a long life costs memory.
+    if (this.#known.size >= MAX_KNOWN_FOLDERS) this.#known.clear();
+    this.#known.add(dir);
+  }
+}
+
+export function errnoOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}
+
+/** What a failed system call becomes; coded errors pass through. */
+export function storeFailure(doing: string, path: string, error: unknown): CodedError {
+  if (error instanceof CodedError) return error;
+  const reason = error instanceof Error ? error.message : String(error);
+  return new CodedError('store/io', `${doing} ${path}: ${reason}`, { cause: error });
+}

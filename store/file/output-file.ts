@@ -1,0 +1,123 @@
+/**
+ * Data of output pieces, beside the log: reading what happened does not read what was printed.
+ * Each writing process has its own file, so that it knows every offset without asking anybody; a piece
+ * exists from the moment that a commit names its place.
+ */
+import { closeSync, fdatasync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { open, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { OutputPlace } from './commit-log.ts';
+import { storeFailure, syncDir } from './layout.ts';
+
+const sync = promisify(fdatasync);
+const FILE_NAME = /^[a-z0-9-]{1,64}$/;
+
+export class OutputFileWriter {
+  readonly #dir: string;
+  readonly #name: string;
+  #fd: number | null = null;
+  #size = 0;
+  #dirty = false;
+  #nameDurable = false;
+
+  constructor(dir: string, name: string) {
+    this.#dir = dir;
+    this.#name = name;
+  }
+
+  /** Writes without waiting for the disk. @throws CodedError `store/io` */
+  append(data: string): OutputPlace {
+    const path = join(this.#dir, this.#name);
+    try {
+      if (this.#fd === null) {
+        mkdirSync(this.#dir, { recursive: true, mode: 0o700 });
+        this.#fd = openSync(path, 'wx', 0o600);
+      }
+      const bytes = Buffer.from(data, 'utf8');
+      const offset = this.#size;
+      this.#dirty = true;
+      for (let done = 0; done < bytes.length;) {
+        const written = writeSync(this.#fd, bytes, done, bytes.length - done, offset + done);
+        done += written;
+      }
+      this.#size += bytes.length;
+      return { file: this.#name, offset, bytes: bytes.length };
+    } catch (error) {
+      throw storeFailure('cannot write', path, error);
+    }
+  }
+
+  async sync(): Promise<void> {
+    if (this.#fd === null || !this.#dirty) return;
+    this.#dirty = false;
+    try {
+      await sync(this.#fd);
+      if (this.#nameDurable) return;
+      await syncDir(this.#dir);
+      await syncDir(dirname(this.#dir));
+      this.#nameDurable = true;
+    } catch (error) {
+      this.#dirty = true;
+      throw storeFailure('cannot sync', join(this.#dir, this.#name), error);
+    }
+  }
+
+  close(): void {
+    if (this.#fd !== null) closeSync(this.#fd);
+    this.#fd = null;
+  }
+}
+
+/** Pieces mostly lie one after the other, so one read serves many. */
+const WINDOW_BYTES = 256 * 1024;
+
+export class OutputFileReader {
+  readonly #dir: string;
+  readonly #handles = new Map<string, FileHandle>();
+  #window: { readonly file: string; readonly offset: number; readonly bytes: Buffer } = { file: '', offset: 0, bytes: Buffer.alloc(0) };
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  async read(place: OutputPlace): Promise<string> {
+    if (!this.#holds(place)) await this.#fill(place);
+    const start = place.offset - this.#window.offset;
+    return this.#window.bytes.toString('utf8', start, start + place.bytes);
+  }
+
+  async close(): Promise<void> {
+    const handles = [...this.#handles.values()];
+    this.#handles.clear();
+    await Promise.all(handles.map((handle) => handle.close()));
+  }
+
+  #holds(place: OutputPlace): boolean {
+    const { file, offset, bytes } = this.#window;
+    return file === place.file && place.offset >= offset && place.offset + place.bytes <= offset + bytes.length;
+  }
+
+  async #fill(place: OutputPlace): Promise<void> {
+    if (!FILE_NAME.test(place.file)) throw new CodedError('store/io', `output file name ${JSON.stringify(place.file)} in ${this.#dir} is not one of ours`);
+    const path = join(this.#dir, place.file);
+    try {
+      let handle = this.#handles.get(place.file);
+      if (handle === undefined) {
+        handle = await open(path, 'r');
+        this.#handles.set(place.file, handle);
+      }
+      const buffer = Buffer.allocUnsafe(Math.max(WINDOW_BYTES, place.bytes));
+      let done = 0;
+      while (done < place.bytes) {
+        const { bytesRead } = await handle.read(buffer, done, buffer.length - done, place.offset + done);
+        if (bytesRead === 0) throw new CodedError('store/io', `${path} ends before byte ${place.offset + place.bytes}, which the log names`);
+        done += bytesRead;
+      }
+      this.#window = { file: place.file, offset: place.offset, bytes: buffer.subarray(0, done) };
+    } catch (error) {
+      throw storeFailure('cannot read', path, error);
+    }
+  }
+}

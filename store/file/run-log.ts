@@ -1,0 +1,227 @@
+/** One run's log as a writer sees it: what is known of it, and appending to it. */
+import { closeSync, constants, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { CommitFold, encodeCommit, isPlaced, type Commit, type OutputBody, type PlacedOutput, type StoredEvent, type Writer } from './commit-log.ts';
+import { eventLogPath, outputDir, runDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
+import { OutputFileWriter } from './output-file.ts';
+
+const sync = promisify(fdatasync);
+const READ_BYTES = 256 * 1024;
+/** Small pieces stand in the log itself, until the log would become long by them. */
+const INLINE_PIECE_BYTES = 512;
+const INLINE_TOTAL_BYTES = 64 * 1024;
+/** Each lost try is another process's success; this many in a row is not contention but a defect. */
+const MAX_TRIES = 10_000;
+
+/** After these the caller relies on the event: it has to survive a power cut. */
+const DURABLE = new Set<RunEventBody['type']>(['run-admitted', 'run-finished']);
+/** A stage's end makes its output durable. The event itself is made again from the stage's result record, which is. */
+const ENDS_OUTPUT = new Set<RunEventBody['type']>(['stage-finished']);
+
+export class RunLog {
+  readonly #path: string;
+  readonly #dir: string;
+  readonly #token: string;
+  readonly #fd: number;
+  readonly #fold: CommitFold;
+  readonly #output: OutputFileWriter;
+  readonly #ids = new Set<string>();
+  readonly #fences = new Map<string, number>();
+  readonly #cursors = new Map<string, number>();
+  readonly #chunk = Buffer.allocUnsafe(READ_BYTES);
+  #inlineBytes = 0;
+  #nameDurable = false;
+  #hasUnsyncedOutput = false;
+  #lostLine = false;
+
+  /** @throws CodedError `store/io` */
+  static async open(stateDir: string, folders: DurableFolders, runId: string, token: string): Promise<RunLog> {
+    const path = eventLogPath(stateDir, runId);
+    try {
+      await folders.make(runDir(stateDir, runId));
+      const fd = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT, 0o600);
+      return new RunLog(stateDir, runId, token, fd);
+    } catch (error) {
+      throw storeFailure('cannot open', path, error);
+    }
+  }
+
+  private constructor(stateDir: string, runId: string, token: string, fd: number) {
+    this.#path = eventLogPath(stateDir, runId);
+    this.#dir = runDir(stateDir, runId);
+    this.#token = token;
+    this.#fd = fd;
+    this.#fold = new CommitFold(this.#path);
+    this.#output = new OutputFileWriter(outputDir(stateDir, runId), token);
+  }
+
+  /**
+   * Appends what is new. Runs to its end without yielding, so that appends of one process never interleave;
+   * a small write into the page cache costs a few microseconds, a trip to the thread pool costs a hundred.
+   */
+  append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
+    if (events.some(({ body }) => body.type === 'output')) this.#hasUnsyncedOutput = true;
+    try {
+      return this.#append(events, writer);
+    } catch (error) {
+      throw storeFailure('cannot append to', this.#path, error);
+    }
+  }
+
+  /** Waits for the disk when one of the events has to survive a power cut. */
+  async settle(events: readonly NewRunEvent[]): Promise<void> {
+    const isDue = events.some(({ body }) => DURABLE.has(body.type) || (ENDS_OUTPUT.has(body.type) && this.#hasUnsyncedOutput));
+    if (!isDue) return;
+    try {
+      await this.#output.sync();
+      await sync(this.#fd);
+      this.#hasUnsyncedOutput = false;
+      if (this.#nameDurable) return;
+      await syncDir(this.#dir);
+      this.#nameDurable = true;
+    } catch (error) {
+      throw storeFailure('cannot sync', this.#path, error);
+    }
+  }
+
+  outputCursor(execKey: string, stream: 'stdout' | 'stderr'): number {
+    try {
+      this.#catchUp();
+    } catch (error) {
+      throw storeFailure('cannot read', this.#path, error);
+    }
+    return this.#cursors.get(cursorKey(execKey, stream)) ?? 0;
+  }
+
+  close(): void {
+    this.#output.close();
+    closeSync(this.#fd);
+  }
+
+  #append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
+    const placed = new Map<NewRunEvent, StoredEvent>();
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const sizeBefore = this.#catchUp();
+      this.#checkFence(writer);
+      const fresh = this.#fresh(events);
+      const raisesFence = writer !== undefined && writer.fence > (this.#fences.get(writer.execKey) ?? -1);
+      if (fresh.length === 0 && !raisesFence) return 0;
+      const commit: Commit = {
+        commit: this.#fold.commit + 1,
+        seq: this.#fold.seq + 1,
+        by: this.#token,
+        ...(writer === undefined ? {} : { writer: { execKey: writer.execKey, fence: writer.fence } }),
+        events: fresh.map((event) => this.#stored(event, placed)),
+      };
+      if (this.#write(commit, sizeBefore)) return fresh.length;
+    }
+    throw new CodedError('store/io', `${this.#path}: ${MAX_TRIES} appends in a row lost against other writers`);
+  }
+
+  /** True when the line counts. */
+  #write(commit: Commit, sizeBefore: number): boolean {
+    const line = Buffer.from(encodeCommit(commit), 'utf8');
+    // A torn line stands at the end: without a newline of its own this one would become part of it.
+    const torn = this.#fold.pendingBytes > 0;
+    const bytes = torn ? Buffer.concat([Buffer.from('\n'), line]) : line;
+    const written = writeSync(this.#fd, bytes);
+    if (written !== bytes.length) throw new CodedError('store/io', `${this.#path}: only ${written} of ${bytes.length} bytes fit; the disk is full`);
+    if (!torn && fstatSync(this.#fd).size === sizeBefore + bytes.length) {
+      // Nobody else wrote since the decision, so the line stands where it was meant to.
+      this.#fold.advance(commit, line.length);
+      this.#learn(commit);
+      return true;
+    }
+    this.#lostLine = true;
+    this.#catchUp((seen) => {
+      if (seen.by === this.#token && seen.commit === commit.commit) this.#lostLine = false;
+    });
+    return !this.#lostLine;
+  }
+
+  /** Learns what others appended; returns the size of the log that is known now. */
+  #catchUp(onCommit?: (commit: Commit) => void): number {
+    const facts = fstatSync(this.#fd);
+    if (facts.nlink === 0) throw new CodedError('store/io', `${this.#path} was removed; the run was pruned`);
+    if (facts.size < this.#fold.readOffset) throw new CodedError('store/io', `${this.#path} became shorter; it was changed by something other than Voidbox`);
+    while (this.#fold.readOffset < facts.size) {
+      const wanted = Math.min(READ_BYTES, facts.size - this.#fold.readOffset);
+      const count = readSync(this.#fd, this.#chunk, 0, wanted, this.#fold.readOffset);
+      if (count === 0) break;
+      for (const commit of this.#fold.feed(this.#chunk.subarray(0, count))) {
+        this.#learn(commit);
+        onCommit?.(commit);
+      }
+    }
+    return facts.size;
+  }
+
+  #learn(commit: Commit): void {
+    if (commit.writer !== undefined) {
+      const known = this.#fences.get(commit.writer.execKey) ?? -1;
+      if (commit.writer.fence > known) this.#fences.set(commit.writer.execKey, commit.writer.fence);
+    }
+    for (const { id, body } of commit.events) {
+      if (body.type !== 'output') {
+        this.#ids.add(id);
+        continue;
+      }
+      const key = cursorKey(body.execKey, body.stream);
+      this.#cursors.set(key, Math.max(this.#cursors.get(key) ?? 0, body.to));
+      if (!isPlaced(body)) this.#inlineBytes += body.data.length;
+    }
+  }
+
+  #checkFence(writer: Writer | undefined): void {
+    if (writer === undefined) return;
+    const known = this.#fences.get(writer.execKey) ?? -1;
+    if (writer.fence < known) {
+      throw new CodedError('fence/stale', `exec ${writer.execKey} is driven under fence ${known}; fence ${writer.fence} may not append`);
+    }
+  }
+
+  #fresh(events: readonly NewRunEvent[]): NewRunEvent[] {
+    const ids = new Set<string>();
+    const cursors = new Map<string, number>();
+    return events.filter((event) => {
+      if (event.body.type === 'output') return this.#isFreshOutput(event.body, cursors);
+      if (this.#ids.has(event.id) || ids.has(event.id)) return false;
+      ids.add(event.id);
+      return true;
+    });
+  }
+
+  /** Output has its order and identity by offset, so a cursor per stream says what an id set would, in no memory. */
+  #isFreshOutput(body: OutputBody, batch: Map<string, number>): boolean {
+    const key = cursorKey(body.execKey, body.stream);
+    const cursor = batch.get(key) ?? this.#cursors.get(key) ?? 0;
+    if (body.to <= cursor) return false;
+    if (body.from < cursor) {
+      throw new Error(`output ${body.from}..${body.to} of ${body.execKey} ${body.stream} overlaps what is stored up to ${cursor}: go on from outputCursor`);
+    }
+    batch.set(key, body.to);
+    return true;
+  }
+
+  #stored(event: NewRunEvent, placed: Map<NewRunEvent, StoredEvent>): StoredEvent {
+    const { id, atMs, body } = event;
+    if (body.type !== 'output') return { id, atMs, body };
+    const earlier = placed.get(event);
+    if (earlier !== undefined) return earlier;
+    const inline = body.data.length <= INLINE_PIECE_BYTES && this.#inlineBytes + body.data.length <= INLINE_TOTAL_BYTES;
+    const stored: StoredEvent = { id, atMs, body: inline ? body : this.#place(body) };
+    placed.set(event, stored);
+    return stored;
+  }
+
+  #place(body: OutputBody): PlacedOutput {
+    const { data, ...rest } = body;
+    return { ...rest, place: this.#output.append(data) };
+  }
+}
+
+function cursorKey(execKey: string, stream: string): string {
+  return `${stream} ${execKey}`;
+}

@@ -1,0 +1,59 @@
+/** Waiting for a file to change, in whichever process. */
+import { watch, type FSWatcher } from 'node:fs';
+
+/** inotify is prompt but not sure: watches run out, network file systems say nothing, the file may not exist yet. */
+const POLL_MS = 500;
+
+export class FileWake {
+  readonly #path: string;
+  #watcher: FSWatcher | null = null;
+  #changed = false;
+  #notify: (() => void) | null = null;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  /** Call before reading: what changes from then on ends the next `wait` at once. */
+  arm(): void {
+    this.#changed = false;
+    if (this.#watcher !== null) return;
+    try {
+      const watcher = watch(this.#path, { persistent: false }, () => this.#wake());
+      watcher.on('error', () => this.#unwatch());
+      this.#watcher = watcher;
+    } catch {
+      this.#watcher = null;
+    }
+  }
+
+  /** Settles on a change, after the poll interval, or on abort; the caller looks for itself what is there. */
+  wait(signal: AbortSignal): Promise<void> {
+    if (this.#changed || signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(done, POLL_MS);
+      signal.addEventListener('abort', done, { once: true });
+      this.#notify = done;
+      function done(): void {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', done);
+        resolve();
+      }
+    });
+  }
+
+  close(): void {
+    this.#unwatch();
+  }
+
+  #wake(): void {
+    this.#changed = true;
+    this.#notify?.();
+    this.#notify = null;
+  }
+
+  #unwatch(): void {
+    this.#watcher?.close();
+    this.#watcher = null;
+  }
+}
