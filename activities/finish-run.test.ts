@@ -1,0 +1,101 @@
+/** The last activity of a run: what it makes, writes and keeps, also when it is called again. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { DataRef } from '../domain/plan/plan.ts';
+import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
+import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { createFileRunRecords } from '../store/file/run-records.ts';
+import type { ActivityDeps } from './deps.ts';
+import { finishRun } from './finish-run.ts';
+import type { ArtifactStore, EventStore, RunRecords } from './ports.ts';
+
+const RUN = 'run-1';
+const SUCCEEDED: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
+
+let stateDir: string;
+let events: EventStore;
+let artifacts: ArtifactStore;
+let records: RunRecords;
+let deps: ActivityDeps;
+
+beforeEach(() => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-finish-'));
+  events = createFileEventStore(stateDir);
+  artifacts = createFileArtifactStore(stateDir);
+  records = createFileRunRecords(stateDir);
+  // Nothing else of a worker is asked for.
+  deps = { events, artifacts, records, now: () => 7 } as unknown as ActivityDeps;
+});
+
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+async function artifactOf(text: string): Promise<DataRef> {
+  return artifacts.put(
+    (async function* () {
+      yield Buffer.from(text);
+    })(),
+    'text/plain',
+  );
+}
+
+async function textOf(ref: DataRef | null): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of artifacts.open(ref!)) chunks.push(chunk);
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+async function written(): Promise<RunEvent[]> {
+  const all: RunEvent[] = [];
+  for await (const event of events.read(RUN, 0)) all.push(event);
+  return all;
+}
+
+test('a merged output is one artifact, however often it is made', async () => {
+  const merge = [
+    { name: 'b', output: await artifactOf('{"n": 1}\n') },
+    { name: 'a', output: await artifactOf('plain "text"\n') },
+    { name: 'empty', output: await artifactOf('') },
+  ];
+  const outcome = await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] });
+  expect(await textOf(outcome.output)).toBe('[{"name":"b","output":{"n": 1}\n},{"name":"a","output":"plain \\"text\\"\\n"},{"name":"empty","output":""}]');
+  expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toEqual(outcome);
+  expect((await written()).map(({ id, body }) => [id, body])).toEqual([['run/finished', { type: 'run-finished', outcome }]]);
+  expect(await records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
+});
+
+test('an output that is what it is stays it, and is kept', async () => {
+  const outcome = { ...SUCCEEDED, output: await artifactOf('done') };
+  expect(await finishRun(deps, { runId: RUN, outcome, merge: null, events: [] })).toEqual(outcome);
+  expect(await records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
+});
+
+test('a part that is too large to be merged fails the run and names itself', async () => {
+  const merge = [{ name: 'big', output: { ...(await artifactOf('x')), sizeBytes: 64 * 1024 * 1024 + 1 } }];
+  const outcome = await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] });
+  expect(outcome).toMatchObject({
+    state: 'failed',
+    output: null,
+    failure: { code: 'run/too-large', message: expect.stringMatching(/merged: the output of big has 67108865 bytes/) },
+  });
+  expect((await written()).at(-1)!.body).toEqual({ type: 'run-finished', outcome });
+});
+
+test('a run that failed already keeps its own reason', async () => {
+  const failed: RunOutcome = {
+    state: 'failed',
+    failedStage: 'c',
+    failure: { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: '' },
+    output: null,
+  };
+  const merge = [{ name: 'big', output: { ...(await artifactOf('x')), sizeBytes: 64 * 1024 * 1024 + 1 } }];
+  expect(await finishRun(deps, { runId: RUN, outcome: failed, merge, events: [] })).toEqual(failed);
+});
+
+test('a broken store is tried again, not taken for a failed run', async () => {
+  const merge = [{ name: 'a', output: { sha256: '0'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' } }];
+  await expect(finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow(/0{64}/);
+  expect(await written()).toEqual([]);
+});

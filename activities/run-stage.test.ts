@@ -1,0 +1,284 @@
+/** The windows in which an attempt can die, and what the next attempt makes of them. VMs are mocks, stores are files. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ActivityCancellationDetails, type ApplicationFailure } from '@temporalio/common';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { SandboxPlan, StagePlan } from '../domain/plan/plan.ts';
+import type { StageResult } from '../domain/run/event.ts';
+import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
+import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import { createAttemptRegistry } from './attempt-registry.ts';
+import { createCapacity } from './capacity.ts';
+import type { StageRequest } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { EventStore } from './ports.ts';
+import { runStage } from './run-stage.ts';
+import { createVmPool } from './vm-pool.ts';
+
+const RUN = 'run-1';
+const KEY = { runId: RUN, scope: 'talk', generation: 0 };
+const TWENTY_LINES = Array.from({ length: 20 }, (_, index) => `line ${index + 1}\n`).join('');
+
+let stateDir: string;
+let backend: MockBackend;
+let started: number;
+let events: EventStore;
+let records: FileRunRecords;
+
+beforeEach(() => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-activities-'));
+  started = 0;
+  backend = createMockBackend({
+    programs: {
+      /** Twenty lines, one each 20 ms. */
+      lines: async ({ killed, write }) => {
+        started += 1;
+        for (let line = 1; line <= 20; line += 1) {
+          await sleep(20, undefined, { signal: killed });
+          await write('stdout', `line ${line}\n`);
+        }
+        return 0;
+      },
+      /** Its environment's TOKEN on both streams, in two writes each, then a failure. */
+      leak: async ({ env, write }) => {
+        const token = env['TOKEN'] ?? '';
+        for (const stream of ['stdout', 'stderr'] as const) {
+          await write(stream, `token ${token.slice(0, 4)}`);
+          await write(stream, `${token.slice(4)} end\n`);
+        }
+        return 1;
+      },
+    },
+  });
+  events = createFileEventStore(stateDir);
+  records = createFileRunRecords(stateDir);
+});
+
+afterEach(async () => {
+  await backend.release(KEY);
+  rmSync(stateDir, { recursive: true, force: true });
+});
+
+/** The dependencies of one worker process; a second call is another process on the same host. */
+function processDeps(change: Partial<ActivityDeps> = {}): ActivityDeps {
+  return {
+    events,
+    artifacts: createFileArtifactStore(stateDir),
+    records,
+    backendFor: () => backend,
+    capacity: createCapacity({ budgetMib: 1024, availableMib: () => 1024 }),
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    hostId: 'h',
+    hostQueue: 'voidbox-host:h',
+    serverId: 'embedded',
+    searchAttributes: [],
+    mountPolicy: { allowedRoots: [], specFolder: false },
+    compileSpec: () => ({ problems: [] }),
+    checkPlan: () => ({ problems: [] }),
+    now: Date.now,
+    ...change,
+  };
+}
+
+const sandbox: SandboxPlan = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
+
+function request(program: string, change: Partial<StagePlan> = {}): StageRequest {
+  const stage: StagePlan = {
+    id: 'talk',
+    scope: 'talk',
+    dependsOn: [],
+    run: { program, args: [], cwd: '/workspace', env: [] },
+    stdin: { kind: 'none' },
+    input: { kind: 'none' },
+    inputs: [],
+    outputs: [],
+    outputFile: null,
+    timeoutMs: 60_000,
+    retry: { maxAttempts: 1, backoffMs: 0 },
+    maxOutputBytes: 1024 * 1024,
+    ...change,
+  };
+  return {
+    runId: RUN,
+    stage,
+    scope: { id: 'talk', stages: ['talk'], sandbox },
+    generation: 0,
+    lease: null,
+    execKey: 'talk/0/1',
+    attempt: 1,
+    input: null,
+    upstream: {},
+    events: [],
+  };
+}
+
+interface RunningAttempt {
+  readonly result: Promise<StageResult>;
+  cancel(details: ConstructorParameters<typeof ActivityCancellationDetails>[0]): void;
+}
+
+function begin(deps: ActivityDeps, what: StageRequest): RunningAttempt {
+  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
+  const result = environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
+  result.catch(() => undefined);
+  return { result, cancel: (details) => environment.cancel('CANCELLED', new ActivityCancellationDetails(details)) };
+}
+
+async function storedOutput(stream: 'stdout' | 'stderr' = 'stdout'): Promise<string> {
+  let text = '';
+  let position = 0;
+  for await (const { body } of events.read(RUN, 0)) {
+    if (body.type !== 'output' || body.stream !== stream) continue;
+    expect(body.from).toBe(position);
+    position = body.to;
+    text += body.data;
+  }
+  return text;
+}
+
+async function typesOf(): Promise<string[]> {
+  const types: string[] = [];
+  for await (const { body } of events.read(RUN, 0, { output: false })) types.push(body.type);
+  return types;
+}
+
+async function untilStored(text: string): Promise<void> {
+  while (!(await storedOutput()).includes(text)) await sleep(10);
+}
+
+describe('an attempt that loses its server', () => {
+  test.each(['notFound', 'timedOut', 'workerShutdown', 'reset'] as const)(
+    'lets go on %s: the command runs on, the next attempt returns all of it once',
+    async (reason) => {
+      const first = begin(processDeps(), request('lines'));
+      await untilStored('line 3\n');
+      first.cancel({ [reason]: true });
+      await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached', nonRetryable: false });
+      expect(backend.alive()).toHaveLength(1);
+      expect(await typesOf()).not.toContain('stage-finished');
+
+      const result = await begin(processDeps(), request('lines')).result;
+      expect(result).toMatchObject({ outcome: 'succeeded', stdoutBytes: TWENTY_LINES.length });
+      expect(started).toBe(1);
+      expect(await storedOutput()).toBe(TWENTY_LINES);
+      expect(await typesOf()).toEqual(['vm-starting', 'vm-ready', 'stage-started', 'stage-reattached', 'stage-finished', 'vm-stopped']);
+      expect(backend.alive()).toEqual([]);
+    },
+  );
+
+  test('hands over to a newer attempt of the same process', async () => {
+    const deps = processDeps();
+    const first = begin(deps, request('lines'));
+    await untilStored('line 3\n');
+    const second = begin(deps, request('lines'));
+    await expect(first.result).rejects.toMatchObject({ type: 'attempt/detached' });
+    expect((await second.result).outcome).toBe('succeeded');
+    expect(started).toBe(1);
+    expect(await storedOutput()).toBe(TWENTY_LINES);
+  });
+
+  test('writes nothing any more once another process has taken over', async () => {
+    const first = begin(processDeps(), request('lines'));
+    await untilStored('line 3\n');
+    const second = begin(processDeps(), request('lines'));
+    await expect(first.result).rejects.toMatchObject({ type: 'fence/stale', nonRetryable: false });
+    expect((await second.result).outcome).toBe('succeeded');
+    expect(started).toBe(1);
+    expect(await storedOutput()).toBe(TWENTY_LINES);
+  });
+});
+
+describe('an attempt that dies', () => {
+  const dies = new CodedError('store/io', 'the process is gone');
+
+  test('between the end of the command and the result: the next one writes the result, the command is not run again', async () => {
+    const failing = {
+      ...records,
+      put: async (run: string, name: string, value: unknown) => {
+        if (name.startsWith('result-')) throw dies;
+        await records.put(run, name, value);
+      },
+    };
+    await expect(begin(processDeps({ records: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io', nonRetryable: false });
+    expect((await begin(processDeps(), request('lines')).result).outcome).toBe('succeeded');
+    expect(started).toBe(1);
+    expect(await storedOutput()).toBe(TWENTY_LINES);
+  });
+
+  test('between the result and its completion: the next one returns the result and ends the VM', async () => {
+    const failing: EventStore = {
+      ...events,
+      append: async (run, added, writer) => {
+        if (added.some(({ body }) => body.type === 'stage-finished')) throw dies;
+        return events.append(run, added, writer);
+      },
+    };
+    await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io' });
+    expect(backend.alive()).toHaveLength(1);
+    const result = await begin(processDeps(), request('lines')).result;
+    expect(result).toMatchObject({ outcome: 'succeeded', execKey: 'talk/0/1' });
+    expect(started).toBe(1);
+    expect(backend.alive()).toEqual([]);
+    expect((await typesOf()).filter((type) => type === 'stage-finished')).toHaveLength(1);
+  });
+
+  test('with its VM: Temporal does not try it again, the run machine does', async () => {
+    const attempt = begin(processDeps(), request('lines'));
+    await untilStored('line 3\n');
+    backend.lose(KEY);
+    await expect(attempt.result).rejects.toMatchObject({ type: 'vm/lost', nonRetryable: true });
+    expect(await typesOf()).toContain('vm-lost');
+  });
+});
+
+describe('a cancel', () => {
+  test('ends the command and its VM within three seconds, and has a result', async () => {
+    const attempt = begin(processDeps(), request('lines', { run: { program: 'sleep', args: ['60'], cwd: '/workspace', env: [] } }));
+    while (!(await typesOf()).includes('stage-started')) await sleep(10);
+    const asked = Date.now();
+    attempt.cancel({ cancelRequested: true });
+    expect(await attempt.result).toMatchObject({ outcome: 'cancelled', failure: { code: 'stage/cancelled' } });
+    expect(Date.now() - asked).toBeLessThan(3_000);
+    expect(backend.alive()).toEqual([]);
+  });
+
+  test('that comes after a durable result changes nothing', async () => {
+    const done = await begin(processDeps(), request('lines')).result;
+    const again = begin(processDeps(), request('lines'));
+    again.cancel({ cancelRequested: true });
+    expect(await again.result).toEqual(done);
+  });
+});
+
+describe('values of the host', () => {
+  const leaking = request('leak', {
+    run: { program: 'leak', args: [], cwd: '/workspace', env: [{ name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN' } }] },
+  });
+
+  test('do not stand in events or results', async () => {
+    await records.putHostVariables(RUN, { TOKEN: 'hunter2-hunter2' });
+    const result = await begin(processDeps(), leaking).result;
+    expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'token [redacted] end\n' });
+    expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
+  });
+
+  test('that were not handed over are named', async () => {
+    const failure = await begin(processDeps(), leaking).result.catch((error: ApplicationFailure) => error);
+    expect(failure).toMatchObject({ type: 'host/variable-missing', nonRetryable: true, message: expect.stringContaining('TOKEN') });
+    expect(backend.alive()).toEqual([]);
+  });
+
+  async function storedTexts(): Promise<string[]> {
+    const texts = { stdout: '', stderr: '' };
+    for await (const { body } of events.read(RUN, 0)) if (body.type === 'output') texts[body.stream] += body.data;
+    return [texts.stdout, texts.stderr];
+  }
+});

@@ -1,0 +1,44 @@
+/**
+ * Boots under load, none of which may hang. `npm test` does a few; VOIDBOX_TEST_BOOTS=50 does the full count.
+ */
+import { expect, it } from 'vitest';
+import { readEnvironment } from '../setup/environment.ts';
+import { resolveHostPieces } from '../setup/resolve.ts';
+import { limit, request, textOf } from './conformance/behaviour.ts';
+import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
+
+const FULL_COUNT = 50;
+const SHORT_COUNT = 4;
+const AT_ONCE = 2;
+/** Emulated, on two busy cores. */
+const BOOT_LIMIT_MS = 60_000;
+
+const environment = readEnvironment();
+const count = Number(environment.variables['VOIDBOX_TEST_BOOTS'] ?? SHORT_COUNT);
+
+it(`${count} boots, ${AT_ONCE} at a time`, { timeout: (count / AT_ONCE + 1) * BOOT_LIMIT_MS }, async () => {
+  const pieces = await resolveHostPieces(environment, { install: true });
+  const host = await createRealHost(pieces);
+  const bootsMs: number[] = [];
+  let next = 0;
+  const bootInTurn = async (): Promise<void> => {
+    while (next < count) {
+      const key = { runId: 'boots', scope: `vm-${(next += 1)}`, generation: 0 };
+      const sandbox = await host.backend.launch(key, SMALL_VM, limit());
+      expect(await textOf(sandbox, request('echo', ['up']))).toBe('up');
+      bootsMs.push(sandbox.facts.bootMs);
+      await sandbox.stop();
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: AT_ONCE }, bootInTurn));
+  } finally {
+    expect(await host.dispose()).toEqual([]);
+  }
+  bootsMs.sort((a, b) => a - b);
+  const rest = count < FULL_COUNT ? `; the full count is VOIDBOX_TEST_BOOTS=${FULL_COUNT}` : '';
+  console.log(
+    `${bootsMs.length} boots of the ${pieces.kernel.kind} kernel, ${AT_ONCE} at a time: median ${bootsMs[Math.floor(bootsMs.length / 2)]} ms, longest ${bootsMs.at(-1)} ms${rest}`,
+  );
+  expect(bootsMs).toHaveLength(count);
+});

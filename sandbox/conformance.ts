@@ -1,0 +1,28 @@
+/** Every promise of the Sandbox port as a table that each backend is run against. */
+import { ATTACHMENT } from './conformance/attachment.ts';
+import type { Behaviour } from './conformance/behaviour.ts';
+import { COMMANDS } from './conformance/commands.ts';
+import { FILES } from './conformance/files.ts';
+import { LIMITS } from './conformance/limits.ts';
+
+export type { Behaviour, Conformance } from './conformance/behaviour.ts';
+
+export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FILES, ...LIMITS, ...ATTACHMENT];
+
+/** Rows that say within seconds whether a kernel, an image and a keeper fit together. */
+const SMOKE_NAMES: ReadonlySet<string> = new Set([
+  'exit codes come through',
+  'a command is uid 1000 without other groups, capabilities or a way to more',
+  'one MiB of standard input is echoed, byte for byte, while output flows',
+  'a file goes in and comes out again, byte for byte',
+  'a folder goes through tar with its modes, links and long names',
+  'a read-only mount is live and cannot be written',
+  'a command that ignores signals is killed past its time, with all that it started',
+  'memory that is used up kills the command, never the agent',
+  'a VM says what it is',
+  'a second launch attaches and makes the first one stale',
+]);
+
+export const SMOKE: readonly Behaviour[] = BEHAVIOURS.filter((behaviour) => SMOKE_NAMES.has(behaviour.name));
+
+if (SMOKE.length !== SMOKE_NAMES.size) throw new Error('a row of the smoke set was renamed: name it here too');

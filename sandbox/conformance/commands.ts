@@ -1,0 +1,195 @@
+/** Commands: what they get, what comes out of them, how they end. */
+import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
+import { assertSameBytes, collect, countingBytes, follow, limit, request, run, script, stdinOf, textOf, type Behaviour } from './behaviour.ts';
+
+const MIB = 1024 * 1024;
+
+export const COMMANDS: readonly Behaviour[] = [
+  {
+    name: 'exit codes come through',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      assert.deepEqual(pick((await run(sandbox, request('true'))).exit), { reason: 'exited', exitCode: 0 });
+      assert.deepEqual(pick((await run(sandbox, request('false'))).exit), { reason: 'exited', exitCode: 1 });
+    },
+  },
+  {
+    name: 'exit codes of scripts and of signals come through',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      assert.deepEqual(pick((await run(sandbox, script('exit 42'))).exit), { reason: 'exited', exitCode: 42 });
+      assert.equal((await run(sandbox, script('kill -9 $$'))).exit.exitCode, 137);
+      assert.equal((await run(sandbox, script('kill -15 $$'))).exit.exitCode, 143);
+    },
+  },
+  {
+    name: 'a command gets its arguments, variables and folder',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      assert.equal(await textOf(sandbox, request('echo', ['a b', '', '$HOME', "it's"])), "a b  $HOME it's");
+      assert.equal(await textOf(sandbox, request('pwd', [], { cwd: '/tmp' })), '/tmp');
+      const variables = (await textOf(sandbox, request('env', [], { env: { GREETING: 'hello = world', EMPTY: '' } }))).split('\n');
+      assert.ok(variables.includes('GREETING=hello = world') && variables.includes('EMPTY='), variables.join(' | '));
+    },
+  },
+  {
+    name: 'a command is uid 1000 without other groups, capabilities or a way to more',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      assert.equal(await textOf(sandbox, script('echo $(id -u) $(id -g) $(id -G)')), '1000 1000 1000');
+      const status = await textOf(sandbox, request('cat', ['/proc/self/status']));
+      assert.match(status, /^CapEff:\s+0{16}$/m);
+      assert.match(status, /^CapBnd:\s+0{16}$/m);
+      assert.match(status, /^NoNewPrivs:\s+1$/m);
+      assert.equal(await textOf(sandbox, script('echo $HOME; cd; pwd; touch here && rm here')), '/home/sandbox\n/home/sandbox');
+      assert.notEqual((await run(sandbox, script('echo x > /dev/vport0p1'))).exit.exitCode, 0);
+      assert.notEqual((await run(sandbox, script('touch /usr/x || touch /etc/x'))).exit.exitCode, 0);
+    },
+  },
+  {
+    name: 'one MiB of standard input is echoed, byte for byte, while output flows',
+    guest: 'any',
+    async run(c) {
+      const body = countingBytes(MIB + 13);
+      const { exit, stdout } = await run(await c.shared(), request('cat', [], { stdin: stdinOf(body) }));
+      assert.equal(exit.exitCode, 0);
+      assertSameBytes(stdout, body, 'echo');
+    },
+  },
+  {
+    name: 'no standard input is an empty one',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      assert.equal((await run(sandbox, request('cat'))).stdout.length, 0);
+      assert.equal((await run(sandbox, request('cat', [], { stdin: stdinOf(Buffer.alloc(0)) }))).stdout.length, 0);
+    },
+  },
+  {
+    name: 'a command that does not read its input ends all the same',
+    guest: 'any',
+    async run(c) {
+      const { exit } = await run(await c.shared(), request('true', [], { stdin: stdinOf(Buffer.alloc(4 * MIB)) }));
+      assert.deepEqual(pick(exit), { reason: 'exited', exitCode: 0 });
+    },
+  },
+  {
+    name: 'every byte value comes through both ways',
+    guest: 'any',
+    async run(c) {
+      const body = Buffer.from(Array.from({ length: 4096 }, (_, index) => index % 256));
+      assertSameBytes((await run(await c.shared(), request('cat', [], { stdin: stdinOf(body) }))).stdout, body, 'bytes');
+    },
+  },
+  {
+    name: 'standard output and error are kept apart',
+    guest: 'real',
+    async run(c) {
+      const { stdout, stderr } = await run(await c.shared(), script('for i in 1 2 3; do echo out $i; echo err $i >&2; done'));
+      assert.equal(stdout.toString(), 'out 1\nout 2\nout 3\n');
+      assert.equal(stderr.toString(), 'err 1\nerr 2\nerr 3\n');
+    },
+  },
+  {
+    name: 'commands run at the same time',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const [a, b] = await Promise.all([run(sandbox, request('sleep', ['1'])), run(sandbox, request('sleep', ['1']))]);
+      assert.ok(a.exit.startedAtMs < b.exit.endedAtMs && b.exit.startedAtMs < a.exit.endedAtMs, 'they did not overlap');
+    },
+  },
+  {
+    name: 'the end is never told before the last byte is readable',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      for (let round = 0; round < 10; round += 1) {
+        const body = countingBytes(100_000 + round);
+        const exec = await sandbox.exec(request('cat', [], { stdin: stdinOf(body) }), limit());
+        const exit = await exec.wait(limit());
+        assert.equal(exit.stdoutBytes, body.length);
+        assertSameBytes(await collect(exec.output('stdout', 0, limit())), body, `round ${round}`);
+        const tail = await collect(exec.output('stdout', body.length - 5, limit()));
+        assertSameBytes(tail, body.subarray(-5), 'from an offset');
+        await exec.acknowledge();
+      }
+    },
+  },
+  {
+    name: 'a program that is not there cannot start: 127',
+    guest: 'any',
+    async run(c) {
+      const { exit } = await run(await c.shared(), request('no-such-program'));
+      assert.deepEqual(pick(exit), { reason: 'cannot-start', exitCode: 127 });
+      assert.match(exit.message, /no-such-program/);
+    },
+  },
+  {
+    name: 'a file that may not be executed cannot start: 126',
+    guest: 'real',
+    async run(c) {
+      const { exit } = await run(await c.shared(), request('/etc/passwd'));
+      assert.deepEqual(pick(exit), { reason: 'cannot-start', exitCode: 126 });
+    },
+  },
+  {
+    name: 'a folder that is not there keeps a command from starting',
+    guest: 'any',
+    async run(c) {
+      const { exit } = await run(await c.shared(), request('true', [], { cwd: '/no/such/folder' }));
+      assert.equal(exit.reason, 'cannot-start');
+      assert.match(exit.message, /\/no\/such\/folder/);
+    },
+  },
+  {
+    name: 'a signal ends a command: 128 + n',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      for (const [name, exitCode] of [
+        ['SIGTERM', 143],
+        ['SIGKILL', 137],
+      ] as const) {
+        const exec = await sandbox.exec(request('sleep', ['60']), limit());
+        await new Promise((resolve) => setTimeout(resolve, 300));
+        await exec.signal(name);
+        const { exit } = await follow(exec);
+        assert.equal(exit.exitCode, exitCode, name);
+        await exec.acknowledge();
+      }
+    },
+  },
+  {
+    name: 'a signal reaches the whole process group',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const exec = await sandbox.exec(script('sleep 4321 & sleep 4321 & (sleep 4321 &) ; wait'), limit());
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      await exec.signal('SIGKILL');
+      const { exit } = await follow(exec);
+      assert.equal(exit.exitCode, 137);
+      assert.equal(await textOf(sandbox, script('ps | grep -c "[s]leep 4321" || true')), '0');
+    },
+  },
+  {
+    name: 'what a command leaves running dies with it',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const { exit } = await run(sandbox, script('setsid sleep 4322 >/dev/null 2>&1 & echo started'));
+      assert.equal(exit.exitCode, 0);
+      assert.equal(await textOf(sandbox, script('ps | grep -c "[s]leep 4322" || true')), '0');
+    },
+  },
+];
+
+function pick({ reason, exitCode }: { readonly reason: string; readonly exitCode: number }): object {
+  return { reason, exitCode };
+}

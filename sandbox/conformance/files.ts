@@ -1,0 +1,226 @@
+/** Files in and out. What comes out of a guest is hostile until it has been checked. */
+import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
+import { chmod, lstat, mkdir, readFile, readdir, readlink, symlink, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { readTar } from '../tar/read.ts';
+import { writeTar, type TarItem } from '../tar/write.ts';
+import { assertCode, assertSameBytes, chunks, collect, countingBytes, limit, request, run, script, textOf, type Behaviour } from './behaviour.ts';
+
+const MIB = 1024 * 1024;
+let folderCount = 0;
+
+function newGuestDir(): string {
+  folderCount += 1;
+  return `/workspace/files-${folderCount}`;
+}
+
+export const FILES: readonly Behaviour[] = [
+  {
+    name: 'a file goes in and comes out again, byte for byte',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const dir = newGuestDir();
+      for (const body of [countingBytes(5 * MIB + 3), Buffer.alloc(0), Buffer.from('x')]) {
+        await sandbox.writeFile(`${dir}/deep/er/file`, body.length, chunks(body), limit());
+        const file = await sandbox.readFile(`${dir}/deep/er/file`, limit());
+        assert.equal(file?.sizeBytes, body.length);
+        assertSameBytes(await collect(file.bytes), body, 'file');
+      }
+      assert.equal(await textOf(sandbox, request('cat', [`${dir}/deep/er/file`])), 'x');
+    },
+  },
+  {
+    name: 'what is no regular file reads as absent',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      assert.equal(await sandbox.readFile('/workspace/none', limit()), null);
+      assert.equal(await sandbox.readFile('/workspace', limit()), null);
+      assert.equal(await sandbox.getTar('/workspace/none', limit()), null);
+    },
+  },
+  {
+    name: 'a file that is put belongs to the commands',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const dir = newGuestDir();
+      await sandbox.writeFile(`${dir}/sub/file`, 2, chunks(Buffer.from('x\n')), limit());
+      assert.equal(await textOf(sandbox, script(`stat -c '%u:%g %a' ${dir}/sub/file && echo y >> ${dir}/sub/file && touch ${dir}/sub/other`)), '1000:1000 644');
+    },
+  },
+  {
+    name: 'a source that is shorter or longer than it said is an error, and leaves no file',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const path = `${newGuestDir()}/file`;
+      await assert.rejects(sandbox.writeFile(path, 10, chunks(Buffer.from('short')), limit()));
+      await assert.rejects(sandbox.writeFile(path, 2, chunks(Buffer.from('long')), limit()));
+      assert.equal(await sandbox.readFile(path, limit()), null);
+    },
+  },
+  {
+    name: 'a folder goes through tar with its modes, links and long names',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const dir = newGuestDir();
+      const long = `${'long-name-'.repeat(11)}/${'deeper-'.repeat(12)}.txt`;
+      const items: TarItem[] = [
+        { kind: 'dir', path: 'bin', mode: 0o755 },
+        { kind: 'file', path: 'bin/tool', mode: 0o755, body: Buffer.from('#!/bin/sh\necho tool\n') },
+        { kind: 'file', path: 'data.txt', mode: 0o644, body: countingBytes(200_000) },
+        { kind: 'file', path: 'empty', mode: 0o600, body: Buffer.alloc(0) },
+        { kind: 'dir', path: long.split('/')[0] as string, mode: 0o755 },
+        { kind: 'file', path: long, mode: 0o644, body: Buffer.from('long') },
+        { kind: 'symlink', path: 'bin/link', target: '../data.txt' },
+      ];
+      await sandbox.putTar(dir, writeTar(items), limit());
+      const seen = new Map<string, string>();
+      for await (const entry of readTar((await sandbox.getTar(dir, limit())) ?? chunks(Buffer.alloc(0)), 16 * MIB)) {
+        seen.set(
+          entry.path.replace(/^\.\//, '').replace(/\/$/, ''),
+          `${entry.kind} ${entry.kind === 'symlink' ? entry.linkTarget : entry.kind === 'file' ? `${entry.mode.toString(8)} ${entry.body.toString('latin1')}` : ''}`,
+        );
+      }
+      seen.delete('');
+      seen.delete('.');
+      const expected = new Map(
+        items.map((item) => [
+          item.path,
+          `${item.kind} ${item.kind === 'symlink' ? item.target : item.kind === 'file' ? `${item.mode.toString(8)} ${Buffer.from(item.body).toString('latin1')}` : ''}`,
+        ]),
+      );
+      assert.deepEqual([...seen.keys()].sort(), [...expected.keys()].sort());
+      for (const [path, what] of expected) assert.equal(seen.get(path), what, path);
+    },
+  },
+  {
+    name: 'a single file comes out as a tar of one entry',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const path = `${newGuestDir()}/one.txt`;
+      await sandbox.writeFile(path, 3, chunks(Buffer.from('one')), limit());
+      const bodies: string[] = [];
+      for await (const entry of readTar((await sandbox.getTar(path, limit())) ?? chunks(Buffer.alloc(0)), MIB)) bodies.push(entry.body.toString());
+      assert.deepEqual(bodies, ['one']);
+    },
+  },
+  {
+    name: 'a hostile tar puts nothing outside its folder',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const file = (path: string): TarItem => ({ kind: 'file', path, mode: 0o644, body: Buffer.from('escaped') });
+      const tars: readonly (readonly TarItem[])[] = [
+        [file('../escaped')],
+        [file('a/../../escaped')],
+        [{ kind: 'symlink', path: 'out', target: '/workspace' }, file('out/escaped')],
+        [{ kind: 'symlink', path: 'up', target: '..' }, file('up/escaped')],
+        [{ kind: 'hardlink', path: 'hard', target: '/etc/passwd' }],
+        [{ kind: 'device', path: 'disk', major: 254, minor: 0 }],
+      ];
+      for (const [index, items] of tars.entries()) {
+        const dir = newGuestDir();
+        await assertCode(sandbox.putTar(dir, writeTar(items), limit()), 'vm/guest-error', `tar ${index}`);
+        assert.equal(await sandbox.readFile('/workspace/escaped', limit()), null, `tar ${index} escaped`);
+        assert.equal(await sandbox.readFile(`${dir}/hard`, limit()), null, `tar ${index} linked`);
+      }
+    },
+  },
+  {
+    name: 'a tar that is cut short is an error',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const whole = await collect(writeTar([{ kind: 'file', path: 'file', mode: 0o644, body: countingBytes(100_000) }]));
+      await assert.rejects(sandbox.putTar(newGuestDir(), chunks(whole.subarray(0, 50_000)), limit()));
+      assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
+    },
+  },
+  {
+    name: 'what may not leave a guest does not: links outward, devices, pipes',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const plants = [
+        'ln -s /etc/passwd leak',
+        'ln -s ../../.. leak',
+        'mkdir d && ln -s ../../../etc/shadow d/leak',
+        'mkfifo pipe',
+        'mkdir a && ln -s a/../../.. leak',
+      ];
+      for (const plant of plants) {
+        const dir = newGuestDir();
+        await textOf(sandbox, script(`mkdir -p ${dir} && cd ${dir} && ${plant} && echo ok > good`));
+        const host = await c.hostDir();
+        await assertCode(sandbox.copyOut(dir, host, limit()), 'stage/bad-output', `copyOut after ${plant}`);
+        for (const name of await readdir(host)) assert.ok((await lstat(join(host, name))).isSymbolicLink() === false, `${plant} left the link ${name}`);
+        const tar = sandbox.getTar(dir, limit()).then(async (bytes) => collect(bytes ?? chunks(Buffer.alloc(0))));
+        await assertCode(tar, 'stage/bad-output', `getTar after ${plant}`);
+      }
+      assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
+    },
+  },
+  {
+    name: 'a folder of the host goes in and comes back',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const [from, to, dir] = [await c.hostDir(), await c.hostDir(), newGuestDir()];
+      await mkdir(join(from, 'sub'));
+      await writeFile(join(from, 'sub', 'numbers'), countingBytes(300_000));
+      await writeFile(join(from, 'tool'), '#!/bin/sh\n');
+      await chmod(join(from, 'tool'), 0o755);
+      await symlink('sub/numbers', join(from, 'link'));
+      await sandbox.copyIn(from, dir, limit());
+      assert.equal((await textOf(sandbox, request('cat', [`${dir}/link`]))).length, 299_999);
+      await sandbox.writeFile(`${dir}/made`, 4, chunks(Buffer.from('made')), limit());
+      await sandbox.copyOut(dir, to, limit());
+      assertSameBytes(await readFile(join(to, 'sub', 'numbers')), countingBytes(300_000), 'numbers');
+      assert.equal(await readFile(join(to, 'made'), 'utf8'), 'made');
+      assert.equal(await readlink(join(to, 'link')), 'sub/numbers');
+      assert.equal((await lstat(join(to, 'tool'))).mode & 0o777, 0o755);
+      // Again over what is there, as the end of a second stage does.
+      await sandbox.copyOut(dir, to, limit());
+      assert.equal(await readFile(join(to, 'made'), 'utf8'), 'made');
+    },
+  },
+  {
+    name: 'nothing is written through a link that lies on the host',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const [host, outside, dir] = [await c.hostDir(), await c.hostDir(), newGuestDir()];
+      await writeFile(join(outside, 'file'), 'untouched');
+      await symlink(join(outside, 'file'), join(host, 'file'));
+      await sandbox.writeFile(`${dir}/file`, 4, chunks(Buffer.from('evil')), limit());
+      await sandbox.copyOut(dir, host, limit()).catch(() => undefined);
+      assert.equal(await readFile(join(outside, 'file'), 'utf8'), 'untouched');
+    },
+  },
+  {
+    name: 'a read-only mount shows the host folder',
+    guest: 'any',
+    async run(c) {
+      assert.equal(await textOf(await c.shared(), request('cat', ['/data/hello.txt'])), 'hello from the host');
+    },
+  },
+  {
+    name: 'a read-only mount is live and cannot be written',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      await writeFile(join(c.mountedDir, 'later.txt'), 'later');
+      assert.equal(await textOf(sandbox, request('cat', ['/data/later.txt'])), 'later');
+      assert.notEqual((await run(sandbox, script('echo x > /data/hello.txt'))).exit.exitCode, 0);
+      assert.notEqual((await run(sandbox, script('echo x > /data/new || mkdir /data/dir || rm /data/hello.txt'))).exit.exitCode, 0);
+      assert.equal(await readFile(join(c.mountedDir, 'hello.txt'), 'utf8'), 'hello from the host\n');
+      assert.deepEqual((await readdir(c.mountedDir)).sort(), ['hello.txt', 'later.txt']);
+    },
+  },
+];

@@ -1,0 +1,102 @@
+/** Limits: time, output, and what a guest can use up. After each of them the VM goes on. */
+import assert from 'node:assert/strict';
+import { Buffer } from 'node:buffer';
+import { assertCode, assertSameBytes, chunks, countingBytes, limit, request, run, script, stdinOf, textOf, withOwnVm, type Behaviour } from './behaviour.ts';
+
+const MIB = 1024 * 1024;
+
+export const LIMITS: readonly Behaviour[] = [
+  {
+    name: 'a command past its time is killed',
+    guest: 'any',
+    async run(c) {
+      const { exit } = await run(await c.shared(), request('sleep', ['60'], { timeoutMs: 700 }));
+      assert.equal(exit.reason, 'timeout');
+      assert.equal(exit.exitCode, 137);
+      const tookMs = exit.endedAtMs - exit.startedAtMs;
+      assert.ok(tookMs >= 690 && tookMs < 15_000, `${tookMs} ms`);
+    },
+  },
+  {
+    name: 'a command that ignores signals is killed past its time, with all that it started',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const { exit } = await run(sandbox, script("trap '' TERM INT HUP; setsid sh -c \"trap '' TERM; sleep 4323\" & sleep 4323", { timeoutMs: 1_500 }));
+      assert.equal(exit.reason, 'timeout');
+      assert.equal(await textOf(sandbox, script('ps | grep -c "[s]leep 4323" || true')), '0');
+    },
+  },
+  {
+    name: 'output past the limit ends the command and keeps its beginning and end',
+    guest: 'any',
+    async run(c) {
+      const body = countingBytes(4 * MIB);
+      const { exit, stdout } = await run(await c.shared(), request('cat', [], { stdin: stdinOf(body), maxOutputBytes: 2 * MIB }));
+      assert.equal(exit.reason, 'output-limit');
+      assert.equal(stdout.length, exit.stdoutBytes);
+      assertSameBytes(stdout.subarray(0, 2 * MIB), body.subarray(0, 2 * MIB), 'the first bytes');
+      // What was in flight when the command was killed; a last MiB at most is kept of it.
+      assert.ok(stdout.length > 2 * MIB && stdout.length <= 3 * MIB, `${stdout.length} bytes are kept`);
+      const end = stdout.subarray(2 * MIB);
+      assertSameBytes(end, body.subarray(stdout.length + exit.droppedBytes - end.length, stdout.length + exit.droppedBytes), 'the last bytes');
+    },
+  },
+  {
+    name: 'a flood is ended at its limit',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const { exit, stdout } = await run(sandbox, request('yes', ['flood'], { maxOutputBytes: 3 * MIB }));
+      assert.equal(exit.reason, 'output-limit');
+      assert.ok(stdout.length >= 3 * MIB && stdout.length <= 4 * MIB);
+      assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
+    },
+  },
+  {
+    name: 'a full disk fails the command and the transfer, never the VM',
+    guest: 'real',
+    async run(c) {
+      await withOwnVm(c, { diskMib: 48 }, async (sandbox) => {
+        const filled = await run(sandbox, script('cat /dev/zero > /workspace/zeroes'));
+        assert.notEqual(filled.exit.exitCode, 0);
+        assert.match(filled.stderr.toString(), /space/i);
+        const body = Buffer.alloc(8 * MIB);
+        await assertCode(sandbox.writeFile('/workspace/more', body.length, chunks(body), limit()), ['vm/guest-error', 'store/io'], 'a file onto the full disk');
+        await textOf(sandbox, script('rm /workspace/zeroes'));
+        await sandbox.writeFile('/workspace/more', body.length, chunks(body), limit());
+        assert.equal(await textOf(sandbox, script('wc -c < /workspace/more')), String(body.length));
+        for (const dir of ['/tmp', '/home/sandbox', '/dev/shm']) {
+          const { exit } = await run(sandbox, script(`cat /dev/zero > ${dir}/zeroes`, { timeoutMs: 40_000 }));
+          assert.notEqual(exit.exitCode, 0, dir);
+          await run(sandbox, script(`rm -f ${dir}/zeroes`));
+        }
+        assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
+      });
+    },
+  },
+  {
+    name: 'memory that is used up kills the command, never the agent',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      for (let round = 0; round < 2; round += 1) {
+        const { exit } = await run(sandbox, script('exec tail /dev/zero', { timeoutMs: 60_000 }));
+        assert.equal(exit.exitCode, 137, `${exit.reason} ${exit.message}`);
+        assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
+      }
+    },
+  },
+  {
+    name: 'processes that are used up fail the command, never the agent',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const { exit } = await run(sandbox, script('bomb() { bomb | bomb & }; bomb; sleep 30', { timeoutMs: 4_000, maxOutputBytes: 4 * MIB }));
+      assert.ok(exit.reason === 'timeout' || exit.reason === 'exited' || exit.reason === 'output-limit', exit.reason);
+      assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
+      const left = Number(await textOf(sandbox, script('ps | wc -l')));
+      assert.ok(left < 100, `${left} processes are left`);
+    },
+  },
+];

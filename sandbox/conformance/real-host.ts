@@ -1,0 +1,35 @@
+/** Real VMs for tests: pieces that set-up has put in place, and a folder of run directories that is gone afterwards. */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { SandboxBackend } from '../../activities/ports.ts';
+import type { SandboxPlan } from '../../domain/plan/plan.ts';
+import { createQemuBackend, type QemuPieces } from '../qemu/backend.ts';
+import { sweepVms } from '../sweep.ts';
+
+export interface RealHost {
+  readonly pieces: QemuPieces;
+  readonly vmsDir: string;
+  readonly backend: SandboxBackend;
+  /** Ends every VM that is left and says which there were. */
+  dispose(): Promise<readonly string[]>;
+}
+
+export const SMALL_VM: SandboxPlan = { mode: 'qemu', isolation: 'microvm', memoryMib: 192, vcpus: 1, diskMib: 64, mounts: [] };
+
+export async function createRealHost(pieces: QemuPieces, options: { readonly bootTimeoutMs?: number } = {}): Promise<RealHost> {
+  const base = await mkdtemp(join(tmpdir(), 'voidbox-vms-'));
+  const vmsDir = join(base, 'vms');
+  const backend = createQemuBackend({ vmsDir, keeper: pieces.keeper, pieces: async () => pieces, ...options });
+  return {
+    pieces,
+    vmsDir,
+    backend,
+    async dispose() {
+      const left = (await sweepVms(pieces.keeper, vmsDir)).filter((vm) => vm.alive);
+      for (const vm of left) await backend.release(vm.key);
+      await rm(base, { recursive: true, force: true });
+      return left.map((vm) => `${vm.key.scope}/${vm.key.generation}`);
+    },
+  };
+}

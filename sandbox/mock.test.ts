@@ -1,0 +1,68 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { BEHAVIOURS } from './conformance.ts';
+import { createConformanceRig, type ConformanceRig } from './conformance/rig.ts';
+import { limit, request, run } from './conformance/behaviour.ts';
+import { createMockBackend } from './mock/backend.ts';
+import type { SandboxPlan } from '../domain/plan/plan.ts';
+
+const PLAN: SandboxPlan = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
+const KEY = { runId: 'run', scope: 'scope', generation: 0 };
+
+describe('the mock keeps the port’s promises', () => {
+  let rig: ConformanceRig;
+  beforeAll(async () => {
+    rig = await createConformanceRig(createMockBackend(), 'mock');
+  });
+  afterEach(() => rig.clear());
+  afterAll(() => rig.dispose());
+
+  it.for(BEHAVIOURS.filter((behaviour) => behaviour.guest === 'any').map((behaviour) => [behaviour.name, behaviour] as const))(
+    '%s',
+    { timeout: 30_000 },
+    async ([, behaviour]) => {
+      await behaviour.run(rig);
+    },
+  );
+});
+
+describe('the mock pretends nothing', () => {
+  it('has no shell, and says what it has', async () => {
+    const sandbox = await createMockBackend().launch(KEY, PLAN, limit());
+    const { exit } = await run(sandbox, request('sh', ['-c', 'echo hi']));
+    expect(exit).toMatchObject({ reason: 'cannot-start', exitCode: 127, stdoutBytes: 0 });
+    expect(exit.message).toContain('mode: mock');
+    expect(exit.message).toContain('echo');
+  });
+
+  it.for([
+    ['printf', ['%x', '12']],
+    ['tr', ['[:lower:]', 'A-Z']],
+    ['tee', ['-a', 'x']],
+    ['sleep', ['1h']],
+    ['env', ['FOO=1', 'true']],
+  ] as const)('refuses arguments that it does not simulate: %s %j', async ([program, args]) => {
+    const { exit, stderr } = await run(await createMockBackend().launch(KEY, PLAN, limit()), request(program, args));
+    expect(exit.exitCode).toBe(2);
+    expect(stderr.toString()).toContain('(mock)');
+  });
+
+  it('runs programs that a test hands in, and loses VMs when a test says so', async () => {
+    const backend = createMockBackend({
+      programs: {
+        fail: async ({ files, write }) => {
+          files.write('/workspace/left', Buffer.from('x'));
+          await write('stderr', 'broken\n');
+          return 7;
+        },
+      },
+    });
+    const sandbox = await backend.launch(KEY, PLAN, limit());
+    expect((await run(sandbox, request('fail'))).exit.exitCode).toBe(7);
+    expect((await sandbox.readFile('/workspace/left', limit()))?.sizeBytes).toBe(1);
+    const exec = await sandbox.exec(request('sleep', ['60']), limit());
+    backend.lose(KEY);
+    await expect(exec.wait(limit())).rejects.toMatchObject({ code: 'vm/lost' });
+    await expect(backend.launch(KEY, PLAN, limit())).rejects.toMatchObject({ code: 'vm/lost' });
+    expect(backend.alive()).toEqual([]);
+  });
+});

@@ -1,0 +1,143 @@
+/** The Sandbox port over a mock VM. */
+import { Buffer } from 'node:buffer';
+import type { Exec, Sandbox } from '../../activities/ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { readTar } from '../tar/read.ts';
+import { writeTar } from '../tar/write.ts';
+import { copyHostTreeIn, copyTreeOut } from './host-tree.ts';
+import type { MockExec } from './exec.ts';
+import type { MockHold, MockVm } from './vm.ts';
+
+/** A mock keeps files in memory. */
+const FILE_BYTES = 256 * 1024 * 1024;
+const CHUNK_BYTES = 64 * 1024;
+
+export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean): Sandbox {
+  /** Ends with the caller's signal or with the hold. */
+  const bound = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, hold.cut.signal]);
+  const check = (signal?: AbortSignal): void => {
+    vm.check(hold);
+    signal?.throwIfAborted();
+  };
+  async function* guarded(bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+    for await (const chunk of bytes) {
+      check(signal);
+      yield chunk;
+    }
+  }
+
+  return {
+    facts: { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none', bootMs: vm.bootMs, attached, fence: hold.fence },
+
+    async exec(request, signal) {
+      check(signal);
+      const { exec, known } = vm.startExec(request);
+      const { stdin } = request;
+      const feeding = stdin === null ? null : exec.stdin.feed((offset) => guarded(stdin.open(offset), hold.cut.signal));
+      return mockExec(vm, hold, exec, known, feeding, bound);
+    },
+
+    async writeFile(guestPath, sizeBytes, bytes, signal) {
+      check(signal);
+      const body = await collect(guarded(bytes, signal), sizeBytes);
+      if (body.length !== sizeBytes) throw new Error(`writeFile ${guestPath}: the source ended at ${body.length} of ${sizeBytes} bytes`);
+      vm.files.write(guestPath, body);
+    },
+
+    async readFile(guestPath, signal) {
+      check(signal);
+      const node = vm.files.find(guestPath);
+      return node?.kind === 'file' ? { sizeBytes: node.body.length, bytes: guarded(inChunks(node.body), signal) } : null;
+    },
+
+    async putTar(guestPath, bytes, signal) {
+      check(signal);
+      vm.files.makeDir(guestPath);
+      for await (const entry of readTar(guarded(bytes, signal), FILE_BYTES)) vm.files.unpack(guestPath, entry);
+    },
+
+    async getTar(guestPath, signal) {
+      check(signal);
+      const items = vm.files.pack(guestPath);
+      return items === null ? null : guarded(writeTar(items), signal);
+    },
+
+    async copyIn(hostPath, guestPath, signal) {
+      check(signal);
+      await copyHostTreeIn(vm.files, hostPath, guestPath);
+    },
+
+    async copyOut(guestPath, hostPath, signal) {
+      check(signal);
+      await copyTreeOut(vm.files, guestPath, hostPath);
+    },
+
+    async renew() {
+      check();
+    },
+
+    detach() {
+      hold.cut.abort(new CodedError('fence/stale', `mock VM ${vm.name}: this holder has let go of it`));
+    },
+
+    async stop() {
+      if (!vm.isAlive) return;
+      check();
+      vm.end(new CodedError('vm/lost', `mock VM ${vm.name} was stopped`));
+    },
+  };
+}
+
+function mockExec(
+  vm: MockVm,
+  hold: MockHold,
+  exec: MockExec,
+  known: boolean,
+  feeding: Promise<void> | null,
+  bound: (signal: AbortSignal) => AbortSignal,
+): Exec {
+  const feedFailure = new Promise<never>((_, reject) => void feeding?.catch(reject));
+  feedFailure.catch(() => undefined);
+  return {
+    attached: known,
+    output(stream, offset, signal) {
+      return exec.spool.read(stream, offset, bound(signal));
+    },
+    async wait(signal) {
+      const ended = bound(signal);
+      vm.check(hold);
+      const aborted = new Promise<never>((_, reject) => {
+        if (ended.aborted) reject(ended.reason as Error);
+        else ended.addEventListener('abort', () => reject(ended.reason as Error), { once: true });
+      });
+      aborted.catch(() => undefined);
+      const exit = await Promise.race([exec.ended, feedFailure, aborted]);
+      vm.check(hold);
+      return exit;
+    },
+    async signal(name) {
+      vm.check(hold);
+      const numbers = { SIGTERM: 15, SIGKILL: 9, SIGINT: 2 } as const;
+      exec.kill('killed', 128 + numbers[name]);
+    },
+    async acknowledge() {
+      vm.check(hold);
+    },
+  };
+}
+
+async function collect(bytes: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
+  if (maxBytes > FILE_BYTES) throw new CodedError('vm/guest-error', `a mock guest holds files of at most ${FILE_BYTES} bytes`);
+  const parts: Uint8Array[] = [];
+  let sizeBytes = 0;
+  for await (const chunk of bytes) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxBytes) throw new Error(`the source has more than its ${maxBytes} bytes`);
+    parts.push(chunk);
+  }
+  return Buffer.concat(parts);
+}
+
+async function* inChunks(body: Buffer): AsyncGenerator<Uint8Array, void, void> {
+  for (let at = 0; at < body.length; at += CHUNK_BYTES) yield body.subarray(at, at + CHUNK_BYTES);
+}

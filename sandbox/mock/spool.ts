@@ -1,0 +1,108 @@
+/** Output of a mock's commands: kept like a keeper keeps it, the first bytes up to the limit and the last MiB. */
+import { Buffer } from 'node:buffer';
+
+const TAIL_BYTES = 1024 * 1024;
+const READ_BYTES = 64 * 1024;
+
+export type MockStream = 'stdout' | 'stderr';
+
+interface Kept {
+  readonly head: Buffer[];
+  headBytes: number;
+  tail: Buffer;
+  receivedBytes: number;
+}
+
+export class MockSpool {
+  readonly #maxBytes: number;
+  readonly #streams: Readonly<Record<MockStream, Kept>> = { stdout: emptyStream(), stderr: emptyStream() };
+  #isComplete = false;
+  #changed: (() => void)[] = [];
+
+  constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** False when the limit is passed. */
+  append(stream: MockStream, bytes: Uint8Array): boolean {
+    const kept = this.#streams[stream];
+    kept.receivedBytes += bytes.length;
+    const roomBytes = this.#maxBytes - this.#streams.stdout.headBytes - this.#streams.stderr.headBytes;
+    const fits = kept.tail.length > 0 ? 0 : Math.max(0, Math.min(roomBytes, bytes.length));
+    if (fits > 0) {
+      kept.head.push(Buffer.from(bytes.subarray(0, fits)));
+      kept.headBytes += fits;
+    }
+    if (fits < bytes.length) kept.tail = Buffer.from(Buffer.concat([kept.tail, bytes.subarray(fits)]).subarray(-TAIL_BYTES));
+    this.#wake();
+    return fits === bytes.length;
+  }
+
+  /** No more output: what the limit left of the end becomes readable. */
+  complete(): void {
+    for (const kept of Object.values(this.#streams)) {
+      if (kept.tail.length === 0) continue;
+      kept.head.push(kept.tail);
+      kept.headBytes += kept.tail.length;
+      kept.tail = Buffer.alloc(0);
+    }
+    this.#isComplete = true;
+    this.#wake();
+  }
+
+  sizeBytes(stream: MockStream): number {
+    return this.#streams[stream].headBytes;
+  }
+
+  droppedBytes(): number {
+    return Object.values(this.#streams).reduce((sum, kept) => sum + kept.receivedBytes - kept.headBytes, 0);
+  }
+
+  /** Bytes from an offset to the end, waiting for more. @throws the signal's reason */
+  async *read(stream: MockStream, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+    const kept = this.#streams[stream];
+    let at = offset;
+    for (;;) {
+      signal.throwIfAborted();
+      const chunk = chunkAt(kept, at);
+      if (chunk !== null) {
+        at += chunk.length;
+        yield chunk;
+      } else if (this.#isComplete) {
+        return;
+      } else {
+        await this.#change(signal);
+      }
+    }
+  }
+
+  #wake(): void {
+    const waiting = this.#changed;
+    this.#changed = [];
+    for (const wake of waiting) wake();
+  }
+
+  #change(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const onAbort = (): void => reject(signal.reason as Error);
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.#changed.push(() => {
+        signal.removeEventListener('abort', onAbort);
+        resolve();
+      });
+    });
+  }
+}
+
+function emptyStream(): Kept {
+  return { head: [], headBytes: 0, tail: Buffer.alloc(0), receivedBytes: 0 };
+}
+
+function chunkAt(kept: Kept, offset: number): Buffer | null {
+  let start = 0;
+  for (const piece of kept.head) {
+    if (offset < start + piece.length) return piece.subarray(offset - start, offset - start + READ_BYTES);
+    start += piece.length;
+  }
+  return null;
+}

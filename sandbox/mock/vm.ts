@@ -1,0 +1,68 @@
+/** A mock VM: files, commands by key, and who may drive it. */
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { ExecRequest } from '../../activities/ports.ts';
+import { MockExec } from './exec.ts';
+import { MockFiles } from './files.ts';
+import type { MockProgram } from './programs.ts';
+
+/** One holder's right to drive. */
+export interface MockHold {
+  readonly fence: number;
+  /** Aborted when a newer holder came, the VM ended or the holder let go. */
+  readonly cut: AbortController;
+}
+
+export class MockVm {
+  readonly name: string;
+  readonly files = new MockFiles();
+  readonly bootMs: number;
+  readonly #programs: Readonly<Record<string, MockProgram>>;
+  readonly #execs = new Map<string, MockExec>();
+  #hold: MockHold | null = null;
+  #fence = 0;
+  #end: CodedError | null = null;
+
+  constructor(name: string, programs: Readonly<Record<string, MockProgram>>, bootMs: number) {
+    this.name = name;
+    this.bootMs = bootMs;
+    this.#programs = programs;
+  }
+
+  get isAlive(): boolean {
+    return this.#end === null;
+  }
+
+  /** @throws CodedError `vm/lost`, and `fence/stale` for a holder that another has replaced */
+  check(hold?: MockHold): void {
+    if (this.#end !== null) throw this.#end;
+    if (hold === undefined || hold === this.#hold) {
+      hold?.cut.signal.throwIfAborted();
+      return;
+    }
+    throw new CodedError('fence/stale', `mock VM ${this.name}: fence ${hold.fence} is stale, ${this.#fence} was granted`);
+  }
+
+  /** Raises the fence and cuts the earlier holder off. */
+  attach(): MockHold {
+    this.#fence += 1;
+    this.#hold?.cut.abort(new CodedError('fence/stale', `mock VM ${this.name}: another holder took over with fence ${this.#fence}`));
+    this.#hold = { fence: this.#fence, cut: new AbortController() };
+    return this.#hold;
+  }
+
+  startExec(request: ExecRequest): { readonly exec: MockExec; readonly known: boolean } {
+    const found = this.#execs.get(request.key);
+    if (found !== undefined) return { exec: found, known: true };
+    const program = Object.hasOwn(this.#programs, request.program) ? (this.#programs[request.program] as MockProgram) : null;
+    const exec = new MockExec(request, program, Object.keys(this.#programs), this.files);
+    this.#execs.set(request.key, exec);
+    return { exec, known: false };
+  }
+
+  end(reason: CodedError): void {
+    if (this.#end !== null) return;
+    this.#end = reason;
+    this.#hold?.cut.abort(reason);
+    for (const exec of this.#execs.values()) exec.kill('killed', 137);
+  }
+}

@@ -1,0 +1,40 @@
+/** The conformance table on real VMs: all of it on Debian's kernel, the smoke set on ours where it is built. */
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { readEnvironment } from '../setup/environment.ts';
+import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
+import type { HostPieces } from '../setup/host-pieces.ts';
+import { BEHAVIOURS, SMOKE, type Behaviour } from './conformance.ts';
+import { createRealHost, type RealHost } from './conformance/real-host.ts';
+import { createConformanceRig, type ConformanceRig } from './conformance/rig.ts';
+
+const environment = readEnvironment();
+const debian = await resolveHostPieces(environment, { install: true, kernelKind: 'debian' });
+const voidbox = await resolveHostPieces(environment, { install: false, kernelKind: 'voidbox' }).catch((error: unknown) => {
+  if (error instanceof SetupError) return null;
+  throw error;
+});
+
+conforms(`Debian's kernel ${debian.kernel.version}: the whole table`, debian, BEHAVIOURS);
+// A kernel that VOIDBOX_KERNEL names is the same for both askings, and is no kernel of ours.
+if (voidbox === null || voidbox.kernel.path === debian.kernel.path) console.log('Our kernel is not built (npm run kernel), so its smoke set does not run.');
+else conforms(`our kernel ${voidbox.kernel.version}: the smoke set`, voidbox, SMOKE);
+
+function conforms(title: string, pieces: HostPieces, behaviours: readonly Behaviour[]): void {
+  describe(title, () => {
+    let host: RealHost;
+    let rig: ConformanceRig;
+    beforeAll(async () => {
+      host = await createRealHost(pieces);
+      rig = await createConformanceRig(host.backend, 'qemu');
+    });
+    afterEach(() => rig.clear());
+    afterAll(async () => {
+      await rig.dispose();
+      expect(await host.dispose(), 'VMs that a row left behind').toEqual([]);
+    });
+
+    it.for(behaviours.map((behaviour) => [behaviour.name, behaviour] as const))('%s', { timeout: 240_000 }, async ([, behaviour]) => {
+      await behaviour.run(rig);
+    });
+  });
+}

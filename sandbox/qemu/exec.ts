@@ -1,0 +1,88 @@
+/** One command of a VM: its output from any offset, its input, its end. Broken connections are resumed. */
+import type { Exec, ExecExit, ExecRequest } from '../../activities/ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { ConnectionError, type MicroVm } from '../../native/index.ts';
+
+/** Interruptions in a row, without a byte between them, that a living keeper is forgiven. */
+const STALLS_ALLOWED = 5;
+const RESUME_PAUSE_MS = 200;
+/** A command that no longer reads ends soon after its input broke; then its end counts, not the input. */
+const STDIN_GRACE_MS = 5_000;
+
+export function createQemuExec(vm: MicroVm, key: string, stdin: ExecRequest['stdin'], attached: boolean): Exec {
+  let ended: ExecExit | null = null;
+  const input = stdin === null ? null : new InputPump(vm, key, stdin);
+
+  const wait = async (signal: AbortSignal): Promise<ExecExit> => {
+    if (ended !== null) return ended;
+    const exit = vm.execWait(key, signal);
+    const settled = input === null ? exit : Promise.race([exit, input.failure]);
+    exit.catch(() => undefined);
+    ended = await settled;
+    input?.stop();
+    return ended;
+  };
+
+  return {
+    attached,
+    wait,
+
+    async *output(stream, offset, signal) {
+      let at = offset;
+      for (let stalls = 0; stalls <= STALLS_ALLOWED; stalls += 1) {
+        const before = at;
+        try {
+          for await (const chunk of vm.execOutput(key, stream, at, signal)) {
+            at += chunk.length;
+            yield chunk;
+          }
+          const exit = await wait(signal);
+          if (at >= (stream === 'stdout' ? exit.stdoutBytes : exit.stderrBytes)) return;
+        } catch (error) {
+          signal.throwIfAborted();
+          if (!(error instanceof ConnectionError)) throw error;
+        }
+        if (at > before) stalls = 0;
+        await new Promise((resolve) => setTimeout(resolve, RESUME_PAUSE_MS));
+        signal.throwIfAborted();
+      }
+      throw new CodedError('vm/lost', `${stream} of ${key} broke off at byte ${at} ${STALLS_ALLOWED} times in a row`);
+    },
+
+    signal: (name) => vm.execSignal(key, name),
+    acknowledge: () => vm.execAck(key),
+  };
+}
+
+/** Sends standard input in the background. */
+class InputPump {
+  /** Rejects when input that the command may still wait for cannot be delivered. Never resolves. */
+  readonly failure: Promise<never>;
+  readonly #stopped = new AbortController();
+
+  constructor(vm: MicroVm, key: string, stdin: NonNullable<ExecRequest['stdin']>) {
+    this.failure = new Promise<never>((_, reject) => {
+      this.#run(vm, key, stdin).catch((error: unknown) => {
+        if (this.#stopped.signal.aborted) return;
+        const timer = setTimeout(() => reject(error), STDIN_GRACE_MS);
+        this.#stopped.signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
+      });
+    });
+    this.failure.catch(() => undefined);
+  }
+
+  stop(): void {
+    this.#stopped.abort(new Error('the command has ended'));
+  }
+
+  async #run(vm: MicroVm, key: string, stdin: NonNullable<ExecRequest['stdin']>): Promise<void> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await vm.execStdin(key, stdin.sizeBytes, (offset) => stdin.open(offset), this.#stopped.signal);
+      } catch (error) {
+        if (!(error instanceof ConnectionError) || tries > STALLS_ALLOWED || this.#stopped.signal.aborted) throw error;
+        await new Promise((resolve) => setTimeout(resolve, RESUME_PAUSE_MS));
+      }
+    }
+  }
+}

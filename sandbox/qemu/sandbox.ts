@@ -1,0 +1,73 @@
+/** The Sandbox port over one client of a keeper. */
+import type { Exec, ExecRequest, Sandbox, SandboxFacts } from '../../activities/ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { MicroVm } from '../../native/index.ts';
+import { requireEndMarker } from '../tar/complete.ts';
+import { createQemuExec } from './exec.ts';
+
+/** The guest's user: no name resolution, no supplementary groups. */
+const GUEST_UID = 1000;
+const GUEST_GID = 1000;
+const FILE_MODE = 0o644;
+
+export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () => void): Sandbox {
+  return {
+    facts,
+
+    async exec(request: ExecRequest, signal: AbortSignal): Promise<Exec> {
+      // An empty source and none are the same to the command.
+      const stdin = request.stdin === null || request.stdin.sizeBytes === 0 ? null : request.stdin;
+      const { known } = await vm.execStart(
+        {
+          execKey: request.key,
+          program: request.program,
+          args: request.args,
+          env: request.env,
+          cwd: request.cwd,
+          uid: GUEST_UID,
+          gid: GUEST_GID,
+          stdinBytes: stdin === null ? null : stdin.sizeBytes,
+          timeoutMs: request.timeoutMs,
+          maxOutputBytes: request.maxOutputBytes,
+        },
+        signal,
+      );
+      return createQemuExec(vm, request.key, stdin, known);
+    },
+
+    writeFile: (guestPath, sizeBytes, bytes, signal) => vm.putFile(guestPath, FILE_MODE, sizeBytes, bytes, signal),
+    readFile: (guestPath, signal) => vm.getFile(guestPath, signal),
+    putTar: (guestPath, bytes, signal) => vm.putTar(guestPath, bytes, signal),
+
+    async getTar(guestPath, signal) {
+      const bytes = await vm.getTar(guestPath, signal);
+      return bytes === null ? null : requireEndMarker(bytes, () => whyTarWasCut(vm, guestPath));
+    },
+
+    copyIn: (hostPath, guestPath, signal) => vm.treeIn(hostPath, guestPath, signal),
+    copyOut: (guestPath, hostPath, signal) => vm.treeOut(guestPath, hostPath, signal),
+
+    async renew() {
+      await vm.renew();
+    },
+
+    detach() {
+      onLetGo();
+      vm.close();
+    },
+
+    async stop() {
+      onLetGo();
+      await vm.stop();
+    },
+  };
+}
+
+/** The keeper ends a tar without its end marker when it refuses what is in it; a lost or taken VM does so too. */
+async function whyTarWasCut(vm: MicroVm, guestPath: string): Promise<Error> {
+  await vm.renew();
+  return new CodedError(
+    'stage/bad-output',
+    `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them (${vm.logPath} names the entry)`,
+  );
+}

@@ -1,0 +1,34 @@
+/** Which backend a plan's sandbox gets. Nothing is ever chosen that the plan did not ask for. */
+import type { SandboxBackend } from '../activities/ports.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
+import { createMockBackend } from './mock/backend.ts';
+import { createQemuBackend, type QemuBackendOptions } from './qemu/backend.ts';
+
+const STRENGTH: Readonly<Record<IsolationLevel, number>> = { none: 0, process: 1, microvm: 2 };
+
+export interface SandboxBackends {
+  readonly qemu: SandboxBackend;
+  readonly mock: SandboxBackend;
+}
+
+export function createSandboxBackends(options: QemuBackendOptions): SandboxBackends {
+  return { qemu: createQemuBackend(options), mock: createMockBackend() };
+}
+
+/**
+ * `auto` is the best real backend, which is `qemu`. `mock` runs nothing real, so it has nothing to isolate
+ * and records `none`; only a plan that names it gets it.
+ * @throws CodedError `host/isolation` when the backend is weaker than the plan demands
+ */
+export function selectBackend(backends: SandboxBackends, plan: SandboxPlan): SandboxBackend {
+  if (plan.mode === 'mock') return backends.mock;
+  const backend = backends.qemu;
+  if (STRENGTH[backend.isolation] < STRENGTH[plan.isolation]) {
+    throw new CodedError(
+      'host/isolation',
+      `the plan demands isolation ${plan.isolation}, ${backend.name} gives ${backend.isolation}: lower \`isolation\`, or see voidbox doctor for what this host lacks`,
+    );
+  }
+  return backend;
+}

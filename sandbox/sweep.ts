@@ -1,0 +1,42 @@
+/** What run directories say about the VMs of a host: for a worker's start, for admission, for cleaning up. */
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { VmKey } from '../activities/ports.ts';
+import { sweepRunDirs } from '../native/index.ts';
+import { parseVmKey } from './vm-key.ts';
+
+/** All run directories together; beyond it dead VMs lose theirs, oldest first. */
+export const RUN_DIRS_BUDGET_BYTES = 4 * 1024 * 1024 * 1024;
+
+export interface SweptHostVm {
+  readonly key: VmKey;
+  /** A keeper runs it, whether or not any worker holds it. */
+  readonly alive: boolean;
+  readonly memoryMib: number;
+  readonly sizeBytes: number;
+}
+
+/**
+ * Removes what acknowledged dead VMs left, and beyond the budget what other dead ones did; lists the rest.
+ * A directory that holds no readable intent is no VM and is not listed.
+ */
+export async function sweepVms(keeper: string, vmsDir: string, budgetBytes: number = RUN_DIRS_BUDGET_BYTES): Promise<readonly SweptHostVm[]> {
+  const left = (await sweepRunDirs(keeper, vmsDir, budgetBytes)).filter((vm) => !vm.removed && vm.vmKey !== null);
+  const vms = await Promise.all(
+    left.map(async (vm) => {
+      const key = parseVmKey(vm.vmKey as string);
+      return key === null ? [] : [{ key, alive: vm.state === 'running' && !vm.ended, memoryMib: await intendedMemoryMib(join(vmsDir, vm.name)), sizeBytes: vm.sizeBytes }];
+    }),
+  );
+  return vms.flat();
+}
+
+async function intendedMemoryMib(runDir: string): Promise<number> {
+  try {
+    const intent = JSON.parse(await readFile(join(runDir, 'intent.json'), 'utf8')) as { readonly memoryMib?: unknown };
+    return typeof intent.memoryMib === 'number' ? intent.memoryMib : 0;
+  } catch {
+    // Removed between the listing and now.
+    return 0;
+  }
+}

@@ -1,0 +1,75 @@
+/** Reads tar streams, holding one block and, for small entries only, one body. */
+import { Buffer } from 'node:buffer';
+import { BLOCK_BYTES, paddingBytes, parseHeader, parsePax, type TarHeader } from './entry.ts';
+
+/** Pax records and GNU's long names beyond this are refused. */
+const META_BYTES = 64 * 1024;
+
+/** Pax records of one entry and of all, GNU's long name and long link target. */
+const META_FLAGS = 'xgLK';
+
+export interface TarEntry extends TarHeader {
+  readonly body: Buffer;
+}
+
+/**
+ * Entries of a tar with their bodies.
+ * @throws Error when the tar is malformed, cut short, or holds more than `maxBytes` in all
+ */
+export async function* readTar(bytes: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<TarEntry, void, void> {
+  const reader = new BlockReader(bytes);
+  let extra: ReadonlyMap<string, string> = new Map();
+  let takenBytes = 0;
+  for (;;) {
+    const block = await reader.take(BLOCK_BYTES);
+    if (block === null) throw new Error('tar: it was cut short, its end marker is missing');
+    const header = parseHeader(block);
+    if (header === null) return;
+    takenBytes += header.sizeBytes;
+    if (takenBytes > maxBytes) throw new Error(`tar: more than ${maxBytes} bytes`);
+    const isMeta = META_FLAGS.includes(header.typeFlag);
+    if (isMeta && header.sizeBytes > META_BYTES) throw new Error('tar: a record of a long name is too long');
+    const padded = await reader.take(header.sizeBytes + paddingBytes(header.sizeBytes));
+    if (padded === null) throw new Error(`tar: it was cut short in ${header.path}`);
+    const body = padded.subarray(0, header.sizeBytes);
+    if (isMeta) {
+      extra = new Map([...extra, ...metaOf(header.typeFlag, body)]);
+      continue;
+    }
+    yield { ...header, path: extra.get('path') ?? header.path, linkTarget: extra.get('linkpath') ?? header.linkTarget, body };
+    extra = new Map();
+  }
+}
+
+/** What a record in front of an entry says of it, under pax's names. */
+function metaOf(typeFlag: string, body: Buffer): ReadonlyMap<string, string> {
+  const longName = (): string => body.toString('utf8').replace(/\0.*$/s, '');
+  if (typeFlag === 'x') return parsePax(body);
+  if (typeFlag === 'L') return new Map([['path', longName()]]);
+  return typeFlag === 'K' ? new Map([['linkpath', longName()]]) : new Map();
+}
+
+/** Gathers bytes into pieces of asked sizes. */
+class BlockReader {
+  readonly #chunks: AsyncIterator<Uint8Array>;
+  #held: Buffer = Buffer.alloc(0);
+
+  constructor(bytes: AsyncIterable<Uint8Array>) {
+    this.#chunks = bytes[Symbol.asyncIterator]();
+  }
+
+  /** Null when the stream ends before `sizeBytes`. */
+  async take(sizeBytes: number): Promise<Buffer | null> {
+    const parts: Buffer[] = [this.#held];
+    let heldBytes = this.#held.length;
+    while (heldBytes < sizeBytes) {
+      const next = await this.#chunks.next();
+      if (next.done === true) return null;
+      parts.push(Buffer.from(next.value.buffer, next.value.byteOffset, next.value.byteLength));
+      heldBytes += next.value.length;
+    }
+    const all = parts.length === 1 ? (parts[0] as Buffer) : Buffer.concat(parts);
+    this.#held = all.subarray(sizeBytes);
+    return all.subarray(0, sizeBytes);
+  }
+}
