@@ -1,0 +1,41 @@
+/** What workflow code carries: every cached workflow pays for it, and some modules break it. */
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { builtinModules } from 'node:module';
+import { beforeAll, expect, test } from 'vitest';
+import { bundleWorkflows } from './bundle.ts';
+
+/** Of the code without its source map. When growth is wanted, say why in the commit that raises it. */
+const RECORDED_BYTES = JSON.parse(readFileSync(new URL('bundle-size.json', import.meta.url), 'utf8')) as { readonly codeBytes: number };
+
+let code: string;
+let sources: readonly string[];
+
+beforeAll(async () => {
+  const bundle = await bundleWorkflows(fileURLToPath(new URL('../workflows/index.ts', import.meta.url)));
+  const [text = '', map = ''] = bundle.split(/\/\/# sourceMappingURL=data:[^,]*,/);
+  code = text;
+  ({ sources } = JSON.parse(Buffer.from(map, 'base64').toString('utf8')) as { readonly sources: readonly string[] });
+}, 60_000);
+
+test('it holds our workflow code, and no library that validates, parses or stores', () => {
+  expect(sources.some((source) => source.includes('workflows/run.ts'))).toBe(true);
+  expect(sources.some((source) => source.includes('domain/pipeline/machine.ts'))).toBe(true);
+  const libraries = new Set(sources.flatMap((source) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? []));
+  const unwanted = [...libraries].filter((name) => /^(zod|yaml|pg|pino|commander|protobufjs|@temporalio\/(client|worker|activity|testing))$/.test(name));
+  expect(unwanted).toEqual([]);
+  expect(sources.filter((source) => /domain\/spec\/|\/activities\/(?!contract)|\/store\/|\/sandbox\/|\/workers\//.test(source))).toEqual([]);
+});
+
+test('it asks for no module of Node', () => {
+  const asked = [...code.matchAll(/\brequire\(["']([^"']+)["']\)/g)].map((match) => match[1] ?? '');
+  const ofNode = asked.filter((name) => name.startsWith('node:') || builtinModules.includes(name));
+  // The SDK provides these two inside the sandbox.
+  expect(ofNode.filter((name) => name !== 'node:assert' && name !== 'assert' && name !== 'node:async_hooks' && name !== 'async_hooks')).toEqual([]);
+});
+
+test('it has not outgrown its recorded size by more than a tenth', () => {
+  expect(code.length).toBeLessThan(RECORDED_BYTES.codeBytes * 1.1);
+  // A record that is far too large would let growth pass.
+  expect(code.length).toBeGreaterThan(RECORDED_BYTES.codeBytes * 0.8);
+});

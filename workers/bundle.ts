@@ -1,0 +1,31 @@
+/** Where the workflows of a worker come from: the bundle that the build made, else bundled now. */
+import { existsSync } from 'node:fs';
+import { dirname, extname, join } from 'node:path';
+import { bundleWorkflowCode } from '@temporalio/worker';
+import { packageRoot } from '../setup/package-root.ts';
+
+export const BUNDLE_FILE = 'dist/workflow-bundle.js';
+
+export type WorkflowBundle = { readonly codePath: string } | { readonly code: string };
+
+export function builtBundle(root: string = packageRoot()): WorkflowBundle | null {
+  const codePath = join(root, BUNDLE_FILE);
+  return existsSync(codePath) ? { codePath } : null;
+}
+
+/**
+ * `workflowsPath` is workflows/index. The source map comes without the sources themselves: stack traces need
+ * names and lines, and the texts are most of the bundle and of the worker's memory for it.
+ */
+export async function bundleWorkflows(workflowsPath: string): Promise<string> {
+  const payloadConverterPath = join(dirname(workflowsPath), `payload-converter${extname(workflowsPath)}`);
+  const { code } = await bundleWorkflowCode({ workflowsPath, payloadConverterPath, logger: SILENT });
+  return code.replace(/(\/\/# sourceMappingURL=data:application\/json;[^,]*base64,)([A-Za-z0-9+/=]+)\s*$/, (_, head: string, map: string) => {
+    const { sourcesContent: _texts, ...rest } = JSON.parse(Buffer.from(map, 'base64').toString('utf8')) as { readonly sourcesContent?: unknown };
+    return `${head}${Buffer.from(JSON.stringify(rest)).toString('base64')}\n`;
+  });
+}
+
+const nothing = (): void => undefined;
+/** Webpack's statistics say nothing to users; its errors are thrown. */
+const SILENT = { log: nothing, trace: nothing, debug: nothing, info: nothing, warn: nothing, error: nothing };

@@ -1,0 +1,32 @@
+/** A client of the run's Temporal server. Light: no worker code behind it. */
+import { Client, Connection } from '@temporalio/client';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connectionOptions, type TemporalAddress } from '../temporal-address.ts';
+
+export interface RunsConnection {
+  readonly client: Client;
+  readonly connection: Connection;
+  close(): Promise<void>;
+}
+
+/** @throws what the SDK throws when nobody answers within `timeoutMs` */
+export async function connectRuns(target: TemporalAddress, timeoutMs = 10_000): Promise<RunsConnection> {
+  const connection = await Connection.connect({ ...connectionOptions(target), connectTimeout: timeoutMs });
+  return { connection, client: new Client({ connection, namespace: target.namespace }), close: () => connection.close() };
+}
+
+const ATTEMPT_MS = 2_000;
+const PAUSE_MS = 100;
+
+/** As `connectRuns`, for a server that is only just starting: tries until `limitMs` is over. */
+export async function connectWhenUp(target: TemporalAddress, limitMs: number): Promise<RunsConnection> {
+  const until = Date.now() + limitMs;
+  for (;;) {
+    try {
+      return await connectRuns(target, ATTEMPT_MS);
+    } catch (error) {
+      if (Date.now() > until) throw error;
+      await sleep(PAUSE_MS);
+    }
+  }
+}

@@ -1,0 +1,137 @@
+/** What a client does with runs: start, cancel, wait, look, and mend what a terminated run could not write. */
+import {
+  ApplicationFailure,
+  CancelledFailure,
+  TerminatedFailure,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowFailedError,
+  WorkflowNotFoundError,
+  type Client,
+} from '@temporalio/client';
+import type { RunRequest } from '../../activities/contract.ts';
+import type { EventStore } from '../../activities/ports.ts';
+import type { RunOutcome } from '../../domain/run/event.ts';
+import { RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+
+export interface StartOptions {
+  readonly runId: string;
+  readonly request: RunRequest;
+  /** One line that the Temporal UI shows for the run. */
+  readonly summary: string;
+  /** Markdown that the UI shows below it. */
+  readonly details?: string;
+}
+
+/** The id was used before: by a run that goes on, or by one that has ended. */
+export class RunExistsError extends Error {
+  constructor(runId: string) {
+    super(`a run ${runId} exists already: choose another --run-id`);
+    this.name = 'RunExistsError';
+  }
+}
+
+/** Starts the run and does not wait for it. @throws RunExistsError */
+export async function startRun(client: Client, { runId, request, summary, details }: StartOptions): Promise<void> {
+  try {
+    await client.workflow.start(RUN_WORKFLOW_TYPE, {
+      workflowId: runId,
+      taskQueue: RUN_TASK_QUEUE,
+      args: [request],
+      workflowIdReusePolicy: 'REJECT_DUPLICATE',
+      workflowIdConflictPolicy: 'FAIL',
+      staticSummary: summary,
+      ...(details === undefined ? {} : { staticDetails: details }),
+    });
+  } catch (error) {
+    if (error instanceof WorkflowExecutionAlreadyStartedError) throw new RunExistsError(runId);
+    throw error;
+  }
+}
+
+/** Asks a run to stop; false when there is none that goes on. */
+export async function cancelRun(client: Client, runId: string): Promise<boolean> {
+  try {
+    await client.workflow.getHandle(runId).cancel();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return false;
+    throw error;
+  }
+}
+
+export type WorkflowState = 'running' | 'succeeded' | 'failed' | 'cancelled' | 'terminated' | 'timed-out' | 'missing';
+
+export interface RunDescription {
+  readonly state: WorkflowState;
+  readonly startedAtMs: number | null;
+  readonly closedAtMs: number | null;
+}
+
+export async function describeRun(client: Client, runId: string): Promise<RunDescription> {
+  try {
+    const { status, startTime, closeTime } = await client.workflow.getHandle(runId).describe();
+    return { state: STATES[status.name] ?? 'running', startedAtMs: startTime.getTime(), closedAtMs: closeTime?.getTime() ?? null };
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return { state: 'missing', startedAtMs: null, closedAtMs: null };
+    throw error;
+  }
+}
+
+const STATES: Readonly<Record<string, WorkflowState>> = {
+  RUNNING: 'running',
+  COMPLETED: 'succeeded',
+  FAILED: 'failed',
+  CANCELLED: 'cancelled',
+  TERMINATED: 'terminated',
+  TIMED_OUT: 'timed-out',
+  CONTINUED_AS_NEW: 'running',
+  PAUSED: 'running',
+};
+
+/** Waits for the run's end by Temporal. Expected endings are values. @throws what the connection throws, and WorkflowNotFoundError */
+export async function awaitOutcome(client: Client, runId: string): Promise<RunOutcome> {
+  try {
+    return (await client.workflow.getHandle(runId).result()) as RunOutcome;
+  } catch (error) {
+    if (!(error instanceof WorkflowFailedError)) throw error;
+    return outcomeOf(error.cause);
+  }
+}
+
+function outcomeOf(cause: Error | undefined): RunOutcome {
+  const none = { failedStage: null, output: null } as const;
+  if (cause instanceof ApplicationFailure || cause instanceof CancelledFailure) {
+    const carried = cause.details?.[0] as RunOutcome | undefined;
+    if (carried !== undefined && carried !== null && typeof carried === 'object' && 'state' in carried) return carried;
+  }
+  if (cause instanceof CancelledFailure) return { ...none, state: 'cancelled', failure: null };
+  if (cause instanceof ApplicationFailure)
+    return { ...none, state: 'failed', failure: { code: cause.type ?? 'internal/bug', message: cause.message, stderrTail: '' } };
+  if (cause instanceof TerminatedFailure) return { ...none, state: 'terminated', failure: null };
+  return { ...none, state: 'failed', failure: { code: 'internal/bug', message: cause?.message ?? 'the workflow failed', stderrTail: '' } };
+}
+
+export interface RepairOptions {
+  readonly missingIsGone?: boolean;
+  readonly now?: () => number;
+}
+
+/**
+ * Appends the terminal event that a run lacks because its workflow ended without writing it. Returns the
+ * outcome it wrote; null when there was nothing to mend. A run that the server does not know may live on
+ * another one: only who knows that it was this server's (`missingIsGone`) may take it for ended.
+ */
+export async function repairRun(
+  client: Client,
+  events: EventStore,
+  runId: string,
+  { missingIsGone = false, now = Date.now }: RepairOptions = {},
+): Promise<RunOutcome | null> {
+  for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return null;
+  const { state } = await describeRun(client, runId);
+  if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
+  const outcome: RunOutcome =
+    state === 'missing' || state === 'terminated' ? { state: 'terminated', failedStage: null, failure: null, output: null } : await awaitOutcome(client, runId);
+  const added = await events.append(runId, [{ id: 'run/finished', atMs: now(), body: { type: 'run-finished', outcome } }]);
+  return added > 0 ? outcome : null;
+}

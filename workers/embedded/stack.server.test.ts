@@ -1,0 +1,138 @@
+/** The embedded stack as processes: started on demand, alone in its folder, gone with its supervisor. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readEnvironment, type Environment } from '../../setup/environment.ts';
+import type { StackPieces } from '../../setup/host-pieces.ts';
+import { resolveStackPieces } from '../../setup/resolve.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { connectRuns } from '../client/connect.ts';
+import { awaitOutcome, startRun } from '../client/runs.ts';
+import { embeddedAddress } from '../temporal-address.ts';
+import { ensureStack, readStack, stopStack, type StackInfo } from './client.ts';
+import { stackFile } from './stack-info.ts';
+
+let env: Environment;
+let pieces: StackPieces;
+
+beforeEach(async () => {
+  const real = readEnvironment();
+  pieces = await resolveStackPieces(real, { install: true });
+  env = readEnvironment({ ...real.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')) });
+});
+
+afterEach(async () => {
+  await stopStack(env);
+  rmSync(env.stateDir, { recursive: true, force: true });
+});
+
+const start = (): Promise<StackInfo> => ensureStack(env, { pieces });
+
+function isAlive(pid: number): boolean {
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+async function until(what: string, condition: () => boolean | Promise<boolean>, limitMs = 40_000): Promise<void> {
+  const end = Date.now() + limitMs;
+  while (!(await condition())) {
+    if (Date.now() > end) throw new Error(`waited ${limitMs} ms for ${what}`);
+    await sleep(50);
+  }
+}
+
+const specOf = (seconds: number): string => `
+api_version: v1
+kind: workflow
+name: nap
+sandbox: { mode: mock, isolation: none }
+workflow:
+  steps: [{ name: nap, run: { program: sleep, args: ["${seconds}"] } }]
+`;
+
+test('two clients at once get one stack, which ends with all its processes', { timeout: 120_000 }, async () => {
+  const [first, second] = await Promise.all([start(), start()]);
+  expect(second.supervisorPid).toBe(first.supervisorPid);
+  const processes = [first.supervisorPid, first.serverPid, first.workerPid];
+  expect(processes.map(isAlive)).toEqual([true, true, true]);
+  expect(await start()).toEqual(first);
+  expect(await stopStack(env)).toBe(true);
+  await until('the processes to end', () => !processes.some(isAlive));
+  expect(await readStack(env)).toBeNull();
+  expect(await stopStack(env)).toBe(false);
+});
+
+test('nothing of it survives a kill of the supervisor, and the next stack takes up its runs', { timeout: 180_000 }, async () => {
+  const first = await start();
+  const runs = await connectRuns(embeddedAddress(first.address));
+  await startRun(runs.client, { runId: 'taken-up', request: { spec: specOf(4) }, summary: 'nap' });
+  const events = createFileEventStore(env.stateDir);
+  await until('the run to be admitted', async () => (await events.listRuns()).includes('taken-up'));
+  process.kill(first.supervisorPid, 'SIGKILL');
+  await until('the processes to end', () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive), 10_000);
+  await runs.close();
+
+  const second = await start();
+  expect(second.supervisorPid).not.toBe(first.supervisorPid);
+  const again = await connectRuns(embeddedAddress(second.address));
+  expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
+  await again.close();
+  const types: string[] = [];
+  for await (const { body } of events.read('taken-up', 0)) types.push(body.type);
+  expect(types).toContain('run-resumed');
+  expect(types.at(-1)).toBe('run-finished');
+});
+
+test('a killed worker and a killed server are started again', { timeout: 180_000 }, async () => {
+  const first = await start();
+  process.kill(first.workerPid, 'SIGKILL');
+  await until('another worker', () => current().workerPid !== first.workerPid);
+  const before = await connectRuns(embeddedAddress(current().address));
+  await startRun(before.client, { runId: 'meanwhile', request: { spec: specOf(3) }, summary: 'nap' });
+  const events = createFileEventStore(env.stateDir);
+  await until('the run to be admitted', async () => (await events.listRuns()).includes('meanwhile'));
+  await before.close();
+  process.kill(first.serverPid, 'SIGKILL');
+  await until('another server', () => current().serverPid !== first.serverPid);
+  await until('the server to answer', async () => (await readStack(env)) !== null);
+  const info = current();
+  expect(info.supervisorPid).toBe(first.supervisorPid);
+  const runs = await connectRuns(embeddedAddress(info.address));
+  await startRun(runs.client, { runId: 'after', request: { spec: specOf(0) }, summary: 'nap' });
+  expect((await awaitOutcome(runs.client, 'after')).state).toBe('succeeded');
+  expect((await awaitOutcome(runs.client, 'meanwhile')).state).toBe('succeeded');
+  await runs.close();
+});
+
+test('a server that does not start is given up within seconds, with its last words', { timeout: 60_000 }, async () => {
+  const temporalCli = join(env.stateDir, 'temporal');
+  writeFileSync(temporalCli, '#!/bin/sh\necho "the database is of a newer version" >&2\nexit 1\n', { mode: 0o755 });
+  const startedAtMs = Date.now();
+  const attempts = await Promise.allSettled([1, 2].map(() => ensureStack(env, { pieces: { ...pieces, temporalCli } })));
+  expect(Date.now() - startedAtMs).toBeLessThan(45_000);
+  for (const attempt of attempts) {
+    expect(attempt).toMatchObject({
+      reason: {
+        message: expect.stringMatching(/Temporal server ended 3 times while it started \(exit code 1\)[^]*the database is of a newer version/) as string,
+        remedy: `Its logs are in ${join(env.stateDir, 'logs')}.`,
+      },
+    });
+  }
+  expect(await readStack(env)).toBeNull();
+});
+
+test('a stack of another build is drained and started anew', { timeout: 120_000 }, async () => {
+  const first = await start();
+  writeFileSync(stackFile(env.stateDir), JSON.stringify({ ...first, build: '0.0.0-older' }));
+  const second = await start();
+  expect(second.supervisorPid).not.toBe(first.supervisorPid);
+  expect(second.hostId).toBe(first.hostId);
+  expect(isAlive(first.supervisorPid)).toBe(false);
+});
+
+const current = (): StackInfo => JSON.parse(readFileSync(stackFile(env.stateDir), 'utf8')) as StackInfo;

@@ -1,0 +1,250 @@
+/**
+ * The one process that owns an embedded stack: it holds the state folder's lock for its life (it was started
+ * through `voidbox-vm lock`), keeps a Temporal dev server and a worker running, and ends itself when nobody
+ * needs it. Its children are tied to it: when it dies, however it dies, they die.
+ */
+import { rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { Connection } from '@temporalio/client';
+import { readEnvironment } from '../../setup/environment.ts';
+import type { StackPieces } from '../../setup/host-pieces.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { RUN_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import { hostId } from '../host-id.ts';
+import { createLog, textOf, type Log } from '../log.ts';
+import { openCappedLog } from './capped-log.ts';
+import { keepChild } from './kept-child.ts';
+import { freePort, isFree } from './ports.ts';
+import { logsDir, removeStackFile, stackFile, writeStackFile } from './stack-info.ts';
+
+const NAMESPACE = 'default';
+/** Without open runs for this long, the stack ends. */
+const IDLE_LIMIT_MS = 10 * 60_000;
+const IDLE_CHECK_MS = 15_000;
+/** The worker lets go of its attempts within this; the server then writes its database. */
+const WORKER_GRACE_MS = 20_000;
+const SERVER_GRACE_MS = 10_000;
+/** A stack whose server or worker ends so often before the first client could use it is given up. */
+const FAILED_STARTS_LIMIT = 3;
+/** What somebody is told of a child that does not start: its end, which says why. */
+const LAST_LINES = 12;
+const EXIT_NOT_STARTED = 1;
+/** The line that a worker prints when it polls. */
+const WORKER_READY_LINE = 'voidbox-worker ready';
+
+/** A dev server as it comes waits 40 ms per task and writes its database the slow way. */
+const SERVER_SETTINGS = [
+  '--dynamic-config-value',
+  'history.transferProcessorMaxPollRPS=2000',
+  '--dynamic-config-value',
+  'frontend.enableServerVersionCheck=false',
+  '--sqlite-pragma',
+  'journal_mode=wal',
+  '--sqlite-pragma',
+  'synchronous=normal',
+];
+
+interface SupervisorOptions {
+  readonly stateDir: string;
+  readonly cacheDir: string;
+  readonly build: string;
+  readonly pieces: StackPieces;
+  readonly idleLimitMs: number;
+}
+
+/** Settles when the stack has ended: false when it never came up. */
+export function supervise(options: SupervisorOptions): Promise<boolean> {
+  const { stateDir } = options;
+  const file = openCappedLog(join(logsDir(stateDir), 'supervisor.log'));
+  const log = createLog('supervisor', (line) => file.write(line));
+  const startedAtMs = Date.now();
+  const env = readEnvironment().variables;
+  let ports: StackPorts | null = null;
+  let workerReady = false;
+  let stopping = false;
+  let wasUp = false;
+
+  const publish = (): void => {
+    const serverPid = server.pid();
+    const workerPid = worker.pid();
+    if (stopping || !workerReady || ports === null || serverPid === null || workerPid === null) return;
+    const { build } = options;
+    const uiUrl = `http://127.0.0.1:${ports.ui}`;
+    writeStackFile(stateDir, {
+      address: addressOf(ports),
+      namespace: NAMESPACE,
+      uiUrl,
+      supervisorPid: process.pid,
+      serverPid,
+      workerPid,
+      build,
+      hostId: hostId(stateDir),
+      startedAtMs,
+    });
+    wasUp = true;
+  };
+
+  const giveUp = (what: string, words: readonly string[]): void => {
+    if (wasUp || stopping) return;
+    // Whoever started the stack reads it there.
+    process.stderr.write(`${words.join('\n')}\n`);
+    void stop(`${what} does not start`);
+  };
+
+  const serverSays = childLog('the Temporal server', join(logsDir(stateDir), 'temporal.log'), log, giveUp);
+  const server = keepChild({
+    env,
+    async command() {
+      if (ports === null || !(await isFree(ports.grpc)) || !(await isFree(ports.ui))) {
+        const moved = ports !== null;
+        ports = { grpc: await freePort(), ui: await freePort() };
+        if (moved) worker.restart();
+      }
+      return serverCommand(options, ports);
+    },
+    onLine: serverSays.line,
+    onStart: (pid) => {
+      if (ports !== null) log('info', `Temporal server ${pid} starts on ${addressOf(ports)}, UI on http://127.0.0.1:${ports.ui}`);
+      publish();
+    },
+    onEnd: serverSays.ended,
+  });
+
+  const workerSays = childLog('the worker', join(logsDir(stateDir), 'worker.log'), log, giveUp);
+  const worker = keepChild({
+    env,
+    async command() {
+      // The worker loads its code while the server starts, and waits for it by itself.
+      while (ports === null) await sleep(10);
+      return workerCommand(options, ports);
+    },
+    onLine: (line) => {
+      if (line !== WORKER_READY_LINE) return workerSays.line(line);
+      workerReady = true;
+      log('info', `worker ${worker.pid()} is ready`);
+      publish();
+    },
+    onStart: (pid) => log('info', `worker ${pid} starts`),
+    onEnd: workerSays.ended,
+  });
+
+  let settle: (wasUp: boolean) => void;
+  const ended = new Promise<boolean>((resolve) => (settle = resolve));
+  const stop = async (why: string): Promise<void> => {
+    if (stopping) return;
+    stopping = true;
+    clearInterval(idleTimer);
+    log('info', `stops: ${why}`);
+    removeStackFile(stateDir, process.pid);
+    await worker.stop(WORKER_GRACE_MS);
+    await server.stop(SERVER_GRACE_MS);
+    log('info', 'stopped');
+    settle(wasUp);
+  };
+  const idleTimer = watchIdle(options, () => (ports === null ? null : addressOf(ports)), log, stop);
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void stop(signal));
+  return ended;
+}
+
+interface StackPorts {
+  readonly grpc: number;
+  readonly ui: number;
+}
+
+interface ChildCommand {
+  readonly file: string;
+  readonly args: readonly string[];
+}
+
+function addressOf({ grpc }: StackPorts): string {
+  return `127.0.0.1:${grpc}`;
+}
+
+function serverCommand({ pieces, stateDir }: SupervisorOptions, ports: StackPorts): ChildCommand {
+  const where = ['--ip', '127.0.0.1', '--port', String(ports.grpc), '--ui-port', String(ports.ui), '--db-filename', join(stateDir, 'temporal.db')];
+  return { file: pieces.keeper, args: ['tie', '--', pieces.temporalCli, 'server', 'start-dev', ...where, '--log-level', 'warn', ...SERVER_SETTINGS] };
+}
+
+function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: StackPorts): ChildCommand {
+  const script = join(packageRoot(), 'dist/workers/main.js');
+  const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
+  return {
+    file: pieces.keeper,
+    args: ['tie', '--', process.execPath, script, '--embedded', ...server, '--state-dir', stateDir, '--keeper', pieces.keeper],
+  };
+}
+
+interface ChildLog {
+  line(line: string): void;
+  ended(how: string, nextStartMs: number): void;
+}
+
+/** Writes down what a child says and how it ends; at the third end, `onFailures` gets that and its last words. */
+function childLog(what: string, logFile: string, log: Log, onFailures: (what: string, words: readonly string[]) => void): ChildLog {
+  const file = openCappedLog(logFile);
+  const lines: string[] = [];
+  let ends = 0;
+  return {
+    line(line) {
+      if (lines.push(line) > LAST_LINES) lines.shift();
+      file.write(`${line}\n`);
+    },
+    ended(how, nextStartMs) {
+      ends += 1;
+      log('warning', `${what} ended (${how}); it starts again in ${nextStartMs} ms`);
+      if (ends >= FAILED_STARTS_LIMIT) onFailures(what, [`${what} ended ${ends} times while it started (${how}); its log is ${logFile}`, ...lines]);
+    },
+  };
+}
+
+/** Stops the stack when it had no open run and no client for its limit. */
+function watchIdle(options: SupervisorOptions, address: () => string | null, log: Log, stop: (why: string) => Promise<void>): NodeJS.Timeout {
+  let lastUsedMs = Date.now();
+  const look = async (): Promise<void> => {
+    const at = address();
+    if (at !== null && (await openRuns(at)) > 0) lastUsedMs = Date.now();
+    lastUsedMs = Math.max(lastUsedMs, statSync(stackFile(options.stateDir), { throwIfNoEntry: false })?.mtimeMs ?? 0);
+    if (Date.now() - lastUsedMs >= options.idleLimitMs) await stop(`no open run for ${Math.round(options.idleLimitMs / 1000)} s`);
+  };
+  return setInterval(
+    () => void look().catch((error: unknown) => log('warning', `could not count the open runs: ${textOf(error)}`)),
+    Math.min(IDLE_CHECK_MS, options.idleLimitMs),
+  );
+}
+
+async function openRuns(address: string): Promise<number> {
+  const connection = await Connection.connect({ address, connectTimeout: 5_000 });
+  try {
+    const { count } = await connection.workflowService.countWorkflowExecutions({
+      namespace: NAMESPACE,
+      query: `WorkflowType = '${RUN_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'`,
+    });
+    return Number(count);
+  } finally {
+    await connection.close();
+  }
+}
+
+if (process.argv[1]?.endsWith('/embedded/supervisor.js') === true) {
+  const { values } = parseArgs({
+    options: {
+      'state-dir': { type: 'string' },
+      'cache-dir': { type: 'string' },
+      build: { type: 'string' },
+      pieces: { type: 'string' },
+      'idle-limit-ms': { type: 'string' },
+    },
+  });
+  const stateDir = values['state-dir'] ?? '';
+  rmSync(stackFile(stateDir), { force: true });
+  const isUp = await supervise({
+    stateDir,
+    cacheDir: values['cache-dir'] ?? '',
+    build: values.build ?? '',
+    pieces: JSON.parse(values.pieces ?? '') as StackPieces,
+    idleLimitMs: Number(values['idle-limit-ms'] ?? IDLE_LIMIT_MS),
+  });
+  process.exit(isUp ? 0 : EXIT_NOT_STARTED);
+}

@@ -1,0 +1,21 @@
+/** The pieces that VMs need, for a worker that was started without them: runs without VMs never ask. */
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { Environment } from '../setup/environment.ts';
+import type { HostPieces } from '../setup/host-pieces.ts';
+import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
+
+/**
+ * Looks them up at the first call and keeps them; a failure is not kept. Nothing is installed: `voidbox run` has done that.
+ * The function's promise rejects with CodedError `host/not-ready` where one is missing.
+ */
+export function lazyPieces(env: Environment): () => Promise<HostPieces> {
+  let found: Promise<HostPieces> | null = null;
+  return () => {
+    found ??= resolveHostPieces(env, { install: false }).catch((error: unknown) => {
+      found = null;
+      if (!(error instanceof SetupError)) throw error;
+      throw new CodedError('host/not-ready', error.remedy === null ? error.message : `${error.message} ${error.remedy}`, { cause: error });
+    });
+    return found;
+  };
+}

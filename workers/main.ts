@@ -1,0 +1,45 @@
+/** Entry of a worker process: `node dist/workers/main.js`, by the supervisor or on a host of a shared server. */
+import { parseArgs } from 'node:util';
+import { readEnvironment } from '../setup/environment.ts';
+import type { HostPieces } from '../setup/host-pieces.ts';
+import { resolveStackPieces } from '../setup/resolve.ts';
+import { lazyPieces } from './lazy-pieces.ts';
+import { createLog, textOf } from './log.ts';
+import { configuredAddress, embeddedAddress } from './temporal-address.ts';
+import { runWorkerProcess } from './worker-process.ts';
+
+const USAGE = 'name the server by TEMPORAL_ADDRESS, a temporal.toml profile, or --address HOST:PORT';
+
+const log = createLog('worker');
+const { values } = parseArgs({
+  options: {
+    embedded: { type: 'boolean', default: false },
+    address: { type: 'string' },
+    namespace: { type: 'string', default: 'default' },
+    'state-dir': { type: 'string' },
+    keeper: { type: 'string' },
+    pieces: { type: 'string' },
+    'allow-mounts': { type: 'string', multiple: true, default: [] },
+  },
+});
+try {
+  const env = readEnvironment();
+  const target = values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
+  if (target === null) throw new Error(USAGE);
+  const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
+  await runWorkerProcess({
+    target,
+    stateDir: values['state-dir'] ?? env.stateDir,
+    keeper: values.keeper ?? known?.keeper ?? (await resolveStackPieces(env, { install: false })).keeper,
+    pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
+    bootTimeoutMs: env.bootTimeoutMs,
+    embedded: values.embedded,
+    allowedMountRoots: values['allow-mounts'],
+    log,
+    onReady: () => process.stdout.write('voidbox-worker ready\n'),
+  });
+  process.exit(0);
+} catch (error) {
+  log('error', error instanceof Error && error.stack !== undefined ? error.stack : textOf(error));
+  process.exit(1);
+}

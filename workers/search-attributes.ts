@@ -1,0 +1,34 @@
+/** Registers the search attributes that a run sets. A server that refuses is used without them. */
+import type { Connection } from '@temporalio/client';
+import { SEARCH_ATTRIBUTES } from '../workflows/messages.ts';
+import { textOf, type Log } from './log.ts';
+
+/** `INDEXED_VALUE_TYPE_KEYWORD` of the server's API. */
+const KEYWORD = 2;
+
+/** Names of ours that the server knows when this settles. Never rejects because of the attributes alone. */
+export async function ensureSearchAttributes(connection: Connection, namespace: string, log: Log): Promise<readonly string[]> {
+  const wanted = Object.values(SEARCH_ATTRIBUTES);
+  const known = await knownKeywords(connection, namespace).catch(() => new Map<string, number>());
+  const missing = wanted.filter((name) => !known.has(name));
+  if (missing.length > 0) {
+    try {
+      await connection.operatorService.addSearchAttributes({ namespace, searchAttributes: Object.fromEntries(missing.map((name) => [name, KEYWORD])) });
+      for (const name of missing) known.set(name, KEYWORD);
+    } catch (error) {
+      const flags = missing.map((name) => `--name ${name} --type Keyword`).join(' ');
+      log(
+        'warning',
+        `runs go without the search attributes ${missing.join(', ')} (${textOf(error)}); to have them: temporal operator search-attribute create --namespace ${namespace} ${flags}`,
+      );
+    }
+  }
+  const clashing = wanted.filter((name) => known.has(name) && known.get(name) !== KEYWORD);
+  if (clashing.length > 0) log('warning', `the search attributes ${clashing.join(', ')} exist with another type than Keyword; runs go without them`);
+  return wanted.filter((name) => known.get(name) === KEYWORD);
+}
+
+async function knownKeywords(connection: Connection, namespace: string): Promise<Map<string, number>> {
+  const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
+  return new Map(Object.entries(customAttributes ?? {}).map(([name, type]) => [name, Number(type)]));
+}

@@ -1,0 +1,19 @@
+/** What admission checks with: the spec compiler and the plan's schema, as readable lines. */
+import type { CheckPlan, CompileSpec } from '../activities/admit.ts';
+import type { Diagnostic } from '../domain/errors/diagnostic.ts';
+import { compileText } from '../domain/spec/load.ts';
+import { checkPlan as checkPlanShape } from '../domain/spec/plan-schema.ts';
+
+/** A client sends a text without a name. */
+const FILE = 'spec.yaml';
+
+export const compileSpec: CompileSpec = (text, { baseDir, params }) => {
+  const { plan, diagnostics } = compileText(text, FILE, { baseDir, params });
+  return plan === null ? { problems: diagnostics.filter(({ severity }) => severity === 'error').map(line) } : { plan };
+};
+
+export const checkPlan: CheckPlan = (value) => checkPlanShape(value);
+
+function line({ file, line: row, column, code, message, remedy }: Diagnostic): string {
+  return `${file}:${row}:${column}: ${message} (${code}); ${remedy}`;
+}

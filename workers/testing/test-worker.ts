@@ -1,0 +1,93 @@
+/** A dev server and a worker in this process, around a given sandbox backend: what server tests run on. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { TestWorkflowEnvironment } from '@temporalio/testing';
+import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
+import { createCapacity } from '../../activities/capacity.ts';
+import { createActivities } from '../../activities/create-activities.ts';
+import type { ActivityDeps } from '../../activities/deps.ts';
+import type { SandboxBackend } from '../../activities/ports.ts';
+import { createVmPool } from '../../activities/vm-pool.ts';
+import type { RunEvent } from '../../domain/run/event.ts';
+import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { hostTaskQueue } from '../../workflows/messages.ts';
+import { bundleWorkflows } from '../bundle.ts';
+import { connectRuns, type RunsConnection } from '../client/connect.ts';
+import { createLog, type Log } from '../log.ts';
+import { ensureSearchAttributes } from '../search-attributes.ts';
+import { checkPlan, compileSpec } from '../spec-check.ts';
+import { embeddedAddress, type TemporalAddress } from '../temporal-address.ts';
+import { installRuntime, startWorkers, type RunningWorkers } from '../workers.ts';
+
+export interface TestStack {
+  readonly stateDir: string;
+  readonly target: TemporalAddress;
+  readonly runs: RunsConnection;
+  readonly deps: ActivityDeps;
+  startWorker(): Promise<RunningWorkers>;
+  eventsOf(runId: string): Promise<RunEvent[]>;
+  artifact(ref: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string }): Promise<string>;
+  stop(): Promise<void>;
+}
+
+const HOST_ID = 'test-host';
+const workflowsPath = fileURLToPath(new URL('../../workflows/index.ts', import.meta.url));
+
+/** `temporalCli` is a path or a name on PATH. */
+export async function startTestStack(backend: SandboxBackend, temporalCli: string, log: Log = createLog('test-worker')): Promise<TestStack> {
+  installRuntime(log);
+  const env = await TestWorkflowEnvironment.createLocal({
+    server: {
+      executable: { type: 'existing-path', path: temporalCli },
+      ui: false,
+      extraArgs: ['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000'],
+    },
+  });
+  const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
+  const target = embeddedAddress(env.address);
+  const runs = await connectRuns(target);
+  const code = await bundleWorkflows(workflowsPath);
+  const deps: ActivityDeps = {
+    events: createFileEventStore(stateDir),
+    artifacts: createFileArtifactStore(stateDir),
+    records: createFileRunRecords(stateDir),
+    backendFor: () => backend,
+    capacity: createCapacity({ budgetMib: 4096, availableMib: () => 4096 }),
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    hostId: HOST_ID,
+    hostQueue: hostTaskQueue(HOST_ID),
+    serverId: 'embedded',
+    searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
+    mountPolicy: { allowedRoots: [], specFolder: true },
+    compileSpec,
+    checkPlan,
+    now: Date.now,
+  };
+  return {
+    stateDir,
+    target,
+    runs,
+    deps,
+    startWorker: () => startWorkers({ target, hostId: HOST_ID, activities: createActivities(deps), bundle: { code } }),
+    async eventsOf(runId) {
+      const events: RunEvent[] = [];
+      for await (const event of deps.events.read(runId, 0)) events.push(event);
+      return events;
+    },
+    async artifact(ref) {
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of deps.artifacts.open(ref)) chunks.push(chunk);
+      return Buffer.concat(chunks).toString('utf8');
+    },
+    async stop() {
+      await runs.close();
+      await env.teardown();
+      rmSync(stateDir, { recursive: true, force: true });
+    },
+  };
+}

@@ -1,0 +1,156 @@
+/** Composition root of a worker: stores, sandboxes and activities around one Temporal connection. */
+import { freemem, totalmem } from 'node:os';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createAttemptRegistry } from '../activities/attempt-registry.ts';
+import { createCapacity, type Capacity } from '../activities/capacity.ts';
+import { createActivities } from '../activities/create-activities.ts';
+import type { ActivityDeps } from '../activities/deps.ts';
+import { createVmPool, vmKeyText } from '../activities/vm-pool.ts';
+import type { HostPieces } from '../setup/host-pieces.ts';
+import { packageRoot } from '../setup/package-root.ts';
+import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { createFileRunRecords } from '../store/file/run-records.ts';
+import { hostTaskQueue } from '../workflows/messages.ts';
+import { builtBundle, bundleWorkflows } from './bundle.ts';
+import { connectWhenUp, type RunsConnection } from './client/connect.ts';
+import { hostId as readHostId } from './host-id.ts';
+import { announceResumed, cleanUp, unfinished, type JanitorOptions } from './janitor.ts';
+import { textOf, type Log } from './log.ts';
+import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
+import { ensureSearchAttributes } from './search-attributes.ts';
+import { checkPlan, compileSpec } from './spec-check.ts';
+import type { TemporalAddress } from './temporal-address.ts';
+import { installRuntime, startWorkers } from './workers.ts';
+
+/** Memory that the host keeps for itself. */
+const HOST_RESERVE_MIB = 512;
+/** A server that starts at the same time, or comes back, is waited for. */
+const SERVER_LIMIT_MS = 60_000;
+const CLEAN_UP_INTERVAL_MS = 20_000;
+const MIB = 1024 * 1024;
+
+export interface WorkerProcessOptions {
+  readonly target: TemporalAddress;
+  readonly stateDir: string;
+  /** The `voidbox-vm` binary. */
+  readonly keeper: string;
+  /** Asked for when the first VM is wanted. @throws CodedError `host/not-ready` */
+  readonly pieces: () => Promise<HostPieces>;
+  /** How long one boot may take; null is the sandbox's own limit. */
+  readonly bootTimeoutMs: number | null;
+  /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
+  readonly embedded: boolean;
+  readonly allowedMountRoots: readonly string[];
+  readonly log: Log;
+  readonly onReady: () => void;
+}
+
+/** Works until SIGTERM or SIGINT; rejects when a Worker fails. */
+export async function runWorkerProcess(options: WorkerProcessOptions): Promise<void> {
+  const { target, stateDir, log } = options;
+  installRuntime(log);
+  const hostId = readHostId(stateDir);
+  const runs = await connectWhenUp(target, SERVER_LIMIT_MS);
+  const searchAttributes = await ensureSearchAttributes(runs.connection, target.namespace, log);
+  const sandboxes = createHostSandboxes({ keeper: options.keeper, pieces: options.pieces, stateDir, bootTimeoutMs: options.bootTimeoutMs });
+  const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
+  const workers = await startWorkers({
+    target,
+    hostId,
+    activities: createActivities(deps),
+    bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
+  });
+  const stopCleaning = await startJanitor(options, runs, deps, sandboxes);
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => workers.shutdown());
+  options.onReady();
+  try {
+    await workers.ended;
+  } finally {
+    stopCleaning();
+    await Promise.allSettled([workers.close(), runs.close()]);
+  }
+}
+
+async function composeActivities(
+  options: WorkerProcessOptions,
+  hostId: string,
+  searchAttributes: readonly string[],
+  sandboxes: HostSandboxes,
+): Promise<ActivityDeps> {
+  const { stateDir } = options;
+  return {
+    events: createFileEventStore(stateDir),
+    artifacts: createFileArtifactStore(stateDir),
+    records: createFileRunRecords(stateDir),
+    backendFor: sandboxes.backendFor,
+    capacity: await hostCapacity(sandboxes),
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    hostId,
+    hostQueue: hostTaskQueue(hostId),
+    serverId: serverId(options),
+    searchAttributes,
+    mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },
+    compileSpec,
+    checkPlan,
+    now: Date.now,
+  };
+}
+
+/** Runs belong to the server that knows them: a worker of another server must not judge them by its own. */
+function serverId({ embedded, target }: WorkerProcessOptions): string {
+  return embedded ? 'embedded' : `${target.address}/${target.namespace}`;
+}
+
+async function hostCapacity(sandboxes: HostSandboxes): Promise<Capacity> {
+  const capacity = createCapacity({ budgetMib: Math.floor(totalmem() / MIB) - HOST_RESERVE_MIB, availableMib });
+  for (const vm of await sandboxes.sweep()) if (vm.alive) capacity.countLive(vmKeyText(vm.key), vm.memoryMib);
+  return capacity;
+}
+
+/** What Linux could give without swapping: page cache counts, unlike in `freemem`. */
+function availableMib(): number {
+  const match = /^MemAvailable:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8'));
+  return Math.floor(match === null ? freemem() / MIB : Number(match[1]) / 1024);
+}
+
+/** Says what is taken up again, then cleans up now and then. Returns how to stop it. */
+async function startJanitor(
+  { log, ...options }: WorkerProcessOptions,
+  runs: RunsConnection,
+  deps: ActivityDeps,
+  sandboxes: HostSandboxes,
+): Promise<() => void> {
+  const { events, records } = deps;
+  const janitor: JanitorOptions = {
+    client: runs.client,
+    events,
+    records,
+    serverId: serverId({ log, ...options }),
+    listVms: sandboxes.sweep,
+    release: async (key) => {
+      await sandboxes.release(key);
+      deps.vms.drop(key);
+      deps.capacity.release(key);
+    },
+    log,
+  };
+  const open = await unfinished(janitor);
+  if (open.length > 0) {
+    log('info', `takes up ${open.length} unfinished runs: ${open.join(', ')}`);
+    await announceResumed(events, open, `worker-${process.pid}-${Date.now()}`);
+  }
+  let busy = false;
+  const round = (): void => {
+    if (busy) return;
+    busy = true;
+    cleanUp(janitor)
+      .catch((error: unknown) => log('warning', `clean-up: ${textOf(error)}`))
+      .finally(() => (busy = false));
+  };
+  round();
+  const timer = setInterval(round, CLEAN_UP_INTERVAL_MS);
+  return () => clearInterval(timer);
+}

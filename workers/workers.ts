@@ -1,0 +1,82 @@
+/** The two Workers of a host in one process: workflows on the shared queue, everything of the host on its own. */
+import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
+import type { Activities } from '../activities/contract.ts';
+import { RUN_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
+import type { WorkflowBundle } from './bundle.ts';
+import type { Log } from './log.ts';
+import { connectionOptions, isLoopback, type TemporalAddress } from './temporal-address.ts';
+
+/** A fixed upper bound; what really runs is decided by memory. */
+const HOST_ACTIVITY_SLOTS = 200;
+
+export interface WorkersOptions {
+  readonly target: TemporalAddress;
+  readonly hostId: string;
+  readonly activities: Activities;
+  readonly bundle: WorkflowBundle;
+}
+
+export interface RunningWorkers {
+  /** Settles when both have ended; rejects when one failed. */
+  readonly ended: Promise<void>;
+  shutdown(): void;
+  close(): Promise<void>;
+}
+
+/** Routes the SDK's log into ours. Once per process, before anything else of the SDK. */
+export function installRuntime(log: Log): void {
+  Runtime.install({
+    logger: new DefaultLogger('WARN', (entry) => {
+      // The host's Worker has none, on purpose.
+      if (entry.message.startsWith('No workflows registered')) return;
+      log(entry.level === 'ERROR' ? 'error' : 'warning', `${entry.message} ${JSON.stringify(entry.meta ?? {}, readable)}`);
+    }),
+    telemetryOptions: { logging: { filter: { core: 'WARN', other: 'ERROR' }, forward: {} } },
+    shutdownSignals: [],
+  });
+}
+
+function readable(key: string, value: unknown): unknown {
+  if (value instanceof Error) return value.message;
+  if (key === 'taskToken') return undefined;
+  return typeof value === 'bigint' ? String(value) : value;
+}
+
+export async function startWorkers({ target, hostId, activities, bundle }: WorkersOptions): Promise<RunningWorkers> {
+  const connection = await NativeConnection.connect({
+    ...connectionOptions(target),
+    ...(isLoopback(target.address) ? { grpcCompression: { codec: 'none' as const } } : {}),
+  });
+  const common = {
+    connection,
+    namespace: target.namespace,
+    // Attempts let go at once and the next worker takes them up: there is nothing to wait for.
+    shutdownGraceTime: 0,
+    shutdownForceTime: 15_000,
+    // A cancel reaches an activity with the answer to a heartbeat.
+    maxHeartbeatThrottleInterval: 2_000,
+    defaultHeartbeatThrottleInterval: 1_000,
+  } satisfies Partial<WorkerOptions>;
+  const { admit } = activities;
+  const runs = await Worker.create({
+    ...common,
+    taskQueue: RUN_TASK_QUEUE,
+    workflowBundle: bundle,
+    activities: { admit },
+    stickyQueueScheduleToStartTimeout: 1_000,
+    maxCachedWorkflows: 200,
+    maxConcurrentActivityTaskExecutions: 20,
+  });
+  const host = await Worker.create({
+    ...common,
+    taskQueue: hostTaskQueue(hostId),
+    activities: { ...activities },
+    maxConcurrentActivityTaskExecutions: HOST_ACTIVITY_SLOTS,
+  });
+  const workers = [runs, host];
+  const shutdown = (): void => {
+    for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
+  };
+  const ended = Promise.all(workers.map((worker) => worker.run().finally(shutdown))).then(() => undefined);
+  return { ended, shutdown, close: () => connection.close() };
+}
