@@ -1,0 +1,20 @@
+import type { Command } from 'commander';
+import type { CliContext } from './context.ts';
+import type { ExitCode } from './exit-code.ts';
+
+/** One command: how it is typed, and what it does. Its file is loaded only when it is typed. */
+export interface CommandModule {
+  configure(command: Command): void;
+  execute(args: readonly string[], options: unknown, context: CliContext): Promise<ExitCode>;
+}
+
+/** `Options` is what commander makes of the options that `configure` declares. */
+export function defineCommand<Options>(definition: {
+  readonly configure: (command: Command) => void;
+  readonly execute: (args: readonly string[], options: Options, context: CliContext) => Promise<ExitCode>;
+}): CommandModule {
+  return {
+    configure: definition.configure,
+    execute: (args, options, context) => definition.execute(args, options as Options, context),
+  };
+}

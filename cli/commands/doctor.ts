@@ -1,0 +1,36 @@
+import { inspectHost } from '../../setup/resolve.ts';
+import { readStack } from '../../workers/embedded/client.ts';
+import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
+import { EXIT } from '../exit-code.ts';
+import { renderDoctor, type TemporalReport } from '../render/doctor.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: () => undefined,
+  async execute(_args, options, context) {
+    const [report, temporal] = await Promise.all([inspectHost(context.env), inspectTemporal(context)]);
+    const { cacheDir, stateDir } = context.env;
+    if (options.json) await context.stdout.write(`${JSON.stringify({ ...report, temporal, cacheDir, stateDir })}\n`);
+    else await context.stdout.write(`${renderDoctor(report, temporal, { cacheDir, stateDir }, context.stdout).join('\n')}\n`);
+    return report.isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
+  },
+});
+
+/** Which server runs would use, and whether one's own answers; the embedded one is started on demand. */
+async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
+  // Loaded only where they are needed: without a server of one's own the doctor needs no Temporal SDK.
+  const configured = env.temporalConfigured ? (await import('../../workers/temporal-address.ts')).configuredAddress(env) : null;
+  if (configured === null) {
+    const stack = await readStack(env);
+    return { kind: 'embedded', address: stack?.address ?? null, namespace: stack?.namespace ?? 'default', uiUrl: stack?.uiUrl ?? null, problem: null };
+  }
+  const own = { kind: 'own', address: configured.address, namespace: configured.namespace, uiUrl: null } as const;
+  const { connectRuns } = await import('../../workers/client/connect.ts');
+  try {
+    const connection = await connectRuns(configured);
+    await connection.close();
+    return { ...own, problem: null };
+  } catch (error) {
+    return { ...own, problem: `${configured.address} does not answer: ${(error as Error).message}` };
+  }
+}

@@ -1,0 +1,56 @@
+import { InvalidArgumentError } from 'commander';
+import { formatBytes } from '../../domain/units/bytes.ts';
+import { parseDurationMs } from '../../domain/units/duration.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { prune } from '../../store/prune.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { readMendedViews } from '../mend-runs.ts';
+
+interface Options {
+  readonly olderThan?: number;
+  readonly keepLast?: number;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+const WEEK_MS = 7 * 86_400_000;
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .option('--older-than <age>', 'delete runs that ended longer ago than this: 45s, 30m, 12h, 7d (default 7d, without --keep-last)', age)
+      .option('--keep-last <number>', 'keep this many of the runs that ended last and delete the others', count)
+      .option('-n, --dry-run', 'say what would go and leave it');
+  },
+  async execute(_args, options, context) {
+    const store = createFileEventStore(context.env.stateDir);
+    // A run that was terminated from outside ends only when somebody looks; it is not kept for ever for that.
+    await readMendedViews(await store.listRuns(), store, context);
+    const dryRun = options.dryRun ?? false;
+    const keepLast = options.keepLast ?? null;
+    const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);
+    const report = await prune(context.env.stateDir, { olderThanMs, keepLast, dryRun, nowMs: context.now().getTime() });
+    if (options.json) {
+      await context.stdout.write(`${JSON.stringify({ dryRun, ...report })}\n`);
+      return EXIT.success;
+    }
+    const verb = dryRun ? 'would delete' : 'deleted';
+    const lines = report.runs.map((runId) => `${verb} ${runId}`);
+    const runs = report.runs.length === 1 ? '1 run' : `${report.runs.length} runs`;
+    const artifacts = report.artifacts === 1 ? '1 artifact' : `${report.artifacts} artifacts`;
+    await context.stdout.write(`${[...lines, `${verb} ${runs} and ${artifacts} (${formatBytes(report.artifactBytes)})`].join('\n')}\n`);
+    return EXIT.success;
+  },
+});
+
+function age(text: string): number {
+  const ms = parseDurationMs(text);
+  if (ms === null) throw new InvalidArgumentError('It is a number with s, m, h or d, like 12h or 7d.');
+  return ms;
+}
+
+function count(text: string): number {
+  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It is a number from 0.');
+  return Number(text);
+}

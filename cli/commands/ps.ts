@@ -1,0 +1,45 @@
+import { resolveStackPieces } from '../../setup/resolve.ts';
+import { readStack } from '../../workers/embedded/client.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { sanitizeLine } from '../render/sanitize.ts';
+import { renderStack } from '../render/stack.ts';
+import { renderTable } from '../render/table.ts';
+import { listVms } from '../vm-list.ts';
+
+interface Options {
+  readonly all?: boolean;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command.option('-a, --all', 'VMs that have ended too, whose files are still there');
+  },
+  async execute(_args, options, context) {
+    const { env, stdout } = context;
+    const stack = await readStack(env);
+    const findKeeper = async (): Promise<string> => (await resolveStackPieces(env, { install: false })).keeper;
+    const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
+    if (options.json) {
+      await stdout.write(`${JSON.stringify({ stack, vms })}\n`);
+      return EXIT.success;
+    }
+    const lines =
+      stack === null
+        ? ['The embedded stack is not running. Start it: voidbox up']
+        : renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir });
+    if (vms.length === 0) lines.push('VMs         none');
+    else
+      lines.push(
+        '',
+        ...renderTable(
+          ['VM', 'STATE', 'DIRECTORY'],
+          vms.map((vm) => [sanitizeLine(vm.vmKey ?? '-'), vm.state, vm.dir]),
+          { style: stdout.style, width: stdout.width() },
+        ),
+      );
+    await stdout.write(`${lines.join('\n')}\n`);
+    return EXIT.success;
+  },
+});

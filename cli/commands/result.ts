@@ -1,0 +1,44 @@
+import { formatBytes } from '../../domain/units/bytes.ts';
+import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { CliError, usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { readMendedViews } from '../mend-runs.ts';
+import { printResult, resultText, saveResult } from '../print-result.ts';
+import { renderRunEnd } from '../render/run-end.ts';
+import { toRunJson } from '../render/run-json.ts';
+import { findRunHere } from '../run-elsewhere.ts';
+
+interface Options {
+  readonly output?: string;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command.argument('<run>', 'its id, the beginning of it, or `latest`').option('-o, --output <file>', 'write it to a file instead of standard output');
+  },
+  async execute([text = ''], options, context) {
+    const store = createFileEventStore(context.env.stateDir);
+    const runId = await findRunHere(store, text, context);
+    const [view] = await readMendedViews([runId], store, context);
+    if (view === undefined || view.outcome === null) throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${runId}`);
+    const artifacts = createFileArtifactStore(context.env.stateDir);
+    const output = view.outcome.output;
+    if (options.output !== undefined && output !== null) await saveResult(output, artifacts, options.output, context);
+    if (options.json) {
+      const outputText = output === null ? null : await resultText(output, artifacts);
+      await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
+      return view.state === 'succeeded' ? EXIT.success : EXIT.runFailed;
+    }
+    if (view.state !== 'succeeded') {
+      await context.stderr.write(`${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime() }).join('\n')}\n`);
+      return EXIT.runFailed;
+    }
+    if (output === null) throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded without a result that was kept`);
+    if (options.output !== undefined) await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
+    else await printResult(output, artifacts, context, `voidbox result ${runId} -o FILE`);
+    return EXIT.success;
+  },
+});

@@ -1,0 +1,43 @@
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { CliError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
+import { EXIT } from '../exit-code.ts';
+import { readMendedViews } from '../mend-runs.ts';
+import { toRunJson } from '../render/run-json.ts';
+import { renderStatus } from '../render/status.ts';
+import { findRunOrElsewhere, isElsewhere } from '../run-elsewhere.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: (command) => {
+    command.argument('<run>', 'its id, the beginning of it, or `latest`');
+  },
+  async execute([text = ''], options, context) {
+    const store = createFileEventStore(context.env.stateDir);
+    const found = await findRunOrElsewhere(store, text, context);
+    if (isElsewhere(found)) return await printElsewhere(found.runId, found.state, found.host, options, context);
+    const [view] = await readMendedViews([found], store, context);
+    if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${text}\``);
+    if (options.json) await context.stdout.write(`${JSON.stringify(toRunJson(view))}\n`);
+    else
+      await context.stdout.write(
+        `${renderStatus(view, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime() }).join('\n')}\n`,
+      );
+    return EXIT.success;
+  },
+});
+
+async function printElsewhere(
+  runId: string,
+  state: string,
+  host: string | null,
+  options: { readonly json?: boolean },
+  context: CliContext,
+): Promise<typeof EXIT.success> {
+  if (options.json) await context.stdout.write(`${JSON.stringify({ runId, state, host, stages: null })}\n`);
+  else
+    await context.stdout.write(
+      `${runId} is ${state}${host === null ? '; no worker has taken it yet, or its host is unknown' : `; its stages and output are on host ${host}`}\n`,
+    );
+  return EXIT.success;
+}

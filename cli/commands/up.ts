@@ -1,0 +1,21 @@
+import { resolveHostPieces } from '../../setup/resolve.ts';
+import { ensureStack } from '../../workers/embedded/client.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { renderStack } from '../render/stack.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: () => undefined,
+  async execute(_args, options, context) {
+    const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
+    // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
+    await resolveHostPieces(context.env, { install: true, onProgress });
+    const stack = await ensureStack(context.env, { onProgress });
+    if (options.json) await context.stdout.write(`${JSON.stringify({ stack })}\n`);
+    else
+      await context.stdout.write(
+        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir }).join('\n')}\nIt stops by itself after 10 minutes without open runs; now: voidbox down\n`,
+      );
+    return EXIT.success;
+  },
+});

@@ -1,0 +1,77 @@
+import type { Environment } from '../setup/environment.ts';
+import { createStyle, type Style } from './render/style.ts';
+
+/** One output of the process. */
+export interface Sink {
+  readonly isTerminal: boolean;
+  /** Columns of the terminal now; 100 where there is none. */
+  width(): number;
+  /** Settles when the bytes have left our memory, so that a slow reader slows the writer. */
+  write(data: string | Uint8Array): Promise<void>;
+  readonly style: Style;
+}
+
+/** What a command is given; nothing under `cli/commands` reaches for the process. */
+export interface CliContext {
+  readonly env: Environment;
+  readonly cwd: string;
+  /** Results and data. */
+  readonly stdout: Sink;
+  /** Progress, diagnostics, errors. */
+  readonly stderr: Sink;
+  readStdin(): Promise<Uint8Array>;
+  /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
+  onInterrupt(callback: () => void): { dispose(): void };
+  now(): Date;
+}
+
+export interface ProcessLike {
+  readonly stdout: NodeJS.WriteStream;
+  readonly stderr: NodeJS.WriteStream;
+  readonly stdin: NodeJS.ReadStream;
+  cwd(): string;
+}
+
+const WIDTH_WITHOUT_TERMINAL = 100;
+
+export function createContext(env: Environment, host: ProcessLike): CliContext {
+  const interrupts = new Set<() => void>();
+  const onSignal = (): void => {
+    for (const callback of interrupts) callback();
+  };
+  return {
+    env,
+    cwd: host.cwd(),
+    stdout: createSink(host.stdout, env),
+    stderr: createSink(host.stderr, env),
+    async readStdin() {
+      const chunks: Uint8Array[] = [];
+      for await (const chunk of host.stdin) chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array));
+      return Buffer.concat(chunks);
+    },
+    onInterrupt(callback) {
+      if (interrupts.size === 0) process.on('SIGINT', onSignal);
+      interrupts.add(callback);
+      return {
+        dispose() {
+          interrupts.delete(callback);
+          if (interrupts.size === 0) process.off('SIGINT', onSignal);
+        },
+      };
+    },
+    now: () => new Date(),
+  };
+}
+
+function createSink(stream: NodeJS.WriteStream, env: Environment): Sink {
+  const isTerminal = stream.isTTY === true;
+  return {
+    isTerminal,
+    width: () => (isTerminal && stream.columns > 0 ? stream.columns : WIDTH_WITHOUT_TERMINAL),
+    write: (data) =>
+      new Promise((resolve, reject) => {
+        stream.write(data, (error) => (error ? reject(error) : resolve()));
+      }),
+    style: createStyle(isTerminal && !env.noColor),
+  };
+}

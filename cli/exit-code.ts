@@ -1,0 +1,14 @@
+/** What the process's exit code says; documented in docs/cli.md and kept stable. */
+export const EXIT = {
+  success: 0,
+  /** The run ended without success, or a bug of ours. */
+  runFailed: 1,
+  /** Bad flags, an unknown run, an invalid spec: the caller changes what was typed. */
+  usage: 2,
+  /** A piece of the host, a server or a variable is missing: the host is changed. */
+  environment: 3,
+  /** Ctrl-C, as shells count it. */
+  interrupted: 130,
+} as const;
+
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT];

@@ -1,0 +1,119 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { EventStore } from '../activities/ports.ts';
+import type { RunEvent } from '../domain/run/event.ts';
+import { emptyView, project, type RunView } from '../store/projection.ts';
+import { awaitOutcome, repairRun } from '../workers/client/runs.ts';
+import { hostOfRun } from './run-host.ts';
+import { readView } from './run-lookup.ts';
+import type { ServerLink } from './server-link.ts';
+
+/** How often the embedded stack is looked at; a dead one is started again. */
+const TEND_EVERY_MS = 1_000;
+/** How often Temporal is asked whether the run ended without writing its terminal event. */
+const REPAIR_EVERY_MS = 3_000;
+
+export interface FollowOptions {
+  readonly runId: string;
+  readonly store: EventStore;
+  readonly link: ServerLink;
+  /** Aborting it ends the following, not the run. */
+  readonly signal: AbortSignal;
+  readonly onEvent: (event: RunEvent, view: RunView) => Promise<void>;
+  /** Trouble that following goes on in spite of; each is told once. */
+  readonly onTrouble: (message: string) => void;
+}
+
+/** How long events of a run may take to come to this host's store before it is said that they are elsewhere. */
+const ELSEWHERE_AFTER_MS = 3_000;
+
+/**
+ * Follows a run wherever it lives. Events of a run that another host's worker admitted are in that host's
+ * store: of such a run only the end is told here, by Temporal, in a view whose `seq` is 0.
+ */
+export async function followWherever(options: FollowOptions & { readonly onNotice: (message: string) => void }): Promise<RunView> {
+  const { link, runId } = options;
+  if (link.isEmbedded) return await followRun(options);
+  let eventsHere = 0;
+  const giveUp = new AbortController();
+  const signal = AbortSignal.any([options.signal, giveUp.signal]);
+  const local = followRun({
+    ...options,
+    signal,
+    onEvent: async (event, view) => {
+      eventsHere += 1;
+      await options.onEvent(event, view);
+    },
+  });
+  const announce = setTimeout(() => {
+    if (eventsHere === 0 && !signal.aborted) void sayWhere(options);
+  }, ELSEWHERE_AFTER_MS);
+  try {
+    const closed = awaitOutcome(link.client(), runId);
+    const first = await Promise.race([local, closed]);
+    // The terminal event is written before the workflow closes: what the store does not have by now is elsewhere.
+    if ('stages' in first || (await readView(options.store, runId)).seq > 0) return await local;
+    giveUp.abort();
+    await local;
+    return { ...emptyView(runId), hostId: (await link.briefly((client) => hostOfRun(client, runId))) ?? '', state: first.state, outcome: first };
+  } finally {
+    clearTimeout(announce);
+  }
+}
+
+async function sayWhere({
+  link,
+  runId,
+  onNotice,
+}: {
+  readonly link: ServerLink;
+  readonly runId: string;
+  readonly onNotice: (message: string) => void;
+}): Promise<void> {
+  const host = await link.briefly((client) => hostOfRun(client, runId)).catch(() => null);
+  onNotice(
+    host === null
+      ? 'no worker has taken the run yet, or its host is unknown: waiting for its end'
+      : `the run lives on host ${host}, its output is there: waiting for its end`,
+  );
+}
+
+/**
+ * Hands over every event of a run until the terminal one, and meanwhile keeps the embedded stack alive and
+ * mends a run that was terminated from outside.
+ */
+export async function followRun(options: FollowOptions): Promise<RunView> {
+  const done = new AbortController();
+  const signal = AbortSignal.any([options.signal, done.signal]);
+  let view = emptyView(options.runId);
+  // Without an event here a run on a server of one's own may live on another host, whose store is not ours to mend.
+  const care = takeCare(options, signal, () => options.link.isEmbedded || view.seq > 0);
+  try {
+    for await (const event of options.store.follow(options.runId, 0, options.signal)) {
+      view = project(view, event);
+      await options.onEvent(event, view);
+    }
+    return view;
+  } finally {
+    done.abort();
+    await care;
+  }
+}
+
+async function takeCare({ runId, store, link, onTrouble }: FollowOptions, signal: AbortSignal, isOurs: () => boolean): Promise<void> {
+  const told = new Set<string>();
+  let repairedAtMs = Date.now();
+  while (!signal.aborted) {
+    await sleep(TEND_EVERY_MS, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted) return;
+    try {
+      await link.tend();
+      if (Date.now() - repairedAtMs < REPAIR_EVERY_MS) continue;
+      repairedAtMs = Date.now();
+      if (isOurs()) await link.briefly((client) => repairRun(client, store, runId));
+    } catch (error) {
+      const message = error instanceof Error ? error.message : String(error);
+      if (!told.has(message) && !signal.aborted) onTrouble(message);
+      told.add(message);
+    }
+  }
+}

@@ -1,0 +1,63 @@
+/** Which packages a command loads decides how long it takes: measured here by what Node has loaded when it ends. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
+
+const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
+const SPEC = 'api_version: v1\nkind: workflow\nname: light\nworkflow:\n  output_step: a\n  steps:\n    - { name: a, run: { program: echo, args: [hi] } }\n';
+/** Packages of Temporal are CommonJS, so that whatever of them is loaded stands in this cache. */
+const RECORDER = `process.on('exit', () => require('node:fs').writeFileSync(process.env.LOADED_FILE, Object.keys(require.cache).join('\\n')));\n`;
+
+let dir: string;
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-light-'));
+  writeFileSync(join(dir, 'recorder.cjs'), RECORDER);
+  writeFileSync(join(dir, 'spec.yaml'), SPEC);
+  await leaveFinishedRuns(join(dir, 'state'));
+});
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+/** Names of the packages that `voidbox ...args` has loaded. */
+async function packagesOf(...args: readonly string[]): Promise<ReadonlySet<string>> {
+  const loaded = join(dir, 'loaded.txt');
+  rmSync(loaded, { force: true });
+  const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), LOADED_FILE: loaded };
+  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete env[name];
+  await new Promise<void>((resolve) => {
+    execFile(process.execPath, ['--require', join(dir, 'recorder.cjs'), BIN, ...args], { cwd: dir, env, timeout: 30_000 }, () => resolve());
+  });
+  const names = readFileSync(loaded, 'utf8')
+    .split('\n')
+    .flatMap((path) => /.*\/node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(path)?.[1] ?? []);
+  return new Set(names);
+}
+
+describe('packages that commands load', () => {
+  test('help and version load none', async () => {
+    expect([...(await packagesOf('--help'))]).toEqual([]);
+    expect([...(await packagesOf('--version'))]).toEqual([]);
+  });
+
+  test.each([
+    'validate spec.yaml',
+    'runs',
+    'status sales-good',
+    'logs sales-bad',
+    'result sales-good',
+    'cancel sales-good',
+    'init x.yaml --force',
+    'run --help',
+    'run none.yaml',
+    'up --help',
+    'doctor --help',
+  ])('%s loads nothing of Temporal', async (typed) => {
+    const packages = await packagesOf(...typed.split(' '));
+    // Commander is there, so the recorder works.
+    expect(packages).toContain('commander');
+    expect([...packages].filter((name) => name.startsWith('@temporalio/'))).toEqual([]);
+  });
+});

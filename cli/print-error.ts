@@ -1,0 +1,50 @@
+import { ERROR_CODES } from '../domain/errors/codes.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import { CliError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT, type ExitCode } from './exit-code.ts';
+import { sanitize } from './render/sanitize.ts';
+
+interface Printable {
+  readonly exitCode: ExitCode;
+  readonly code: string;
+  readonly message: string;
+  readonly remedy: string | null;
+}
+
+/** Prints an error to standard error, as text or as one line of JSON, and gives the exit code that it means. */
+export async function printError(error: unknown, options: { readonly context: CliContext; readonly json: boolean }): Promise<ExitCode> {
+  const { context } = options;
+  const printable = toPrintable(error);
+  const { style } = context.stderr;
+  if (options.json) {
+    const { code, message, remedy } = printable;
+    await context.stderr.write(`${JSON.stringify({ error: { code, message, remedy } })}\n`);
+  } else {
+    const remedy = printable.remedy === null ? '' : `${indent(sanitize(printable.remedy))}\n`;
+    await context.stderr.write(`${style.red('error:')} ${sanitize(printable.message)}\n${remedy}`);
+  }
+  return printable.exitCode;
+}
+
+function toPrintable(error: unknown): Printable {
+  if (error instanceof CliError) return error;
+  if (isCodedError(error)) {
+    return { exitCode: EXIT.environment, code: error.code, message: `${error.message} (${error.code})`, remedy: ERROR_CODES[error.code].remedy };
+  }
+  if (isSetupError(error)) return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug of voidbox: ${text}`, remedy: null };
+}
+
+/** By its shape, so that light commands do not load set-up for its class. */
+function isSetupError(error: unknown): error is Error & { readonly remedy: string | null } {
+  return error instanceof Error && error.name === 'SetupError';
+}
+
+function indent(text: string): string {
+  return text
+    .split('\n')
+    .map((line) => `  ${line}`)
+    .join('\n');
+}

@@ -1,0 +1,55 @@
+import { expect, test } from 'vitest';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { renderDiagnostics } from './diagnostics.ts';
+import { PLAIN } from './style.ts';
+
+const SOURCE = 'kind: workflow\nworkflow:\n  steps:\n    - name: a\n      depends_on: [b]\n';
+const DIAGNOSTIC: Diagnostic = {
+  code: 'spec/unknown-step',
+  severity: 'error',
+  message: 'step `a` depends on `b`, which does not exist',
+  remedy: 'Name one of: a.',
+  file: 'x.yaml',
+  line: 5,
+  column: 20,
+};
+const render = (diagnostics: readonly Diagnostic[], source: string | null = SOURCE, width = 80): string =>
+  renderDiagnostics(diagnostics, source, { style: PLAIN, width });
+
+test('place, message, the line with a caret below the column, remedy, and the count', () => {
+  expect(render([DIAGNOSTIC])).toBe(
+    [
+      'x.yaml:5:20: error[spec/unknown-step]: step `a` depends on `b`, which does not exist',
+      '  5 │       depends_on: [b]',
+      '    │                    ^',
+      '  help: Name one of: a.',
+      '',
+      '1 error',
+      '',
+    ].join('\n'),
+  );
+});
+
+test('all of them, errors and warnings counted', () => {
+  const text = render([DIAGNOSTIC, { ...DIAGNOSTIC, line: 1, column: 1 }, { ...DIAGNOSTIC, severity: 'warning', line: 2, column: 1 }]);
+  expect(text).toContain('x.yaml:1:1: error');
+  expect(text).toContain('x.yaml:2:1: warning');
+  expect(text.trimEnd().split('\n').at(-1)).toBe('2 errors, 1 warning');
+});
+
+test('the caret stands below the column when wide characters and tabs are before it', () => {
+  const lines = render([{ ...DIAGNOSTIC, line: 1, column: 5 }], '日本\t: x').split('\n');
+  expect(lines[1]).toBe('  1 │ 日本 : x');
+  expect(lines[2]).toBe('    │       ^');
+});
+
+test('a hostile spec cannot move the cursor, and a long line is cut', () => {
+  const text = render([{ ...DIAGNOSTIC, line: 1, column: 1, message: 'a\u001b[2Jb' }], `\u001b[31m${'x'.repeat(200)}`, 40);
+  // eslint-disable-next-line no-control-regex -- control characters are the subject
+  expect(text).not.toMatch(/\u001b/);
+  expect(text.split('\n')[1]).toHaveLength(40);
+});
+
+test('without the text there is no excerpt', () => {
+  expect(render([DIAGNOSTIC], null).split('\n')[1]).toBe('  help: Name one of: a.');
+});

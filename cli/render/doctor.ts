@@ -1,0 +1,68 @@
+import type { HostReport, PieceReport } from '../../setup/resolve.ts';
+import { sanitizeLine } from './sanitize.ts';
+import type { Style } from './style.ts';
+import { padEnd, truncate } from './width.ts';
+
+export interface TemporalReport {
+  readonly kind: 'embedded' | 'own';
+  /** Null while the embedded server is not running. */
+  readonly address: string | null;
+  readonly namespace: string;
+  readonly uiUrl: string | null;
+  readonly problem: string | null;
+}
+
+/** `voidbox doctor`: each piece with what is missing and the line that mends it; then what runs will get. */
+export function renderDoctor(
+  report: HostReport,
+  temporal: TemporalReport,
+  folders: { readonly cacheDir: string; readonly stateDir: string },
+  sink: { readonly style: Style; width(): number },
+): string[] {
+  const { style } = sink;
+  const { system } = report;
+  const nameWidth = Math.max(...report.pieces.map((piece) => piece.name.length));
+  const ready = report.isReady ? style.green('runs can start') : style.red('runs cannot start');
+  return [
+    `${sanitizeLine(system.name)}, Linux ${system.kernel}, ${system.cpus} CPUs, ${system.memoryFreeMib} of ${system.memoryTotalMib} MiB free`,
+    '',
+    style.bold('Pieces'),
+    ...report.pieces.flatMap((piece) => renderPiece(piece, nameWidth, style, sink.width())),
+    '',
+    style.bold('Isolation'),
+    `  KVM        ${report.kvm.kind}: ${report.kvm.explanation}`,
+    `  runs get   ${report.isolation.level ?? 'nothing'}, accelerator ${report.isolation.accelerator}: ${report.isolation.explanation}`,
+    `  kernel     ${report.kernelKind}`,
+    ...fixes([report.kvm.remedy, report.isolation.remedy], style),
+    '',
+    style.bold('Temporal'),
+    `  ${renderTemporal(temporal, style)}`,
+    '',
+    `${style.dim('cache')} ${folders.cacheDir}`,
+    `${style.dim('state')} ${folders.stateDir}`,
+    '',
+    ready,
+  ];
+}
+
+function renderPiece(piece: PieceReport, nameWidth: number, style: Style, width: number): string[] {
+  const name = padEnd(piece.name, nameWidth);
+  if (piece.problem === null) {
+    return [truncate(`  ${style.green('✓')} ${name}  ${sanitizeLine(piece.version ?? '')}  ${style.dim(`${piece.path ?? ''} (${piece.from ?? ''})`)}`, width)];
+  }
+  return [`  ${style.red('✗')} ${name}  ${sanitizeLine(piece.problem)} ${style.dim(`(${piece.purpose})`)}`, ...fixes([piece.remedy], style)];
+}
+
+function fixes(remedies: readonly (string | null)[], style: Style): string[] {
+  const lines = new Set(remedies.filter((remedy) => remedy !== null).flatMap((remedy) => remedy.split('\n')));
+  return [...lines].map((line) => `    ${style.cyan('fix:')} ${sanitizeLine(line)}`);
+}
+
+function renderTemporal(temporal: TemporalReport, style: Style): string {
+  if (temporal.kind === 'own') {
+    const where = `your server ${temporal.address ?? ''}, namespace ${temporal.namespace}`;
+    return temporal.problem === null ? `${style.green('✓')} ${where}` : `${style.red('✗')} ${where}: ${sanitizeLine(temporal.problem)}`;
+  }
+  if (temporal.address === null) return `${style.green('✓')} embedded, not running; the next run starts it`;
+  return `${style.green('✓')} embedded, ${temporal.address}, UI ${temporal.uiUrl ?? ''}`;
+}

@@ -1,0 +1,22 @@
+import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
+import { sanitizeLine } from './sanitize.ts';
+import type { Style } from './style.ts';
+import { padEnd } from './width.ts';
+
+/** What a valid spec comes to: its stages in order, what each waits for, and the VM that it happens in. */
+export function renderPlanSummary(file: string, plan: Plan, { style }: { readonly style: Style }): string {
+  const vms = plan.scopes.length === 1 ? '1 VM' : `${plan.scopes.length} VMs`;
+  const stages = plan.stages.length === 1 ? '1 stage' : `${plan.stages.length} stages`;
+  const shared = new Set(plan.scopes.filter((scope) => scope.stages.length > 1).map((scope) => scope.id));
+  const nameWidth = Math.max(...plan.stages.map((stage) => stage.id.length));
+  const lines = plan.stages.map((stage) => `  ${padEnd(stage.id, nameWidth)}  ${style.dim(describe(stage, shared))}`);
+  return [`${style.green('valid:')} ${sanitizeLine(file)} (${plan.kind} ${style.bold(plan.name)}, ${stages}, ${vms})`, ...lines, ''].join('\n');
+}
+
+function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
+  const command = sanitizeLine([stage.run.program, ...stage.run.args].join(' '));
+  const short = command.length > 48 ? `${command.slice(0, 47)}…` : command;
+  const after = stage.dependsOn.length > 0 ? `, after ${stage.dependsOn.join(', ')}` : '';
+  const where = shared.has(stage.scope) ? '' : ', in its own VM';
+  return `${short}${after}${where}`;
+}

@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { renderRunEnd } from './run-end.ts';
+import { FAILED_RUN, run, stage, START_MS } from '../../test/rig/run-view.ts';
+import { PLAIN } from './style.ts';
+
+const end = (view: Parameters<typeof renderRunEnd>[0]): string[] => renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000 });
+
+test('a success is one line', () => {
+  const view = run([stage('a', { state: 'succeeded' })], {
+    state: 'succeeded',
+    finishedAtMs: START_MS + 2_000,
+    outcome: { state: 'succeeded', failedStage: null, failure: null, output: null },
+  });
+  expect(end(view)).toEqual(['sales-20260304-050607-ab12 succeeded (1 stage: 1 succeeded · 2.0 s)']);
+});
+
+test('a failure says what, where, its last words made safe, and what to type', () => {
+  expect(end(FAILED_RUN)).toEqual([
+    'sales-20260304-050607-ab12 failed (2 stages: 1 failed, 1 skipped · 2.5 s)',
+    '',
+    'stage build (attempt 2) failed: stage build ended with exit code 2 (stage/exit-nonzero)',
+    '  its last lines on standard error:',
+    '  │ make: *** no rule',
+    '  │ boom',
+    "  help: Read the stage's last lines with `voidbox logs sales-20260304-050607-ab12`, mend the command, run again.",
+    '',
+    'Next:',
+    '  voidbox logs sales-20260304-050607-ab12 --stage build',
+    '  voidbox status sales-20260304-050607-ab12',
+  ]);
+});
+
+test('a run that was not admitted has no stage and still says why', () => {
+  const view = run([], {
+    state: 'failed',
+    startedAtMs: null,
+    outcome: { state: 'failed', failedStage: null, failure: { code: 'admit/mount-refused', message: '/etc is not allowed', stderrTail: '' }, output: null },
+  });
+  expect(end(view)[0]).toBe('sales-20260304-050607-ab12 failed');
+  expect(end(view).slice(2, 4)).toEqual([
+    'the run failed: /etc is not allowed (admit/mount-refused)',
+    "  help: Start the worker with that folder allowed, or start the run from the spec's folder.",
+  ]);
+});
+
+test('a code of a later build has no remedy and does no harm', () => {
+  const view = run([], {
+    state: 'failed',
+    outcome: { state: 'failed', failedStage: null, failure: { code: 'toString', message: 'm', stderrTail: '' }, output: null },
+  });
+  expect(end(view).join('\n')).not.toContain('help:');
+});
+
+test('a terminated run says where to look', () => {
+  const view = run([stage('a', { state: 'cancelled' })], {
+    state: 'terminated',
+    outcome: { state: 'terminated', failedStage: null, failure: null, output: null },
+  });
+  expect(end(view)).toEqual([
+    'sales-20260304-050607-ab12 terminated (1 stage: 1 cancelled · 9.0 s)',
+    '',
+    'Next:',
+    '  voidbox logs sales-20260304-050607-ab12',
+    '  voidbox status sales-20260304-050607-ab12',
+  ]);
+});

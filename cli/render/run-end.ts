@@ -1,0 +1,53 @@
+import type { RunView, StageView } from '../../store/projection.ts';
+import { ERROR_CODES } from '../../domain/errors/codes.ts';
+import type { StageFailure } from '../../domain/run/event.ts';
+import { paintOutcome } from './event-lines.ts';
+import { sanitize, sanitizeLine } from './sanitize.ts';
+import { renderCounts } from './stages.ts';
+import type { Style } from './style.ts';
+
+/** What is said when a run has ended: one line on success; else what failed, where, its last words, what to type next. */
+export function renderRunEnd(view: RunView, options: { readonly style: Style; readonly nowMs: number }): string[] {
+  const { style } = options;
+  // A run of another host, or one that was not admitted, has no stages here to be counted.
+  const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
+  const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${counts}`;
+  if (view.state === 'succeeded') return [heading];
+  return [heading, ...renderFailures(view, style), ...renderNextSteps(view, style)];
+}
+
+function renderFailures(view: RunView, style: Style): string[] {
+  const failed = view.stages.filter((stage) => stage.state === 'failed' && stage.failure !== null);
+  if (failed.length > 0) return failed.flatMap((stage) => renderStageFailure(view.runId, stage, style));
+  const failure = view.outcome?.failure ?? null;
+  if (failure === null) return [];
+  const where = view.outcome?.failedStage ?? null;
+  return renderFailure(view.runId, where === null ? 'the run' : `stage ${style.bold(sanitizeLine(where))}`, failure, style);
+}
+
+function renderStageFailure(runId: string, stage: StageView, style: Style): string[] {
+  if (stage.failure === null) return [];
+  const attempt = stage.attempt > 1 ? ` (attempt ${stage.attempt})` : '';
+  return renderFailure(runId, `stage ${style.bold(sanitizeLine(stage.id))}${attempt}`, stage.failure, style);
+}
+
+function renderFailure(runId: string, where: string, failure: StageFailure, style: Style): string[] {
+  const lines = ['', `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`];
+  const tail = sanitize(failure.stderrTail).replace(/\n+$/, '');
+  if (tail !== '') lines.push(style.dim('  its last lines on standard error:'), ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`));
+  const remedy = remedyOf(failure.code)?.replaceAll('logs RUN', `logs ${runId}`) ?? null;
+  if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${remedy}`);
+  return lines;
+}
+
+function renderNextSteps(view: RunView, style: Style): string[] {
+  const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
+  const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
+  const runId = sanitizeLine(view.runId);
+  return ['', style.dim('Next:'), `  voidbox logs ${runId}${stage}`, `  voidbox status ${runId}`];
+}
+
+/** Codes come from events, so that one of a later build may be unknown here. */
+export function remedyOf(code: string): string | null {
+  return Object.hasOwn(ERROR_CODES, code) ? ERROR_CODES[code as keyof typeof ERROR_CODES].remedy : null;
+}

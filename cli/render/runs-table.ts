@@ -1,0 +1,25 @@
+import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
+import type { RunView } from '../../store/projection.ts';
+import { paintOutcome } from './event-lines.ts';
+import { sanitizeLine } from './sanitize.ts';
+import type { Style } from './style.ts';
+import { renderTable } from './table.ts';
+
+/** `voidbox runs`: one line a run. */
+export function renderRuns(views: readonly RunView[], options: { readonly style: Style; readonly width: number; readonly nowMs: number }): string[] {
+  const rows = views.map((view) => {
+    const done = view.stages.filter((stage) => stage.state === 'succeeded').length;
+    const started = view.startedAtMs === null ? '-' : formatAge(options.nowMs - view.startedAtMs);
+    const took = view.startedAtMs === null ? '-' : formatDurationMs((view.finishedAtMs ?? options.nowMs) - view.startedAtMs);
+    const failed = view.outcome?.failedStage ?? null;
+    return [
+      sanitizeLine(view.runId),
+      paintOutcome(view.state, options.style),
+      `${done}/${view.stages.length}`,
+      started,
+      took,
+      failed === null ? '' : `failed at ${sanitizeLine(failed)}`,
+    ];
+  });
+  return renderTable(['RUN', 'STATE', 'STAGES', 'STARTED', 'TOOK', ''], rows, options);
+}

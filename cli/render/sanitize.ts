@@ -1,0 +1,41 @@
+/**
+ * What a guest writes is hostile: an escape sequence can move the cursor, rewrite earlier lines, set the
+ * clipboard or make a terminal answer on our standard input. Everything of a guest that is printed as text
+ * passes here; raw bytes leave only by `result` and `logs --raw`.
+ */
+
+/* eslint-disable no-control-regex -- control characters are the subject */
+
+/** ECMA-48 §5.4 (CSI), §5.6 (OSC, DCS, SOS, PM, APC up to BEL or ST), and two-byte escapes, in 7-bit and 8-bit forms. */
+const ESCAPE_SEQUENCE = new RegExp(
+  [
+    '(?:\\u001b\\[|\\u009b)[\\u0030-\\u003f]*[\\u0020-\\u002f]*[\\u0040-\\u007e]',
+    '(?:\\u001b[\\]PX^_]|[\\u0090\\u0098\\u009d-\\u009f])[^\\u0007\\u001b\\u009c\\n]*(?:\\u0007|\\u001b\\\\|\\u009c)',
+    '\\u001b[\\u0020-\\u002f]*[\\u0030-\\u005a\\u005c\\u0060-\\u007e]',
+  ].join('|'),
+  'g',
+);
+
+/** C0 and C1 controls but tab and line feed, DEL, and the marks that reorder text (Unicode TR9 §2). */
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]/g;
+
+/**
+ * Text that is safe to print: known escape sequences are left out, what remains of control characters is
+ * shown as a visible sign. Line feeds and tabs stay; a carriage return before a line feed is left out.
+ */
+export function sanitize(text: string): string {
+  return text.replace(/\r+\n/g, '\n').replace(ESCAPE_SEQUENCE, '').replace(CONTROL, visible);
+}
+
+/** As `sanitize`, for a value that must stay on one line: a name, a message, a table's cell. */
+export function sanitizeLine(text: string): string {
+  return sanitize(text).replace(/\n+$/, '').replace(/\n/g, '␊').replace(/\t/g, ' ');
+}
+
+/** Unicode has a picture for each C0 control at U+2400 and for DEL at U+2421. */
+function visible(character: string): string {
+  const code = character.charCodeAt(0);
+  if (code < 0x20) return String.fromCharCode(0x2400 + code);
+  if (code === 0x7f) return '␡';
+  return '�';
+}

@@ -1,0 +1,13 @@
+import { formatAge } from '../../domain/units/duration.ts';
+import type { StackInfo } from '../../workers/embedded/client.ts';
+
+/** The processes of the embedded stack and where they answer. */
+export function renderStack(stack: StackInfo, options: { readonly nowMs: number; readonly stateDir: string }): string[] {
+  return [
+    `Temporal    ${stack.address} (namespace ${stack.namespace})`,
+    `UI          ${stack.uiUrl}`,
+    `processes   supervisor ${stack.supervisorPid}, server ${stack.serverPid}, worker ${stack.workerPid}; started ${formatAge(options.nowMs - stack.startedAtMs)}`,
+    `host        ${stack.hostId}`,
+    `state       ${options.stateDir}`,
+  ];
+}

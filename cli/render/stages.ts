@@ -1,0 +1,97 @@
+import { formatDurationMs } from '../../domain/units/duration.ts';
+import type { RunView, StageState, StageView } from '../../store/projection.ts';
+import { paintOutcome } from './event-lines.ts';
+import { sanitizeLine } from './sanitize.ts';
+import type { Style } from './style.ts';
+import { displayWidth, padEnd, truncate } from './width.ts';
+
+export interface StageLinesOptions {
+  readonly style: Style;
+  readonly width: number;
+  readonly nowMs: number;
+  /** Turns the sign of running stages, one step each redraw; absent where nothing is redrawn. */
+  readonly frame?: number;
+  /** Most lines; stages beyond them are counted in one line, ended and waiting ones first. */
+  readonly maxLines?: number;
+}
+
+const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+/** Which stages are shown when not all can be: what runs and what failed is what people look for. */
+const IMPORTANCE: Readonly<Record<StageState, number>> = { failed: 0, running: 1, retrying: 2, cancelled: 3, succeeded: 4, waiting: 5, skipped: 6 };
+
+/** One line a stage, in the order of the spec: sign, name, state, time, and why. */
+export function renderStages(view: RunView, options: StageLinesOptions): string[] {
+  const shown = pick(view.stages, options.maxLines ?? Number.POSITIVE_INFINITY);
+  const nameWidth = Math.min(Math.max(...shown.map((stage) => displayWidth(sanitizeLine(stage.id))), 4), 32);
+  const lines = shown.map((stage) => renderStage(stage, nameWidth, options));
+  const hidden = view.stages.length - shown.length;
+  return hidden === 0 ? lines : [...lines, options.style.dim(`  … and ${hidden} more ${hidden === 1 ? 'stage' : 'stages'}`)];
+}
+
+/** `3 stages: 1 succeeded, 1 running, 1 waiting · 4.2 s`. */
+export function renderCounts(view: RunView, nowMs: number): string {
+  const counts = new Map<StageState, number>();
+  for (const stage of view.stages) counts.set(stage.state, (counts.get(stage.state) ?? 0) + 1);
+  const order: readonly StageState[] = ['succeeded', 'failed', 'cancelled', 'skipped', 'running', 'retrying', 'waiting'];
+  const parts = order.flatMap((state) => (counts.has(state) ? [`${counts.get(state)} ${state}`] : []));
+  const total = view.stages.length === 1 ? '1 stage' : `${view.stages.length} stages`;
+  const elapsed = view.startedAtMs === null ? '' : ` · ${formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)}`;
+  return `${total}: ${parts.join(', ')}${elapsed}`;
+}
+
+function pick(stages: readonly StageView[], maxLines: number): readonly StageView[] {
+  if (stages.length <= maxLines) return stages;
+  const room = Math.max(1, maxLines - 1);
+  const chosen = new Set([...stages].sort((one, other) => IMPORTANCE[one.state] - IMPORTANCE[other.state]).slice(0, room));
+  return stages.filter((stage) => chosen.has(stage));
+}
+
+function renderStage(stage: StageView, nameWidth: number, options: StageLinesOptions): string {
+  const { style, width } = options;
+  const name = padEnd(truncate(sanitizeLine(stage.id), nameWidth), nameWidth);
+  const state = padEnd(paintState(stage.state, style), 'succeeded'.length);
+  const time = padEnd(stageTime(stage, options.nowMs), 7);
+  const note = stageNote(stage);
+  return truncate(`${sign(stage.state, options)} ${style.bold(name)}  ${state}  ${time}${note === '' ? '' : `  ${style.dim(note)}`}`.trimEnd(), width);
+}
+
+function sign(state: StageState, { style, frame }: StageLinesOptions): string {
+  switch (state) {
+    case 'succeeded':
+      return style.green('✓');
+    case 'failed':
+      return style.red('✗');
+    case 'cancelled':
+      return style.yellow('■');
+    case 'running':
+      return style.cyan(frame === undefined ? '▶' : (SPINNER[frame % SPINNER.length] ?? '▶'));
+    case 'retrying':
+      return style.yellow('↻');
+    case 'skipped':
+      return style.dim('-');
+    case 'waiting':
+      return style.dim('·');
+  }
+}
+
+function paintState(state: StageState, style: Style): string {
+  if (state === 'running') return style.cyan(state);
+  if (state === 'retrying') return style.yellow(state);
+  if (state === 'waiting' || state === 'skipped') return style.dim(state);
+  return paintOutcome(state, style);
+}
+
+function stageTime(stage: StageView, nowMs: number): string {
+  if (stage.durationMs !== null) return formatDurationMs(stage.durationMs);
+  if (stage.startedAtMs === null || stage.state === 'waiting' || stage.state === 'skipped') return '';
+  return formatDurationMs(Math.max(0, nowMs - stage.startedAtMs));
+}
+
+function stageNote(stage: StageView): string {
+  const parts: string[] = [];
+  if (stage.attempt > 1) parts.push(`attempt ${stage.attempt}`);
+  if (stage.reattached > 0) parts.push(`re-attached ${stage.reattached}×`);
+  if (stage.failure !== null) parts.push(sanitizeLine(stage.failure.message));
+  else if (stage.reason !== null) parts.push(sanitizeLine(stage.reason));
+  return parts.join(', ');
+}

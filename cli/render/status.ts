@@ -1,0 +1,41 @@
+import { formatBytes } from '../../domain/units/bytes.ts';
+import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
+import type { RunView } from '../../store/projection.ts';
+import { paintOutcome } from './event-lines.ts';
+import { renderRunEnd } from './run-end.ts';
+import { sanitizeLine } from './sanitize.ts';
+import { renderStages } from './stages.ts';
+import type { Style } from './style.ts';
+import { padEnd } from './width.ts';
+
+/** `voidbox status`: facts about the run, its stages, its VMs, what is to be known, and how it failed. */
+export function renderStatus(view: RunView, options: { readonly style: Style; readonly width: number; readonly nowMs: number }): string[] {
+  const { style, nowMs } = options;
+  const facts: [string, string][] = [
+    ['run', sanitizeLine(view.runId)],
+    ['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`],
+    ['state', paintOutcome(view.state, style)],
+    ['host', sanitizeLine(view.hostId)],
+  ];
+  if (view.startedAtMs !== null) facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
+  if (view.startedAtMs !== null) facts.push(['took', formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)]);
+  const output = view.outcome?.output ?? null;
+  if (output !== null) facts.push(['result', `${formatBytes(output.sizeBytes)} ${style.dim(`(voidbox result ${sanitizeLine(view.runId)})`)}`]);
+  const lines = [...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`), '', ...renderStages(view, options)];
+  lines.push(...renderVms(view, style));
+  for (const notice of view.notices)
+    lines.push(notice.level === 'warning' ? style.yellow(`warning: ${sanitizeLine(notice.message)}`) : style.dim(sanitizeLine(notice.message)));
+  return view.state === 'failed' ? [...lines, ...renderRunEnd(view, options).slice(1)] : lines;
+}
+
+function renderVms(view: RunView, style: Style): string[] {
+  const seen = view.vms.filter((vm) => vm.isolation !== null);
+  if (seen.length === 0) return [];
+  const lines = seen.map((vm) => {
+    const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
+    const facts = [vm.isolation, vm.accelerator, vm.kernel, `jail ${vm.jail ?? '-'}`].map((fact) => sanitizeLine(fact ?? '-')).join(', ');
+    const boot = vm.bootMs === null ? '' : `, booted in ${formatDurationMs(vm.bootMs)}`;
+    return style.dim(`vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${facts}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`);
+  });
+  return ['', ...lines];
+}

@@ -1,0 +1,28 @@
+import { styleText } from 'node:util';
+
+type Format = Parameters<typeof styleText>[0];
+
+/** Puts colour on text, or leaves it as it is. */
+export interface Style {
+  bold(text: string): string;
+  dim(text: string): string;
+  red(text: string): string;
+  green(text: string): string;
+  yellow(text: string): string;
+  cyan(text: string): string;
+}
+
+/** Colours are for a terminal only; the caller decides, so that renderers stay pure. */
+export function createStyle(colours: boolean): Style {
+  const paint = (format: Format) => (text: string) => (colours && text !== '' ? styleText(format, text, { validateStream: false }) : text);
+  return {
+    bold: paint('bold'),
+    dim: paint('dim'),
+    red: paint('red'),
+    green: paint('green'),
+    yellow: paint('yellow'),
+    cyan: paint('cyan'),
+  };
+}
+
+export const PLAIN = createStyle(false);

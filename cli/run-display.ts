@@ -1,0 +1,103 @@
+import type { RunEvent } from '../domain/run/event.ts';
+import type { RunView } from '../store/projection.ts';
+import type { Sink } from './context.ts';
+import { createEventPrinter } from './render/event-lines.ts';
+import { sanitizeLine } from './render/sanitize.ts';
+import { renderCounts, renderStages } from './render/stages.ts';
+import { truncate } from './render/width.ts';
+
+/** Shows a run while it goes on. */
+export interface RunDisplay {
+  /** A line about what is being done around the run: set-up, the stack, cancelling. */
+  note(line: string): void;
+  event(event: RunEvent, view: RunView): Promise<void>;
+  /** Leaves what was shown as it is; nothing is drawn afterwards. */
+  close(): Promise<void>;
+}
+
+const REDRAW_EVERY_MS = 120;
+/** Lines that may wait for the next redraw before the writer of events is held back. */
+const MAX_WAITING_LINES = 500;
+const MAX_STAGE_LINES = 16;
+/** Events that change what was expected. */
+const REMARKABLE: ReadonlySet<RunEvent['body']['type']> = new Set([
+  'run-resumed',
+  'vm-lost',
+  'scope-restarted',
+  'stage-reattached',
+  'stage-retrying',
+  'notice',
+]);
+
+/** Redrawn stage lines below the output on a terminal; append-only lines elsewhere. */
+export function createRunDisplay(sink: Sink): RunDisplay {
+  return sink.isTerminal ? createLiveDisplay(sink) : createPlainDisplay(sink);
+}
+
+function createPlainDisplay(sink: Sink): RunDisplay {
+  const printer = createEventPrinter({ style: sink.style, prefix: true, states: () => true, stream: 'both' });
+  const print = async (lines: readonly string[]): Promise<void> => {
+    if (lines.length > 0) await sink.write(lines.map((line) => `${line}\n`).join(''));
+  };
+  return {
+    note: (line) => void print([`==> ${sanitizeLine(line)}`]),
+    event: (event) => print(printer.push(event)),
+    close: () => print(printer.flush()),
+  };
+}
+
+function createLiveDisplay(sink: Sink): RunDisplay {
+  // Ordinary states are seen in the block; above it stands what stages write and what is remarkable.
+  const printer = createEventPrinter({ style: sink.style, prefix: true, states: (body) => REMARKABLE.has(body.type), stream: 'both' });
+  let view: RunView | null = null;
+  let waiting: string[] = [];
+  let blockHeight = 0;
+  let frame = 0;
+  let closed = false;
+  const draw = async (withBlock: boolean): Promise<void> => {
+    const block = withBlock && view !== null ? renderBlock(view, sink, frame) : [];
+    const text = composeFrame(blockHeight, waiting, block);
+    waiting = [];
+    blockHeight = block.length;
+    if (text !== '') await sink.write(text);
+  };
+  const timer = setInterval(() => {
+    frame += 1;
+    void draw(true);
+  }, REDRAW_EVERY_MS);
+  return {
+    note(line) {
+      waiting.push(`${sink.style.dim('==>')} ${sanitizeLine(line)}`);
+      if (view === null) void draw(false);
+    },
+    async event(event, now) {
+      view = now;
+      waiting.push(...printer.push(event));
+      if (waiting.length > MAX_WAITING_LINES) await draw(true);
+    },
+    async close() {
+      if (closed) return;
+      closed = true;
+      clearInterval(timer);
+      waiting.push(...printer.flush());
+      await draw(true);
+    },
+  };
+}
+
+function renderBlock(view: RunView, sink: Sink, frame: number): string[] {
+  const nowMs = Date.now();
+  const options = { style: sink.style, width: sink.width() - 1, nowMs, frame, maxLines: MAX_STAGE_LINES };
+  const booting = view.vms.filter((vm) => vm.state === 'starting').map((vm) => sanitizeLine(vm.scope));
+  const boot = booting.length === 0 ? '' : ` · booting ${booting.length === 1 ? `VM ${booting[0]}` : `${booting.length} VMs`}`;
+  // How it ended is said below by whoever closes the display.
+  if (view.state !== 'running') return renderStages(view, options);
+  return [...renderStages(view, options), truncate(sink.style.dim(`${renderCounts(view, nowMs)}${boot} · Ctrl-C cancels`), options.width)];
+}
+
+/** Goes up over the last block, erases it, prints new lines and the new block (ECMA-48 CUU and ED). Pure. */
+export function composeFrame(lastBlockHeight: number, lines: readonly string[], block: readonly string[]): string {
+  if (lastBlockHeight === 0 && lines.length === 0 && block.length === 0) return '';
+  const erase = lastBlockHeight === 0 ? '' : `\u001b[${lastBlockHeight}A\r\u001b[J`;
+  return erase + [...lines, ...block].map((line) => `${line}\n`).join('');
+}

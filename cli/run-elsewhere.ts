@@ -1,0 +1,59 @@
+import type { EventStore } from '../activities/ports.ts';
+import { CliError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT } from './exit-code.ts';
+import { findRunId } from './run-lookup.ts';
+
+/** A run that Temporal knows and this host's store does not: another host's, or one that no worker has admitted yet. */
+export interface RunElsewhere {
+  readonly runId: string;
+  readonly state: string;
+  readonly host: string | null;
+}
+
+export function isElsewhere(found: string | RunElsewhere): found is RunElsewhere {
+  return typeof found !== 'string';
+}
+
+/**
+ * The id of a run in the store, else what Temporal says of a run with exactly that id.
+ * @throws CliError when neither knows it
+ */
+export async function findRunOrElsewhere(store: EventStore, text: string, context: CliContext): Promise<string | RunElsewhere> {
+  try {
+    return await findRunId(store, text);
+  } catch (error) {
+    if (!(error instanceof CliError)) throw error;
+    const elsewhere = await askTemporal(text, context);
+    if (elsewhere === null) throw error;
+    return elsewhere;
+  }
+}
+
+/** As `findRunOrElsewhere`, for commands that need the run's data. @throws CliError that names the host which has it */
+export async function findRunHere(store: EventStore, text: string, context: CliContext): Promise<string> {
+  const found = await findRunOrElsewhere(store, text, context);
+  if (!isElsewhere(found)) return found;
+  if (found.host === null)
+    throw new CliError(
+      EXIT.environment,
+      'cli/run-elsewhere',
+      `no worker has taken run ${found.runId} (${found.state}) yet, or its host is unknown: there is nothing of it here`,
+    );
+  throw new CliError(
+    EXIT.environment,
+    'cli/run-elsewhere',
+    `run ${found.runId} (${found.state}) lives on host ${found.host}: its data is there`,
+    `On that host: voidbox logs ${found.runId}`,
+  );
+}
+
+async function askTemporal(runId: string, context: CliContext): Promise<RunElsewhere | null> {
+  const { openServerLink } = await import('./server-link.ts');
+  const { describeRun } = await import('../workers/client/runs.ts');
+  const { hostOfRun } = await import('./run-host.ts');
+  const link = await openServerLink(context, { start: false });
+  if (link === null) return null;
+  const { state } = await link.briefly((client) => describeRun(client, runId));
+  return state === 'missing' ? null : { runId, state, host: await link.briefly((client) => hostOfRun(client, runId)) };
+}

@@ -1,0 +1,55 @@
+import { describe, expect, test } from 'vitest';
+import { CliError } from './cli-error.ts';
+import { matchRunId, newRunId, RUN_ID } from './run-id.ts';
+
+describe('newRunId', () => {
+  const now = new Date('2026-03-04T05:06:07.890Z');
+
+  test('is name, date, time and four hex digits', () => {
+    expect(newRunId('sales', now, 'ab12')).toBe('sales-20260304-050607-ab12');
+  });
+
+  test.each(['', '...', 'größe & co', '-x', 'a'.repeat(200), '../../etc/passwd'])('is a valid run id for the name %j', (name) => {
+    expect(newRunId(name, now)).toMatch(RUN_ID);
+  });
+
+  test('differs each time', () => {
+    expect(new Set(Array.from({ length: 20 }, () => newRunId('x', now))).size).toBeGreaterThan(15);
+  });
+});
+
+describe('matchRunId', () => {
+  const known = ['sales-2', 'sales-1', 'build-1'];
+  const failure = (text: string, runs: readonly string[] = known): CliError => {
+    try {
+      matchRunId(text, runs);
+    } catch (error) {
+      if (error instanceof CliError) return error;
+    }
+    throw new Error(`\`${text}\` was found`);
+  };
+
+  test('an exact id wins over longer ones that begin with it', () => expect(matchRunId('a', ['ab', 'a'])).toBe('a'));
+  test('a prefix of one run names it', () => expect(matchRunId('bui', known)).toBe('build-1'));
+  test('`latest` is the first of the list', () => expect(matchRunId('latest', known)).toBe('sales-2'));
+
+  test('a prefix of several lists them', () => {
+    expect(failure('sales').message).toBe('`sales` could be any of 2 runs');
+    expect(failure('sales').remedy).toBe('Type more of one of these:\n  sales-2\n  sales-1');
+  });
+
+  test('an unknown run lists the latest ones', () => {
+    expect(failure('nope').exitCode).toBe(2);
+    expect(failure('nope').remedy).toBe('The latest runs:\n  sales-2\n  sales-1\n  build-1');
+    expect(
+      failure(
+        'nope',
+        Array.from({ length: 8 }, (_, index) => `r${index}`),
+      ).remedy,
+    ).toContain('… 3 more: voidbox runs');
+  });
+
+  test('without any run the error says how to start one', () => {
+    expect(failure('latest', []).remedy).toBe('Start one: voidbox run FILE');
+  });
+});

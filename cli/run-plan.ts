@@ -1,0 +1,151 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RunRequest } from '../activities/contract.ts';
+import type { Plan } from '../domain/plan/plan.ts';
+import { toWire } from '../domain/plan/wire.ts';
+import { formatBytes } from '../domain/units/bytes.ts';
+import { resolveHostPieces } from '../setup/resolve.ts';
+import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { createFileRunRecords } from '../store/file/run-records.ts';
+import type { RunView } from '../store/projection.ts';
+import { CLIENT_RECORD, type ClientRecord } from '../workers/client/client-record.ts';
+import { cancelRun, describeRun, RunExistsError, startRun } from '../workers/client/runs.ts';
+import { usageError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT, type ExitCode } from './exit-code.ts';
+import { followWherever } from './follow.ts';
+import { handOver } from './hand-over.ts';
+import { printResult, resultText } from './print-result.ts';
+import { renderRunEnd } from './render/run-end.ts';
+import { toRunJson } from './render/run-json.ts';
+import { createRunDisplay, type RunDisplay } from './run-display.ts';
+import { readRunInput } from './run-input.ts';
+import { openServerLink, type ServerLink } from './server-link.ts';
+
+export interface RunPlanOptions {
+  readonly plan: Plan;
+  readonly runId: string;
+  /** Values of the variables that the plan names. */
+  readonly hostVariables: Readonly<Record<string, string>>;
+  /** The spec's folder: the worker of this machine lets the run mount from it. */
+  readonly baseDir: string;
+  /** As it was typed; see `readRunInput`. */
+  readonly input: string | null;
+  /** Start it and do not follow it. */
+  readonly detach: boolean;
+  readonly json: boolean;
+}
+
+/** Starts a run, with whatever of the machine and the stack is missing, and follows it to its end. */
+export async function runPlan(options: RunPlanOptions, context: CliContext): Promise<ExitCode> {
+  const display = createRunDisplay(context.stderr);
+  try {
+    const link = await start(options, display, context);
+    return options.detach ? await leave(options, link, context) : await follow(options, link, display, context);
+  } finally {
+    await display.close();
+  }
+}
+
+async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOptions, display: RunDisplay, context: CliContext): Promise<ServerLink> {
+  const { env } = context;
+  const onProgress = (line: string): void => display.note(line);
+  const needsVms = plan.scopes.some((scope) => scope.sandbox.mode !== 'mock');
+  // On a server of one's own the worker's host has the pieces, not the host that starts the run.
+  if (needsVms && !env.temporalConfigured) await resolveHostPieces(env, { install: true, onProgress });
+  const link = await openServerLink(context, { start: true, onProgress });
+  if (link === null) throw new Error('the embedded stack was not started');
+  try {
+    const wire = toWire(plan);
+    const request: RunRequest =
+      input === null ? { plan: wire } : { plan: wire, input: await readRunInput(input, createFileArtifactStore(env.stateDir), context) };
+    const known = new Set(await createFileEventStore(env.stateDir).listRuns());
+    if (known.has(runId)) throw new RunExistsError(runId);
+    const records = createFileRunRecords(env.stateDir);
+    // Its worker may not have taken it yet; its variables must not be overwritten by ours.
+    if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
+    if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0)) await records.put(runId, CLIENT_RECORD, { baseDir } satisfies ClientRecord);
+    const summary = `voidbox: ${plan.name} (${plan.stages.length} ${plan.stages.length === 1 ? 'stage' : 'stages'})`;
+    await handOver(records, runId, hostVariables, () => startRun(link.client(), { runId, request, summary }));
+    return link;
+  } catch (error) {
+    throw error instanceof RunExistsError ? usageError(error.message) : error;
+  }
+}
+
+async function leave({ runId, json }: RunPlanOptions, link: ServerLink, context: CliContext): Promise<ExitCode> {
+  const url = link.runUrl(runId);
+  if (json) {
+    await context.stdout.write(`${JSON.stringify({ runId, uiUrl: url })}\n`);
+    return EXIT.success;
+  }
+  await context.stdout.write(`${runId}\n`);
+  await context.stderr.write(`${url === null ? '' : `Temporal UI: ${url}\n`}Follow it: voidbox logs -f ${runId}\n`);
+  return EXIT.success;
+}
+
+async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display: RunDisplay, context: CliContext): Promise<ExitCode> {
+  const url = link.runUrl(runId);
+  display.note(`run ${runId}${url === null ? '' : ` · ${url}`}`);
+  display.note(`follow it elsewhere: voidbox logs -f ${runId}`);
+  const detach = new AbortController();
+  let interrupts = 0;
+  const listening = context.onInterrupt(() => {
+    interrupts += 1;
+    if (interrupts > 1) return detach.abort();
+    display.note('cancelling the run; Ctrl-C again does not wait for its end');
+    void cancelWhilePossible(runId, link, display, detach.signal);
+  });
+  try {
+    const view = await followWherever({
+      runId,
+      store: createFileEventStore(context.env.stateDir),
+      link,
+      signal: detach.signal,
+      onEvent: (event, now) => display.event(event, now),
+      onTrouble: (message) => display.note(`trouble, trying on: ${message}`),
+      onNotice: (message) => display.note(message),
+    });
+    await display.close();
+    if (view.outcome === null) {
+      await context.stderr.write(`Not waiting any longer; the run was asked to stop. See: voidbox status ${runId}\n`);
+      return EXIT.interrupted;
+    }
+    return await conclude(view, interrupts > 0, json, context);
+  } finally {
+    listening.dispose();
+  }
+}
+
+/** The stack may be dead at the very moment of Ctrl-C: following brings it back, cancelling waits for that. */
+async function cancelWhilePossible(runId: string, link: ServerLink, display: RunDisplay, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      await link.briefly((client) => cancelRun(client, runId));
+      return;
+    } catch (error) {
+      display.note(`cannot cancel yet: ${(error as Error).message}`);
+      await sleep(1_000);
+    }
+  }
+}
+
+async function conclude(view: RunView, interrupted: boolean, json: boolean, context: CliContext): Promise<ExitCode> {
+  const artifacts = createFileArtifactStore(context.env.stateDir);
+  const output = view.outcome?.output ?? null;
+  const isElsewhere = view.seq === 0;
+  if (json) {
+    const outputText = output === null || isElsewhere ? null : await resultText(output, artifacts);
+    await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
+  } else {
+    const lines = renderRunEnd(view, { style: context.stderr.style, nowMs: Date.now() });
+    await context.stderr.write(`\n${lines.join('\n')}\n`);
+    if (view.state === 'succeeded' && output !== null && isElsewhere) {
+      await context.stderr.write(`Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${view.runId}\n`);
+    } else if (view.state === 'succeeded' && output !== null) {
+      await printResult(output, artifacts, context, `voidbox result ${view.runId} -o FILE`);
+    }
+  }
+  if (view.state === 'succeeded') return EXIT.success;
+  return interrupted && view.state === 'cancelled' ? EXIT.interrupted : EXIT.runFailed;
+}

@@ -1,0 +1,99 @@
+import type { Client } from '@temporalio/client';
+import { connectRuns, type RunsConnection } from '../workers/client/connect.ts';
+import { ensureStack, readStack, type StackInfo } from '../workers/embedded/client.ts';
+import { configuredAddress, embeddedAddress, type TemporalAddress } from '../workers/temporal-address.ts';
+import { environmentError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+
+/**
+ * The way to the Temporal server that runs live on: one's own by `TEMPORAL_*`, else the embedded stack. It
+ * outlives the death of the embedded stack: `tend` starts it again and connects anew.
+ *
+ * Connections end with the process: the SDK throws outside of any call when a closed one has a call to try again.
+ */
+export interface ServerLink {
+  readonly isEmbedded: boolean;
+  /** Address to name in messages. */
+  address(): string;
+  /** Page of a run in the Temporal UI; null when the server's UI is not known. */
+  runUrl(runId: string): string | null;
+  client(): Client;
+  /** Does a call that gives up within seconds: after the stack's death the old address is never going to answer. */
+  briefly<T>(call: (client: Client) => Promise<T>): Promise<T>;
+  /** Brings the embedded stack up again if it has died; does nothing on a server of one's own. */
+  tend(): Promise<void>;
+}
+
+const BRIEF_MS = 5_000;
+
+export interface LinkOptions {
+  /** Whether the embedded stack is started when it is not running. */
+  readonly start: boolean;
+  readonly onProgress?: (line: string) => void;
+}
+
+/**
+ * @returns null when the embedded stack is not running and `start` is false
+ * @throws CliError when the server does not answer, SetupError when the stack lacks a piece
+ */
+export async function openServerLink(context: CliContext, options: LinkOptions): Promise<ServerLink | null> {
+  const configured = configuredAddress(context.env);
+  if (configured !== null) return await linkToOwnServer(configured, context);
+  const stack = options.start ? await startStack(context, options.onProgress) : await readStack(context.env);
+  return stack === null ? null : await linkToStack(stack, context, options.onProgress);
+}
+
+async function linkToOwnServer(target: TemporalAddress, context: CliContext): Promise<ServerLink> {
+  const connection = await connect(target);
+  const ui = context.env.variables['TEMPORAL_UI_URL'] ?? null;
+  return {
+    isEmbedded: false,
+    address: () => target.address,
+    runUrl: (runId) => (ui === null ? null : runPage(ui, target.namespace, runId)),
+    client: () => connection.client,
+    briefly: (call) => withDeadline(connection.client, call),
+    tend: () => Promise.resolve(),
+  };
+}
+
+async function linkToStack(first: StackInfo, context: CliContext, onProgress: LinkOptions['onProgress']): Promise<ServerLink> {
+  let stack = first;
+  let connection = await connect(embeddedAddress(stack.address, stack.namespace));
+  return {
+    isEmbedded: true,
+    address: () => stack.address,
+    runUrl: (runId) => runPage(stack.uiUrl, stack.namespace, runId),
+    client: () => connection.client,
+    briefly: (call) => withDeadline(connection.client, call),
+    async tend() {
+      const now = (await readStack(context.env)) ?? (await startStack(context, onProgress));
+      if (now.address === stack.address) return;
+      connection = await connect(embeddedAddress(now.address, now.namespace));
+      stack = now;
+    },
+  };
+}
+
+function withDeadline<T>(client: Client, call: (client: Client) => Promise<T>): Promise<T> {
+  return client.withDeadline(Date.now() + BRIEF_MS, () => call(client));
+}
+
+async function startStack(context: CliContext, onProgress: LinkOptions['onProgress']): Promise<StackInfo> {
+  return await ensureStack(context.env, onProgress === undefined ? {} : { onProgress });
+}
+
+async function connect(target: TemporalAddress): Promise<RunsConnection> {
+  try {
+    return await connectRuns(target);
+  } catch (error) {
+    throw environmentError(
+      'cli/no-server',
+      `the Temporal server at ${target.address} does not answer: ${(error as Error).message}`,
+      'Check TEMPORAL_ADDRESS and the profile, or unset them to use the embedded server. This machine: voidbox doctor',
+    );
+  }
+}
+
+function runPage(ui: string, namespace: string, runId: string): string {
+  return `${ui.replace(/\/$/, '')}/namespaces/${encodeURIComponent(namespace)}/workflows/${encodeURIComponent(runId)}`;
+}
