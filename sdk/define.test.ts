@@ -1,0 +1,90 @@
+import { expect, test } from 'vitest';
+import { compileText } from '../domain/spec/load.ts';
+import { box, defineWorkflow, definePipeline, fanOut, fromHost, param, step, type Definition } from './index.ts';
+
+function expectSamePlan(definition: Definition, yaml: string): void {
+  const options = { baseDir: '/home/ada' };
+  const written = compileText(yaml, 'spec.yaml', options);
+  expect(written.diagnostics).toEqual([]);
+  expect(definition.compile(options)).toEqual(written);
+}
+
+test('a workflow in TypeScript makes the plan that it makes in YAML', () => {
+  const split = step('split', ['sh', '-c', `head -n ${param('rows')} /data/x.csv`], {
+    cwd: '/data',
+    env: { TOKEN: fromHost, JOBS: 2 },
+    outputs: { parts: '/workspace/parts' },
+  });
+  const count = step('count', ['wc', '-l'], { stdinFrom: split, timeoutMs: 1_500, retry: { maxAttempts: 3, backoffMs: 250 }, maxOutputMib: 1 });
+  const heavy = step('heavy', ['ls', '/workspace/in'], { inputs: [{ from: split.output('parts'), guest: '/workspace/in' }], sandbox: { memoryMib: 2_048 } });
+  const report = step('report', ['cat', '/workspace/report.json'], { dependsOn: [count, heavy], outputFile: '/workspace/report.json' });
+  const audit = step('audit', ['true'], { dependsOn: [split] });
+  expectSamePlan(
+    defineWorkflow({
+      name: 'sales',
+      params: { rows: { default: 100, description: 'how many' } },
+      sandbox: { memoryMib: 768, vcpus: 2, diskMib: 4_096, isolation: 'microvm', mounts: [{ host: 'data', guest: '/data' }] },
+      maxParallel: 8,
+      steps: [split, count, heavy, report, audit],
+      output: report,
+    }),
+    `
+kind: workflow
+name: sales
+params: { rows: 100 }
+sandbox: { memory_mb: 768, vcpus: 2, disk_mb: 4096, mounts: [{ host: ./data, guest: /data }] }
+max_parallel: 8
+workflow:
+  output_step: report
+  steps:
+    - name: split
+      run: { program: sh, args: [-c, "head -n \${{ params.rows }} /data/x.csv"], cwd: /data }
+      env: { TOKEN: "", JOBS: 2 }
+      outputs: [{ name: parts, guest: /workspace/parts }]
+    - { name: count, run: { program: wc, args: [-l], stdin_from: split }, timeout_secs: 1.5, retry: { max_attempts: 3, backoff_secs: 0.25 }, max_output_mb: 1 }
+    - { name: heavy, run: { program: ls, args: [/workspace/in] }, inputs: [{ from: parts, guest: /workspace/in }], sandbox: { memory_mb: 2048 } }
+    - { name: report, run: { program: cat, args: [/workspace/report.json] }, depends_on: [count, heavy], output_file: /workspace/report.json }
+    - { name: audit, run: { program: "true" }, depends_on: [split] }
+`,
+  );
+});
+
+test('a pipeline in TypeScript makes the plan that it makes in YAML', () => {
+  const fetch = box('fetch', ['fetch'], { outputs: { data: '/workspace/output' } });
+  const left = box('left', ['count', 1e3], { inputs: [{ from: fetch.output('data') }] });
+  const right = box('right', ['cat'], { stdinFrom: fetch });
+  expectSamePlan(
+    definePipeline({ name: 'sales', stages: [fetch, fanOut([left, right], { name: 'tables' })], output: left }),
+    `
+kind: pipeline
+name: sales
+pipeline:
+  output_box: left
+  boxes:
+    - { name: fetch, run: { program: fetch }, outputs: [{ name: data }] }
+    - { name: left, run: { program: count, args: [1000] }, inputs: [{ from: data }] }
+    - { name: right, run: { program: cat, stdin_from: fetch } }
+  stages:
+    - { type: box, name: fetch }
+    - { type: fan_out, boxes: [left, right] }
+`,
+  );
+});
+
+test('a pipeline that ends in a fan-out has the merge as its result', () => {
+  const { plan } = definePipeline({ name: 'both', stages: [fanOut([box('left', ['true']), box('right', ['true'])])] }).compile();
+  expect(plan?.output).toEqual({ kind: 'merge', stages: ['left', 'right'] });
+});
+
+test('mistakes point into the source of the definition', () => {
+  const once = box('once', ['true']);
+  const { plan, diagnostics } = definePipeline({ name: 'twice', stages: [once, once] }).compile();
+  expect(plan).toBeNull();
+  expect(diagnostics.map(({ code, file, line }) => [code, file, line])).toEqual([['spec/box-used-twice', 'twice.json', 22]]);
+});
+
+test('an output that a stage does not have is a type error', () => {
+  const fetch = box('fetch', ['fetch'], { outputs: { data: '/workspace/output' } });
+  // @ts-expect-error only `data` is an output
+  expect(fetch.output('date')).toEqual({ stage: 'fetch', output: 'date' });
+});
