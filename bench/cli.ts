@@ -1,0 +1,34 @@
+/** CPU time of the light commands, as the operating system counts it for the finished process. */
+import { execFile } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { type Arm } from './measure.ts';
+
+const run = promisify(execFile);
+
+const SPEC = `api_version: v1
+kind: workflow
+name: bench
+workflow:
+  steps:
+    - { name: one, run: { program: echo, args: [one] } }
+    - { name: two, run: { program: cat, stdin_from: one } }
+`;
+
+export function cliArms(bin: string, workDir: string): readonly Arm<'cpuMs' | 'wallMs'>[] {
+  const spec = join(workDir, 'bench.yaml');
+  writeFileSync(spec, SPEC);
+  return [
+    { name: 'node -e 0', round: () => timed([process.execPath, '-e', '0']) },
+    { name: 'voidbox --help', round: () => timed([process.execPath, bin, '--help']) },
+    { name: 'voidbox validate', round: () => timed([process.execPath, bin, 'validate', spec]) },
+  ];
+}
+
+async function timed(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {
+  const { stderr } = await run('bash', ['-c', 'TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null', 'bash', ...argv]);
+  const [user, system, wall] = stderr.trim().split(/\s+/).map(Number);
+  if (user === undefined || system === undefined || wall === undefined) throw new Error(`no times in "${stderr}"`);
+  return { cpuMs: (user + system) * 1000, wallMs: wall * 1000 };
+}

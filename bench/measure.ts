@@ -1,0 +1,83 @@
+/** Numbers and how they are taken: interleaved rounds, medians, the machine's load beside them. */
+import { readFileSync } from 'node:fs';
+import { loadavg } from 'node:os';
+
+/** One thing that is measured in turn with the others of its figure. */
+export interface Arm<T extends string> {
+  readonly name: string;
+  /** One round: a value per measure. */
+  round(): Promise<Readonly<Record<T, number>>>;
+}
+
+export interface ArmResult<T extends string> {
+  readonly name: string;
+  readonly rounds: readonly Readonly<Record<T, number>>[];
+}
+
+export interface Spread {
+  readonly median: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Runs arms A B C A B C …, so that a drift of the machine's speed meets all of them. */
+export async function interleave<T extends string>(arms: readonly Arm<T>[], rounds: number, onRound: (line: string) => void): Promise<readonly ArmResult<T>[]> {
+  const results = arms.map((arm) => ({ name: arm.name, rounds: [] as Readonly<Record<T, number>>[] }));
+  for (let round = 1; round <= rounds; round++) {
+    for (const [index, arm] of arms.entries()) {
+      const values = await arm.round();
+      results[index]!.rounds.push(values);
+      onRound(
+        `  round ${round}/${rounds} ${arm.name}: ${Object.entries<number>(values)
+          .map(([key, value]) => `${key} ${format(value)}`)
+          .join(', ')}`,
+      );
+    }
+  }
+  return results;
+}
+
+export function spread(values: readonly number[]): Spread {
+  if (values.length === 0) throw new Error('no values to take a median of');
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = Math.floor(sorted.length / 2);
+  const median = sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+  return { median, min: sorted[0]!, max: sorted.at(-1)! };
+}
+
+/** Median of the ratios taken round by round: what a comparison on a drifting machine may claim. */
+export function pairedRatio<T extends string>(a: ArmResult<T>, b: ArmResult<T>, measure: T): Spread {
+  return spread(a.rounds.map((round, index) => round[measure] / b.rounds[index]![measure]));
+}
+
+/** Three significant digits, without exponents. */
+export function format(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  if (value === 0) return '0';
+  const digits = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toFixed(Math.min(digits, 4));
+}
+
+export function formatSpread({ median, min, max }: Spread): string {
+  return `${format(median)} (${format(min)}–${format(max)})`;
+}
+
+/** CPU time that a process has used so far, user and system, in ms. @source proc_pid_stat(5), fields 14 and 15 at 100 ticks a second */
+export function processCpuMs(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+/** Resident memory of a process in MiB. @source proc_pid_status(5), VmRSS */
+export function residentMib(pid: number): number {
+  const match = /^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  if (!match) throw new Error(`process ${pid} has no VmRSS`);
+  return Number(match[1]) / 1024;
+}
+
+export function loadLine(): string {
+  return `load average ${loadavg()
+    .map((value) => value.toFixed(2))
+    .join(' ')}`;
+}

@@ -1,0 +1,62 @@
+/** Figure (g): from `kill -9` of the worker to the next line that the stage's readers see. */
+import { execFile } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import type { EventStore } from '../activities/ports.ts';
+import type { Arm } from './measure.ts';
+
+const run = promisify(execFile);
+
+const SPEC = `api_version: v1
+kind: workflow
+name: talker
+sandbox: { memory_mb: 256 }
+workflow:
+  steps:
+    - name: talk
+      run: { program: sh, args: [-c, "while :; do date; sleep 0.2; done"] }
+`;
+
+export function recoveryArm(
+  bin: string,
+  stateDir: string,
+  workDir: string,
+  events: EventStore,
+  env: Readonly<Record<string, string | undefined>>,
+): Arm<'secondsToNextLine'> {
+  const spec = join(workDir, 'talker.yaml');
+  writeFileSync(spec, SPEC);
+  const voidbox = (...args: readonly string[]): Promise<unknown> => run(process.execPath, [bin, ...args], { env: { ...env } });
+  return {
+    name: 'worker killed in mid-stage',
+    async round() {
+      const runId = `recovery-${randomUUID().slice(0, 8)}`;
+      await voidbox('run', spec, '--detach', '--run-id', runId);
+      const killedAfter = await nextOutput(events, runId, 0, 60_000);
+      const { workerPid } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as { workerPid: number };
+      process.kill(workerPid, 'SIGKILL');
+      const began = performance.now();
+      // What the dead worker had stored in its last moment is not a sign of life.
+      await sleep(100);
+      const stored = await lastSeq(events, runId, killedAfter);
+      await nextOutput(events, runId, stored, 120_000);
+      const secondsToNextLine = (performance.now() - began) / 1000;
+      await voidbox('cancel', runId);
+      return { secondsToNextLine };
+    },
+  };
+}
+
+async function nextOutput(events: EventStore, runId: string, after: number, limitMs: number): Promise<number> {
+  for await (const event of events.follow(runId, after, AbortSignal.timeout(limitMs))) if (event.body.type === 'output') return event.seq;
+  throw new Error(`run ${runId} wrote nothing within ${limitMs} ms`);
+}
+
+async function lastSeq(events: EventStore, runId: string, after: number): Promise<number> {
+  let last = after;
+  for await (const event of events.read(runId, after)) last = event.seq;
+  return last;
+}

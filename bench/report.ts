@@ -1,0 +1,54 @@
+/** The page that the bench writes: what was measured, where, and whether the goals are met. */
+import { cpus, release, totalmem } from 'node:os';
+import type { Spread } from './measure.ts';
+import { formatSpread } from './measure.ts';
+
+export interface FigureRow {
+  readonly what: string;
+  readonly value: Spread;
+  readonly unit: string;
+}
+
+export interface Goal {
+  readonly what: string;
+  readonly value: number;
+  readonly goal: string;
+  readonly met: boolean;
+}
+
+export interface Figure {
+  readonly title: string;
+  readonly method: string;
+  readonly rows: readonly FigureRow[];
+  readonly goals: readonly Goal[];
+}
+
+export interface Lane {
+  readonly accelerator: string;
+  readonly kernels: readonly string[];
+  readonly qemu: string;
+  readonly temporal: string;
+  readonly rounds: number;
+  readonly loads: readonly string[];
+}
+
+export function renderReport(figures: readonly Figure[], lane: Lane, takenOn: string): string {
+  const lines = [
+    '# Benchmarks',
+    '',
+    '`npm run bench` writes this page. Arms are interleaved; each figure is the median of its rounds, with the smallest and the largest beside it. Absolute times hold for this machine on that day; ratios taken side by side are what carries over.',
+    '',
+    `Taken ${takenOn} on ${cpus().length} CPUs (${cpus()[0]?.model ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}, Node ${process.version}.`,
+    `Lane: accelerator ${lane.accelerator}, kernels ${lane.kernels.join(' and ')}, ${lane.qemu}, ${lane.temporal}; ${lane.rounds} rounds.`,
+    `Load: ${lane.loads.join('; ')}.`,
+    '',
+  ];
+  for (const figure of figures) {
+    lines.push(`## ${figure.title}`, '', figure.method, '', '| what | median (min–max) | unit |', '|---|---|---|');
+    for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
+    lines.push('');
+    for (const goal of figure.goals) lines.push(`- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${goal.value.toFixed(2)}, the goal is ${goal.goal}.`);
+    if (figure.goals.length > 0) lines.push('');
+  }
+  return `${lines.join('\n').trimEnd()}\n`;
+}

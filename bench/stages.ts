@@ -1,0 +1,75 @@
+/**
+ * Figure (a): what one stage costs beside the work that it does. A stage that does nothing goes through the whole
+ * path (admission, run machine, activity, events, durable result), against a bare loop of no-op activities on the
+ * same tuned server, and the same bare loop on a stock `temporal server start-dev --db-filename`.
+ * The cost of a stage is the slope between a short and a long run, which takes the fixed cost of a run out.
+ */
+import { randomUUID } from 'node:crypto';
+import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
+import { type Arm, processCpuMs } from './measure.ts';
+
+export type StageMeasure = 'msPerStage' | 'workerCpuMsPerStage' | 'eventsPerStage' | 'bytesPerStage';
+
+const SHORT = 5;
+const LONG = 55;
+
+export interface StageArmOptions {
+  readonly name: string;
+  readonly address: string;
+  readonly workerPid: number;
+  readonly taskQueue: string;
+  readonly workflowType: string;
+  /** The workflow's arguments for a run of so many stages. */
+  argsFor(stages: number): readonly unknown[];
+}
+
+export async function stageArm(options: StageArmOptions): Promise<Arm<StageMeasure>> {
+  const client = new Client({ connection: await Connection.connect({ address: options.address }) });
+  // The first runs fill caches of the worker and the server; they are not counted.
+  await timedRun(client, options, SHORT);
+  return {
+    name: options.name,
+    async round() {
+      const short = await timedRun(client, options, SHORT);
+      const long = await timedRun(client, options, LONG);
+      const per = (a: number, b: number): number => (b - a) / (LONG - SHORT);
+      return {
+        msPerStage: per(short.wallMs, long.wallMs),
+        workerCpuMsPerStage: per(short.cpuMs, long.cpuMs),
+        eventsPerStage: per(short.events, long.events),
+        bytesPerStage: per(short.bytes, long.bytes),
+      };
+    },
+  };
+}
+
+async function timedRun(client: Client, options: StageArmOptions, stages: number): Promise<{ wallMs: number; cpuMs: number; events: number; bytes: number }> {
+  const cpuBefore = processCpuMs(options.workerPid);
+  const began = performance.now();
+  const handle = await client.workflow.start(options.workflowType, {
+    taskQueue: options.taskQueue,
+    workflowId: `bench-${randomUUID()}`,
+    args: [...options.argsFor(stages)],
+  });
+  await handle.result();
+  const wallMs = performance.now() - began;
+  const cpuMs = processCpuMs(options.workerPid) - cpuBefore;
+  return { wallMs, cpuMs, ...(await historyOf(handle)) };
+}
+
+async function historyOf(handle: WorkflowHandle): Promise<{ events: number; bytes: number }> {
+  const description = await handle.describe();
+  return {
+    events: Number(description.raw.workflowExecutionInfo?.historyLength ?? 0),
+    bytes: Number(description.raw.workflowExecutionInfo?.historySizeBytes ?? 0),
+  };
+}
+
+/** A workflow of stages in a row, each of which does nothing, on the mock sandbox. */
+export function noopSpec(stages: number): string {
+  const steps = Array.from(
+    { length: stages },
+    (_, index) => `    - { name: s${index}, run: { program: 'true' }${index > 0 ? `, depends_on: [s${index - 1}]` : ''} }`,
+  );
+  return `api_version: v1\nkind: workflow\nname: noop\nsandbox: { mode: mock }\nworkflow:\n  steps:\n${steps.join('\n')}\n`;
+}
