@@ -1,0 +1,122 @@
+/** What the command line says, word for word, where no server and no VM is needed. */
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { leaveFinishedRuns } from './finished-runs.ts';
+import { Terminal } from './transcript.ts';
+
+let terminal: Terminal;
+beforeEach(() => {
+  terminal = new Terminal();
+});
+afterEach(() => terminal.dispose());
+
+/** The command, what it printed on both streams, and its exit code, as one reads it on a screen. */
+async function transcript(line: string): Promise<string> {
+  const args = line.split(' ');
+  const { code, stdout, stderr } = await terminal.type(...args);
+  const streams = [stdout === '' ? '' : `stdout:\n${stdout}`, stderr === '' ? '' : `stderr:\n${stderr}`].filter((text) => text !== '');
+  return [`$ voidbox ${line}`, ...streams.map((text) => text.trimEnd()), `exit ${code}`].join('\n').replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME');
+}
+
+describe('usage', () => {
+  test('no command', async () => {
+    const typed = await terminal.type();
+    const help = await terminal.type('--help');
+    expect(typed).toEqual({ code: 2, stdout: '', stderr: help.stdout });
+    expect(help.code).toBe(0);
+  });
+
+  test('every command of the help has help of its own', async () => {
+    const { stdout } = await terminal.type('--help');
+    const names = [...stdout.matchAll(/^ {2}([a-z]+) /gm)].map((match) => match[1] ?? '');
+    expect(names.length).toBeGreaterThan(12);
+    const helps = await Promise.all(names.map((name) => terminal.type(name, '--help')));
+    for (const [index, help] of helps.entries()) {
+      expect(help).toMatchObject({ code: 0, stderr: '' });
+      expect(help.stdout).toContain(`voidbox ${names[index]}`);
+    }
+  }, 60_000);
+
+  test.each(['rnu', 'run', 'run none.yaml', 'run none.yaml --colour', 'status none', 'prune --older-than soon'])('%s', async (line) => {
+    expect(await transcript(line)).toMatchSnapshot();
+  });
+
+  test('in JSON the error is JSON too', async () => {
+    const { code, stdout, stderr } = await terminal.type('status', 'none', '--json');
+    expect(code).toBe(2);
+    expect(stdout).toBe('');
+    expect(JSON.parse(stderr)).toMatchObject({ error: { message: expect.stringContaining('none') } });
+  });
+});
+
+describe('a spec', () => {
+  test('init writes one that is valid, and does not write over it', async () => {
+    expect(await transcript('init')).toMatchSnapshot('init');
+    expect(await transcript('validate voidbox.yaml')).toMatchSnapshot('validate');
+    expect((await terminal.type('init')).code).toBe(2);
+    expect(readdirSync(terminal.dir)).toEqual(['voidbox.yaml']);
+  });
+
+  test('everything that is wrong is shown at once, with its place', async () => {
+    terminal.file(
+      'bad.yaml',
+      `api_version: v1
+kind: workflow
+name: bad
+sandbox: { memory_mb: lots, network: true }
+workflow:
+  steps:
+    - name: a
+      run: { program: echo, args: [hi], stdin_form: b }
+      depends_on: [nobody]
+    - name: a
+      run: { program: echo }
+`,
+    );
+    expect(await transcript('validate bad.yaml')).toMatchSnapshot();
+    const { code, stdout, stderr } = await terminal.type('validate', 'bad.yaml', '--json');
+    expect(code).toBe(2);
+    const { diagnostics } = JSON.parse(stdout === '' ? stderr : stdout) as { diagnostics: { line: number; code: string }[] };
+    expect([...new Set(diagnostics.map(({ line }) => line))]).toEqual([4, 5, 8, 9, 10]);
+  });
+});
+
+describe('runs that have ended', () => {
+  beforeEach(() => leaveFinishedRuns(terminal.stateDir));
+
+  test.each(['runs', 'status sales-good', 'status sales-bad', 'logs sales-bad', 'result sales-good', 'result sales-bad', 'prune --dry-run'])(
+    '%s',
+    async (line) => {
+      expect(await transcript(line)).toMatchSnapshot();
+    },
+  );
+
+  test('a run is known by the beginning of its id, where only one begins so', async () => {
+    expect((await terminal.type('result', 'sales-g')).stdout).toBe('the result\n');
+    expect((await terminal.type('result', 'sales')).code).toBe(2);
+  });
+
+  test('logs in JSON are the events', async () => {
+    const { stdout } = await terminal.type('logs', 'sales-good', '--json');
+    const events = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { seq: number; body: { type: string } });
+    expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1));
+    expect(events.at(-1)?.body.type).toBe('run-finished');
+  });
+
+  test('prune deletes them, and then there is nothing', async () => {
+    expect((await terminal.type('prune', '--older-than', '1h')).code).toBe(0);
+    expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual([]);
+    expect(JSON.parse((await terminal.type('runs', '--json')).stdout)).toEqual({ runs: [] });
+  });
+
+  test('prune keeps the last ones however old they are, and takes no word for a number', async () => {
+    expect(JSON.parse((await terminal.type('prune', '--keep-last', '2', '--json')).stdout)).toMatchObject({ runs: [] });
+    expect(JSON.parse((await terminal.type('prune', '--keep-last', '1', '--json')).stdout)).toMatchObject({ runs: ['sales-bad'] });
+    expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual(['sales-good']);
+    expect((await terminal.type('prune', '--keep-last', 'all')).code).toBe(2);
+  });
+});

@@ -1,0 +1,69 @@
+/** Cancel and terminate, with the worker alive and dead. */
+import { execFileSync } from 'node:child_process';
+import { expect, test } from 'vitest';
+import { readEnvironment } from '../../setup/environment.ts';
+import { resolveHostPieces } from '../../setup/resolve.ts';
+import { sleeping } from './specs.ts';
+import { Rig, temporal, until } from './rig.ts';
+
+test('cancel while running: the guest process is dead within 3 s', async () => {
+  await using rig = new Rig();
+  await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'cancelled');
+  await rig.waitOutput('cancelled', 'sleep', 'begun');
+  const keeper = rig.keepers()[0]!;
+  const asked = Date.now();
+  const cancelled = rig.cli('cancel', 'cancelled');
+  await until(
+    'the guest process to be dead',
+    3_000,
+    () => rig.keepers().length === 0 || rig.execRecords(keeper).some((record) => record['state'] === 'ended'),
+    20,
+  );
+  expect(Date.now() - asked).toBeLessThan(3_000);
+  expect((await cancelled).code).toBe(0);
+  expect((await rig.finish('cancelled', 20_000)).outcome.state).toBe('cancelled');
+  expect(await rig.output('cancelled', 'sleep')).toBe('begun\n');
+  await rig.assertNothingLeft();
+});
+
+test('Ctrl-C on a followed run cancels it and exits with 130', async () => {
+  await using rig = new Rig();
+  const run = rig.start('run', rig.spec('spec.yaml', sleeping(600)), '--run-id', 'interrupted');
+  await rig.waitOutput('interrupted', 'sleep', 'begun');
+  run.child.kill('SIGINT');
+  expect((await run.done).code).toBe(130);
+  expect((await rig.finish('interrupted', 20_000)).outcome.state).toBe('cancelled');
+  await rig.assertNothingLeft();
+});
+
+test('cancel with the worker dead: it takes effect when a worker is back', async () => {
+  await using rig = new Rig();
+  await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'no-worker');
+  await rig.waitOutput('no-worker', 'sleep', 'begun');
+  const stack = await rig.liveStack();
+  rig.pause(stack.supervisorPid);
+  rig.kill(stack.workerPid);
+  execFileSync((await resolveHostPieces(readEnvironment(), { install: false })).temporalCli, [
+    'workflow',
+    'cancel',
+    '--workflow-id',
+    'no-worker',
+    '--address',
+    stack.address,
+  ]);
+  rig.wake(stack.supervisorPid);
+  expect((await rig.finish('no-worker', 60_000)).outcome.state).toBe('cancelled');
+  await rig.assertNothingLeft();
+});
+
+test('terminate by an operator: status says so and the VM does not live on', async () => {
+  await using rig = new Rig();
+  await rig.launch(rig.spec('spec.yaml', sleeping(600)), 'terminated');
+  await rig.waitOutput('terminated', 'sleep', 'begun');
+  const { temporalCli } = await resolveHostPieces(readEnvironment(), { install: false });
+  await temporal(temporalCli, rig, 'workflow', 'terminate', '--workflow-id', 'terminated', '--reason', 'by hand');
+  const status = await rig.cli('status', 'terminated', '--json');
+  expect((JSON.parse(status.stdout) as { state: string }).state).toBe('terminated');
+  await until('the VM to end', 60_000, () => rig.keepers().length === 0, 200);
+  await rig.assertNothingLeft();
+});

@@ -1,0 +1,321 @@
+/**
+ * A place of its own for one end-to-end story: a state folder, the real command line as a child process, the real
+ * server, real VMs, and ways to kill each of them. Disposing it proves that nothing is left.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RunEvent } from '../../domain/run/event.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+
+const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
+export const BIN = join(ROOT, 'bin', 'voidbox.js');
+
+export interface CliResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export interface RunningCli {
+  readonly child: ChildProcess;
+  readonly done: Promise<CliResult>;
+}
+
+export interface KeeperProcess {
+  readonly dir: string;
+  readonly vmKey: string;
+  readonly pid: number;
+}
+
+interface StackFile {
+  readonly supervisorPid: number;
+  readonly serverPid: number;
+  readonly workerPid: number;
+  readonly address: string;
+}
+
+/** Polls until `probe` gives something other than null, false or undefined. */
+export async function until<T>(what: string, limitMs: number, probe: () => Promise<T> | T, everyMs = 50): Promise<NonNullable<T>> {
+  const end = Date.now() + limitMs;
+  for (;;) {
+    const value = await probe();
+    if (value !== null && value !== undefined && value !== false) return value as NonNullable<T>;
+    if (Date.now() > end) throw new Error(`waited ${limitMs} ms for ${what}`);
+    await sleep(everyMs);
+  }
+}
+
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+  // A zombie that its parent has not waited for yet is dead.
+  try {
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+export class Rig implements AsyncDisposable {
+  readonly stateDir: string;
+  readonly specDir: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly #children = new Set<ChildProcess>();
+  readonly #stopped = new Set<number>();
+
+  constructor(variables: Readonly<Record<string, string>> = {}) {
+    const root = mkdtempSync(join(tmpdir(), 'voidbox-e2e-'));
+    this.stateDir = join(root, 'state');
+    this.specDir = root;
+    this.env = { ...process.env, VOIDBOX_STATE_DIR: this.stateDir, NO_COLOR: '1', ...variables };
+    for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete this.env[name];
+  }
+
+  /** Writes a spec and returns its path. */
+  spec(name: string, text: string): string {
+    const file = join(this.specDir, name);
+    writeFileSync(file, text);
+    return file;
+  }
+
+  start(...args: readonly string[]): RunningCli {
+    const child = spawn(process.execPath, [BIN, ...args], { env: this.env, cwd: this.specDir, stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#children.add(child);
+    let stdout = '';
+    let stderr = '';
+    child.stdout!.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+    child.stderr!.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+    const done = new Promise<CliResult>((resolve, reject) => {
+      child.on('error', reject);
+      child.on('close', (code) => {
+        this.#children.delete(child);
+        resolve({ code, stdout, stderr });
+      });
+    });
+    return { child, done };
+  }
+
+  async cli(...args: readonly string[]): Promise<CliResult> {
+    return await this.start(...args).done;
+  }
+
+  /** Starts a run without following it. */
+  async launch(specFile: string, runId: string, ...args: readonly string[]): Promise<void> {
+    const result = await this.cli('run', specFile, '--detach', '--run-id', runId, ...args);
+    if (result.code !== 0) throw new Error(`run -d ended with ${result.code}: ${result.stdout}${result.stderr}`);
+  }
+
+  stack(): StackFile | null {
+    try {
+      return JSON.parse(readFileSync(join(this.stateDir, 'stack.json'), 'utf8')) as StackFile;
+    } catch {
+      return null;
+    }
+  }
+
+  async liveStack(limitMs = 30_000): Promise<StackFile> {
+    return await until('a live stack', limitMs, () => {
+      const stack = this.stack();
+      return stack && isAlive(stack.workerPid) && isAlive(stack.serverPid) ? stack : null;
+    });
+  }
+
+  async events(runId: string): Promise<readonly RunEvent[]> {
+    const events: RunEvent[] = [];
+    for await (const event of createFileEventStore(this.stateDir).read(runId, 0)) events.push(event);
+    return events;
+  }
+
+  async eventOf<T extends RunEvent['body']['type']>(
+    runId: string,
+    type: T,
+    limitMs = 120_000,
+    stage?: string,
+  ): Promise<Extract<RunEvent['body'], { type: T }>> {
+    return await until(`event ${type} of ${runId}`, limitMs, async () => {
+      if (!existsSync(join(this.stateDir, 'runs', runId))) return null;
+      const found = (await this.events(runId)).find(
+        (event) => event.body.type === type && (stage === undefined || ('stage' in event.body && event.body.stage === stage)),
+      );
+      return (found?.body ?? null) as Extract<RunEvent['body'], { type: T }> | null;
+    });
+  }
+
+  /** The bytes of a stage's stream as the store has them, over all attempts with that exec key. */
+  async output(runId: string, stage: string, stream: 'stdout' | 'stderr' = 'stdout'): Promise<string> {
+    let text = '';
+    for (const event of await this.events(runId)) {
+      if (event.body.type === 'output' && event.body.stage === stage && event.body.stream === stream) {
+        text += event.body.encoding === 'utf8' ? event.body.data : Buffer.from(event.body.data, 'base64').toString('utf8');
+      }
+    }
+    return text;
+  }
+
+  async waitOutput(runId: string, stage: string, needle: string, limitMs = 120_000): Promise<void> {
+    await until(
+      `"${needle}" from ${stage}`,
+      limitMs,
+      async () => existsSync(join(this.stateDir, 'runs', runId)) && (await this.output(runId, stage)).includes(needle),
+    );
+  }
+
+  async finish(runId: string, limitMs = 180_000): Promise<Extract<RunEvent['body'], { type: 'run-finished' }>> {
+    return await this.eventOf(runId, 'run-finished', limitMs);
+  }
+
+  /** VMs whose keeper is alive now. */
+  keepers(): readonly KeeperProcess[] {
+    const vms = join(this.stateDir, 'vms');
+    if (!existsSync(vms)) return [];
+    const found: KeeperProcess[] = [];
+    for (const name of readdirSync(vms)) {
+      const dir = join(vms, name);
+      try {
+        const { pid } = JSON.parse(readFileSync(join(dir, 'keeper.json'), 'utf8')) as { pid: number };
+        const { vmKey } = JSON.parse(readFileSync(join(dir, 'intent.json'), 'utf8')) as { vmKey: string };
+        if (isAlive(pid)) found.push({ dir, vmKey, pid });
+      } catch {
+        // A folder that is being made or removed has no keeper yet or no more.
+      }
+    }
+    return found;
+  }
+
+  async keeperOf(scope: string, limitMs = 30_000): Promise<KeeperProcess> {
+    return await until(`the keeper of ${scope}`, limitMs, () => this.keepers().find((keeper) => keeper.vmKey.split('/').at(-2) === scope) ?? null);
+  }
+
+  /** What the keeper recorded of its execs, as it is on disk. */
+  execRecords(keeper: KeeperProcess): readonly Record<string, unknown>[] {
+    const folder = join(keeper.dir, 'exec');
+    if (!existsSync(folder)) return [];
+    return readdirSync(folder).flatMap((name) => {
+      try {
+        return [JSON.parse(readFileSync(join(folder, name, 'record.json'), 'utf8')) as Record<string, unknown>];
+      } catch {
+        return [];
+      }
+    });
+  }
+
+  kill(pid: number): void {
+    process.kill(pid, 'SIGKILL');
+  }
+
+  /** Holds a process still; disposing wakes it if the test did not. */
+  pause(pid: number): void {
+    process.kill(pid, 'SIGSTOP');
+    this.#stopped.add(pid);
+  }
+
+  wake(pid: number): void {
+    this.#stopped.delete(pid);
+    if (isAlive(pid)) process.kill(pid, 'SIGCONT');
+  }
+
+  /** Processes that carry this rig's state folder in their environment, arguments or working directory. */
+  processes(): readonly { readonly pid: number; readonly command: string }[] {
+    const found: { pid: number; command: string }[] = [];
+    for (const name of readdirSync('/proc')) {
+      if (!/^\d+$/.test(name) || Number(name) === process.pid) continue;
+      try {
+        const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
+        const environment = readFileSync(`/proc/${name}/environ`, 'utf8');
+        const cwd = readlinkSync(`/proc/${name}/cwd`);
+        if (command.includes(this.stateDir) || environment.includes(this.stateDir) || cwd.startsWith(this.stateDir)) found.push({ pid: Number(name), command });
+      } catch {
+        // Gone, or not ours to look at.
+      }
+    }
+    return found.filter(({ pid }) => isAlive(pid));
+  }
+
+  /** A second worker on the same host, as an operator might start by mistake or a restart might overlap. It ends when it is disposed. */
+  async secondWorker(): Promise<AsyncDisposable> {
+    const { address } = await this.liveStack();
+    const child = spawn(process.execPath, [BIN, 'worker'], { env: { ...this.env, TEMPORAL_ADDRESS: address }, cwd: this.specDir, stdio: 'ignore' });
+    this.#children.add(child);
+    const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
+    return {
+      async [Symbol.asyncDispose]() {
+        child.kill('SIGTERM');
+        await Promise.race([ended, sleep(15_000)]);
+      },
+    };
+  }
+
+  descendants(pid: number): readonly { readonly pid: number; readonly command: string }[] {
+    const parents = new Map<number, number>();
+    const commands = new Map<number, string>();
+    for (const name of readdirSync('/proc')) {
+      if (!/^\d+$/.test(name)) continue;
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+        parents.set(Number(name), Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]));
+        commands.set(Number(name), readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').trim());
+      } catch {
+        // Gone.
+      }
+    }
+    const isBelow = (child: number): boolean => {
+      for (let at: number | undefined = parents.get(child); at !== undefined && at > 1; at = parents.get(at)) if (at === pid) return true;
+      return false;
+    };
+    return [...commands].filter(([child]) => isBelow(child)).map(([child, command]) => ({ pid: child, command }));
+  }
+
+  /** What a finished story must not leave: live VMs, handed-over variables, spools of finished VMs. */
+  async assertNothingLeft(): Promise<void> {
+    await until('all VMs to end', 15_000, () => this.keepers().length === 0).catch((error: unknown) => {
+      throw new Error(
+        `VMs are left: ${this.keepers()
+          .map((keeper) => keeper.vmKey)
+          .join(', ')}`,
+        { cause: error },
+      );
+    });
+    const runs = join(this.stateDir, 'runs');
+    for (const runId of existsSync(runs) ? readdirSync(runs) : []) {
+      if (existsSync(join(runs, runId, 'host-variables.json'))) throw new Error(`the variables handed over for ${runId} are left`);
+    }
+    const down = await this.cli('down');
+    if (down.code !== 0) throw new Error(`down ended with ${down.code}: ${down.stderr}`);
+    await until('all processes to end', 20_000, () => this.processes().length === 0).catch((error: unknown) => {
+      throw new Error(`processes are left: ${JSON.stringify(this.processes())}`, { cause: error });
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const pid of this.#stopped) this.wake(pid);
+    for (const child of this.#children) child.kill('SIGKILL');
+    for (let round = 0; round < 20 && this.processes().length > 0; round++) {
+      for (const { pid } of this.processes()) {
+        try {
+          process.kill(pid, 'SIGKILL');
+        } catch {
+          // Ended by itself.
+        }
+      }
+      await sleep(100);
+    }
+    rmSync(this.specDir, { recursive: true, force: true });
+  }
+}
+
+/** Runs the `temporal` command line against the rig's server. */
+export async function temporal(cliPath: string, rig: Rig, ...args: readonly string[]): Promise<string> {
+  const stack = await rig.liveStack();
+  return await new Promise((resolve, reject) => {
+    execFile(cliPath, [...args, '--address', stack.address], { encoding: 'utf8', timeout: 30_000 }, (error, stdout, stderr) =>
+      error ? reject(new Error(`${error.message}\n${stderr}`)) : resolve(stdout),
+    );
+  });
+}

@@ -1,0 +1,56 @@
+/** Specs that the end-to-end stories share. */
+
+/** A stage that notes each of its starts in the VM, prints numbered lines slowly, and at its end prints how often it was started. */
+export function counting(lines: number, everySeconds: number, memoryMib = 256): string {
+  return `api_version: v1
+kind: workflow
+name: counting
+sandbox: { memory_mb: ${memoryMib} }
+workflow:
+  steps:
+    - name: count
+      run:
+        program: sh
+        args:
+          - -c
+          - echo start >> /workspace/starts; i=0; while [ $i -lt ${lines} ]; do i=$((i+1)); echo line $i; sleep ${everySeconds}; done; cat /workspace/starts
+`;
+}
+
+/** What \`counting\` prints when its command ran once and no byte was lost or doubled. */
+export function countedOnce(lines: number): string {
+  return Array.from({ length: lines }, (_, index) => `line ${index + 1}\n`).join('') + 'start\n';
+}
+
+/** A stage that runs for a given time and prints when it begins and ends. */
+export function sleeping(seconds: number): string {
+  return `api_version: v1
+kind: workflow
+name: sleeping
+sandbox: { memory_mb: 256 }
+workflow:
+  steps:
+    - name: sleep
+      run: { program: sh, args: [-c, "echo begun; sleep ${seconds}; echo ended"] }
+`;
+}
+
+/** Two boxes that run side by side, each in its own VM, then one that merges them. */
+export function sideBySide(seconds: number): string {
+  return `api_version: v1
+kind: pipeline
+name: side-by-side
+sandbox: { memory_mb: 256 }
+pipeline:
+  boxes:
+    - name: left
+      run: { program: sh, args: [-c, "echo left begun >&2; sleep ${seconds}; echo left"] }
+    - name: right
+      run: { program: sh, args: [-c, "echo right begun >&2; sleep ${seconds}; echo right"] }
+    - name: merge
+      run: { program: cat, args: [/workspace/input.json] }
+  stages:
+    - { type: fan_out, boxes: [left, right] }
+    - { type: box, name: merge }
+`;
+}

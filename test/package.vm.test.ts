@@ -1,0 +1,37 @@
+import { mkdtempSync } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { type InstalledPackage, installPackage } from './rig/packed.ts';
+
+let installed: InstalledPackage;
+let variables: Record<string, string>;
+beforeAll(async () => {
+  installed = await installPackage();
+  variables = { VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'vb-state-')), NO_COLOR: '1' };
+}, 300_000);
+afterAll(async () => {
+  await installed.voidbox(['down'], variables);
+  await rm(variables['VOIDBOX_STATE_DIR'] ?? '', { recursive: true, force: true });
+  await installed.remove();
+});
+
+it('the installed package runs a spec in a real VM', async () => {
+  const spec = [
+    'api_version: v1',
+    'kind: workflow',
+    'name: packed',
+    'sandbox: { memory_mb: 256 }',
+    'workflow:',
+    '  output_step: only',
+    '  steps:',
+    '    - name: only',
+    "      run: { program: sh, args: [-c, 'echo in a VM as $(id -un)'] }",
+    '',
+  ];
+  await writeFile(join(installed.folder, 'packed.yaml'), spec.join('\n'));
+  const result = await installed.voidbox(['run', 'packed.yaml'], variables);
+  expect(result.exitCode, `${result.stdout}\n${result.stderr}`).toBe(0);
+  expect(result.stdout).toContain('in a VM as sandbox');
+});

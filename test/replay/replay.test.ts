@@ -1,0 +1,29 @@
+/**
+ * Workflow code of today against histories of yesterday: a change that would do other things than a running
+ * run did fails here. Histories are added when the workflow learns something new, and never removed:
+ * `VOIDBOX_RECORD_HISTORIES=DIR npx vitest run workers/run.server.test.ts`.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { DefaultLogger, Runtime, Worker } from '@temporalio/worker';
+import { beforeAll, expect, test } from 'vitest';
+import { bundleWorkflows } from '../../workers/bundle.ts';
+
+const folder = fileURLToPath(new URL('histories', import.meta.url));
+const files = readdirSync(folder).filter((name) => name.endsWith('.json'));
+let code: string;
+
+beforeAll(async () => {
+  Runtime.install({ logger: new DefaultLogger('ERROR', () => undefined), telemetryOptions: { logging: { filter: 'ERROR', forward: {} } } });
+  code = await bundleWorkflows(fileURLToPath(new URL('../../workflows/index.ts', import.meta.url)));
+}, 60_000);
+
+test('there are histories to replay', () => {
+  expect(files.length).toBeGreaterThanOrEqual(8);
+});
+
+test.each(files)('%s replays', { timeout: 30_000 }, async (file) => {
+  const history: unknown = JSON.parse(readFileSync(join(folder, file), 'utf8'));
+  await Worker.runReplayHistory({ workflowBundle: { code } }, history, file.replace(/\.json$/, ''));
+});
