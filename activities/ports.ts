@@ -130,6 +130,8 @@ export interface ArtifactStore {
 /** Small durable records of a run: its plan, results by exec key, manifest, handed-over variables. */
 export interface RunRecords {
   put(runId: string, name: string, value: unknown): Promise<void>;
+  /** Stores the value unless the record exists, in one step, and returns the value that stands. */
+  putFirst(runId: string, name: string, value: unknown): Promise<unknown>;
   get(runId: string, name: string): Promise<unknown>;
   /** Variables that a client handed over for this run; never logged, never in history. */
   hostVariables(runId: string): Promise<Readonly<Record<string, string>>>;

@@ -11,10 +11,7 @@ export async function readResult(records: RunRecords, runId: string, execKey: st
 }
 
 export async function writeResult(records: RunRecords, runId: string, result: StageResult): Promise<StageResult> {
-  const earlier = await readResult(records, runId, result.execKey);
-  if (earlier !== null) return earlier;
-  await records.put(runId, recordName('result', result.execKey), result);
-  return result;
+  return (await records.putFirst(runId, recordName('result', result.execKey), result)) as StageResult;
 }
 
 /** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */

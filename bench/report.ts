@@ -16,11 +16,18 @@ export interface Goal {
   readonly met: boolean;
 }
 
+export interface Ratio {
+  readonly what: string;
+  readonly value: number;
+}
+
 export interface Figure {
   readonly title: string;
   readonly method: string;
   readonly rows: readonly FigureRow[];
   readonly goals: readonly Goal[];
+  /** What explains a goal that is met or missed. */
+  readonly ratios?: readonly Ratio[];
 }
 
 export interface Lane {
@@ -48,6 +55,7 @@ export function renderReport(figures: readonly Figure[], lane: Lane, takenOn: st
     for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
     lines.push('');
     for (const goal of figure.goals) lines.push(`- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${goal.value.toFixed(2)}, the goal is ${goal.goal}.`);
+    for (const ratio of figure.ratios ?? []) lines.push(`- for comparison: ${ratio.what} is ${ratio.value.toFixed(2)}.`);
     if (figure.goals.length > 0) lines.push('');
   }
   return `${lines.join('\n').trimEnd()}\n`;

@@ -3,7 +3,6 @@ import {
   ApplicationFailure,
   CancellationScope,
   CancelledFailure,
-  condition,
   isCancellation,
   proxyActivities,
   setCurrentDetails,
@@ -86,6 +85,8 @@ class RunLoop {
   readonly #stages: ReadonlyMap<string, StagePlan>;
   readonly #scopes: ReadonlyMap<string, ScopePlan>;
   readonly #heard: MachineEvent[] = [];
+  /** Ends the wait for something to hear. */
+  #wake: () => void = () => undefined;
   /** Cancellable work by exec key, or by scope and generation. */
   readonly #running = new Map<string, CancellationScope>();
   readonly #timers = new CancellationScope();
@@ -103,6 +104,7 @@ class RunLoop {
 
   hear(event: MachineEvent): void {
     this.#heard.push(event);
+    this.#wake();
   }
 
   async toEnd(): Promise<RunOutcome> {
@@ -112,7 +114,8 @@ class RunLoop {
     for (;;) {
       const finish = this.#carryOut(plan, step);
       if (finish !== null) return this.#finish(finish);
-      await condition(() => this.#heard.length > 0);
+      // Not `condition`: each round in which one holds is another entry into the workflow's isolate.
+      if (this.#heard.length === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
       step = transition(plan, step.state, this.#heard.shift()!);
     }
   }
@@ -177,12 +180,13 @@ class RunLoop {
         ],
       ),
     );
-    call
-      .then(
-        (result) => this.hear({ type: 'stage-finished', result }),
-        (error: unknown) => this.hear(stageFailureEvent(error, stageId, execKey, scope.consideredCancelled)),
-      )
-      .finally(() => this.#running.delete(execKey));
+    this.#hearEnd(
+      execKey,
+      call.then(
+        (result) => ({ type: 'stage-finished', result }),
+        (error: unknown) => stageFailureEvent(error, stageId, execKey, scope.consideredCancelled),
+      ),
+    );
   }
 
   #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
@@ -194,12 +198,21 @@ class RunLoop {
         this.#scopeRequest(scope, generation),
       ]),
     );
-    call
-      .then(
-        ({ vmKey }) => this.hear({ type: 'vm-acquired', scope, generation, vmKey }),
-        (error: unknown) => this.hear({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
-      )
-      .finally(() => this.#running.delete(key));
+    this.#hearEnd(
+      key,
+      call.then(
+        ({ vmKey }) => ({ type: 'vm-acquired', scope, generation, vmKey }),
+        (error: unknown) => ({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
+      ),
+    );
+  }
+
+  /** Work under `key` is over when `end` settles: it can no longer be cancelled, and the machine hears of it. */
+  #hearEnd(key: string, end: Promise<MachineEvent>): void {
+    void end.then((event) => {
+      this.#running.delete(key);
+      this.hear(event);
+    });
   }
 
   #releaseVm({ scope, generation }: CommandOf<'release-vm'>): void {

@@ -1,6 +1,7 @@
 /** Events of runs in files below a state folder, for the processes of one host. */
 import { randomBytes } from 'node:crypto';
-import { access, readdir } from 'node:fs/promises';
+import { accessSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
 import type { EventStore } from '../../activities/ports.ts';
 import { DurableFolders, errnoOf, eventLogPath, isRunId, runDir, runsDir, storeFailure } from './layout.ts';
 import { RunLog } from './run-log.ts';
@@ -33,7 +34,7 @@ export function createFileEventStore(stateDir: string): FileEventStore {
     read: (runId, after, options) => read(stateDir, runId, after, options?.output ?? true),
     follow: (runId, after, signal, options) => follow(stateDir, runId, after, signal, options?.output ?? true),
     async outputCursor(runId, execKey, stream) {
-      if (!(await exists(eventLogPath(stateDir, runId)))) return 0;
+      if (!exists(eventLogPath(stateDir, runId))) return 0;
       return logs.use(runId, (log) => Promise.resolve(log.outputCursor(execKey, stream)));
     },
     listRuns: () => listRuns(stateDir),
@@ -79,17 +80,16 @@ async function listRuns(stateDir: string): Promise<readonly string[]> {
   const dir = runsDir(stateDir);
   try {
     const names = (await readdir(dir)).filter(isRunId).toSorted();
-    const present = await Promise.all(names.map((name) => exists(eventLogPath(stateDir, name))));
-    return names.filter((_, index) => present[index]);
+    return names.filter((name) => exists(eventLogPath(stateDir, name)));
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return [];
     throw storeFailure('cannot list', dir, error);
   }
 }
 
-async function exists(path: string): Promise<boolean> {
+function exists(path: string): boolean {
   try {
-    await access(path);
+    accessSync(path);
     return true;
   } catch (error) {
     const errno = errnoOf(error);

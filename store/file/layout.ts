@@ -1,5 +1,5 @@
 /** Where things lie below the state folder, and the one shape of an I/O failure. */
-import { closeSync, fsync, openSync } from 'node:fs';
+import { closeSync, fsync, mkdirSync, openSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -67,7 +67,8 @@ export class DurableFolders {
   }
 
   async make(dir: string): Promise<void> {
-    await makePrivateDir(dir);
+    // Also where the folder is known: prune may have removed it.
+    mkdirSync(dir, { recursive: true, mode: 0o700 });
     await this.#sync(dir);
   }
 

@@ -1,11 +1,14 @@
 /** Small JSON records of a run, each replaced as a whole. */
 import { randomBytes } from 'node:crypto';
-import { open, readFile, rename, rm } from 'node:fs/promises';
+import { closeSync, fsync, linkSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import type { RunRecords } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { DurableFolders, errnoOf, recordsDir, runDir, storeFailure, syncDir } from './layout.ts';
 
+const sync = promisify(fsync);
 /** Room for the `.json` and for the suffix of a file on its way. */
 const MAX_NAME_BYTES = 220;
 
@@ -21,12 +24,20 @@ export interface FileRunRecords extends RunRecords {
 export function createFileRunRecords(stateDir: string): FileRunRecords {
   const folders = new DurableFolders(stateDir);
   return {
-    put: async (runId, name, value) => writeJson(folders, recordPath(stateDir, runId, name), value),
+    async put(runId, name, value) {
+      await writeJson(folders, recordPath(stateDir, runId, name), value, renameSync);
+    },
+    async putFirst(runId, name, value) {
+      const path = recordPath(stateDir, runId, name);
+      return (await writeJson(folders, path, value, claimName)) ? value : readJson(path);
+    },
     get: async (runId, name) => readJson(recordPath(stateDir, runId, name)),
-    putHostVariables: async (runId, variables) => writeJson(folders, hostVariablesPath(stateDir, runId), variables),
+    async putHostVariables(runId, variables) {
+      await writeJson(folders, hostVariablesPath(stateDir, runId), variables, renameSync);
+    },
     async hostVariables(runId) {
       const path = hostVariablesPath(stateDir, runId);
-      return checkVariables(path, await readJson(path));
+      return checkVariables(path, readJson(path));
     },
     async dropHostVariables(runId) {
       const path = hostVariablesPath(stateDir, runId);
@@ -51,30 +62,42 @@ function recordPath(stateDir: string, runId: string, name: string): string {
   return join(recordsDir(stateDir, runId), `${file}.json`);
 }
 
-async function writeJson(folders: DurableFolders, path: string, value: unknown): Promise<void> {
+/** Gives the file its name unless the name is taken, in one step. */
+function claimName(partial: string, path: string): void {
+  linkSync(partial, path);
+  rmSync(partial);
+}
+
+/**
+ * Only waiting for the disk goes through the thread pool: the other calls end in the page cache within microseconds,
+ * and a trip to the pool costs a hundred. False when `publish` found the name taken.
+ */
+async function writeJson(folders: DurableFolders, path: string, value: unknown, publish: (partial: string, path: string) => void): Promise<boolean> {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`record ${path}: a value that JSON cannot say`);
   const partial = `${path}.${randomBytes(6).toString('hex')}.partial`;
   try {
     await folders.make(dirname(path));
-    const handle = await open(partial, 'wx', 0o600);
+    const fd = openSync(partial, 'wx', 0o600);
     try {
-      await handle.writeFile(text);
-      await handle.sync();
+      writeFileSync(fd, text);
+      await sync(fd);
     } finally {
-      await handle.close();
+      closeSync(fd);
     }
-    await rename(partial, path);
+    publish(partial, path);
     await syncDir(dirname(path));
+    return true;
   } catch (error) {
-    await rm(partial, { force: true }).catch(() => undefined);
+    rmSync(partial, { force: true });
+    if (errnoOf(error) === 'EEXIST' && publish === claimName) return false;
     throw storeFailure('cannot write', path, error);
   }
 }
 
-async function readJson(path: string): Promise<unknown> {
+function readJson(path: string): unknown {
   try {
-    return JSON.parse(await readFile(path, 'utf8')) as unknown;
+    return JSON.parse(readFileSync(path, 'utf8')) as unknown;
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return null;
     throw storeFailure('cannot read', path, error);
