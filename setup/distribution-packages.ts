@@ -26,17 +26,23 @@ export function missingPackages(context: SetupContext, pieces: readonly Piece[])
 
 /** Installs the packages of the pieces as root, by `sudo` when the user at the terminal agrees, or fails with the line to type. */
 export async function installPackages(context: SetupContext, pieces: readonly Piece[]): Promise<void> {
+  const missing = missingPackages(context, pieces);
   const packages = packagesOf(context, pieces);
-  if (packages.length === 0) throw missingPackages(context, pieces);
+  if (packages.length === 0) throw missing;
+  await installNamed(context, packages, missing);
+}
+
+/** As `installPackages`, for packages by name. @throws `missing` where they can't be installed from here */
+export async function installNamed(context: SetupContext, packages: readonly string[], missing: SetupError): Promise<void> {
   if (context.system.distribution === 'debian' && isRoot()) return installAsRoot(context, packages);
-  if (!(await agreesToSudo(context, packages))) throw missingPackages(context, pieces);
+  if (!(await agreesToSudo(context, packages))) throw missing;
   const line = installLine(context.system, packages, false);
   const exitCode = await new Promise<number | null>((resolve) => {
     const child = spawn('sh', ['-c', line ?? 'false'], { stdio: 'inherit', env: { ...context.env.variables } });
     child.once('error', () => resolve(127));
     child.once('close', resolve);
   });
-  if (exitCode !== 0) throw missingPackages(context, pieces);
+  if (exitCode !== 0) throw missing;
 }
 
 async function installAsRoot(context: SetupContext, packages: readonly string[]): Promise<void> {

@@ -5,6 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { hasApt, isRoot, searchPackages, unpackPackage } from './apt.ts';
 import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { installNamed } from './distribution-packages.ts';
 import { findOnPath } from './find-program.ts';
 import { installLine } from './host-system.ts';
 import { sayStill } from './long-work.ts';
@@ -53,7 +54,7 @@ export function findVoidboxKernel(context: SetupContext): Promise<FoundPiece | n
 
 /** Compiles the kernel from the source tree that is named, else from Debian's source package. */
 export async function buildVoidboxKernel(context: SetupContext, sourceTree: string | null): Promise<FoundPiece> {
-  requireBuildTools(context);
+  await ensureBuildTools(context);
   const folder = await ensureCacheFolder(
     cacheFolder(context),
     async (into) => {
@@ -70,14 +71,24 @@ export async function buildVoidboxKernel(context: SetupContext, sourceTree: stri
   return { path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' };
 }
 
-function requireBuildTools(context: SetupContext): void {
+async function ensureBuildTools(context: SetupContext): Promise<void> {
+  const lacking = lackingBuildTools(context);
+  if (lacking.packages.length === 0) return;
+  const line = context.system.distribution === 'debian' ? installLine(context.system, lacking.packages, isRoot()) : null;
+  const missing = new SetupError(
+    `To build the guest kernel this machine lacks ${lacking.names}.`,
+    line ?? `Install ${lacking.names} by ${context.system.name}'s own means.`,
+  );
+  if (context.system.distribution !== 'debian') throw missing;
+  await installNamed(context, lacking.packages, missing);
+  if (lackingBuildTools(context).packages.length > 0) throw missing;
+}
+
+function lackingBuildTools(context: SetupContext): { readonly names: string; readonly packages: readonly string[] } {
   const programs = Object.entries(BUILD_PROGRAMS).filter(([program]) => findOnPath(context.env, [program]).length === 0);
   const headers = Object.entries(BUILD_HEADERS).filter(([header]) => !existsSync(header));
-  const packages = [...programs, ...headers].map(([, name]) => name);
-  if (packages.length === 0) return;
-  const names = [...programs, ...headers].map(([name]) => name).join(', ');
-  const line = context.system.distribution === 'debian' ? installLine(context.system, packages, isRoot()) : null;
-  throw new SetupError(`To build the guest kernel this machine lacks ${names}.`, line ?? `Install ${names} by ${context.system.name}'s own means.`);
+  const lacking = [...programs, ...headers];
+  return { names: lacking.map(([name]) => name).join(', '), packages: lacking.map(([, name]) => name) };
 }
 
 /** The path of Debian's source tree of the newest series that the index offers. */
