@@ -28,6 +28,8 @@ const HELLO = String.raw`printf '\063\000\000\000\040{"protocol":1,"agent":"host
 
 const GUESTS: readonly HostileGuest[] = [
   { name: 'says nothing', script: 'sleep 1000', code: 'vm/boot-timeout', bootTimeoutMs: 4_000 },
+  // The rest of its hello never comes, so it is as good as silent.
+  { name: 'sends half a frame', script: String.raw`printf '\063\000\000\000\040{"proto' >&3; sleep 1000`, code: 'vm/boot-timeout', bootTimeoutMs: 8_000 },
   { name: 'dies at once', script: 'exit 1', code: 'vm/boot-timeout', bootTimeoutMs: BOOT_TIMEOUT_MS },
   { name: 'sends garbage', script: 'cat /dev/urandom >&3', code: 'vm/protocol', bootTimeoutMs: BOOT_TIMEOUT_MS },
   { name: 'announces 4 GiB', script: String.raw`printf '\377\377\377\377\040' >&3; sleep 1000`, code: 'vm/protocol', bootTimeoutMs: BOOT_TIMEOUT_MS },

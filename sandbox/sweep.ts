@@ -25,7 +25,9 @@ export async function sweepVms(keeper: string, vmsDir: string, budgetBytes: numb
   const vms = await Promise.all(
     left.map(async (vm) => {
       const key = parseVmKey(vm.vmKey as string);
-      return key === null ? [] : [{ key, alive: vm.state === 'running' && !vm.ended, memoryMib: await intendedMemoryMib(join(vmsDir, vm.name)), sizeBytes: vm.sizeBytes }];
+      return key === null
+        ? []
+        : [{ key, alive: vm.state === 'running' && !vm.ended, memoryMib: await intendedMemoryMib(join(vmsDir, vm.name)), sizeBytes: vm.sizeBytes }];
     }),
   );
   return vms.flat();
