@@ -111,6 +111,8 @@ export interface EventStore {
    * @throws CodedError `fence/stale` when `writer` names an exec that a higher fence has written to
    */
   append(runId: string, events: readonly NewRunEvent[], writer?: { readonly execKey: string; readonly fence: number }): Promise<number>;
+  /** The event with this id; null when the run has none. For any event but output, which has no identity by id. Asking for an absent one is cheap. */
+  find(runId: string, id: string): Promise<RunEvent | null>;
   /** Events after a cursor, in `seq` order. `output: false` leaves out output pieces, which may be most of the bytes. */
   read(runId: string, after: number, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
   /** As `read`, then waits for more until the terminal event or the signal. */
@@ -127,11 +129,9 @@ export interface ArtifactStore {
   open(ref: DataRef, offset?: number): AsyncIterable<Uint8Array>;
 }
 
-/** Small durable records of a run: its plan, results by exec key, manifest, handed-over variables. */
+/** Small durable records of a run: its plan, marks of what is prepared, manifest, handed-over variables. */
 export interface RunRecords {
   put(runId: string, name: string, value: unknown): Promise<void>;
-  /** Stores the value unless the record exists, in one step, and returns the value that stands. */
-  putFirst(runId: string, name: string, value: unknown): Promise<unknown>;
   get(runId: string, name: string): Promise<unknown>;
   /** Variables that a client handed over for this run; never logged, never in history. */
   hostVariables(runId: string): Promise<Readonly<Record<string, string>>>;

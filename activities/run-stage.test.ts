@@ -200,11 +200,11 @@ describe('an attempt that dies', () => {
   const dies = new CodedError('store/io', 'the process is gone');
 
   test('between the end of the command and the result: the next one writes the result, the command is not run again', async () => {
-    const failing = {
-      ...records,
-      putFirst: (run: string, name: string, value: unknown) => (name.startsWith('result-') ? Promise.reject(dies) : records.putFirst(run, name, value)),
+    const failing: EventStore = {
+      ...events,
+      append: (run, added, writer) => (added.some(({ body }) => body.type === 'stage-finished') ? Promise.reject(dies) : events.append(run, added, writer)),
     };
-    await expect(begin(processDeps({ records: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io', nonRetryable: false });
+    await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io', nonRetryable: false });
     expect((await begin(processDeps(), request('lines')).result).outcome).toBe('succeeded');
     expect(started).toBe(1);
     expect(await storedOutput()).toBe(TWENTY_LINES);
@@ -214,8 +214,9 @@ describe('an attempt that dies', () => {
     const failing: EventStore = {
       ...events,
       append: async (run, added, writer) => {
+        const count = await events.append(run, added, writer);
         if (added.some(({ body }) => body.type === 'stage-finished')) throw dies;
-        return events.append(run, added, writer);
+        return count;
       },
     };
     await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io' });

@@ -50,14 +50,14 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
     backend: deps.backendFor(request.scope.sandbox),
     ownsVm: request.lease === null,
   };
-  const earlier = await readResult(deps.records, runId, execKey);
+  const earlier = await readResult(deps.events, runId, execKey);
   if (earlier !== null) return concludeWithoutVm(context, earlier);
   try {
     return await inVm(context);
   } catch (error) {
     life.detached.throwIfAborted();
     if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
-      return concludeWithoutVm(context, await writeResult(deps.records, runId, cancelledResult(context.backend, request)));
+      return concludeWithoutVm(context, await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()));
     }
     if (isCodedError(error) && LOST_VM_CODES.has(error.code)) await recordLoss(context, error);
     throw error;
@@ -85,10 +85,9 @@ async function inVm(context: Attempt): Promise<StageResult> {
     const result = await settle(context, sandbox, exec, exit, redactor);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale') throw renewalFailure;
-    // A fenced call before the result: an attempt that was overtaken learns it here and writes nothing.
+    // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
-    const durable = await writeResult(deps.records, request.runId, result);
-    await deps.events.append(request.runId, [finishedEvent(context, durable)], { execKey: request.execKey, fence: sandbox.facts.fence });
+    const durable = await writeResult(deps.events, request.runId, result, sandbox.facts.fence, deps.now());
     await exec.acknowledge();
     if (context.ownsVm) {
       await sandbox.stop();
@@ -216,7 +215,6 @@ async function settle(context: Attempt, sandbox: Sandbox, exec: Exec, exit: Exec
 
 /** The result stands already: only what follows it is done again. */
 async function concludeWithoutVm(context: Attempt, result: StageResult): Promise<StageResult> {
-  await context.deps.events.append(context.request.runId, [finishedEvent(context, result)]);
   if (context.ownsVm) await releaseOwned(context);
   return result;
 }
@@ -249,11 +247,6 @@ async function recordLoss({ deps, request, vmKey }: Attempt, error: CodedError):
 
 function event(context: Attempt, id: string, body: RunEventBody): NewRunEvent {
   return { id, atMs: context.deps.now(), body };
-}
-
-function finishedEvent(context: Attempt, result: StageResult): NewRunEvent {
-  const { execKey, stage } = context.request;
-  return event(context, `stage/${execKey}/finished`, { type: 'stage-finished', stage: stage.id, execKey, result });
 }
 
 function vmStopped({ vmKey, deps }: Attempt): NewRunEvent {

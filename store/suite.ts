@@ -168,6 +168,17 @@ export function describeEventStore(subject: EventStoreSubject): void {
       ]);
     });
 
+    test('finds an event by its id, whoever wrote it, and says which are not there', async () => {
+      const store = await fresh();
+      await store.append('r', [noticeEvent('a'), noticeEvent('b'), outputEvent('a/0/1', 0, 'hello')]);
+      await subject.openStore(location).append('r', [{ ...noticeEvent('c'), atMs: 7 }]);
+      expect(await store.find('r', 'c')).toMatchObject({ seq: 4, id: 'c', atMs: 7 });
+      expect(await store.find('r', 'a')).toMatchObject({ seq: 1, id: 'a' });
+      expect(await store.find('r', 'd')).toBeNull();
+      expect(await store.find('none', 'a')).toBeNull();
+      expect(await store.listRuns()).toEqual(['r']);
+    });
+
     test('gives output back as it was, small and large, and leaves it out on demand', async () => {
       const store = await fresh();
       const large = 'žluťoučký kůň\n'.repeat(10_000);

@@ -17,8 +17,8 @@ export interface FileEventStore extends EventStore {
 }
 
 /**
- * `append` returns when the events survive the death of any process. `run-admitted`, `run-finished` and a stage's
- * output at its `stage-finished` are on the disk by then. A power cut may take the others from the last seconds, and
+ * `append` returns when the events survive the death of any process. `run-admitted`, `stage-finished` and `run-finished`
+ * are on the disk by then, with all before them. A power cut may take the others from the last seconds, and
  * readers then see a shorter log, never a torn event.
  */
 export function createFileEventStore(stateDir: string): FileEventStore {
@@ -27,10 +27,17 @@ export function createFileEventStore(stateDir: string): FileEventStore {
   return {
     append: (runId, events, writer) =>
       logs.use(runId, async (log) => {
+        await log.settleOutput(events);
         const count = log.append(events, writer);
         await log.settle(events);
         return count;
       }),
+    async find(runId, id) {
+      if (!exists(eventLogPath(stateDir, runId))) return null;
+      if (!(await logs.use(runId, (log) => Promise.resolve(log.has(id))))) return null;
+      for await (const event of read(stateDir, runId, 0, false)) if (event.id === id) return event;
+      return null;
+    },
     read: (runId, after, options) => read(stateDir, runId, after, options?.output ?? true),
     follow: (runId, after, signal, options) => follow(stateDir, runId, after, signal, options?.output ?? true),
     async outputCursor(runId, execKey, stream) {

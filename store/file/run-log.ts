@@ -15,10 +15,8 @@ const INLINE_TOTAL_BYTES = 64 * 1024;
 /** Each lost try is another process's success; this many in a row is not contention but a defect. */
 const MAX_TRIES = 10_000;
 
-/** After these the caller relies on the event: it has to survive a power cut. */
-const DURABLE = new Set<RunEventBody['type']>(['run-admitted', 'run-finished']);
-/** A stage's end makes its output durable. The event itself is made again from the stage's result record, which is. */
-const ENDS_OUTPUT = new Set<RunEventBody['type']>(['stage-finished']);
+/** After these the caller relies on the event, and on all before it: they have to survive a power cut. */
+const DURABLE = new Set<RunEventBody['type']>(['run-admitted', 'stage-finished', 'run-finished']);
 
 export class RunLog {
   readonly #path: string;
@@ -33,7 +31,6 @@ export class RunLog {
   readonly #chunk = Buffer.allocUnsafe(READ_BYTES);
   #inlineBytes = 0;
   #nameDurable = false;
-  #hasUnsyncedOutput = false;
   #lostLine = false;
 
   /** @throws CodedError `store/io` */
@@ -62,7 +59,6 @@ export class RunLog {
    * a small write into the page cache costs a few microseconds, a trip to the thread pool costs a hundred.
    */
   append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
-    if (events.some(({ body }) => body.type === 'output')) this.#hasUnsyncedOutput = true;
     try {
       return this.#append(events, writer);
     } catch (error) {
@@ -70,14 +66,16 @@ export class RunLog {
     }
   }
 
+  /** Before an append of events that have to survive a power cut: output that is named before them lies in files of its own. */
+  async settleOutput(events: readonly NewRunEvent[]): Promise<void> {
+    if (isDurable(events)) await this.#output.sync();
+  }
+
   /** Waits for the disk when one of the events has to survive a power cut. */
   async settle(events: readonly NewRunEvent[]): Promise<void> {
-    const isDue = events.some(({ body }) => DURABLE.has(body.type) || (ENDS_OUTPUT.has(body.type) && this.#hasUnsyncedOutput));
-    if (!isDue) return;
+    if (!isDurable(events)) return;
     try {
-      await this.#output.sync();
       await sync(this.#fd);
-      this.#hasUnsyncedOutput = false;
       if (this.#nameDurable) return;
       await syncDir(this.#dir);
       this.#nameDurable = true;
@@ -93,6 +91,16 @@ export class RunLog {
       throw storeFailure('cannot read', this.#path, error);
     }
     return this.#cursors.get(cursorKey(execKey, stream)) ?? 0;
+  }
+
+  /** Whether the run has an event with this id; output is not known by id. */
+  has(id: string): boolean {
+    try {
+      this.#catchUp();
+    } catch (error) {
+      throw storeFailure('cannot read', this.#path, error);
+    }
+    return this.#ids.has(id);
   }
 
   close(): void {
@@ -220,6 +228,10 @@ export class RunLog {
     const { data, ...rest } = body;
     return { ...rest, place: this.#output.append(data) };
   }
+}
+
+function isDurable(events: readonly NewRunEvent[]): boolean {
+  return events.some(({ body }) => DURABLE.has(body.type));
 }
 
 function cursorKey(execKey: string, stream: string): string {

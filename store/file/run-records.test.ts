@@ -51,15 +51,6 @@ test('never shows half a value to readers beside writers', async () => {
   expect(await readdir(join(dir, 'runs/r/records'))).toEqual(['x.json']);
 });
 
-test('lets the first of many stand where it is asked to', async () => {
-  const values = await Promise.all(Array.from({ length: 20 }, (_, index) => createFileRunRecords(dir).putFirst('r', 'result', { index })));
-  const [first] = values;
-  for (const value of values) expect(value).toEqual(first);
-  expect(await records.get('r', 'result')).toEqual(first);
-  expect(await records.putFirst('r', 'result', { index: -1 })).toEqual(first);
-  expect(await readdir(join(dir, 'runs/r/records'))).toEqual(['result.json']);
-});
-
 test('hands variables over in a private file until they are dropped', async () => {
   expect(await records.hostVariables('r')).toEqual({});
   await records.putHostVariables('r', { TOKEN: 'secret' });

@@ -1,6 +1,6 @@
 /** Small JSON records of a run, each replaced as a whole. */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsync, linkSync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -25,15 +25,11 @@ export function createFileRunRecords(stateDir: string): FileRunRecords {
   const folders = new DurableFolders(stateDir);
   return {
     async put(runId, name, value) {
-      await writeJson(folders, recordPath(stateDir, runId, name), value, renameSync);
-    },
-    async putFirst(runId, name, value) {
-      const path = recordPath(stateDir, runId, name);
-      return (await writeJson(folders, path, value, claimName)) ? value : readJson(path);
+      await writeJson(folders, recordPath(stateDir, runId, name), value);
     },
     get: async (runId, name) => readJson(recordPath(stateDir, runId, name)),
     async putHostVariables(runId, variables) {
-      await writeJson(folders, hostVariablesPath(stateDir, runId), variables, renameSync);
+      await writeJson(folders, hostVariablesPath(stateDir, runId), variables);
     },
     async hostVariables(runId) {
       const path = hostVariablesPath(stateDir, runId);
@@ -62,17 +58,11 @@ function recordPath(stateDir: string, runId: string, name: string): string {
   return join(recordsDir(stateDir, runId), `${file}.json`);
 }
 
-/** Gives the file its name unless the name is taken, in one step. */
-function claimName(partial: string, path: string): void {
-  linkSync(partial, path);
-  rmSync(partial);
-}
-
 /**
  * Only waiting for the disk goes through the thread pool: the other calls end in the page cache within microseconds,
- * and a trip to the pool costs a hundred. False when `publish` found the name taken.
+ * and a trip to the pool costs a hundred.
  */
-async function writeJson(folders: DurableFolders, path: string, value: unknown, publish: (partial: string, path: string) => void): Promise<boolean> {
+async function writeJson(folders: DurableFolders, path: string, value: unknown): Promise<void> {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`record ${path}: a value that JSON cannot say`);
   const partial = `${path}.${randomBytes(6).toString('hex')}.partial`;
@@ -85,12 +75,10 @@ async function writeJson(folders: DurableFolders, path: string, value: unknown, 
     } finally {
       closeSync(fd);
     }
-    publish(partial, path);
+    renameSync(partial, path);
     await syncDir(dirname(path));
-    return true;
   } catch (error) {
     rmSync(partial, { force: true });
-    if (errnoOf(error) === 'EEXIST' && publish === claimName) return false;
     throw storeFailure('cannot write', path, error);
   }
 }

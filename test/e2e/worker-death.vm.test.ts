@@ -1,5 +1,5 @@
 /** The worker dies with SIGKILL at each place where it hurts; the command runs once and no byte is lost or doubled. */
-import { existsSync, readdirSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { countedOnce, counting } from './specs.ts';
@@ -53,13 +53,8 @@ test('between the durable result and its report to the server', async () => {
   await rig.launch(rig.spec('spec.yaml', counting(30, 0.1)), 'after-result');
   await rig.waitOutput('after-result', 'count', 'line 5\n');
   const { workerPid } = await rig.liveStack();
-  const record = join(rig.stateDir, 'runs', 'after-result', 'records');
-  await until(
-    'the durable result',
-    30_000,
-    () => existsSync(record) && readdirSync(record).some((name) => name.startsWith('result-') && name.endsWith('.json')),
-    1,
-  );
+  const log = join(rig.stateDir, 'runs', 'after-result', 'events.jsonl');
+  await until('the durable result', 30_000, () => readFileSync(log, 'utf8').includes('"type":"stage-finished"'), 1);
   rig.kill(workerPid);
   expect((await rig.finish('after-result')).outcome.state).toBe('succeeded');
   expect(await rig.output('after-result', 'count')).toBe(countedOnce(30));
