@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+mod descriptors;
 mod launch;
+mod lifeline;
 mod run_as;
 mod status;
 mod sweep;
@@ -20,6 +22,7 @@ const HELP: &str = "voidbox-vm: the keeper of one VM (docs/keeper.md)
   sweep --vms DIR [--max-bytes N]      list run directories, remove acknowledged dead ones
   lock --file F [--tie] -- CMD...      become CMD with a lock held on F (exit 75: it is held)
   tie -- CMD...                        become CMD, killed when this process's parent dies
+  lifeline -- CMD...                   run CMD, killed when standard input ends
   host                                 TSC, KVM and memory of this host
   --version
 ";
@@ -58,6 +61,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Some("sweep") => sweep::run(rest),
         Some("lock") => run_as::lock(rest),
         Some("tie") => run_as::tie(rest),
+        Some("lifeline") => lifeline::run(rest),
         Some("host") => host(rest),
         Some("--version" | "version") => {
             println!("voidbox-vm {} {}", env!("CARGO_PKG_VERSION"), build());

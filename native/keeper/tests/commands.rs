@@ -1,7 +1,7 @@
 //! The commands of `voidbox-vm` that need no VM.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,6 +34,12 @@ fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Asks whether a process is there; one that only waits to be reaped is not.
+fn alive(pid: &str) -> impl Fn() -> bool + use<> {
+    let stat = format!("/proc/{pid}/stat");
+    move || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 fn end(mut child: Child) {
@@ -82,11 +88,52 @@ fn a_tied_command_dies_with_the_process_that_started_it() {
     let parent = Command::new("bash").args(["-c", &script]).spawn().unwrap();
     let pid = || fs::read_to_string(&pid_file).unwrap_or_default();
     wait_until("the tied command does not start", || pid().ends_with('\n'));
-    let stat = format!("/proc/{}/stat", pid().trim());
-    let alive = || fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    let alive = alive(pid().trim());
     assert!(alive());
     end(parent);
     wait_until("the tied command outlives its parent", || !alive());
+}
+
+fn lifeline(words: &[&str], input: Stdio) -> Child {
+    let mut command = Command::new(KEEPER);
+    command.args(["lifeline", "--"]).args(words).stdin(input);
+    command.stdout(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn a_command_on_a_lifeline_dies_when_its_holder_does() {
+    let mut child = lifeline(&["sh", "-c", "echo $$; exec sleep 60"], Stdio::piped());
+    let mut pid = String::new();
+    let stdout = child.stdout.take().unwrap();
+    std::io::BufReader::new(stdout).read_line(&mut pid).unwrap();
+    let alive = alive(pid.trim());
+    assert!(alive());
+    assert!(child.try_wait().unwrap().is_none());
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+    wait_until("the command outlives its lifeline", || !alive());
+}
+
+#[test]
+fn a_lifeline_that_is_cut_before_the_start_ends_the_command_too() {
+    let mut child = lifeline(&["sleep", "60"], Stdio::null());
+    assert_eq!(child.wait().unwrap().code(), Some(137));
+    // The pipe is open for as long as the command has it.
+    let mut rest = Vec::new();
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_to_end(&mut rest).unwrap();
+}
+
+#[test]
+fn a_lifeline_says_how_its_command_ended_and_shares_nothing_else_with_it() {
+    for (script, code) in [("exit 9", 9), ("kill -SEGV $$", 139), ("! read line", 0)] {
+        let mut child = lifeline(&["sh", "-c", script], Stdio::piped());
+        let held = child.stdin.take();
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{script}");
+        drop(held);
+    }
+    let mut child = lifeline(&["/no/such/program"], Stdio::piped());
+    assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
 /// What `launch` says of a run directory that holds `files`.

@@ -16,16 +16,24 @@ struct Vm {
 impl Vm {
     /// Launches a keeper whose guest is `script`; `$PORT` is the port's descriptor.
     fn launch(name: &str, script: &str) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("voidbox-hostile-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        let vm = Self { dir };
+        let vm = Self::new(name);
         let (state, _) = vm.relaunch(script);
         assert_eq!(state, "created");
         vm
     }
 
+    fn new(name: &str) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("voidbox-hostile-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        Self { dir }
+    }
+
     fn relaunch(&self, script: &str) -> (String, Option<i32>) {
+        self.launch_by(Command::new(env!("CARGO_BIN_EXE_voidbox-vm")), script)
+    }
+
+    fn launch_by(&self, mut command: Command, script: &str) -> (String, Option<i32>) {
         let config = json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
@@ -33,7 +41,7 @@ impl Vm {
             "bootTimeoutMs": 400, "orphanTimeoutMs": 20_000,
             "testVmmArgs": ["-c", format!("PORT={{fd}}; {script}")],
         });
-        let mut launch = Command::new(env!("CARGO_BIN_EXE_voidbox-vm"))
+        let mut launch = command
             .args(["launch", "--dir"])
             .arg(&self.dir)
             .stdin(Stdio::piped())
@@ -175,4 +183,18 @@ fn a_killed_keeper_takes_its_vmm_along_and_is_lost() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(vm.relaunch("exec sleep 60").0, "lost");
+}
+
+#[test]
+fn a_vmm_gets_no_descriptor_of_whoever_launched_its_keeper() {
+    let vm = Vm::new("descriptors");
+    let mut shell = Command::new("bash");
+    let script = r#"exec 200</dev/null; exec "$0" "$@""#;
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_voidbox-vm")]);
+    let guest = "ls /proc/$$/fd; echo end; exec sleep 60";
+    assert_eq!(vm.launch_by(shell, guest).0, "created");
+    let exit = vm.exit();
+    let console = exit["consoleTail"].as_str().unwrap();
+    assert!(console.contains("end"), "{console}");
+    assert!(!console.lines().any(|line| line == "200"), "{console}");
 }

@@ -152,6 +152,8 @@ pub fn keep(args: &[OsString]) -> Result<ExitCode, CommandError> {
         libc::prctl(libc::PR_SET_NAME, c"voidbox-vm".as_ptr());
         OwnedFd::from_raw_fd(lock_fd)
     };
+    super::descriptors::close_inherited(Some(lock_fd))
+        .map_err(CommandError::io("closing what the launch had open"))?;
     let dir = RunDir::at(PathBuf::from(super::required(values.remove(0), "--dir")?));
     let intent = fs::read(dir.file(INTENT)).map_err(CommandError::io("reading intent.json"))?;
     let config = LaunchConfig::parse(&intent)?;

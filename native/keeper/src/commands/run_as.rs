@@ -52,7 +52,8 @@ pub fn tie(args: &[OsString]) -> Result<ExitCode, CommandError> {
     become_command(command)
 }
 
-fn split(args: &[OsString]) -> Result<(&[OsString], &[OsString]), CommandError> {
+/// The words of this program, and the command behind `--`.
+pub(super) fn split(args: &[OsString]) -> Result<(&[OsString], &[OsString]), CommandError> {
     let at = args.iter().position(|arg| arg == "--");
     match at.map(|at| (&args[..at], &args[at + 1..])) {
         Some((own, command)) if !command.is_empty() => Ok((own, command)),

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use crate::config::{Accelerator, KernelKind, LaunchConfig};
 
+/// Where the jail has the keeper's binary, which starts QEMU there.
+pub const KEEPER: &str = "/vm/voidbox-vm";
 /// Where the jail has what QEMU opens.
 pub const KERNEL: &str = "/vm/kernel";
 pub const INITRAMFS: &str = "/vm/initramfs";

@@ -45,10 +45,11 @@ pub fn description(config: &LaunchConfig, uid: Option<u32>) -> String {
     }
 }
 
-/// The whole command: bwrap, what it shows, and QEMU inside it.
+/// The whole command: bwrap, what it shows, and QEMU inside it behind the lifeline of `keeper`.
 pub fn command(
     config: &LaunchConfig,
     dir: &RunDir,
+    keeper: &Path,
     uid: Option<u32>,
     fds: Descriptors,
     tsc_khz: u64,
@@ -67,7 +68,9 @@ pub fn command(
     }
     args.extend(
         [
-            "--die-with-parent",
+            // The lifeline is PID 1, so its end is everything's. `--die-with-parent` would kill bwrap
+            // between its fork and the moment in which its child is tied to it.
+            "--as-pid-1",
             "--new-session",
             "--clearenv",
             "--hostname",
@@ -86,6 +89,7 @@ pub fn command(
     let mut show = |how: &str, from: PathBuf, at: String| {
         args.extend([how.into(), from.into_os_string(), at.into()]);
     };
+    show("--ro-bind", resolve(keeper)?, command::KEEPER.into());
     for (what, path, at) in [
         ("kernel", &config.kernel.path, command::KERNEL),
         ("initramfs", &config.initramfs, command::INITRAMFS),
@@ -104,6 +108,8 @@ pub fn command(
         show("--dev-bind", "/dev/kvm".into(), "/dev/kvm".into());
     }
     args.extend(["--remount-ro", "/", "--chdir", "/", "--"].map(OsString::from));
+    // Before privileges are dropped: a QEMU of another user cannot reach it.
+    args.extend([command::KEEPER, "lifeline", "--"].map(OsString::from));
     if let Some(uid) = uid {
         args.extend(drop_privileges(config, uid)?);
     }
@@ -236,7 +242,7 @@ mod tests {
             port: 7,
             console: 8,
         };
-        let args = command(&config, &dir, uid, fds, 1).unwrap();
+        let args = command(&config, &dir, Path::new("/usr/bin/env"), uid, fds, 1).unwrap();
         args.into_iter()
             .map(|arg| arg.into_string().unwrap())
             .collect()
@@ -247,7 +253,11 @@ mod tests {
         let words = words(Some(FIRST_UID));
         assert!(!words.contains(&"--unshare-user".to_owned()));
         let inside = words.iter().position(|word| word == "--").unwrap() + 1;
-        assert_eq!(words[inside], SETPRIV);
+        let lifeline = [command::KEEPER, "lifeline", "--"];
+        assert_eq!(
+            words[inside..inside + 4],
+            [&lifeline[..], &[SETPRIV]].concat()
+        );
         assert!(words.contains(&format!("--reuid={FIRST_UID}")));
         assert!(words.contains(&"--bounding-set=-all".to_owned()));
     }
@@ -274,6 +284,17 @@ mod tests {
                 .windows(3)
                 .any(|three| three == ["--ro-bind", "/etc", "/mounts/0"])
         );
-        assert!(words.contains(&"--die-with-parent".to_owned()));
+    }
+
+    #[test]
+    fn the_lifeline_is_all_that_ties_a_jail_to_its_keeper() {
+        let words = words(None);
+        assert!(words.contains(&"--as-pid-1".to_owned()));
+        assert!(!words.contains(&"--die-with-parent".to_owned()));
+        let inside = words.iter().position(|word| word == "--").unwrap() + 1;
+        assert_eq!(
+            words[inside..inside + 3],
+            [command::KEEPER, "lifeline", "--"]
+        );
     }
 }

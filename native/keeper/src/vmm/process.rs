@@ -1,13 +1,16 @@
-//! The VMM's process: started with its two sockets, killed with the keeper.
+//! The VMM's process: started with its two sockets and a lifeline, gone when the lifeline is.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 
 use rustix::net::sockopt;
+use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use crate::config::LaunchConfig;
 use crate::error::Failure;
@@ -17,18 +20,23 @@ use crate::vmm::console::{self, Ring};
 use crate::vmm::{jail, scratch};
 
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
+/// How long a VMM may take to go with its lifeline before its process is killed.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// How long its last words may take to come to the console file.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// A running VMM. Dropped, it is killed.
+/// A running VMM. Dropped, it ends.
 #[derive(Debug)]
 pub struct Vmm {
     child: Child,
+    /// The VMM lives for as long as this is open. No other process has it: whatever becomes of the
+    /// keeper, and whenever, the VMM's side reads the end.
+    lifeline: OwnedFd,
     console: tokio::task::JoinHandle<()>,
 }
 
 impl Vmm {
     /// Makes a fresh scratch disk and starts the VMM; the stream is the guest port.
-    ///
-    /// Call it on the keeper's main thread: the kernel ties the VMM's life to that thread.
     pub async fn start(
         config: &LaunchConfig,
         dir: &RunDir,
@@ -45,18 +53,26 @@ impl Vmm {
             port: guest_port.as_raw_fd(),
             console: guest_console.as_raw_fd(),
         };
+        let keeper = std::env::current_exe().map_err(io_failure)?;
         let words = match config.is_jailed() {
-            true => jail::command(config, dir, uid, fds, tsc_khz)?,
-            false => test_command(config, fds),
+            true => jail::command(config, dir, &keeper, uid, fds, tsc_khz)?,
+            false => test_command(config, &keeper, fds),
         };
         let said = guest_console.try_clone().map_err(io_failure)?;
         let ring = Ring::open(dir.file(CONSOLE), config.console_max_bytes).map_err(io_failure)?;
-        let child = spawn(&words, fds, said).map_err(io_failure)?;
+        let (held, lifeline) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|error| io_failure(error.into()))?;
+        let child = spawn(&words, fds, held, said).map_err(io_failure)?;
         drop((guest_port, guest_console));
         let console = UnixStream::from_std(console).map_err(io_failure)?;
         let console = tokio::task::spawn_local(console::drain(console, ring));
         let port = UnixStream::from_std(port).map_err(io_failure)?;
-        Ok((Self { child, console }, port))
+        let vmm = Self {
+            child,
+            lifeline,
+            console,
+        };
+        Ok((vmm, port))
     }
 
     /// Process id of what the keeper started; QEMU is below it.
@@ -70,31 +86,42 @@ impl Vmm {
 
     /// Kills the VMM and returns when it and everything in its pid namespace are gone and its last
     /// words are in the console file.
-    pub async fn kill(mut self) -> io::Result<ExitStatus> {
-        if self.child.id().is_some() {
-            let _ = self.child.start_kill();
-        }
-        let status = self.child.wait().await;
-        let last_words = std::time::Duration::from_millis(500);
-        let _ = tokio::time::timeout(last_words, &mut self.console).await;
-        self.console.abort();
+    pub async fn kill(self) -> io::Result<ExitStatus> {
+        let Self {
+            mut child,
+            lifeline,
+            mut console,
+        } = self;
+        drop(lifeline);
+        let status = match timeout(END_LIMIT, child.wait()).await {
+            Ok(status) => status,
+            Err(_) => child.kill().await.and(child.wait().await),
+        };
+        let _ = timeout(LAST_WORDS, &mut console).await;
+        console.abort();
         status
     }
 }
 
 #[cfg(feature = "test-vmm")]
-fn test_command(config: &LaunchConfig, fds: Descriptors) -> Vec<std::ffi::OsString> {
+fn test_command(
+    config: &LaunchConfig,
+    keeper: &std::path::Path,
+    fds: Descriptors,
+) -> Vec<std::ffi::OsString> {
     let args = config
         .test_vmm_args
         .iter()
         .map(|arg| arg.replace("{fd}", &fds.port.to_string()).into());
-    std::iter::once(config.qemu.clone().into())
+    [keeper.into(), "lifeline".into(), "--".into()]
+        .into_iter()
+        .chain([config.qemu.clone().into()])
         .chain(args)
         .collect()
 }
 
 #[cfg(not(feature = "test-vmm"))]
-fn test_command(_: &LaunchConfig, _: Descriptors) -> Vec<std::ffi::OsString> {
+fn test_command(_: &LaunchConfig, _: &std::path::Path, _: Descriptors) -> Vec<std::ffi::OsString> {
     unreachable!("every accelerator of this build is jailed")
 }
 
@@ -109,31 +136,31 @@ fn socket_pair() -> io::Result<(StdStream, StdStream)> {
     Ok((ours, theirs))
 }
 
-fn spawn(words: &[std::ffi::OsString], fds: Descriptors, output: StdStream) -> io::Result<Child> {
+/// Starts the command with the lifeline as its standard input.
+fn spawn(
+    words: &[std::ffi::OsString],
+    fds: Descriptors,
+    lifeline: OwnedFd,
+    output: StdStream,
+) -> io::Result<Child> {
     let output = OwnedFd::from(output);
     let mut command = Command::new(&words[0]);
     command
         .args(&words[1..])
         .env_clear()
-        .stdin(Stdio::null())
+        .stdin(Stdio::from(lifeline))
         .stdout(output.try_clone()?)
-        .stderr(output)
-        .kill_on_drop(true);
-    let keeper = std::process::id();
+        .stderr(output);
     // SAFETY: only async-signal-safe calls between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1
-                || libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
+            if libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
             {
                 return Err(io::Error::last_os_error());
             }
             // Folders that bwrap makes in the jail are for a QEMU of another user.
             libc::umask(0o022);
-            if u32::try_from(libc::getppid()) != Ok(keeper) {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
             Ok(())
         });
     }
