@@ -1,0 +1,127 @@
+//! An exec's output: from the guest into its spools, from there to readers, and away.
+
+use std::fs;
+
+use voidbox_protocol::message::Stream;
+
+use super::Exec;
+use super::record::{Phase, Reason};
+use crate::error::{Code, Failure};
+use crate::guest::link::{Link, Violation};
+
+impl Exec {
+    /// Spools what came and lets the guest send as much again; kills an exec that has no room left.
+    pub(super) fn on_output(
+        &self,
+        link: &Link,
+        id: u32,
+        stream: Stream,
+        bytes: &[u8],
+    ) -> Result<(), Violation> {
+        let mut state = self.state.borrow_mut();
+        let taken = state.stdout.taken() + state.stderr.taken();
+        let own_room = self.start.max_output_bytes.saturating_sub(taken);
+        let spool = if stream == Stream::Stderr {
+            &mut state.stderr
+        } else {
+            &mut state.stdout
+        };
+        spool.window.received(bytes.len())?;
+        let kept = spool.append(bytes, own_room, &self.budget);
+        let due = spool.window.consumed(bytes.len());
+        let limited = match kept {
+            Ok(all_kept) => !all_kept,
+            Err(error) => {
+                let failure = Failure::io(
+                    format_args!("writing the output of {}", self.start.exec_key),
+                    &error,
+                );
+                state.failure.get_or_insert(failure);
+                true
+            }
+        };
+        drop(state);
+        if let Some(due) = due {
+            link.credit(id, stream, due);
+        }
+        if limited {
+            self.kill(link, Reason::OutputLimit);
+        }
+        self.changed.notify_waiters();
+        Ok(())
+    }
+
+    /// Reads spooled output at `offset` into `buffer`, waiting for more of it; 0 at the end.
+    pub async fn read_output(
+        &self,
+        stream: Stream,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize, Failure> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.state.borrow();
+                let spool = if stream == Stream::Stderr {
+                    &state.stderr
+                } else {
+                    &state.stdout
+                };
+                let count = spool
+                    .read_at(offset, buffer)
+                    .map_err(|error| Failure::io("reading the spool", &error))?;
+                if count > 0 {
+                    return Ok(count);
+                }
+                match state.phase {
+                    Phase::Running => {}
+                    Phase::Ended | Phase::Acknowledged => return Ok(0),
+                    Phase::Lost => {
+                        return Err(state
+                            .failure
+                            .clone()
+                            .unwrap_or_else(|| Failure::new(Code::VmLost, "the VM is gone")));
+                    }
+                }
+            }
+            changed.await;
+        }
+    }
+
+    pub fn output_len(&self, stream: Stream) -> u64 {
+        let state = self.state.borrow();
+        if stream == Stream::Stderr {
+            state.stderr.len()
+        } else {
+            state.stdout.len()
+        }
+    }
+
+    /// Forgets the output; the record stays, so that the key stays taken.
+    pub fn acknowledge(&self) -> Result<(), Failure> {
+        {
+            let mut state = self.state.borrow_mut();
+            if state.phase == Phase::Running {
+                return Err(Failure::bad_request(format!(
+                    "exec {} has not ended",
+                    self.start.exec_key
+                )));
+            }
+            if state.phase == Phase::Acknowledged {
+                return Ok(());
+            }
+            state.phase = Phase::Acknowledged;
+            self.budget
+                .give_back(state.stdout.len() + state.stderr.len());
+            state.stdout.discard();
+            state.stderr.discard();
+        }
+        for name in ["stdout", "stderr"] {
+            let _ = fs::remove_file(self.folder.join(name));
+        }
+        self.write_record()
+            .map_err(|error| Failure::io("writing the exec record", &error))?;
+        self.changed.notify_waiters();
+        Ok(())
+    }
+}

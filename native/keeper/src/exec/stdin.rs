@@ -1,0 +1,73 @@
+//! An exec's standard input: one client at a time feeds it, and every byte is counted.
+
+use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::message::{Message, encode_data};
+
+use super::Exec;
+use crate::guest::link::Link;
+
+impl Exec {
+    /// Makes the caller the one that feeds standard input: its token, and where to go on from.
+    pub fn own_stdin(&self) -> (u64, u64) {
+        self.cut_stdin();
+        (self.stdin_owner.get(), self.stdin_taken.get())
+    }
+
+    /// Ends whoever feeds standard input.
+    pub fn cut_stdin(&self) {
+        self.stdin_owner.set(self.stdin_owner.get() + 1);
+        self.changed.notify_waiters();
+    }
+
+    /// Returns when `owner` may not feed standard input any more.
+    pub async fn stdin_cut(&self, owner: u64) {
+        loop {
+            let changed = self.changed.notified();
+            if self.stdin_owner.get() != owner || !self.is_running() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Bytes of standard input that are still to come.
+    pub fn stdin_left(&self) -> u64 {
+        self.start
+            .stdin_bytes
+            .unwrap_or(0)
+            .saturating_sub(self.stdin_taken.get())
+    }
+
+    /// Hands standard input to the guest as fast as its window lets; false when `owner` was cut.
+    /// What was not handed over is not counted, so the next one sends it again.
+    pub async fn feed_stdin(&self, link: &Link, owner: u64, mut bytes: &[u8]) -> bool {
+        while !bytes.is_empty() {
+            let changed = self.changed.notified();
+            if self.stdin_owner.get() != owner || !self.is_running() {
+                return false;
+            }
+            let count = self
+                .state
+                .borrow_mut()
+                .stdin
+                .take(bytes.len().min(MAX_CHUNK_BYTES));
+            if count == 0 {
+                changed.await;
+                continue;
+            }
+            let (chunk, rest) = bytes.split_at(count);
+            let Ok(frame) = encode_data(self.id.get(), chunk) else {
+                return false;
+            };
+            // Counted first: from here on the frame goes out, whatever becomes of the client.
+            self.stdin_taken.set(self.stdin_taken.get() + count as u64);
+            link.send_data(frame).await;
+            bytes = rest;
+            let end = Message::StreamEnd(Default::default()).encode(self.id.get());
+            if let (0, Ok(end)) = (self.stdin_left(), end) {
+                link.send_data(end).await;
+            }
+        }
+        true
+    }
+}
