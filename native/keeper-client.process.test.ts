@@ -80,6 +80,12 @@ function answer(socket: Socket, request: Record<string, unknown>, ok: object): v
   socket.write(`${JSON.stringify({ id: request['id'], ok })}\n`);
 }
 
+/** Refuses a while after it has let the client begin. */
+const refuseLater: Handler = (request, socket) => {
+  answer(socket, request, {});
+  setTimeout(() => socket.write(`${JSON.stringify({ id: request['id'], error: { code: 'guest/error', message: 'disk full' } })}\n`), 200);
+};
+
 function launch(keeper: FakeKeeper): Promise<MicroVm> {
   const config = {
     vmKey: 'run/scope/0',
@@ -315,6 +321,50 @@ describe('streams', () => {
       }
     }
     await expect(vm.putTar('/t', endless(), soon())).rejects.toMatchObject({ code: 'vm/guest-error', message: expect.stringContaining('disk full') as string });
+  });
+
+  it('learn of a refusal though their source rests', async () => {
+    const vm = await launch(await fakeKeeper({ 'file.put': refuseLater }));
+    async function* resting(): AsyncGenerator<Uint8Array> {
+      yield Buffer.from('one');
+      await new Promise(() => undefined);
+    }
+    await expect(vm.putFile('/f', 0o644, 1000, resting(), soon())).rejects.toMatchObject({ code: 'vm/guest-error' });
+  });
+
+  it('end their source when the keeper refuses it', async () => {
+    const vm = await launch(await fakeKeeper({ 'tar.put': refuseLater }));
+    let isEnded = false;
+    async function* endless(): AsyncGenerator<Uint8Array> {
+      try {
+        for (;;) {
+          yield Buffer.alloc(1024);
+          await new Promise((resolve) => setImmediate(resolve));
+        }
+      } finally {
+        isEnded = true;
+      }
+    }
+    await expect(vm.putTar('/t', endless(), soon())).rejects.toMatchObject({ code: 'vm/guest-error' });
+    await expect.poll(() => isEnded).toBe(true);
+  });
+
+  it('take the keeper at its word when it has enough of a tar', async () => {
+    const vm = await launch(
+      await fakeKeeper({
+        'tar.put': (request, socket) => {
+          answer(socket, request, {});
+          socket.once('data', () => answer(socket, request, { entries: 0, bytes: 0 }));
+        },
+      }),
+    );
+    async function* padded(): AsyncGenerator<Uint8Array> {
+      for (;;) {
+        yield Buffer.alloc(64 * 1024);
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    }
+    await vm.putTar('/t', padded(), soon());
   });
 
   it('send standard input from where the keeper stands', async () => {

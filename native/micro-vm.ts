@@ -318,24 +318,10 @@ export class MicroVm {
   }
 
   async #send(stream: StreamConnection, bytes: AsyncIterable<Uint8Array>, about: { readonly what: string; readonly sizeBytes: number | null }): Promise<void> {
-    // The keeper may refuse in mid-stream: its line is read while bytes are written.
-    let refused: { readonly error: unknown } | null = null;
-    const done = stream.readAnswer(TREE_LIMIT_MS);
-    done.catch((error: unknown) => (refused ??= { error }));
     try {
-      let sentBytes = 0;
-      for await (const chunk of bytes) {
-        sentBytes += chunk.length;
-        if (about.sizeBytes !== null && sentBytes > about.sizeBytes) throw new Error(`${about.what}: the source has more than its ${about.sizeBytes} bytes`);
-        if (refused !== null) break;
-        await Promise.race([stream.write(chunk, TRANSFER_IDLE_LIMIT_MS), done]);
-      }
-      if (refused === null && about.sizeBytes !== null && sentBytes !== about.sizeBytes)
-        throw new Error(`${about.what}: the source ended at ${sentBytes} of ${about.sizeBytes} bytes`);
-      if (refused === null) stream.end();
-      await done;
+      await stream.upload(bytes, about, { idleLimitMs: TRANSFER_IDLE_LIMIT_MS, answerLimitMs: TREE_LIMIT_MS });
     } catch (error) {
-      throw await this.#explain(refused === null ? error : (refused as { readonly error: unknown }).error);
+      throw await this.#explain(error);
     } finally {
       stream.close();
     }

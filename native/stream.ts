@@ -44,10 +44,7 @@ export class StreamConnection {
     this.#chunks = socket.iterator({ destroyOnReturn: false })[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
     // The reader or writer meets the error; without a listener an idle moment would crash the process.
     socket.on('error', (error) => (this.#broken ??= error));
-    const onAbort = (): void => {
-      this.#broken ??= asError(signal.reason);
-      socket.destroy(this.#broken);
-    };
+    const onAbort = (): void => this.#cut(asError(signal.reason));
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
     this.#dispose = () => signal.removeEventListener('abort', onAbort);
@@ -101,7 +98,7 @@ export class StreamConnection {
 
   /**
    * Writes one chunk; settles when the socket takes more. Memory in flight is one chunk and the socket's buffer.
-   * @throws ConnectionError when the keeper went away
+   * @throws ConnectionError when the keeper went away, CodedError `vm/lost` beyond the idle limit, which ends the stream
    */
   async write(chunk: Uint8Array, idleLimitMs: number): Promise<void> {
     if (chunk.length === 0) return;
@@ -116,10 +113,55 @@ export class StreamConnection {
       };
       const onDrain = (): void => settle(resolve);
       const onClose = (): void => settle(() => reject(this.#failure()));
-      const timer = setTimeout(() => settle(() => reject(this.#stall(idleLimitMs))), idleLimitMs);
+      const timer = setTimeout(() => this.#cut(this.#stall(idleLimitMs)), idleLimitMs);
       this.#socket.once('drain', onDrain);
       this.#socket.once('close', onClose);
     });
+  }
+
+  /**
+   * Sends a source and gives the keeper's answer to all of it. Sends no further than an answer that comes
+   * earlier: the keeper has refused, or has a tar's end marker and no use for what stands behind it.
+   * @param about what the bytes are, for messages, and how many; null where their format tells their end
+   * @throws the error of the answer, also where the connection broke over it; ConnectionError; what the source throws
+   */
+  async upload(
+    bytes: AsyncIterable<Uint8Array>,
+    about: { readonly what: string; readonly sizeBytes: number | null },
+    limits: { readonly idleLimitMs: number; readonly answerLimitMs: number },
+  ): Promise<Answer> {
+    const { what, sizeBytes } = about;
+    const answer = this.readAnswer(limits.answerLimitMs);
+    let isAnswered = false;
+    const answered = answer.then(
+      () => void (isAnswered = true),
+      () => void (isAnswered = true),
+    );
+    const source = bytes[Symbol.asyncIterator]();
+    let isPulling = false;
+    let sentBytes = 0;
+    try {
+      for (;;) {
+        isPulling = true;
+        const pulled = source.next().finally(() => (isPulling = false));
+        pulled.catch(() => undefined);
+        const next = await Promise.race([pulled, answered]);
+        if (isAnswered || next === undefined) return await answer;
+        if (next.done === true) break;
+        sentBytes += next.value.length;
+        if (sizeBytes !== null && sentBytes > sizeBytes) throw new Error(`${what}: the source has more than its ${sizeBytes} bytes`);
+        // Where it fails the answer does too, or says why.
+        const written = this.write(next.value, limits.idleLimitMs).catch(() => answered);
+        await Promise.race([written, answered]);
+      }
+      if (sizeBytes !== null && sentBytes !== sizeBytes) throw new Error(`${what}: the source ended at ${sentBytes} of ${sizeBytes} bytes`);
+      this.end();
+      return await answer;
+    } finally {
+      const ended = source.return?.().catch(() => undefined);
+      // One that still waits for its next chunk may do so for ever.
+      if (!isPulling) await ended;
+    }
   }
 
   /** No more bytes from here. */
@@ -132,14 +174,17 @@ export class StreamConnection {
     this.#socket.destroy();
   }
 
+  /** Whoever reads or writes meets `error`. */
+  #cut(error: Error): void {
+    this.#broken ??= error;
+    this.#socket.destroy(this.#broken);
+  }
+
   async #next(limitMs: number | null): Promise<Buffer | null> {
     if (this.#broken !== null) throw this.#failure();
     let timer: NodeJS.Timeout | undefined;
     if (limitMs !== null) {
-      timer = setTimeout(() => {
-        this.#broken ??= this.#stall(limitMs);
-        this.#socket.destroy(this.#broken);
-      }, limitMs);
+      timer = setTimeout(() => this.#cut(this.#stall(limitMs)), limitMs);
     }
     try {
       const next = await this.#chunks.next();

@@ -1,6 +1,7 @@
 //! The ops that take their connection over: raw bytes follow the answer line.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ use crate::keeper::Keeper;
 use crate::transfer::tar_stream;
 
 const CHUNK_BYTES: usize = 64 << 10;
+/// How long a client may go on sending behind its answer.
+const LISTEN_LIMIT: Duration = Duration::from_secs(30);
 
 /// A connection that became a stream.
 pub struct Client {
@@ -44,6 +47,44 @@ impl Client {
     /// Reads up to `max` bytes; 0 at the end.
     pub async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Gone> {
         self.reader.read(buffer).await.map_err(|_| Gone)
+    }
+
+    /// Reads bytes that are meant for `transfer`, and no longer than the guest takes them.
+    pub async fn read_for(
+        &mut self,
+        transfer: &Transfer,
+        buffer: &mut [u8],
+    ) -> Result<usize, Interrupted> {
+        tokio::select! {
+            count = self.read(buffer) => Ok(count?),
+            response = transfer.response() => Err(match response {
+                Err(failure) => failure,
+                Ok(_) => Failure::new(
+                    Code::GuestError,
+                    "the guest answered before it had all the data",
+                ),
+            }
+            .into()),
+        }
+    }
+
+    /// Ends the connection behind its last answer, once the client has seen that. What it sends till
+    /// then is read away: a socket that is closed over unread bytes is reset, and whoever writes
+    /// into it may lose the answer.
+    async fn let_go(&mut self) {
+        if self.writer.shutdown().await.is_err() {
+            return;
+        }
+        let mut nothing = vec![0u8; CHUNK_BYTES];
+        let unread = async { while let Ok(1..) = self.read(&mut nothing).await {} };
+        // Beyond the limit the client is cut off: it does not listen.
+        let _ = tokio::time::timeout(LISTEN_LIMIT, unread).await;
+    }
+
+    async fn refuse(&mut self, failure: Failure) {
+        if self.answer(&Err(failure)).await.is_ok() {
+            self.let_go().await;
+        }
     }
 }
 
@@ -84,10 +125,7 @@ pub async fn run(
     };
     let fence = match fence {
         Ok(fence) => fence,
-        Err(failure) => {
-            let _ = client.answer(&Err(failure)).await;
-            return;
-        }
+        Err(failure) => return client.refuse(failure).await,
     };
     // Standard input is cut by its exec, at a point where every byte is counted.
     let is_stdin = request.op == "exec.stdin";
@@ -106,8 +144,11 @@ async fn serve(keeper: &Rc<Keeper>, request: &Request, client: &mut Client) {
         "tar.put" => tar_put(keeper, request, client).await,
         _ => tar_get(keeper, request, client).await,
     };
-    if let Err(Interrupted::Failure(failure)) = served {
-        let _ = client.answer(&Err(failure)).await;
+    match served {
+        Err(Interrupted::Failure(failure)) => client.refuse(failure).await,
+        // A tar may go on behind its end marker.
+        Ok(()) if matches!(request.op.as_str(), "file.put" | "tar.put") => client.let_go().await,
+        Ok(()) | Err(Interrupted::Gone) => {}
     }
 }
 
@@ -213,7 +254,7 @@ async fn file_put(
     let mut buffer = vec![0u8; CHUNK_BYTES];
     while left > 0 {
         let want = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-        let count = client.read(&mut buffer[..want]).await?;
+        let count = client.read_for(&transfer, &mut buffer[..want]).await?;
         if count == 0 {
             return Err(Interrupted::Gone);
         }

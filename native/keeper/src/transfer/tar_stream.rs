@@ -16,7 +16,7 @@ pub async fn put(client: &mut Client, transfer: &Transfer) -> Result<(), Interru
     let mut end = EndMarker::default();
     let mut buffer = vec![0u8; CHUNK_BYTES];
     while !end.seen {
-        let count = client.read(&mut buffer).await?;
+        let count = client.read_for(transfer, &mut buffer).await?;
         if count == 0 {
             return Err(Failure::bad_request("the tar ended without its end marker").into());
         }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 mod support;
-use support::{Stream, Vm};
+mod transfers;
 
-const MIB: u64 = 1 << 20;
+use support::{MIB, Stream, Vm};
 
 #[test]
 fn a_command_reads_its_standard_input_and_its_end_comes_behind_its_output() {
@@ -44,57 +44,6 @@ fn the_same_key_never_starts_a_second_process() {
     assert_eq!(vm.start(fence, "k", &script, json!({}))["known"], true);
     vm.wait("k");
     assert_eq!(std::fs::read_to_string(count).unwrap(), "x\n");
-}
-
-#[test]
-fn files_go_in_and_out_and_what_is_not_there_is_absent() {
-    let vm = Vm::with_agent("files", json!({}));
-    let fence = vm.attach();
-    let path = vm.guest_path("deep/er/file");
-    let bytes: Vec<u8> = (0..2 * MIB + 3).map(|index| (index % 249) as u8).collect();
-    let request = json!({ "fence": fence, "path": path, "mode": 0o640, "sizeBytes": bytes.len() });
-    let mut put = vm.stream("file.put", request);
-    put.socket.write_all(&bytes).unwrap();
-    assert_eq!(put.line()["ok"], json!({}));
-    let got = vm.stream("file.get", json!({ "fence": fence, "path": path }));
-    assert_eq!(got.head["ok"]["sizeBytes"], bytes.len());
-    assert!(got.rest() == bytes, "the file comes back as it went");
-    let nothing = json!({ "fence": fence, "path": vm.guest_path("nothing") });
-    assert_eq!(vm.stream("file.get", nothing).head["ok"]["absent"], true);
-}
-
-#[test]
-fn a_tree_comes_out_whole_and_one_with_a_pipe_is_bad_output() {
-    let vm = Vm::with_agent("trees", json!({}));
-    let fence = vm.attach();
-    let tree = vm.guest_path("tree");
-    vm.start(
-        fence,
-        "make",
-        &format!("mkdir -p {tree}/a && cd {tree} && echo one > a/1 && ln -s a/1 link"),
-        json!({}),
-    );
-    assert_eq!(vm.wait("make")["exitCode"], 0);
-    let host = vm.dir.join("out");
-    std::fs::create_dir(&host).unwrap();
-    let out = |vm: &Vm| {
-        vm.call(
-            "tree.out",
-            json!({ "fence": fence, "guestPath": tree, "hostPath": host }),
-        )
-    };
-    assert!(out(&vm)["ok"].is_object());
-    assert_eq!(std::fs::read_to_string(host.join("link")).unwrap(), "one\n");
-
-    let links = format!("cd {tree} && ln -s ../../../../etc/passwd out && mkfifo a/pipe");
-    vm.start(fence, "spoil", &links, json!({}));
-    assert_eq!(vm.wait("spoil")["exitCode"], 0);
-    let refused = out(&vm);
-    assert_eq!(refused["error"]["code"], "stage/bad-output", "{refused}");
-    assert!(
-        !host.join("out").exists(),
-        "nothing that leads out is written"
-    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+pub const MIB: u64 = 1 << 20;
 /// No single answer takes longer than this.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEPER: &str = env!("CARGO_BIN_EXE_voidbox-vm");

@@ -1,0 +1,125 @@
+//! Files, tars and trees over the keeper's API.
+
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+
+use crate::support::{MIB, Vm};
+
+#[test]
+fn files_go_in_and_out_and_what_is_not_there_is_absent() {
+    let vm = Vm::with_agent("files", json!({}));
+    let fence = vm.attach();
+    let path = vm.guest_path("deep/er/file");
+    let bytes: Vec<u8> = (0..2 * MIB + 3).map(|index| (index % 249) as u8).collect();
+    let request = json!({ "fence": fence, "path": path, "mode": 0o640, "sizeBytes": bytes.len() });
+    let mut put = vm.stream("file.put", request);
+    put.socket.write_all(&bytes).unwrap();
+    assert_eq!(put.line()["ok"], json!({}));
+    let got = vm.stream("file.get", json!({ "fence": fence, "path": path }));
+    assert_eq!(got.head["ok"]["sizeBytes"], bytes.len());
+    assert!(got.rest() == bytes, "the file comes back as it went");
+    let nothing = json!({ "fence": fence, "path": vm.guest_path("nothing") });
+    assert_eq!(vm.stream("file.get", nothing).head["ok"]["absent"], true);
+}
+
+#[test]
+fn a_tree_comes_out_whole_and_one_with_a_pipe_is_bad_output() {
+    let vm = Vm::with_agent("trees", json!({}));
+    let fence = vm.attach();
+    let tree = vm.guest_path("tree");
+    vm.start(
+        fence,
+        "make",
+        &format!("mkdir -p {tree}/a && cd {tree} && echo one > a/1 && ln -s a/1 link"),
+        json!({}),
+    );
+    assert_eq!(vm.wait("make")["exitCode"], 0);
+    let host = vm.dir.join("out");
+    std::fs::create_dir(&host).unwrap();
+    let out = |vm: &Vm| {
+        vm.call(
+            "tree.out",
+            json!({ "fence": fence, "guestPath": tree, "hostPath": host }),
+        )
+    };
+    assert!(out(&vm)["ok"].is_object());
+    assert_eq!(std::fs::read_to_string(host.join("link")).unwrap(), "one\n");
+
+    let links = format!("cd {tree} && ln -s ../../../../etc/passwd out && mkfifo a/pipe");
+    vm.start(fence, "spoil", &links, json!({}));
+    assert_eq!(vm.wait("spoil")["exitCode"], 0);
+    let refused = out(&vm);
+    assert_eq!(refused["error"]["code"], "stage/bad-output", "{refused}");
+    assert!(
+        !host.join("out").exists(),
+        "nothing that leads out is written"
+    );
+}
+
+/// A VM, its fence, and a path of it that nothing can be put at: it lies below a regular file.
+fn with_impossible_path(name: &str) -> (Vm, u64, String) {
+    let vm = Vm::with_agent(name, json!({}));
+    let fence = vm.attach();
+    std::fs::write(vm.guest_path("file"), "").unwrap();
+    let path = vm.guest_path("file/below");
+    (vm, fence, path)
+}
+
+fn assert_refused(answer: &Value) {
+    assert_eq!(answer["error"]["code"], "guest/error", "{answer}");
+}
+
+#[test]
+fn a_client_that_sends_all_before_it_reads_learns_why_its_file_was_refused() {
+    let (vm, fence, path) = with_impossible_path("refused-file");
+    let bytes = vec![7; 64 << 20];
+    let request = json!({ "fence": fence, "path": path, "mode": 0o644, "sizeBytes": bytes.len() });
+    let mut put = vm.stream("file.put", request);
+    put.socket.write_all(&bytes).unwrap();
+    assert_refused(&put.line());
+}
+
+#[test]
+fn a_client_that_sends_all_before_it_reads_learns_why_its_tar_was_refused() {
+    let (vm, fence, path) = with_impossible_path("refused-tar");
+    let mut put = vm.stream("tar.put", json!({ "fence": fence, "path": path }));
+    let mut builder = tar::Builder::new(&mut put.socket);
+    let mut header = tar::Header::new_gnu();
+    header.set_size(64 << 20);
+    header.set_mode(0o644);
+    let contents = std::io::repeat(7).take(64 << 20);
+    builder.append_data(&mut header, "big", contents).unwrap();
+    builder.finish().unwrap();
+    drop(builder);
+    assert_refused(&put.line());
+}
+
+#[test]
+fn a_refusal_does_not_wait_for_the_next_byte() {
+    let (vm, fence, path) = with_impossible_path("refused-early");
+    let request = json!({ "fence": fence, "path": path, "mode": 0o644, "sizeBytes": 1 });
+    assert_refused(&vm.stream("file.put", request).line());
+    let request = json!({ "fence": fence, "path": path });
+    assert_refused(&vm.stream("tar.put", request).line());
+}
+
+#[test]
+fn what_stands_behind_a_tars_end_costs_nobody_the_answer() {
+    let vm = Vm::with_agent("tar-padding", json!({}));
+    let fence = vm.attach();
+    let path = vm.guest_path("tree");
+    let mut put = vm.stream("tar.put", json!({ "fence": fence, "path": path }));
+    put.socket.write_all(&[0; 1024]).unwrap();
+    put.socket.write_all(&vec![0; 16 << 20]).unwrap();
+    assert_eq!(put.line()["ok"]["entries"], 0);
+}
+
+#[test]
+fn a_client_that_was_refused_is_let_go_once_it_has_read_why() {
+    let (vm, _, path) = with_impossible_path("refused-fence");
+    let stale = json!({ "fence": 0, "path": path, "mode": 0o644, "sizeBytes": 1 });
+    let mut put = vm.stream("file.put", stale);
+    assert_eq!(put.head["error"]["code"], "fence/stale");
+    assert_eq!(put.socket.read(&mut [0]).unwrap(), 0);
+}
