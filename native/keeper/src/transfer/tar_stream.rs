@@ -125,6 +125,9 @@ pub fn append<W: io::Write>(
     let mut header = tar::Header::new_gnu();
     header.set_mode(entry.mode);
     header.set_mtime(entry.modified_s);
+    // Fields that are left out are no numbers to a strict reader.
+    header.set_uid(0);
+    header.set_gid(0);
     header.set_size(0);
     match &entry.kind {
         Kind::Dir => {
