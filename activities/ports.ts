@@ -20,10 +20,10 @@ export interface SandboxBackend {
   /**
    * Find-or-create by key. A second launch with the key attaches and raises the fence: what the earlier
    * holder still writes is refused with `fence/stale`.
-   * @throws CodedError `vm/lost` when the key's VM once ran and is dead, `vm/boot-timeout`, `host/not-ready`, `vm/no-capacity`, `vm/too-large`
+   * @throws CodedError `vm/lost` when the key's VM once ran and is dead or the key was released, `vm/boot-timeout`, `host/not-ready`, `vm/no-capacity`, `vm/too-large`
    */
   launch(key: VmKey, config: SandboxPlan, signal: AbortSignal): Promise<Sandbox>;
-  /** Ends the key's VM on every path, alive or not, without launching it. Idempotent. */
+  /** Ends the key's VM on every path, alive or not, and keeps one from being launched later. Idempotent. */
   release(key: VmKey): Promise<void>;
 }
 

@@ -1,6 +1,6 @@
 /** The door to native pieces: the keeper's client. Nothing here loads a binary into this process. */
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
 export { ConnectionError } from './connection.ts';
-export { isAlive, readHostFacts, readRunDir, sweepRunDirs, type HostFacts, type RunDirStatus, type SweptVm } from './keeper-command.ts';
+export { isAlive, readHostFacts, readRunDir, sealRunDir, sweepRunDirs, type HostFacts, type RunDirStatus, type SweptVm } from './keeper-command.ts';
 export type { ExecEnd, ExecStart, LaunchConfig, OutputStream, SignalName, VmState, VmStatus } from './api.ts';
 export { isVmGone } from './api.ts';

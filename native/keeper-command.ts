@@ -78,7 +78,21 @@ export async function readRunDir(binary: string, dir: string): Promise<RunDirSta
   };
 }
 
-/** Lists the run directories of a folder, removes acknowledged dead ones and, beyond the budget, the oldest dead. */
+/**
+ * Sees to it that a run directory without a VM never gets one: a later launch finds it `stopped`.
+ * @returns what the directory has: `running` when a keeper or a launch holds it, which is left alone
+ */
+export async function sealRunDir(binary: string, dir: string, vmKey: string): Promise<Exclude<VmState, 'new'>> {
+  const answer = await runKeeper(binary, ['seal', '--dir', dir, '--key', vmKey], { limitMs: COMMAND_LIMIT_MS });
+  const { state } = answer;
+  if (state !== 'running' && state !== 'lost' && state !== 'stopped') throw unexpected('seal', answer);
+  return state;
+}
+
+/**
+ * Lists the run directories of a folder, removes those of VMs that were stopped a while ago and, beyond the
+ * budget, the oldest of other dead ones.
+ */
 export async function sweepRunDirs(binary: string, vmsDir: string, maxBytes: number | null): Promise<readonly SweptVm[]> {
   const budget = maxBytes === null ? [] : ['--max-bytes', String(maxBytes)];
   const answer = await runKeeper(binary, ['sweep', '--vms', vmsDir, ...budget], { limitMs: SWEEP_LIMIT_MS });

@@ -17,7 +17,8 @@ export interface SweptHostVm {
 }
 
 /**
- * Removes what acknowledged dead VMs left, and beyond the budget what other dead ones did; lists the rest.
+ * Removes what stopped VMs left, and beyond the budget what other dead ones did; lists the rest. That a VM was
+ * stopped stays known for 15 minutes.
  * A directory that holds no readable intent is no VM and is not listed.
  */
 export async function sweepVms(keeper: string, vmsDir: string, budgetBytes: number = RUN_DIRS_BUDGET_BYTES): Promise<readonly SweptHostVm[]> {

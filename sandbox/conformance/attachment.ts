@@ -149,10 +149,13 @@ export const ATTACHMENT: readonly Behaviour[] = [
     },
   },
   {
-    name: 'release of a VM that never was is fine',
+    name: 'a VM that is released before its launch never comes to be',
     guest: 'any',
     async run(c) {
-      await c.backend.release(c.newKey());
+      const key = c.newKey();
+      await c.backend.release(key);
+      await assertCode(c.backend.launch(key, c.plan, limit()), 'vm/lost', 'launch after a release');
+      await c.backend.release(key);
     },
   },
   {

@@ -50,7 +50,11 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
     },
 
     async release(key) {
-      vms.get(vmKeyText(key))?.end(new CodedError('vm/lost', `mock VM ${vmKeyText(key)} was released`));
+      const name = vmKeyText(key);
+      const vm = vms.get(name) ?? new MockVm(name, programs, bootMs);
+      // Kept though it never was: a later launch of the key must not make one.
+      vms.set(name, vm);
+      vm.end(new CodedError('vm/lost', `mock VM ${name} was released`));
     },
 
     lose(key) {

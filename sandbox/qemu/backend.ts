@@ -3,7 +3,7 @@ import { kill } from 'node:process';
 import type { Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
-import { MicroVm, isAlive, isVmGone, readHostFacts, readRunDir, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
+import { MicroVm, isAlive, isVmGone, readHostFacts, readRunDir, sealRunDir, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
 import { vmKeyText, vmRunDir } from '../vm-key.ts';
 import { createQemuSandbox } from './sandbox.ts';
 
@@ -133,11 +133,17 @@ function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
   };
 }
 
-/** Raises the fence, then stops; ends the keeper itself when it does not answer. */
+/**
+ * Raises the fence, then stops; ends the keeper itself when it does not answer. Where there is no VM, none
+ * can come later: a launch of an attempt that was held up finds its key stopped.
+ */
 async function endVm(keeper: string, dir: string, name: string): Promise<void> {
+  if ((await sealRunDir(keeper, dir, name)) !== 'running') return;
   try {
     const vm = await MicroVm.attach({ keeper, dir, vmKey: name }, AbortSignal.timeout(KILLED_LIMIT_MS));
-    await vm?.stop();
+    // Gone by itself, or a launch that came to nothing.
+    if (vm === null) await sealRunDir(keeper, dir, name);
+    else await vm.stop();
     return;
   } catch (error) {
     const status = await readRunDir(keeper, dir);

@@ -7,6 +7,7 @@ mod descriptors;
 mod launch;
 mod lifeline;
 mod run_as;
+mod seal;
 mod status;
 mod sweep;
 
@@ -19,6 +20,7 @@ const HELP: &str = "voidbox-vm: the keeper of one VM (docs/keeper.md)
 
   launch --dir DIR [--config FILE]     find or create the VM of a run directory
   status --dir DIR                     what a run directory says, touching nothing
+  seal --dir DIR --key KEY             a run directory without a VM never gets one
   sweep --vms DIR [--max-bytes N]      list run directories, remove acknowledged dead ones
   lock --file F [--tie] -- CMD...      become CMD with a lock held on F (exit 75: it is held)
   tie -- CMD...                        become CMD, killed when this process's parent dies
@@ -58,6 +60,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Some("launch") => launch::run(rest),
         Some("keep") => launch::keep(rest),
         Some("status") => status::run(rest),
+        Some("seal") => seal::run(rest),
         Some("sweep") => sweep::run(rest),
         Some("lock") => run_as::lock(rest),
         Some("tie") => run_as::tie(rest),

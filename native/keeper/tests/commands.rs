@@ -136,23 +136,17 @@ fn a_lifeline_says_how_its_command_ended_and_shares_nothing_else_with_it() {
     assert_eq!(child.wait().unwrap().code(), Some(1));
 }
 
-/// What `launch` says of a run directory that holds `files`.
-fn launch_over(name: &str, files: &[(&str, &str)]) -> (String, Folder) {
-    let folder = Folder::new(name);
-    let config = json!({
+fn config() -> Value {
+    json!({
         "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
         "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
         "accelerator": "agent-process", "qemu": "/bin/sleep", "bwrap": "/none",
         "bootTimeoutMs": 300, "orphanTimeoutMs": 20_000, "testVmmArgs": ["60"],
-    });
-    for (name, text) in files {
-        let text = if *text == "config" {
-            config.to_string()
-        } else {
-            (*text).to_owned()
-        };
-        fs::write(folder.0.join(name), text).unwrap();
-    }
+    })
+}
+
+/// What `launch` says of a run directory.
+fn launch(folder: &Folder) -> String {
     let mut launch = Command::new(KEEPER)
         .args(["launch", "--dir"])
         .arg(&folder.0)
@@ -161,10 +155,45 @@ fn launch_over(name: &str, files: &[(&str, &str)]) -> (String, Folder) {
         .spawn()
         .unwrap();
     let stdin = launch.stdin.take().unwrap();
-    { stdin }.write_all(config.to_string().as_bytes()).unwrap();
-    let output = launch.wait_with_output().unwrap();
-    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let state = answer["state"].as_str().unwrap().to_owned();
+    { stdin }
+        .write_all(config().to_string().as_bytes())
+        .unwrap();
+    state_of(&launch.wait_with_output().unwrap().stdout)
+}
+
+/// What `seal` and the like say.
+fn ask(command: &str, folder: &Folder) -> String {
+    let key: &[&str] = if command == "seal" {
+        &["--key", "run/scope/0"]
+    } else {
+        &[]
+    };
+    let output = Command::new(KEEPER)
+        .args([command, "--dir"])
+        .arg(&folder.0)
+        .args(key)
+        .output()
+        .unwrap();
+    state_of(&output.stdout)
+}
+
+fn state_of(answer: &[u8]) -> String {
+    let answer: Value = serde_json::from_slice(answer).unwrap();
+    answer["state"].as_str().unwrap().to_owned()
+}
+
+/// The same of one that holds `files`.
+fn launch_over(name: &str, files: &[(&str, &str)]) -> (String, Folder) {
+    let folder = Folder::new(name);
+    for (name, text) in files {
+        let text = if *text == "config" {
+            config().to_string()
+        } else {
+            (*text).to_owned()
+        };
+        fs::write(folder.0.join(name), text).unwrap();
+    }
+    let state = launch(&folder);
     if state == "created" {
         let exit = folder.0.join("exit.json");
         wait_until("the keeper does not end", || exit.exists());
@@ -198,13 +227,9 @@ fn a_launch_that_died_behind_the_marker_is_a_lost_vm() {
     );
     assert_eq!(state, "lost");
     assert!(!folder.0.join("k.sock").exists(), "no keeper was started");
-    let status = Command::new(KEEPER)
-        .args(["status", "--dir"])
-        .arg(&folder.0)
-        .output()
-        .unwrap();
-    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
-    assert_eq!(status["state"], "lost");
+    assert_eq!(ask("status", &folder), "lost");
+    assert_eq!(ask("seal", &folder), "lost");
+    assert!(!folder.0.join("exit.json").exists());
 }
 
 #[test]
@@ -222,4 +247,54 @@ fn a_configuration_of_another_version_is_refused_before_anything_is_written() {
         .unwrap();
     assert_eq!(launch.status.code(), Some(2));
     assert!(!dir.exists());
+}
+
+#[test]
+fn a_sealed_directory_never_gets_a_vm() {
+    let folder = Folder::new("seal");
+    fs::remove_dir(&folder.0).unwrap();
+    assert_eq!(ask("seal", &folder), "stopped");
+    let exit = fs::read(folder.0.join("exit.json")).unwrap();
+    assert_eq!(launch(&folder), "stopped");
+    assert!(!folder.0.join("intent.json").exists(), "nothing was begun");
+    assert_eq!(ask("seal", &folder), "stopped");
+    assert_eq!(fs::read(folder.0.join("exit.json")).unwrap(), exit);
+    let exit: Value = serde_json::from_slice(&exit).unwrap();
+    assert_eq!(
+        (&exit["reason"], &exit["vmKey"]),
+        (&json!("stopped"), &json!("run/scope/0"))
+    );
+}
+
+#[test]
+fn a_vm_that_lives_is_not_sealed_over() {
+    let folder = Folder::new("seal-living");
+    assert_eq!(launch(&folder), "created");
+    assert_eq!(ask("seal", &folder), "running");
+    assert!(!folder.0.join("exit.json").exists());
+    wait_until("the keeper does not end", || {
+        folder.0.join("exit.json").exists()
+    });
+}
+
+#[test]
+fn of_a_launch_and_a_seal_at_once_one_has_its_way() {
+    for round in 0..12 {
+        let folder = Folder::new(&format!("seal-race-{round}"));
+        let (launched, sealed) = std::thread::scope(|scope| {
+            let launched = scope.spawn(|| launch(&folder));
+            std::thread::sleep(Duration::from_millis(round / 2));
+            let sealed = ask("seal", &folder);
+            (launched.join().unwrap(), sealed)
+        });
+        match launched.as_str() {
+            "created" => {
+                assert_eq!(sealed, "running");
+                wait_until("the keeper does not end", || {
+                    folder.0.join("exit.json").exists()
+                });
+            }
+            _ => assert_eq!((&*launched, &*sealed), ("stopped", "stopped")),
+        }
+    }
 }

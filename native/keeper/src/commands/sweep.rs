@@ -6,15 +6,20 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
 use super::CommandError;
-use crate::run_dir::{EXIT, INTENT, RunDir, SCRATCH, VmState};
+use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, SCRATCH, STARTED, VmState};
 
 /// Prefix of a directory that is being removed.
 const TRASH: &str = ".trash-";
+/// How long it stays known that a VM was stopped. A worker that was held up may still launch it, and
+/// must not get a new one of the same key; what it launches later ends for want of a lease.
+const STOPPED_KNOWN: Duration = Duration::from_secs(15 * 60);
+/// What that takes, and a listing.
+const STOPPED_FILES: [&str; 4] = [LOCK, EXIT, INTENT, STARTED];
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -26,6 +31,8 @@ struct Swept {
     ended: bool,
     /// A worker stopped this VM, so nobody needs its records any more.
     acknowledged: bool,
+    #[serde(skip)]
+    ended_ago: Duration,
     bytes: u64,
     modified_ms: u64,
     removed: bool,
@@ -54,17 +61,21 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         None => None,
     };
     let vms = super::required(values.remove(0), "--vms")?;
-    let report =
-        sweep(Path::new(&vms), max_bytes).map_err(CommandError::io(format!("sweeping {vms:?}")))?;
+    let report = sweep(Path::new(&vms), max_bytes, STOPPED_KNOWN)
+        .map_err(CommandError::io(format!("sweeping {vms:?}")))?;
     super::print_json(&report);
     Ok(ExitCode::SUCCESS)
 }
 
-fn sweep(vms: &Path, max_bytes: Option<u64>) -> io::Result<SweepReport> {
+fn sweep(vms: &Path, max_bytes: Option<u64>, stopped_known: Duration) -> io::Result<SweepReport> {
     let mut found = list(vms)?;
     found.sort_by_key(|vm| vm.modified_ms);
     for vm in found.iter_mut().filter(|vm| vm.acknowledged) {
-        vm.removed = remove(vms, vm)?;
+        if vm.ended_ago < stopped_known {
+            vm.bytes = reduce(vms, vm)?;
+        } else {
+            vm.removed = remove(vms, vm)?;
+        }
     }
     let left = |found: &[Swept]| {
         found
@@ -77,7 +88,8 @@ fn sweep(vms: &Path, max_bytes: Option<u64>) -> io::Result<SweepReport> {
         for index in 0..found.len() {
             let over = left(&found) > budget;
             let vm = &mut found[index];
-            if over && !vm.removed && matches!(vm.state, VmState::Lost | VmState::Stopped) {
+            let dead = matches!(vm.state, VmState::Lost | VmState::Stopped);
+            if over && dead && !vm.removed && !vm.acknowledged {
                 vm.removed = remove(vms, vm)?;
             }
         }
@@ -126,12 +138,42 @@ fn list(vms: &Path) -> io::Result<Vec<Swept>> {
                 && exit.as_ref().is_some_and(|exit| {
                     exit.get("reason").is_some_and(|reason| reason == "stopped")
                 }),
+            ended_ago: age(&dir.file(EXIT)),
             bytes: disk_bytes(&entry.path())?,
             modified_ms: modified_ms(&entry.path())?,
             removed: false,
         });
     }
     Ok(found)
+}
+
+/// Leaves of a stopped VM that it was stopped; the bytes that this takes.
+fn reduce(vms: &Path, vm: &Swept) -> io::Result<u64> {
+    let dir = RunDir::at(vms.join(&vm.name));
+    let Some(_lock) = dir.try_lock()? else {
+        return Ok(vm.bytes);
+    };
+    for entry in fs::read_dir(dir.path())? {
+        let entry = entry?;
+        if STOPPED_FILES.iter().any(|name| entry.file_name() == *name) {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    disk_bytes(dir.path())
+}
+
+/// Time since a file was written; none for one that is not there or of the future.
+fn age(path: &Path) -> Duration {
+    let written = fs::metadata(path).and_then(|metadata| metadata.modified());
+    written
+        .ok()
+        .and_then(|written| written.elapsed().ok())
+        .unwrap_or_default()
 }
 
 /// Removes a dead directory while its lock is held, so that no launch can begin in it.
@@ -204,7 +246,7 @@ mod tests {
         let new = vm(&temp.0, "c", &[]);
         let running = vm(&temp.0, "d", &[(EXIT, r#"{"reason":"stopped"}"#)]);
         let _held = running.try_lock().unwrap().unwrap();
-        let report = sweep(&temp.0, None).unwrap();
+        let report = sweep(&temp.0, None, Duration::ZERO).unwrap();
         assert_eq!(report.vms.len(), 4);
         assert!(!stopped.path().exists());
         assert!(lost.path().exists() && new.path().exists() && running.path().exists());
@@ -225,8 +267,38 @@ mod tests {
         let lost = vm(&temp.0, "a", &[(STARTED, "")]);
         let running = vm(&temp.0, "b", &[(STARTED, "")]);
         let _held = running.try_lock().unwrap().unwrap();
-        sweep(&temp.0, Some(0)).unwrap();
+        sweep(&temp.0, Some(0), STOPPED_KNOWN).unwrap();
         assert!(!lost.path().exists());
         assert!(running.path().exists());
+    }
+    #[test]
+    fn that_a_vm_was_stopped_stays_known_for_a_while_and_costs_little() {
+        let temp = TempDir::new("sweep-known");
+        let spool = "x".repeat(1 << 20);
+        let stopped = vm(
+            &temp.0,
+            "a",
+            &[
+                (INTENT, r#"{"vmKey":"r/s/0"}"#),
+                (STARTED, ""),
+                (EXIT, r#"{"reason":"stopped"}"#),
+                ("console.log", &spool),
+            ],
+        );
+        fs::create_dir_all(stopped.file("exec/1")).unwrap();
+        fs::write(stopped.file("exec/1/stdout"), &spool).unwrap();
+        for _ in 0..2 {
+            let report = sweep(&temp.0, Some(0), STOPPED_KNOWN).unwrap();
+            assert_eq!(report.vms[0].vm_key.as_deref(), Some("r/s/0"));
+            assert!(!report.vms[0].removed);
+            assert!(report.total_bytes < 64 << 10, "{}", report.total_bytes);
+        }
+        assert_eq!(stopped.state().unwrap(), VmState::Stopped);
+        let long_ago = SystemTime::now() - STOPPED_KNOWN;
+        fs::File::open(stopped.file(EXIT))
+            .and_then(|exit| exit.set_modified(long_ago))
+            .unwrap();
+        assert!(sweep(&temp.0, None, STOPPED_KNOWN).unwrap().vms[0].removed);
+        assert!(!stopped.path().exists());
     }
 }
