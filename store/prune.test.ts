@@ -66,10 +66,10 @@ test('says what would go and leaves it on a dry run', async () => {
   await finishedRun('old', 50 * HOUR_MS);
   await createFileRunRecords(dir).put('old', 'manifest', { refs: [await artifact('of old', 48 * HOUR_MS)] });
   const report = await prune(dir, options({ olderThanMs: 0, dryRun: true }));
-  expect(report).toEqual({ runs: ['old'], artifacts: 1, artifactBytes: 6 });
+  expect(report).toEqual({ runs: ['old'], artifacts: 1, artifactBytes: 6, youngArtifacts: 0, youngArtifactBytes: 0 });
   expect(await events.listRuns()).toEqual(['old']);
   expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual(report);
-  expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual({ runs: [], artifacts: 0, artifactBytes: 0 });
+  expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual({ runs: [], artifacts: 0, artifactBytes: 0, youngArtifacts: 0, youngArtifactBytes: 0 });
 });
 
 test('removes artifacts that no run names, once they are a day old', async () => {
@@ -82,7 +82,7 @@ test('removes artifacts that no run names, once they are a day old', async () =>
   await events.append('done', [
     { ...finishedEvent(), body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: inEvent } } },
   ]);
-  expect(await prune(dir, options({}))).toEqual({ runs: [], artifacts: 1, artifactBytes: 7 });
+  expect(await prune(dir, options({}))).toEqual({ runs: [], artifacts: 1, artifactBytes: 7, youngArtifacts: 1, youngArtifactBytes: 5 });
   expect([await isStored(inRecord), await isStored(inEvent), await isStored(young), await isStored(garbage)]).toEqual([true, true, true, false]);
 });
 
@@ -138,5 +138,11 @@ test('takes two prunes at once', async () => {
 });
 
 test('has nothing to do in an empty state folder', async () => {
-  expect(await prune(join(dir, 'absent'), options({ olderThanMs: 0 }))).toEqual({ runs: [], artifacts: 0, artifactBytes: 0 });
+  expect(await prune(join(dir, 'absent'), options({ olderThanMs: 0 }))).toEqual({
+    runs: [],
+    artifacts: 0,
+    artifactBytes: 0,
+    youngArtifacts: 0,
+    youngArtifactBytes: 0,
+  });
 });

@@ -31,6 +31,9 @@ export interface PruneReport {
   readonly artifacts: number;
   /** Bytes of those artifacts. */
   readonly artifactBytes: number;
+  /** Artifacts that no run names either and that are too young to go. */
+  readonly youngArtifacts: number;
+  readonly youngArtifactBytes: number;
 }
 
 /** @throws CodedError `store/io` */
@@ -88,23 +91,30 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   }
 }
 
-async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>, options: PruneOptions): Promise<{ artifacts: number; artifactBytes: number }> {
+async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>, options: PruneOptions): Promise<Omit<PruneReport, 'runs'>> {
   const dir = artifactsDir(stateDir);
   // A prune that was killed left these; they are looked at again like all others.
   for (const sha256 of await names(join(dir, '.trash'))) await restoreFromTrash(dir, sha256);
   const named = await namedArtifacts(stateDir, removedRuns);
   let artifacts = 0;
   let artifactBytes = 0;
+  let youngArtifacts = 0;
+  let youngArtifactBytes = 0;
   for (const folder of (await names(dir)).filter((name) => /^[0-9a-f]{2}$/.test(name))) {
     for (const sha256 of await names(join(dir, folder))) {
       const facts = named.has(sha256) ? null : await statOrNull(artifactPath(dir, sha256));
-      if (facts === null || options.nowMs - facts.mtimeMs <= ARTIFACT_GRACE_MS) continue;
+      if (facts === null) continue;
+      if (options.nowMs - facts.mtimeMs <= ARTIFACT_GRACE_MS) {
+        youngArtifacts++;
+        youngArtifactBytes += facts.size;
+        continue;
+      }
       if (!options.dryRun && !(await removeArtifact(dir, sha256, options.nowMs))) continue;
       artifacts++;
       artifactBytes += facts.size;
     }
   }
-  return { artifacts, artifactBytes };
+  return { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes };
 }
 
 /** False when somebody claimed it between the first look and the move. */

@@ -38,11 +38,21 @@ export const command = defineCommand<Options>({
     const verb = dryRun ? 'would delete' : 'deleted';
     const lines = report.runs.map((runId) => `${verb} ${runId}`);
     const runs = report.runs.length === 1 ? '1 run' : `${report.runs.length} runs`;
-    const artifacts = report.artifacts === 1 ? '1 artifact' : `${report.artifacts} artifacts`;
-    await context.stdout.write(`${[...lines, `${verb} ${runs} and ${artifacts} (${formatBytes(report.artifactBytes)})`].join('\n')}\n`);
+    lines.push(`${verb} ${runs} and ${artifacts(report.artifacts)} (${formatBytes(report.artifactBytes)})`);
+    if (report.youngArtifacts > 0) {
+      const size = formatBytes(report.youngArtifactBytes);
+      lines.push(
+        `${artifacts(report.youngArtifacts)} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} until a day old; prune again then`,
+      );
+    }
+    await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },
 });
+
+function artifacts(number: number): string {
+  return number === 1 ? '1 artifact' : `${number} artifacts`;
+}
 
 function age(text: string): number {
   const ms = parseDurationMs(text);
