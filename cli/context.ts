@@ -4,8 +4,10 @@ import { createStyle, type Style } from './render/style.ts';
 /** One output of the process. */
 export interface Sink {
   readonly isTerminal: boolean;
-  /** Columns of the terminal now; 100 where there is none. */
+  /** Columns of the terminal now; without one there is no limit, so that a pipe gets whole lines. */
   width(): number;
+  /** Lines of the terminal now; without one there is no limit. */
+  height(): number;
   /** Settles when the bytes have left our memory, so that a slow reader slows the writer. */
   write(data: string | Uint8Array): Promise<void>;
   readonly style: Style;
@@ -31,8 +33,6 @@ export interface ProcessLike {
   readonly stdin: NodeJS.ReadStream;
   cwd(): string;
 }
-
-const WIDTH_WITHOUT_TERMINAL = 100;
 
 export function createContext(env: Environment, host: ProcessLike): CliContext {
   const interrupts = new Set<() => void>();
@@ -67,7 +67,9 @@ function createSink(stream: NodeJS.WriteStream, env: Environment): Sink {
   const isTerminal = stream.isTTY === true;
   return {
     isTerminal,
-    width: () => (isTerminal && stream.columns > 0 ? stream.columns : WIDTH_WITHOUT_TERMINAL),
+    // Both are 0 on a terminal that was never told its size.
+    width: () => (isTerminal && stream.columns > 0 ? stream.columns : Number.POSITIVE_INFINITY),
+    height: () => (isTerminal && stream.rows > 0 ? stream.rows : Number.POSITIVE_INFINITY),
     write: (data) =>
       new Promise((resolve, reject) => {
         stream.write(data, (error) => (error ? reject(error) : resolve()));

@@ -11,6 +11,8 @@ export interface RunDisplay {
   /** A line about what is being done around the run: set-up, the stack, cancelling. */
   note(line: string): void;
   event(event: RunEvent, view: RunView): Promise<void>;
+  /** What Ctrl-C does from here on, where that is shown. */
+  onCtrlC(does: string): void;
   /** Leaves what was shown as it is; nothing is drawn afterwards. */
   close(): Promise<void>;
 }
@@ -19,6 +21,8 @@ const REDRAW_EVERY_MS = 120;
 /** Lines that may wait for the next redraw before the writer of events is held back. */
 const MAX_WAITING_LINES = 500;
 const MAX_STAGE_LINES = 16;
+/** Of a terminal's height: the line below the stages, the cursor's line, and one of the output above. */
+const OTHER_LINES = 3;
 /** Events that change what was expected. */
 const REMARKABLE: ReadonlySet<RunEvent['body']['type']> = new Set([
   'run-resumed',
@@ -42,6 +46,7 @@ function createPlainDisplay(sink: Sink): RunDisplay {
   return {
     note: (line) => void print([`==> ${sanitizeLine(line)}`]),
     event: (event) => print(printer.push(event)),
+    onCtrlC: () => undefined,
     close: () => print(printer.flush()),
   };
 }
@@ -54,8 +59,9 @@ function createLiveDisplay(sink: Sink): RunDisplay {
   let blockHeight = 0;
   let frame = 0;
   let closed = false;
+  let ctrlC = 'cancels';
   const draw = async (withBlock: boolean): Promise<void> => {
-    const block = withBlock && view !== null ? renderBlock(view, sink, frame) : [];
+    const block = withBlock && view !== null ? renderBlock(view, sink, { frame, ctrlC: closed ? null : ctrlC }) : [];
     const text = composeFrame(blockHeight, waiting, block);
     waiting = [];
     blockHeight = block.length;
@@ -75,6 +81,9 @@ function createLiveDisplay(sink: Sink): RunDisplay {
       waiting.push(...printer.push(event));
       if (waiting.length > MAX_WAITING_LINES) await draw(true);
     },
+    onCtrlC(does) {
+      ctrlC = does;
+    },
     async close() {
       if (closed) return;
       closed = true;
@@ -85,14 +94,24 @@ function createLiveDisplay(sink: Sink): RunDisplay {
   };
 }
 
-function renderBlock(view: RunView, sink: Sink, frame: number): string[] {
+/**
+ * The stages and the line below them, never higher than the terminal: the cursor cannot go up beyond its first line.
+ * @param ctrlC what Ctrl-C does; null when nobody listens any more
+ */
+export function renderBlock(
+  view: RunView,
+  sink: Pick<Sink, 'style' | 'width' | 'height'>,
+  now: { readonly frame: number; readonly ctrlC: string | null },
+): string[] {
   const nowMs = Date.now();
-  const options = { style: sink.style, width: sink.width() - 1, nowMs, frame, maxLines: MAX_STAGE_LINES };
+  const maxLines = Math.max(1, Math.min(MAX_STAGE_LINES, sink.height() - OTHER_LINES));
+  const options = { style: sink.style, width: sink.width() - 1, nowMs, frame: now.frame, maxLines };
   const booting = view.vms.filter((vm) => vm.state === 'starting').map((vm) => sanitizeLine(vm.scope));
   const boot = booting.length === 0 ? '' : ` · booting ${booting.length === 1 ? `VM ${booting[0]}` : `${booting.length} VMs`}`;
   // How it ended is said below by whoever closes the display.
   if (view.state !== 'running') return renderStages(view, options);
-  return [...renderStages(view, options), truncate(sink.style.dim(`${renderCounts(view, nowMs)}${boot} · Ctrl-C cancels`), options.width)];
+  const hint = now.ctrlC === null ? '' : ` · Ctrl-C ${now.ctrlC}`;
+  return [...renderStages(view, options), truncate(sink.style.dim(`${renderCounts(view, nowMs)}${boot}${hint}`), options.width)];
 }
 
 /** Goes up over the last block, erases it, prints new lines and the new block (ECMA-48 CUU and ED). Pure. */

@@ -11,7 +11,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const [report, temporal] = await Promise.all([inspectHost(context.env), inspectTemporal(context)]);
     const { cacheDir, stateDir } = context.env;
     if (options.json) await context.stdout.write(`${JSON.stringify({ ...report, temporal, cacheDir, stateDir })}\n`);
-    else await context.stdout.write(`${renderDoctor(report, temporal, { cacheDir, stateDir }, context.stdout).join('\n')}\n`);
+    else await context.stdout.write(`${renderDoctor(report, temporal, { cacheDir, stateDir }, context.stdout.style).join('\n')}\n`);
     return report.isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
   },
 });

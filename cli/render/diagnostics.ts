@@ -3,6 +3,9 @@ import { sanitizeLine } from './sanitize.ts';
 import type { Style } from './style.ts';
 import { displayWidth, truncate } from './width.ts';
 
+/** Of a source line; a spec may be one line of a MiB. */
+const MAX_SOURCE_COLUMNS = 100;
+
 /**
  * Diagnostics in the form of compilers: place, what is wrong, the line with a caret below the column, what to do.
  * `source` is the spec's text, or null where it is not at hand.
@@ -13,7 +16,8 @@ export function renderDiagnostics(
   options: { readonly style: Style; readonly width: number },
 ): string {
   const lines = source === null ? [] : source.split(/\r?\n/);
-  const blocks = diagnostics.map((diagnostic) => renderDiagnostic(diagnostic, lines[diagnostic.line - 1], options));
+  const limited = { ...options, width: Number.isFinite(options.width) ? options.width : MAX_SOURCE_COLUMNS };
+  const blocks = diagnostics.map((diagnostic) => renderDiagnostic(diagnostic, lines[diagnostic.line - 1], limited));
   return [...blocks, summarise(diagnostics, options.style)].join('\n');
 }
 

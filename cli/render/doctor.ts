@@ -1,7 +1,7 @@
 import type { HostReport, PieceReport } from '../../setup/resolve.ts';
 import { sanitizeLine } from './sanitize.ts';
 import type { Style } from './style.ts';
-import { padEnd, truncate } from './width.ts';
+import { padEnd } from './width.ts';
 
 export interface TemporalReport {
   readonly kind: 'embedded' | 'own';
@@ -17,17 +17,17 @@ export function renderDoctor(
   report: HostReport,
   temporal: TemporalReport,
   folders: { readonly cacheDir: string; readonly stateDir: string },
-  sink: { readonly style: Style; width(): number },
+  style: Style,
 ): string[] {
-  const { style } = sink;
   const { system } = report;
   const nameWidth = Math.max(...report.pieces.map((piece) => piece.name.length));
+  const versionWidth = Math.max(...report.pieces.map((piece) => (piece.version ?? '').length));
   const ready = report.isReady ? style.green('runs can start') : style.red('runs cannot start');
   return [
     `${sanitizeLine(system.name)}, Linux ${system.kernel}, ${system.cpus} CPUs, ${system.memoryFreeMib} of ${system.memoryTotalMib} MiB free`,
     '',
     style.bold('Pieces'),
-    ...report.pieces.flatMap((piece) => renderPiece(piece, nameWidth, style, sink.width())),
+    ...report.pieces.flatMap((piece) => renderPiece(piece, { nameWidth, versionWidth }, style)),
     '',
     style.bold('Isolation'),
     `  KVM        ${report.kvm.kind}: ${report.kvm.explanation}`,
@@ -45,10 +45,13 @@ export function renderDoctor(
   ];
 }
 
-function renderPiece(piece: PieceReport, nameWidth: number, style: Style, width: number): string[] {
+/** Never cut: the path is what the doctor is asked for. */
+function renderPiece(piece: PieceReport, { nameWidth, versionWidth }: { readonly nameWidth: number; readonly versionWidth: number }, style: Style): string[] {
   const name = padEnd(piece.name, nameWidth);
   if (piece.problem === null) {
-    return [truncate(`  ${style.green('✓')} ${name}  ${sanitizeLine(piece.version ?? '')}  ${style.dim(`${piece.path ?? ''} (${piece.from ?? ''})`)}`, width)];
+    return [
+      `  ${style.green('✓')} ${name}  ${padEnd(sanitizeLine(piece.version ?? ''), versionWidth)}  ${style.dim(`${sanitizeLine(piece.path ?? '')} (${piece.from ?? ''})`)}`,
+    ];
   }
   return [`  ${style.red('✗')} ${name}  ${sanitizeLine(piece.problem)} ${style.dim(`(${piece.purpose})`)}`, ...fixes([piece.remedy], style)];
 }

@@ -41,7 +41,7 @@ export function renderCounts(view: RunView, nowMs: number): string {
 
 function pick(stages: readonly StageView[], maxLines: number): readonly StageView[] {
   if (stages.length <= maxLines) return stages;
-  const room = Math.max(1, maxLines - 1);
+  const room = Math.max(0, maxLines - 1);
   const chosen = new Set([...stages].sort((one, other) => IMPORTANCE[one.state] - IMPORTANCE[other.state]).slice(0, room));
   return stages.filter((stage) => chosen.has(stage));
 }
