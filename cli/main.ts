@@ -1,7 +1,8 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
-import { readEnvironment } from '../setup/environment.ts';
+import { type Environment, readEnvironment } from '../setup/environment.ts';
 import { createContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
+import { printError } from './print-error.ts';
 import { runCli } from './program.ts';
 
 for (const stream of [process.stdout, process.stderr]) {
@@ -12,5 +13,16 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
+/** A variable whose value means nothing is an error like any other; only how it is printed is then taken from defaults. */
+async function environment(argv: readonly string[]): Promise<Environment> {
+  try {
+    return readEnvironment();
+  } catch (error) {
+    const context = createContext(readEnvironment({}), process);
+    process.exit(await printError(error, { context, json: argv.includes('--json') }));
+  }
+}
+
+const typed = process.argv.slice(2);
 // Whatever a command has left open (a connection whose calls are still tried again) ends here: every write was awaited.
-process.exit(await runCli(process.argv.slice(2), createContext(readEnvironment(), process)));
+process.exit(await runCli(typed, createContext(await environment(typed), process)));

@@ -1,6 +1,7 @@
 /** The one place that reads the environment. Everything else is handed what it needs. */
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { SetupError } from './setup-error.ts';
 
 export interface Environment {
   /** Pieces that set-up makes or fetches, one folder each, keyed by a hash of their inputs. */
@@ -31,30 +32,40 @@ const PIECE_VARIABLES: Readonly<Record<string, string>> = {
   initramfs: 'VOIDBOX_INITRAMFS',
 };
 
+/**
+ * A variable that is set to nothing counts as not set, as it does for shells and the XDG folders.
+ * @throws SetupError for a variable of Voidbox whose value means nothing
+ */
 export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = process.env): Environment {
-  const home = variables['HOME'] ?? homedir();
-  const kernelKind = variables['VOIDBOX_KERNEL_KIND'];
+  const read = (name: string): string | null => variables[name] || null;
+  const home = read('HOME') ?? homedir();
   const piecePaths: Record<string, string> = {};
   for (const [piece, name] of Object.entries(PIECE_VARIABLES)) {
-    const value = variables[name];
-    if (value !== undefined && value !== '') piecePaths[piece] = resolve(value);
+    const value = read(name);
+    if (value !== null) piecePaths[piece] = resolve(value);
   }
   return {
-    cacheDir: resolve(variables['VOIDBOX_CACHE_DIR'] ?? join(variables['XDG_CACHE_HOME'] ?? join(home, '.cache'), 'voidbox')),
-    stateDir: resolve(variables['VOIDBOX_STATE_DIR'] ?? join(variables['XDG_STATE_HOME'] ?? join(home, '.local', 'state'), 'voidbox')),
+    cacheDir: resolve(read('VOIDBOX_CACHE_DIR') ?? join(read('XDG_CACHE_HOME') ?? join(home, '.cache'), 'voidbox')),
+    stateDir: resolve(read('VOIDBOX_STATE_DIR') ?? join(read('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'voidbox')),
     piecePaths,
-    temporalConfigured:
-      variables['TEMPORAL_ADDRESS'] !== undefined || variables['TEMPORAL_PROFILE'] !== undefined || variables['TEMPORAL_CONFIG_FILE'] !== undefined,
-    kernelKind: kernelKind === 'debian' || kernelKind === 'voidbox' ? kernelKind : null,
-    bootTimeoutMs: positiveInteger(variables['VOIDBOX_BOOT_TIMEOUT_MS']),
-    path: variables['PATH'] ?? '/usr/bin:/bin',
-    noColor: (variables['NO_COLOR'] ?? '') !== '' || variables['TERM'] === 'dumb',
+    temporalConfigured: ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'].some((name) => read(name) !== null),
+    kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
+    bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
+    path: read('PATH') ?? '/usr/bin:/bin',
+    noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',
     isCi: variables['CI'] === 'true',
     variables,
   };
 }
 
-function positiveInteger(text: string | undefined): number | null {
+function kernelKind(value: string | null): Environment['kernelKind'] {
+  if (value === null || value === 'debian' || value === 'voidbox') return value;
+  throw new SetupError(`VOIDBOX_KERNEL_KIND is \`${value}\`, which is no kind of kernel.`, 'Set it to debian or voidbox, or unset it.');
+}
+
+function milliseconds(name: string, text: string | null): number | null {
+  if (text === null) return null;
   const value = Number(text);
-  return text !== undefined && Number.isSafeInteger(value) && value > 0 ? value : null;
+  if (Number.isSafeInteger(value) && value > 0) return value;
+  throw new SetupError(`${name} is \`${text}\`, which is no number of milliseconds.`, `Set it to a whole number from 1, or unset ${name}.`);
 }

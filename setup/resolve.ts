@@ -7,6 +7,7 @@ import { installPackages, missingPackages } from './distribution-packages.ts';
 import type { Environment } from './environment.ts';
 import type { HostPieces, StackPieces } from './host-pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
+import { makeOwnFolder } from './own-folder.ts';
 import { packageRoot } from './package-root.ts';
 import type { FoundPiece, KernelKind, PieceName, SetupContext } from './piece.ts';
 import { pieceByName, RUN_PIECES } from './pieces.ts';
@@ -37,6 +38,7 @@ export async function resolveHostPieces(env: Environment, options: ResolveOption
   const file = recordPath(env, await inputsHash(env, root, options.kernelKind));
   const known = readRecord(file);
   if (known !== null) return known;
+  if (options.install) makeCacheDir(env);
   const pieces = await resolveAll(await makeContext(env, options.onProgress, options.kernelKind), options.install);
   await writeRecord(file, pieces);
   return pieces;
@@ -49,11 +51,16 @@ export async function resolveHostPieces(env: Environment, options: ResolveOption
 export async function resolveStackPieces(env: Environment, options: Pick<ResolveOptions, 'install' | 'onProgress'>): Promise<StackPieces> {
   const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
   if (known !== null) return { temporalCli: known.temporalCli, keeper: known.keeper };
+  if (options.install) makeCacheDir(env);
   const need = pieceSource(await makeContext(env, options.onProgress), options.install);
   const [temporalCli, keeper] = await Promise.allSettled([need('temporal-cli'), need('keeper')]);
   if (temporalCli.status === 'rejected') throw temporalCli.reason;
   if (keeper.status === 'rejected') throw keeper.reason;
   return { temporalCli: temporalCli.value.path, keeper: keeper.value.path };
+}
+
+function makeCacheDir(env: Environment): void {
+  makeOwnFolder({ path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
 }
 
 async function resolveAll(context: SetupContext, install: boolean): Promise<HostPieces> {

@@ -1,6 +1,8 @@
 /** Which Temporal server: one's own by `TEMPORAL_*` or a temporal.toml profile, else the embedded one. */
 import { loadClientConnectConfig } from '@temporalio/envconfig';
+import { existsSync } from 'node:fs';
 import type { Environment } from '../setup/environment.ts';
+import { SetupError } from '../setup/setup-error.ts';
 
 export interface TemporalAddress {
   readonly address: string;
@@ -16,10 +18,13 @@ export function embeddedAddress(address: string, namespace = 'default'): Tempora
   return { address, namespace, tls: undefined, apiKey: undefined };
 }
 
-/** The server that the environment names; null when it names none. */
+/**
+ * The server that the environment names; null when it names none.
+ * @throws SetupError when the profile or its file is missing or can't be read
+ */
 export function configuredAddress(env: Environment): TemporalAddress | null {
   if (!env.temporalConfigured) return null;
-  const config = loadClientConnectConfig();
+  const config = loadConfig(env);
   const { connectionOptions } = config;
   return {
     address: connectionOptions.address ?? 'localhost:7233',
@@ -27,6 +32,23 @@ export function configuredAddress(env: Environment): TemporalAddress | null {
     tls: connectionOptions.tls ?? undefined,
     apiKey: typeof connectionOptions.apiKey === 'string' ? connectionOptions.apiKey : undefined,
   };
+}
+
+function loadConfig(env: Environment): ConnectConfig {
+  const file = env.variables['TEMPORAL_CONFIG_FILE'];
+  // The loader takes a file that is not there for an empty one, and localhost would be asked without a word.
+  if (file && !existsSync(file)) throw new SetupError(`TEMPORAL_CONFIG_FILE names ${file}, which is not there.`, 'Mend or unset TEMPORAL_CONFIG_FILE.');
+  const variables = Object.fromEntries(Object.entries(env.variables).filter((entry): entry is [string, string] => Boolean(entry[1])));
+  try {
+    return loadClientConnectConfig({ overrideEnvVars: variables });
+  } catch (error) {
+    const profile = env.variables['TEMPORAL_PROFILE'];
+    throw new SetupError(
+      `The Temporal configuration cannot be used: ${(error as Error).message}.`,
+      `Mend ${file ? `${file}` : 'temporal.toml'}${profile ? ` or TEMPORAL_PROFILE (\`${profile}\`)` : ''}, or name the server: export TEMPORAL_ADDRESS=HOST:PORT`,
+      { cause: error },
+    );
+  }
 }
 
 export function connectionOptions(target: TemporalAddress): { address: string; tls?: ConnectionTls; apiKey?: string } {

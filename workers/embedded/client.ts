@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
+import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { buildId } from './build-id.ts';
@@ -46,6 +47,7 @@ export async function ensureStack(env: Environment, options: EnsureOptions = {})
     progress(`restarting the embedded stack: it runs ${running.build}, this is ${build}`);
     await stopStack(env);
   }
+  makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
   const pieces = options.pieces ?? (await resolveStackPieces(env, { install: true, onProgress: progress }));
   progress('starting the embedded stack');
   return startStack(env, pieces, build);

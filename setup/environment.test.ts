@@ -1,0 +1,38 @@
+import { describe, expect, test } from 'vitest';
+import { readEnvironment } from './environment.ts';
+import { SetupError } from './setup-error.ts';
+
+describe('readEnvironment', () => {
+  test('a variable that is set to nothing counts as not set', () => {
+    const bare = { HOME: '/home/me' };
+    const emptied = {
+      ...bare,
+      VOIDBOX_STATE_DIR: '',
+      VOIDBOX_CACHE_DIR: '',
+      XDG_STATE_HOME: '',
+      XDG_CACHE_HOME: '',
+      VOIDBOX_QEMU: '',
+      VOIDBOX_KERNEL_KIND: '',
+      VOIDBOX_BOOT_TIMEOUT_MS: '',
+      TEMPORAL_ADDRESS: '',
+      TEMPORAL_PROFILE: '',
+      NO_COLOR: '',
+    };
+    expect({ ...readEnvironment(emptied), variables: {} }).toEqual({ ...readEnvironment(bare), variables: {} });
+    expect(readEnvironment(emptied)).toMatchObject({
+      stateDir: '/home/me/.local/state/voidbox',
+      cacheDir: '/home/me/.cache/voidbox',
+      temporalConfigured: false,
+      noColor: false,
+    });
+  });
+
+  test.each([
+    ['VOIDBOX_KERNEL_KIND', 'debain'],
+    ['VOIDBOX_BOOT_TIMEOUT_MS', '30s'],
+    ['VOIDBOX_BOOT_TIMEOUT_MS', '0'],
+  ])('%s=%s is refused and not taken for the default', (name, value) => {
+    expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
+    expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);
+  });
+});
