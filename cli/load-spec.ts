@@ -20,7 +20,7 @@ export interface LoadedSpec {
 export async function loadSpec(file: string, params: Readonly<Record<string, string>>, context: CliContext): Promise<LoadedSpec> {
   const fromStdin = file === '-';
   const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
-  const text = fromStdin ? Buffer.from(await context.readStdin()).toString('utf8') : await readSpecFile(path, file);
+  const text = decode(fromStdin ? await context.readStdin() : await readSpecFile(path, file), fromStdin ? 'standard input' : `\`${file}\``);
   const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
   const { compileText } = await import('../domain/spec/load.ts');
   const baseDir = dirname(path);
@@ -35,14 +35,24 @@ export function parseParam(text: string, before: Readonly<Record<string, string>
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 
-async function readSpecFile(path: string, typed: string): Promise<string> {
+/** Bytes that are no text would reach commands as other arguments than were written. A byte order mark is left out. */
+function decode(bytes: Uint8Array, what: string): string {
   try {
-    return await readFile(path, 'utf8');
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch {
+    throw usageError(`${what} is not UTF-8 text`, 'Save it as UTF-8: iconv -f LATIN1 -t UTF-8 FILE');
+  }
+}
+
+async function readSpecFile(path: string, typed: string): Promise<Uint8Array> {
+  try {
+    return await readFile(path);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
     if (code === 'ENOENT') throw usageError(`there is no file \`${typed}\``, 'Write a first spec: voidbox init');
     if (code === 'EISDIR') throw usageError(`\`${typed}\` is a folder, not a spec`);
     if (code === 'EACCES') throw usageError(`\`${typed}\` may not be read by this user`);
+    if (typeof code === 'string') throw usageError(`cannot read \`${typed}\`: ${(error as Error).message}`);
     throw error;
   }
 }

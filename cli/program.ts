@@ -61,7 +61,8 @@ async function runCommand(argv: readonly string[], context: CliContext): Promise
     });
   }
   try {
-    await root.parseAsync([...argv], { from: 'user' });
+    // Without a command its options are nobody's: what is wrong is the name.
+    await root.parseAsync(entry === undefined ? argv.slice(0, 1) : [...argv], { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode !== 0) throw toUsageError(complaint, entry);

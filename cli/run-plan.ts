@@ -1,8 +1,10 @@
+import { stat } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../activities/contract.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
+import { makeOwnFolder } from '../setup/own-folder.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
@@ -10,7 +12,7 @@ import { createFileRunRecords } from '../store/file/run-records.ts';
 import type { RunView } from '../store/projection.ts';
 import { CLIENT_RECORD, type ClientRecord } from '../workers/client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../workers/client/runs.ts';
-import { usageError } from './cli-error.ts';
+import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { followWherever } from './follow.ts';
@@ -50,17 +52,21 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
 async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOptions, display: RunDisplay, context: CliContext): Promise<ServerLink> {
   const { env } = context;
   const onProgress = (line: string): void => display.note(line);
-  const needsVms = plan.scopes.some((scope) => scope.sandbox.mode !== 'mock');
-  // On a server of one's own the worker's host has the pieces, not the host that starts the run.
-  if (needsVms && !env.temporalConfigured) await resolveHostPieces(env, { install: true, onProgress });
-  const link = await openServerLink(context, { start: true, onProgress });
-  if (link === null) throw new Error('the embedded stack was not started');
+  makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
   try {
+    // What was typed wrong is told before anything is fetched or started.
+    const known = new Set(await createFileEventStore(env.stateDir).listRuns());
+    if (known.has(runId)) throw new RunExistsError(runId);
     const wire = toWire(plan);
     const request: RunRequest =
       input === null ? { plan: wire } : { plan: wire, input: await readRunInput(input, createFileArtifactStore(env.stateDir), context) };
-    const known = new Set(await createFileEventStore(env.stateDir).listRuns());
-    if (known.has(runId)) throw new RunExistsError(runId);
+    // On a server of one's own the worker's host has the pieces and the mounts, not the host that starts the run.
+    if (!env.temporalConfigured) {
+      await checkMounts(plan, baseDir);
+      if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock')) await resolveHostPieces(env, { install: true, onProgress });
+    }
+    const link = await openServerLink(context, { start: true, onProgress });
+    if (link === null) throw new Error('the embedded stack was not started');
     const records = createFileRunRecords(env.stateDir);
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
@@ -70,6 +76,20 @@ async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOpti
     return link;
   } catch (error) {
     throw error instanceof RunExistsError ? usageError(error.message) : error;
+  }
+}
+
+/** Admission looks again, on the host that it is about; here a wrong path costs no run. */
+async function checkMounts(plan: Plan, baseDir: string): Promise<void> {
+  for (const { hostPath } of plan.scopes.flatMap((scope) => scope.sandbox.mounts)) {
+    const there = await stat(hostPath).catch((error: NodeJS.ErrnoException) => error);
+    if (!(there instanceof Error)) continue;
+    const reason = there.code === 'ENOENT' ? 'it is not there' : there.message;
+    throw environmentError(
+      'cli/mount-missing',
+      `the spec mounts ${hostPath}, which cannot be read: ${reason}`,
+      `Make it, or mend \`host\` of the mount; a relative one stands below the spec's folder, ${baseDir}`,
+    );
   }
 }
 
@@ -94,6 +114,7 @@ async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display
     interrupts += 1;
     if (interrupts > 1) return detach.abort();
     display.note('cancelling the run; Ctrl-C again does not wait for its end');
+    display.onCtrlC('again does not wait');
     void cancelWhilePossible(runId, link, display, detach.signal);
   });
   try {

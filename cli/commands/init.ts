@@ -1,5 +1,5 @@
-import { writeFile } from 'node:fs/promises';
-import { basename, resolve } from 'node:path';
+import { stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, resolve } from 'node:path';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
@@ -16,13 +16,16 @@ export const command = defineCommand<Options>({
   },
   async execute([file = 'voidbox.yaml'], options, context) {
     const path = resolve(context.cwd, file);
+    const there = await stat(path).catch(() => null);
+    if (there?.isDirectory() === true)
+      throw usageError(`\`${file}\` is a folder`, `Name a file in it: voidbox init ${quote(`${file.replace(/\/+$/, '')}/voidbox.yaml`)}`);
     try {
       await writeFile(path, FIRST_SPEC, { flag: options.force ? 'w' : 'wx' });
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
-      if (code === 'EEXIST') throw usageError(`\`${file}\` is already there`, `Overwrite it: voidbox init ${file} --force`);
-      if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'EISDIR' || code === 'EACCES')
-        throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);
+      if (code === 'EEXIST') throw usageError(`\`${file}\` is already there`, `Overwrite it: voidbox init ${quote(file)} --force`);
+      if (code === 'ENOENT') throw usageError(`cannot write \`${file}\`: there is no folder ${dirname(path)}`, `Make it: mkdir -p ${quote(dirname(path))}`);
+      if (typeof code === 'string') throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);
       throw error;
     }
     if (options.json) await context.stdout.write(`${JSON.stringify({ file: path })}\n`);

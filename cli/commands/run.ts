@@ -23,9 +23,13 @@ export const command = defineCommand<Options>({
       .argument('<file>', 'the spec; - is standard input')
       .option('-d, --detach', 'start the run and do not follow it')
       .option('-i, --input <text>', 'what the first stages find in /workspace/input.json; @FILE reads a file, - standard input')
-      .option('--param <name=value>', "a value for one of the spec's params", parseParam)
+      .option('--param <name=value>', "a value for one of the spec's params; once for each", parseParam)
       .option('--run-id <id>', 'the id of the run instead of a made-up one')
-      .addOption(new Option('--mode <mode>', "run without VMs and without isolation, to try a spec's shape").choices(['mock']));
+      .addOption(
+        new Option('--mode <mode>', "start no VM and run nothing for real: simulates a few programs (echo, cat, tr, …), to try a spec's shape").choices([
+          'mock',
+        ]),
+      );
   },
   async execute([file = ''], options, context) {
     const { plan, baseDir } = await compile(file, options, context);

@@ -11,7 +11,9 @@ interface Options {
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.argument('<file>', 'the spec; - is standard input').option('--param <name=value>', "a value for one of the spec's params", parseParam);
+    command
+      .argument('<file>', 'the spec; - is standard input')
+      .option('--param <name=value>', "a value for one of the spec's params; once for each", parseParam);
   },
   async execute([file = ''], options, context) {
     const loaded = await loadSpec(file, options.param ?? {}, context);

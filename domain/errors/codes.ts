@@ -134,8 +134,8 @@ export const ERROR_CODES = {
   'admit/mount-refused': {
     kind: 'world',
     retryable: false,
-    summary: 'A mount names a host folder that this worker does not allow.',
-    remedy: "Start the worker with that folder allowed, or start the run from the spec's folder.",
+    summary: 'A mount names a host folder that is not there or that this worker does not allow.',
+    remedy: "Make the folder on the worker's host, start the worker with it allowed (`--allow-mounts`), or let it lie below the spec's folder.",
   },
   'store/io': {
     kind: 'world',
