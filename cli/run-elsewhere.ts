@@ -30,8 +30,8 @@ export async function findRunOrElsewhere(store: EventStore, text: string, contex
   }
 }
 
-/** As `findRunOrElsewhere`, for commands that need the run's data. @throws CliError that names the host which has it */
-export async function findRunHere(store: EventStore, text: string, context: CliContext): Promise<string> {
+/** As `findRunOrElsewhere`, for a command that needs the run's data. @throws CliError that names the host which has it */
+export async function findRunHere(command: 'logs' | 'result', store: EventStore, text: string, context: CliContext): Promise<string> {
   const found = await findRunOrElsewhere(store, text, context);
   if (!isElsewhere(found)) return found;
   if (found.host === null)
@@ -44,7 +44,7 @@ export async function findRunHere(store: EventStore, text: string, context: CliC
     EXIT.environment,
     'cli/run-elsewhere',
     `run ${found.runId} (${found.state}) lives on host ${found.host}: its data is there`,
-    `On that host: voidbox logs ${found.runId}`,
+    `On that host: voidbox ${command} ${found.runId}`,
   );
 }
 

@@ -36,7 +36,7 @@ try {
     embedded: values.embedded,
     allowedMountRoots: values['allow-mounts'],
     log,
-    onReady: () => process.stdout.write('voidbox-worker ready\n'),
+    onReady: (hostId) => process.stdout.write(`voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}\n`),
   });
   process.exit(0);
 } catch (error) {

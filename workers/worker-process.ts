@@ -44,7 +44,7 @@ export interface WorkerProcessOptions {
   readonly embedded: boolean;
   readonly allowedMountRoots: readonly string[];
   readonly log: Log;
-  readonly onReady: () => void;
+  readonly onReady: (hostId: string) => void;
 }
 
 /** Works until SIGTERM or SIGINT; rejects when a Worker fails. */
@@ -64,7 +64,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   });
   const stopCleaning = await startJanitor(options, runs, deps, sandboxes);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => workers.shutdown());
-  options.onReady();
+  options.onReady(hostId);
   try {
     await workers.ended;
   } finally {

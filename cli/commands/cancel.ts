@@ -21,6 +21,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const runId = isElsewhere(found) ? found.runId : found;
     const before = isElsewhere(found) ? undefined : (await readMendedViews([runId], store, context))[0];
     if (before !== undefined && before.outcome !== null) return await say({ runId, state: before.state, wasRunning: false }, options, context);
+    if (isElsewhere(found) && found.state !== 'running') return await say({ runId, state: found.state, wasRunning: false }, options, context);
     const { openServerLink } = await import('../server-link.ts');
     const { cancelRun } = await import('../../workers/client/runs.ts');
     // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.

@@ -31,7 +31,7 @@ export const command = defineCommand<Options>({
   async execute([text = ''], options, context) {
     if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
     const store = createFileEventStore(context.env.stateDir);
-    const runId = await findRunHere(store, text, context);
+    const runId = await findRunHere('logs', store, text, context);
     const [view] = await readMendedViews([runId], store, context);
     if (options.stage !== undefined && view !== undefined && view.stages.length > 0 && !view.stages.some((stage) => stage.id === options.stage)) {
       throw usageError(`run ${runId} has no stage \`${options.stage}\``, `Its stages: ${view.stages.map((stage) => stage.id).join(', ')}`);

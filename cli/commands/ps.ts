@@ -27,7 +27,11 @@ export const command = defineCommand<Options>({
     }
     const lines =
       stack === null
-        ? ['The embedded stack is not running. Start it: voidbox up']
+        ? [
+            env.temporalConfigured
+              ? 'TEMPORAL_* names a server of your own; the embedded stack is not running. See: voidbox doctor'
+              : 'The embedded stack is not running. Start it: voidbox up',
+          ]
         : renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir });
     if (vms.length === 0) lines.push('VMs         none');
     else

@@ -21,7 +21,7 @@ export const command = defineCommand<Options>({
   },
   async execute([text = ''], options, context) {
     const store = createFileEventStore(context.env.stateDir);
-    const runId = await findRunHere(store, text, context);
+    const runId = await findRunHere('result', store, text, context);
     const [view] = await readMendedViews([runId], store, context);
     if (view === undefined || view.outcome === null) throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${runId}`);
     const artifacts = createFileArtifactStore(context.env.stateDir);

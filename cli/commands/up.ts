@@ -1,5 +1,6 @@
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { ensureStack } from '../../workers/embedded/client.ts';
+import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderStack } from '../render/stack.ts';
@@ -7,6 +8,12 @@ import { renderStack } from '../render/stack.ts';
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
   async execute(_args, options, context) {
+    if (context.env.temporalConfigured) {
+      throw usageError(
+        'TEMPORAL_* names a Temporal server of your own: the embedded stack has nothing to do with it and is not started',
+        'Start a worker of that server here: voidbox worker\nOr unset TEMPORAL_ADDRESS, TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE.',
+      );
+    }
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
     await resolveHostPieces(context.env, { install: true, onProgress });

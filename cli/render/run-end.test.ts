@@ -18,7 +18,7 @@ test('a failure says what, where, its last words made safe, and what to type', (
   expect(end(FAILED_RUN)).toEqual([
     'sales-20260304-050607-ab12 failed (2 stages: 1 failed, 1 skipped · 2.5 s)',
     '',
-    'stage build (attempt 2) failed: stage build ended with exit code 2 (stage/exit-nonzero)',
+    'stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)',
     '  its last lines on standard error:',
     '  │ make: *** no rule',
     '  │ boom',
@@ -39,7 +39,7 @@ test('a run that was not admitted has no stage and still says why', () => {
   expect(end(view)[0]).toBe('sales-20260304-050607-ab12 failed');
   expect(end(view).slice(2, 4)).toEqual([
     'the run failed: /etc is not allowed (admit/mount-refused)',
-    "  help: Start the worker with that folder allowed, or start the run from the spec's folder.",
+    "  help: Make the folder on the worker's host, start the worker with it allowed (`--allow-mounts`), or let it lie below the spec's folder.",
   ]);
 });
 

@@ -13,22 +13,35 @@ export function renderRunEnd(view: RunView, options: { readonly style: Style; re
   const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
   const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${counts}`;
   if (view.state === 'succeeded') return [heading];
-  return [heading, ...renderFailures(view, style), ...renderNextSteps(view, style)];
+  return [heading, ...renderFailures(view, style), ...renderNextSteps(view, style, ['logs', 'status'])];
 }
 
-function renderFailures(view: RunView, style: Style): string[] {
+/** For each stage that failed, else for the run: what, its last words, what to do. */
+export function renderFailures(view: RunView, style: Style): string[] {
   const failed = view.stages.filter((stage) => stage.state === 'failed' && stage.failure !== null);
   if (failed.length > 0) return failed.flatMap((stage) => renderStageFailure(view.runId, stage, style));
   const failure = view.outcome?.failure ?? null;
   if (failure === null) return [];
   const where = view.outcome?.failedStage ?? null;
-  return renderFailure(view.runId, where === null ? 'the run' : `stage ${style.bold(sanitizeLine(where))}`, failure, style);
+  return renderFailure(
+    view.runId,
+    where === null ? 'the run' : `stage ${style.bold(sanitizeLine(where))}`,
+    { ...failure, message: withoutStage(failure.message, where ?? '') },
+    style,
+  );
 }
 
 function renderStageFailure(runId: string, stage: StageView, style: Style): string[] {
   if (stage.failure === null) return [];
   const attempt = stage.attempt > 1 ? ` (attempt ${stage.attempt})` : '';
-  return renderFailure(runId, `stage ${style.bold(sanitizeLine(stage.id))}${attempt}`, stage.failure, style);
+  const failure = { ...stage.failure, message: withoutStage(stage.failure.message, stage.id) };
+  return renderFailure(runId, `stage ${style.bold(sanitizeLine(stage.id))}${attempt}`, failure, style);
+}
+
+/** Messages name their stage, since they stand alone elsewhere; beside its name they need not. */
+function withoutStage(message: string, stage: string): string {
+  const name = `stage ${stage} `;
+  return message.startsWith(name) ? message.slice(name.length) : message;
 }
 
 function renderFailure(runId: string, where: string, failure: StageFailure, style: Style): string[] {
@@ -40,11 +53,13 @@ function renderFailure(runId: string, where: string, failure: StageFailure, styl
   return lines;
 }
 
-function renderNextSteps(view: RunView, style: Style): string[] {
+/** What to type to know more. */
+export function renderNextSteps(view: RunView, style: Style, commands: readonly ('logs' | 'status')[]): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
   const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
   const runId = sanitizeLine(view.runId);
-  return ['', style.dim('Next:'), `  voidbox logs ${runId}${stage}`, `  voidbox status ${runId}`];
+  const lines = { logs: `  voidbox logs ${runId}${stage}`, status: `  voidbox status ${runId}` };
+  return ['', style.dim('Next:'), ...commands.map((command) => lines[command])];
 }
 
 /** Codes come from events, so that one of a later build may be unknown here. */

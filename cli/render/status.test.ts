@@ -49,8 +49,8 @@ test('status of a run that succeeded', () => {
 
 test('status of a failed run ends with why and what to type', () => {
   const lines = renderStatus(FAILED_RUN, OPTIONS);
-  expect(lines).toContain('stage build (attempt 2) failed: stage build ended with exit code 2 (stage/exit-nonzero)');
-  expect(lines.at(-1)).toBe('  voidbox status sales-20260304-050607-ab12');
+  expect(lines).toContain('stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)');
+  expect(lines.at(-1)).toBe('  voidbox logs sales-20260304-050607-ab12 --stage build');
 });
 
 test('runs are a table that fits the terminal', () => {

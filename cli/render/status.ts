@@ -2,7 +2,7 @@ import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
 import { paintOutcome } from './event-lines.ts';
-import { renderRunEnd } from './run-end.ts';
+import { renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from './sanitize.ts';
 import { renderStages } from './stages.ts';
 import type { Style } from './style.ts';
@@ -25,7 +25,7 @@ export function renderStatus(view: RunView, options: { readonly style: Style; re
   lines.push(...renderVms(view, style));
   for (const notice of view.notices)
     lines.push(notice.level === 'warning' ? style.yellow(`warning: ${sanitizeLine(notice.message)}`) : style.dim(sanitizeLine(notice.message)));
-  return view.state === 'failed' ? [...lines, ...renderRunEnd(view, options).slice(1)] : lines;
+  return view.state === 'failed' ? [...lines, ...renderFailures(view, style), ...renderNextSteps(view, style, ['logs'])] : lines;
 }
 
 function renderVms(view: RunView, style: Style): string[] {

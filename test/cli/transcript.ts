@@ -22,7 +22,10 @@ export class Terminal {
     this.stateDir = join(this.dir, 'state');
   }
 
-  file(name: string, text: string): void {
+  /** Variables that differ from this process's. */
+  variables: Readonly<Record<string, string>> = {};
+
+  file(name: string, text: string | Uint8Array): void {
     writeFileSync(join(this.dir, name), text);
   }
 
@@ -30,6 +33,7 @@ export class Terminal {
   type(...args: readonly string[]): Promise<Typed> {
     const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: this.stateDir, TZ: 'UTC' };
     for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete env[name];
+    Object.assign(env, this.variables);
     return new Promise((resolve) => {
       execFile(process.execPath, [BIN, ...args], { cwd: this.dir, env, timeout: 30_000 }, (error, stdout, stderr) => {
         const code = error === null ? 0 : typeof error.code === 'number' ? error.code : -1;

@@ -38,7 +38,18 @@ describe('usage', () => {
     }
   }, 60_000);
 
-  test.each(['rnu', 'run', 'run none.yaml', 'run none.yaml --colour', 'status none', 'prune --older-than soon'])('%s', async (line) => {
+  test.each([
+    'rnu',
+    'rnu --help',
+    'help rnu',
+    'run',
+    'run none.yaml',
+    'run none.yaml --colour',
+    'status none',
+    'prune --older-than soon',
+    'init .',
+    'init none/voidbox.yaml',
+  ])('%s', async (line) => {
     expect(await transcript(line)).toMatchSnapshot();
   });
 
@@ -79,6 +90,51 @@ workflow:
     expect(code).toBe(2);
     const { diagnostics } = JSON.parse(stdout === '' ? stderr : stdout) as { diagnostics: { line: number; code: string }[] };
     expect([...new Set(diagnostics.map(({ line }) => line))]).toEqual([4, 5, 8, 9, 10]);
+  });
+});
+
+describe('what was typed or set wrong is told before anything starts', () => {
+  const steps = 'workflow:\n  steps:\n    - name: a\n      run: { program: ls }\n';
+
+  test('a spec that is not UTF-8', async () => {
+    terminal.file('latin.yaml', Buffer.from(`kind: workflow\nname: a # caf\xe9\n${steps}`, 'latin1'));
+    expect(await transcript('validate latin.yaml')).toMatchSnapshot();
+  });
+
+  test('a mount that is not there', async () => {
+    terminal.file('mount.yaml', `kind: workflow\nname: m\nsandbox: { mounts: [{ host: ./data, guest: /data }] }\n${steps}`);
+    expect(await transcript('run mount.yaml')).toMatchSnapshot();
+  });
+
+  test('an input file that is not there', async () => {
+    terminal.file('spec.yaml', `kind: workflow\nname: m\n${steps}`);
+    expect(await transcript('run spec.yaml --input @none.json')).toMatchSnapshot();
+  });
+
+  test('a state folder that is a file', async () => {
+    terminal.file('spec.yaml', `kind: workflow\nname: m\n${steps}`);
+    terminal.file('file', '');
+    terminal.variables = { VOIDBOX_STATE_DIR: join(terminal.dir, 'file') };
+    expect(await transcript('run spec.yaml')).toMatchSnapshot();
+  });
+
+  test('a variable that means nothing', async () => {
+    terminal.variables = { VOIDBOX_KERNEL_KIND: 'debain' };
+    expect(await transcript('runs')).toMatchSnapshot('as text');
+    expect(await transcript('runs --json')).toMatchSnapshot('in JSON');
+  });
+
+  test('a Temporal profile or file that is not there', async () => {
+    terminal.variables = { TEMPORAL_CONFIG_FILE: join(terminal.dir, 'none.toml') };
+    expect(await transcript('status some-run')).toMatchSnapshot('file');
+    terminal.file('temporal.toml', '[profile.here]\naddress = "127.0.0.1:1"\n');
+    terminal.variables = { TEMPORAL_CONFIG_FILE: join(terminal.dir, 'temporal.toml'), TEMPORAL_PROFILE: 'gone' };
+    expect(await transcript('status some-run')).toMatchSnapshot('profile');
+  });
+
+  test('up, where the server is one of its own', async () => {
+    terminal.variables = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
+    expect(await transcript('up')).toMatchSnapshot();
   });
 });
 

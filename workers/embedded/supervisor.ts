@@ -31,7 +31,7 @@ const FAILED_STARTS_LIMIT = 3;
 /** What somebody is told of a child that does not start: its end, which says why. */
 const LAST_LINES = 12;
 const EXIT_NOT_STARTED = 1;
-/** The line that a worker prints when it polls. */
+/** How the line begins that a worker prints when it polls. */
 const WORKER_READY_LINE = 'voidbox-worker ready';
 
 /** A dev server as it comes waits 40 ms per task and writes its database the slow way. */
@@ -121,7 +121,7 @@ export function supervise(options: SupervisorOptions): Promise<boolean> {
       return workerCommand(options, ports);
     },
     onLine: (line) => {
-      if (line !== WORKER_READY_LINE) return workerSays.line(line);
+      if (!line.startsWith(WORKER_READY_LINE)) return workerSays.line(line);
       workerReady = true;
       log('info', `worker ${worker.pid()} is ready`);
       publish();
