@@ -49,7 +49,7 @@ export async function copyBack(sandbox: Sandbox, mounts: readonly MountPlan[], s
 }
 
 function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
-  return { failure: { code: 'stage/output-missing', message: `stage ${stage.id} succeeded and did not leave ${what} at ${guestPath}` } };
+  return { failure: { code: 'stage/output-missing', message: `stage ${stage.id} did not leave ${what} at ${guestPath}, though its command succeeded` } };
 }
 
 /** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */

@@ -78,7 +78,7 @@ function describe(stage: string, timeoutMs: number, maxOutputBytes: number, exit
     case 'timeout':
       return `stage ${stage} ran past its deadline of ${timeoutMs / 1000} s and was killed`;
     case 'output-limit':
-      return `stage ${stage} wrote more than its ${Math.round(maxOutputBytes / (1024 * 1024))} MiB of output and was killed; ${exit.droppedBytes} bytes in the middle are not kept`;
+      return `stage ${stage} wrote more than its ${Math.round(maxOutputBytes / (1024 * 1024))} MiB of output and was killed${exit.droppedBytes > 0 ? `; ${exit.droppedBytes} bytes in the middle are not kept` : ''}`;
     case 'cannot-start':
       return `stage ${stage} could not start its program: ${exit.message}`;
     case 'exited':

@@ -42,6 +42,15 @@ function declaredKind(): KvmKind {
   return flags.includes('vmx') || flags.includes('svm') ? 'hardware' : 'emulated';
 }
 
+/** A uid without an entry in the list of users, as in containers, has no name. */
+function userName(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.()}`;
+  }
+}
+
 function describeKvm(kind: KvmKind): KvmReport {
   switch (kind) {
     case 'hardware':
@@ -49,7 +58,7 @@ function describeKvm(kind: KvmKind): KvmReport {
     case 'no-permission':
       return {
         kind,
-        explanation: `/dev/kvm is there, and ${userInfo().username} may not use it`,
+        explanation: `/dev/kvm is there, and ${userName()} may not use it`,
         remedy: 'sudo usermod -aG kvm $USER   (then log in anew)',
       };
     case 'emulated':

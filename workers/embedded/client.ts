@@ -21,6 +21,8 @@ const POLL_MS = 50;
 const LOCK_AGAIN_MS = 1_000;
 /** Of the log of a start that failed. */
 const LAST_LINES = 16;
+/** Of each of them: Temporal's server writes lines of several KiB. */
+const LINE_CHARACTERS = 400;
 const START_LOG_BYTES = 256 * 1024;
 /** `voidbox-vm lock` says so when another supervisor holds the lock. */
 const EXIT_LOCKED = 75;
@@ -153,11 +155,17 @@ function spawnSupervisor(env: Environment, pieces: StackPieces, build: string): 
 
 function lastLines(file: string, from: number): string {
   try {
-    return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').slice(-LAST_LINES).join('\n');
+    return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').slice(-LAST_LINES).map(shortened).join('\n');
   } catch {
     // A log that is gone says nothing; the error names its folder in any case.
     return '';
   }
+}
+
+/** The end of a line says what went wrong more often than its middle. */
+function shortened(line: string): string {
+  if (line.length <= LINE_CHARACTERS) return line;
+  return `${line.slice(0, LINE_CHARACTERS / 2)} … ${line.slice(-LINE_CHARACTERS / 2)}`;
 }
 
 /** The stack outlives the shell that started it: it gets what programs need to run, and none of that shell's secrets. */
@@ -166,6 +174,8 @@ function stackVariables(env: Environment): Record<string, string> {
   for (const [name, value] of Object.entries(env.variables)) {
     if (value !== undefined && /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)) kept[name] = value;
   }
+  // Temporal's server asks for a name, and a uid without an entry in the list of users has none.
+  kept['USER'] ??= `uid-${process.getuid?.()}`;
   return kept;
 }
 
