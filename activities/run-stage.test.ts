@@ -47,6 +47,10 @@ beforeEach(() => {
         return 0;
       },
       /** Its environment's TOKEN on both streams, in two writes each, then a failure. */
+      colours: async ({ write }) => {
+        await write('stderr', '\u001b[31merror:\u001b[0m no rule\n\u001b]0;a title\u0007');
+        return 1;
+      },
       leak: async ({ env, write }) => {
         const token = env['TOKEN'] ?? '';
         for (const stream of ['stdout', 'stderr'] as const) {
@@ -254,6 +258,11 @@ describe('a cancel', () => {
     again.cancel({ cancelRequested: true });
     expect(await again.result).toEqual(done);
   });
+});
+
+test('a failure carries its last words without escape sequences, since any client of Temporal prints them', async () => {
+  const result = await begin(processDeps(), request('colours', { run: { program: 'colours', args: [], cwd: '/workspace', env: [] } })).result;
+  expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'error: no rule\n' });
 });
 
 describe('values of the host', () => {

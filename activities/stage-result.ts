@@ -2,6 +2,7 @@
 import { Buffer } from 'node:buffer';
 import type { StageResult } from '../domain/run/event.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
+import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
 import type { StageRequest } from './contract.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports.ts';
 
@@ -80,7 +81,7 @@ function describe(stage: string, timeoutMs: number, maxOutputBytes: number, exit
     case 'output-limit':
       return `stage ${stage} wrote more than its ${Math.round(maxOutputBytes / (1024 * 1024))} MiB of output and was killed${exit.droppedBytes > 0 ? `; ${exit.droppedBytes} bytes in the middle are not kept` : ''}`;
     case 'cannot-start':
-      return `stage ${stage} could not start its program: ${exit.message}`;
+      return `stage ${stage} could not start its program: ${sanitizeLine(exit.message)}`;
     case 'exited':
     case 'killed':
       return exit.exitCode > 128
@@ -101,5 +102,6 @@ async function readTail(exec: Exec, exit: ExecExit, redactor: Redactor, signal: 
   // A cut inside a character leaves continuation bytes at the front, which say nothing.
   let start = 0;
   while (start < 3 && ((tail[start] ?? 0) & 0xc0) === 0x80) start += 1;
-  return tail.subarray(start).toString('utf8');
+  // Temporal's own tools print it as it is.
+  return sanitize(tail.subarray(start).toString('utf8'));
 }

@@ -3,7 +3,7 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
-import { sanitize } from './render/sanitize.ts';
+import { sanitize } from '../domain/security/sanitize.ts';
 
 interface Printable {
   readonly exitCode: ExitCode;

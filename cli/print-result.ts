@@ -5,7 +5,7 @@ import type { DataRef } from '../domain/plan/plan.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
-import { sanitize } from './render/sanitize.ts';
+import { sanitize } from '../domain/security/sanitize.ts';
 
 /** More than this is not for reading on a terminal. */
 const TERMINAL_BYTES = 64 * 1024;

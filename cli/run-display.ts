@@ -2,7 +2,7 @@ import type { RunEvent } from '../domain/run/event.ts';
 import type { RunView } from '../store/projection.ts';
 import type { Sink } from './context.ts';
 import { createEventPrinter } from './render/event-lines.ts';
-import { sanitizeLine } from './render/sanitize.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { renderCounts, renderStages } from './render/stages.ts';
 import { truncate } from './render/width.ts';
 

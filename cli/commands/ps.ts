@@ -2,7 +2,7 @@ import { resolveStackPieces } from '../../setup/resolve.ts';
 import { readStack } from '../../workers/embedded/client.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
-import { sanitizeLine } from '../render/sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
 import { listVms } from '../vm-list.ts';

@@ -1,5 +1,5 @@
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
-import { sanitizeLine } from './sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Style } from './style.ts';
 import { displayWidth, truncate } from './width.ts';
 

@@ -1,7 +1,7 @@
 import type { RunEvent, RunEventBody, StageResult } from '../../domain/run/event.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
-import { sanitize, sanitizeLine } from './sanitize.ts';
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Style } from './style.ts';
 
 type OutputBody = Extract<RunEventBody, { type: 'output' }>;

@@ -1,5 +1,5 @@
 import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
-import { sanitizeLine } from './sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 

@@ -2,7 +2,7 @@ import type { RunView, StageView } from '../../store/projection.ts';
 import { ERROR_CODES } from '../../domain/errors/codes.ts';
 import type { StageFailure } from '../../domain/run/event.ts';
 import { paintOutcome } from './event-lines.ts';
-import { sanitize, sanitizeLine } from './sanitize.ts';
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from './style.ts';
 

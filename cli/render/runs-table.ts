@@ -1,7 +1,7 @@
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
 import { paintOutcome } from './event-lines.ts';
-import { sanitizeLine } from './sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';
 

@@ -3,7 +3,7 @@ import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
 import { paintOutcome } from './event-lines.ts';
 import { renderFailures, renderNextSteps } from './run-end.ts';
-import { sanitizeLine } from './sanitize.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderStages } from './stages.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
