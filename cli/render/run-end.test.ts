@@ -39,7 +39,7 @@ test('a run that was not admitted has no stage and still says why', () => {
   expect(end(view)[0]).toBe('sales-20260304-050607-ab12 failed');
   expect(end(view).slice(2, 4)).toEqual([
     'the run failed: /etc is not allowed (admit/mount-refused)',
-    "  help: Make the folder on the worker's host, start the worker with it allowed (`--allow-mounts`), or let it lie below the spec's folder.",
+    "  help: Make the folder on the worker's host and start the worker with it allowed (`--allow-mounts`); without a server of one's own, let it lie below the spec's folder.",
   ]);
 });
 

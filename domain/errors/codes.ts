@@ -135,7 +135,8 @@ export const ERROR_CODES = {
     kind: 'world',
     retryable: false,
     summary: 'A mount names a host folder that is not there or that this worker does not allow.',
-    remedy: "Make the folder on the worker's host, start the worker with it allowed (`--allow-mounts`), or let it lie below the spec's folder.",
+    remedy:
+      "Make the folder on the worker's host and start the worker with it allowed (`--allow-mounts`); without a server of one's own, let it lie below the spec's folder.",
   },
   'store/io': {
     kind: 'world',
