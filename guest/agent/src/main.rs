@@ -1,6 +1,6 @@
 //! The guest agent. As PID 1 it boots the guest and serves its keeper over virtio-serial; with
 //! `--socket PATH` it serves whoever listens there, with `--fd N` whoever has the other end of that
-//! socket: both as a plain process, for tests.
+//! socket: both as a plain process, for tests. Either may come with a file that is its mailbox.
 
 mod block_cache;
 mod boot;
@@ -11,6 +11,7 @@ mod files;
 mod guest;
 mod lock;
 mod log;
+mod mailbox;
 mod outbox;
 mod reaper;
 mod request;
@@ -19,8 +20,9 @@ mod session;
 mod stats;
 
 use std::error::Error;
+use std::fs::File;
 use std::io;
-use std::os::fd::FromRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -29,12 +31,13 @@ use voidbox_protocol::PROTOCOL_VERSION;
 use voidbox_protocol::handshake::Hello;
 
 use guest::{Guest, Role};
+use mailbox::Mailbox;
 use reaper::Reaper;
 
 #[global_allocator]
 static ALLOCATOR: block_cache::BlockCache = block_cache::BlockCache::new();
 
-const USAGE: &str = "usage: voidbox-agent --socket PATH | --fd N | --version (without arguments it is PID 1 of a guest)";
+const USAGE: &str = "usage: voidbox-agent --socket PATH [--mailbox FILE] | --fd N [--mailbox-fd N] | --version (without arguments it is PID 1 of a guest)";
 
 fn main() -> ExitCode {
     // Blocked before the first thread exists, so that every thread has it blocked.
@@ -49,8 +52,15 @@ fn main() -> ExitCode {
             println!("voidbox-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        ["--socket", path] => serve_process(UnixStream::connect(path)),
-        ["--fd", number] => serve_process(inherited(number)),
+        ["--socket", path] => serve_process(UnixStream::connect(path), None),
+        ["--socket", path, "--mailbox", file] => {
+            serve_process(UnixStream::connect(path), Some(open_mailbox(file)))
+        }
+        ["--fd", number] => serve_process(inherited(number).map(UnixStream::from), None),
+        ["--fd", number, "--mailbox-fd", mailbox] => serve_process(
+            inherited(number).map(UnixStream::from),
+            Some(inherited(mailbox).map(File::from)),
+        ),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
@@ -94,15 +104,19 @@ fn init() -> Result<Arc<Guest>, Box<dyn Error>> {
     let writer = booted.port.try_clone()?;
     let role = Role::Init(booted.storage);
     let guest = Arc::new(Guest::new(role, reaper, Some(booted.cgroup)));
-    match session::run(&guest, booted.port, writer, &hello()) {
+    match session::run(&guest, booted.port, writer, &hello(), booted.mailbox) {
         Ok(end) => log::line(&format!("the session ended: {end:?}")),
         Err(error) => log::line(&format!("the session ended: {error}")),
     }
     Ok(guest)
 }
 
-fn serve_process(socket: io::Result<UnixStream>) -> ExitCode {
-    match socket.map_err(Into::into).and_then(serve_socket) {
+fn serve_process(socket: io::Result<UnixStream>, mailbox: Option<io::Result<File>>) -> ExitCode {
+    let opened = socket.and_then(|socket| Ok((socket, mailbox.transpose()?.map(Mailbox::new))));
+    let served = opened
+        .map_err(Into::into)
+        .and_then(|(socket, mailbox)| serve_socket(socket, mailbox));
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             log::line(&format!("the session ended: {error}"));
@@ -111,8 +125,12 @@ fn serve_process(socket: io::Result<UnixStream>) -> ExitCode {
     }
 }
 
-/// The socket that this process was started with under that number.
-fn inherited(number: &str) -> io::Result<UnixStream> {
+fn open_mailbox(path: &str) -> io::Result<File> {
+    File::options().read(true).write(true).open(path)
+}
+
+/// What this process was started with under that number.
+fn inherited(number: &str) -> io::Result<OwnedFd> {
     let invalid = || io::Error::new(io::ErrorKind::InvalidInput, format!("--fd {number}"));
     let fd: i32 = number.parse().map_err(|_| invalid())?;
     // SAFETY: a plain call; it fails when the descriptor is not open. Nothing else in here has it.
@@ -120,16 +138,16 @@ fn inherited(number: &str) -> io::Result<UnixStream> {
         if fd < 3 || libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
             return Err(invalid());
         }
-        Ok(UnixStream::from_raw_fd(fd))
+        Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
-fn serve_socket(socket: UnixStream) -> Result<(), Box<dyn Error>> {
+fn serve_socket(socket: UnixStream, mailbox: Option<Mailbox>) -> Result<(), Box<dyn Error>> {
     // Orphans of execs come here instead of to the machine's own init.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     let reaper = Reaper::start()?;
     let writer = socket.try_clone()?;
     let guest = Arc::new(Guest::new(Role::Process, reaper, None));
-    session::run(&guest, socket, writer, &hello())?;
+    session::run(&guest, socket, writer, &hello(), mailbox)?;
     Ok(())
 }

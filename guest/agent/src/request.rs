@@ -9,10 +9,12 @@ use rustix::event::{EventfdFlags, eventfd};
 use voidbox_protocol::body::StreamEnd;
 use voidbox_protocol::credit::{CreditError, ReceiveWindow, SendWindow};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::mailbox::{MIN_MAIL_BYTES, Mail, MailError, SLOT_BYTES};
 use voidbox_protocol::message::{Message, MessageError, Stream, encode_data};
 
 use crate::failure::Failure;
 use crate::lock::lock;
+use crate::mailbox::{Block, Mailbox};
 use crate::outbox::{Closed, Outbox};
 
 /// Signals that wait for an exec's process to exist, at most.
@@ -20,10 +22,12 @@ const MAX_PENDING_SIGNALS: usize = 64;
 
 #[derive(Default)]
 struct State {
-    chunks: VecDeque<Vec<u8>>,
+    chunks: VecDeque<Waiting>,
     inbound: ReceiveWindow,
     end: Option<StreamEnd>,
     cancelled: bool,
+    /// Nobody takes inbound data any more.
+    over: bool,
     signals: VecDeque<i32>,
     data: SendWindow,
     stdout: SendWindow,
@@ -38,6 +42,41 @@ impl State {
             Stream::Stderr => Some(&mut self.stderr),
             Stream::Stdin => None,
         }
+    }
+}
+
+/// Inbound data that waits for its reader.
+enum Waiting {
+    Frame(Vec<u8>),
+    Mail(Mail),
+}
+
+/// A piece of a request's data in its reader's hands: a frame's, or the mailbox's in a block that
+/// is used again for the next piece.
+#[derive(Default)]
+pub struct Chunk {
+    frame: Vec<u8>,
+    block: Option<Block>,
+    /// Bytes of the block that are the chunk; 0 when the frame is.
+    block_bytes: usize,
+}
+
+impl Chunk {
+    pub fn bytes(&self) -> &[u8] {
+        match &self.block {
+            Some(block) if self.block_bytes > 0 => &block.bytes()[..self.block_bytes],
+            _ => &self.frame,
+        }
+    }
+
+    /// The block, when it has room for `bytes`; else a new one.
+    fn block_of(&mut self, bytes: usize) -> &mut Block {
+        let block = self
+            .block
+            .take()
+            .filter(|block| block.bytes().len() >= bytes);
+        self.block
+            .insert(block.unwrap_or_else(|| Block::new(bytes)))
     }
 }
 
@@ -61,10 +100,16 @@ pub struct Request {
     changed: Condvar,
     wake: OwnedFd,
     outbox: Arc<Outbox>,
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 impl Request {
-    pub fn new(id: u32, inbound_stream: Stream, outbox: Arc<Outbox>) -> io::Result<Self> {
+    pub fn new(
+        id: u32,
+        inbound_stream: Stream,
+        outbox: Arc<Outbox>,
+        mailbox: Option<Arc<Mailbox>>,
+    ) -> io::Result<Self> {
         Ok(Self {
             id,
             inbound_stream,
@@ -72,6 +117,7 @@ impl Request {
             changed: Condvar::new(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             outbox,
+            mailbox,
         })
     }
 
@@ -105,14 +151,53 @@ impl Request {
             state.inbound.received(bytes.len())?;
             match state.chunks.back_mut() {
                 // Small chunks are joined, so that the window bounds the memory of a stream.
-                Some(last) if last.len() + bytes.len() <= MAX_CHUNK_BYTES => {
+                Some(Waiting::Frame(last)) if last.len() + bytes.len() <= MAX_CHUNK_BYTES => {
                     last.extend_from_slice(&bytes);
                 }
                 _ if bytes.is_empty() => {}
-                _ => state.chunks.push_back(bytes),
+                _ => state.chunks.push_back(Waiting::Frame(bytes)),
             }
             Ok(())
         })
+    }
+
+    /// Takes a reference to bytes of the keeper. They stay in their slot until the reader comes.
+    pub fn on_mail(&self, mail: Mail) -> Result<(), MailError> {
+        if self.mailbox.is_none() {
+            return Err(MailError::NoMailbox);
+        }
+        if self.inbound_stream != Stream::Data {
+            return Err(MailError::Stream);
+        }
+        let is_over = self.change(|state| -> Result<bool, CreditError> {
+            state.inbound.received(mail.size())?;
+            if !state.over {
+                state.chunks.push_back(Waiting::Mail(mail));
+            }
+            Ok(state.over)
+        })?;
+        if is_over {
+            self.mail_taken(mail.slot());
+        }
+        Ok(())
+    }
+
+    /// Ends the inbound side: slots that nobody has read are the keeper's again.
+    pub fn end_inbound(&self) {
+        let waiting = self.change(|state| {
+            state.over = true;
+            std::mem::take(&mut state.chunks)
+        });
+        for chunk in waiting {
+            if let Waiting::Mail(mail) = chunk {
+                self.mail_taken(mail.slot());
+            }
+        }
+    }
+
+    fn mail_taken(&self, slot: u8) {
+        // It fails only with the connection, and then the keeper is gone.
+        let _ = self.send_ahead(&Message::MailTaken(slot));
     }
 
     pub fn on_credit(&self, stream: Stream, bytes: u32) -> Result<(), CreditError> {
@@ -148,25 +233,57 @@ impl Request {
         lock(&self.state).signals.pop_front()
     }
 
-    /// The next inbound chunk or the stream's end, without waiting.
+    /// The next inbound chunk or the stream's end, without waiting. For streams without mail.
     pub fn poll_inbound(&self) -> Inbound {
-        take_inbound(&mut lock(&self.state))
+        let mut state = lock(&self.state);
+        match state.chunks.pop_front() {
+            Some(Waiting::Frame(bytes)) => Inbound::Chunk(bytes),
+            Some(Waiting::Mail(_)) => unreachable!("mail is refused for this stream"),
+            None => match &state.end {
+                Some(end) => Inbound::End(end.clone()),
+                None => Inbound::Nothing,
+            },
+        }
     }
 
-    /// The next inbound chunk; `None` at the end of a complete stream. Waits for it.
-    pub fn next_chunk(&self) -> Result<Option<Vec<u8>>, Failure> {
+    /// Puts the next inbound bytes into `chunk`; false at the end of a complete stream. Waits for
+    /// them.
+    pub fn next_chunk(&self, chunk: &mut Chunk) -> Result<bool, Failure> {
+        match self.wait_inbound()? {
+            None => return Ok(false),
+            Some(Waiting::Frame(bytes)) => {
+                chunk.frame = bytes;
+                chunk.block_bytes = 0;
+            }
+            Some(Waiting::Mail(mail)) => {
+                let block = chunk.block_of(mail.size());
+                let read = match &self.mailbox {
+                    Some(mailbox) => mailbox.read(mail, block),
+                    None => unreachable!("mail is refused without a mailbox"),
+                };
+                self.send_ahead(&Message::MailTaken(mail.slot()))?;
+                read.map_err(|error| Failure::io("reading the mailbox", error))?;
+                chunk.block_bytes = mail.size();
+            }
+        }
+        Ok(true)
+    }
+
+    fn wait_inbound(&self) -> Result<Option<Waiting>, Failure> {
         let mut state = lock(&self.state);
         loop {
             if state.cancelled {
                 return Err(Failure::cancelled());
             }
-            match take_inbound(&mut state) {
-                Inbound::Chunk(bytes) => return Ok(Some(bytes)),
-                Inbound::End(StreamEnd { error: None }) => return Ok(None),
-                Inbound::End(StreamEnd { error: Some(error) }) => {
-                    return Err(Failure::new(error.code, error.message));
+            if let Some(waiting) = state.chunks.pop_front() {
+                return Ok(Some(waiting));
+            }
+            match &state.end {
+                Some(StreamEnd { error: None }) => return Ok(None),
+                Some(StreamEnd { error: Some(error) }) => {
+                    return Err(Failure::new(error.code, error.message.clone()));
                 }
-                Inbound::Nothing => {
+                None => {
                     state = self
                         .changed
                         .wait(state)
@@ -199,26 +316,62 @@ impl Request {
             .map_or(0, |window| window.take(bytes))
     }
 
-    /// Sends all of `bytes` as `Data`, in pieces, as the window lets them. Waits for credit.
-    pub fn send_data(&self, mut bytes: &[u8]) -> Result<(), Failure> {
-        while !bytes.is_empty() {
-            let count = self.wait_room(bytes.len().min(MAX_CHUNK_BYTES))?;
-            let (piece, rest) = bytes.split_at(count);
+    /// Sends the block's first bytes as the request's data: through the mailbox when it has room,
+    /// else as `Data`. Waits for credit; the block is free when it returns.
+    pub fn send_block(&self, block: &Block, count: usize) -> Result<(), Failure> {
+        self.wait_room(count)?;
+        if let Some(mailbox) = &self.mailbox
+            && count >= MIN_MAIL_BYTES
+            && let Some(slot) = mailbox.take_slot()
+        {
+            return self.send_mail(mailbox, slot, block, count);
+        }
+        for piece in block.bytes()[..count].chunks(MAX_CHUNK_BYTES) {
             self.send_behind(encode_data(self.id, piece).map_err(encoding)?)?;
-            bytes = rest;
         }
         Ok(())
     }
 
-    fn wait_room(&self, want: usize) -> Result<usize, Failure> {
+    fn send_mail(
+        &self,
+        mailbox: &Mailbox,
+        slot: u8,
+        block: &Block,
+        count: usize,
+    ) -> Result<(), Failure> {
+        let mail = u32::try_from(count)
+            .map_err(|_| MailError::Length(u32::MAX))
+            .and_then(|bytes| Mail::new(slot, bytes));
+        let written = mail
+            .map_err(|error| encoding(error.into()))
+            .and_then(|mail| {
+                mailbox
+                    .write(mail, block)
+                    .map_err(|error| Failure::io("writing the mailbox", error))?;
+                Ok(mail)
+            });
+        let sent = written.and_then(|mail| self.send_last(&Message::Mail(mail)));
+        if sent.is_err() {
+            // The keeper has not heard of the slot.
+            let _ = mailbox.give_back(slot);
+        }
+        sent
+    }
+
+    /// Takes `count` bytes, at most a slot's worth, out of the window; waits until it has them.
+    fn wait_room(&self, count: usize) -> Result<(), Failure> {
+        debug_assert!(
+            count <= SLOT_BYTES,
+            "{count} bytes may never fit the window"
+        );
         let mut state = lock(&self.state);
         loop {
             if state.cancelled {
                 return Err(Failure::cancelled());
             }
-            let count = state.data.take(want);
-            if count > 0 {
-                return Ok(count);
+            if state.data.left() >= count {
+                state.data.take(count);
+                return Ok(());
             }
             state = self
                 .changed
@@ -241,16 +394,6 @@ impl Request {
     /// Sends an encoded frame behind what was sent before.
     pub fn send_behind(&self, frame: Vec<u8>) -> Result<(), Failure> {
         self.outbox.send_behind(frame).map_err(closed)
-    }
-}
-
-fn take_inbound(state: &mut State) -> Inbound {
-    match state.chunks.pop_front() {
-        Some(bytes) => Inbound::Chunk(bytes),
-        None => match &state.end {
-            Some(end) => Inbound::End(end.clone()),
-            None => Inbound::Nothing,
-        },
     }
 }
 

@@ -12,7 +12,10 @@ use voidbox_protocol::body::ErrorCode;
 use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::{Phase, ReadError, read_frame};
 use voidbox_protocol::frame::{Frame, FrameType};
-use voidbox_protocol::handshake::{FLAG_MULTIPLEX, HandshakeError, Hello, Ping, Pong, SessionGate};
+use voidbox_protocol::handshake::{
+    FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, Ping, Pong, SessionGate,
+};
+use voidbox_protocol::mailbox::MailError;
 use voidbox_protocol::message::{Message, MessageError, Stream};
 use voidbox_protocol::{MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
 
@@ -20,6 +23,7 @@ use crate::failure::Failure;
 use crate::guest::Guest;
 use crate::lock::lock;
 use crate::log;
+use crate::mailbox::Mailbox;
 use crate::outbox::Outbox;
 use crate::request::Request;
 use crate::serve;
@@ -43,6 +47,8 @@ pub enum SessionError {
     Message(#[from] MessageError),
     #[error("request {id}: {source}")]
     Credit { id: u32, source: CreditError },
+    #[error("request {id}: {source}")]
+    Mail { id: u32, source: MailError },
     #[error("request {0} is open already")]
     DuplicateId(u32),
     #[error("a {0:?} frame is for the keeper alone")]
@@ -68,6 +74,7 @@ struct Session {
     guest: Arc<Guest>,
     outbox: Arc<Outbox>,
     open: Arc<Open>,
+    mailbox: Option<Arc<Mailbox>>,
 }
 
 /// Speaks with the keeper until the connection ends. When it returns, every open request was
@@ -77,17 +84,22 @@ pub fn run(
     reader: impl Read,
     mut writer: impl Write + Send + 'static,
     hello: &Hello,
+    mailbox: Option<Mailbox>,
 ) -> Result<End, SessionError> {
     writer.write_all(&hello.encode()?)?;
     let mut reader = BufReader::with_capacity(READ_BYTES, reader);
     let mut gate = SessionGate::default();
     let first = read_frame(&mut reader, Phase::Handshake)?.ok_or(SessionError::NoSession)?;
-    writer.write_all(&admit(&mut gate, &first)?)?;
+    let pong = admit(&mut gate, &first, mailbox.is_some())?;
+    writer.write_all(&pong.encode()?)?;
 
     let session = Session {
         guest: guest.clone(),
         outbox: Arc::default(),
         open: Arc::default(),
+        mailbox: mailbox
+            .filter(|_| pong.flags & FLAG_MAILBOX != 0)
+            .map(Arc::new),
     };
     let outbox = session.outbox.clone();
     thread::Builder::new()
@@ -103,15 +115,18 @@ pub fn run(
     end
 }
 
-/// The answer to a `Ping`, when it is one and may pass.
-fn admit(gate: &mut SessionGate, frame: &Frame) -> Result<Vec<u8>, HandshakeError> {
+/// The answer to a `Ping`, when it is one and may pass. The mailbox is used when both sides have it.
+fn admit(gate: &mut SessionGate, frame: &Frame, has_mailbox: bool) -> Result<Pong, HandshakeError> {
     let ping = Ping::decode(frame)?;
     gate.admit(&ping, PROTOCOL_VERSION)?;
-    Pong {
+    let mailbox = match has_mailbox {
+        true => ping.flags & FLAG_MAILBOX,
+        false => 0,
+    };
+    Ok(Pong {
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX,
-    }
-    .encode()
+        flags: FLAG_MULTIPLEX | mailbox,
+    })
 }
 
 impl Session {
@@ -123,7 +138,8 @@ impl Session {
         while let Some(frame) = read_frame(reader, Phase::Session)? {
             if frame.frame_type == FrameType::Ping {
                 // Queueing fails only when the writer has failed, and then reading ends too.
-                let _ = self.outbox.send_ahead(admit(gate, &frame)?);
+                let pong = admit(gate, &frame, self.mailbox.is_some())?;
+                let _ = self.outbox.send_ahead(pong.encode()?);
                 continue;
             }
             let (id, message) = Message::decode(frame)?;
@@ -145,6 +161,22 @@ impl Session {
                     request.on_data(bytes).map_err(credit)?;
                 }
             }
+            Message::Mail(mail) => match request() {
+                Some(request) => request
+                    .on_mail(mail)
+                    .map_err(|source| SessionError::Mail { id, source })?,
+                None => {
+                    let taken = Message::MailTaken(mail.slot()).encode(id)?;
+                    // Queueing fails only when the writer has failed, and then reading ends too.
+                    let _ = self.outbox.send_ahead(taken);
+                }
+            },
+            Message::MailTaken(slot) => self
+                .mailbox
+                .as_ref()
+                .ok_or(MailError::NoMailbox)
+                .and_then(|mailbox| mailbox.give_back(slot))
+                .map_err(|source| SessionError::Mail { id, source })?,
             Message::Credit(stream, bytes) => {
                 if let Some(request) = request() {
                     request.on_credit(stream, bytes).map_err(credit)?;
@@ -186,7 +218,7 @@ impl Session {
                 drop(open);
                 return self.refuse(id, format!("{MAX_OPEN_REQUESTS} requests are open already"));
             }
-            match Request::new(id, inbound, self.outbox.clone()) {
+            match Request::new(id, inbound, self.outbox.clone(), self.mailbox.clone()) {
                 Ok(request) => open.entry(id).or_insert(Arc::new(request)).clone(),
                 Err(error) => {
                     drop(open);
@@ -235,6 +267,7 @@ fn answer(guest: &Arc<Guest>, request: &Arc<Request>, message: &Message, open: &
         ))
     });
     lock(open).remove(&request.id);
+    request.end_inbound();
     let sent = match outcome {
         Ok(Some(last)) => request.send_last(&last),
         Ok(None) => Ok(()),

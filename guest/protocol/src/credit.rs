@@ -5,7 +5,7 @@ use thiserror::Error;
 /// Bytes that a stream may have in flight when it starts.
 pub const WINDOW_BYTES: u32 = 512 << 10;
 /// A receiver grants only when this much is free, so that small reads do not make small grants.
-const GRANT_BYTES: u32 = WINDOW_BYTES / 8;
+pub const GRANT_BYTES: u32 = WINDOW_BYTES / 8;
 
 /// A peer that does not keep to its window. It ends the connection.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]

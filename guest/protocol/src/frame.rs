@@ -84,6 +84,8 @@ frame_types! {
     Cancel = 45,
     Configure = 46,
     Configured = 47,
+    Mail = 48,
+    MailTaken = 49,
 }
 
 impl FrameType {

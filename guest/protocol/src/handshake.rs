@@ -11,6 +11,8 @@ use crate::frame::{self, Frame, FrameError, FrameType};
 pub const KEY_BYTES: usize = 32;
 /// Flag bit 0 of `Ping` and `Pong`: many requests at once. Both sides require it.
 pub const FLAG_MULTIPLEX: u8 = 1;
+/// Flag bit 1: in `Ping` the keeper has given the guest a mailbox, in `Pong` the agent has found it.
+pub const FLAG_MAILBOX: u8 = 2;
 
 /// Why a handshake frame is refused. Each of them ends the connection.
 #[derive(Debug, Error)]

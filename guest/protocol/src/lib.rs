@@ -2,7 +2,8 @@
 //!
 //! `frame` has the byte layout and its caps, `decode` turns bytes into frames (blocking, or
 //! incremental for an event loop), `message` types every frame after the handshake, `handshake`
-//! types the three frames before it, `credit` counts what each stream may still send.
+//! types the three frames before it, `credit` counts what each stream may still send, `mailbox` has
+//! the slots that data may stand in instead of a frame.
 //! `docs/protocol.md` is the prose; `vectors/` pins the bytes.
 #![forbid(unsafe_code)]
 
@@ -11,6 +12,7 @@ pub mod credit;
 pub mod decode;
 pub mod frame;
 pub mod handshake;
+pub mod mailbox;
 pub mod message;
 
 /// Version that `Hello`, `Ping` and `Pong` carry; peers of different versions do not talk.

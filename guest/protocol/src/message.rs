@@ -8,6 +8,7 @@ use crate::body::{
     TarPutResponse, WriteFile,
 };
 use crate::frame::{self, Frame, FrameError, FrameType, MAX_CHUNK_BYTES};
+use crate::mailbox::{Mail, MailError, checked_slot};
 
 /// Why a frame is not a message, or a message not a frame. On the receiving side each of them
 /// ends the connection.
@@ -15,7 +16,7 @@ use crate::frame::{self, Frame, FrameError, FrameType, MAX_CHUNK_BYTES};
 pub enum MessageError {
     #[error(transparent)]
     Frame(#[from] FrameError),
-    #[error("a {0:?} frame is too short for what it must have")]
+    #[error("a {0:?} frame has not the length of what it must have")]
     Short(FrameType),
     #[error("a {frame_type:?} frame does not parse: {source}")]
     Json {
@@ -26,6 +27,8 @@ pub enum MessageError {
     UnknownStream(u8),
     #[error("a chunk of {0} bytes is over the cap of {MAX_CHUNK_BYTES}")]
     ChunkTooLong(usize),
+    #[error(transparent)]
+    Mail(#[from] MailError),
     #[error("a {0:?} frame after the handshake")]
     Handshake(FrameType),
 }
@@ -67,6 +70,10 @@ macro_rules! messages {
             Data(Vec<u8>),
             /// Bytes more that the other side may send on a stream.
             Credit(Stream, u32),
+            /// Bytes of the request's data that stand in a slot of the sender's.
+            Mail(Mail),
+            /// The receiver has taken the mail out of this slot.
+            MailTaken(u8),
         }
 
         impl Message {
@@ -76,6 +83,8 @@ macro_rules! messages {
                     Message::ExecOutput(..) => FrameType::ExecOutput,
                     Message::Data(_) => FrameType::Data,
                     Message::Credit(..) => FrameType::Credit,
+                    Message::Mail(_) => FrameType::Mail,
+                    Message::MailTaken(_) => FrameType::MailTaken,
                 }
             }
 
@@ -94,6 +103,11 @@ macro_rules! messages {
                             &[*stream as u8],
                             &bytes.to_le_bytes(),
                         ],
+                    )?),
+                    Message::Mail(mail) => encode_mail(request_id, *mail),
+                    Message::MailTaken(slot) => Ok(frame::encode(
+                        FrameType::MailTaken,
+                        &[&request_id.to_le_bytes(), &[checked_slot(*slot)?]],
                     )?),
                 }
             }
@@ -116,6 +130,8 @@ macro_rules! messages {
                         Message::Data(frame.payload)
                     }
                     FrameType::Credit => decode_credit(body)?,
+                    FrameType::Mail => decode_mail(body)?,
+                    FrameType::MailTaken => decode_mail_taken(body)?,
                     FrameType::Hello | FrameType::Ping | FrameType::Pong => {
                         return Err(MessageError::Handshake(frame_type));
                     }
@@ -223,4 +239,28 @@ fn decode_credit(body: &[u8]) -> Result<Message, MessageError> {
         Stream::try_from(number)?,
         u32::from_le_bytes([a, b, c, d]),
     ))
+}
+
+fn encode_mail(request_id: u32, mail: Mail) -> Result<Vec<u8>, MessageError> {
+    let parts = [
+        &request_id.to_le_bytes()[..],
+        &[mail.slot()],
+        &mail.bytes().to_le_bytes(),
+    ];
+    Ok(frame::encode(FrameType::Mail, &parts)?)
+}
+
+fn decode_mail(body: &[u8]) -> Result<Message, MessageError> {
+    let [slot, a, b, c, d]: [u8; 5] = body
+        .try_into()
+        .map_err(|_| MessageError::Short(FrameType::Mail))?;
+    let mail = Mail::new(slot, u32::from_le_bytes([a, b, c, d]))?;
+    Ok(Message::Mail(mail))
+}
+
+fn decode_mail_taken(body: &[u8]) -> Result<Message, MessageError> {
+    let [slot]: [u8; 1] = body
+        .try_into()
+        .map_err(|_| MessageError::Short(FrameType::MailTaken))?;
+    Ok(Message::MailTaken(checked_slot(slot)?))
 }

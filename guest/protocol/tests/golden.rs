@@ -78,7 +78,7 @@ fn every_frame_type_has_a_vector_and_every_vector_a_sample() {
 
 #[test]
 fn a_payload_that_does_not_parse_is_an_error() {
-    let broken: [(FrameType, &[u8]); 8] = [
+    let broken: [(FrameType, &[u8]); 14] = [
         (FrameType::ExecRequest, b"\0\0\0\0{\"program\":1}"),
         (FrameType::ExecRequest, b"\0\0\0\0"),
         (FrameType::Stats, b"\0\0\0"),
@@ -87,6 +87,12 @@ fn a_payload_that_does_not_parse_is_an_error() {
         (FrameType::ExecOutput, b"\0\0\0\0"),
         (FrameType::ExecOutput, b"\0\0\0\0\x03x"),
         (FrameType::TarGetResponse, b"\0\0\0\0{}"),
+        (FrameType::Mail, b"\0\0\0\0\0\x01\0\0"),
+        (FrameType::Mail, b"\0\0\0\0\x04\x01\0\0\0"),
+        (FrameType::Mail, b"\0\0\0\0\0\0\0\0\0"),
+        (FrameType::Mail, b"\0\0\0\0\0\x01\0\x04\0"),
+        (FrameType::MailTaken, b"\0\0\0\0"),
+        (FrameType::MailTaken, b"\0\0\0\0\x04"),
     ];
     for (frame_type, payload) in broken {
         let frame = Frame {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::fs::File;
 use std::process::ExitStatus;
 use std::rc::Rc;
 use std::time::Duration;
@@ -278,12 +279,12 @@ impl Keeper {
         loop {
             let start = Instant::now();
             self.boots.set(self.boots.get() + 1);
-            let (vmm, port) = Vmm::start(&self.config, &self.dir, tsc_khz)
+            let (vmm, port, mailbox) = Vmm::start(&self.config, &self.dir, tsc_khz)
                 .await
                 .map_err(host_failure)?;
             self.vmm_pid.set(vmm.pid());
             let vmm = slot.insert(vmm);
-            let end = match self.try_session(vmm, port).await {
+            let end = match self.try_session(vmm, port, mailbox).await {
                 Ok(session) => {
                     self.boot_ms.set(Some(
                         u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -306,10 +307,18 @@ impl Keeper {
         }
     }
 
-    async fn try_session(&self, vmm: &mut Vmm, port: UnixStream) -> Result<Session, End> {
+    async fn try_session(
+        &self,
+        vmm: &mut Vmm,
+        port: UnixStream,
+        mailbox: File,
+    ) -> Result<Session, End> {
         let limit = Duration::from_millis(self.config.boot_timeout_ms);
         let hostname = "voidbox";
-        let session = timeout(limit, open_session(port, &self.config.mounts, hostname));
+        let session = timeout(
+            limit,
+            open_session(port, &self.config.mounts, hostname, mailbox),
+        );
         let error = match session.await {
             Ok(Ok(session)) => return Ok(session),
             Ok(Err(error)) if error.is_violation() => {

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use crate::exec::CgroupParent;
 use crate::log;
+use crate::mailbox::Mailbox;
 use command_line::CommandLine;
 
 pub use devices::{credit_entropy, set_clock};
@@ -46,6 +47,7 @@ pub struct Storage {
 /// A guest that is ready for its session.
 pub struct Booted {
     pub port: File,
+    pub mailbox: Option<Mailbox>,
     pub storage: Storage,
     pub cgroup: CgroupParent,
 }
@@ -61,8 +63,12 @@ pub fn boot() -> Result<Booted, BootError> {
     let cgroup = cgroup::set_up()?;
     let scratch = mounts::mount_scratch(&command_line.scratch_device())?;
     let port = port::open()?;
+    // Disks are there before the port: both are found when the bus is.
+    let mailbox =
+        Mailbox::find().map_err(|error| BootError::at("opening the mailbox disk", error))?;
     Ok(Booted {
         port,
+        mailbox,
         storage: Storage { scratch },
         cgroup,
     })

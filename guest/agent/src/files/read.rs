@@ -8,11 +8,11 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use voidbox_protocol::body::{ReadFileResponse, StreamEnd};
-use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use voidbox_protocol::message::Message;
 
 use super::access;
 use crate::failure::Failure;
+use crate::mailbox::Block;
 use crate::request::Request;
 
 /// Sends a file: its head, its bytes, its end. A failure after the head is told in the end.
@@ -57,8 +57,9 @@ fn send_exactly(
     path: &Path,
 ) -> Result<(), Failure> {
     let mut left = size_bytes;
-    let mut buffer = vec![0; MAX_CHUNK_BYTES];
+    let mut block = Block::new(usize::try_from(size_bytes).unwrap_or(usize::MAX));
     while left > 0 {
+        let buffer = block.bytes_mut();
         let want = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
         let count = file
             .read(&mut buffer[..want])
@@ -69,7 +70,7 @@ fn send_exactly(
                 path.display()
             )));
         }
-        request.send_data(&buffer[..count])?;
+        request.send_block(&block, count)?;
         left -= count as u64;
     }
     Ok(())

@@ -12,28 +12,33 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, readlinkat, statat}
 use rustix::io::Errno;
 use tar::{Builder, EntryType, Header};
 use voidbox_protocol::body::{ErrorCode, TarGetResponse};
-use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::Message;
 
 use super::access;
 use super::read::send_end;
 use crate::failure::Failure;
+use crate::mailbox::Block;
 use crate::request::Request;
 
 /// Names that wait to be sent at most, over all folders that are open.
 const MAX_WAITING_NAMES: usize = 200_000;
 
-/// Collects what the tar builder writes and sends it in whole chunks.
+/// Collects what the tar builder writes and sends it in whole blocks.
 struct Outgoing<'a> {
     request: &'a Request,
-    buffer: Vec<u8>,
+    block: Block,
+    filled: usize,
     failure: Option<Failure>,
 }
 
 impl Outgoing<'_> {
     fn send(&mut self) -> io::Result<()> {
-        let sent = self.request.send_data(&self.buffer);
-        self.buffer.clear();
+        let count = std::mem::take(&mut self.filled);
+        if count == 0 {
+            return Ok(());
+        }
+        let sent = self.request.send_block(&self.block, count);
         sent.map_err(|failure| {
             let error = io::Error::other(failure.to_string());
             self.failure = Some(failure);
@@ -44,9 +49,12 @@ impl Outgoing<'_> {
 
 impl Write for Outgoing<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let count = bytes.len().min(MAX_CHUNK_BYTES - self.buffer.len());
-        self.buffer.extend_from_slice(&bytes[..count]);
-        if self.buffer.len() == MAX_CHUNK_BYTES {
+        let room = &mut self.block.bytes_mut()[self.filled..];
+        let count = bytes.len().min(room.len());
+        room[..count].copy_from_slice(&bytes[..count]);
+        let is_full = count == room.len();
+        self.filled += count;
+        if is_full {
             self.send()?;
         }
         Ok(count)
@@ -74,7 +82,8 @@ pub fn tar_get(request: &Request, path: &str) -> Result<(), Failure> {
     request.send_last(&Message::TarGetResponse(head))?;
     let mut tar = Builder::new(Outgoing {
         request,
-        buffer: Vec::with_capacity(MAX_CHUNK_BYTES),
+        block: Block::new(SLOT_BYTES),
+        filled: 0,
         failure: None,
     });
     let sent = match is_folder {

@@ -15,7 +15,7 @@ use voidbox_protocol::body::TarPutResponse;
 
 use super::access;
 use crate::failure::Failure;
-use crate::request::Request;
+use crate::request::{Chunk, Request};
 
 /// Entries of one tar at most.
 const MAX_ENTRIES: u64 = 1_000_000;
@@ -25,17 +25,17 @@ const MAX_LATE_MODES: usize = 100_000;
 /// The request's inbound data as a reader. Its failure is kept, since a tar reader hides it.
 struct Incoming<'a> {
     request: &'a Request,
-    chunk: Vec<u8>,
+    chunk: Chunk,
     taken: usize,
     failure: Option<Failure>,
 }
 
 impl Read for Incoming<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.taken == self.chunk.len() {
-            match self.request.next_chunk() {
-                Ok(Some(chunk)) => (self.chunk, self.taken) = (chunk, 0),
-                Ok(None) => return Ok(0),
+        if self.taken == self.chunk.bytes().len() {
+            match self.request.next_chunk(&mut self.chunk) {
+                Ok(true) => self.taken = 0,
+                Ok(false) => return Ok(0),
                 Err(failure) => {
                     let error = io::Error::other(failure.to_string());
                     self.failure = Some(failure);
@@ -43,7 +43,7 @@ impl Read for Incoming<'_> {
                 }
             }
         }
-        let rest = &self.chunk[self.taken..];
+        let rest = &self.chunk.bytes()[self.taken..];
         let count = rest.len().min(buffer.len());
         buffer[..count].copy_from_slice(&rest[..count]);
         self.taken += count;
@@ -60,7 +60,7 @@ pub fn tar_put(request: &Request, path: &str) -> Result<TarPutResponse, Failure>
     let top = access::open_or_make_folder(access::checked_path(path)?)?;
     let mut archive = Archive::new(Incoming {
         request,
-        chunk: Vec::new(),
+        chunk: Chunk::default(),
         taken: 0,
         failure: None,
     });

@@ -10,7 +10,7 @@ use voidbox_protocol::body::WriteFile;
 
 use super::access;
 use crate::failure::Failure;
-use crate::request::Request;
+use crate::request::{Chunk, Request};
 
 /// Makes a folder and its parents.
 pub fn mkdir_p(path: &str) -> Result<(), Failure> {
@@ -59,13 +59,15 @@ fn receive(
     .map_err(|error| failed(error.into()))?
     .into();
     let mut received = 0u64;
-    while let Some(chunk) = request.next_chunk()? {
-        received += chunk.len() as u64;
+    let mut chunk = Chunk::default();
+    while request.next_chunk(&mut chunk)? {
+        let bytes = chunk.bytes();
+        received += bytes.len() as u64;
         if received > target.size_bytes {
             break;
         }
-        file.write_all(&chunk).map_err(failed)?;
-        request.consumed(chunk.len())?;
+        file.write_all(bytes).map_err(failed)?;
+        request.consumed(bytes.len())?;
     }
     if received != target.size_bytes {
         return Err(Failure::bad_request(format!(

@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test binary uses its own part of it")]
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,7 +15,10 @@ use voidbox_protocol::body::{Configure, ErrorBody, ExecRequest, ExecResponse, St
 use voidbox_protocol::credit::{ReceiveWindow, SendWindow};
 use voidbox_protocol::decode::{Phase, read_frame};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
-use voidbox_protocol::handshake::{FLAG_MULTIPLEX, Hello, KEY_BYTES, Ping, Pong, SessionKey};
+use voidbox_protocol::handshake::{
+    FLAG_MAILBOX, FLAG_MULTIPLEX, Hello, KEY_BYTES, Ping, Pong, SessionKey,
+};
+use voidbox_protocol::mailbox::{MAILBOX_BYTES, Mail, SLOT_BYTES, Side, Slots, slot_offset};
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
 /// No single frame takes longer than this to come.
@@ -33,23 +38,45 @@ pub struct Keeper {
     pub socket: UnixStream,
     folder: TempDir,
     next_id: u32,
+    mailbox: Option<Mailbox>,
+    /// References that came with data.
+    pub mail_seen: usize,
+}
+
+/// The keeper's end of a mailbox.
+struct Mailbox {
+    file: File,
+    slots: Slots,
 }
 
 impl Keeper {
     /// An agent that has said hello, and nothing more.
     pub fn connect() -> Self {
+        Self::launch(false)
+    }
+
+    fn launch(with_mailbox: bool) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("voidbox-agent-")
             .tempdir_in("/tmp")
             .unwrap();
         let path = folder.path().join("agent.sock");
         let listener = UnixListener::bind(&path).unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_voidbox-agent"))
-            .arg("--socket")
-            .arg(&path)
-            .stdin(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_voidbox-agent"));
+        command.arg("--socket").arg(&path).stdin(Stdio::null());
+        let mailbox = with_mailbox.then(|| {
+            let path = folder.path().join("mailbox");
+            let mut options = File::options();
+            let file = options.read(true).write(true).create_new(true).open(&path);
+            let file = file.unwrap();
+            file.set_len(MAILBOX_BYTES as u64).unwrap();
+            command.arg("--mailbox").arg(&path);
+            Mailbox {
+                file,
+                slots: Slots::default(),
+            }
+        });
+        let child = command.spawn().unwrap();
         let (mut socket, _) = listener.accept().unwrap();
         socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         let hello = read_frame(&mut socket, Phase::Handshake).unwrap().unwrap();
@@ -60,17 +87,33 @@ impl Keeper {
             socket,
             folder,
             next_id: 1,
+            mailbox,
+            mail_seen: 0,
         }
     }
 
     /// An agent that serves requests.
     pub fn start() -> Self {
-        let mut keeper = Self::connect();
-        keeper.send_raw(&ping(7).encode().unwrap());
+        Self::connect().configured()
+    }
+
+    /// The same with a mailbox between the two.
+    pub fn start_with_mailbox() -> Self {
+        Self::launch(true).configured()
+    }
+
+    fn configured(self) -> Self {
+        let mut keeper = self;
+        let has_mailbox = keeper.mailbox.is_some();
+        let mut ping = ping(7);
+        ping.flags |= FLAG_MAILBOX;
+        keeper.send_raw(&ping.encode().unwrap());
         let pong = read_frame(&mut keeper.socket, Phase::Handshake)
             .unwrap()
             .unwrap();
-        assert_eq!(Pong::decode(&pong).unwrap().version, 1);
+        let pong = Pong::decode(&pong).unwrap();
+        assert_eq!(pong.version, 1);
+        assert_eq!(pong.flags & FLAG_MAILBOX != 0, has_mailbox);
         let id = keeper.send_new(&Message::Configure(Configure {
             clock_unix_ms: 0,
             hostname: "test".into(),
@@ -203,6 +246,56 @@ impl Keeper {
         None
     }
 
+    /// Sends all of a request's data through the mailbox, and its end. At the end all slots are
+    /// the keeper's again.
+    pub fn send_mail(&mut self, id: u32, bytes: &[u8]) {
+        let mut window = SendWindow::default();
+        for piece in bytes.chunks(SLOT_BYTES) {
+            let slot = loop {
+                if window.left() >= piece.len()
+                    && let Some(slot) = self.mailbox.as_mut().unwrap().slots.take()
+                {
+                    break slot;
+                }
+                self.take_return(id, &mut window);
+            };
+            assert_eq!(window.take(piece.len()), piece.len());
+            self.put_mail(id, slot, piece);
+        }
+        self.send(id, &Message::StreamEnd(StreamEnd::default()));
+        for _ in bytes.chunks(SLOT_BYTES) {
+            // Every piece's slot comes back, also those that are back already.
+            if self.mailbox.as_ref().unwrap().slots.all_free() {
+                return;
+            }
+            self.take_return(id, &mut window);
+        }
+    }
+
+    /// Puts a piece into a slot and refers to it, whatever the rules say.
+    pub fn put_mail(&mut self, id: u32, slot: u8, piece: &[u8]) {
+        let file = &self.mailbox.as_ref().unwrap().file;
+        let offset = slot_offset(Side::Keeper, slot);
+        file.write_all_at(piece, offset).unwrap();
+        let mail = Mail::new(slot, u32::try_from(piece.len()).unwrap()).unwrap();
+        self.send(id, &Message::Mail(mail));
+    }
+
+    fn take_return(&mut self, id: u32, window: &mut SendWindow) {
+        match self.receive() {
+            (got, Message::Credit(Stream::Data, more)) if got == id => window.grant(more).unwrap(),
+            (_, Message::MailTaken(slot)) => {
+                self.mailbox
+                    .as_mut()
+                    .unwrap()
+                    .slots
+                    .give_back(slot)
+                    .unwrap();
+            }
+            early => panic!("{early:?}"),
+        }
+    }
+
     /// The next message that is not credit.
     pub fn receive_answer(&mut self, id: u32) -> Message {
         loop {
@@ -233,6 +326,24 @@ impl Keeper {
                     window.received(chunk.len()).unwrap();
                     bytes.extend_from_slice(&chunk);
                     if let Some(due) = window.consumed(chunk.len()) {
+                        self.send(id, &Message::Credit(Stream::Data, due));
+                    }
+                }
+                Message::Mail(mail) => {
+                    window.received(mail.size()).unwrap();
+                    let mut piece = vec![0; mail.size()];
+                    let mailbox = self.mailbox.as_ref().unwrap();
+                    let offset = slot_offset(Side::Agent, mail.slot());
+                    mailbox.file.read_exact_at(&mut piece, offset).unwrap();
+                    self.mail_seen += 1;
+                    // Scribbled over, to show that nobody reads a slot that was given back.
+                    mailbox
+                        .file
+                        .write_all_at(&vec![0xee; piece.len()], offset)
+                        .unwrap();
+                    bytes.extend_from_slice(&piece);
+                    self.send(id, &Message::MailTaken(mail.slot()));
+                    if let Some(due) = window.consumed(piece.len()) {
                         self.send(id, &Message::Credit(Stream::Data, due));
                     }
                 }

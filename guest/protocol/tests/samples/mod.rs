@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use voidbox_protocol::body::*;
 use voidbox_protocol::handshake::{FLAG_MULTIPLEX, Hello, Ping, Pong, SessionKey};
+use voidbox_protocol::mailbox::Mail;
 use voidbox_protocol::message::{Message, Stream};
 
 /// The request id of every sample.
@@ -188,6 +189,8 @@ fn other_messages() -> Vec<(&'static str, Message)> {
         ("data", Message::Data(b"abc".to_vec())),
         ("data-empty", Message::Data(Vec::new())),
         ("credit", Message::Credit(Stream::Stdin, 65_536)),
+        ("mail", Message::Mail(Mail::new(3, 262_144).unwrap())),
+        ("mail-taken", Message::MailTaken(2)),
         ("stream-end", Message::StreamEnd(StreamEnd::default())),
         (
             "stream-end-error",

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use voidbox_protocol::body::{PathRequest, ReadFileResponse, WriteFile};
+use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::ops::{check_fence, fence_raised, find_exec};
@@ -42,6 +43,12 @@ impl Client {
 
     pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
         self.writer.write_all(bytes).await.map_err(|_| Gone)
+    }
+
+    /// Fills the buffer; an end before that is nobody.
+    pub async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), Gone> {
+        let read = self.reader.read_exact(buffer).await;
+        read.map(drop).map_err(|_| Gone)
     }
 
     /// Reads up to `max` bytes; 0 at the end.
@@ -251,15 +258,21 @@ async fn file_put(
     let mut left = file.size_bytes;
     let transfer = Transfer::open(&link, &Message::WriteFile(file))?;
     client.answer(&Ok(json!({}))).await?;
-    let mut buffer = vec![0u8; CHUNK_BYTES];
+    let mut buffer = vec![0u8; SLOT_BYTES];
     while left > 0 {
-        let want = usize::try_from(left).unwrap_or(usize::MAX).min(CHUNK_BYTES);
-        let count = client.read_for(&transfer, &mut buffer[..want]).await?;
-        if count == 0 {
-            return Err(Interrupted::Gone);
+        let want = usize::try_from(left).unwrap_or(usize::MAX).min(SLOT_BYTES);
+        let mut filled = 0;
+        while filled < want {
+            match client
+                .read_for(&transfer, &mut buffer[filled..want])
+                .await?
+            {
+                0 => return Err(Interrupted::Gone),
+                count => filled += count,
+            }
         }
-        transfer.send(&buffer[..count]).await?;
-        left -= count as u64;
+        transfer.send(&buffer[..want]).await?;
+        left -= want as u64;
     }
     transfer.send_end().await?;
     transfer.response().await?;

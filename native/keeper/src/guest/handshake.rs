@@ -11,7 +11,7 @@ use voidbox_protocol::body::{Configure, GuestMount};
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::handshake::{
-    FLAG_MULTIPLEX, HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey,
+    FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
@@ -53,6 +53,8 @@ pub struct Session {
     /// Frames that came behind the last one of the handshake.
     pub early: Vec<Frame>,
     pub hello: Hello,
+    /// The memory of the mailbox, when the guest has found it.
+    pub mailbox: Option<File>,
 }
 
 /// Reads one frame at a time off a port.
@@ -86,6 +88,7 @@ pub async fn open_session(
     port: UnixStream,
     mounts: &[Mount],
     hostname: &str,
+    mailbox: File,
 ) -> Result<Session, SessionError> {
     let mut frames = Frames {
         port,
@@ -103,7 +106,7 @@ pub async fn open_session(
     let ping = Ping {
         key: SessionKey::new(random()?),
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX,
+        flags: FLAG_MULTIPLEX | FLAG_MAILBOX,
     };
     frames.port.write_all(&ping.encode()?).await?;
     let pong = Pong::decode(&frames.next().await?)?;
@@ -126,6 +129,7 @@ pub async fn open_session(
             decoder: frames.decoder,
             early: frames.waiting.into(),
             hello,
+            mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
         }),
         (CONFIGURE_ID, Message::Error(error)) => Err(SessionError::Configure(error.message)),
         (_, other) => Err(SessionError::Configure(format!(

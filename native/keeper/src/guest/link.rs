@@ -11,9 +11,11 @@ use voidbox_protocol::MAX_OPEN_REQUESTS;
 use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::Decoder;
 use voidbox_protocol::frame::{Frame, FrameError};
+use voidbox_protocol::mailbox::{MIN_MAIL_BYTES, MailError};
 use voidbox_protocol::message::{Message, MessageError, Stream};
 
 use super::handshake::Session;
+use super::mailbox::{Mailbox, Slot};
 use super::outbox::{ControlFull, Outbox};
 use crate::error::{Code, Failure};
 
@@ -28,6 +30,10 @@ pub enum Violation {
     Message(#[from] MessageError),
     #[error(transparent)]
     Credit(#[from] CreditError),
+    #[error(transparent)]
+    Mail(#[from] MailError),
+    #[error("reading the mailbox: {0}")]
+    MailboxRead(std::io::Error),
     #[error(transparent)]
     Control(#[from] ControlFull),
     #[error("a {got:?} frame for request {id}, which does not expect it")]
@@ -55,6 +61,7 @@ pub trait Inbound {
 
 pub struct Link {
     outbox: Outbox,
+    mailbox: Option<Rc<Mailbox>>,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
     /// The reason, once the link is over.
@@ -66,6 +73,7 @@ impl Link {
     pub fn start(session: Session) -> Rc<Self> {
         let link = Rc::new(Self {
             outbox: Outbox::default(),
+            mailbox: session.mailbox.map(Mailbox::new),
             requests: RefCell::default(),
             next_id: Cell::new(1),
             ended: watch::Sender::new(None),
@@ -135,6 +143,12 @@ impl Link {
     /// Sends a data frame, once there is room. The caller has taken the bytes out of the window.
     pub async fn send_data(&self, frame: Vec<u8>) {
         self.outbox.push_data(frame).await;
+    }
+
+    /// A slot for `bytes` of data, when the guest has a mailbox, one is free and it is worth it.
+    pub fn take_slot(&self, bytes: usize) -> Option<Slot> {
+        let mailbox = self.mailbox.as_ref().filter(|_| bytes >= MIN_MAIL_BYTES)?;
+        mailbox.take_slot()
     }
 
     /// Ends the link and everything open on it. The first reason stands.
@@ -207,8 +221,20 @@ impl Link {
         }
     }
 
+    fn mailbox(&self) -> Result<&Rc<Mailbox>, MailError> {
+        self.mailbox.as_ref().ok_or(MailError::NoMailbox)
+    }
+
     fn dispatch(&self, frame: Frame) -> Result<(), Violation> {
-        let (id, message) = Message::decode(frame)?;
+        let (id, message) = match Message::decode(frame)? {
+            (_, Message::MailTaken(slot)) => return Ok(self.mailbox()?.give_back(slot)?),
+            (id, Message::Mail(mail)) => {
+                let bytes = self.mailbox()?.read(mail).map_err(Violation::MailboxRead)?;
+                self.send(id, &Message::MailTaken(mail.slot()));
+                (id, Message::Data(bytes))
+            }
+            other => other,
+        };
         let inbound = self.requests.borrow().get(&id).cloned();
         let Some(inbound) = inbound else {
             // A signal, a cancel or bytes of ours may cross the end of their request on the way.

@@ -2,5 +2,6 @@
 
 pub mod handshake;
 pub mod link;
+pub mod mailbox;
 pub mod outbox;
 pub mod transfer;

@@ -7,9 +7,11 @@ use tokio::sync::Notify;
 use voidbox_protocol::body::{Empty, ErrorBody, ErrorCode, StreamEnd};
 use voidbox_protocol::credit::{ReceiveWindow, SendWindow};
 use voidbox_protocol::frame::MAX_CHUNK_BYTES;
+use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream, encode_data};
 
 use super::link::{After, Inbound, Link, Violation};
+use super::mailbox::Slot;
 use crate::error::{Code, Failure};
 
 /// What ends a request of this kind on the guest's side.
@@ -140,11 +142,26 @@ impl Transfer {
         }
     }
 
-    /// Sends bytes of the request's data, as fast as the guest's window lets.
+    /// Sends bytes of the request's data, as fast as the guest's window lets: through the mailbox
+    /// when it has room, else as frames.
     pub async fn send(&self, mut bytes: &[u8]) -> Result<(), Failure> {
         while !bytes.is_empty() {
+            let (piece, rest) = bytes.split_at(bytes.len().min(SLOT_BYTES));
+            self.take_window(piece.len()).await?;
+            match self.link.take_slot(piece.len()) {
+                Some(slot) => self.send_mail(slot, piece).await?,
+                None => self.send_frames(piece).await?,
+            }
+            bytes = rest;
+        }
+        Ok(())
+    }
+
+    /// Takes `count` bytes, at most a slot's worth, out of the guest's window once it has them.
+    async fn take_window(&self, count: usize) -> Result<(), Failure> {
+        loop {
             let changed = self.inner.changed.notified();
-            let count = {
+            {
                 let mut state = self.inner.state.borrow_mut();
                 if let Some(failure) = &state.failure {
                     return Err(failure.clone());
@@ -155,17 +172,32 @@ impl Transfer {
                         "the guest answered before it had all the data",
                     ));
                 }
-                state.send.take(bytes.len().min(MAX_CHUNK_BYTES))
-            };
-            if count == 0 {
-                changed.await;
-                continue;
+                if state.send.left() >= count {
+                    state.send.take(count);
+                    return Ok(());
+                }
             }
-            let (chunk, rest) = bytes.split_at(count);
+            changed.await;
+        }
+    }
+
+    async fn send_mail(&self, slot: Slot, bytes: &[u8]) -> Result<(), Failure> {
+        let mail = slot
+            .write(bytes)
+            .map_err(|error| Failure::io("writing the mailbox", &error))?;
+        let frame = Message::Mail(mail)
+            .encode(self.id)
+            .map_err(|error| Failure::bad_request(error.to_string()))?;
+        self.link.send_data(frame).await;
+        slot.sent();
+        Ok(())
+    }
+
+    async fn send_frames(&self, bytes: &[u8]) -> Result<(), Failure> {
+        for chunk in bytes.chunks(MAX_CHUNK_BYTES) {
             let frame = encode_data(self.id, chunk)
                 .map_err(|error| Failure::bad_request(error.to_string()))?;
             self.link.send_data(frame).await;
-            bytes = rest;
         }
         Ok(())
     }
@@ -194,7 +226,11 @@ impl Drop for Transfer {
 
 impl Inner {
     /// A message that ends an abandoned request, or goes with one.
-    fn on_abandoned(state: &mut State, message: &Message) -> After {
+    fn on_abandoned(state: &mut State, message: &Message) -> Result<After, Violation> {
+        if let Message::Data(bytes) = message {
+            // Nothing is granted any more, so what was in flight is all that may come.
+            state.receive.received(bytes.len())?;
+        }
         let absent = state.ends == Ends::WithResponse || is_absent(message);
         let over = match message {
             Message::Error(_) | Message::StreamEnd(_) => true,
@@ -202,7 +238,7 @@ impl Inner {
             _ => absent,
         };
         state.finished = over;
-        if over { After::Finished } else { After::GoesOn }
+        Ok(if over { After::Finished } else { After::GoesOn })
     }
 }
 
@@ -219,7 +255,7 @@ impl Inbound for Inner {
     fn on_message(&self, _link: &Link, id: u32, message: Message) -> Result<After, Violation> {
         let mut state = self.state.borrow_mut();
         if state.abandoned {
-            return Ok(Self::on_abandoned(&mut state, &message));
+            return Self::on_abandoned(&mut state, &message);
         }
         let unexpected = Violation::Unexpected {
             id,
@@ -229,7 +265,10 @@ impl Inbound for Inner {
             Message::Credit(Stream::Data, bytes) => state.send.grant(bytes)?,
             Message::Data(bytes) if state.ends == Ends::WithData => {
                 state.receive.received(bytes.len())?;
-                state.incoming.extend_from_slice(&bytes);
+                match state.incoming.is_empty() {
+                    true => state.incoming = bytes,
+                    false => state.incoming.extend_from_slice(&bytes),
+                }
             }
             Message::StreamEnd(end) if state.ends == Ends::WithData => {
                 state.finished = true;

@@ -4,12 +4,14 @@ use std::io::{self, Read, Write};
 
 use tokio::sync::mpsc;
 
+use voidbox_protocol::mailbox::SLOT_BYTES;
+
 use crate::error::Failure;
 use crate::guest::transfer::Transfer;
 
 /// Chunks that may wait in a pipe.
 const CHUNKS: usize = 2;
-const CHUNK_BYTES: usize = 64 << 10;
+const CHUNK_BYTES: usize = SLOT_BYTES;
 
 /// An empty chunk is the end; a sender that goes away without one broke off.
 pub type Chunk = Vec<u8>;
@@ -57,7 +59,7 @@ impl Read for PipeReader {
     }
 }
 
-/// The blocking end that writes, in chunks of 64 KiB. Without [`PipeWriter::finish`] it broke off.
+/// The blocking end that writes, in chunks of a slot's worth. Without [`PipeWriter::finish`] it broke off.
 pub struct PipeWriter {
     chunks: mpsc::Sender<Chunk>,
     current: Chunk,

@@ -2,19 +2,20 @@
 
 use std::io;
 
+use voidbox_protocol::mailbox::SLOT_BYTES;
+
 use crate::api::streams::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::guest::transfer::Transfer;
 use crate::transfer::bridge::{PipeReader, PipeWriter, pipe, pump_from_guest};
 use crate::transfer::tar_check::{self, Entry, Kind, TarError};
 
-const CHUNK_BYTES: usize = 64 << 10;
 const BLOCK_BYTES: usize = 512;
 
 /// Hands the client's tar to the guest, up to its end marker or the end of the client's half.
 pub async fn put(client: &mut Client, transfer: &Transfer) -> Result<(), Interrupted> {
     let mut end = EndMarker::default();
-    let mut buffer = vec![0u8; CHUNK_BYTES];
+    let mut buffer = vec![0u8; SLOT_BYTES];
     while !end.seen {
         let count = client.read_for(transfer, &mut buffer).await?;
         if count == 0 {

@@ -241,6 +241,7 @@ mod tests {
         let fds = Descriptors {
             port: 7,
             console: 8,
+            mailbox: 9,
         };
         let args = command(&config, &dir, Path::new("/usr/bin/env"), uid, fds, 1).unwrap();
         args.into_iter()

@@ -1,5 +1,6 @@
 //! The VMM's process: started with its two sockets and a lifeline, gone when the lifeline is.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
@@ -14,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::config::LaunchConfig;
 use crate::error::Failure;
+use crate::guest::mailbox;
 use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
 use crate::vmm::command::Descriptors;
 use crate::vmm::console::{self, Ring};
@@ -36,12 +38,13 @@ pub struct Vmm {
 }
 
 impl Vmm {
-    /// Makes a fresh scratch disk and starts the VMM; the stream is the guest port.
+    /// Makes a fresh scratch disk and starts the VMM; the stream is the guest port, the file the
+    /// mailbox's memory.
     pub async fn start(
         config: &LaunchConfig,
         dir: &RunDir,
         tsc_khz: u64,
-    ) -> Result<(Self, UnixStream), Failure> {
+    ) -> Result<(Self, UnixStream, File), Failure> {
         let uid = jail::vmm_uid(dir);
         if let (true, Some(mke2fs)) = (config.is_jailed(), config.mke2fs_path()) {
             scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid).await?;
@@ -49,7 +52,9 @@ impl Vmm {
         let io_failure = |error: io::Error| Failure::io("starting the VMM", &error);
         let (port, guest_port) = socket_pair().map_err(io_failure)?;
         let (console, guest_console) = socket_pair().map_err(io_failure)?;
+        let mailbox = mailbox::memory().map_err(io_failure)?;
         let fds = Descriptors {
+            mailbox: mailbox.as_raw_fd(),
             port: guest_port.as_raw_fd(),
             console: guest_console.as_raw_fd(),
         };
@@ -72,7 +77,7 @@ impl Vmm {
             lifeline,
             console,
         };
-        Ok((vmm, port))
+        Ok((vmm, port, mailbox))
     }
 
     /// Process id of what the keeper started; QEMU is below it.
@@ -112,7 +117,8 @@ fn test_command(
     let args = config
         .test_vmm_args
         .iter()
-        .map(|arg| arg.replace("{fd}", &fds.port.to_string()).into());
+        .map(|arg| arg.replace("{fd}", &fds.port.to_string()))
+        .map(|arg| arg.replace("{mailbox}", &fds.mailbox.to_string()).into());
     [keeper.into(), "lifeline".into(), "--".into()]
         .into_iter()
         .chain([config.qemu.clone().into()])
@@ -156,6 +162,7 @@ fn spawn(
         command.pre_exec(move || {
             if libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
+                || libc::fcntl(fds.mailbox, libc::F_SETFD, 0) == -1
             {
                 return Err(io::Error::last_os_error());
             }

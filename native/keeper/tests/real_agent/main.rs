@@ -150,12 +150,12 @@ fn a_host_without_room_for_output_fails_the_command_and_not_the_keeper() {
 
 #[test]
 fn a_write_that_the_disk_refuses_fails_the_command_and_not_the_keeper() {
-    let vm = Vm::with_agent_and_file_limit("refused", 256 << 10);
+    let vm = Vm::with_agent_and_file_limit("refused", 4 * MIB);
     let fence = vm.attach();
     vm.start(
         fence,
         "big",
-        &format!("head -c {MIB} /dev/zero; sleep 20"),
+        &format!("head -c {} /dev/zero; sleep 20", 8 * MIB),
         json!({}),
     );
     let answer = vm.call("exec.wait", json!({ "execKey": "big" }));

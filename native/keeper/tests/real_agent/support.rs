@@ -79,7 +79,7 @@ impl Vm {
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
             "accelerator": "agent-process", "qemu": agent(), "bwrap": "/none",
             "bootTimeoutMs": 15_000, "orphanTimeoutMs": 60_000,
-            "testVmmArgs": ["--fd", "{fd}"],
+            "testVmmArgs": ["--fd", "{fd}", "--mailbox-fd", "{mailbox}"],
         });
         for (key, value) in extra.as_object().unwrap() {
             config[key] = value.clone();

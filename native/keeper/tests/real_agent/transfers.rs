@@ -10,10 +10,16 @@ use crate::support::{MIB, Vm};
 
 #[test]
 fn files_go_in_and_out_and_what_is_not_there_is_absent() {
-    let vm = Vm::with_agent("files", json!({}));
+    let without_mailbox = json!({ "testVmmArgs": ["--fd", "{fd}"] });
+    for (name, extra) in [("files", json!({})), ("port-files", without_mailbox)] {
+        files_go_in_and_out(&Vm::with_agent(name, extra));
+    }
+}
+
+fn files_go_in_and_out(vm: &Vm) {
     let fence = vm.attach();
     let path = vm.guest_path("deep/er/file");
-    let bytes: Vec<u8> = (0..2 * MIB + 3).map(|index| (index % 249) as u8).collect();
+    let bytes: Vec<u8> = (0..5 * MIB + 3).map(|index| (index % 249) as u8).collect();
     let request = json!({ "fence": fence, "path": path, "mode": 0o640, "sizeBytes": bytes.len() });
     let mut put = vm.stream("file.put", request);
     put.socket.write_all(&bytes).unwrap();

@@ -1,0 +1,141 @@
+//! The mailbox: a small disk that the keeper shares, for data that is too much for the port.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use voidbox_protocol::mailbox::{Mail, MailError, SLOT_BYTES, Side, Slots, slot_offset};
+
+use crate::lock::lock;
+
+/// The serial number that the keeper gives the disk.
+const SERIAL: &str = "voidbox-mailbox";
+/// What a disk asks of memory and lengths when it is read past the page cache.
+const PAGE_BYTES: usize = 4096;
+
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Page([u8; PAGE_BYTES]);
+
+/// Memory that the disk reads and writes, at most a slot's worth.
+pub struct Block(Vec<Page>);
+
+impl Block {
+    /// A block for `bytes`, or for a whole slot when that is less.
+    pub fn new(bytes: usize) -> Self {
+        let pages = bytes.min(SLOT_BYTES).div_ceil(PAGE_BYTES);
+        Self(vec![Page([0; PAGE_BYTES]); pages])
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: a page is its bytes and nothing else.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * PAGE_BYTES) }
+    }
+
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a page is its bytes and nothing else, and any bytes are a page.
+        unsafe {
+            std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.0.len() * PAGE_BYTES)
+        }
+    }
+}
+
+pub struct Mailbox {
+    disk: File,
+    slots: Mutex<Slots>,
+}
+
+impl Mailbox {
+    pub fn new(disk: File) -> Self {
+        Self {
+            disk,
+            slots: Mutex::default(),
+        }
+    }
+
+    /// The guest's mailbox disk, past the page cache: the keeper writes behind the kernel's back.
+    /// `None` when the machine has none.
+    pub fn find() -> io::Result<Option<Self>> {
+        let Some(path) = device(Path::new("/sys/block")) else {
+            return Ok(None);
+        };
+        let disk = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_DIRECT)
+            .open(path)?;
+        Ok(Some(Self::new(disk)))
+    }
+
+    /// A slot of ours that is free.
+    pub fn take_slot(&self) -> Option<u8> {
+        lock(&self.slots).take()
+    }
+
+    /// The keeper has read a slot of ours.
+    pub fn give_back(&self, slot: u8) -> Result<(), MailError> {
+        lock(&self.slots).give_back(slot)
+    }
+
+    /// Puts the block's first bytes into a slot of ours.
+    pub fn write(&self, mail: Mail, block: &Block) -> io::Result<()> {
+        let bytes = &block.bytes()[..mail.size().next_multiple_of(PAGE_BYTES)];
+        self.disk
+            .write_all_at(bytes, slot_offset(Side::Agent, mail.slot()))
+    }
+
+    /// Takes the keeper's mail into the block.
+    pub fn read(&self, mail: Mail, block: &mut Block) -> io::Result<()> {
+        let bytes = &mut block.bytes_mut()[..mail.size().next_multiple_of(PAGE_BYTES)];
+        self.disk
+            .read_exact_at(bytes, slot_offset(Side::Keeper, mail.slot()))
+    }
+}
+
+/// The disk with our serial number.
+fn device(class: &Path) -> Option<PathBuf> {
+    let disks = fs::read_dir(class).ok()?;
+    disks.flatten().find_map(|disk| {
+        let serial = fs::read_to_string(disk.path().join("serial")).ok()?;
+        (serial.trim_end() == SERIAL).then(|| Path::new("/dev").join(disk.file_name()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use voidbox_protocol::mailbox::MAILBOX_BYTES;
+
+    #[test]
+    fn the_disk_is_found_by_its_serial_number() {
+        let class = tempfile::tempdir().unwrap();
+        for (name, serial) in [("vda", ""), ("vdb", "voidbox-mailbox\n"), ("vdc", "other")] {
+            fs::create_dir(class.path().join(name)).unwrap();
+            fs::write(class.path().join(name).join("serial"), serial).unwrap();
+        }
+        fs::create_dir(class.path().join("loop0")).unwrap();
+        assert_eq!(device(class.path()), Some("/dev/vdb".into()));
+        fs::remove_dir_all(class.path().join("vdb")).unwrap();
+        assert_eq!(device(class.path()), None);
+    }
+
+    #[test]
+    fn a_block_goes_into_our_slot_and_comes_out_of_the_keepers() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(MAILBOX_BYTES as u64).unwrap();
+        let mailbox = Mailbox::new(file.try_clone().unwrap());
+        let mut block = Block::new(5);
+        block.bytes_mut()[..5].copy_from_slice(b"hello");
+        mailbox.write(Mail::new(1, 5).unwrap(), &block).unwrap();
+        let mut there = [0; 5];
+        file.read_exact_at(&mut there, slot_offset(Side::Agent, 1))
+            .unwrap();
+        assert_eq!(&there, b"hello");
+        file.write_all_at(b"world", slot_offset(Side::Keeper, 3))
+            .unwrap();
+        mailbox.read(Mail::new(3, 5).unwrap(), &mut block).unwrap();
+        assert_eq!(&block.bytes()[..5], b"world");
+    }
+}

@@ -1,0 +1,134 @@
+//! The mailbox: memory that the guest has as a small disk, for data that is too much for the port.
+//!
+//! It is read and written by system calls alone and never mapped: the guest may change it at any
+//! moment, and what was read once is what is checked and used.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use voidbox_protocol::mailbox::{MAILBOX_BYTES, Mail, MailError, Side, Slots, slot_offset};
+
+/// Anonymous memory of the mailbox's size. Nobody who has its descriptor can change that size.
+pub fn memory() -> io::Result<File> {
+    let memory = memfd_create(
+        "voidbox-mailbox",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )?;
+    ftruncate(&memory, MAILBOX_BYTES as u64)?;
+    fcntl_add_seals(
+        &memory,
+        SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
+    )?;
+    Ok(memory.into())
+}
+
+/// A mailbox that both sides have agreed to use.
+#[derive(Debug)]
+pub struct Mailbox {
+    memory: File,
+    slots: RefCell<Slots>,
+}
+
+/// A slot of ours. Dropped before its mail was sent, it is free again.
+pub struct Slot {
+    mailbox: Rc<Mailbox>,
+    number: u8,
+    is_sent: bool,
+}
+
+impl Mailbox {
+    pub fn new(memory: File) -> Rc<Self> {
+        Rc::new(Self {
+            memory,
+            slots: RefCell::default(),
+        })
+    }
+
+    /// A slot of ours that is free.
+    pub fn take_slot(self: &Rc<Self>) -> Option<Slot> {
+        let number = self.slots.borrow_mut().take()?;
+        Some(Slot {
+            mailbox: self.clone(),
+            number,
+            is_sent: false,
+        })
+    }
+
+    /// The guest has read a slot of ours.
+    pub fn give_back(&self, slot: u8) -> Result<(), MailError> {
+        self.slots.borrow_mut().give_back(slot)
+    }
+
+    /// Takes the guest's mail out.
+    pub fn read(&self, mail: Mail) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; mail.size()];
+        self.memory
+            .read_exact_at(&mut bytes, slot_offset(Side::Agent, mail.slot()))?;
+        Ok(bytes)
+    }
+}
+
+impl Slot {
+    /// Puts bytes into the slot, as many as fit; none are no mail.
+    pub fn write(&self, bytes: &[u8]) -> io::Result<Mail> {
+        let invalid = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let mail = Mail::new(self.number, length).map_err(invalid)?;
+        let offset = slot_offset(Side::Keeper, self.number);
+        self.mailbox.memory.write_all_at(bytes, offset)?;
+        Ok(mail)
+    }
+
+    /// The guest has been told: from here on it gives the slot back.
+    pub fn sent(mut self) {
+        self.is_sent = true;
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if !self.is_sent {
+            self.mailbox
+                .give_back(self.number)
+                .expect("a slot in hand is out");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use voidbox_protocol::mailbox::SLOT_BYTES;
+
+    #[test]
+    fn the_memory_keeps_its_size() {
+        let memory = memory().unwrap();
+        assert_eq!(memory.metadata().unwrap().len(), MAILBOX_BYTES as u64);
+        assert!(memory.set_len(0).is_err());
+        assert!(memory.set_len(2 * MAILBOX_BYTES as u64).is_err());
+    }
+
+    #[test]
+    fn a_slot_that_was_not_sent_is_free_again() {
+        let mailbox = Mailbox::new(memory().unwrap());
+        let all: Vec<Slot> = std::iter::from_fn(|| mailbox.take_slot()).collect();
+        let mut all = all.into_iter();
+        let sent = all.next().unwrap();
+        assert!(sent.write(&vec![1; SLOT_BYTES + 1]).is_err());
+        let mail = sent.write(b"abc").unwrap();
+        sent.sent();
+        drop(all);
+        assert_eq!(
+            std::iter::from_fn(|| mailbox.take_slot())
+                .map(Slot::sent)
+                .count(),
+            3
+        );
+        mailbox.give_back(mail.slot()).unwrap();
+        assert!(mailbox.give_back(mail.slot()).is_err());
+    }
+}
