@@ -109,8 +109,9 @@ fn kernel_command_line(config: &LaunchConfig, tsc_khz: u64) -> String {
     }
     if config.accelerator != Accelerator::Kvm {
         // They mend a speculation that an emulated CPU does not have, and cost it a switch of page
-        // tables at every call of the kernel.
-        line.push_str(" mitigations=off");
+        // tables at every call of the kernel. Zeroing each page of the page cache, as Debian's kernel
+        // does, is 512 more instructions for it.
+        line.push_str(" mitigations=off init_on_alloc=0");
     }
     line
 }
