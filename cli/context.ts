@@ -1,5 +1,6 @@
 import type { Environment } from '../setup/environment.ts';
 import { createStyle, type Style } from './render/style.ts';
+import { asTyped } from './typed-name.ts';
 
 /** One output of the process. */
 export interface Sink {
@@ -25,6 +26,8 @@ export interface CliContext {
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
   onInterrupt(callback: () => void): { dispose(): void };
   now(): Date;
+  /** Advice of ours, with its commands as they can be typed here: `voidbox logs` or `npx voidbox logs`. */
+  advise(text: string): string;
 }
 
 export interface ProcessLike {
@@ -60,6 +63,7 @@ export function createContext(env: Environment, host: ProcessLike): CliContext {
       };
     },
     now: () => new Date(),
+    advise: (text) => asTyped(text, env.isStartedByNpm ? 'npx voidbox' : 'voidbox'),
   };
 }
 

@@ -15,16 +15,16 @@ interface Printable {
 /** Prints an error to standard error, as text or as one line of JSON, and gives the exit code that it means. */
 export async function printError(error: unknown, options: { readonly context: CliContext; readonly json: boolean }): Promise<ExitCode> {
   const { context } = options;
-  const printable = toPrintable(error);
+  const { exitCode, code, message, remedy: advice } = toPrintable(error);
+  const remedy = advice === null ? null : context.advise(advice);
   const { style } = context.stderr;
   if (options.json) {
-    const { code, message, remedy } = printable;
     await context.stderr.write(`${JSON.stringify({ error: { code, message, remedy } })}\n`);
   } else {
-    const remedy = printable.remedy === null ? '' : `${indent(sanitize(printable.remedy))}\n`;
-    await context.stderr.write(`${style.red('error:')} ${sanitize(printable.message)}\n${remedy}`);
+    const help = remedy === null ? '' : `${indent(sanitize(remedy))}\n`;
+    await context.stderr.write(`${style.red('error:')} ${sanitize(message)}\n${help}`);
   }
-  return printable.exitCode;
+  return exitCode;
 }
 
 function toPrintable(error: unknown): Printable {

@@ -100,14 +100,14 @@ async function leave({ runId, json }: RunPlanOptions, link: ServerLink, context:
     return EXIT.success;
   }
   await context.stdout.write(`${runId}\n`);
-  await context.stderr.write(`${url === null ? '' : `Temporal UI: ${url}\n`}Follow it: voidbox logs -f ${runId}\n`);
+  await context.stderr.write(`${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${runId}`)}\n`);
   return EXIT.success;
 }
 
 async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display: RunDisplay, context: CliContext): Promise<ExitCode> {
   const url = link.runUrl(runId);
   display.note(`run ${runId}${url === null ? '' : ` · ${url}`}`);
-  display.note(`follow it elsewhere: voidbox logs -f ${runId}`);
+  display.note(context.advise(`follow it elsewhere: voidbox logs -f ${runId}`));
   const detach = new AbortController();
   let interrupts = 0;
   const listening = context.onInterrupt(() => {
@@ -129,7 +129,7 @@ async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display
     });
     await display.close();
     if (view.outcome === null) {
-      await context.stderr.write(`Not waiting any longer; the run was asked to stop. See: voidbox status ${runId}\n`);
+      await context.stderr.write(context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${runId}\n`));
       return EXIT.interrupted;
     }
     return await conclude(view, interrupts > 0, json, context);
@@ -159,12 +159,12 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
     const outputText = output === null || isElsewhere ? null : await resultText(output, artifacts);
     await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
   } else {
-    const lines = renderRunEnd(view, { style: context.stderr.style, nowMs: Date.now() });
+    const lines = renderRunEnd(view, { style: context.stderr.style, nowMs: Date.now(), advise: context.advise });
     await context.stderr.write(`\n${lines.join('\n')}\n`);
     if (view.state === 'succeeded' && output !== null && isElsewhere) {
-      await context.stderr.write(`Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${view.runId}\n`);
+      await context.stderr.write(context.advise(`Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${view.runId}\n`));
     } else if (view.state === 'succeeded' && output !== null) {
-      await printResult(output, artifacts, context, `voidbox result ${view.runId} -o FILE`);
+      await printResult(output, artifacts, context, context.advise(`voidbox result ${view.runId} -o FILE`));
     }
   }
   if (view.state === 'succeeded') return EXIT.success;

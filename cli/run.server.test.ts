@@ -42,7 +42,7 @@ function start(
   variables: Readonly<Record<string, string>> = {},
 ): { readonly child: ChildProcess; readonly stderr: () => string; readonly done: Promise<Result> } {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables };
-  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete env[name];
+  for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
   const child = spawn(process.execPath, [BIN, ...args], { cwd: dir, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 110_000 });
   children.add(child);
   let stdout = '';

@@ -19,6 +19,8 @@ export interface Environment {
   readonly path: string;
   readonly noColor: boolean;
   readonly isCi: boolean;
+  /** True when npm started this process (`npx voidbox`, `npm start`), so that `voidbox` alone may not be on the PATH. */
+  readonly isStartedByNpm: boolean;
   /** All variables, for child processes and for the variables that a spec names. */
   readonly variables: Readonly<Record<string, string | undefined>>;
 }
@@ -54,6 +56,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     path: read('PATH') ?? '/usr/bin:/bin',
     noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',
     isCi: variables['CI'] === 'true',
+    isStartedByNpm: read('npm_command') !== null,
     variables,
   };
 }

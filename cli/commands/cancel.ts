@@ -52,7 +52,7 @@ async function say(
 ): Promise<ExitCode> {
   if (options.json) await context.stdout.write(`${JSON.stringify(fact)}\n`);
   else if (!fact.wasRunning) await context.stdout.write(`${fact.runId} had ended before: ${fact.state}\n`);
-  else if (fact.state === 'cancelling') await context.stdout.write(`${fact.runId} is asked to stop. See: voidbox status ${fact.runId}\n`);
+  else if (fact.state === 'cancelling') await context.stdout.write(context.advise(`${fact.runId} is asked to stop. See: voidbox status ${fact.runId}\n`));
   else await context.stdout.write(`${fact.runId} ${fact.state}\n`);
   return EXIT.success;
 }

@@ -20,7 +20,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         `${vms.length === 1 ? '1 VM of them goes' : `${vms.length} VMs of them go`} on meanwhile (voidbox ps). End a run and its VMs: voidbox cancel RUN`,
       );
     }
-    await context.stdout.write(`${lines.join('\n')}\n`);
+    await context.stdout.write(context.advise(`${lines.join('\n')}\n`));
     return EXIT.success;
   },
 });

@@ -29,7 +29,7 @@ export const command = defineCommand<Options>({
       throw error;
     }
     if (options.json) await context.stdout.write(`${JSON.stringify({ file: path })}\n`);
-    else await context.stdout.write(`Wrote ${file}. Next:\n  voidbox validate ${quote(file)}\n  voidbox run ${quote(file)}\n`);
+    else await context.stdout.write(`Wrote ${file}. Next:\n${context.advise(`  voidbox validate ${quote(file)}\n  voidbox run ${quote(file)}`)}\n`);
     return EXIT.success;
   },
 });

@@ -28,9 +28,11 @@ export const command = defineCommand<Options>({
     const lines =
       stack === null
         ? [
-            env.temporalConfigured
-              ? 'TEMPORAL_* names a server of your own; the embedded stack is not running. See: voidbox doctor'
-              : 'The embedded stack is not running. Start it: voidbox up',
+            context.advise(
+              env.temporalConfigured
+                ? 'TEMPORAL_* names a server of your own; the embedded stack is not running. See: voidbox doctor'
+                : 'The embedded stack is not running. Start it: voidbox up',
+            ),
           ]
         : renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir });
     if (vms.length === 0) lines.push('VMs         none');

@@ -33,12 +33,12 @@ export const command = defineCommand<Options>({
       return view.state === 'succeeded' ? EXIT.success : EXIT.runFailed;
     }
     if (view.state !== 'succeeded') {
-      await context.stderr.write(`${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime() }).join('\n')}\n`);
+      await context.stderr.write(`${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`);
       return EXIT.runFailed;
     }
     if (output === null) throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded without a result that was kept`);
     if (options.output !== undefined) await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
-    else await printResult(output, artifacts, context, `voidbox result ${runId} -o FILE`);
+    else await printResult(output, artifacts, context, context.advise(`voidbox result ${runId} -o FILE`));
     return EXIT.success;
   },
 });

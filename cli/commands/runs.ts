@@ -33,7 +33,9 @@ export const command = defineCommand<Options>({
       return EXIT.success;
     }
     if (views.length === 0) {
-      await context.stdout.write(runIds.length === 0 ? 'No runs yet. Start one: voidbox run FILE\n' : `No run is ${options.state ?? 'here'}.\n`);
+      await context.stdout.write(
+        runIds.length === 0 ? context.advise('No runs yet. Start one: voidbox run FILE\n') : `No run is ${options.state ?? 'here'}.\n`,
+      );
       return EXIT.success;
     }
     const lines = renderRuns(views, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime() });

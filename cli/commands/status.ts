@@ -21,7 +21,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (options.json) await context.stdout.write(`${JSON.stringify(toRunJson(view))}\n`);
     else
       await context.stdout.write(
-        `${renderStatus(view, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime() }).join('\n')}\n`,
+        `${renderStatus(view, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`,
       );
     return EXIT.success;
   },

@@ -21,7 +21,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (options.json) await context.stdout.write(`${JSON.stringify({ stack })}\n`);
     else
       await context.stdout.write(
-        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir }).join('\n')}\nIt stops by itself after 10 minutes without open runs; now: voidbox down\n`,
+        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir }).join('\n')}\n${context.advise('It stops by itself after 10 minutes without open runs; now: voidbox down')}\n`,
       );
     return EXIT.success;
   },

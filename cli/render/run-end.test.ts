@@ -3,7 +3,7 @@ import { renderRunEnd } from './run-end.ts';
 import { FAILED_RUN, run, stage, START_MS } from '../../test/rig/run-view.ts';
 import { PLAIN } from './style.ts';
 
-const end = (view: Parameters<typeof renderRunEnd>[0]): string[] => renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000 });
+const end = (view: Parameters<typeof renderRunEnd>[0]): string[] => renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text });
 
 test('a success is one line', () => {
   const view = run([stage('a', { state: 'succeeded' })], {

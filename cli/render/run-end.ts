@@ -6,20 +6,29 @@ import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from './style.ts';
 
+/** Our own advice as it can be typed; see `CliContext.advise`. */
+export type Advise = (text: string) => string;
+
+interface Telling {
+  readonly style: Style;
+  readonly advise: Advise;
+}
+
 /** What is said when a run has ended: one line on success; else what failed, where, its last words, what to type next. */
-export function renderRunEnd(view: RunView, options: { readonly style: Style; readonly nowMs: number }): string[] {
-  const { style } = options;
+export function renderRunEnd(view: RunView, options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise }): string[] {
+  const { style, advise } = options;
   // A run of another host, or one that was not admitted, has no stages here to be counted.
   const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
   const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${counts}`;
   if (view.state === 'succeeded') return [heading];
-  return [heading, ...renderFailures(view, style), ...renderNextSteps(view, style, ['logs', 'status'])];
+  return [heading, ...renderFailures(view, { style, advise }), ...renderNextSteps(view, { style, advise }, ['logs', 'status'])];
 }
 
 /** For each stage that failed, else for the run: what, its last words, what to do. */
-export function renderFailures(view: RunView, style: Style): string[] {
+export function renderFailures(view: RunView, telling: Telling): string[] {
+  const { style } = telling;
   const failed = view.stages.filter((stage) => stage.state === 'failed' && stage.failure !== null);
-  if (failed.length > 0) return failed.flatMap((stage) => renderStageFailure(view.runId, stage, style));
+  if (failed.length > 0) return failed.flatMap((stage) => renderStageFailure(view.runId, stage, telling));
   const failure = view.outcome?.failure ?? null;
   if (failure === null) return [];
   const where = view.outcome?.failedStage ?? null;
@@ -27,15 +36,15 @@ export function renderFailures(view: RunView, style: Style): string[] {
     view.runId,
     where === null ? 'the run' : `stage ${style.bold(sanitizeLine(where))}`,
     { ...failure, message: withoutStage(failure.message, where ?? '') },
-    style,
+    telling,
   );
 }
 
-function renderStageFailure(runId: string, stage: StageView, style: Style): string[] {
+function renderStageFailure(runId: string, stage: StageView, telling: Telling): string[] {
   if (stage.failure === null) return [];
   const attempt = stage.attempt > 1 ? ` (attempt ${stage.attempt})` : '';
   const failure = { ...stage.failure, message: withoutStage(stage.failure.message, stage.id) };
-  return renderFailure(runId, `stage ${style.bold(sanitizeLine(stage.id))}${attempt}`, failure, style);
+  return renderFailure(runId, `stage ${telling.style.bold(sanitizeLine(stage.id))}${attempt}`, failure, telling);
 }
 
 /** Messages name their stage, since they stand alone elsewhere; beside its name they need not. */
@@ -44,22 +53,22 @@ function withoutStage(message: string, stage: string): string {
   return message.startsWith(name) ? message.slice(name.length) : message;
 }
 
-function renderFailure(runId: string, where: string, failure: StageFailure, style: Style): string[] {
+function renderFailure(runId: string, where: string, failure: StageFailure, { style, advise }: Telling): string[] {
   const lines = ['', `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`];
   const tail = sanitize(failure.stderrTail).replace(/\n+$/, '');
   if (tail !== '') lines.push(style.dim('  its last lines on standard error:'), ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`));
   const remedy = remedyOf(failure.code)?.replaceAll('logs RUN', `logs ${runId}`) ?? null;
-  if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${remedy}`);
+  if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);
   return lines;
 }
 
 /** What to type to know more. */
-export function renderNextSteps(view: RunView, style: Style, commands: readonly ('logs' | 'status')[]): string[] {
+export function renderNextSteps(view: RunView, { style, advise }: Telling, commands: readonly ('logs' | 'status')[]): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
   const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
   const runId = sanitizeLine(view.runId);
   const lines = { logs: `  voidbox logs ${runId}${stage}`, status: `  voidbox status ${runId}` };
-  return ['', style.dim('Next:'), ...commands.map((command) => lines[command])];
+  return ['', style.dim('Next:'), ...commands.map((command) => advise(lines[command]))];
 }
 
 /** Codes come from events, so that one of a later build may be unknown here. */

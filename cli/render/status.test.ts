@@ -5,7 +5,7 @@ import { renderRuns } from './runs-table.ts';
 import { renderStatus } from './status.ts';
 import { PLAIN } from './style.ts';
 
-const OPTIONS = { style: PLAIN, width: 100, nowMs: START_MS + 120_000 };
+const OPTIONS = { style: PLAIN, width: 100, nowMs: START_MS + 120_000, advise: (text: string) => text };
 const SUCCEEDED = run(
   [stage('a', { state: 'succeeded', attempt: 1, startedAtMs: START_MS, durationMs: 900, exitCode: 0, isolation: 'microvm', accelerator: 'tcg' })],
   {

@@ -2,15 +2,18 @@ import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
 import { paintOutcome } from './event-lines.ts';
-import { renderFailures, renderNextSteps } from './run-end.ts';
+import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { renderStages } from './stages.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 
 /** `voidbox status`: facts about the run, its stages, its VMs, what is to be known, and how it failed. */
-export function renderStatus(view: RunView, options: { readonly style: Style; readonly width: number; readonly nowMs: number }): string[] {
-  const { style, nowMs } = options;
+export function renderStatus(
+  view: RunView,
+  options: { readonly style: Style; readonly width: number; readonly nowMs: number; readonly advise: Advise },
+): string[] {
+  const { style, nowMs, advise } = options;
   const facts: [string, string][] = [
     ['run', sanitizeLine(view.runId)],
     ['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`],
@@ -20,12 +23,12 @@ export function renderStatus(view: RunView, options: { readonly style: Style; re
   if (view.startedAtMs !== null) facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
   if (view.startedAtMs !== null) facts.push(['took', formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)]);
   const output = view.outcome?.output ?? null;
-  if (output !== null) facts.push(['result', `${formatBytes(output.sizeBytes)} ${style.dim(`(voidbox result ${sanitizeLine(view.runId)})`)}`]);
+  if (output !== null) facts.push(['result', `${formatBytes(output.sizeBytes)} ${style.dim(advise(`(voidbox result ${sanitizeLine(view.runId)})`))}`]);
   const lines = [...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`), '', ...renderStages(view, options)];
   lines.push(...renderVms(view, style));
   for (const notice of view.notices)
     lines.push(notice.level === 'warning' ? style.yellow(`warning: ${sanitizeLine(notice.message)}`) : style.dim(sanitizeLine(notice.message)));
-  return view.state === 'failed' ? [...lines, ...renderFailures(view, style), ...renderNextSteps(view, style, ['logs'])] : lines;
+  return view.state === 'failed' ? [...lines, ...renderFailures(view, { style, advise }), ...renderNextSteps(view, { style, advise }, ['logs'])] : lines;
 }
 
 function renderVms(view: RunView, style: Style): string[] {
