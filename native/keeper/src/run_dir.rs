@@ -126,7 +126,7 @@ impl RunDir {
         Ok(self.state_unlocked())
     }
 
-    /// The state of a directory whose lock nobody else holds.
+    /// The state by the files alone: that of a directory whose lock nobody else holds.
     pub fn state_unlocked(&self) -> VmState {
         if self.file(EXIT).exists() {
             VmState::Stopped

@@ -250,6 +250,15 @@ fn a_configuration_of_another_version_is_refused_before_anything_is_written() {
 }
 
 #[test]
+fn a_launch_beside_a_keeper_whose_vm_has_ended_is_told_so() {
+    let folder = Folder::new("ended");
+    let dir = voidbox_keeper::run_dir::RunDir::at(&folder.0);
+    let _keeper = dir.try_lock().unwrap().expect("a free lock");
+    fs::write(folder.0.join("exit.json"), "{}").unwrap();
+    assert_eq!(launch(&folder), "stopped");
+}
+
+#[test]
 fn a_sealed_directory_never_gets_a_vm() {
     let folder = Folder::new("seal");
     fs::remove_dir(&folder.0).unwrap();

@@ -9,24 +9,36 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+/// Two boots of this are soon over.
+const SHORT_BOOT_MS: u64 = 400;
+/// Longer than what a test does before its VM ends by itself, however busy the machine is.
+const LONG_BOOT_MS: u64 = 15_000;
+/// How a guest begins that misbehaves once its keeper was asked whether it is ready.
+const WHEN_ASKED: &str = "until [ -e asked ]; do sleep 0.02; done;";
+
+/// Its run directory, which is also where the guest stands.
 struct Vm {
     dir: PathBuf,
+    boot_timeout_ms: u64,
 }
 
 impl Vm {
     /// Launches a keeper whose guest is `script`; `$PORT` is the port's descriptor.
-    fn launch(name: &str, script: &str) -> Self {
-        let vm = Self::new(name);
+    fn launch(name: &str, boot_timeout_ms: u64, script: &str) -> Self {
+        let vm = Self::new(name, boot_timeout_ms);
         let (state, _) = vm.relaunch(script);
         assert_eq!(state, "created");
         vm
     }
 
-    fn new(name: &str) -> Self {
+    fn new(name: &str, boot_timeout_ms: u64) -> Self {
         let dir =
             std::env::temp_dir().join(format!("voidbox-hostile-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
-        Self { dir }
+        Self {
+            dir,
+            boot_timeout_ms,
+        }
     }
 
     fn relaunch(&self, script: &str) -> (String, Option<i32>) {
@@ -38,7 +50,7 @@ impl Vm {
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
             "accelerator": "agent-process", "qemu": "/bin/bash", "bwrap": "/none",
-            "bootTimeoutMs": 400, "orphanTimeoutMs": 20_000,
+            "bootTimeoutMs": self.boot_timeout_ms, "orphanTimeoutMs": 20_000,
             "testVmmArgs": ["-c", format!("PORT={{fd}}; {script}")],
         });
         let mut launch = command
@@ -69,6 +81,7 @@ impl Vm {
             .unwrap();
         let request = json!({ "v": 1, "id": 1, "op": op, "timeoutMs": 15_000 });
         stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+        std::fs::write(self.dir.join("asked"), "").unwrap();
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap()
@@ -90,12 +103,19 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        let keeper = std::fs::read(self.dir.join("keeper.json")).unwrap_or_default();
+        if !self.dir.join("exit.json").exists()
+            && let Ok(keeper) = serde_json::from_slice::<Value>(&keeper)
+        {
+            let pid = keeper["pid"].to_string();
+            let _ = Command::new("kill").args(["-9", &pid]).status();
+        }
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
-fn ready_fails_with(name: &str, script: &str, code: &str) -> Value {
-    let vm = Vm::launch(name, script);
+fn ready_fails_with(name: &str, boot_timeout_ms: u64, script: &str, code: &str) -> Value {
+    let vm = Vm::launch(name, boot_timeout_ms, script);
     let answer = vm.call("ready");
     assert_eq!(answer["error"]["code"], code, "{answer}");
     let exit = vm.exit();
@@ -106,27 +126,20 @@ fn ready_fails_with(name: &str, script: &str, code: &str) -> Value {
 
 #[test]
 fn a_guest_without_a_hello_is_booted_twice_and_given_up() {
-    let exit = ready_fails_with("silent", "exec sleep 60", "vm/boot-timeout");
+    let script = "exec sleep 60";
+    let exit = ready_fails_with("silent", SHORT_BOOT_MS, script, "vm/boot-timeout");
     assert_eq!(exit["boots"], 2);
 }
 
 #[test]
 fn garbage_a_huge_length_and_half_a_frame_end_the_vm() {
-    ready_fails_with(
-        "garbage",
-        r"printf 'not a frame at all' >&$PORT; exec sleep 60",
-        "vm/protocol",
-    );
-    ready_fails_with(
-        "huge",
-        r"printf '\377\377\377\377\040' >&$PORT; exec sleep 60",
-        "vm/protocol",
-    );
-    ready_fails_with(
-        "half",
-        r"printf '\020\000\000\000\040{' >&$PORT; exec sleep 60",
-        "vm/boot-timeout",
-    );
+    let sent = |bytes: &str| format!("{WHEN_ASKED} printf '{bytes}' >&$PORT; exec sleep 60");
+    let garbage = sent("not a frame at all");
+    ready_fails_with("garbage", LONG_BOOT_MS, &garbage, "vm/protocol");
+    let huge = sent(r"\377\377\377\377\040");
+    ready_fails_with("huge", LONG_BOOT_MS, &huge, "vm/protocol");
+    let half = r"printf '\020\000\000\000\040{' >&$PORT; exec sleep 60";
+    ready_fails_with("half", SHORT_BOOT_MS, half, "vm/boot-timeout");
 }
 
 /// A guest that sets its session, with the mailbox or without, and then sends `frame`.
@@ -176,7 +189,8 @@ fn mail_that_cannot_be_ends_the_vm() {
 
 #[test]
 fn a_vmm_that_ends_at_once_is_said_to() {
-    let exit = ready_fails_with("dead", "echo no such machine; exit 3", "vm/boot-timeout");
+    let script = format!("{WHEN_ASKED} echo no such machine; exit 3");
+    let exit = ready_fails_with("dead", LONG_BOOT_MS, &script, "vm/boot-timeout");
     assert!(
         exit["message"]
             .as_str()
@@ -188,7 +202,7 @@ fn a_vmm_that_ends_at_once_is_said_to() {
 
 #[test]
 fn a_second_launch_attaches_and_fences_only_rise() {
-    let vm = Vm::launch("attach", "exec sleep 60");
+    let vm = Vm::launch("attach", LONG_BOOT_MS, "exec sleep 60");
     assert_eq!(vm.relaunch("exec sleep 60").0, "attached");
     assert_eq!(vm.call("attach")["ok"]["fence"], 1);
     assert_eq!(vm.call("attach")["ok"]["fence"], 2);
@@ -197,12 +211,11 @@ fn a_second_launch_attaches_and_fences_only_rise() {
         std::fs::read_to_string(vm.dir.join("fence")).unwrap(),
         "2\n"
     );
-    vm.exit();
 }
 
 #[test]
 fn a_killed_keeper_takes_its_vmm_along_and_is_lost() {
-    let vm = Vm::launch("killed", "echo $$ > guest.pid; exec sleep 60");
+    let vm = Vm::launch("killed", LONG_BOOT_MS, "echo $$ > guest.pid; exec sleep 60");
     let guest = vm.dir.join("guest.pid");
     let deadline = Instant::now() + Duration::from_secs(5);
     while std::fs::read_to_string(&guest)
@@ -232,11 +245,11 @@ fn a_killed_keeper_takes_its_vmm_along_and_is_lost() {
 
 #[test]
 fn a_vmm_gets_no_descriptor_of_whoever_launched_its_keeper() {
-    let vm = Vm::new("descriptors");
+    let vm = Vm::new("descriptors", LONG_BOOT_MS);
     let mut shell = Command::new("bash");
     let script = r#"exec 200</dev/null; exec "$0" "$@""#;
     shell.args(["-c", script, env!("CARGO_BIN_EXE_voidbox-vm")]);
-    let guest = "ls /proc/$$/fd; echo end; exec sleep 60";
+    let guest = "ls /proc/$$/fd; echo end";
     assert_eq!(vm.launch_by(shell, guest).0, "created");
     let exit = vm.exit();
     let console = exit["consoleTail"].as_str().unwrap();

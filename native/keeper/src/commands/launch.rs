@@ -52,7 +52,11 @@ fn find_or_create(dir: &RunDir, config: &LaunchConfig) -> Result<&'static str, C
             .try_lock()
             .map_err(CommandError::io("taking the run directory's lock"))?;
         let Some(lock) = locked else {
-            // A keeper lives here, or another launch is about to start one.
+            // A keeper lives here, or another launch is about to start one. One that has written its
+            // VM's end only lets clients read what is left.
+            if dir.state_unlocked() == VmState::Stopped {
+                return Ok("stopped");
+            }
             if connect(dir).is_ok() {
                 return Ok("attached");
             }
@@ -90,6 +94,10 @@ fn create(
         let ended = keeper
             .try_wait()
             .map_err(CommandError::io("waiting for the keeper"))?;
+        if ended.is_some() && dir.state_unlocked() == VmState::Stopped {
+            // Its VM was over before this looked again; why stands in exit.json.
+            return Ok("created");
+        }
         if ended.is_some() || Instant::now() > deadline {
             let log = fs::read_to_string(dir.file(LOG)).unwrap_or_default();
             let last = log.lines().last().unwrap_or("it said nothing");
