@@ -13,7 +13,7 @@ use crate::lock::lock;
 /// The serial number that the keeper gives the disk.
 const SERIAL: &str = "voidbox-mailbox";
 /// What a disk asks of memory and lengths when it is read past the page cache.
-const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 #[repr(C, align(4096))]
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 //! does what the sandbox user may do, and no more.
 
 mod access;
+mod bulk_writer;
 mod folder;
 mod read;
 mod stat;

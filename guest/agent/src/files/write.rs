@@ -1,7 +1,6 @@
 //! WriteFile and MkdirP.
 
 use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fchmod, renameat, unlinkat};
 use voidbox_protocol::body::WriteFile;
 
 use super::access;
+use super::bulk_writer::BulkWriter;
 use crate::failure::Failure;
 use crate::request::{Chunk, Request};
 
@@ -50,7 +50,7 @@ fn receive(
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::io(&target.path, error);
     let _ = unlinkat(folder, temporary, AtFlags::empty());
-    let mut file: File = access::open_beneath(
+    let file: File = access::open_beneath(
         folder,
         Path::new(temporary),
         OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL,
@@ -58,6 +58,7 @@ fn receive(
     )
     .map_err(|error| failed(error.into()))?
     .into();
+    let mut writer = BulkWriter::new(file, target.size_bytes);
     let mut received = 0u64;
     let mut chunk = Chunk::default();
     while request.next_chunk(&mut chunk)? {
@@ -66,7 +67,7 @@ fn receive(
         if received > target.size_bytes {
             break;
         }
-        file.write_all(bytes).map_err(failed)?;
+        writer.write(bytes).map_err(failed)?;
         request.consumed(bytes.len())?;
     }
     if received != target.size_bytes {
@@ -75,5 +76,5 @@ fn receive(
             target.path, target.size_bytes
         )));
     }
-    fchmod(&file, Mode::from_raw_mode(target.mode)).map_err(|error| failed(error.into()))
+    fchmod(writer.file(), Mode::from_raw_mode(target.mode)).map_err(|error| failed(error.into()))
 }
