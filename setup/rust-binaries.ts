@@ -4,6 +4,7 @@ import { copyFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { withFileLock } from './file-lock.mjs';
 import { compareVersions, findOnPath, isExecutable } from './find-program.ts';
 import { sayStill } from './long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
@@ -14,6 +15,7 @@ const PIECE = 'binaries';
 export const KEEPER_BINARY = 'voidbox-vm';
 export const AGENT_BINARY = 'voidbox-agent';
 const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'native/keeper'];
+const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-keeper'];
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
 const MINIMUM_RUST = '1.85';
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';
@@ -63,18 +65,27 @@ async function build(context: SetupContext, into: string): Promise<void> {
   const path = `${dirname(cargo)}:${context.env.path}`;
   const target = await chooseTarget(context, path);
   context.progress(`compiling the keeper and the guest agent (cargo build --release, ${target.name})`);
-  // A target folder for all versions: cargo compiles only what is new, and locks the folder itself.
   const targetDir = join(context.env.cacheDir, 'cargo-target');
-  const args = ['build', '--release', '--locked', '--target', target.name, '--bin', KEEPER_BINARY, '--bin', AGENT_BINARY];
-  const compiling = runProgram(context.env, cargo, args, {
-    cwd: context.packageRoot,
-    timeoutMs: BUILD_TIMEOUT_MS,
-    variables: { PATH: path, CARGO_TARGET_DIR: targetDir, RUSTFLAGS: target.flags, CARGO_TERM_COLOR: 'never' },
-  });
-  const result = await sayStill(context.progress, 'compiling the keeper and the guest agent', compiling);
-  if (result.exitCode !== 0)
-    throw new SetupError(`The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`, 'Mend what cargo says, then try again.');
-  for (const binary of [KEEPER_BINARY, AGENT_BINARY]) await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
+  // One target folder for all versions, so that dependencies are compiled once; the lock is on all that happens in it.
+  await withFileLock(
+    join(context.env.cacheDir, 'locks', 'cargo-target.lock'),
+    async () => {
+      const cargoIn = (args: readonly string[]): ReturnType<typeof runProgram> =>
+        runProgram(context.env, cargo, [...args, '--release', '--locked', '--target', target.name], {
+          cwd: context.packageRoot,
+          timeoutMs: BUILD_TIMEOUT_MS,
+          variables: { PATH: path, CARGO_TARGET_DIR: targetDir, RUSTFLAGS: target.flags, CARGO_TERM_COLOR: 'never' },
+        });
+      // Cargo judges by times of files. Those of another checkout may be newer, and a package's are all the same.
+      await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
+      const compiling = cargoIn(['build', '--bin', KEEPER_BINARY, '--bin', AGENT_BINARY]);
+      const result = await sayStill(context.progress, 'compiling the keeper and the guest agent', compiling);
+      if (result.exitCode !== 0)
+        throw new SetupError(`The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`, 'Mend what cargo says, then try again.');
+      for (const binary of [KEEPER_BINARY, AGENT_BINARY]) await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
+    },
+    () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
+  );
 }
 
 async function findCargo(context: SetupContext): Promise<string> {
