@@ -1,0 +1,70 @@
+/** What a client is answered. `kind` tells them apart; the order of keys is the order in which they are printed. */
+import type { StepResult } from './definition.ts';
+
+export interface PromptResult {
+  readonly kind: 'prompt';
+  readonly step: string;
+  /** Of the first prompt of a skill: its `system` and how to read prompts. */
+  readonly preamble?: string;
+  readonly prompt: string;
+  /** JSON Schema of the answer; null when none is asked for or it cannot be expressed. */
+  readonly schema: unknown;
+  /** Of the step that was answered. */
+  readonly completed?: StepResult;
+  /** Steps passed without a prompt since then, oldest first; none of them is `completed`. */
+  readonly autoAdvanced?: readonly StepResult[];
+  /** Of this visit; an answer may name it, and is refused when the session has gone on. */
+  readonly turn?: number;
+  /** A person is to answer. */
+  readonly human?: { readonly assignee?: string; readonly dueMs?: number };
+  /** Steps that can be answered at the same time as this one, this one excluded. */
+  readonly open?: readonly OpenStep[];
+}
+export interface OpenStep {
+  readonly step: string;
+  readonly prompt: string;
+  readonly schema: unknown;
+  readonly turn: number;
+}
+export interface DoneResult {
+  readonly kind: 'done';
+  readonly done: true;
+  readonly finalOutput: unknown;
+  readonly completed?: StepResult;
+  readonly autoAdvanced?: readonly StepResult[];
+}
+/**
+ * - `validation`: the answer does not fit the schema, or there is no such step.
+ * - `order`: another step, or another turn, is due.
+ * - `limit`: too many answers failed the schema.
+ * - `busy`: the step is being worked on.
+ * - `action`: the action failed for good; the step can be answered again.
+ * - `failed`, `cancelled`: the session is over.
+ */
+export type ErrorKind = 'validation' | 'order' | 'limit' | 'busy' | 'action' | 'failed' | 'cancelled';
+export interface ValidationErrorResult {
+  readonly kind: 'error';
+  readonly error: ErrorKind;
+  readonly step: string;
+  readonly message: string;
+  /** The same step can be answered again. */
+  readonly retry: boolean;
+}
+/** Given instead of following the redirect, when the session is told not to. */
+export interface RedirectResult {
+  readonly kind: 'redirect';
+  readonly redirect: string;
+  readonly completed?: StepResult;
+  readonly autoAdvanced?: readonly StepResult[];
+  readonly store: unknown;
+}
+/** Nothing can be answered until a time has come. */
+export interface WaitingResult {
+  readonly kind: 'waiting';
+  readonly step: string;
+  /** Milliseconds since 1970. */
+  readonly dueMs: number;
+  readonly completed?: StepResult;
+  readonly autoAdvanced?: readonly StepResult[];
+}
+export type CliResult = PromptResult | DoneResult | ValidationErrorResult | RedirectResult | WaitingResult;
