@@ -1,0 +1,52 @@
+/** What the engine asks for, in order. A command with a cursor is answered by one event, or by `threw`. */
+import type { ObserverName } from './definition.ts';
+import type { CliResult } from './result.ts';
+
+interface AtStep {
+  readonly cursor: number;
+  readonly frame: number;
+  /** Without prefix. */
+  readonly step: string;
+}
+interface WithAnswer extends AtStep {
+  readonly response: unknown;
+  readonly actionResult?: unknown;
+}
+
+export type Command =
+  /** Answer: `rendered`. `introduce`: with the skill's preamble. `attempts`: completed visits. */
+  | ({ readonly type: 'render-prompt'; readonly attempts: number; readonly introduce: boolean } & AtStep)
+  /** Answer: `validated`. */
+  | ({ readonly type: 'validate'; readonly value: unknown } & AtStep)
+  /** Answer: `action-ended`. The same key is never used for another visit. */
+  | ({
+      readonly type: 'run-action';
+      readonly response: unknown;
+      readonly attempt: number;
+      readonly idempotencyKey: string;
+      readonly timeoutMs: number | null;
+    } & AtStep)
+  /** Answer: `saved`. */
+  | ({ readonly type: 'save' } & WithAnswer)
+  /** Answer: `chosen`. `attempts`: completed visits, this one included. */
+  | ({ readonly type: 'choose-next'; readonly attempts: number } & WithAnswer)
+  /** Answer: `measured`. */
+  | ({ readonly type: 'measure-wait'; readonly attempts: number } & AtStep)
+  /** Answer: `timer-fired` when the time has come. Replaces the same cursor's timer of that reason; may be dropped when the cursor is gone. */
+  | ({ readonly type: 'wait'; readonly reason: WaitReason; readonly durationMs: number; readonly dueMs: number } & AtStep)
+  /** Answer: `child-ready`; or, with `returns`, `child-ended` when the child runs elsewhere. */
+  | ({ readonly type: 'start-child'; readonly subskill: string; readonly response: unknown; readonly returns: boolean } & AtStep)
+  /** Answer: `topic-rendered`. */
+  | ({ readonly type: 'render-topic'; readonly topic: string } & AtStep)
+  /** Answer: `final-checked`. */
+  | ({ readonly type: 'check-final'; readonly finalOutput: unknown } & AtStep)
+  /** No answer. Observers of that skill; each fact comes once. */
+  | { readonly type: 'emit'; readonly skill: readonly string[]; readonly observer: ObserverName; readonly payload: Readonly<Record<string, unknown>> }
+  /** No answer: for whoever reads the log. */
+  | { readonly type: 'warn'; readonly message: string }
+  /** No answer: fire the signals of these cursors' actions. */
+  | { readonly type: 'abort'; readonly cursors: readonly number[]; readonly reason: string }
+  /** No answer: what the client of that request gets. */
+  | { readonly type: 'reply'; readonly request: string; readonly result: CliResult };
+
+export type WaitReason = 'wait' | 'retry' | 'deadline';

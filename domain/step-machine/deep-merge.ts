@@ -1,0 +1,28 @@
+/**
+ * `source` laid over `target`: plain objects merge key by key, everything else (arrays, null, dates) replaces, and
+ * `undefined` leaves what is there. Neither argument is changed.
+ */
+export function deepMerge(target: unknown, source: unknown): unknown {
+  if (!isPlain(target) || !isPlain(source)) return source;
+  const merged: Record<string, unknown> = { ...target };
+  for (const [key, value] of Object.entries(source)) {
+    if (value === undefined) continue;
+    const before = Object.hasOwn(target, key) ? target[key] : undefined;
+    // Defined, not assigned: `__proto__` may be a key of JSON that came from outside.
+    Object.defineProperty(merged, key, {
+      value: isPlain(before) && isPlain(value) ? deepMerge(before, value) : value,
+      enumerable: true,
+      configurable: true,
+      writable: true,
+    });
+  }
+  return merged;
+}
+
+export function isPlain(value: unknown): value is Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  if (prototype === Object.prototype || prototype === null) return true;
+  // Of another realm (a workflow isolate, a vm context): its own Object.prototype has no prototype either.
+  return !Array.isArray(value) && Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype as object, 'isPrototypeOf');
+}

@@ -1,0 +1,233 @@
+/** The engine: what happens next in a session. Pure: the same state and event give the same state and commands. */
+import type { Command } from './command.ts';
+import { Draft } from './draft.ts';
+import type { SessionEvent } from './event.ts';
+import type { SkillFacts } from './facts.ts';
+import { complete, go, isStep, leave, startChild } from './moves.ts';
+import { EMPTY_LOG } from './records.ts';
+import { openReplayed, place, replayEntry } from './replay.ts';
+import { settleRequests } from './reply.ts';
+import type { Cursor, SessionOptions, SessionState } from './state.ts';
+import { accept, actionFailed, afterAction, answer, countVisit, enter, giveBack, refuseAnswer, saved, work } from './visit.ts';
+
+export interface Transition {
+  readonly state: SessionState;
+  readonly commands: readonly Command[];
+}
+
+export interface NewSession {
+  /** Names the session in idempotency keys. */
+  readonly session: string;
+  readonly params: unknown;
+  readonly atMs: number;
+  readonly options?: Partial<SessionOptions>;
+}
+
+/** A session that has not started. Its params have been validated. */
+export function newSession(facts: SkillFacts, { session, params, atMs, options }: NewSession): SessionState {
+  const root = { id: 0, skill: [], prefix: '', params, stores: {}, visits: {}, last: {}, startedAtMs: atMs, introduced: false, returnTo: null };
+  return {
+    format: 1,
+    session,
+    options: { followRedirects: true, showTurns: false, ...options },
+    skill: facts.name,
+    version: facts.version,
+    codeHash: facts.codeHash,
+    status: { kind: 'new' },
+    startedAtMs: atMs,
+    nowMs: atMs,
+    turn: 0,
+    nextFrame: 1,
+    frames: { 0: root },
+    cursors: {},
+    groups: {},
+    requests: {},
+    records: EMPTY_LOG,
+  };
+}
+
+export function transition(facts: SkillFacts, state: SessionState, event: SessionEvent): Transition {
+  const draft = new Draft(facts, state, event.atMs);
+  hear(draft, event);
+  for (let left = draft.recorded.shift(); left !== undefined; left = draft.recorded.shift()) {
+    const cursor = draft.cursor(left.cursor);
+    if (cursor !== undefined) leave(draft, cursor, left.outcome);
+  }
+  settleRequests(draft);
+  return { state: draft.state, commands: draft.commands };
+}
+
+function hear(draft: Draft, event: SessionEvent): void {
+  if ('cursor' in event) return hearOf(draft, event);
+  switch (event.type) {
+    case 'start':
+      return start(draft, event.request);
+    case 'advance':
+      return advance(draft, event);
+    case 'tick':
+      return tick(draft);
+    case 'cancel':
+      return cancel(draft, event.reason);
+    case 'replay':
+      return replayEntry(draft, event);
+    case 'replay-open':
+      return openReplayed(draft, event.path);
+    case 'place':
+      return place(draft, event.step);
+  }
+}
+
+type AnswerEvent = Extract<SessionEvent, { readonly cursor: number }>;
+
+/** Answers to commands; one that comes too late changes nothing. */
+function hearOf(draft: Draft, event: AnswerEvent): void {
+  const cursor = draft.cursor(event.cursor);
+  if (cursor === undefined) return;
+  const { phase } = cursor;
+  switch (event.type) {
+    case 'rendered':
+      return phase.kind === 'rendering' ? rendered(draft, cursor, event.prompt) : undefined;
+    case 'validated':
+      if (phase.kind !== 'validating') return;
+      if (event.ok) return accept(draft, cursor, event.value);
+      // History that a client carries is taken at its word.
+      return cursor.replay === null ? refuseAnswer(draft, cursor, phase.raw, event.message) : accept(draft, cursor, phase.raw);
+    case 'action-ended':
+      if (phase.kind !== 'acting' || phase.attempt !== event.attempt) return;
+      if (!event.ok) return actionFailed(draft, cursor, event);
+      return afterAction(draft, cursor, phase.response, { actionResult: event.value }, phase.failures);
+    case 'saved':
+      return saved(draft, cursor, event.result, event.writes);
+    case 'chosen':
+      return phase.kind === 'choosing' ? go(draft, cursor, event.target, phase) : undefined;
+    case 'measured':
+      return phase.kind === 'measuring' ? measured(draft, cursor, event.durationMs) : undefined;
+    case 'timer-fired':
+      return timerFired(draft, cursor, event.reason);
+    case 'child-ready':
+      return startChild(draft, cursor, event.params);
+    case 'child-ended':
+      if (phase.kind !== 'starting-child' || !phase.returns) return;
+      return afterAction(draft, cursor, Object.freeze({}), { actionResult: event.finalOutput }, []);
+    case 'topic-rendered':
+      if (phase.kind !== 'rendering-topic') return;
+      return complete(draft, cursor, { topic: phase.topic, content: event.content });
+    case 'final-checked':
+      if (phase.kind !== 'finishing') return;
+      return event.ok ? complete(draft, cursor, event.value) : draft.fail(cursor, 'Error', `Final output validation failed: ${event.message}`);
+    case 'threw':
+      return giveBack(draft, cursor, event.error, event.error.message);
+  }
+}
+
+function start(draft: Draft, request: string): void {
+  draft.setRequest(request, {});
+  if (draft.state.status.kind !== 'new') {
+    return draft.refuse(request, draft.facts.entry, 'order', `Session "${draft.state.session}" has been started already.`, false);
+  }
+  draft.set({ status: { kind: 'open' }, startedAtMs: draft.atMs, frames: { 0: draft.frame(0) }, cursors: {}, groups: {} });
+  draft.setFrame(0, { startedAtMs: draft.atMs });
+  enter(draft, { frame: 0, step: draft.facts.entry, group: null, request, depth: 0 }, null);
+}
+
+function advance(draft: Draft, event: Extract<SessionEvent, { type: 'advance' }>): void {
+  const { request, step } = event;
+  draft.setRequest(request, { step });
+  // The settled session answers by itself.
+  if (draft.isOver) return;
+  // Whoever names a step that waits follows it when its time has come.
+  const awaited = cursorNamed(draft, step);
+  if (awaited?.phase.kind === 'waiting') {
+    draft.setCursor(awaited.id, { request, submitted: true });
+    return tick(draft);
+  }
+  tick(draft);
+  const cursor = cursorNamed(draft, step);
+  if (cursor === undefined) return refuseStep(draft, request, step);
+  const address = draft.addressOf(cursor);
+  const { phase } = cursor;
+  if (event.turn !== undefined && event.turn !== cursor.turn) {
+    return draft.refuse(request, address, 'order', `Turn ${event.turn} of step "${address}" is over; its turn is ${cursor.turn}.`, false);
+  }
+  if (phase.kind === 'stuck') {
+    return work(draft, draft.setCursor(cursor.id, { request, submitted: true }), phase.at);
+  }
+  if (phase.kind === 'calling') {
+    return draft.refuse(request, address, 'order', `Step "${address}" runs a sub-skill. ${dueNow(draft)}`, false);
+  }
+  if (phase.kind !== 'asking') {
+    return draft.refuse(request, address, 'busy', `Step "${address}" is being worked on (${phase.kind}); the answer was not taken.`, false);
+  }
+  answer(draft, draft.setCursor(cursor.id, { request, submitted: true, depth: 0 }), event.value);
+}
+
+/** By full address, or by the bare name when only one current step has it. */
+function cursorNamed(draft: Draft, name: string): Cursor | undefined {
+  const cursors = draft.cursors();
+  const exact = cursors.find((cursor) => draft.addressOf(cursor) === name);
+  if (exact !== undefined) return exact;
+  const bare = cursors.filter(({ step }) => step === name);
+  return bare.length === 1 ? bare[0] : undefined;
+}
+
+function refuseStep(draft: Draft, request: string, step: string): void {
+  const bare = step.slice(step.lastIndexOf('/') + 1);
+  const isKnown =
+    isStep(draft.facts, step) || Object.values(draft.state.frames).some(({ id, prefix }) => step === prefix + bare && isStep(draft.skillOf(id), bare));
+  if (!isKnown) return draft.refuse(request, step, 'validation', `Unknown step "${step}"`, false);
+  draft.refuse(request, step, 'order', `Step "${step}" is not the current step. ${dueNow(draft)}`, false);
+}
+
+function dueNow(draft: Draft): string {
+  const named = (kind: string): string[] => draft.cursors().flatMap((cursor) => (cursor.phase.kind === kind ? [`"${draft.addressOf(cursor)}"`] : []));
+  const asking = named('asking');
+  if (asking.length > 0) return `Answer ${asking.join(' or ')} instead.`;
+  const waiting = named('waiting');
+  return waiting.length > 0 ? `Nothing can be answered until ${waiting.join(' and ')} is over.` : 'Nothing can be answered at present.';
+}
+
+function rendered(draft: Draft, cursor: Cursor, prompt: NonNullable<Cursor['prompt']>): void {
+  const { human } = draft.stepOf(cursor);
+  if (!draft.frame(cursor.frame).introduced) draft.setFrame(cursor.frame, { introduced: true });
+  const deadlineMs = human === null || human.deadlineMs === null ? null : draft.atMs + human.deadlineMs;
+  const asked = human === null ? null : human.assignee === null ? {} : { assignee: human.assignee };
+  work(draft, draft.setCursor(cursor.id, { prompt, human: asked, deadlineMs, submitted: false }), { kind: 'asking' });
+}
+
+function measured(draft: Draft, cursor: Cursor, durationMs: number): void {
+  if (!Number.isFinite(durationMs) || durationMs < 0) {
+    return draft.fail(cursor, 'Error', `Step "${draft.addressOf(cursor)}": wait.durationMs gave ${durationMs}; it takes milliseconds, 0 or more.`);
+  }
+  work(draft, cursor, { kind: 'waiting', dueMs: draft.atMs + durationMs });
+}
+
+function tick(draft: Draft): void {
+  for (const { id } of draft.cursors()) {
+    const cursor = draft.cursor(id);
+    if (cursor === undefined) continue;
+    const { phase, deadlineMs } = cursor;
+    if (phase.kind === 'waiting' && phase.dueMs <= draft.atMs) timerFired(draft, cursor, 'wait');
+    else if (phase.kind === 'backoff' && phase.dueMs <= draft.atMs) timerFired(draft, cursor, 'retry');
+    else if (phase.kind === 'asking' && deadlineMs !== null && deadlineMs <= draft.atMs) timerFired(draft, cursor, 'deadline');
+  }
+}
+
+/** Whoever says that a timer fired has measured it: its clock is not compared with the one that set the timer. */
+function timerFired(draft: Draft, cursor: Cursor, reason: 'wait' | 'retry' | 'deadline'): void {
+  const { phase } = cursor;
+  if (reason === 'retry' && phase.kind === 'backoff') {
+    const { response, attempt, failures } = phase;
+    return work(draft, cursor, { kind: 'acting', response, attempt, failures });
+  }
+  if (reason === 'wait' && phase.kind === 'waiting') return answer(draft, cursor, {});
+  if (reason !== 'deadline' || phase.kind !== 'asking' || cursor.deadlineMs === null) return;
+  // A visit that nobody answered leaves no record, but it counts: reminding for ever has a limit too.
+  countVisit(draft, cursor, {});
+  const { onExpiry } = draft.stepOf(cursor).human!;
+  go(draft, draft.setCursor(cursor.id, { depth: 0 }), onExpiry, { response: {} });
+}
+
+function cancel(draft: Draft, reason: string): void {
+  if (draft.isOver) return;
+  draft.end({ kind: 'cancelled', reason });
+}

@@ -1,0 +1,211 @@
+/** What happens after a visit: the next step, the end, a redirect, the start and the join of parallel steps. */
+import type { Draft, Outcome } from './draft.ts';
+import { IMPLICIT_MAX_VISITS, type SkillFacts } from './facts.ts';
+import { recordsOf } from './records.ts';
+import { ownCount, type Cursor } from './state.ts';
+import { afterAction, enter, work } from './visit.ts';
+import { TERMINAL_NAME } from './definition.ts';
+
+/** The visit is recorded: on to what comes next. */
+export function leave(draft: Draft, cursor: Cursor, outcome: Outcome): void {
+  const { next, parallel } = draft.stepOf(cursor);
+  if (parallel !== null) return fork(draft, cursor, parallel);
+  // A replay only counts, unless parallel steps make it matter where each branch stands.
+  if (cursor.replay !== null && !draft.skillOf(cursor.frame).hasParallel) return draft.dropCursor(cursor.id);
+  if (next.kind === 'to') return go(draft, cursor, next.to, outcome);
+  if (next.kind === 'choose') return work(draft, cursor, { kind: 'choosing', ...outcome });
+  finish(draft, cursor, outcome.result);
+}
+
+export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<Outcome, 'response'>): void {
+  if (typeof target !== 'string') {
+    return draft.fail(cursor, 'Error', `Step "${draft.addressOf(cursor)}": next gave ${target === null ? 'null' : typeof target}, not the name of a step.`);
+  }
+  const to = admit(draft, cursor, target === 'self' ? cursor.step : target);
+  if (to === null) return;
+  if (cursor.group !== null && draft.group(cursor.group).join === to) return arrive(draft, cursor);
+  if (isStep(draft.skillOf(cursor.frame), to)) {
+    tellTransition(draft, cursor, to, 'next');
+    draft.dropCursor(cursor.id);
+    return enter(draft, { frame: cursor.frame, step: to, group: cursor.group, request: cursor.request, depth: cursor.depth }, cursor);
+  }
+  redirect(draft, cursor, to, outcome.response);
+}
+
+/** The target, or what `onMaxVisits` puts in its place; null when the limit has no way out and the session has failed. */
+function admit(draft: Draft, cursor: Cursor, target: string): string | null {
+  const skill = draft.skillOf(cursor.frame);
+  const refused = new Set<string>();
+  for (let to = target; ;) {
+    const join = cursor.group === null ? null : draft.group(cursor.group).join;
+    if (!isStep(skill, to) || to === join) return to;
+    const excess = limitReached(draft, cursor.frame, to);
+    if (excess === null) return to;
+    const fallback = skill.steps[to]!.onMaxVisits;
+    refused.add(to);
+    const instead = fallback === 'self' ? to : fallback;
+    if (instead === null || refused.has(instead)) {
+      failGuard(draft, cursor, excess);
+      return null;
+    }
+    to = instead;
+  }
+}
+
+function failGuard(draft: Draft, cursor: Cursor, message: string): void {
+  if (cursor.replay === null) return draft.fail(cursor, 'CycleGuardError', message);
+  draft.warn(`history goes past a limit: ${message}`);
+  draft.dropCursor(cursor.id);
+}
+
+/** Why this step cannot be visited once more; null when it can. The step's own limit counts, and its own visits. */
+export function limitReached(draft: Draft, frame: number, name: string): string | null {
+  const { maxVisits, inCycle } = draft.skillOf(frame).steps[name]!;
+  const visits = ownCount(draft.frame(frame).visits, name);
+  if (maxVisits !== null) {
+    return visits < maxVisits ? null : `Step "${name}" exceeded maxVisits (${maxVisits}). Set onMaxVisits to define a fallback transition.`;
+  }
+  if (!inCycle || visits < IMPLICIT_MAX_VISITS) return null;
+  return `Step "${name}" exceeded implicit cycle limit (${IMPLICIT_MAX_VISITS} visits). Add explicit maxVisits and onMaxVisits to control this behavior.`;
+}
+
+function fork(draft: Draft, cursor: Cursor, parallel: { readonly branches: readonly string[]; readonly join: string }): void {
+  draft.dropCursor(cursor.id);
+  const id = draft.nextTurn();
+  draft.setGroup({ id, frame: cursor.frame, join: parallel.join, open: parallel.branches.length, parent: cursor.group });
+  const inside: Cursor = { ...cursor, group: id };
+  for (const branch of parallel.branches) {
+    if (draft.isOver) return;
+    const to = admit(draft, inside, branch);
+    if (to === null) return;
+    if (!isStep(draft.skillOf(cursor.frame), to)) {
+      return draft.fail(cursor, 'Error', `Branch "${branch}" of the parallel step "${draft.addressOf(cursor)}" leads to "${to}", which is no step.`);
+    }
+    tellTransition(draft, cursor, to, 'next');
+    if (to === parallel.join) draft.setGroup({ ...draft.group(id), open: draft.group(id).open - 1 });
+    else enter(draft, { frame: cursor.frame, step: to, group: id, request: cursor.request, depth: cursor.depth }, cursor);
+  }
+  if (!draft.isOver && draft.state.groups[id]?.open === 0) join(draft, inside);
+}
+
+function arrive(draft: Draft, cursor: Cursor): void {
+  const group = draft.group(cursor.group!);
+  tellTransition(draft, cursor, group.join, 'next');
+  draft.dropCursor(cursor.id);
+  draft.setGroup({ ...group, open: group.open - 1 });
+  if (group.open === 1) join(draft, cursor);
+}
+
+/** All branches are through: the join step runs where the parallel step stood. */
+function join(draft: Draft, last: Cursor): void {
+  const group = draft.group(last.group!);
+  draft.dropGroup(group.id);
+  const outside: Cursor = { ...last, group: group.parent };
+  const to = admit(draft, outside, group.join);
+  if (to === null) return;
+  if (outside.group !== null && draft.group(outside.group).join === to) {
+    draft.setGroup({ ...draft.group(outside.group), open: draft.group(outside.group).open - 1 });
+    if (draft.group(outside.group).open === 0) join(draft, outside);
+    return;
+  }
+  if (!isStep(draft.skillOf(last.frame), to)) return draft.fail(last, 'Error', `The join "${group.join}" leads to "${to}", which is no step.`);
+  enter(draft, { frame: last.frame, step: to, group: group.parent, request: last.request, depth: last.depth }, last);
+}
+
+function redirect(draft: Draft, cursor: Cursor, target: string, response: unknown): void {
+  const skill = draft.skillOf(cursor.frame);
+  const [kind, name] = splitTarget(target);
+  const isKnown = kind === 'subskill' ? Object.hasOwn(skill.subskills, name) : kind === 'topic' && skill.topics.includes(name);
+  if (!isKnown && (kind === null || draft.state.options.followRedirects)) return draft.fail(cursor, 'Error', unknownTarget(draft, cursor, kind, name, target));
+  if (cursor.group !== null) {
+    return draft.fail(
+      cursor,
+      'Error',
+      `Step "${draft.addressOf(cursor)}" leaves for "${target}" from within parallel steps; use a step with \`call\`, which comes back.`,
+    );
+  }
+  tellTransition(draft, cursor, target, 'redirect');
+  if (cursor.replay !== null) return draft.dropCursor(cursor.id);
+  if (!draft.state.options.followRedirects) return draft.end({ kind: 'redirected', redirect: target });
+  if (kind === 'topic') return work(draft, cursor, { kind: 'rendering-topic', topic: name });
+  work(draft, cursor, { kind: 'starting-child', subskill: name, response, returns: false });
+}
+
+function unknownTarget(draft: Draft, cursor: Cursor, kind: string | null, name: string, target: string): string {
+  const { subskills, topics, steps } = draft.skillOf(cursor.frame);
+  if (kind === 'subskill') return `Redirect to unknown sub-skill "${name}". Known: ${list(Object.keys(subskills))}.`;
+  if (kind === 'topic') return `Redirect to unknown topic "${name}". Known: ${list(topics)}.`;
+  const at = draft.addressOf(cursor);
+  return `Step "${at}": unknown target "${target}". Unknown redirect target "${target}" — expected subskill:<name> or topic:<name>, or a step: ${list(Object.keys(steps))}.`;
+}
+
+function list(names: readonly string[]): string {
+  return names.length === 0 ? 'none' : names.join(', ');
+}
+
+/** `subskill:x` and `topic:x` in their parts; `[null, target]` for anything else. */
+export function splitTarget(target: string): readonly ['subskill' | 'topic' | null, string] {
+  if (target.startsWith('subskill:')) return ['subskill', target.slice('subskill:'.length)];
+  if (target.startsWith('topic:')) return ['topic', target.slice('topic:'.length)];
+  return [null, target];
+}
+
+export function finish(draft: Draft, cursor: Cursor, finalOutput: unknown): void {
+  if (cursor.replay !== null) return draft.dropCursor(cursor.id);
+  if (cursor.group !== null) {
+    return draft.fail(
+      cursor,
+      'Error',
+      `Step "${draft.addressOf(cursor)}" ends the skill from within parallel steps; a branch ends at the join "${draft.group(cursor.group).join}".`,
+    );
+  }
+  tellTransition(draft, cursor, TERMINAL_NAME, 'terminal');
+  if (draft.skillOf(cursor.frame).finalOutput) return work(draft, cursor, { kind: 'finishing', finalOutput });
+  complete(draft, cursor, finalOutput);
+}
+
+/** A skill is through: the session is done, or the step that called it goes on. */
+export function complete(draft: Draft, cursor: Cursor, finalOutput: unknown): void {
+  const frame = draft.frame(cursor.frame);
+  const path: string[] = [];
+  for (const { step, frame: of } of recordsOf(draft.state.records)) if (of === frame.id) path.push(step.slice(frame.prefix.length));
+  draft.emit(frame.id, 'onSkillComplete', { path, finalOutput, durationMs: draft.atMs - frame.startedAtMs });
+  if (frame.returnTo === null) return draft.end({ kind: 'done', finalOutput });
+  draft.dropCursor(cursor.id);
+  draft.dropFrame(frame.id);
+  const caller = draft.setCursor(frame.returnTo, { request: cursor.request, depth: cursor.depth });
+  afterAction(draft, caller, Object.freeze({}), { actionResult: finalOutput }, []);
+}
+
+/** The sub-skill's params are known: it becomes a frame of its own. */
+export function startChild(draft: Draft, cursor: Cursor, params: unknown): void {
+  if (cursor.phase.kind !== 'starting-child') return;
+  const { subskill, returns } = cursor.phase;
+  const parent = draft.frame(cursor.frame);
+  const frame = draft.addFrame({
+    skill: [...parent.skill, subskill],
+    prefix: `${parent.prefix}${returns ? cursor.step : subskill}/`,
+    params,
+    stores: {},
+    visits: {},
+    last: {},
+    startedAtMs: draft.atMs,
+    introduced: cursor.replay !== null,
+    returnTo: returns ? cursor.id : parent.returnTo,
+  });
+  if (returns) draft.setPhase(cursor.id, { kind: 'calling', frame });
+  else {
+    draft.dropCursor(cursor.id);
+    draft.dropFrame(parent.id);
+  }
+  if (cursor.replay !== null) return;
+  enter(draft, { frame, step: draft.skillOf(frame).entry, group: null, request: cursor.request, depth: cursor.depth }, cursor);
+}
+
+function tellTransition(draft: Draft, cursor: Cursor, to: string, reason: 'next' | 'redirect' | 'terminal'): void {
+  if (cursor.replay === null) draft.emit(cursor.frame, 'onTransition', { from: cursor.step, to, reason });
+}
+
+export function isStep(skill: SkillFacts, name: string): boolean {
+  return Object.hasOwn(skill.steps, name);
+}

@@ -1,0 +1,111 @@
+/**
+ * Sessions without a memory: the client carries the history and hands it in with each answer. It is counted and saved
+ * again, but trusted: actions do not run, nothing is observed, and order is not checked.
+ */
+import type { Draft } from './draft.ts';
+import type { Cursor } from './state.ts';
+import { isStep, limitReached } from './moves.ts';
+import { answer, begin, work } from './visit.ts';
+
+export interface HistoryEntry {
+  readonly step: string;
+  readonly response: unknown;
+  readonly actionResult?: unknown;
+}
+
+/** The entry, or null when it is not one. */
+export function readEntry(value: unknown): HistoryEntry | null {
+  if (typeof value !== 'object' || value === null || !('step' in value) || !('response' in value) || typeof value.step !== 'string') return null;
+  const { step, response } = value;
+  return 'actionResult' in value ? { step, response, actionResult: value.actionResult } : { step, response };
+}
+
+/** `a/b/step` in `a/b` and `step`. */
+export function splitAddress(address: string): readonly [path: string, step: string] {
+  const at = address.lastIndexOf('/');
+  return at < 0 ? ['', address] : [address.slice(0, at), address.slice(at + 1)];
+}
+
+export function replayEntry(draft: Draft, entry: HistoryEntry): void {
+  const [path, step] = splitAddress(entry.step);
+  const frame = frameAt(draft, path);
+  if (frame === null || !isStep(draft.skillOf(frame), step)) return draft.warn(`skipping history entry of unknown step "${entry.step}"`);
+  const cursor = parkedAt(draft, frame, step) ?? jumpTo(draft, frame, step);
+  if (cursor.phase.kind === 'calling') dropBelow(draft, draft.frame(cursor.phase.frame).prefix);
+  const replay = entry.actionResult === undefined ? {} : { actionResult: entry.actionResult };
+  const replayed = draft.setCursor(cursor.id, { replay });
+  answer(draft, replayed, entry.response);
+}
+
+/** Opens the sub-skill that `path` names within frames that are open; the driver answers with its params. */
+export function openReplayed(draft: Draft, path: string): void {
+  const [parentPath, name] = splitAddress(path);
+  const parent = frameAt(draft, parentPath);
+  if (parent === null || frameAt(draft, path) !== null) return;
+  const skill = draft.skillOf(parent);
+  const call = isStep(skill, name) ? skill.steps[name]!.call : null;
+  if (call !== null) {
+    const caller = parkedAt(draft, parent, name) ?? jumpTo(draft, parent, name);
+    return work(draft, draft.setCursor(caller.id, { replay: {} }), { kind: 'starting-child', subskill: call, response: {}, returns: true });
+  }
+  if (!Object.hasOwn(skill.subskills, name)) return draft.warn(`skipping history of unknown sub-skill "${path}"`);
+  const prefix = draft.frame(parent).prefix;
+  const { items, length } = draft.state.records;
+  const last = items.slice(0, length).findLast((record) => record.frame === parent);
+  const step = last === undefined ? skill.entry : last.step.slice(prefix.length);
+  const cursor = jumpTo(draft, parent, step);
+  work(draft, cursor, { kind: 'starting-child', subskill: name, response: last?.response ?? {}, returns: false });
+}
+
+/** The client answers this step next: it is current, and so is whatever else the replay left behind in other branches. */
+export function place(draft: Draft, address: string): void {
+  if (draft.isOver) return;
+  draft.set({ status: { kind: 'open' } });
+  const [path, step] = splitAddress(address);
+  const frame = frameAt(draft, path);
+  if (frame === null || !isStep(draft.skillOf(frame), step)) return;
+  const cursor = parkedAt(draft, frame, step) ?? jumpTo(draft, frame, step);
+  const placed = draft.setCursor(cursor.id, { replay: null });
+  const excess = limitReached(draft, frame, step);
+  if (excess !== null) return draft.fail(placed, 'CycleGuardError', excess);
+  draft.setFrame(frame, { introduced: true });
+  for (const other of draft.cursors()) {
+    if (other.id === cursor.id) continue;
+    const live = draft.setCursor(other.id, { replay: null });
+    if (live.phase.kind === 'parked') begin(draft, live);
+  }
+  if (draft.stepOf(placed).wait !== null) return begin(draft, placed);
+  draft.setPhase(placed.id, { kind: 'asking' });
+}
+
+function frameAt(draft: Draft, path: string): number | null {
+  const prefix = path === '' ? '' : `${path}/`;
+  return Object.values(draft.state.frames).find((frame) => frame.prefix === prefix)?.id ?? null;
+}
+
+function parkedAt(draft: Draft, frame: number, step: string): Cursor | undefined {
+  return draft.cursors().find((cursor) => cursor.frame === frame && cursor.step === step);
+}
+
+/** The history says so, whatever the engine would have expected: what was expected in that frame and its sub-skills is dropped. */
+function jumpTo(draft: Draft, frame: number, step: string): Cursor {
+  const { prefix } = draft.frame(frame);
+  for (const cursor of draft.cursors()) {
+    if (cursor.frame !== frame) continue;
+    if (cursor.phase.kind === 'calling') dropBelow(draft, draft.frame(cursor.phase.frame).prefix);
+    draft.dropCursor(cursor.id);
+  }
+  for (const group of Object.values(draft.state.groups)) if (group.frame === frame) draft.dropGroup(group.id);
+  for (const deeper of Object.values(draft.state.frames)) if (deeper.prefix !== prefix && deeper.prefix.startsWith(prefix)) dropBelow(draft, deeper.prefix);
+  return draft.addCursor({ frame, step, group: null, request: null, depth: 0, phase: { kind: 'parked' }, replay: {} });
+}
+
+/** Drops the frames from that prefix on, with all that is current in them. */
+function dropBelow(draft: Draft, prefix: string): void {
+  for (const frame of Object.values(draft.state.frames)) {
+    if (!frame.prefix.startsWith(prefix)) continue;
+    for (const cursor of draft.cursors()) if (cursor.frame === frame.id) draft.dropCursor(cursor.id);
+    for (const group of Object.values(draft.state.groups)) if (group.frame === frame.id) draft.dropGroup(group.id);
+    draft.dropFrame(frame.id);
+  }
+}

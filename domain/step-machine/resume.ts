@@ -1,0 +1,57 @@
+/** Whether a session that was begun with other code may go on with this one. */
+import type { MigrationConfig } from './definition.ts';
+import type { SkillFacts } from './facts.ts';
+import { recordsOf } from './records.ts';
+import type { SessionState } from './state.ts';
+
+export type Resumption =
+  | { readonly kind: 'same' }
+  | { readonly kind: 'migrate'; readonly migration: MigrationConfig }
+  | { readonly kind: 'refused'; readonly message: string };
+
+/** A code hash that nobody tracks, on either side, is not compared. */
+export function canResume(facts: SkillFacts, migrations: readonly MigrationConfig[], state: SessionState): Resumption {
+  if (state.skill !== facts.name) {
+    return { kind: 'refused', message: `Session "${state.session}" belongs to skill "${state.skill}", not to "${facts.name}".` };
+  }
+  const sameCode = state.codeHash === null || facts.codeHash === null || state.codeHash === facts.codeHash;
+  if (state.version === facts.version && sameCode) return { kind: 'same' };
+  const migration = migrations.find(({ from }) => from === state.version);
+  if (migration !== undefined) return { kind: 'migrate', migration };
+  const what = state.version === facts.version ? `other code of version ${state.version}` : `version ${state.version}`;
+  return {
+    kind: 'refused',
+    message:
+      `Session "${state.session}" of skill "${state.skill}" was begun with ${what}; this is version ${facts.version}` +
+      `${facts.codeHash === null ? '' : ` (code ${facts.codeHash.slice(0, 12)})`}. ` +
+      `Go on with the earlier code, start a new session, or declare \`migrations: [{ from: '${state.version}' }]\` in the skill.`,
+  };
+}
+
+/** The session as the present version knows it. Only the session's own skill is migrated, not its sub-skills. */
+export function migrate(facts: SkillFacts, state: SessionState, { renamedSteps = {}, stores }: MigrationConfig): SessionState {
+  const renamed = (step: string): string => (Object.hasOwn(renamedSteps, step) ? renamedSteps[step]! : step);
+  const renameKeys = <T>(of: Readonly<Record<string, T>>): Record<string, T> =>
+    Object.fromEntries(Object.entries(of).map(([key, value]) => [renamed(key), value]));
+  const root = state.frames[0]!;
+  const cursors = Object.values(state.cursors).map((cursor) => (cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor));
+  const gone = cursors.find(({ frame, step }) => frame === 0 && !Object.hasOwn(facts.steps, step));
+  if (gone !== undefined) {
+    throw new Error(
+      `Session "${state.session}" stands at step "${gone.step}", which version ${facts.version} does not have; name its successor in renamedSteps.`,
+    );
+  }
+  const records = [...recordsOf(state.records)].map((record) => (record.frame === 0 ? { ...record, step: renamed(record.step) } : record));
+  return {
+    ...state,
+    version: facts.version,
+    codeHash: facts.codeHash,
+    cursors: Object.fromEntries(cursors.map((cursor) => [cursor.id, cursor])),
+    groups: Object.fromEntries(Object.values(state.groups).map((group) => [group.id, group.frame === 0 ? { ...group, join: renamed(group.join) } : group])),
+    frames: {
+      ...state.frames,
+      0: { ...root, visits: renameKeys(root.visits), last: renameKeys(root.last), stores: stores === undefined ? root.stores : stores(root.stores) },
+    },
+    records: { ...state.records, items: records, length: records.length },
+  };
+}

@@ -1,0 +1,138 @@
+/** What is kept of a session: JSON-safe as long as what callbacks return is. */
+import type { StepResult } from './definition.ts';
+import type { AttemptFailure, RecordLog } from './records.ts';
+import type { ValidationErrorResult } from './result.ts';
+
+export interface ErrorFacts {
+  readonly name: string;
+  readonly message: string;
+}
+
+export type SessionStatus =
+  | { readonly kind: 'new' }
+  | { readonly kind: 'open' }
+  | { readonly kind: 'done'; readonly finalOutput: unknown }
+  | { readonly kind: 'redirected'; readonly redirect: string }
+  | { readonly kind: 'failed'; readonly step: string; readonly error: ErrorFacts }
+  | { readonly kind: 'cancelled'; readonly reason: string };
+
+export interface SessionOptions {
+  /** False: a redirect ends the session and is given back as it is. */
+  readonly followRedirects: boolean;
+  /** Whether prompts name their turn. */
+  readonly showTurns: boolean;
+}
+
+export interface SessionState {
+  readonly format: 1;
+  readonly session: string;
+  readonly options: SessionOptions;
+  readonly skill: string;
+  readonly version: string;
+  readonly codeHash: string | null;
+  readonly status: SessionStatus;
+  readonly startedAtMs: number;
+  /** Of the last event. */
+  readonly nowMs: number;
+  /** The last turn given out: each visit has its own, and a visit whose action failed gets another. */
+  readonly turn: number;
+  readonly nextFrame: number;
+  readonly frames: Readonly<Record<number, FrameState>>;
+  readonly cursors: Readonly<Record<number, Cursor>>;
+  readonly groups: Readonly<Record<number, ParallelGroup>>;
+  readonly requests: Readonly<Record<string, RequestState>>;
+  readonly records: RecordLog;
+}
+
+/** One running skill: 0 is the session's own, the others are its sub-skills. */
+export interface FrameState {
+  readonly id: number;
+  /** What leads from the session's skill to this one: names of sub-skills. */
+  readonly skill: readonly string[];
+  /** What its steps are prefixed with: empty or `a/b/`. */
+  readonly prefix: string;
+  readonly params: unknown;
+  readonly stores: Readonly<Record<string, unknown>>;
+  /** Completed visits by step. */
+  readonly visits: Readonly<Record<string, number>>;
+  /** The last result by step. */
+  readonly last: Readonly<Record<string, unknown>>;
+  readonly startedAtMs: number;
+  /** Its preamble has been given. */
+  readonly introduced: boolean;
+  /** The cursor that waits for this skill's final output; null when nobody does. */
+  readonly returnTo: number | null;
+}
+
+export type Phase =
+  /** Placed by a replay; nothing is asked for yet. */
+  | { readonly kind: 'parked' }
+  | { readonly kind: 'rendering' }
+  /** Waits for an answer. */
+  | { readonly kind: 'asking' }
+  | { readonly kind: 'validating'; readonly raw: unknown }
+  | { readonly kind: 'acting'; readonly response: unknown; readonly attempt: number; readonly failures: readonly AttemptFailure[] }
+  | { readonly kind: 'backoff'; readonly response: unknown; readonly attempt: number; readonly failures: readonly AttemptFailure[]; readonly dueMs: number }
+  | { readonly kind: 'saving'; readonly response: unknown; readonly actionResult?: unknown; readonly failures: readonly AttemptFailure[] }
+  | { readonly kind: 'choosing'; readonly response: unknown; readonly actionResult?: unknown; readonly result: unknown }
+  | { readonly kind: 'measuring' }
+  | { readonly kind: 'waiting'; readonly dueMs: number }
+  | { readonly kind: 'starting-child'; readonly subskill: string; readonly response: unknown; readonly returns: boolean }
+  | { readonly kind: 'calling'; readonly frame: number }
+  | { readonly kind: 'rendering-topic'; readonly topic: string }
+  | { readonly kind: 'finishing'; readonly finalOutput: unknown }
+  /** A callback threw; an answer for this step, or a resume, tries again from `at`. */
+  | { readonly kind: 'stuck'; readonly at: Phase; readonly error: ErrorFacts };
+
+/** A step that is current. There are several only within parallel steps. */
+export interface Cursor {
+  readonly id: number;
+  readonly frame: number;
+  readonly step: string;
+  readonly turn: number;
+  readonly group: number | null;
+  readonly phase: Phase;
+  readonly enteredAtMs: number;
+  /** Steps passed without a prompt since the last one. */
+  readonly depth: number;
+  /** Answers of this visit that failed the schema. */
+  readonly invalid: number;
+  /** The request that moves it. */
+  readonly request: string | null;
+  /** It was answered by that request, not passed on the way. */
+  readonly submitted: boolean;
+  readonly prompt: RenderedPrompt | null;
+  /** A person is to answer. */
+  readonly human: { readonly assignee?: string } | null;
+  /** By when; null when there is no deadline. */
+  readonly deadlineMs: number | null;
+  /** Set while history is replayed: nothing is observed, no action runs. */
+  readonly replay: { readonly actionResult?: unknown } | null;
+}
+
+export interface RenderedPrompt {
+  readonly preamble?: string;
+  readonly prompt: string;
+  readonly schema: unknown;
+}
+
+export interface ParallelGroup {
+  readonly id: number;
+  readonly frame: number;
+  readonly join: string;
+  /** Branches that have not reached `join`. */
+  readonly open: number;
+  readonly parent: number | null;
+}
+
+/** A client that waits for an answer. */
+export interface RequestState {
+  readonly step: string;
+  readonly completed?: StepResult;
+  readonly autoAdvanced: readonly StepResult[];
+  readonly error?: ValidationErrorResult;
+}
+
+export function ownCount(counts: Readonly<Record<string, number>>, key: string): number {
+  return Object.hasOwn(counts, key) ? counts[key]! : 0;
+}
