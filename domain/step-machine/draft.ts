@@ -3,7 +3,7 @@ import type { ObserverName } from './definition.ts';
 import type { SkillFacts, StepFacts } from './facts.ts';
 import { append, type StepRecord } from './records.ts';
 import type { ErrorKind } from './result.ts';
-import type { Cursor, FrameState, ParallelGroup, Phase, RequestState, SessionState, SessionStatus } from './state.ts';
+import { frameOf, type Cursor, type FrameState, type ParallelGroup, type Phase, type RequestState, type SessionState, type SessionStatus } from './state.ts';
 
 /** What a visit gave. */
 export interface Outcome {
@@ -19,7 +19,9 @@ export class Draft {
   readonly atMs: number;
   /** Visits that are recorded and not left yet. */
   readonly recorded: { readonly cursor: number; readonly outcome: Outcome }[] = [];
-  #state: SessionState;
+  /** This transition's own; arrays in it belong to it once they are in `#owned`. */
+  readonly #state: Mutable<SessionState>;
+  readonly #owned = new Set<readonly unknown[]>();
 
   constructor(facts: SkillFacts, before: SessionState, atMs: number) {
     this.facts = facts;
@@ -37,34 +39,60 @@ export class Draft {
   }
 
   set(change: Partial<SessionState>): void {
-    this.#state = { ...this.#state, ...change };
+    Object.assign(this.#state, change);
   }
 
   ask(command: Command): void {
     this.commands.push(command);
   }
 
+  /** The list as one that may be written to: a copy, the first time. */
+  #own<K extends Lists>(key: K): SessionState[K][number][] {
+    const list: readonly SessionState[K][number][] = this.#state[key];
+    if (this.#owned.has(list)) return list as SessionState[K][number][];
+    const own = [...list];
+    this.#owned.add(own);
+    (this.#state as Record<Lists, readonly unknown[]>)[key] = own;
+    return own;
+  }
+
+  #put<K extends Lists>(key: K, item: SessionState[K][number]): void {
+    const list = this.#own(key);
+    const at = list.findIndex(({ id }) => id === item.id);
+    if (at < 0) list.push(item);
+    else list[at] = item;
+  }
+
+  #drop(key: Lists, id: number | string): void {
+    const list = this.#own(key);
+    const at = list.findIndex((item) => item.id === id);
+    if (at >= 0) list.splice(at, 1);
+  }
+
   // Frames
 
   frame(id: number): FrameState {
-    return this.#state.frames[id]!;
+    return frameOf(this.#state, id);
+  }
+
+  /** Lists are given as they are at present: what is done to one while going through it changes nothing there. */
+  frames(): readonly FrameState[] {
+    return [...this.#state.frames];
   }
 
   setFrame(id: number, change: Partial<FrameState>): void {
-    this.set({ frames: { ...this.#state.frames, [id]: { ...this.frame(id), ...change } } });
+    this.#put('frames', { ...this.frame(id), ...change });
   }
 
   addFrame(frame: Omit<FrameState, 'id'>): number {
-    const id = this.#state.nextFrame;
-    this.set({ nextFrame: id + 1, frames: { ...this.#state.frames, [id]: { ...frame, id } } });
+    const id = this.#state.nextFrame++;
+    this.#put('frames', { ...frame, id });
     return id;
   }
 
   /** The session's own frame stays: its params and stores are the session's. */
   dropFrame(id: number): void {
-    if (id === 0) return;
-    const { [id]: _dropped, ...frames } = this.#state.frames;
-    this.set({ frames });
+    if (id !== 0) this.#drop('frames', id);
   }
 
   skillOf(frame: number): SkillFacts {
@@ -78,16 +106,16 @@ export class Draft {
   // Cursors
 
   cursor(id: number): Cursor | undefined {
-    return this.#state.cursors[id];
+    return this.#state.cursors.find((cursor) => cursor.id === id);
   }
 
   cursors(): readonly Cursor[] {
-    return Object.values(this.#state.cursors);
+    return [...this.#state.cursors];
   }
 
   setCursor(id: number, change: Partial<Cursor>): Cursor {
     const cursor = { ...this.cursor(id)!, ...change };
-    this.set({ cursors: { ...this.#state.cursors, [id]: cursor } });
+    this.#put('cursors', cursor);
     return cursor;
   }
 
@@ -98,18 +126,16 @@ export class Draft {
   addCursor(cursor: Omit<Cursor, 'id' | 'turn' | 'enteredAtMs' | 'invalid' | 'prompt' | 'human' | 'deadlineMs' | 'submitted'>): Cursor {
     const turn = this.nextTurn();
     const added: Cursor = { ...cursor, id: turn, turn, enteredAtMs: this.atMs, invalid: 0, prompt: null, human: null, deadlineMs: null, submitted: false };
-    this.set({ cursors: { ...this.#state.cursors, [turn]: added } });
+    this.#put('cursors', added);
     return added;
   }
 
   dropCursor(id: number): void {
-    const { [id]: _dropped, ...cursors } = this.#state.cursors;
-    this.set({ cursors });
+    this.#drop('cursors', id);
   }
 
   nextTurn(): number {
-    this.set({ turn: this.#state.turn + 1 });
-    return this.#state.turn;
+    return ++this.#state.turn;
   }
 
   addressOf(cursor: Cursor): string {
@@ -119,32 +145,41 @@ export class Draft {
   // Parallel groups
 
   group(id: number): ParallelGroup {
-    return this.#state.groups[id]!;
+    return this.#state.groups.find((group) => group.id === id)!;
+  }
+
+  groups(): readonly ParallelGroup[] {
+    return [...this.#state.groups];
+  }
+
+  hasGroup(id: number): boolean {
+    return this.#state.groups.some((group) => group.id === id);
   }
 
   setGroup(group: ParallelGroup): void {
-    this.set({ groups: { ...this.#state.groups, [group.id]: group } });
+    this.#put('groups', group);
   }
 
   dropGroup(id: number): void {
-    const { [id]: _dropped, ...groups } = this.#state.groups;
-    this.set({ groups });
+    this.#drop('groups', id);
   }
 
   // Requests
 
+  requests(): readonly RequestState[] {
+    return [...this.#state.requests];
+  }
+
   request(id: string): RequestState | undefined {
-    return this.#state.requests[id];
+    return this.#state.requests.find((request) => request.id === id);
   }
 
   setRequest(id: string, change: Partial<RequestState>): void {
-    const before: RequestState = this.request(id) ?? { step: '', autoAdvanced: [] };
-    this.set({ requests: { ...this.#state.requests, [id]: { ...before, ...change } } });
+    this.#put('requests', { ...(this.request(id) ?? { id, step: '', autoAdvanced: [] }), ...change });
   }
 
   dropRequest(id: string): void {
-    const { [id]: _dropped, ...requests } = this.#state.requests;
-    this.set({ requests });
+    this.#drop('requests', id);
   }
 
   refuse(request: string, step: string, error: ErrorKind, message: string, retry: boolean): void {
@@ -169,7 +204,7 @@ export class Draft {
   end(status: SessionStatus): void {
     const acting = this.cursors().filter(({ phase }) => phase.kind === 'acting');
     if (acting.length > 0) this.ask({ type: 'abort', cursors: acting.map(({ id }) => id), reason: status.kind });
-    this.set({ status, cursors: {}, groups: {} });
+    this.set({ status, cursors: [], groups: [] });
   }
 
   fail(cursor: Cursor, name: string, message: string, kind: ErrorKind = 'failed'): void {
@@ -178,6 +213,9 @@ export class Draft {
     this.end({ kind: 'failed', step, error: { name, message } });
   }
 }
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+type Lists = 'frames' | 'cursors' | 'groups' | 'requests';
 
 export function skillAt(facts: SkillFacts, path: readonly string[]): SkillFacts {
   let skill = facts;

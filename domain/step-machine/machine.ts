@@ -1,6 +1,6 @@
 /** The engine: what happens next in a session. Pure: the same state and event give the same state and commands. */
 import type { Command } from './command.ts';
-import { Draft } from './draft.ts';
+import { Draft, skillAt } from './draft.ts';
 import type { SessionEvent } from './event.ts';
 import type { SkillFacts } from './facts.ts';
 import { complete, go, isStep, leave, startChild } from './moves.ts';
@@ -20,12 +20,16 @@ export interface NewSession {
   readonly session: string;
   readonly params: unknown;
   readonly atMs: number;
+  /** Starts that sub-skill on its own, its steps named as if the skill had led to it. Then `params` are its. */
+  readonly subskill?: string;
   readonly options?: Partial<SessionOptions>;
 }
 
 /** A session that has not started. Its params have been validated. */
-export function newSession(facts: SkillFacts, { session, params, atMs, options }: NewSession): SessionState {
-  const root = { id: 0, skill: [], prefix: '', params, stores: {}, visits: {}, last: {}, startedAtMs: atMs, introduced: false, returnTo: null };
+export function newSession(facts: SkillFacts, { session, params, atMs, subskill, options }: NewSession): SessionState {
+  const [skill, prefix] = subskill === undefined ? [[], ''] : [[subskill], `${subskill}/`];
+  skillAt(facts, skill);
+  const root = { id: 0, skill, prefix, params, stores: {}, visits: {}, last: {}, startedAtMs: atMs, introduced: false, returnTo: null };
   return {
     format: 1,
     session,
@@ -38,10 +42,10 @@ export function newSession(facts: SkillFacts, { session, params, atMs, options }
     nowMs: atMs,
     turn: 0,
     nextFrame: 1,
-    frames: { 0: root },
-    cursors: {},
-    groups: {},
-    requests: {},
+    frames: [root],
+    cursors: [],
+    groups: [],
+    requests: [],
     records: EMPTY_LOG,
   };
 }
@@ -123,11 +127,11 @@ function hearOf(draft: Draft, event: AnswerEvent): void {
 function start(draft: Draft, request: string): void {
   draft.setRequest(request, {});
   if (draft.state.status.kind !== 'new') {
-    return draft.refuse(request, draft.facts.entry, 'order', `Session "${draft.state.session}" has been started already.`, false);
+    return draft.refuse(request, draft.skillOf(0).entry, 'order', `Session "${draft.state.session}" has been started already.`, false);
   }
-  draft.set({ status: { kind: 'open' }, startedAtMs: draft.atMs, frames: { 0: draft.frame(0) }, cursors: {}, groups: {} });
+  draft.set({ status: { kind: 'open' }, startedAtMs: draft.atMs, frames: [draft.frame(0)], cursors: [], groups: [] });
   draft.setFrame(0, { startedAtMs: draft.atMs });
-  enter(draft, { frame: 0, step: draft.facts.entry, group: null, request, depth: 0 }, null);
+  enter(draft, { frame: 0, step: draft.skillOf(0).entry, group: null, request, depth: 0 }, null);
 }
 
 function advance(draft: Draft, event: Extract<SessionEvent, { type: 'advance' }>): void {
@@ -172,8 +176,7 @@ function cursorNamed(draft: Draft, name: string): Cursor | undefined {
 
 function refuseStep(draft: Draft, request: string, step: string): void {
   const bare = step.slice(step.lastIndexOf('/') + 1);
-  const isKnown =
-    isStep(draft.facts, step) || Object.values(draft.state.frames).some(({ id, prefix }) => step === prefix + bare && isStep(draft.skillOf(id), bare));
+  const isKnown = isStep(draft.facts, step) || draft.state.frames.some(({ id, prefix }) => step === prefix + bare && isStep(draft.skillOf(id), bare));
   if (!isKnown) return draft.refuse(request, step, 'validation', `Unknown step "${step}"`, false);
   draft.refuse(request, step, 'order', `Step "${step}" is not the current step. ${dueNow(draft)}`, false);
 }

@@ -85,7 +85,7 @@ function fork(draft: Draft, cursor: Cursor, parallel: { readonly branches: reado
     if (to === parallel.join) draft.setGroup({ ...draft.group(id), open: draft.group(id).open - 1 });
     else enter(draft, { frame: cursor.frame, step: to, group: id, request: cursor.request, depth: cursor.depth }, cursor);
   }
-  if (!draft.isOver && draft.state.groups[id]?.open === 0) join(draft, inside);
+  if (!draft.isOver && draft.hasGroup(id) && draft.group(id).open === 0) join(draft, inside);
 }
 
 function arrive(draft: Draft, cursor: Cursor): void {

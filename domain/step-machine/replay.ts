@@ -80,7 +80,7 @@ export function place(draft: Draft, address: string): void {
 
 function frameAt(draft: Draft, path: string): number | null {
   const prefix = path === '' ? '' : `${path}/`;
-  return Object.values(draft.state.frames).find((frame) => frame.prefix === prefix)?.id ?? null;
+  return draft.state.frames.find((frame) => frame.prefix === prefix)?.id ?? null;
 }
 
 function parkedAt(draft: Draft, frame: number, step: string): Cursor | undefined {
@@ -95,17 +95,17 @@ function jumpTo(draft: Draft, frame: number, step: string): Cursor {
     if (cursor.phase.kind === 'calling') dropBelow(draft, draft.frame(cursor.phase.frame).prefix);
     draft.dropCursor(cursor.id);
   }
-  for (const group of Object.values(draft.state.groups)) if (group.frame === frame) draft.dropGroup(group.id);
-  for (const deeper of Object.values(draft.state.frames)) if (deeper.prefix !== prefix && deeper.prefix.startsWith(prefix)) dropBelow(draft, deeper.prefix);
+  for (const group of draft.groups()) if (group.frame === frame) draft.dropGroup(group.id);
+  for (const deeper of draft.frames()) if (deeper.prefix !== prefix && deeper.prefix.startsWith(prefix)) dropBelow(draft, deeper.prefix);
   return draft.addCursor({ frame, step, group: null, request: null, depth: 0, phase: { kind: 'parked' }, replay: {} });
 }
 
 /** Drops the frames from that prefix on, with all that is current in them. */
 function dropBelow(draft: Draft, prefix: string): void {
-  for (const frame of Object.values(draft.state.frames)) {
+  for (const frame of draft.frames()) {
     if (!frame.prefix.startsWith(prefix)) continue;
     for (const cursor of draft.cursors()) if (cursor.frame === frame.id) draft.dropCursor(cursor.id);
-    for (const group of Object.values(draft.state.groups)) if (group.frame === frame.id) draft.dropGroup(group.id);
+    for (const group of draft.groups()) if (group.frame === frame.id) draft.dropGroup(group.id);
     draft.dropFrame(frame.id);
   }
 }

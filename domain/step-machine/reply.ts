@@ -1,12 +1,13 @@
 /** What clients are answered once nobody works for them any more. */
 import type { Draft } from './draft.ts';
 import type { CliResult, OpenStep, PromptResult } from './result.ts';
-import { ownCount, type Cursor, type RequestState, type SessionState } from './state.ts';
+import { frameOf, ownCount, type Cursor, type RequestState, type SessionState } from './state.ts';
 import { isBusy } from './work.ts';
 import { recordsOf } from './records.ts';
 
 export function settleRequests(draft: Draft): void {
-  for (const [id, request] of Object.entries(draft.state.requests)) {
+  for (const request of draft.requests()) {
+    const { id } = request;
     const moved = draft.cursors().filter((cursor) => cursor.request === id);
     if (!draft.isOver && (moved.some(isBusy) || !canAnswer(draft, request))) continue;
     draft.ask({ type: 'reply', request: id, result: request.error ?? resultOf(draft.state, request, id) });
@@ -24,7 +25,7 @@ function canAnswer(draft: Draft, request: RequestState): boolean {
 
 /** What a client would be answered that asks how the session stands. */
 export function currentResult(state: SessionState): CliResult {
-  return resultOf(state, { step: '', autoAdvanced: [] }, null);
+  return resultOf(state, { id: '', step: '', autoAdvanced: [] }, null);
 }
 
 function resultOf(state: SessionState, request: RequestState, id: string | null): CliResult {
@@ -48,7 +49,7 @@ function resultOf(state: SessionState, request: RequestState, id: string | null)
 }
 
 function openResult(state: SessionState, id: string | null, completed: Pick<PromptResult, 'completed'>, auto: Pick<PromptResult, 'autoAdvanced'>): CliResult {
-  const cursors = Object.values(state.cursors);
+  const { cursors } = state;
   const asking = cursors.filter(({ phase }) => phase.kind === 'asking');
   const shown = asking.find(({ request }) => request !== null && request === id) ?? asking[0];
   if (shown !== undefined) return promptResult(state, shown, asking, completed, auto);
@@ -98,7 +99,7 @@ function dueOf({ phase }: Cursor): number {
 }
 
 export function addressIn(state: SessionState, { frame, step }: Cursor): string {
-  return state.frames[frame]!.prefix + step;
+  return frameOf(state, frame).prefix + step;
 }
 
 /** Printed with `actionResult` even when there was none, so that every record has the same keys. */
@@ -109,7 +110,7 @@ function completedOf(completed: NonNullable<RequestState['completed']>): NonNull
 
 /** The store as plain data: sub-stores, and of `steps` the last results. */
 export function storeSnapshot(state: SessionState, frame: number): Readonly<Record<string, unknown>> {
-  const { stores, last } = state.frames[frame]!;
+  const { stores, last } = frameOf(state, frame);
   return { ...stores, steps: { ...last } };
 }
 
@@ -119,5 +120,5 @@ export function pathOf(state: SessionState): readonly string[] {
 }
 
 export function visitsOf(state: SessionState, frame: number, step: string): number {
-  return ownCount(state.frames[frame]!.visits, step);
+  return ownCount(frameOf(state, frame).visits, step);
 }

@@ -2,7 +2,7 @@
 import type { MigrationConfig } from './definition.ts';
 import type { SkillFacts } from './facts.ts';
 import { recordsOf } from './records.ts';
-import type { SessionState } from './state.ts';
+import { frameOf, type SessionState } from './state.ts';
 
 export type Resumption =
   | { readonly kind: 'same' }
@@ -33,25 +33,23 @@ export function migrate(facts: SkillFacts, state: SessionState, { renamedSteps =
   const renamed = (step: string): string => (Object.hasOwn(renamedSteps, step) ? renamedSteps[step]! : step);
   const renameKeys = <T>(of: Readonly<Record<string, T>>): Record<string, T> =>
     Object.fromEntries(Object.entries(of).map(([key, value]) => [renamed(key), value]));
-  const root = state.frames[0]!;
-  const cursors = Object.values(state.cursors).map((cursor) => (cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor));
+  const root = frameOf(state, 0);
+  const cursors = state.cursors.map((cursor) => (cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor));
   const gone = cursors.find(({ frame, step }) => frame === 0 && !Object.hasOwn(facts.steps, step));
   if (gone !== undefined) {
     throw new Error(
       `Session "${state.session}" stands at step "${gone.step}", which version ${facts.version} does not have; name its successor in renamedSteps.`,
     );
   }
+  const migrated = { ...root, visits: renameKeys(root.visits), last: renameKeys(root.last), stores: stores === undefined ? root.stores : stores(root.stores) };
   const records = [...recordsOf(state.records)].map((record) => (record.frame === 0 ? { ...record, step: renamed(record.step) } : record));
   return {
     ...state,
     version: facts.version,
     codeHash: facts.codeHash,
-    cursors: Object.fromEntries(cursors.map((cursor) => [cursor.id, cursor])),
-    groups: Object.fromEntries(Object.values(state.groups).map((group) => [group.id, group.frame === 0 ? { ...group, join: renamed(group.join) } : group])),
-    frames: {
-      ...state.frames,
-      0: { ...root, visits: renameKeys(root.visits), last: renameKeys(root.last), stores: stores === undefined ? root.stores : stores(root.stores) },
-    },
+    cursors: cursors,
+    groups: state.groups.map((group) => (group.frame === 0 ? { ...group, join: renamed(group.join) } : group)),
+    frames: state.frames.map((frame) => (frame.id === 0 ? migrated : frame)),
     records: { ...state.records, items: records, length: records.length },
   };
 }

@@ -37,10 +37,11 @@ export interface SessionState {
   /** The last turn given out: each visit has its own, and a visit whose action failed gets another. */
   readonly turn: number;
   readonly nextFrame: number;
-  readonly frames: Readonly<Record<number, FrameState>>;
-  readonly cursors: Readonly<Record<number, Cursor>>;
-  readonly groups: Readonly<Record<number, ParallelGroup>>;
-  readonly requests: Readonly<Record<string, RequestState>>;
+  readonly frames: readonly FrameState[];
+  /** Oldest first. */
+  readonly cursors: readonly Cursor[];
+  readonly groups: readonly ParallelGroup[];
+  readonly requests: readonly RequestState[];
   readonly records: RecordLog;
 }
 
@@ -127,10 +128,15 @@ export interface ParallelGroup {
 
 /** A client that waits for an answer. */
 export interface RequestState {
+  readonly id: string;
   readonly step: string;
   readonly completed?: StepResult;
   readonly autoAdvanced: readonly StepResult[];
   readonly error?: ValidationErrorResult;
+}
+
+export function frameOf(state: SessionState, id: number): FrameState {
+  return state.frames.find((frame) => frame.id === id)!;
 }
 
 export function ownCount(counts: Readonly<Record<string, number>>, key: string): number {

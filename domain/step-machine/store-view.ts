@@ -1,7 +1,7 @@
 /** The store as callbacks see it. */
-import type { StepResult, StoreAccessor } from './definition.ts';
+import type { StepResult, StepsAccessor, StoreAccessor } from './definition.ts';
 import { recordsOf, type StepRecord } from './records.ts';
-import type { SessionState } from './state.ts';
+import { frameOf, type FrameState, type SessionState } from './state.ts';
 
 /**
  * A view of one frame's store: sub-stores by name, and `steps` with the last result of each step by its name, besides
@@ -9,23 +9,32 @@ import type { SessionState } from './state.ts';
  * `older`: records that were flushed from the state.
  */
 export function storeView(state: SessionState, frameId: number, older: readonly StepRecord[] = []): StoreAccessor {
-  const frame = state.frames[frameId]!;
-  const mine = (): StepResult[] => {
-    const own: StepResult[] = [];
-    for (const { frame: of, step, response, actionResult, result } of [...older, ...recordsOf(state.records)]) {
-      if (of !== frameId) continue;
-      const bare = step.slice(frame.prefix.length);
-      own.push(Object.freeze(actionResult === undefined ? { step: bare, response, result } : { step: bare, response, actionResult, result }));
-    }
-    return own;
-  };
+  const frame = frameOf(state, frameId);
+  let steps: StepsAccessor | undefined;
+  // Most callbacks read one sub-store or one step; what they do not read is not made.
+  const view = { __proto__: null, ...frame.stores };
+  Object.defineProperty(view, 'steps', { get: () => (steps ??= stepsView(state, frame, older)), enumerable: true });
+  return view as unknown as StoreAccessor;
+}
+
+function stepsView(state: SessionState, frame: FrameState, older: readonly StepRecord[]): StepsAccessor {
   let history: readonly StepResult[] | undefined;
-  const read = (): readonly StepResult[] => (history ??= Object.freeze(mine()));
-  const steps = Object.defineProperties(Object.assign(Object.create(null), frame.last), {
-    all: { value: (step: string) => read().flatMap((done) => (done.step === step ? [done.result] : [])) },
-    ran: { value: (step: string) => Object.hasOwn(frame.last, step) },
-    history: { get: read },
-  }) as StoreAccessor['steps'];
-  const view = Object.assign(Object.create(null), frame.stores) as Record<string, unknown>;
-  return Object.freeze(Object.defineProperty(view, 'steps', { value: Object.freeze(steps), enumerable: true })) as unknown as StoreAccessor;
+  const read = (): readonly StepResult[] => (history ??= Object.freeze(historyOf(state, frame, older)));
+  return Object.freeze(
+    Object.defineProperties(Object.assign(Object.create(null), frame.last), {
+      all: { value: (step: string) => read().flatMap((done) => (done.step === step ? [done.result] : [])), enumerable: false },
+      ran: { value: (step: string) => Object.hasOwn(frame.last, step), enumerable: false },
+      history: { get: read, enumerable: false },
+    }),
+  ) as StepsAccessor;
+}
+
+function historyOf(state: SessionState, frame: FrameState, older: readonly StepRecord[]): StepResult[] {
+  const own: StepResult[] = [];
+  for (const { frame: of, step, response, actionResult, result } of [...older, ...recordsOf(state.records)]) {
+    if (of !== frame.id) continue;
+    const bare = step.slice(frame.prefix.length);
+    own.push(Object.freeze(actionResult === undefined ? { step: bare, response, result } : { step: bare, response, actionResult, result }));
+  }
+  return own;
 }

@@ -2,12 +2,12 @@
 import type { Command } from './command.ts';
 import type { SkillFacts } from './facts.ts';
 import { skillAt } from './draft.ts';
-import { ownCount, type Cursor, type SessionState } from './state.ts';
+import { frameOf, ownCount, type Cursor, type SessionState } from './state.ts';
 
 /** Null for phases in which nobody has to do anything. */
 export function commandFor(facts: SkillFacts, state: SessionState, cursor: Cursor): Command | null {
   const { id, frame: frameId, step, phase } = cursor;
-  const frame = state.frames[frameId]!;
+  const frame = frameOf(state, frameId);
   const at = { cursor: id, frame: frameId, step };
   const visits = ownCount(frame.visits, step);
   switch (phase.kind) {
@@ -65,5 +65,5 @@ export function isBusy(cursor: Cursor): boolean {
 
 /** Everything that is under way and has to be done (again) when a session is taken up after a crash. */
 export function pendingCommands(facts: SkillFacts, state: SessionState): readonly Command[] {
-  return Object.values(state.cursors).flatMap((cursor) => commandFor(facts, state, cursor) ?? []);
+  return state.cursors.flatMap((cursor) => commandFor(facts, state, cursor) ?? []);
 }

@@ -1,0 +1,112 @@
+import { expect, test } from 'vitest';
+import type { SkillDefinition, StepConfig, StepDefinition } from './definition.ts';
+import { diagnose } from './diagnose.ts';
+import { factsOf } from './facts.ts';
+import type { AnySchema } from './schema.ts';
+
+const define = (config: StepConfig): StepDefinition => ({ kind: 'step', config, extend: (overrides) => define({ ...config, ...overrides }) });
+const TERMINAL = { terminal: true } as const;
+const anything: AnySchema = { '~standard': { version: 1, vendor: 'test', validate: (value) => ({ value }) } };
+
+function skillOf(steps: Record<string, StepConfig>, more: Partial<SkillDefinition> = {}): SkillDefinition {
+  const built = Object.fromEntries(Object.entries(steps).map(([name, config]) => [name, define(config)]));
+  return { kind: 'skill', name: 'sample', version: '1.0.0', resolveVersion: false, entry: Object.keys(steps)[0]!, steps: built, ...more };
+}
+
+const messages = (skill: SkillDefinition): string[] => diagnose(skill).map(({ severity, step, message }) => `${severity} ${step ?? ''}: ${message}`);
+
+test('a sound skill has nothing to say', () => {
+  expect(
+    messages(
+      skillOf(
+        { a: { prompt: 'a', next: [{ to: 'b', when: () => true }, { to: 'self' }] }, b: { prompt: 'b', next: 'topic:t' } },
+        { topics: { t: { label: 'T', content: () => '' } } },
+      ),
+    ),
+  ).toEqual([]);
+});
+
+test('every unknown target is named, inside and outside of cycles', () => {
+  const skill = skillOf({
+    a: { prompt: 'a', next: 'gone', onMaxVisits: 'lost' },
+    b: { prompt: 'b', next: [{ to: 'nowhere' }], human: { deadlineMs: 1, onExpiry: 'late' } },
+    c: { prompt: 'c', next: 'subskill:s' },
+    d: { call: 's', next: 'topic:t' },
+    e: { prompt: 'e', next: '__parent__' },
+    f: { parallel: { branches: ['x', 'a'], join: 'y' } },
+  });
+  expect(messages(skill)).toEqual([
+    'error a: Step "a" has next "gone" which does not exist in steps.',
+    'error a: Step "a" has onMaxVisits "lost" which does not exist in steps.',
+    'error b: Step "b" has a branch to "nowhere" which does not exist in steps.',
+    'error b: Step "b" has human.onExpiry "late" which does not exist in steps.',
+    'error c: Step "c" has next "subskill:s", but no such sub-skill is registered.',
+    'error d: Step "d" has next "topic:t", but no such topic is registered.',
+    'error d: Step "d" calls the sub-skill "s", which is not registered.',
+    expect.stringMatching(/^error e: Step "e" has next: "__parent__" which must be overridden/) as string,
+    'error f: Step "f" has a parallel branch "x" which does not exist in steps.',
+    'error f: Step "f" joins at "y" which does not exist in steps.',
+  ]);
+});
+
+test('names that mean something else are refused', () => {
+  const skill = skillOf(
+    {
+      self: { prompt: 'a', next: 'a/b' },
+      'a/b': { prompt: 'b', next: 'topic:x' },
+      'topic:x': { prompt: 'c', next: 'all' },
+      all: { prompt: 'd', next: TERMINAL },
+    },
+    { stores: { steps: anything }, entry: 'begin' },
+  );
+  expect(messages(skill)).toEqual([
+    'error : skill "sample": entry step "begin" not found in steps',
+    'error : skill "sample": store name "steps" is reserved',
+    'error self: Step name "self" is reserved.',
+    'error a/b: Step name "a/b" has a "/", which separates a sub-skill\'s name from its step\'s.',
+    'error topic:x: Step name "topic:x" reads like a redirect.',
+    'warning all: Step "all" cannot be read as store.steps.all; use store.steps.all("all").',
+  ]);
+});
+
+test('sub-skills are looked at too, under their names', () => {
+  const inner = skillOf({ a: { prompt: 'a', next: 'gone' } });
+  expect(messages(skillOf({ a: { prompt: 'a', next: 'subskill:s' } }, { subskills: { s: { definition: inner } } }))).toEqual([
+    'error s/a: Step "a" has next "gone" which does not exist in steps.',
+  ]);
+});
+
+test('what does not go together is refused', () => {
+  const skill = skillOf({
+    a: { prompt: 'a', wait: { durationMs: -1 }, next: 'b' },
+    b: { next: 'c', human: {}, maxVisits: 0 },
+    c: { prompt: 'c', human: { deadlineMs: 5 }, next: TERMINAL, maxInvalid: 1.5, retry: { maxAttempts: 0 } },
+    d: { response: anything, next: [] },
+  });
+  expect(messages(skill)).toEqual([
+    'error a: Step "a" has wait, which nobody answers; put the prompt into a step before it.',
+    'error a: Step "a": wait.durationMs is -1; it takes milliseconds, 0 or more.',
+    'error b: Step "b" is for a person, who needs a prompt.',
+    'error b: Step "b": maxVisits is 0; it takes a whole number from 1.',
+    'error c: Step "c" has human.deadlineMs; say with human.onExpiry where to go when it has passed.',
+    'warning c: Step "c" has retry or timeoutMs but no action.',
+    'error c: Step "c": maxInvalid is 1.5; it takes a whole number from 1.',
+    'error c: Step "c": retry.maxAttempts is 0; it takes a whole number from 1.',
+    'error d: Step "d": next is an empty list of branches.',
+    'warning d: Step "d" has a response schema but no prompt: its response is {}, which must fit.',
+  ]);
+});
+
+test('facts are JSON, and say which steps lie on a cycle: self, and whatever a function may name', () => {
+  const facts = factsOf(
+    skillOf({
+      a: { prompt: 'a', next: 'b' },
+      b: { prompt: 'b', next: 'self' },
+      c: { prompt: 'c', next: () => 'x', action: () => 1 },
+      d: { prompt: 'd', next: 'c' },
+      e: { prompt: 'e', next: TERMINAL },
+    }),
+  );
+  expect(JSON.parse(JSON.stringify(facts))).toEqual(facts);
+  expect(Object.entries(facts.steps).flatMap(([name, { inCycle }]) => (inCycle ? [name] : []))).toEqual(['b', 'c', 'd']);
+});
