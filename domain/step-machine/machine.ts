@@ -146,6 +146,9 @@ function advance(draft: Draft, event: Extract<SessionEvent, { type: 'advance' }>
     return tick(draft);
   }
   tick(draft);
+  if (awaited !== undefined && draft.cursor(awaited.id) === undefined) {
+    return draft.refuse(request, step, 'order', `The time to answer step "${step}" is over; the session has gone on.`, false);
+  }
   const cursor = cursorNamed(draft, step);
   if (cursor === undefined) return refuseStep(draft, request, step);
   const address = draft.addressOf(cursor);

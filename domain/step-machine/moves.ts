@@ -197,6 +197,7 @@ export function startChild(draft: Draft, cursor: Cursor, params: unknown): void 
   else {
     draft.dropCursor(cursor.id);
     draft.dropFrame(parent.id);
+    if (parent.returnTo !== null) draft.setPhase(parent.returnTo, { kind: 'calling', frame });
   }
   if (cursor.replay !== null) return;
   enter(draft, { frame, step: draft.skillOf(frame).entry, group: null, request: cursor.request, depth: cursor.depth }, cursor);

@@ -75,6 +75,13 @@ export function place(draft: Draft, address: string): void {
     if (live.phase.kind === 'parked') begin(draft, live);
   }
   if (draft.stepOf(placed).wait !== null) return begin(draft, placed);
+  const { call } = draft.stepOf(placed);
+  if (call !== null) {
+    // Nobody answers it: naming it starts its sub-skill over.
+    const at = { kind: 'starting-child', subskill: call, response: {}, returns: true } as const;
+    draft.setPhase(placed.id, { kind: 'stuck', at, error: { name: 'Error', message: `sub-skill "${call}" has not returned` } });
+    return;
+  }
   draft.setPhase(placed.id, { kind: 'asking' });
 }
 
