@@ -5,7 +5,7 @@ import type { SessionEvent } from './event.ts';
 import type { SkillFacts } from './facts.ts';
 import { complete, go, isStep, leave, startChild } from './moves.ts';
 import { EMPTY_LOG } from './records.ts';
-import { openReplayed, place, replayEntry } from './replay.ts';
+import { openReplayed, place, replayEntry, splitAddress } from './replay.ts';
 import { settleRequests } from './reply.ts';
 import type { Cursor, SessionOptions, SessionState } from './state.ts';
 import { accept, actionFailed, afterAction, answer, countVisit, enter, giveBack, refuseAnswer, saved, work } from './visit.ts';
@@ -178,10 +178,22 @@ function cursorNamed(draft: Draft, name: string): Cursor | undefined {
 }
 
 function refuseStep(draft: Draft, request: string, step: string): void {
-  const bare = step.slice(step.lastIndexOf('/') + 1);
-  const isKnown = isStep(draft.facts, step) || draft.state.frames.some(({ id, prefix }) => step === prefix + bare && isStep(draft.skillOf(id), bare));
+  const { prefix } = draft.frame(0);
+  const isKnown = isAddress(draft.skillOf(0), step.startsWith(prefix) ? step.slice(prefix.length) : step);
   if (!isKnown) return draft.refuse(request, step, 'validation', `Unknown step "${step}"`, false);
   draft.refuse(request, step, 'order', `Step "${step}" is not the current step. ${dueNow(draft)}`, false);
+}
+
+/** Whether a step of that address exists at all, be its sub-skill running or not. */
+function isAddress(root: SkillFacts, address: string): boolean {
+  const [path, step] = splitAddress(address);
+  let skill = root;
+  for (const name of path === '' ? [] : path.split('/')) {
+    const subskill = (isStep(skill, name) ? skill.steps[name]!.call : null) ?? name;
+    if (!Object.hasOwn(skill.subskills, subskill)) return false;
+    skill = skill.subskills[subskill]!;
+  }
+  return isStep(skill, step);
 }
 
 function dueNow(draft: Draft): string {
