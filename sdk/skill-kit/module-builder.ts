@@ -1,0 +1,67 @@
+/** Modules: steps that several skills register as they are. */
+import type { ModuleDefinition, StepDefinition as ErasedStepDefinition } from '../../domain/step-machine/definition.ts';
+import type { AnySchema } from '../../domain/step-machine/schema.ts';
+import type { StepDefinition, StepOptions } from './author-types.ts';
+import { checkSteps } from './check-definition.ts';
+import { defineStep, erased } from './step.ts';
+import type { AnyRan, Edge, EdgesAfter, Exits, GuaranteedAt, Others, Ran, ResultOf, Start, StoreAt, WritesOf } from './store-types.ts';
+
+declare const shape: unique symbol;
+/** A module with the types of its steps, in a property that exists for the compiler alone. */
+export interface TypedModule<TSteps extends AnyRan, TEdges, TEntry extends string> extends ModuleDefinition {
+  readonly [shape]?: { readonly steps: TSteps; readonly edges: TEdges; readonly entry: TEntry };
+}
+
+/** Sub-stores of a module's steps are those of the skills that register it, which it does not know. */
+type AnyStores = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+
+export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan = never, TEdges = never> {
+  readonly #name: string;
+  readonly #entry: TEntry;
+  readonly #steps: Record<string, ErasedStepDefinition> = {};
+
+  constructor({ name, entry }: { readonly name: string; readonly entry: TEntry }) {
+    this.#name = name;
+    this.#entry = entry;
+  }
+
+  /** Adds a step. Where it leaves the module it says `__parent__`. */
+  step<
+    const TName extends string,
+    TResponse extends AnySchema = never,
+    TInput = never,
+    TAction = never,
+    TSave = never,
+    const TNext extends string = never,
+    const TOther extends string = never,
+    const TExpiry extends string = never,
+    const TBranch extends string = never,
+    const TJoin extends string = never,
+  >(
+    name: TName,
+    config:
+      | StepOptions<unknown, StoreAt<TSteps, TEdges, AnyStores, TName>, AnyStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry, TBranch, TJoin>
+      | StepDefinition<TResponse, TAction, TSave, TNext>,
+  ): ModuleBuilder<
+    TEntry,
+    Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
+    EdgesAfter<TSteps, TEdges, TName, Exits<TNext | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>
+  > {
+    this.#steps[name] = 'kind' in config ? config : defineStep(erased(config));
+    return this as never;
+  }
+
+  /** @throws {Error} when name, entry or steps are missing */
+  build(): TypedModule<TSteps, TEdges, TEntry> {
+    if (!this.#name) throw new Error('module: name is required');
+    checkSteps(`module "${this.#name}"`, this.#entry, this.#steps);
+    return Object.freeze({ kind: 'module', name: this.#name, entry: this.#entry, steps: Object.freeze({ ...this.#steps }) });
+  }
+}
+
+export function module<const TEntry extends string>(config: {
+  readonly name: string;
+  readonly entry: TEntry;
+}): ModuleBuilder<TEntry, never, Edge<TEntry, Start>> {
+  return new ModuleBuilder(config);
+}

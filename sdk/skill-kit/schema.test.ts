@@ -1,0 +1,83 @@
+import { type } from 'arktype';
+import { describe, expect, it } from 'vitest';
+import { z } from 'zod';
+import { checkPart, checkValue, inputJsonSchema, outputJsonSchema } from './schema.ts';
+import type { AnySchema } from '../../domain/step-machine/schema.ts';
+
+const bare: AnySchema = {
+  '~standard': {
+    version: 1,
+    vendor: 'by-hand',
+    validate: (value) => (typeof value === 'number' ? { value: value + 1 } : { issues: [{ message: 'not a number' }] }),
+  },
+};
+
+describe('checkValue', () => {
+  it('gives what the schema makes of the value, defaults and transforms applied', () => {
+    expect(checkValue(z.object({ a: z.string().transform(Number), b: z.number().default(2) }), { a: '1' }, 'x')).toEqual({ ok: true, value: { a: 1, b: 2 } });
+    expect(checkValue(type({ a: 'string.numeric.parse', b: 'number = 2' }), { a: '1' }, 'x')).toEqual({ ok: true, value: { a: 1, b: 2 } });
+    expect(checkValue(bare, 1, 'x')).toEqual({ ok: true, value: 2 });
+  });
+
+  it('says every issue with its path, joined by semicolons', () => {
+    expect(checkValue(type({ v: 'string', w: { x: 'number' } }), { v: 1, w: { x: 'y' } }, 'x')).toEqual({
+      ok: false,
+      message: 'v: v must be a string (was a number); w.x: w.x must be a number (was a string)',
+    });
+    const zod = checkValue(z.object({ list: z.array(z.string()), n: z.number() }), { list: [1], n: 'x' }, 'x');
+    expect(zod).toMatchObject({ ok: false, message: expect.stringMatching(/^list\.0: .+; n: .+/) as unknown });
+    expect(checkValue(bare, 'x', 'x')).toEqual({ ok: false, message: 'not a number' });
+  });
+
+  it('refuses an asynchronous schema, naming the place and the remedy', () => {
+    const schema = z.string().refine(async () => Promise.resolve(true));
+    expect(() => checkValue(schema, 'x', 'step "a": response')).toThrow(/^step "a": response: the schema \(zod\) validates asynchronously.*action/);
+  });
+});
+
+describe('inputJsonSchema', () => {
+  it('null schema for morphs: transforms are described by what goes in', () => {
+    expect(inputJsonSchema(type({ n: 'string.numeric.parse' }))).toMatchObject({ properties: { n: { type: 'string' } }, required: ['n'] });
+    expect(inputJsonSchema(type('string').pipe((text) => text.length))).toMatchObject({ type: 'string' });
+    expect(inputJsonSchema(z.object({ n: z.string().transform(Number) }))).toMatchObject({ properties: { n: { type: 'string' } } });
+  });
+
+  it('keeps defaults, and does not ask for what has one', () => {
+    for (const schema of [type({ a: 'number = 3', b: 'string' }), z.object({ a: z.number().default(3), b: z.string() })]) {
+      const json = inputJsonSchema(schema);
+      expect(json).toMatchObject({ properties: { a: { type: 'number', default: 3 } }, required: ['b'] });
+      expect(json).not.toHaveProperty('additionalProperties');
+    }
+  });
+
+  it('says the rest when one property cannot be expressed', () => {
+    for (const schema of [type({ when: 'Date', name: 'string' }), z.object({ when: z.date(), name: z.string() })]) {
+      expect(inputJsonSchema(schema)).toMatchObject({ properties: { when: {}, name: { type: 'string' } } });
+    }
+  });
+
+  it('is null for a library without JSON Schema', () => {
+    expect(inputJsonSchema(bare)).toBeNull();
+    expect(outputJsonSchema(bare)).toBeNull();
+  });
+
+  it('differs from the output where a transform stands between', () => {
+    const schema = z.object({ n: z.string().pipe(z.coerce.number()) });
+    expect(inputJsonSchema(schema)).toMatchObject({ properties: { n: { type: 'string' } } });
+    expect(outputJsonSchema(schema)).toMatchObject({ properties: { n: { type: 'number' } } });
+  });
+});
+
+describe('checkPart', () => {
+  it('lets keys be absent, but checks those that are there', () => {
+    for (const schema of [type({ host: 'string', port: 'number' }), z.object({ host: z.string(), port: z.number() })]) {
+      expect(checkPart(schema, { host: 'h' }, 'x').ok).toBe(true);
+      expect(checkPart(schema, { port: 'p' }, 'x').ok).toBe(false);
+    }
+  });
+
+  it('checks nothing where the library has no partial form', () => {
+    expect(checkPart(bare, 'anything', 'x')).toEqual({ ok: true, value: 'anything' });
+    expect(checkPart(type('string'), 5, 'x')).toEqual({ ok: true, value: 5 });
+  });
+});

@@ -1,0 +1,86 @@
+/**
+ * What step machines ask of a schema, for every library that speaks Standard Schema: check a value now, say as JSON Schema
+ * what may go in, and check a part of an object. No schema library is imported here.
+ */
+import { type AnySchema, describeIssues, type InferOutput, type SchemaResult } from '../../domain/step-machine/schema.ts';
+
+export type Checked<Output> = { readonly ok: true; readonly value: Output } | { readonly ok: false; readonly message: string };
+
+/** The dialect of all JSON Schema that agents are given. */
+export const JSON_SCHEMA_TARGET = 'draft-2020-12';
+
+/**
+ * Checks a value. Defaults and transforms are applied to what is returned.
+ * @param where  named in the error when the schema cannot answer at once, e.g. `step "plan": response`
+ * @throws {Error} when the schema is asynchronous: an answer must be accepted or refused before anything else happens
+ */
+export function checkValue<S extends AnySchema>(schema: S, value: unknown, where: string): Checked<InferOutput<S>> {
+  const result = schema['~standard'].validate(value);
+  if (isPromise(result)) {
+    // Nobody awaits it: what it rejects with is the schema's business, and must not end the process.
+    result.then(undefined, () => undefined);
+    throw new Error(
+      `${where}: the schema (${schema['~standard'].vendor}) validates asynchronously, and answers are checked synchronously. Remove the async refinement or transform; do that work in the step's action.`,
+    );
+  }
+  return result.issues === undefined ? { ok: true, value: result.value as InferOutput<S> } : { ok: false, message: describeIssues(result.issues) };
+}
+
+/**
+ * What the schema accepts, as JSON Schema, with defaults. Transforms (ArkType's morphs, zod's `transform`) are described by
+ * what goes into them, because that is what an agent has to write; what JSON Schema cannot say becomes `{}`.
+ * @returns null when the library has no JSON Schema for it at all
+ */
+export function inputJsonSchema(schema: AnySchema): Record<string, unknown> | null {
+  if (hasToJsonSchema(schema)) {
+    // ArkType's own keeps defaults, which its Standard Schema converter drops.
+    const own = attempt(() => schema.toJsonSchema({ fallback: (context) => context.base }));
+    if (own !== null) return own;
+  }
+  const { jsonSchema } = schema['~standard'];
+  if (jsonSchema === undefined) return null;
+  // zod leaves out nothing with `unrepresentable: any`; without it a date anywhere would cost the agent the whole schema.
+  return attempt(() => jsonSchema.input({ target: JSON_SCHEMA_TARGET, libraryOptions: { unrepresentable: 'any' } }));
+}
+
+/** As `inputJsonSchema`, for what the schema gives. */
+export function outputJsonSchema(schema: AnySchema): Record<string, unknown> | null {
+  const { jsonSchema } = schema['~standard'];
+  const declared = jsonSchema && attempt(() => jsonSchema.output({ target: JSON_SCHEMA_TARGET, libraryOptions: { unrepresentable: 'any' } }));
+  return declared ?? inputJsonSchema(schema);
+}
+
+/**
+ * Checks a part of what the schema describes: top-level keys may be absent. A library without `.partial()`, or a schema that
+ * is no object, checks nothing.
+ */
+export function checkPart(schema: AnySchema, value: unknown, where: string): Checked<unknown> {
+  const partial = hasPartial(schema) ? attempt(() => schema.partial()) : null;
+  return partial === null ? { ok: true, value } : checkValue(partial, value, where);
+}
+
+interface OwnJsonSchema {
+  toJsonSchema(options: { fallback(context: { readonly base: Record<string, unknown> }): Record<string, unknown> }): Record<string, unknown>;
+}
+
+/** Schemas are functions in some libraries, objects in others. */
+function hasToJsonSchema(schema: AnySchema): schema is AnySchema & OwnJsonSchema {
+  return 'toJsonSchema' in schema && typeof schema.toJsonSchema === 'function';
+}
+
+function hasPartial(schema: AnySchema): schema is AnySchema & { partial(): AnySchema } {
+  return 'partial' in schema && typeof schema.partial === 'function';
+}
+
+function isPromise<T>(result: SchemaResult<T> | Promise<SchemaResult<T>>): result is Promise<SchemaResult<T>> {
+  return typeof (result as { then?: unknown }).then === 'function';
+}
+
+/** Libraries throw for what they cannot express; here that is an answer, `null`. */
+function attempt<T>(make: () => T): T | null {
+  try {
+    return make();
+  } catch {
+    return null;
+  }
+}

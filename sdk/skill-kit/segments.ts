@@ -1,0 +1,19 @@
+/** Prompt pieces other than plain text and primitives: who the agent is (`system`), and what it shows word for word (`view`). */
+import type { SystemBuilder, SystemSegment, ViewSegment } from '../../domain/step-machine/definition.ts';
+import { resolveTemplate } from './prompt-text.ts';
+
+/** As a tag, `` system`...` `` dedents as `prompt` does; as a function it takes the text as it is. */
+export const system: SystemBuilder = (first: TemplateStringsArray | string, ...values: unknown[]): SystemSegment =>
+  Object.freeze({ kind: 'system', text: typeof first === 'string' ? first : resolveTemplate(first, ...values) });
+
+/**
+ * Text that the agent shows as it is. Several texts are put together with a blank line between.
+ * @param label  distinguishes several views in one prompt
+ */
+export function view(content: string | readonly string[]): ViewSegment;
+export function view(label: string, content: string | readonly string[]): ViewSegment;
+export function view(first: string | readonly string[], second?: string | readonly string[]): ViewSegment {
+  const content = second ?? first;
+  const label = second === undefined ? undefined : (first as string);
+  return Object.freeze({ kind: 'view', label, text: typeof content === 'string' ? content : content.join('\n\n') });
+}

@@ -1,0 +1,237 @@
+/** The builder of skills. At run time it collects; what a callback may read of the store is worked out by its type alone. */
+import type {
+  Frontmatter,
+  MigrationConfig,
+  ObserverMap,
+  SkillDefinition,
+  StepDefinition as ErasedStepDefinition,
+  SubskillRegistration,
+  TopicConfig,
+} from '../../domain/step-machine/definition.ts';
+import type { AnySchema, InferOutput } from '../../domain/step-machine/schema.ts';
+import type { StepDefinition, StepOptions, StepOverrides } from './author-types.ts';
+import { checkActionInput, checkSkillDefinition } from './check-definition.ts';
+import type { TypedModule } from './module-builder.ts';
+import { addTopic, DEFAULT_VERSION, type VersionStrategy } from './reference-builder.ts';
+import { defineStep, erased } from './step.ts';
+import type {
+  AnyRan,
+  Edge,
+  EdgesAfter,
+  Exits,
+  GuaranteedAt,
+  InferStores,
+  Misled,
+  Others,
+  Ran,
+  RegisteredEdges,
+  RegisteredSteps,
+  ResultOf,
+  Start,
+  StoreAt,
+  WritesOf,
+} from './store-types.ts';
+import { resolveParent } from './parent-target.ts';
+
+export type SkillBuilderConfig<
+  TParams extends AnySchema = AnySchema,
+  TStores extends Readonly<Record<string, AnySchema>> = Readonly<Record<string, AnySchema>>,
+> = Frontmatter &
+  VersionStrategy & {
+    readonly name: string;
+    /** The step that a session begins with. */
+    readonly entry: string;
+    readonly description?: string | undefined;
+    /** Words that should make an agent choose the skill; added to the description. */
+    readonly triggers?: readonly string[] | undefined;
+    /** Stands before the preamble: who the agent is in this skill. */
+    readonly system?: string | undefined;
+    readonly params?: TParams | undefined;
+    /** What `save` writes beside results, by name. */
+    readonly stores?: TStores | undefined;
+    readonly observers?: ObserverMap | undefined;
+    /** What the skill gives in the end. */
+    readonly finalOutput?: AnySchema | undefined;
+    /** Versions whose sessions this one takes over. */
+    readonly migrations?: readonly MigrationConfig[] | undefined;
+    /** The body of SKILL.md, instead of the generated one. */
+    readonly skillMd?: SkillDefinition['skillMd'];
+  };
+
+/** Params of a skill that declares none. */
+export type AnyParams = Readonly<Record<string, unknown>>;
+
+/** In place of a builder: a step that stands above was typed as if `Step` did not lead to it. */
+export interface DeclareBefore<Step extends string, Target> {
+  readonly 'declare this step': Step;
+  readonly 'above the step that it leads to': Target;
+}
+
+export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TEdges = never, TStores = Readonly<Record<never, never>>> {
+  readonly #config: SkillBuilderConfig;
+  readonly #steps: Record<string, ErasedStepDefinition> = {};
+  readonly #subskills: Record<string, SubskillRegistration> = {};
+  readonly #topics: Record<string, TopicConfig> = {};
+
+  constructor(config: SkillBuilderConfig) {
+    this.#config = config;
+  }
+
+  /**
+   * Adds a step. Steps are declared in the order in which they run, loops aside: what a callback may read of the store follows
+   * from the steps above that lead to it. A step of the same name is replaced.
+   * @throws {Error} when `next` is missing, or a reusable action without `mapInput` needs what the response has not
+   */
+  step<
+    const TName extends string,
+    TResponse extends AnySchema = never,
+    TInput = never,
+    TAction = never,
+    TSave = never,
+    const TNext extends string = never,
+    const TOther extends string = never,
+    const TExpiry extends string = never,
+    const TBranch extends string = never,
+    const TJoin extends string = never,
+  >(
+    name: TName,
+    config:
+      | StepOptions<TParams, StoreAt<TSteps, TEdges, TStores, TName>, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry, TBranch, TJoin>
+      | StepDefinition<TResponse, TAction, TSave, TNext>,
+  ): [Misled<TSteps, Exits<TNext | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
+    ? SkillBuilder<
+        TParams,
+        Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
+        EdgesAfter<TSteps, TEdges, TName, Exits<TNext | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>,
+        TStores
+      >
+    : DeclareBefore<TName, Misled<TSteps, Exits<TNext | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
+    this.#add(name, 'kind' in config ? config : defineStep(erased(config)));
+    return this as never;
+  }
+
+  /** Adds a shared step, with parts of it replaced. */
+  extend<
+    const TName extends string,
+    TBase extends StepDefinition<never, never, never, never> | StepDefinition,
+    TResponse extends AnySchema = BaseOf<TBase>['response'],
+    TInput = never,
+    TAction = BaseOf<TBase>['action'],
+    TSave = BaseOf<TBase>['save'],
+    const TNext extends string = BaseOf<TBase>['next'],
+    const TOther extends string = never,
+    const TExpiry extends string = never,
+  >(
+    name: TName,
+    base: TBase,
+    overrides: StepOverrides<TParams, StoreAt<TSteps, TEdges, TStores, TName>, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry>,
+  ): [Misled<TSteps, Exits<TNext | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
+    ? SkillBuilder<
+        TParams,
+        Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
+        EdgesAfter<TSteps, TEdges, TName, Exits<TNext | TOther, TExpiry, never, never>, GuaranteedAt<TEdges, TName>>,
+        TStores
+      >
+    : DeclareBefore<TName, Misled<TSteps, Exits<TNext | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
+    this.#add(name, base.extend(erased(overrides)));
+    return this as never;
+  }
+
+  /** Adds the steps of a module. `next` is where they go on that say `__parent__`. */
+  register<MSteps extends AnyRan, MEdges, const MEntry extends string, const TNext extends string>(
+    module: TypedModule<MSteps, MEdges, MEntry>,
+    { next }: { readonly next: TNext },
+  ): SkillBuilder<
+    TParams,
+    TSteps | RegisteredSteps<MSteps, GuaranteedAt<TEdges, MEntry>>,
+    Exclude<TEdges, { readonly to: MEntry }> | RegisteredEdges<MEdges, TNext, GuaranteedAt<TEdges, MEntry>>,
+    TStores
+  > {
+    for (const [name, { config }] of Object.entries(module.steps)) this.#add(name, defineStep(resolveParent(config, next)));
+    return this as never;
+  }
+
+  /**
+   * Adds a skill that steps reach with `subskill:<name>` and do not come back from, or run with `call: '<name>'` and do.
+   * @param options.params  makes the sub-skill's params of the answer that led to it; without it they are `{}`
+   */
+  subskill<TResponse = unknown>(
+    name: string,
+    definition: SkillDefinition,
+    { params }: { readonly params?: (response: TResponse, store: StoreAt<TSteps, never, TStores, string>) => unknown } = {},
+  ): this {
+    if (Object.hasOwn(this.#subskills, name))
+      throw new Error(`skill "${this.#config.name}": subskill "${name}" is registered twice. Give one of them another name.`);
+    this.#subskills[name] = Object.freeze({ definition, ...(params && { params: params as (response: never, store: never) => unknown }) });
+    return this;
+  }
+
+  /** Adds a text that steps reach with `topic:<name>`, and agents by its name. */
+  topic(name: string, config: TopicConfig): this {
+    addTopic(`skill "${this.#config.name}"`, this.#topics, name, config);
+    return this;
+  }
+
+  /** @throws {Error} on an author's mistake, e.g. a target that does not exist */
+  build(): SkillDefinition {
+    const { stores, triggers, description, version = DEFAULT_VERSION, resolveVersion = false, ...rest } = this.#config;
+    const described = describe(description, triggers);
+    const definition: SkillDefinition = {
+      ...rest,
+      kind: 'skill',
+      version,
+      resolveVersion,
+      ...(described === undefined ? {} : { description: described }),
+      ...(triggers === undefined ? {} : { triggers }),
+      steps: Object.freeze({ ...this.#steps }),
+      ...unlessEmpty('stores', stores),
+      ...unlessEmpty('subskills', this.#subskills),
+      ...unlessEmpty('topics', this.#topics),
+    };
+    checkSkillDefinition(definition);
+    return Object.freeze(definition);
+  }
+
+  #add(name: string, definition: ErasedStepDefinition): void {
+    checkActionInput(name, definition.config);
+    this.#steps[name] = definition;
+  }
+}
+
+/** The types of a shared step that an extension takes over where it says nothing. */
+type BaseOf<TBase> =
+  TBase extends StepDefinition<infer R, infer A, infer S, infer N>
+    ? { readonly response: R extends AnySchema ? R : never; readonly action: A; readonly save: S; readonly next: N }
+    : never;
+
+/**
+ * Begins a skill.
+ * @example
+ * ```ts
+ * export default skill({ name: 'greet', entry: 'ask' })
+ *   .step('ask', { prompt: 'Ask for the name.', response: z.object({ name: z.string() }), next: 'greet' })
+ *   .step('greet', { prompt: ({ store }) => `Greet ${store.steps.ask.name}.`, next: terminal })
+ *   .build();
+ * ```
+ */
+export function skill<
+  TParams extends AnySchema = never,
+  TStoreSchemas extends Readonly<Record<string, AnySchema>> = Readonly<Record<never, never>>,
+  const TEntry extends string = string,
+>(
+  config: SkillBuilderConfig<TParams, TStoreSchemas> & { readonly entry: TEntry },
+): SkillBuilder<[TParams] extends [never] ? AnyParams : InferOutput<TParams>, never, Edge<TEntry, Start>, InferStores<TStoreSchemas>> {
+  return new SkillBuilder(config);
+}
+
+/** What agents choose by: the description, and the triggers behind it. */
+function describe(description: string | undefined, triggers: readonly string[] = []): string | undefined {
+  if (triggers.length === 0) return description;
+  const keywords = `Trigger keywords: ${triggers.join(', ')}`;
+  if (!description) return keywords;
+  return `${description}${description.endsWith('.') ? ' ' : '. '}${keywords}`;
+}
+
+function unlessEmpty<K extends string, T extends object>(key: K, value: T | undefined): { readonly [P in K]?: T } {
+  return value === undefined || Object.keys(value).length === 0 ? {} : ({ [key]: Object.freeze({ ...value }) } as { readonly [P in K]: T });
+}
