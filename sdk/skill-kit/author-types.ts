@@ -13,7 +13,7 @@ import type {
   Terminal,
 } from '../../domain/step-machine/definition.ts';
 import type { AnySchema, InferInput, InferOutput } from '../../domain/step-machine/schema.ts';
-import type { ActionResultOf, DeepPartial, ResponseOf } from './store-types.ts';
+import type { ActionResultOf, AnyTarget, DeepPartial, ResponseOf } from './store-types.ts';
 
 export interface PromptContext<TStore = StoreAccessor, TParams = unknown> {
   readonly store: TStore;
@@ -84,7 +84,7 @@ export type SaveReturn<TStores, TSave = never> =
   | void;
 type KeysOf<Union> = Union extends unknown ? keyof Union : never;
 
-type Next<TResponse, TAction, TStore, TParams, TNext extends string> =
+type Next<TResponse, TAction, TStore, TParams, TNext extends AnyTarget> =
   | TNext
   | ((context: TransitionContext<TResponse, TAction, TStore, TParams>) => TNext)
   | readonly { readonly to: TNext; readonly when?: (context: TransitionContext<TResponse, TAction, TStore, TParams>) => boolean }[]
@@ -134,7 +134,7 @@ interface AskingStep<
   TInput,
   TAction,
   TSave,
-  TNext extends string,
+  TNext extends AnyTarget,
   TOther extends string,
   TExpiry extends string,
 > extends StepBody<TParams, TStore, TStores, TResponse, TInput, TAction, TSave, TOther, TExpiry> {
@@ -152,7 +152,7 @@ interface SilentStep<
   TInput,
   TAction,
   TSave,
-  TNext extends string,
+  TNext extends AnyTarget,
   TOther extends string,
   TExpiry extends string,
 > extends StepBody<TParams, TStore, TStores, TResponse, TInput, TAction, TSave, TOther, TExpiry> {
@@ -190,7 +190,7 @@ export type StepOptions<
   TInput,
   TAction,
   TSave,
-  TNext extends string,
+  TNext extends AnyTarget,
   TOther extends string,
   TExpiry extends string,
   TBranch extends string,
@@ -209,7 +209,7 @@ export interface StepOverrides<
   TInput,
   TAction,
   TSave,
-  TNext extends string,
+  TNext extends AnyTarget,
   TOther extends string,
   TExpiry extends string,
 > extends StepBody<TParams, TStore, TStores, TResponse, TInput, TAction, TSave, TOther, TExpiry> {
@@ -220,7 +220,7 @@ export interface StepOverrides<
 
 declare const shape: unique symbol;
 /** A step made by `step()`; its types travel in a property that exists for the compiler alone. */
-export interface StepDefinition<TResponse = unknown, TAction = unknown, TSave = unknown, TNext extends string = string> {
+export interface StepDefinition<TResponse = unknown, TAction = unknown, TSave = unknown, TNext extends AnyTarget = string> {
   readonly kind: 'step';
   readonly config: ErasedStepConfig;
   extend(overrides: Partial<ErasedStepConfig>): StepDefinition<TResponse, TAction, TSave, TNext>;

@@ -4,7 +4,7 @@ import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { StepDefinition, StepOptions } from './author-types.ts';
 import { checkSteps } from './check-definition.ts';
 import { defineStep, erased } from './step.ts';
-import type { AnyRan, Edge, EdgesAfter, Exits, GuaranteedAt, Others, Ran, ResultOf, Start, StoreAt, WritesOf } from './store-types.ts';
+import type { AnyRan, AnyTarget, Edge, EdgesAfter, Exits, GuaranteedAt, Others, Ran, ResultOf, Start, StoreAt, TargetsIn, WritesOf } from './store-types.ts';
 
 declare const shape: unique symbol;
 /** A module with the types of its steps, in a property that exists for the compiler alone. */
@@ -32,7 +32,7 @@ export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan
     TInput = never,
     TAction = never,
     TSave = never,
-    const TNext extends string = never,
+    const TNext extends AnyTarget = never,
     const TOther extends string = never,
     const TExpiry extends string = never,
     const TBranch extends string = never,
@@ -45,7 +45,7 @@ export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan
   ): ModuleBuilder<
     TEntry,
     Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
-    EdgesAfter<TSteps, TEdges, TName, Exits<TNext | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>
+    EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>
   > {
     this.#steps[name] = 'kind' in config ? config : defineStep(erased(config));
     return this as never;

@@ -16,6 +16,7 @@ import { addTopic, DEFAULT_VERSION, type VersionStrategy } from './reference-bui
 import { defineStep, erased } from './step.ts';
 import type {
   AnyRan,
+  AnyTarget,
   Edge,
   EdgesAfter,
   Exits,
@@ -29,6 +30,7 @@ import type {
   ResultOf,
   Start,
   StoreAt,
+  TargetsIn,
   WritesOf,
 } from './store-types.ts';
 import { resolveParent } from './parent-target.ts';
@@ -88,7 +90,7 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
     TInput = never,
     TAction = never,
     TSave = never,
-    const TNext extends string = never,
+    const TNext extends AnyTarget = never,
     const TOther extends string = never,
     const TExpiry extends string = never,
     const TBranch extends string = never,
@@ -98,14 +100,14 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
     config:
       | StepOptions<TParams, StoreAt<TSteps, TEdges, TStores, TName>, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry, TBranch, TJoin>
       | StepDefinition<TResponse, TAction, TSave, TNext>,
-  ): [Misled<TSteps, Exits<TNext | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
+  ): [Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
     ? SkillBuilder<
         TParams,
         Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
-        EdgesAfter<TSteps, TEdges, TName, Exits<TNext | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>,
+        EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>,
         TStores
       >
-    : DeclareBefore<TName, Misled<TSteps, Exits<TNext | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
+    : DeclareBefore<TName, Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
     this.#add(name, 'kind' in config ? config : defineStep(erased(config)));
     return this as never;
   }
@@ -113,26 +115,26 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
   /** Adds a shared step, with parts of it replaced. */
   extend<
     const TName extends string,
-    TBase extends StepDefinition<never, never, never, never> | StepDefinition,
+    TBase extends StepDefinition<unknown, unknown, unknown, AnyTarget>,
     TResponse extends AnySchema = BaseOf<TBase>['response'],
     TInput = never,
     TAction = BaseOf<TBase>['action'],
     TSave = BaseOf<TBase>['save'],
-    const TNext extends string = BaseOf<TBase>['next'],
+    const TNext extends AnyTarget = BaseOf<TBase>['next'],
     const TOther extends string = never,
     const TExpiry extends string = never,
   >(
     name: TName,
     base: TBase,
     overrides: StepOverrides<TParams, StoreAt<TSteps, TEdges, TStores, TName>, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry>,
-  ): [Misled<TSteps, Exits<TNext | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
+  ): [Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
     ? SkillBuilder<
         TParams,
         Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
-        EdgesAfter<TSteps, TEdges, TName, Exits<TNext | TOther, TExpiry, never, never>, GuaranteedAt<TEdges, TName>>,
+        EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>, GuaranteedAt<TEdges, TName>>,
         TStores
       >
-    : DeclareBefore<TName, Misled<TSteps, Exits<TNext | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
+    : DeclareBefore<TName, Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
     this.#add(name, base.extend(erased(overrides)));
     return this as never;
   }

@@ -1,6 +1,7 @@
 /** Steps and actions that stand on their own, to be used in several skills. */
 import type { StepConfig as ErasedStepConfig, StoreAccessor } from '../../domain/step-machine/definition.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
+import type { AnyTarget } from './store-types.ts';
 import type { ActionConfig, ActionDefinition, StepDefinition, StepOptions } from './author-types.ts';
 
 /**
@@ -12,7 +13,7 @@ export function step<
   TInput = never,
   TAction = never,
   TSave = never,
-  const TNext extends string = never,
+  const TNext extends AnyTarget = never,
   const TOther extends string = never,
   const TExpiry extends string = never,
   const TBranch extends string = never,

@@ -1,5 +1,5 @@
 /**
- * What the compiler must know about stores. `tsc -b` compiles this file with the tests (`npm run check`, and types.process.test.ts
+ * What the compiler must know about stores. `tsc -b` compiles this file with the tests (`npm run check`, and libraries.process.test.ts
  * in `npm test`): a line below `@ts-expect-error` that compiles is an error, and so is any other that does not. At run time the
  * tests show that the skills written here can be built.
  */
@@ -96,6 +96,25 @@ describe('narrowing of store.steps', () => {
         },
         next: terminal,
       });
+  });
+
+  it('a branch that ends the skill takes nothing from the others', () => {
+    for (const end of [terminal, { terminal: true } as const]) {
+      skill({ name: 's', entry: 'root' })
+        .step('root', { prompt: 'R', response: Ok, next: [{ to: 'stop', when: ({ response }) => response.ok }, { to: 'y' }] })
+        .step('stop', { prompt: 'S', response: Text, next: end })
+        .step('y', { prompt: 'Y', response: Text, next: 'z' })
+        .step('z', {
+          prompt({ store }) {
+            expectTypeOf(store.steps.y.text).toBeString();
+            // @ts-expect-error the skill has ended there
+            void store.steps.stop.text;
+            return 'Z';
+          },
+          next: { terminal: true },
+        })
+        .build();
+    }
   });
 
   it('loops back without losing anything', () => {

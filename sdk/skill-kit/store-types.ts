@@ -88,6 +88,14 @@ type JoinedIn<TEdges> = TEdges extends { readonly joined: infer Joined extends s
 
 export type StoreAt<TSteps extends AnyRan, TEdges, TStores, Name extends string> = StoreView<TSteps, GuaranteedAt<TEdges, Name>, TStores>;
 
+declare const none: unique symbol;
+/**
+ * What is inferred as a step's targets. `none` is never among them but where `next` is `terminal`: a type that does not satisfy
+ * its constraint is inferred as the constraint, which must be told from a `string` that an author's function returns.
+ */
+export type AnyTarget = string | typeof none;
+export type TargetsIn<TNext> = typeof none extends TNext ? never : Extract<TNext, string>;
+
 /** Where a step leads: `targets` after its visit, `expiry` instead of it, `branches` and `join` of parallel steps. */
 export interface Exits<Targets extends string, Expiry extends string, Branch extends string, Join extends string> {
   readonly targets: Targets;
