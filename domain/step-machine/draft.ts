@@ -19,9 +19,9 @@ export class Draft {
   readonly atMs: number;
   /** Visits that are recorded and not left yet. */
   readonly recorded: { readonly cursor: number; readonly outcome: Outcome }[] = [];
-  /** This transition's own; arrays in it belong to it once they are in `#owned`. */
+  /** This transition's own; a list in it is, once it is named in `#owned`. */
   readonly #state: Mutable<SessionState>;
-  readonly #owned = new Set<readonly unknown[]>();
+  readonly #owned: Record<Lists, boolean> = { frames: false, cursors: false, groups: false, requests: false };
 
   constructor(facts: SkillFacts, before: SessionState, atMs: number) {
     this.facts = facts;
@@ -49,9 +49,9 @@ export class Draft {
   /** The list as one that may be written to: a copy, the first time. */
   #own<K extends Lists>(key: K): SessionState[K][number][] {
     const list: readonly SessionState[K][number][] = this.#state[key];
-    if (this.#owned.has(list)) return list as SessionState[K][number][];
+    if (this.#owned[key]) return list as SessionState[K][number][];
     const own = [...list];
-    this.#owned.add(own);
+    this.#owned[key] = true;
     (this.#state as Record<Lists, readonly unknown[]>)[key] = own;
     return own;
   }

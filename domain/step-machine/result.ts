@@ -38,7 +38,7 @@ export interface DoneResult {
  * - `order`: another step, or another turn, is due.
  * - `limit`: too many answers failed the schema.
  * - `busy`: the step is being worked on.
- * - `action`: the action failed for good; the step can be answered again.
+ * - `action`: the action failed for good, or another callback of the author threw; the step can be answered again.
  * - `failed`, `cancelled`: the session is over.
  */
 export type ErrorKind = 'validation' | 'order' | 'limit' | 'busy' | 'action' | 'failed' | 'cancelled';
