@@ -1,0 +1,68 @@
+/** One attempt of an action: its input, its time, its output. */
+import type { Command } from '../../domain/step-machine/command.ts';
+import type { ActionUse } from '../../domain/step-machine/definition.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { frozen, type Place } from './drive-callbacks.ts';
+import { checkValue } from './schema.ts';
+
+export interface Attempt {
+  readonly event: SessionEventBody;
+  /** What was thrown, for callers in the same process. */
+  readonly cause?: unknown;
+}
+
+/** Trying again would end the same way. */
+class NotRetryable extends Error {}
+
+export async function runAction(at: Place, command: Extract<Command, { type: 'run-action' }>, abort: AbortController): Promise<Attempt> {
+  const { cursor, attempt } = command;
+  try {
+    const value = await withTimeout(command.timeoutMs, abort, () => attemptOf(at, command, abort.signal));
+    return { event: { type: 'action-ended', cursor, attempt, ok: true, ...(value === undefined ? {} : { value: frozen(value) }) } };
+  } catch (cause) {
+    const error = errorFacts(cause);
+    const timedOut = cause instanceof ActionTimeout;
+    return { event: { type: 'action-ended', cursor, attempt, ok: false, error, retryable: !(cause instanceof NotRetryable), timedOut }, cause };
+  }
+}
+
+async function attemptOf(at: Place, command: Extract<Command, { type: 'run-action' }>, signal: AbortSignal): Promise<unknown> {
+  const { response, idempotencyKey, attempt } = command;
+  const action = at.config.action!;
+  const call = { signal, idempotencyKey, attempt };
+  if (typeof action === 'function') return action({ response, store: at.store, params: at.frame.params, ...call });
+  const { run: definition } = action;
+  const input = checkValue(definition.input, mappedInput(at, action, response), `action "${definition.name}": input`);
+  if (!input.ok) throw new NotRetryable(`Action "${definition.name}" at step "${at.step}": its input does not fit its schema: ${input.message}`);
+  const output = checkValue(definition.output, await definition.run({ input: input.value, ...call }), `action "${definition.name}": output`);
+  if (!output.ok) throw new NotRetryable(`Action "${definition.name}" at step "${at.step}": its output does not fit its schema: ${output.message}`);
+  return output.value;
+}
+
+function mappedInput(at: Place, { mapInput }: ActionUse, response: unknown): unknown {
+  return mapInput === undefined ? response : mapInput({ response, store: at.store, params: at.frame.params });
+}
+
+export class ActionTimeout extends Error {
+  override readonly name = 'TimeoutError';
+}
+
+/** The attempt is over when its time is: an action that ignores its signal goes on for nobody. */
+async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, run: () => Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<never>((_resolve, reject) => {
+    const stop = (): void => reject(abort.signal.reason as Error);
+    if (abort.signal.aborted) return stop();
+    abort.signal.addEventListener('abort', stop, { once: true });
+    if (timeoutMs !== null) timer = setTimeout(() => abort.abort(new ActionTimeout(`ran past its timeoutMs of ${timeoutMs}`)), timeoutMs);
+  });
+  try {
+    return await Promise.race([run(), over]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+export function errorFacts(cause: unknown): { name: string; message: string } {
+  return cause instanceof Error ? { name: cause.name, message: cause.message } : { name: 'Error', message: String(cause) };
+}

@@ -1,0 +1,191 @@
+/** One command of the engine, carried out by the author's callback: what it gives is the event that answers. */
+import type { Command } from '../../domain/step-machine/command.ts';
+import { deepMerge, isPlain } from '../../domain/step-machine/deep-merge.ts';
+import type { SkillDefinition, StepConfig, StoreAccessor, TransitionContext } from '../../domain/step-machine/definition.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import type { AnySchema } from '../../domain/step-machine/schema.ts';
+import { describeIssues } from '../../domain/step-machine/schema.ts';
+import { type FrameState, frameOf, type SessionState } from '../../domain/step-machine/state.ts';
+import { storeView } from '../../domain/step-machine/store-view.ts';
+import { act } from './act.ts';
+import type { SkillRuntime } from './drive-runtime.ts';
+import { writePreamble, writePrompt } from './prompt-xml.ts';
+import { checkValue, inputJsonSchema } from './schema.ts';
+import { system } from './segments.ts';
+
+/** Commands that are answered at once. */
+export type CallbackCommand = Extract<
+  Command,
+  { readonly type: 'render-prompt' | 'validate' | 'save' | 'choose-next' | 'measure-wait' | 'start-child' | 'render-topic' | 'check-final' }
+>;
+
+/** The part of a definition that a frame of a session runs. */
+export function definitionAt(root: SkillDefinition, path: readonly string[]): SkillDefinition {
+  return path.reduce((definition, name) => {
+    const sub = definition.subskills?.[name];
+    if (sub === undefined) throw new Error(`skill "${definition.name}" has no sub-skill "${name}"`);
+    return sub.definition;
+  }, root);
+}
+
+/** @throws whatever the author's callback throws */
+export function carryOut(runtime: SkillRuntime, state: SessionState, command: CallbackCommand): SessionEventBody {
+  const { cursor } = command;
+  const at = placeOf(runtime, state, command);
+  switch (command.type) {
+    case 'render-prompt':
+      return { type: 'rendered', cursor, prompt: renderPrompt(runtime, at, command) };
+    case 'validate': {
+      const checked = checkValue(at.config.response!, command.value, `step "${command.step}": response`);
+      return checked.ok
+        ? { type: 'validated', cursor, ok: true, value: frozen(checked.value) }
+        : { type: 'validated', cursor, ok: false, message: checked.message };
+    }
+    case 'save':
+      return { type: 'saved', cursor, ...save(runtime, at, command) };
+    case 'choose-next':
+      return { type: 'chosen', cursor, target: chooseNext(at, command) };
+    case 'measure-wait': {
+      const { durationMs } = at.config.wait!;
+      const context = { response: {}, actionResult: undefined, attempts: command.attempts, params: at.frame.params, store: at.store };
+      return { type: 'measured', cursor, durationMs: typeof durationMs === 'number' ? durationMs : durationMs(context) };
+    }
+    case 'start-child':
+      return { type: 'child-ready', cursor, params: childParams(at, command) };
+    case 'render-topic':
+      return { type: 'topic-rendered', cursor, content: at.definition.topics![command.topic]!.content({ refs: runtime.refs }) };
+    case 'check-final': {
+      const checked = checkValue(at.definition.finalOutput!, command.finalOutput, `skill "${at.definition.name}": finalOutput`);
+      return checked.ok
+        ? { type: 'final-checked', cursor, ok: true, value: frozen(checked.value) }
+        : { type: 'final-checked', cursor, ok: false, message: checked.message };
+    }
+  }
+}
+
+export interface Place {
+  readonly definition: SkillDefinition;
+  readonly config: StepConfig;
+  readonly step: string;
+  readonly frame: FrameState;
+  readonly store: StoreAccessor;
+}
+
+export function placeOf(runtime: SkillRuntime, state: SessionState, { frame: id, step }: { readonly frame: number; readonly step: string }): Place {
+  const frame = frameOf(state, id);
+  const definition = definitionAt(runtime.definition, frame.skill);
+  let store: StoreAccessor | undefined;
+  return {
+    definition,
+    config: definition.steps[step]!.config,
+    step,
+    frame,
+    get store() {
+      return (store ??= storeView(state, id, runtime.olderRecords));
+    },
+  };
+}
+
+/** Deeper values stay as they are: freezing what a schema gave must not cost more than checking it did. */
+export function frozen<T>(value: T): T {
+  return Object.freeze(value);
+}
+
+const schemas = new WeakMap<AnySchema, Record<string, unknown> | null>();
+
+/** JSON Schema of a response: worked out once, for it costs more than all else in a step. */
+function jsonSchemaOf(schema: AnySchema): Record<string, unknown> | null {
+  const known = schemas.get(schema);
+  if (known !== undefined) return known;
+  const made = inputJsonSchema(schema);
+  schemas.set(schema, made);
+  return made;
+}
+
+function renderPrompt(
+  runtime: SkillRuntime,
+  at: Place,
+  command: Extract<Command, { type: 'render-prompt' }>,
+): { preamble?: string; prompt: string; schema: unknown } {
+  const { prompt, response } = at.config;
+  const { handshake, refs } = runtime;
+  const pieces =
+    typeof prompt === 'function'
+      ? prompt({ store: at.store, params: at.frame.params, refs, attempts: command.attempts, host: handshake, act, system })
+      : prompt!;
+  return {
+    ...(command.introduce ? { preamble: writePreamble(handshake, at.definition.system) } : {}),
+    prompt: writePrompt(pieces, at.definition.name, `step "${at.step}"`),
+    schema: response === undefined ? null : jsonSchemaOf(response),
+  };
+}
+
+function save(
+  runtime: SkillRuntime,
+  at: Place,
+  { response, actionResult }: Extract<Command, { type: 'save' }>,
+): { result?: { readonly value: unknown }; writes: Readonly<Record<string, unknown>> } {
+  const returned = settled(at.config.save!({ response, actionResult, store: at.store, params: at.frame.params }), `step "${at.step}": save`);
+  const { step: result, ...writes } = (returned ?? {}) as Record<string, unknown>;
+  for (const [store, write] of Object.entries(writes)) {
+    const schema = at.definition.stores?.[store];
+    if (schema === undefined || write === undefined) continue;
+    const warning = writeWarning(schema, at.frame.stores[store] ?? {}, write, store);
+    if (warning !== null) runtime.warn(`save validation warning at step "${at.step}": ${warning}`);
+  }
+  return { ...(result === undefined ? {} : { result: { value: frozen(result) } }), writes };
+}
+
+/** What is wrong with a write, and not merely absent from it: sub-stores are filled bit by bit. */
+function writeWarning(schema: AnySchema, before: unknown, write: unknown, store: string): string | null {
+  const result = schema['~standard'].validate(deepMerge(before, write));
+  if ('then' in result || result.issues === undefined) return null;
+  const wrong = result.issues.filter(({ path = [] }) =>
+    isWithin(
+      write,
+      path.map((segment) => (typeof segment === 'object' ? segment.key : segment)),
+    ),
+  );
+  return wrong.length === 0 ? null : describeIssues(wrong.map(({ path = [], message }) => ({ path: [store, ...path], message })));
+}
+
+function isWithin(value: unknown, path: readonly PropertyKey[]): boolean {
+  let at: unknown = value;
+  for (const key of path) {
+    if (!isPlain(at) && !Array.isArray(at)) return false;
+    at = (at as Record<PropertyKey, unknown>)[key];
+  }
+  return at !== undefined;
+}
+
+function chooseNext(at: Place, { response, actionResult, attempts }: Extract<Command, { type: 'choose-next' }>): unknown {
+  const context: TransitionContext = { response, attempts, actionResult, params: at.frame.params, store: at.store };
+  const { next } = at.config;
+  const where = `step "${at.step}": next`;
+  if (typeof next === 'function') return settled(next(context), where);
+  if (!Array.isArray(next)) return next;
+  const branches = next as readonly { readonly to: string; when?(context: TransitionContext): boolean }[];
+  const taken = branches.find((branch) => branch.when === undefined || settled(branch.when(context), where));
+  if (taken === undefined) throw new Error(`Step "${at.step}": no branch matched and no default (entry without \`when\`) was provided.`);
+  return taken.to;
+}
+
+function childParams(at: Place, { subskill, response }: Extract<Command, { type: 'start-child' }>): unknown {
+  const { definition, params } = at.definition.subskills![subskill]!;
+  return validParams(definition, params === undefined ? {} : settled(params(response, at.store), `sub-skill "${subskill}": params`));
+}
+
+/** Params with defaults applied. @throws {Error} `Invalid params ...` */
+export function validParams(definition: SkillDefinition, params: unknown): unknown {
+  if (definition.params === undefined) return frozen(params ?? {});
+  const checked = checkValue(definition.params, params ?? {}, `skill "${definition.name}": params`);
+  if (!checked.ok) throw new Error(`Invalid params for skill "${definition.name}": ${checked.message}. Pass --params with the required fields.`);
+  return frozen(checked.value);
+}
+
+/** A callback that is synchronous by contract may have been written `async`; its promise would be taken for the value. */
+function settled<T>(value: T, where: string): T {
+  if (typeof value !== 'object' || value === null || !('then' in value) || typeof value.then !== 'function') return value;
+  void Promise.resolve(value).catch(() => undefined);
+  throw new Error(`${where} gave a promise; it has to be synchronous. Do what takes time in the step's action.`);
+}

@@ -1,0 +1,286 @@
+/**
+ * A session in one process: the engine decides, this carries out. Command line, MCP server, tests and the turns of durable
+ * sessions all drive through here, so that what a skill means is written once.
+ */
+import type { Command } from '../../domain/step-machine/command.ts';
+import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
+import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/event.ts';
+import { newSession, transition } from '../../domain/step-machine/machine.ts';
+import { readEntry, splitAddress } from '../../domain/step-machine/replay.ts';
+import { currentResult } from '../../domain/step-machine/reply.ts';
+import type { CliResult } from '../../domain/step-machine/result.ts';
+import { canResume, migrate } from '../../domain/step-machine/resume.ts';
+import type { SessionOptions, SessionState } from '../../domain/step-machine/state.ts';
+import { pendingCommands } from '../../domain/step-machine/work.ts';
+import { errorFacts, runAction } from './drive-action.ts';
+import { carryOut, definitionAt, placeOf, validParams } from './drive-callbacks.ts';
+import { createRuntime, newSessionId, type RuntimeOptions, type SkillRuntime } from './drive-runtime.ts';
+import { Observers } from './drive-observers.ts';
+
+/** A step was to be visited more often than it may. */
+export class CycleGuardError extends Error {
+  override readonly name = 'CycleGuardError';
+}
+
+export interface SessionConfig extends RuntimeOptions, Partial<SessionOptions> {
+  readonly params?: unknown;
+  /** Default: a random one. Stands in idempotency keys. */
+  readonly session?: string;
+  /** Starts that sub-skill on its own. */
+  readonly subskill?: string;
+  /** False: what a callback throws comes back as a result of kind `error` instead of being thrown; default true. */
+  readonly throws?: boolean;
+}
+
+export interface Answer {
+  readonly step: string;
+  readonly output: unknown;
+  /** Refuse the answer when the session has gone on since that turn. */
+  readonly turn?: number;
+}
+
+interface Waiter {
+  resolve(result: CliResult): void;
+  reject(cause: unknown): void;
+  cause?: { readonly of: unknown };
+}
+
+/** A session that is being driven. `state` is the newest; older ones that were read stay what they were. */
+export class Session {
+  readonly runtime: SkillRuntime;
+  readonly #throws: boolean;
+  readonly #waiters = new Map<string, Waiter>();
+  readonly #queue: SessionEventBody[] = [];
+  readonly #aborts = new Map<number, AbortController>();
+  readonly #observers: Observers;
+  readonly #working = new Set<Promise<void>>();
+  #state: SessionState;
+  #requests = 0;
+  #isPumping = false;
+
+  constructor(runtime: SkillRuntime, state: SessionState, throws: boolean) {
+    this.runtime = runtime;
+    this.#state = state;
+    this.#throws = throws;
+    this.#observers = new Observers(runtime.warn);
+  }
+
+  get state(): SessionState {
+    return this.#state;
+  }
+
+  /** How the session stands, without moving it. */
+  get result(): CliResult {
+    return currentResult(this.#state);
+  }
+
+  /** Feeds an event that a client waits for. */
+  request(make: (request: string) => SessionEventBody): Promise<CliResult> {
+    const request = `r${++this.#requests}`;
+    return new Promise((resolve, reject) => {
+      this.#waiters.set(request, { resolve, reject });
+      this.feed(make(request));
+    });
+  }
+
+  /** Feeds an event; what can be done at once is done when this returns. */
+  feed(event: SessionEventBody): void {
+    this.#queue.push(event);
+    if (this.#isPumping) return;
+    this.#isPumping = true;
+    try {
+      for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) this.#apply(next);
+    } finally {
+      this.#isPumping = false;
+    }
+  }
+
+  /** Asks again for everything that was under way when the state was written. */
+  resume(): void {
+    for (const command of pendingCommands(this.runtime.facts, this.#state)) this.#carryOut(command);
+  }
+
+  /** Until nothing is under way and every observer has heard what there was. */
+  async idle(): Promise<void> {
+    while (this.#working.size > 0) await Promise.all(this.#working);
+    await this.#observers.flushed();
+  }
+
+  #apply(body: SessionEventBody): void {
+    const event: SessionEvent = { ...body, atMs: this.runtime.now() };
+    const before = this.#state;
+    const { state, commands } = transition(this.runtime.facts, before, event);
+    this.#state = state;
+    this.runtime.onEvent?.(event);
+    if (state.status.kind === 'failed' && before.status.kind !== 'failed') this.#blame(state.status.error);
+    for (const command of commands) this.#carryOut(command);
+  }
+
+  /** The engine ended the session: whoever waits gets it thrown. */
+  #blame({ name, message }: { readonly name: string; readonly message: string }): void {
+    const of = name === 'CycleGuardError' ? new CycleGuardError(message) : new Error(message);
+    for (const waiter of this.#waiters.values()) waiter.cause = { of };
+  }
+
+  #carryOut(command: Command): void {
+    this.runtime.onCommand?.(command);
+    if (command.type !== 'reply' && this.runtime.defer?.(command) === true) return this.runtime.onDeferred?.(command);
+    switch (command.type) {
+      case 'emit':
+        return this.#observers.tell(definitionAt(this.runtime.definition, command.skill).observers, command);
+      case 'warn':
+        return this.runtime.warn(command.message);
+      case 'abort':
+        for (const cursor of command.cursors) this.#aborts.get(cursor)?.abort(new Error(`the session is ${command.reason}`));
+        return;
+      case 'reply':
+        return this.#reply(command.request, command.result);
+      case 'run-action':
+        return this.#work(this.#act(command));
+      case 'wait':
+        // Waits and deadlines are the client's: it comes back when they are over. Only an action's next attempt is awaited.
+        return command.reason === 'retry' ? this.#work(this.#retryLater(command.cursor, command.durationMs)) : undefined;
+      case 'render-prompt':
+      case 'validate':
+      case 'save':
+      case 'choose-next':
+      case 'measure-wait':
+      case 'start-child':
+      case 'render-topic':
+      case 'check-final':
+        return this.#call(command);
+    }
+  }
+
+  #call(command: Parameters<typeof carryOut>[2]): void {
+    try {
+      this.#queue.push(carryOut(this.runtime, this.#state, command));
+    } catch (cause) {
+      this.#remember(command.cursor, cause);
+      this.#queue.push({ type: 'threw', cursor: command.cursor, error: errorFacts(cause) });
+    }
+    // Within a transition the queue is being worked off already; after a crash nobody does.
+    if (!this.#isPumping) this.feed(this.#queue.shift()!);
+  }
+
+  async #act(command: Extract<Command, { type: 'run-action' }>): Promise<void> {
+    const abort = new AbortController();
+    this.#aborts.set(command.cursor, abort);
+    const { event, cause } = await runAction(placeOf(this.runtime, this.#state, command), command, abort);
+    this.#aborts.delete(command.cursor);
+    if (event.type === 'action-ended' && !event.ok) this.#remember(command.cursor, cause);
+    this.feed(event);
+  }
+
+  async #retryLater(cursor: number, durationMs: number): Promise<void> {
+    await this.runtime.sleep(durationMs);
+    this.feed({ type: 'timer-fired', cursor, reason: 'retry' });
+  }
+
+  #work(task: Promise<void>): void {
+    const tracked = task.finally(() => this.#working.delete(tracked));
+    this.#working.add(tracked);
+  }
+
+  #remember(cursor: number, of: unknown): void {
+    const request = this.#state.cursors.find(({ id }) => id === cursor)?.request;
+    const waiter = request === null || request === undefined ? undefined : this.#waiters.get(request);
+    if (waiter !== undefined) waiter.cause = { of };
+  }
+
+  #reply(request: string, result: CliResult): void {
+    const waiter = this.#waiters.get(request);
+    if (waiter === undefined) return;
+    this.#waiters.delete(request);
+    const isThrown = this.#throws && waiter.cause !== undefined && result.kind === 'error' && (result.error === 'action' || result.error === 'failed');
+    const answered = (): void => (isThrown ? waiter.reject(waiter.cause!.of) : waiter.resolve(result));
+    // A client that exits when it has its answer must not take observers down with it.
+    if (this.#observers.isIdle) answered();
+    else void this.#observers.flushed().then(answered);
+  }
+}
+
+/** @throws {Error} for mistakes in the definition and for params that do not fit */
+export function createSession(definition: SkillDefinition, config: SessionConfig = {}): Session {
+  const { params, session = newSessionId(), subskill, throws = true, followRedirects = true, showTurns = false, ...options } = config;
+  const runtime = createRuntime(definition, options);
+  const started = definitionAt(definition, subskill === undefined ? [] : [subskill]);
+  const state = newSession(runtime.facts, {
+    session,
+    params: validParams(started, params),
+    atMs: runtime.now(),
+    options: { followRedirects, showTurns },
+    ...(subskill === undefined ? {} : { subskill }),
+  });
+  return new Session(runtime, state, throws);
+}
+
+/**
+ * Takes up a session from its state. Work that was under way is done again: actions under the idempotency keys they had.
+ * @throws {Error} when it belongs to another skill, or to code that this one does not declare to be a successor of
+ */
+export function resumeSession(definition: SkillDefinition, state: SessionState, config: Omit<SessionConfig, 'params' | 'session' | 'subskill'> = {}): Session {
+  const { throws = true, followRedirects: _fixed, showTurns: _shown, ...options } = config;
+  const runtime = createRuntime(definition, options);
+  const resumption = canResume(runtime.facts, definition.migrations ?? [], state);
+  if (resumption.kind === 'refused') throw new Error(resumption.message);
+  // Whoever waited is gone with the process that knew them.
+  const orphaned: SessionState = { ...state, requests: [], cursors: state.cursors.map((cursor) => ({ ...cursor, request: null })) };
+  const session = new Session(runtime, resumption.kind === 'same' ? orphaned : migrate(runtime.facts, orphaned, resumption.migration), throws);
+  session.resume();
+  return session;
+}
+
+export function startSession(session: Session): Promise<CliResult> {
+  return session.request((request) => ({ type: 'start', request }));
+}
+
+/**
+ * @throws what an action or another callback throws, and CycleGuardError; unless the session was made with `throws: false`.
+ * After an action has failed, the same step can be answered again.
+ */
+export function advanceSession(session: Session, { step, output, turn }: Answer): Promise<CliResult> {
+  return session.request((request) => ({ type: 'advance', request, step, value: output, ...(turn === undefined ? {} : { turn }) }));
+}
+
+/** Lets everything happen whose time has come, and says how the session stands then. */
+export async function tickSession(session: Session): Promise<CliResult> {
+  session.feed({ type: 'tick' });
+  await session.idle();
+  return session.result;
+}
+
+export function cancelSession(session: Session, reason: string): CliResult {
+  session.feed({ type: 'cancel', reason });
+  return session.result;
+}
+
+/**
+ * For clients that carry the history themselves: counts and saves what it says, without running an action or telling an
+ * observer. Entries that are none, or of unknown steps, are skipped with a warning.
+ * @param place  the step that is answered next, with its prefix; it is taken at its word
+ * @throws {CycleGuardError} when that step cannot be visited once more
+ */
+export function replaySession(session: Session, history: readonly unknown[], place: string): void {
+  for (const value of history) {
+    const entry = readEntry(value);
+    if (entry === null) session.runtime.warn(`skipping malformed history entry: ${JSON.stringify(value)}`);
+    else {
+      openPath(session, entry.step);
+      session.feed({ type: 'replay', ...entry });
+    }
+  }
+  openPath(session, place);
+  session.feed({ type: 'place', step: place });
+  const { status } = session.state;
+  if (status.kind === 'failed') throw status.error.name === 'CycleGuardError' ? new CycleGuardError(status.error.message) : new Error(status.error.message);
+}
+
+/** Opens the sub-skills that an address leads through, outermost first. */
+function openPath(session: Session, address: string): void {
+  const names = splitAddress(address)[0].split('/');
+  for (let depth = 1; depth <= names.length; depth++) {
+    const path = names.slice(0, depth).join('/');
+    if (path !== '' && !session.state.frames.some(({ prefix }) => prefix === `${path}/`)) session.feed({ type: 'replay-open', path });
+  }
+}
