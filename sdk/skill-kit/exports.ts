@@ -71,3 +71,4 @@ export type {
 } from '../../domain/step-machine/definition.ts';
 export type { CliResult, DoneResult, PromptResult, RedirectResult, ValidationErrorResult, WaitingResult } from '../../domain/step-machine/result.ts';
 export type { AnySchema, InferInput, InferOutput, StandardSchema } from '../../domain/step-machine/schema.ts';
+export type { ModelAdapter, SkillRunResult } from './test.ts';

@@ -2,7 +2,8 @@ import { type } from 'arktype';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { StepConfig } from '../../domain/step-machine/definition.ts';
-import { action, isDone, isError, isPrompt, isRedirect, module, reference, skill, step, terminal } from './exports.ts';
+import { act, action, isDone, isError, isPrompt, isRedirect, module, reference, skill, step, terminal } from './exports.ts';
+import { mockModel, runSkill } from './test.ts';
 
 const Text = z.object({ text: z.string() });
 const minimal = (): ReturnType<typeof skill> => skill({ name: 's', entry: 'a' });
@@ -205,4 +206,42 @@ it('guards tell results by their kind', () => {
     [false, false, true, false],
     [false, false, false, true],
   ]);
+});
+
+it('what is built runs: zod and ArkType, action and save, a branch back and parallel steps', async () => {
+  const count = action({
+    name: 'count',
+    input: type({ words: 'string[]' }),
+    output: z.object({ count: z.number() }),
+    run: ({ input }) => ({ count: input.words.length }),
+  });
+  const built = skill({ name: 's', entry: 'ask', params: z.object({ topic: z.string().default('ships') }), stores: { total: type({ words: 'number' }) } })
+    .step('ask', {
+      prompt: ({ params, attempts }) => [act.askUser({ type: 'open', question: `Words on ${params.topic}, try ${attempts + 1}?` })],
+      response: type({ words: 'string[]' }),
+      action: { run: count },
+      save: ({ actionResult }) => ({ total: { words: actionResult.count } }),
+      maxVisits: 3,
+      onMaxVisits: 'review',
+      next: [{ to: 'review', when: ({ actionResult }) => actionResult.count > 1 }, { to: 'self' }],
+    })
+    .step('review', { parallel: { branches: ['spelling', 'style'], join: 'end' } })
+    .step('spelling', { prompt: ({ store }) => `Spelling of ${store.total.words} words?`, response: z.object({ ok: z.boolean() }), next: 'end' })
+    .step('style', { prompt: 'Style?', response: z.object({ ok: z.boolean() }), next: 'end' })
+    .step('end', {
+      prompt: ({ store }) => `${store.steps.spelling.ok} ${store.steps.style.ok} ${store.steps.all('ask').length}`,
+      response: z.object({ said: z.string() }),
+      next: terminal,
+    })
+    .build();
+  const prompts: string[] = [];
+  const model = mockModel({
+    ask: [{ words: ['a'] }, { words: ['a', 'b'] }],
+    spelling: (prompt: string) => (prompts.push(prompt), { ok: true }),
+    style: { ok: false },
+    end: (prompt: string) => (prompts.push(prompt), { said: 'bye' }),
+  });
+  const result = await runSkill(built, { model });
+  expect(result.response).toEqual({ said: 'bye' });
+  expect(prompts).toEqual(['<prompt>\nSpelling of 2 words?\n</prompt>', '<prompt>\ntrue false 2\n</prompt>']);
 });

@@ -280,7 +280,8 @@ describe('sub-stores', () => {
   const stores = { env: type({ host: 'string', port: 'number' }), config: z.object({ mode: z.string() }) };
 
   it('are optional until a step on every path has written them', () => {
-    skill({ name: 's', entry: 'init', stores })
+    skill({ name: 's', entry: 'root', stores })
+      .step('root', { prompt: 'R', response: Text, next: 'init' })
       .step('init', {
         prompt({ store }) {
           // @ts-expect-error nobody has written env
@@ -295,6 +296,8 @@ describe('sub-stores', () => {
       .step('b', { prompt: 'B', next: 'final' })
       .step('final', {
         prompt({ store }) {
+          // Root, which has no save, is on every path, too.
+          expectTypeOf(store.steps.root.text).toBeString();
           expectTypeOf(store.env.host).toBeString();
           expectTypeOf(store.env.port).toEqualTypeOf<number | undefined>();
           expectTypeOf(store.config?.mode).toEqualTypeOf<string | undefined>();

@@ -68,13 +68,12 @@ export type StoreView<TSteps extends AnyRan, TGuaranteed extends string, TStores
 } & (keyof TStores extends never
   ? unknown
   : { readonly [K in keyof TStores]?: DeepReadonly<DeepPartial<TStores[K]>> } & DeepReadonly<WrittenBy<TSteps, TGuaranteed>>);
-type WrittenBy<TSteps, Names> = Both<TSteps extends { readonly name: Names; readonly writes: infer Writes } ? Writes : never>;
-/** The intersection of a union's members; for members that are unions of names, what they have in common. */
-type Both<Union> = [Union] extends [never]
-  ? unknown
-  : (Union extends unknown ? (member: Union) => void : never) extends (member: infer All) => void
-    ? All
-    : never;
+/** The intersection of what they write. Each is a function's parameter: a union of writes with `unknown` would be `unknown`. */
+type WrittenBy<TSteps, Names> = (TSteps extends { readonly name: Names; readonly writes: infer Writes } ? (writes: Writes) => void : never) extends (
+  writes: infer All,
+) => void
+  ? All
+  : never;
 
 /** Steps that have run on every path to `Name`. */
 export type GuaranteedAt<TEdges, Name extends string> = Common<Extract<TEdges, { readonly to: Name | '*' }>>;
