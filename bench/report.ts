@@ -39,24 +39,51 @@ export interface Lane {
   readonly loads: readonly string[];
 }
 
+export interface Page {
+  readonly title: string;
+  /** What writes the page. */
+  readonly command: string;
+  /** Lines on where and how the figures were taken. */
+  readonly facts: readonly string[];
+  readonly figures: readonly Figure[];
+  readonly takenOn: string;
+}
+
 export function renderReport(figures: readonly Figure[], lane: Lane, takenOn: string): string {
+  return renderFigures({
+    title: 'Benchmarks',
+    command: 'npm run bench',
+    facts: [
+      `Lane: accelerator ${lane.accelerator}, kernels ${lane.kernels.join(' and ')}, ${lane.qemu}, ${lane.temporal}; ${lane.rounds} rounds.`,
+      `Load: ${lane.loads.join('; ')}.`,
+    ],
+    figures,
+    takenOn,
+  });
+}
+
+export function renderFigures({ title, command, facts, figures, takenOn }: Page): string {
   const lines = [
-    '# Benchmarks',
+    `# ${title}`,
     '',
-    '`npm run bench` writes this page. Arms are interleaved; each figure is the median of its rounds, with the smallest and the largest beside it. Absolute times hold for this machine on that day; ratios taken side by side are what carries over.',
+    `\`${command}\` writes this page. Arms are interleaved; each figure is the median of its rounds, with the smallest and the largest beside it. Absolute times hold for this machine on that day; ratios taken side by side are what carries over.`,
     '',
     `Taken ${takenOn} on ${cpus().length} CPUs (${cpus()[0]?.model ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}, Node ${process.version}.`,
-    `Lane: accelerator ${lane.accelerator}, kernels ${lane.kernels.join(' and ')}, ${lane.qemu}, ${lane.temporal}; ${lane.rounds} rounds.`,
-    `Load: ${lane.loads.join('; ')}.`,
+    ...facts,
     '',
   ];
   for (const figure of figures) {
     lines.push(`## ${figure.title}`, '', figure.method, '', '| what | median (min–max) | unit |', '|---|---|---|');
     for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
     lines.push('');
-    for (const goal of figure.goals) lines.push(`- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${goal.value.toFixed(2)}, the goal is ${goal.goal}.`);
+    for (const goal of figure.goals) lines.push(`- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${formatGoal(goal.value)}, the goal is ${goal.goal}.`);
     for (const ratio of figure.ratios ?? []) lines.push(`- for comparison: ${ratio.what} is ${ratio.value.toFixed(2)}.`);
     if (figure.goals.length > 0) lines.push('');
   }
   return `${lines.join('\n').trimEnd()}\n`;
+}
+
+/** Two decimals say all there is to say above 0.1. */
+function formatGoal(value: number): string {
+  return value < 0.1 ? value.toFixed(3) : value.toFixed(2);
 }
