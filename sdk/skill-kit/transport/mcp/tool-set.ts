@@ -1,0 +1,75 @@
+/** The tools of one server, without the protocol around them. */
+export interface ToolSpec {
+  readonly name: string;
+  readonly title: string;
+  readonly description: string;
+  readonly inputSchema: ObjectSchema;
+  readonly outputSchema: ObjectSchema;
+  readonly readOnly: boolean;
+}
+
+/** JSON Schema, as far as the protocol asks for its form. */
+export type ObjectSchema = {
+  readonly type: 'object';
+  readonly properties: Record<string, object>;
+  readonly required?: string[];
+  readonly additionalProperties?: boolean;
+};
+
+export interface ToolReply {
+  readonly structured: Readonly<Record<string, unknown>>;
+  /** Default: `structured` as JSON. */
+  readonly text?: string;
+  readonly isError: boolean;
+}
+
+export interface Caller {
+  /** What the client calls itself, once it has said so. */
+  readonly name?: string;
+}
+
+export interface ToolSet {
+  readonly name: string;
+  readonly version: string;
+  /** Told to the client when it connects. */
+  readonly instructions: string;
+  readonly tools: readonly ToolSpec[];
+  call(tool: string, args: Readonly<Record<string, unknown>>, caller: Caller): Promise<ToolReply>;
+  close(): Promise<void>;
+}
+
+/** What went wrong and what to do about it. `retry`: the same call can be made again, mended. */
+export function failure(error: string, message: string, remedy: string, retry: boolean, more: Readonly<Record<string, unknown>> = {}): ToolReply {
+  return { structured: { ...more, status: 'error', error, message, retry, remedy }, isError: true };
+}
+
+export type Arguments = Readonly<Record<string, unknown>>;
+
+/** The arguments that are of another type than the schema says, or that it does not know, in one sentence; null when there are none. */
+export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments): string | null {
+  const { properties, required = [] } = inputSchema;
+  const missing = required.filter((key) => args[key] === undefined).map((key) => `\`${key}\` is missing`);
+  const unknown = Object.keys(args)
+    .filter((key) => !Object.hasOwn(properties, key))
+    .map((key) => `\`${key}\` is no argument of ${name}`);
+  const wrong = Object.entries(args).flatMap(([key, value]) => {
+    const { items, type } = (Object.hasOwn(properties, key) ? properties[key] : {}) as {
+      readonly type?: unknown;
+      readonly items?: { readonly type?: unknown };
+    };
+    if (typeof type !== 'string' || value === undefined) return [];
+    if (!isOfType(value, type)) return [`\`${key}\` has to be of type ${type}, not ${typeName(value)}`];
+    const wrongItem = Array.isArray(value) && typeof items?.type === 'string' && value.some((item) => typeName(item) !== items.type);
+    return wrongItem ? [`\`${key}\` has to hold values of type ${String(items.type)} only`] : [];
+  });
+  const problems = [...missing, ...unknown, ...wrong];
+  return problems.length === 0 ? null : `${problems.join('; ')}.`;
+}
+
+function isOfType(value: unknown, type: string): boolean {
+  return type === 'integer' ? Number.isInteger(value) : typeName(value) === type;
+}
+
+function typeName(value: unknown): string {
+  return value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+}
