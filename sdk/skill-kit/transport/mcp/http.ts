@@ -6,6 +6,7 @@ import { type AddressInfo, isIPv4 } from 'node:net';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createMcpServer, type SkillServer } from './server.ts';
+import { CUT_OFF_MS, within } from './patience.ts';
 import type { ToolSet } from './tool-set.ts';
 
 export interface HttpOptions {
@@ -63,10 +64,11 @@ export async function serveHttp(tools: ToolSet, options: HttpOptions): Promise<H
   return {
     url: `http://${host}:${address.port}${PATH}`,
     async close() {
-      await tools.close();
-      await connections.close();
       const closed = once(server, 'close');
       server.close();
+      await tools.close();
+      await within(CUT_OFF_MS, connections.answered());
+      await connections.close();
       server.closeAllConnections();
       await closed;
     },
@@ -135,6 +137,7 @@ class Connections {
   readonly #now: () => number;
   readonly #max: number;
   readonly #idleMs: number;
+  readonly #serving = new Set<Promise<void>>();
   #opening = 0;
 
   constructor(tools: ToolSet, options: HttpOptions) {
@@ -180,11 +183,13 @@ class Connections {
 
   async #serve(connection: Connection, request: IncomingMessage, response: ServerResponse): Promise<void> {
     connection.running++;
+    const closed = new Promise<void>((resolve) => response.once('close', resolve));
+    this.#serving.add(closed);
     try {
-      const closed = new Promise<void>((resolve) => response.once('close', resolve));
       await connection.transport.handleRequest(request, response);
       await closed;
     } finally {
+      this.#serving.delete(closed);
       connection.running--;
       connection.lastUsedMs = this.#now();
     }
@@ -197,6 +202,11 @@ class Connections {
       this.#open.delete(id);
       connection.skillServer.server.close().catch((cause: unknown) => this.#options.warn(`MCP: closing a connection: ${String(cause)}`));
     }
+  }
+
+  /** Until every request that is under way has got its answer. */
+  async answered(): Promise<void> {
+    await Promise.all(this.#serving);
   }
 
   async close(): Promise<void> {

@@ -41,7 +41,7 @@ async function run(argv: readonly string[] = flagsOfProcess(), baseDir = skillDi
     await serve(options, await makeTools(options, createReferenceLoader(baseDir)));
   } catch (cause) {
     process.stderr.write(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`);
-    process.exitCode = 1;
+    process.exit(1);
   }
 }
 
@@ -67,7 +67,7 @@ async function serve({ http, idleMs, maxMessageBytes }: McpOptions, tools: ToolS
     await close();
   }
   // An action that goes on for nobody, or a timer of the skill's, would keep a process that has nobody to serve.
-  process.exit(process.exitCode ?? 0);
+  process.exit(0);
 }
 
 /** Code of the skill that fails outside of any call must not take the sessions of others with it. */

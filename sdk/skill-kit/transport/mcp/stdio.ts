@@ -2,6 +2,7 @@
 import { Writable } from 'node:stream';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { createMcpServer } from './server.ts';
+import { CUT_OFF_MS, within } from './patience.ts';
 import type { ToolSet } from './tool-set.ts';
 
 export interface StdioOptions {
@@ -10,7 +11,7 @@ export interface StdioOptions {
   readonly maxMessageBytes?: number;
   /** How long calls that are under way may go on after the client has gone. Default 5 s. */
   readonly graceMs?: number;
-  /** Also ends it. */
+  /** Ends it at once. */
   readonly signal?: AbortSignal;
 }
 
@@ -28,12 +29,12 @@ export async function serveStdio(tools: ToolSet, { graceMs = 5000, maxMessageByt
     process.stdout.on('error', () => resolve());
     // The transport closes by itself for one reason only; behind that message it cannot find the next one.
     server.onclose = () => reject(new Error(`A message of more than ${maxMessageBytes / MIB} MiB came in. Start the server with a larger --max-message-mib.`));
-    signal?.addEventListener('abort', () => resolve(), { once: true });
   });
+  const toldToStop = new Promise<void>((resolve) => signal?.addEventListener('abort', () => resolve(), { once: true }));
   try {
     await server.connect(new StdioServerTransport(process.stdin, stdout.stream, { maxBufferSize: maxMessageBytes }));
-    await gone;
-    await within(graceMs, idle());
+    await Promise.race([gone, toldToStop]);
+    if (signal?.aborted !== true) await Promise.race([within(graceMs, idle()), toldToStop]);
   } finally {
     await tools.close();
     // Calls that were cut off are answered, if anybody still listens.
@@ -41,18 +42,6 @@ export async function serveStdio(tools: ToolSet, { graceMs = 5000, maxMessageByt
     await server.close();
     stdout.giveBack();
   }
-}
-
-/** An action that heeds its signal needs no time at all. */
-const CUT_OFF_MS = 500;
-
-async function within(limitMs: number, task: Promise<void>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, limitMs);
-  });
-  await Promise.race([task, over]);
-  clearTimeout(timer);
 }
 
 function claimStdout(): { readonly stream: Writable; giveBack(): void } {
