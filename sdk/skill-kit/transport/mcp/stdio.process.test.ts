@@ -84,7 +84,10 @@ describe('a skill over stdio', () => {
   });
 
   it('answers what was asked before its client closed its end, then ends', async () => {
-    const { child, ended, errors, output } = start(await skillScript(LOOP, { 'a.md': 'A' }));
+    const script = await skillScript(`await mcpMain(skill({ name: 's', entry: 'a' })
+      .step('a', { action: () => new Promise((resolve) => setTimeout(resolve, 100)), next: 'b' })
+      .step('b', { prompt: 'B', next: terminal }).build());`);
+    const { child, ended, errors, output } = start(script);
     child.stdin!.end(`${INITIALIZE}not JSON\n${line(2, 'tools/call', { name: 'start' })}`);
     expect(await ended).toBe(0);
     const answers = (await output)
