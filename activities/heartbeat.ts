@@ -5,7 +5,7 @@
 import { CancelledFailure, Context } from '@temporalio/activity';
 import { DetachedError, toActivityFailure } from './failure.ts';
 
-/** The worker throttles to 2 s at most; a timer faster than that loses nothing. */
+/** As often as the worker's throttle lets one through. */
 const BEAT_INTERVAL_MS = 1_000;
 
 export interface AttemptLife {

@@ -53,8 +53,8 @@ export async function startWorkers({ target, hostId, activities, bundle }: Worke
     // Attempts let go at once and the next worker takes them up: there is nothing to wait for.
     shutdownGraceTime: 0,
     shutdownForceTime: 15_000,
-    // A cancel reaches an activity with the answer to a heartbeat.
-    maxHeartbeatThrottleInterval: 2_000,
+    // A cancel reaches an activity with the answer to a heartbeat, and its process is to be dead within 3 s.
+    maxHeartbeatThrottleInterval: 1_000,
     defaultHeartbeatThrottleInterval: 1_000,
   } satisfies Partial<WorkerOptions>;
   const { admit } = activities;
