@@ -40,8 +40,14 @@ export type Command =
   | ({ readonly type: 'render-topic'; readonly topic: string } & AtStep)
   /** Answer: `final-checked`. */
   | ({ readonly type: 'check-final'; readonly finalOutput: unknown } & AtStep)
-  /** No answer. Observers of that skill; each fact comes once. */
-  | { readonly type: 'emit'; readonly skill: readonly string[]; readonly observer: ObserverName; readonly payload: Readonly<Record<string, unknown>> }
+  /** No answer. Observers of that skill; each fact comes once. The `path` of `onSkillComplete` lacks records that were flushed. */
+  | {
+      readonly type: 'emit';
+      readonly skill: readonly string[];
+      readonly frame: number;
+      readonly observer: ObserverName;
+      readonly payload: Readonly<Record<string, unknown>>;
+    }
   /** No answer: for whoever reads the log. */
   | { readonly type: 'warn'; readonly message: string }
   /** No answer: fire the signals of these cursors' actions. */

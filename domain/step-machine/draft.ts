@@ -193,7 +193,7 @@ export class Draft {
   }
 
   emit(frame: number, observer: ObserverName, payload: Readonly<Record<string, unknown>>): void {
-    this.ask({ type: 'emit', skill: this.frame(frame).skill, observer, payload });
+    this.ask({ type: 'emit', skill: this.frame(frame).skill, frame, observer, payload });
   }
 
   warn(message: string): void {

@@ -6,9 +6,9 @@ import { frameOf, type FrameState, type SessionState } from './state.ts';
 /**
  * A view of one frame's store: sub-stores by name, and `steps` with the last result of each step by its name, besides
  * `all(step)`, `ran(step)` and `history`. A step that is called like one of those three is read with `all`.
- * `older`: records that were flushed from the state.
+ * `older`: records that were flushed from the state; asked for only by who reads the history.
  */
-export function storeView(state: SessionState, frameId: number, older: readonly StepRecord[] = []): StoreAccessor {
+export function storeView(state: SessionState, frameId: number, older: () => readonly StepRecord[] = none): StoreAccessor {
   const frame = frameOf(state, frameId);
   let steps: StepsAccessor | undefined;
   // Most callbacks read one sub-store or one step; what they do not read is not made.
@@ -17,7 +17,9 @@ export function storeView(state: SessionState, frameId: number, older: readonly 
   return view as unknown as StoreAccessor;
 }
 
-function stepsView(state: SessionState, frame: FrameState, older: readonly StepRecord[]): StepsAccessor {
+const none = (): readonly StepRecord[] => [];
+
+function stepsView(state: SessionState, frame: FrameState, older: () => readonly StepRecord[]): StepsAccessor {
   let history: readonly StepResult[] | undefined;
   const read = (): readonly StepResult[] => (history ??= Object.freeze(historyOf(state, frame, older)));
   return Object.freeze(
@@ -29,9 +31,9 @@ function stepsView(state: SessionState, frame: FrameState, older: readonly StepR
   ) as StepsAccessor;
 }
 
-function historyOf(state: SessionState, frame: FrameState, older: readonly StepRecord[]): StepResult[] {
+function historyOf(state: SessionState, frame: FrameState, older: () => readonly StepRecord[]): StepResult[] {
   const own: StepResult[] = [];
-  for (const { frame: of, step, response, actionResult, result } of [...older, ...recordsOf(state.records)]) {
+  for (const { frame: of, step, response, actionResult, result } of [...older(), ...recordsOf(state.records)]) {
     if (of !== frame.id) continue;
     const bare = step.slice(frame.prefix.length);
     own.push(Object.freeze(actionResult === undefined ? { step: bare, response, result } : { step: bare, response, actionResult, result }));

@@ -28,8 +28,8 @@ export interface RuntimeOptions {
   readonly onEvent?: (event: SessionEvent) => void;
   /** Hears every command. */
   readonly onCommand?: (command: Command) => void;
-  /** Records that were flushed from the state, oldest first. */
-  readonly olderRecords?: readonly StepRecord[];
+  /** Gives the records that were flushed from the state, oldest first; asked when somebody reads the history. */
+  readonly olderRecords?: () => readonly StepRecord[];
 }
 
 export interface SkillRuntime extends Omit<RuntimeOptions, 'handshake' | 'codeHash'> {
@@ -40,7 +40,7 @@ export interface SkillRuntime extends Omit<RuntimeOptions, 'handshake' | 'codeHa
   readonly now: () => number;
   readonly sleep: (durationMs: number) => Promise<void>;
   readonly warn: (message: string) => void;
-  readonly olderRecords: readonly StepRecord[];
+  readonly olderRecords: () => readonly StepRecord[];
 }
 
 const sound = new WeakSet<SkillDefinition>();
@@ -64,7 +64,7 @@ export function createRuntime(definition: SkillDefinition, options: RuntimeOptio
     now: options.now ?? Date.now,
     sleep: options.sleep ?? delayed,
     warn: options.warn ?? warnOnStderr,
-    olderRecords: options.olderRecords ?? [],
+    olderRecords: options.olderRecords ?? (() => []),
   };
 }
 

@@ -127,7 +127,7 @@ export class Session {
     if (command.type !== 'reply' && this.runtime.defer?.(command) === true) return this.runtime.onDeferred?.(command);
     switch (command.type) {
       case 'emit':
-        return this.#observers.tell(definitionAt(this.runtime.definition, command.skill).observers, command);
+        return this.#tell(command);
       case 'warn':
         return this.runtime.warn(command.message);
       case 'abort':
@@ -150,6 +150,14 @@ export class Session {
       case 'check-final':
         return this.#call(command);
     }
+  }
+
+  #tell(command: Extract<Command, { type: 'emit' }>): void {
+    const { observers } = definitionAt(this.runtime.definition, command.skill);
+    if (command.observer !== 'onSkillComplete' || observers?.onSkillComplete === undefined) return this.#observers.tell(observers, command);
+    const { frame, payload } = command;
+    const older = this.runtime.olderRecords().flatMap((record) => (record.frame === frame ? [splitAddress(record.step)[1]] : []));
+    this.#observers.tell(observers, { ...command, payload: { ...payload, path: [...older, ...(payload['path'] as readonly string[])] } });
   }
 
   #call(command: Parameters<typeof carryOut>[2]): void {

@@ -1,0 +1,50 @@
+/** `voidbox/skill-kit/cli`: a skill as a program. */
+import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
+import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
+import type { CommandIo } from './transport/cli/io.ts';
+
+/**
+ * Runs this process's command line as the skill's: `start`, `advance`, `cleanup`, `topics`, `topic`, and its sub-skills by
+ * name. Ends the process: 0 for every answer, also a refused one; 1 for errors, which are on stderr; 2 for a wrong command line.
+ * @param refsBase  the folder that holds `references/`; default: the script's own, or the one above it
+ */
+export async function main(definition: SkillDefinition, refsBase?: string): Promise<void> {
+  await runProcess((io) => runSkillCommand(definition, io, refsBase));
+}
+
+/** As `main`, which serves skills with sub-skills and topics as well. */
+export async function compositeMain(definition: SkillDefinition, refsBase?: string): Promise<void> {
+  await main(definition, refsBase);
+}
+
+/** As `main`, for a reference: `topics` and `topic`. */
+export async function referenceMain(definition: ReferenceDefinition, base?: string): Promise<void> {
+  await runProcess((io) => runReferenceCommand(definition, io, base));
+}
+
+async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void> {
+  process.once('beforeExit', neverSettled);
+  const code = await run({
+    argv: process.argv.slice(2),
+    stdout: (text) => void process.stdout.write(text),
+    stderr: (text) => void process.stderr.write(text),
+    readStdin,
+    script: process.argv[1] ?? null,
+  });
+  process.off('beforeExit', neverSettled);
+  await new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
+  // An action that ran past its time, or a timer of the skill's, would keep a process that has said all it had to say.
+  process.exit(code);
+}
+
+/** Node ends, with success, a process in which nothing can happen any more. */
+function neverSettled(): void {
+  process.stderr.write('error: the skill waits for something that never comes: a promise of its code is never settled. Look at its actions.\n');
+  process.exit(1);
+}
+
+async function readStdin(): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString('utf8');
+}

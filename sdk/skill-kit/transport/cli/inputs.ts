@@ -1,0 +1,72 @@
+/**
+ * JSON that a client hands in: as a flag, as a file, or on standard input. Linux takes at most 128 KiB in one argument, so
+ * whatever can grow has to have another way in.
+ */
+import { readFileSync } from 'node:fs';
+import type { Flags } from './flags.ts';
+import { type CommandIo, messageOf, UsageError } from './io.ts';
+
+export type InputName = 'params' | 'output' | 'history';
+
+export class Inputs {
+  readonly #flags: Flags;
+  readonly #io: CommandIo;
+  #stdinTakenBy: InputName | null = null;
+
+  constructor(flags: Flags, io: CommandIo) {
+    this.#flags = flags;
+    this.#io = io;
+  }
+
+  has(name: InputName): boolean {
+    return this.#flags.text[name] !== undefined || this.#flags.text[`${name}-file`] !== undefined;
+  }
+
+  /** Undefined when it was not given. @throws {Error} when it is no JSON */
+  async json(name: InputName): Promise<unknown> {
+    const source = await this.#source(name);
+    return source === null ? undefined : parseJson(source.text, source.where);
+  }
+
+  /** One JSON array, or one entry on each line: a file that grows by appending. @throws {Error} */
+  async history(): Promise<readonly unknown[]> {
+    const source = await this.#source('history');
+    if (source === null) return [];
+    const { text, where } = source;
+    if (!text.trimStart().startsWith('['))
+      return text.split('\n').flatMap((line, at) => (line.trim() === '' ? [] : [parseJson(line, `${where}, line ${at + 1}`)]));
+    const entries = parseJson(text, where);
+    return Array.isArray(entries) ? entries : [];
+  }
+
+  async #source(name: InputName): Promise<{ text: string; where: string } | null> {
+    const inline = this.#flags.text[name];
+    const file = this.#flags.text[`${name}-file`];
+    if (inline !== undefined && file !== undefined) throw new UsageError(`--${name} and --${name}-file are both given. Give one of them.`);
+    if (inline === '-' || file === '-') return { text: await this.#stdin(name), where: `--${name} (standard input)` };
+    if (inline !== undefined) return { text: inline, where: `--${name}` };
+    if (file === undefined) return null;
+    try {
+      return { text: readFileSync(file, 'utf8'), where: `--${name}-file ${file}` };
+    } catch (cause) {
+      throw new Error(`--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`, { cause });
+    }
+  }
+
+  async #stdin(name: InputName): Promise<string> {
+    if (this.#stdinTakenBy !== null) {
+      throw new UsageError(`--${this.#stdinTakenBy} and --${name} both ask for standard input, which can be read once. Give one of them as a file.`);
+    }
+    this.#stdinTakenBy = name;
+    return this.#io.readStdin();
+  }
+}
+
+export function parseJson(text: string, where: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (cause) {
+    const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
+    throw new Error(`${where} is not JSON (${messageOf(cause)}): ${shown}`, { cause });
+  }
+}

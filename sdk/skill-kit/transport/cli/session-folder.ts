@@ -1,0 +1,58 @@
+/** Where session files lie, and who else can get at them. */
+import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, type Stats } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { UsageError } from './io.ts';
+
+const SESSION_ID = /^[a-f0-9]{32}$/;
+
+/** @throws {UsageError} for anything that could name another file */
+export function checkSessionId(id: string): void {
+  if (!SESSION_ID.test(id)) {
+    throw new UsageError(`--session "${id}" is no session id: it takes the 32 characters of 0-9 and a-f that \`start --session new\` printed.`);
+  }
+}
+
+/**
+ * The folder, checked. What has to hold is that nobody else can put a file there or change one's name; who reads is decided by
+ * the files' own mode. The default folder lies where everybody may write, so it has to be ours alone (0700, no link). A folder
+ * that the client names may be readable by others, as folders in a project are.
+ * @param make  makes a folder that is missing; otherwise null is returned for it
+ * @throws {Error} naming what is wrong with it
+ */
+export function sessionFolder(named: string | undefined, make: boolean): string | null {
+  const folder = named ?? join(tmpdir(), 'skill-kit-sessions');
+  if (make) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const facts = factsOf(folder, named === undefined);
+  if (facts === null) return null;
+  if (!facts.isDirectory()) throw new Error(`Refusing to use ${folder}: it is no folder. Name another with --session-dir.`);
+  const uid = process.getuid?.();
+  if (uid === undefined) return folder;
+  if (facts.uid !== uid)
+    throw new Error(`Refusing to use ${folder}: owned by uid ${facts.uid}, expected ${uid}. Name a folder of your own with --session-dir.`);
+  const mode = facts.mode & 0o777;
+  if (named === undefined && mode !== 0o700) {
+    throw new Error(`Refusing to use ${folder}: permissions are ${mode.toString(8)}, expected 700. Run \`chmod 700 ${folder}\`.`);
+  }
+  if ((mode & 0o022) !== 0) {
+    throw new Error(`Refusing to use ${folder}: permissions are ${mode.toString(8)}, so others can write there. Run \`chmod go-w ${folder}\`.`);
+  }
+  return folder;
+}
+
+/** Of a link in the default folder's place somebody else may be the author, so it is not followed. */
+function factsOf(folder: string, isDefault: boolean): Stats | null {
+  return (isDefault ? lstatSync : statSync)(folder, { throwIfNoEntry: false }) ?? null;
+}
+
+/** All files of a session are called `<base>.<something>`. */
+export function basePath(folder: string, id: string): string {
+  return join(folder, `skill-kit-${id}`);
+}
+
+/** State and claims last: whoever takes the session up meanwhile finds that it is gone. */
+export function removeSession(folder: string, id: string): void {
+  const names = readdirSync(folder).filter((name) => name.startsWith(`skill-kit-${id}.`));
+  const rank = (name: string): number => (name.endsWith('.jsonl') ? 0 : name.includes('.lock.') ? 2 : 1);
+  for (const name of names.toSorted((a, b) => rank(a) - rank(b))) rmSync(join(folder, name), { force: true });
+}
