@@ -2,14 +2,18 @@
 import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
 import type { CommandIo } from './transport/cli/io.ts';
+import { mcpMain, mcpReferenceMain } from './transport/mcp/main.ts';
+
+export { mcpCompositeMain, mcpMain, mcpReferenceMain } from './transport/mcp/main.ts';
 
 /**
- * Runs this process's command line as the skill's: `start`, `advance`, `cleanup`, `topics`, `topic`, and its sub-skills by
+ * Runs this process's command line as the skill's: `start`, `advance`, `cleanup`, `topics`, `topic`, `mcp`, and its sub-skills by
  * name. Ends the process: 0 for every answer, also a refused one; 1 for errors, which are on stderr; 2 for a wrong command line.
  * @param refsBase  the folder that holds `references/`; default: the script's own, or the one above it
  */
 export async function main(definition: SkillDefinition, refsBase?: string): Promise<void> {
-  await runProcess((io) => runSkillCommand(definition, io, refsBase));
+  if (isMcp()) await mcpMain(definition, refsBase);
+  else await runProcess((io) => runSkillCommand(definition, io, refsBase));
 }
 
 /** As `main`, which serves skills with sub-skills and topics as well. */
@@ -17,9 +21,14 @@ export async function compositeMain(definition: SkillDefinition, refsBase?: stri
   await main(definition, refsBase);
 }
 
-/** As `main`, for a reference: `topics` and `topic`. */
+/** As `main`, for a reference: `topics`, `topic` and `mcp`. */
 export async function referenceMain(definition: ReferenceDefinition, base?: string): Promise<void> {
-  await runProcess((io) => runReferenceCommand(definition, io, base));
+  if (isMcp()) await mcpReferenceMain(definition, base);
+  else await runProcess((io) => runReferenceCommand(definition, io, base));
+}
+
+function isMcp(): boolean {
+  return process.argv[2] === 'mcp';
 }
 
 async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void> {

@@ -259,6 +259,12 @@ it('defect: a history longer than an argument may be comes through a pipe', asyn
   expect(JSON.parse(stdout)).toMatchObject({ kind: 'prompt', step: 'a', completed: { actionResult: 'acted' } });
 });
 
+it('mcp serves the skill, and its library is loaded only then', async () => {
+  const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  const { code, stdout } = await run(['mcp'], { stdin: `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n` }).ended;
+  expect({ code, answer: JSON.parse(stdout) as unknown }).toMatchObject({ code: 0, answer: { result: { serverInfo: { name: 'acting' } } } });
+});
+
 it('a promise that is never settled is an error, not a silent success', async () => {
   expect(await run(['advance', '--step', 'a', '--output', '{"v":0}']).ended).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('never') });
 });
@@ -269,5 +275,5 @@ it('defect: starting a skill that uses zod alone loads no ArkType', async () => 
   const [name = ''] = readdirSync(folder.file('coverage'));
   const { result } = JSON.parse(readFileSync(join(folder.file('coverage'), name), 'utf8')) as { result: { url: string }[] };
   const loaded = (library: string): boolean => result.some(({ url }) => url.includes(`/node_modules/${library}/`));
-  expect([loaded('zod'), loaded('arktype'), loaded('@ark'), loaded('commander')]).toEqual([true, false, false, false]);
+  expect([loaded('zod'), loaded('arktype'), loaded('@ark'), loaded('commander'), loaded('@modelcontextprotocol')]).toEqual([true, false, false, false, false]);
 });

@@ -48,7 +48,7 @@ export async function runReferenceCommand({ topics, ...reference }: ReferenceDef
     if (io.argv.some(isHelp)) return io.stderr(referenceHelp({ topics, ...reference }));
     if (first === 'topics') return io.stdout(topicList(topics));
     if (first === 'topic') return io.stdout(topicText(topics, second, lazyLoader(io, base)));
-    throw new Error(`unknown command "${first}". There are: topics, topic <name>.`);
+    throw new Error(`unknown command "${first}". There are: topics, topic <name>, mcp.`);
   });
 }
 

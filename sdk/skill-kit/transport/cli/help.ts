@@ -24,6 +24,7 @@ export function skillHelp({ name, version, description, subskills, topics }: Ski
     ['start [flags]', 'begins; prints the first prompt'],
     ['advance [flags]', 'hands in an answer; prints what comes next'],
     ['cleanup --session <id>', "removes a session's files"],
+    ['mcp [flags]', 'serves the skill over MCP; mcp --help says how'] as const,
     ...(topics === undefined ? [] : [['topics', 'lists the topics'] as const, ['topic <name>', 'prints one'] as const]),
     ...subs.map((sub) => [`${sub} [start|advance] [flags]`, 'that sub-skill without its dispatcher'] as const),
   ];
@@ -32,7 +33,7 @@ export function skillHelp({ name, version, description, subskills, topics }: Ski
 }
 
 export function referenceHelp({ name, version, description }: ReferenceDefinition): string {
-  return `${title(name, version, description)}Commands:\n  topics        lists the topics (default)\n  topic <name>  prints one\n`;
+  return `${title(name, version, description)}Commands:\n  topics        lists the topics (default)\n  topic <name>  prints one\n  mcp [flags]   serves the topics over MCP; mcp --help says how\n`;
 }
 
 function title(name: string, version: string, description: string | undefined): string {
