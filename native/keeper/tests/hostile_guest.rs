@@ -152,7 +152,7 @@ fn ends_a_session(name: &str, pong_flags: u8, frame: &str) {
         "take() {{ head -c $1 <&$PORT >/dev/null; }}; {hello} >&$PORT; take 42; {pong} >&$PORT; take 5; \
          {configured} >&$PORT; printf '{frame}' >&$PORT; exec sleep 60"
     );
-    let vm = Vm::launch(name, &script);
+    let vm = Vm::launch(name, LONG_BOOT_MS, &script);
     let exit = vm.exit();
     assert_eq!(exit["code"], "vm/protocol", "{name}: {exit}");
     let message = exit["message"].as_str().unwrap();
