@@ -63,7 +63,10 @@ async function ended(child: ChildProcess): Promise<void> {
 }
 
 function environment(host: string): NodeJS.ProcessEnv {
-  return { ...process.env, VOIDBOX_STATE_DIR: join(dir, host), TEMPORAL_ADDRESS: address };
+  const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, host), TEMPORAL_ADDRESS: address };
+  // Under npm, advice is given with npx.
+  delete env['npm_command'];
+  return env;
 }
 
 async function voidbox(host: string, ...args: readonly string[]): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
