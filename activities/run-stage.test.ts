@@ -232,6 +232,20 @@ describe('an attempt that dies', () => {
     expect((await typesOf()).filter((type) => type === 'stage-finished')).toHaveLength(1);
   });
 
+  test('a VM that dies once the result is durable takes nothing back: the attempt returns the result', async () => {
+    const losing: EventStore = {
+      ...events,
+      append: async (run, added, writer) => {
+        const count = await events.append(run, added, writer);
+        if (added.some(({ body }) => body.type === 'stage-finished')) backend.lose(KEY);
+        return count;
+      },
+    };
+    expect((await begin(processDeps({ events: losing }), request('lines')).result).outcome).toBe('succeeded');
+    expect(await typesOf()).not.toContain('vm-lost');
+    expect(started).toBe(1);
+  });
+
   test('with its VM: Temporal does not try it again, the run machine does', async () => {
     const attempt = begin(processDeps(), request('lines'));
     await untilStored('line 3\n');

@@ -65,7 +65,7 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
 }
 
 async function inVm(context: Attempt): Promise<StageResult> {
-  const { deps, request, life, vmKey } = context;
+  const { deps, request, life } = context;
   const { env, secrets } = await resolveEnvironment(deps.records, request.runId, request.stage);
   const redactor = createRedactor(secrets);
   life.phase('waiting for a VM');
@@ -88,17 +88,26 @@ async function inVm(context: Attempt): Promise<StageResult> {
     // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
     const durable = await writeResult(deps.events, request.runId, result, sandbox.facts.fence, deps.now());
-    await exec.acknowledge();
-    if (context.ownsVm) {
-      await sandbox.stop();
-      deps.vms.drop(vmKey);
-      deps.capacity.release(vmKey);
-      await deps.events.append(request.runId, [vmStopped(context)]);
-    }
+    await letGoOfVm(context, sandbox, exec);
     return durable;
   } finally {
     vm.leave();
   }
+}
+
+/** The result stands by now: a VM that is gone in this moment changes nothing about it, and must not have the stage run again. */
+async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promise<void> {
+  const { deps, request, vmKey } = context;
+  try {
+    await exec.acknowledge();
+    if (context.ownsVm) await sandbox.stop();
+  } catch (error) {
+    if (!(isCodedError(error) && LOST_VM_CODES.has(error.code))) throw error;
+  }
+  if (!context.ownsVm) return;
+  deps.vms.drop(vmKey);
+  deps.capacity.release(vmKey);
+  await deps.events.append(request.runId, [vmStopped(context)]);
 }
 
 /** Files first, once for this VM, then the command, once for its key. */
