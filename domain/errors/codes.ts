@@ -138,6 +138,48 @@ export const ERROR_CODES = {
     remedy:
       "Make the folder on the worker's host and start the worker with it allowed (`--allow-mounts`); without a server of one's own, let it lie below the spec's folder.",
   },
+  'session/failed': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'A session of a step machine ended without its result: a limit was reached, or its skill made an impossible move.',
+    remedy: 'Read the message and `voidbox session history SESSION`; mend the skill, start a new session.',
+  },
+  'session/refused': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'An answer for a session was not taken: another step or turn is due, or the session is over.',
+    remedy: 'See what is due with `voidbox session status SESSION`.',
+  },
+  'skill/unknown': {
+    kind: 'world',
+    retryable: false,
+    summary: 'No skill of that name, version or code is loaded by the worker.',
+    remedy: 'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
+  },
+  'skill/params': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The params of a session do not fit what the skill declares.',
+    remedy: 'Mend what the message names and start again.',
+  },
+  'skill/unusable': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The code of a skill cannot be bundled or loaded, or its definition has mistakes.',
+    remedy: 'Mend what the message names; `voidbox session start` reads the files again.',
+  },
+  'skill/crashed': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A callback of a skill ended its process or did not come back in time; that process was ended, and nothing else.',
+    remedy: "Mend the callback. Long work belongs into a step's action, with `timeoutMs`.",
+  },
+  'skill/away': {
+    kind: 'world',
+    retryable: true,
+    summary: 'The code that a session needs is not on this worker at present.',
+    remedy: 'Load that code again, or declare a migration in its successor; the session goes on by itself.',
+  },
   'store/io': {
     kind: 'world',
     retryable: true,

@@ -39,9 +39,10 @@ export interface DoneResult {
  * - `limit`: too many answers failed the schema.
  * - `busy`: the step is being worked on.
  * - `action`: the action failed for good, or another callback of the author threw; the step can be answered again.
+ * - `away`: the code that the session needs is not there; nothing was changed.
  * - `failed`, `cancelled`: the session is over.
  */
-export type ErrorKind = 'validation' | 'order' | 'limit' | 'busy' | 'action' | 'failed' | 'cancelled';
+export type ErrorKind = 'validation' | 'order' | 'limit' | 'busy' | 'action' | 'away' | 'failed' | 'cancelled';
 export interface ValidationErrorResult {
   readonly kind: 'error';
   readonly error: ErrorKind;

@@ -52,6 +52,7 @@ const REMEDIES: Readonly<Record<ErrorKind, string>> = {
   order: LOOK,
   limit: ANEW,
   busy: 'Call advance with `session` alone; it answers when the step has been worked on.',
+  away: 'Call advance with the same `step` and `output` again later, when a worker that has the code of the session runs.',
   action: 'Call advance with the same `step` and `output` again to try once more, or tell the user.',
   failed: ANEW,
   cancelled: ANEW,
