@@ -17,3 +17,23 @@ export const SEARCH_ATTRIBUTES = {
   state: 'VoidboxState',
   host: 'VoidboxHost',
 } as const;
+
+/** The workflow type of a session of a step machine. Its id is the session id. */
+export const SESSION_WORKFLOW_TYPE = 'voidboxSession';
+
+/** Sessions, and all that they call: workers that have loaded skills. */
+export const SESSION_TASK_QUEUE = 'voidbox-sessions';
+
+export const SESSION_MESSAGES = {
+  /** Update: `AdvanceRequest` to `SessionAnswer`. */
+  advance: 'advance',
+  /** Update without argument: waits until nobody works for a client and says how the session stands. */
+  settle: 'settle',
+  /** Query: `SessionView`. */
+  view: 'view',
+  /** Query: `SessionRecords`. */
+  records: 'records',
+} as const;
+
+/** The type of the failure that refuses an update; its first detail is the `CliResult`. */
+export const SESSION_REFUSED = 'session/refused';

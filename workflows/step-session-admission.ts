@@ -1,0 +1,68 @@
+/** What the validator of `advance` looks at: turn, step and state. Whether an answer fits its schema is its handler's. */
+import type { AdvanceRequest } from '../activities/contract-session.ts';
+import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
+import type { CliResult, ErrorKind } from '../domain/step-machine/result.ts';
+import type { Cursor, Phase, SessionState } from '../domain/step-machine/state.ts';
+import type { SessionLoop } from './step-session-loop.ts';
+
+/** An answer moves these on: one for a step that waits is told when its time has come. */
+const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking', 'waiting', 'stuck']);
+
+/** Null: the answer is let in. */
+export function refusalOf(loop: SessionLoop | null, request: unknown): CliResult | null {
+  if (!isAdvance(request)) return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a text) and `output`.');
+  const { turn, step } = request;
+  if (loop === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
+  const key = keyOf(request);
+  const taken = loop.takenAnswer(turn);
+  if (taken !== null) return taken.key === key ? null : answered(loop.state, step, turn);
+  const claim = loop.claimOf(turn);
+  if (claim !== null && claim !== key)
+    return error('busy', step, `Turn ${turn} of step "${step}" is being answered by another client; this answer was not taken.`);
+  if (claim !== null) return null;
+  return placeRefusal(loop.state, step, turn);
+}
+
+export function keyOf({ key, output }: AdvanceRequest): string {
+  return key ?? JSON.stringify(output) ?? '';
+}
+
+function placeRefusal(state: SessionState, step: string, turn: number): CliResult | null {
+  const { kind } = state.status;
+  if (kind !== 'open' && kind !== 'new') {
+    const over = currentResult(state);
+    return over.kind === 'error' ? over : error('order', step, `The session is over (${kind}); nothing can be answered any more.`);
+  }
+  const cursor = named(state, step);
+  if (cursor === undefined) return error('order', step, `Step "${step}" is not the current step. ${dueIn(state)}`);
+  if (cursor.turn !== turn) return answered(state, step, turn);
+  if (ANSWERABLE.has(cursor.phase.kind)) return null;
+  return error('busy', step, `Step "${step}" is being worked on (${cursor.phase.kind}); the answer was not taken.`);
+}
+
+function answered(state: SessionState, step: string, turn: number): CliResult {
+  return error('order', step, `Turn ${turn} of step "${step}" is not current: it was answered before, or never asked. ${dueIn(state)}`);
+}
+
+function named(state: SessionState, step: string): Cursor | undefined {
+  const exact = state.cursors.find((cursor) => addressIn(state, cursor) === step);
+  if (exact !== undefined) return exact;
+  const bare = state.cursors.filter((cursor) => cursor.step === step);
+  return bare.length === 1 ? bare[0] : undefined;
+}
+
+function dueIn(state: SessionState): string {
+  const due = state.cursors.filter(({ phase }) => phase.kind === 'asking' || phase.kind === 'stuck');
+  if (due.length === 0) return 'Nothing can be answered at present.';
+  return `Due: ${due.map((cursor) => `turn ${cursor.turn} of step "${addressIn(state, cursor)}"`).join(', ')}.`;
+}
+
+function error(kind: ErrorKind, step: string, message: string): CliResult {
+  return { kind: 'error', error: kind, step, message, retry: false };
+}
+
+function isAdvance(value: unknown): value is AdvanceRequest {
+  if (typeof value !== 'object' || value === null) return false;
+  const { turn, step, key } = value as Partial<Record<keyof AdvanceRequest, unknown>>;
+  return typeof step === 'string' && Number.isSafeInteger(turn) && (key === undefined || typeof key === 'string');
+}

@@ -1,0 +1,474 @@
+/** Between the engine and Temporal: events in, commands out, nothing decided here. */
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  isCancellation,
+  log,
+  setCurrentDetails,
+  sleep,
+  startChild,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type {
+  AdvanceRequest,
+  ChildSession,
+  Observation,
+  OpenedSession,
+  SessionAnswer,
+  SessionCarried,
+  SessionRequest,
+  SkillPlace,
+  TakenAnswer,
+  TurnOutcome,
+} from '../activities/contract-session.ts';
+import type { Command } from '../domain/step-machine/command.ts';
+import type { SessionEvent, SessionEventBody } from '../domain/step-machine/event.ts';
+import { newSession, transition } from '../domain/step-machine/machine.ts';
+import { flush, recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
+import { currentResult } from '../domain/step-machine/reply.ts';
+import { frameOf, type SessionState } from '../domain/step-machine/state.ts';
+import { pendingCommands } from '../domain/step-machine/work.ts';
+import { reasonOf } from './activity-outcome.ts';
+import { SESSION_WORKFLOW_TYPE } from './messages.ts';
+import { keyOf, refusalOf } from './step-session-admission.ts';
+import { activities, localActivities } from './step-session-calls.ts';
+import { lastOf, sessionPage } from './step-session-view.ts';
+
+/** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
+const MOST_RECORDS = 32;
+/** Who sends an answer again because it lost the reply asks soon. */
+const MOST_TAKEN_ANSWERS = 8;
+const FIRST_PATIENCE_MS = 1_000;
+const LAST_PATIENCE_MS = 60_000;
+
+const EARLIEST = 'start';
+
+type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T }>;
+type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
+export type SessionEnd = { readonly kind: 'over' } | { readonly kind: 'carry'; readonly carried: SessionCarried };
+
+export class SessionLoop {
+  readonly #request: SessionRequest;
+  #opened: OpenedSession;
+  #state: SessionState;
+  #lastFlushed: StepRecord | null = null;
+  #taken: readonly TakenAnswer[] = [];
+  #blocked: string | null = null;
+  /** The answer to the start: it names the steps that were passed on the way. */
+  #first: { readonly answer: SessionAnswer; readonly turn: number } | null = null;
+  #children: readonly ChildSession[] = [];
+  readonly #claims = new Map<number, { readonly key: string; readonly answer: Promise<SessionAnswer> }>();
+  readonly #waiters = new Map<string, (answer: SessionAnswer) => void>();
+  /** Events are heard one after the other: what callbacks decide is decided on the state that it is applied to. */
+  #hearing: Promise<void> = Promise.resolve();
+  #unheard = 0;
+  #requests = 0;
+  /** Cancellable work: timers by cursor and reason, actions by cursor, calls by session. */
+  readonly #timers = new Map<string, { readonly cursor: number; readonly scope: CancellationScope }>();
+  readonly #actions = new Map<number, CancellationScope>();
+  readonly #calls = new Map<string, CancellationScope>();
+  #observed = 0;
+  #unobserved: Observation[] = [];
+  #isObserving = false;
+
+  private constructor(request: SessionRequest, opened: OpenedSession, state: SessionState) {
+    this.#request = request;
+    this.#opened = opened;
+    this.#state = state;
+  }
+
+  static start(session: string, request: SessionRequest, opened: OpenedSession): SessionLoop {
+    const state = newSession(opened.facts, { session, params: opened.params, atMs: Date.now(), options: { showTurns: true } });
+    const loop = new SessionLoop(request, opened, state);
+    loop.#waiters.set(EARLIEST, (answer) => (loop.#first = { answer, turn: loop.#state.turn }));
+    void loop.#hear({ type: 'start', request: EARLIEST });
+    return loop;
+  }
+
+  static resume({ request, opened, state, last, answers, observed }: SessionCarried): SessionLoop {
+    const loop = new SessionLoop(request, opened, state);
+    loop.#lastFlushed = last;
+    loop.#taken = answers;
+    loop.#observed = observed;
+    for (const command of pendingCommands(opened.facts, state)) {
+      if (command.type === 'wait') loop.#wait({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
+    }
+    setCurrentDetails(sessionPage(loop));
+    return loop;
+  }
+
+  get state(): SessionState {
+    return this.#state;
+  }
+  get opened(): OpenedSession {
+    return this.#opened;
+  }
+  get lastFlushed(): StepRecord | null {
+    return this.#lastFlushed;
+  }
+  get childSessions(): readonly ChildSession[] {
+    return this.#children;
+  }
+  /** Why it cannot go on at the moment. */
+  get blocked(): string | null {
+    return this.#blocked;
+  }
+
+  takenAnswer(turn: number): TakenAnswer | null {
+    return this.#taken.find((taken) => taken.turn === turn) ?? null;
+  }
+  claimOf(turn: number): string | null {
+    return this.#claims.get(turn)?.key ?? null;
+  }
+
+  /** The validator has let the answer in. */
+  async advance(request: AdvanceRequest): Promise<SessionAnswer> {
+    const { turn } = request;
+    const key = keyOf(request);
+    const taken = this.takenAnswer(turn);
+    if (taken !== null && taken.key === key) return taken.answer;
+    const claim = this.#claims.get(turn);
+    if (claim !== undefined && claim.key === key) return await claim.answer;
+    // Validators of two answers may both have run before the first of them got here.
+    const refusal = refusalOf(this, request);
+    if (refusal !== null) return { kind: 'answer', result: refusal };
+    const pending = this.#answerTo(request);
+    this.#claims.set(turn, { key, answer: pending });
+    try {
+      const answer = await pending;
+      if (answer.kind === 'called' || answer.result.kind !== 'error') this.#taken = [...this.#taken, { turn, key, answer }].slice(-MOST_TAKEN_ANSWERS);
+      return answer;
+    } finally {
+      this.#claims.delete(turn);
+    }
+  }
+
+  /** How the session stands when nobody works for its clients. `ended`: a session of a sub-skill that is over. */
+  async settle(ended?: string): Promise<SessionAnswer> {
+    const isCalled = (): boolean => this.#children.length > 0;
+    const isSettled = (): boolean => {
+      if (this.#waiters.has(EARLIEST) && this.#blocked === null && !isCalled()) return false;
+      if (this.#children.some(({ session }) => session === ended)) return false;
+      if (isCalled() || this.#blocked !== null) return true;
+      const result = currentResult(this.#state);
+      return result.kind !== 'error' || result.error !== 'busy';
+    };
+    await condition(isSettled);
+    if (this.#first !== null && this.#first.turn === this.#state.turn && ended === undefined) return this.#first.answer;
+    const result = currentResult(this.#state);
+    if (result.kind === 'error' && result.error === 'busy') {
+      if (this.#blocked !== null) return { kind: 'answer', result: { ...result, error: 'away', message: this.#blocked } };
+      return { kind: 'called', child: this.#children[0]! };
+    }
+    return { kind: 'answer', result };
+  }
+
+  cancel(reason: string): void {
+    this.#apply({ type: 'cancel', reason, atMs: Date.now() }, []);
+  }
+
+  /** Until the session is over, or its history is to be begun anew. */
+  async toEnd(): Promise<SessionEnd> {
+    for (;;) {
+      await condition(() => this.#isIdle() && (this.#isOver() || workflowInfo().continueAsNewSuggested));
+      if (this.#isOver()) return { kind: 'over' };
+      await this.#inOrder(() => this.#flush());
+      // Somebody may have come while the records were written.
+      if (this.#isIdle()) return { kind: 'carry', carried: this.#carried() };
+    }
+  }
+
+  #carried(): SessionCarried {
+    const { params: _used, ...request } = this.#request;
+    return {
+      carried: 1,
+      request,
+      opened: { ...this.#opened, params: null },
+      state: this.#state,
+      last: this.#lastFlushed,
+      answers: this.#taken,
+      observed: this.#observed,
+    };
+  }
+
+  #isOver(): boolean {
+    const { kind } = this.#state.status;
+    return kind !== 'new' && kind !== 'open';
+  }
+
+  #isIdle(): boolean {
+    const isWorking = this.#unheard > 0 || this.#actions.size > 0 || this.#calls.size > 0 || this.#isObserving;
+    return !isWorking && allHandlersFinished();
+  }
+
+  #answerTo({ turn, step, output }: AdvanceRequest): Promise<SessionAnswer> {
+    const request = `a${++this.#requests}`;
+    const answer = new Promise<SessionAnswer>((resolve) => this.#waiters.set(request, resolve));
+    void this.#hear({ type: 'advance', request, step, value: output, turn });
+    return answer;
+  }
+
+  #hear(event: SessionEventBody): Promise<void> {
+    return this.#inOrder(() => this.#turn(event));
+  }
+
+  #inOrder(work: () => Promise<void>): Promise<void> {
+    this.#unheard += 1;
+    this.#hearing = this.#hearing.then(work).finally(() => (this.#unheard -= 1));
+    return this.#hearing;
+  }
+
+  async #turn(event: SessionEventBody): Promise<void> {
+    for (let patienceMs = FIRST_PATIENCE_MS; ; patienceMs = Math.min(patienceMs * 2, LAST_PATIENCE_MS)) {
+      if (this.#isOver()) return;
+      const outcome = await this.#outcomeOf(event);
+      if (outcome.kind !== 'refused') {
+        this.#blocked = null;
+        this.#follow(event, outcome);
+        break;
+      }
+      if (event.type === 'advance') {
+        const { request, step } = event;
+        return this.#tell(request, { kind: 'answer', result: { kind: 'error', error: 'away', step, message: outcome.message, retry: true } });
+      }
+      // What has happened has happened: it waits until the code is here again.
+      this.#blocked = outcome.message;
+      setCurrentDetails(sessionPage(this));
+      await sleep(patienceMs, { summary: 'wait for the code of this session' });
+    }
+    setCurrentDetails(sessionPage(this));
+    if (this.#state.records.length >= MOST_RECORDS && !this.#isOver()) await this.#flush();
+  }
+
+  async #outcomeOf(event: SessionEventBody): Promise<TurnOutcome> {
+    try {
+      return await localActivities.sessionTurn({ ...this.#place(), state: this.#state, event });
+    } catch (error) {
+      return { kind: 'crashed', atMs: Date.now(), message: reasonOf(error).message };
+    }
+  }
+
+  #follow(event: SessionEventBody, outcome: Exclude<TurnOutcome, { readonly kind: 'refused' }>): void {
+    if (outcome.kind === 'done') {
+      if (outcome.migrated !== undefined && !this.#isOver()) {
+        this.#opened = { ...outcome.migrated.opened, searchAttributes: this.#opened.searchAttributes };
+        this.#state = outcome.migrated.state;
+      }
+      this.#apply({ ...(outcome.migrated?.event ?? event), atMs: outcome.atMs }, outcome.calls);
+      for (const next of outcome.events) this.#apply(next, outcome.calls);
+      return;
+    }
+    const { atMs, message } = outcome;
+    const asked = this.#apply({ ...event, atMs }, []);
+    for (const command of asked) {
+      if ('cursor' in command && isCallback(command)) this.#apply({ type: 'threw', cursor: command.cursor, error: { name: 'SkillCrash', message }, atMs }, []);
+    }
+  }
+
+  #apply(event: SessionEvent, calls: Calls): readonly Command[] {
+    const { state, commands } = transition(this.#opened.facts, this.#state, event);
+    this.#state = state;
+    for (const command of commands) this.#carryOut(command, calls);
+    for (const [key, { cursor, scope }] of this.#timers) {
+      if (state.cursors.some(({ id }) => id === cursor)) continue;
+      scope.cancel();
+      this.#timers.delete(key);
+    }
+    if (this.#isOver()) for (const scope of [...this.#calls.values(), ...this.#actions.values()]) scope.cancel();
+    return commands;
+  }
+
+  /** Commands that are missing here were carried out by the turn: the next event answers them. */
+  #carryOut(command: Command, calls: Calls): void {
+    switch (command.type) {
+      case 'reply':
+        return this.#tell(command.request, { kind: 'answer', result: command.result });
+      case 'run-action':
+        return this.#act(command);
+      case 'wait':
+        return this.#wait(command);
+      case 'start-child':
+        return command.returns ? this.#call(command, calls) : undefined;
+      case 'emit':
+        return this.#observe(command);
+      case 'abort':
+        for (const cursor of command.cursors) this.#actions.get(cursor)?.cancel();
+        return;
+      case 'warn':
+        return log.warn(command.message);
+      case 'render-prompt':
+      case 'validate':
+      case 'save':
+      case 'choose-next':
+      case 'measure-wait':
+      case 'render-topic':
+      case 'check-final':
+        return;
+    }
+  }
+
+  #tell(request: string, answer: SessionAnswer): void {
+    const waiter = this.#waiters.get(request);
+    this.#waiters.delete(request);
+    waiter?.(answer);
+  }
+
+  #act(command: CommandOf<'run-action'>): void {
+    const scope = new CancellationScope();
+    this.#actions.set(command.cursor, scope);
+    const { step, attempt, cursor } = command;
+    const summary = attempt === 1 ? step : `${step} (attempt ${attempt})`;
+    scope
+      .run(() => activities.sessionAction.executeWithOptions({ summary }, [{ ...this.#place(), state: this.#stateFor(cursor), command }]))
+      .then(
+        (event) => this.#ended(cursor, scope, event),
+        (error: unknown) => {
+          const { message } = reasonOf(error);
+          const facts = { name: 'Error', message: isCancellation(error) ? 'the action was cancelled' : message };
+          this.#ended(cursor, scope, { type: 'action-ended', cursor, attempt, ok: false, error: facts, retryable: true, timedOut: false });
+        },
+      );
+  }
+
+  #ended(cursor: number, scope: CancellationScope, event: SessionEventBody): void {
+    // The same cursor may be at its next attempt.
+    if (this.#actions.get(cursor) === scope) this.#actions.delete(cursor);
+    void this.#hear(event);
+  }
+
+  /** What stands in history with the activity: the prompts of other steps do not belong there. */
+  #stateFor(cursor: number): SessionState {
+    const own = this.#state.cursors.filter(({ id }) => id === cursor).map((one) => ({ ...one, prompt: null }));
+    return { ...this.#state, cursors: own, requests: [] };
+  }
+
+  #wait({ cursor, reason, durationMs, step }: CommandOf<'wait'>): void {
+    const key = `${cursor}/${reason}`;
+    this.#timers.get(key)?.scope.cancel();
+    const scope = new CancellationScope();
+    this.#timers.set(key, { cursor, scope });
+    scope
+      .run(() => sleep(durationMs, { summary: `${reason} of ${step}` }))
+      .then(
+        () => {
+          if (this.#timers.get(key)?.scope === scope) this.#timers.delete(key);
+          void this.#hear({ type: 'timer-fired', cursor, reason });
+        },
+        (error: unknown) => {
+          if (!isCancellation(error)) throw error;
+        },
+      );
+  }
+
+  #call({ cursor, step, subskill, frame }: CommandOf<'start-child'>, calls: Calls): void {
+    const found = calls.find((one) => one.cursor === cursor);
+    // The turn that asks for it has crashed, and says so for this cursor, too.
+    if (found === undefined) return;
+    if ('error' in found) return void this.#hear({ type: 'threw', cursor, error: found.error });
+    const { skill, prefix } = frameOf(this.#state, frame);
+    const child: ChildSession = { session: `${this.#state.session}~${cursor}`, prefix: `${prefix}${step}/` };
+    const { code, path, handshake } = this.#place();
+    const request: SessionRequest = {
+      skill: code.skill,
+      path: [...path, ...skill, subskill],
+      params: found.params,
+      handshake,
+      calledWith: { code, prefix: child.prefix },
+    };
+    const scope = new CancellationScope();
+    this.#calls.set(child.session, scope);
+    this.#children = [...this.#children, child];
+    scope
+      .run(() => this.#runChild(child, cursor, request))
+      .then(
+        (event) => this.#returned(child, event),
+        (error: unknown) => {
+          const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+          const message = `the sub-skill "${subskill}" (session ${child.session}) did not end well: ${cause instanceof Error ? cause.message : String(cause)}`;
+          this.#returned(child, { type: 'threw', cursor, error: { name: 'Error', message } });
+        },
+      );
+  }
+
+  async #runChild(child: ChildSession, cursor: number, request: SessionRequest): Promise<SessionEventBody> {
+    const handle = await startChild(SESSION_WORKFLOW_TYPE, {
+      workflowId: child.session,
+      args: [request],
+      parentClosePolicy: 'REQUEST_CANCEL',
+      cancellationType: 'WAIT_CANCELLATION_COMPLETED',
+      staticSummary: `sub-skill ${request.path?.join('/')} of ${this.#state.session}`,
+    });
+    // Whoever waits for an answer goes on with the sub-skill.
+    const asking = this.#state.cursors.find(({ id }) => id === cursor)?.request;
+    if (asking !== null && asking !== undefined) this.#tell(asking, { kind: 'called', child });
+    const { finalOutput } = (await handle.result()) as { readonly finalOutput: unknown };
+    return { type: 'child-ended', cursor, finalOutput };
+  }
+
+  #returned(child: ChildSession, event: SessionEventBody): void {
+    this.#calls.delete(child.session);
+    // It stays named until the session has gone on, so that whoever waits for that can see it.
+    void this.#hear(event).then(() => (this.#children = this.#children.filter(({ session }) => session !== child.session)));
+  }
+
+  #observe({ skill, observer, payload }: CommandOf<'emit'>): void {
+    if (!this.#opened.observers.includes(`${skill.join('/')}:${observer}`)) return;
+    this.#observed += 1;
+    this.#unobserved.push({ number: this.#observed, skill, observer, payload });
+    if (!this.#isObserving) void this.#tellObservers();
+  }
+
+  /** In order, one batch after the other; nobody waits for it but the end of the session. */
+  async #tellObservers(): Promise<void> {
+    this.#isObserving = true;
+    // Everything that this task makes known goes together.
+    await Promise.resolve();
+    while (this.#unobserved.length > 0) {
+      const events = this.#unobserved;
+      this.#unobserved = [];
+      try {
+        await activities.observe.executeWithOptions({ summary: `tell observers ${events.length} events` }, [{ ...this.#place(), events }]);
+      } catch (error) {
+        log.warn(`observers were not told of ${events.length} events: ${reasonOf(error).message}`);
+      }
+    }
+    this.#isObserving = false;
+  }
+
+  async #flush(): Promise<void> {
+    const { records } = this.#state;
+    if (records.length === 0) return;
+    const last = lastOf(this);
+    const ref = await localActivities.flushRecords({ session: this.#state.session, previous: records.flushedRef, records: [...recordsOf(records)] });
+    // Cancelling applies at once and adds no record: what was written is what there is.
+    this.#lastFlushed = last;
+    this.#state = { ...this.#state, records: flush(records, ref) };
+  }
+
+  #place(): SkillPlace {
+    const { path = [], handshake = {} } = this.#request;
+    return { session: this.#state.session, code: this.#opened.code, path, handshake };
+  }
+}
+
+function isCallback(command: Command): boolean {
+  switch (command.type) {
+    case 'render-prompt':
+    case 'validate':
+    case 'save':
+    case 'choose-next':
+    case 'measure-wait':
+    case 'start-child':
+    case 'render-topic':
+    case 'check-final':
+      return true;
+    case 'run-action':
+    case 'wait':
+    case 'emit':
+    case 'warn':
+    case 'abort':
+    case 'reply':
+      return false;
+  }
+}

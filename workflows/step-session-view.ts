@@ -1,0 +1,77 @@
+/** How a session reads: the answer of the query, and its page in the Temporal UI. */
+import type { SessionView } from '../activities/contract-session.ts';
+import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
+import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
+import type { SessionState } from '../domain/step-machine/state.ts';
+import type { SessionLoop } from './step-session-loop.ts';
+
+/** Of values that the UI shows. */
+const SHOWN_CHARACTERS = 400;
+
+export function openingView(session: string): SessionView {
+  return {
+    session,
+    skill: '',
+    version: '',
+    codeHash: '',
+    status: 'opening',
+    turn: 0,
+    startedAtMs: 0,
+    current: null,
+    open: [],
+    visits: {},
+    last: null,
+    childSessions: [],
+    blocked: null,
+  };
+}
+
+export function viewOf(loop: SessionLoop): SessionView {
+  const { state } = loop;
+  return {
+    session: state.session,
+    skill: state.skill,
+    version: state.version,
+    codeHash: state.codeHash ?? '',
+    status: state.status.kind,
+    turn: state.turn,
+    startedAtMs: state.startedAtMs,
+    current: currentResult(state),
+    open: state.cursors.map((cursor) => ({ step: addressIn(state, cursor), turn: cursor.turn, phase: cursor.phase.kind })),
+    visits: visitsIn(state),
+    last: lastOf(loop),
+    childSessions: loop.childSessions,
+    blocked: loop.blocked,
+  };
+}
+
+function visitsIn(state: SessionState): Record<string, number> {
+  return Object.fromEntries(state.frames.flatMap(({ prefix, visits }) => Object.entries(visits).map(([step, count]) => [prefix + step, count])));
+}
+
+export function lastOf(loop: SessionLoop): StepRecord | null {
+  let last = loop.lastFlushed;
+  for (const record of recordsOf(loop.state.records)) last = record;
+  return last;
+}
+
+/** Markdown. */
+export function sessionPage(loop: SessionLoop): string {
+  const { state } = loop;
+  const last = lastOf(loop);
+  const rows = Object.entries(visitsIn(state)).map(([step, count]) => `| ${step} | ${count} |`);
+  const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${cursor.phase.kind}, turn ${cursor.turn})`);
+  return [
+    `**${state.skill}** ${state.version}, code ${(state.codeHash ?? '').slice(0, 12)}: ${state.status.kind}`,
+    ...(current.length === 0 ? [] : ['', `Current: ${current.join(', ')}`]),
+    ...(loop.blocked === null ? [] : ['', `Cannot go on: ${loop.blocked}`]),
+    ...loop.childSessions.map(({ session, prefix }) => `\nSub-skill \`${prefix}\` runs as session \`${session}\``),
+    ...(last === null ? [] : ['', `Last answer, to ${last.step}: \`${shown(last.response)}\``]),
+    ...(rows.length === 0 ? [] : ['', '| step | visits |', '|---|---|', ...rows]),
+  ].join('\n');
+}
+
+function shown(value: unknown): string {
+  const text = (JSON.stringify(value) ?? 'nothing').replaceAll('`', "'");
+  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
+}

@@ -1,0 +1,135 @@
+/** The workflow of a session: opens it, then carries out what the engine asks for until the session is over. */
+import {
+  allHandlersFinished,
+  ApplicationFailure,
+  CancellationScope,
+  CancelledFailure,
+  condition,
+  continueAsNew,
+  defineQuery,
+  defineUpdate,
+  setHandler,
+  upsertSearchAttributes,
+  workflowInfo,
+} from '@temporalio/workflow';
+import type {
+  AdvanceRequest,
+  OpenedSession,
+  SessionAnswer,
+  SessionCarried,
+  SessionRecords,
+  SessionRequest,
+  SessionView,
+} from '../activities/contract-session.ts';
+import { currentResult } from '../domain/step-machine/reply.ts';
+import { recordsOf } from '../domain/step-machine/records.ts';
+import { reasonOf } from './activity-outcome.ts';
+import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED } from './messages.ts';
+import type { UnreadablePayload } from './payload-converter.ts';
+import { localActivities } from './step-session-calls.ts';
+import { SessionLoop } from './step-session-loop.ts';
+import { refusalOf } from './step-session-admission.ts';
+import { openingView, viewOf } from './step-session-view.ts';
+
+const advanceUpdate = defineUpdate<SessionAnswer, [AdvanceRequest]>(SESSION_MESSAGES.advance);
+const settleUpdate = defineUpdate<SessionAnswer, [{ readonly ended?: string }?]>(SESSION_MESSAGES.settle);
+const viewQuery = defineQuery<SessionView>(SESSION_MESSAGES.view);
+const recordsQuery = defineQuery<SessionRecords>(SESSION_MESSAGES.records);
+
+/**
+ * @returns the final output
+ * @throws ApplicationFailure whose type is an error code when the session could not be opened or failed
+ */
+export async function voidboxSession(given: SessionRequest | SessionCarried): Promise<{ readonly finalOutput: unknown }> {
+  const outer = CancellationScope.current();
+  return CancellationScope.nonCancellable(async () => {
+    // An update may come with the first task. Handlers stand before the first await, and what is carried is there by then.
+    let loop = isCarried(given) ? SessionLoop.resume(given) : null;
+    const opening = loop === null ? open(given) : Promise.resolve(loop);
+    setHandler(viewQuery, () => (loop === null ? openingView(workflowInfo().workflowId) : viewOf(loop)));
+    setHandler(recordsQuery, () => recordsOfLoop(loop));
+    setHandler(settleUpdate, async (request) => (await opening).settle(request?.ended));
+    setHandler(advanceUpdate, async (request) => (await opening).advance(request), {
+      validator: (request) => refuse(refusalOf(loop, request)),
+    });
+    loop = await settled(opening);
+    const running = loop;
+    outer.cancelRequested.catch(() => running.cancel('it was cancelled by a client'));
+    return await concluded(running);
+  });
+}
+
+/** A failure to open is first told to whoever waits in a handler. */
+async function settled(opening: Promise<SessionLoop>): Promise<SessionLoop> {
+  try {
+    return await opening;
+  } catch (error) {
+    await condition(allHandlersFinished);
+    throw error;
+  }
+}
+
+async function open(given: unknown): Promise<SessionLoop> {
+  if (isRecord(given) && 'unreadable' in given)
+    throw failure('skill/params', `the argument can't be read: ${(given as unknown as UnreadablePayload).unreadable}`);
+  const session = workflowInfo().workflowId;
+  const request = (isRecord(given) ? given : {}) as unknown as SessionRequest;
+  let opened: OpenedSession;
+  try {
+    opened = await localActivities.openSession({ session, request });
+  } catch (error) {
+    const { code, message } = reasonOf(error);
+    throw failure(code, message);
+  }
+  attributes(opened, { name: opened.code.skill, state: 'running' });
+  return SessionLoop.start(session, request, opened);
+}
+
+async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unknown }> {
+  const end = await loop.toEnd();
+  await condition(allHandlersFinished);
+  if (end.kind === 'carry') return await continueAsNew<typeof voidboxSession>(end.carried);
+  const { status } = loop.state;
+  attributes(loop.opened, { state: status.kind === 'done' ? 'succeeded' : status.kind === 'cancelled' ? 'cancelled' : 'failed' });
+  switch (status.kind) {
+    case 'done':
+      return { finalOutput: status.finalOutput };
+    case 'cancelled':
+      throw new CancelledFailure(`the session was cancelled: ${status.reason}`);
+    case 'failed':
+      throw failure('session/failed', `step "${status.step}": ${status.error.message}`, currentResult(loop.state));
+    case 'redirected':
+    case 'new':
+    case 'open':
+      throw failure('internal/bug', `the session ended while it was ${status.kind}`);
+  }
+}
+
+function recordsOfLoop(loop: SessionLoop | null): SessionRecords {
+  if (loop === null) return { flushed: 0, flushedRef: null, records: [] };
+  const { records } = loop.state;
+  return { flushed: records.flushed, flushedRef: records.flushedRef, records: [...recordsOf(records)] };
+}
+
+function refuse(result: ReturnType<typeof refusalOf>): void {
+  if (result !== null) throw failure(SESSION_REFUSED, 'message' in result ? result.message : result.kind, result);
+}
+
+function failure(type: string, message: string, ...details: unknown[]): ApplicationFailure {
+  return ApplicationFailure.create({ type, message, nonRetryable: true, details });
+}
+
+function isCarried(given: unknown): given is SessionCarried {
+  return isRecord(given) && given['carried'] === 1;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function attributes(opened: OpenedSession, values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>): void {
+  const known = Object.entries(values)
+    .map(([key, value]) => ({ key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const }, value }))
+    .filter(({ key }) => opened.searchAttributes.includes(key.name));
+  if (known.length > 0) upsertSearchAttributes(known);
+}
