@@ -16,6 +16,10 @@ export interface Environment {
   readonly kernelKind: 'debian' | 'voidbox' | null;
   /** `VOIDBOX_BOOT_TIMEOUT_MS`: how long one boot may take until the guest's hello; null is the backend's own limit. For slow machines. */
   readonly bootTimeoutMs: number | null;
+  /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
+  readonly skills: readonly string[];
+  /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
+  readonly skillTurnLimitMs: number | null;
   readonly path: string;
   readonly noColor: boolean;
   readonly isCi: boolean;
@@ -53,6 +57,11 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     temporalConfigured: ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'].some((name) => read(name) !== null),
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
+    skills: (read('VOIDBOX_SKILLS') ?? '')
+      .split(':')
+      .filter((path) => path !== '')
+      .map((path) => resolve(path)),
+    skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
     path: read('PATH') ?? '/usr/bin:/bin',
     noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',
     isCi: variables['CI'] === 'true',

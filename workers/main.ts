@@ -20,6 +20,7 @@ const { values } = parseArgs({
     keeper: { type: 'string' },
     pieces: { type: 'string' },
     'allow-mounts': { type: 'string', multiple: true, default: [] },
+    skills: { type: 'string', multiple: true, default: [] },
   },
 });
 try {
@@ -35,6 +36,10 @@ try {
     bootTimeoutMs: env.bootTimeoutMs,
     embedded: values.embedded,
     allowedMountRoots: values['allow-mounts'],
+    // The supervisor of the embedded stack names them all.
+    skills: values.embedded ? values.skills : [...values.skills, ...env.skills],
+    skillTurnLimitMs: env.skillTurnLimitMs,
+    variables: env.variables,
     log,
     onReady: (hostId) => process.stdout.write(`voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}\n`),
   });

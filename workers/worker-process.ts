@@ -6,6 +6,7 @@ import { createAttemptRegistry } from '../activities/attempt-registry.ts';
 import { createCapacity, type Capacity } from '../activities/capacity.ts';
 import { createActivities } from '../activities/create-activities.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
+import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool, vmKeyText } from '../activities/vm-pool.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
@@ -20,6 +21,8 @@ import { announceResumed, cleanUp, unfinished, type JanitorOptions } from './jan
 import { textOf, type Log } from './log.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes } from './search-attributes.ts';
+import { createRecordFiles } from './skills/record-files.ts';
+import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
 import type { TemporalAddress } from './temporal-address.ts';
 import { installRuntime, startWorkers } from './workers.ts';
@@ -43,6 +46,12 @@ export interface WorkerProcessOptions {
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
   readonly allowedMountRoots: readonly string[];
+  /** Where skills are: entries, folders of skills, or folders of those. With none, sessions are left to other workers. */
+  readonly skills: readonly string[];
+  /** How long callbacks of skills may take for one turn; null is the default. */
+  readonly skillTurnLimitMs: number | null;
+  /** For the processes of skills. */
+  readonly variables: Readonly<Record<string, string | undefined>>;
   readonly log: Log;
   readonly onReady: (hostId: string) => void;
 }
@@ -56,10 +65,13 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const searchAttributes = await ensureSearchAttributes(runs.connection, target.namespace, log);
   const sandboxes = createHostSandboxes({ keeper: options.keeper, pieces: options.pieces, stateDir, bootTimeoutMs: options.bootTimeoutMs });
   const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
+  const skills = skillHostOf(options);
+  const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir), searchAttributes });
   const workers = await startWorkers({
     target,
     hostId,
     activities: createActivities(deps),
+    sessions,
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
   });
   const stopCleaning = await startJanitor(options, runs, deps, sandboxes);
@@ -69,8 +81,14 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     await workers.ended;
   } finally {
     stopCleaning();
+    skills?.close();
     await Promise.allSettled([workers.close(), runs.close()]);
   }
+}
+
+function skillHostOf({ skills, skillTurnLimitMs, stateDir, variables, log }: WorkerProcessOptions): RunningSkillHost | null {
+  if (skills.length === 0) return null;
+  return createSkillHost({ paths: skills, stateDir, env: variables, log, ...(skillTurnLimitMs === null ? {} : { turnLimitMs: skillTurnLimitMs }) });
 }
 
 async function composeActivities(

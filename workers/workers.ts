@@ -1,18 +1,26 @@
-/** The two Workers of a host in one process: workflows on the shared queue, everything of the host on its own. */
+/**
+ * The Workers of a host in one process: workflows on the shared queue, everything of the host on its own, and sessions of
+ * skills where skills are loaded.
+ */
 import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
 import type { Activities } from '../activities/contract.ts';
-import { RUN_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
+import type { SessionActivities } from '../activities/contract-session.ts';
+import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
 import type { Log } from './log.ts';
 import { connectionOptions, isLoopback, type TemporalAddress } from './temporal-address.ts';
 
 /** A fixed upper bound; what really runs is decided by memory. */
 const HOST_ACTIVITY_SLOTS = 200;
+/** Actions wait for a process of their own anyway. */
+const SESSION_ACTIVITY_SLOTS = 50;
 
 export interface WorkersOptions {
   readonly target: TemporalAddress;
   readonly hostId: string;
   readonly activities: Activities;
+  /** Null: this host has no skills. */
+  readonly sessions: SessionActivities | null;
   readonly bundle: WorkflowBundle;
 }
 
@@ -42,7 +50,7 @@ function readable(key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? String(value) : value;
 }
 
-export async function startWorkers({ target, hostId, activities, bundle }: WorkersOptions): Promise<RunningWorkers> {
+export async function startWorkers({ target, hostId, activities, sessions, bundle }: WorkersOptions): Promise<RunningWorkers> {
   const connection = await NativeConnection.connect({
     ...connectionOptions(target),
     ...(isLoopback(target.address) ? { grpcCompression: { codec: 'none' as const } } : {}),
@@ -74,6 +82,19 @@ export async function startWorkers({ target, hostId, activities, bundle }: Worke
     maxConcurrentActivityTaskExecutions: HOST_ACTIVITY_SLOTS,
   });
   const workers = [runs, host];
+  if (sessions !== null) {
+    workers.push(
+      await Worker.create({
+        ...common,
+        taskQueue: SESSION_TASK_QUEUE,
+        workflowBundle: bundle,
+        activities: { ...sessions },
+        stickyQueueScheduleToStartTimeout: 1_000,
+        maxCachedWorkflows: 200,
+        maxConcurrentActivityTaskExecutions: SESSION_ACTIVITY_SLOTS,
+      }),
+    );
+  }
   const shutdown = (): void => {
     for (const worker of workers) if (worker.getState() === 'RUNNING') worker.shutdown();
   };

@@ -10,6 +10,7 @@ import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { buildId } from './build-id.ts';
+import { skillsMark } from './skill-paths.ts';
 import { logsDir, readStackFile, stackFile, stackLockFile, type StackInfo } from './stack-info.ts';
 
 export type { StackInfo } from './stack-info.ts';
@@ -39,7 +40,7 @@ export interface EnsureOptions {
  */
 export async function ensureStack(env: Environment, options: EnsureOptions = {}): Promise<StackInfo> {
   const progress = options.onProgress ?? (() => undefined);
-  const build = buildId(packageRoot());
+  const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}`;
   const running = await readStack(env);
   if (running !== null && running.build === build) {
     touch(env.stateDir);

@@ -11,11 +11,12 @@ import { Connection } from '@temporalio/client';
 import { readEnvironment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { RUN_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import { RUN_WORKFLOW_TYPE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 import { hostId } from '../host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 import { keepChild } from './kept-child.ts';
+import { skillPaths } from './skill-paths.ts';
 import { freePort, isFree } from './ports.ts';
 import { logsDir, removeStackFile, stackFile, writeStackFile } from './stack-info.ts';
 
@@ -170,9 +171,10 @@ function serverCommand({ pieces, stateDir }: SupervisorOptions, ports: StackPort
 function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: StackPorts): ChildCommand {
   const script = join(packageRoot(), 'dist/workers/main.js');
   const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
+  const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);
   return {
     file: pieces.keeper,
-    args: ['tie', '--', process.execPath, script, '--embedded', ...server, '--state-dir', stateDir, '--keeper', pieces.keeper],
+    args: ['tie', '--', process.execPath, script, '--embedded', ...server, '--state-dir', stateDir, '--keeper', pieces.keeper, ...skills],
   };
 }
 
@@ -219,7 +221,7 @@ async function openRuns(address: string): Promise<number> {
   try {
     const { count } = await connection.workflowService.countWorkflowExecutions({
       namespace: NAMESPACE,
-      query: `WorkflowType = '${RUN_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'`,
+      query: `WorkflowType IN ('${RUN_WORKFLOW_TYPE}', '${SESSION_WORKFLOW_TYPE}') AND ExecutionStatus = 'Running'`,
     });
     return Number(count);
   } finally {

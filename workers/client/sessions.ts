@@ -1,0 +1,308 @@
+/** What a client does with sessions of step machines: start, answer, look, cancel. Follows into sub-skills by itself. */
+import { createHash, randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  ApplicationFailure,
+  CancelledFailure,
+  TerminatedFailure,
+  type Client,
+  WithStartWorkflowOperation,
+  WorkflowExecutionAlreadyStartedError,
+  WorkflowFailedError,
+  WorkflowNotFoundError,
+  WorkflowUpdateFailedError,
+} from '@temporalio/client';
+import type { AdvanceRequest, ChildSession, SessionAnswer, SessionRecords, SessionRequest, SessionView } from '../../activities/contract-session.ts';
+import type { CliResult, OpenStep } from '../../domain/step-machine/result.ts';
+import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+
+/** A session that begins its history anew is away for this long at most. */
+const GAP_TRIES = 20;
+const GAP_MS = 100;
+/** Of the server's API. */
+const TASK_QUEUE_TYPE_WORKFLOW = 1;
+
+/** The session could not be opened, or has failed: `code` is one of the error codes. */
+export class SessionFailedError extends Error {
+  readonly code: string;
+  constructor(code: string, message: string) {
+    super(message);
+    this.name = 'SessionFailedError';
+    this.code = code;
+  }
+}
+
+export class SessionExistsError extends Error {
+  constructor(session: string) {
+    super(`a session ${session} exists already`);
+    this.name = 'SessionExistsError';
+  }
+}
+
+export class NoSuchSessionError extends Error {
+  constructor(session: string) {
+    super(`there is no session ${session}`);
+    this.name = 'NoSuchSessionError';
+  }
+}
+
+/** Starts a session and waits for its first prompt. @throws SessionExistsError, SessionFailedError */
+export async function startSession(client: Client, session: string, request: SessionRequest): Promise<CliResult> {
+  const operation = new WithStartWorkflowOperation(SESSION_WORKFLOW_TYPE, {
+    workflowId: session,
+    taskQueue: SESSION_TASK_QUEUE,
+    args: [request],
+    workflowIdConflictPolicy: 'FAIL',
+    workflowIdReusePolicy: 'REJECT_DUPLICATE',
+    staticSummary: `session of ${request.skill}`,
+  });
+  try {
+    const answer = (await client.workflow.executeUpdateWithStart(SESSION_MESSAGES.settle, {
+      args: [{}],
+      updateId: randomUUID(),
+      startWorkflowOperation: operation,
+    })) as SessionAnswer;
+    return await followed(client, session, answer);
+  } catch (error) {
+    if (error instanceof WorkflowExecutionAlreadyStartedError) throw new SessionExistsError(session);
+    throw failureOf(error);
+  }
+}
+
+export class NoSessionWorkerError extends Error {
+  constructor() {
+    super(`no worker takes sessions from the task queue ${SESSION_TASK_QUEUE}`);
+    this.name = 'NoSessionWorkerError';
+  }
+}
+
+/** A start would wait for one in silence. @throws NoSessionWorkerError when none has asked for work of late */
+export async function requireWorker(client: Client): Promise<void> {
+  const { pollers } = await client.workflowService.describeTaskQueue({
+    namespace: client.options.namespace,
+    taskQueue: { name: SESSION_TASK_QUEUE },
+    taskQueueType: TASK_QUEUE_TYPE_WORKFLOW,
+  });
+  if ((pollers ?? []).length === 0) throw new NoSessionWorkerError();
+}
+
+export interface GivenAnswer {
+  readonly turn: number;
+  /** With the prefix of its sub-skill. */
+  readonly step: string;
+  readonly output: unknown;
+}
+
+/**
+ * Waits until the session has gone on. A refusal is a result like any other. The same answer, sent again, gets what it got.
+ * @throws NoSuchSessionError
+ */
+export async function advanceSession(client: Client, session: string, { turn, step, output }: GivenAnswer): Promise<CliResult> {
+  const child = await childOf(client, session, step);
+  if (child !== null) {
+    const inner = await advanceSession(client, child.session, { turn, step: step.slice(child.prefix.length), output });
+    return await returned(client, session, child, inner);
+  }
+  const request: AdvanceRequest = { turn, step, output, key: keyOf(step, output) };
+  try {
+    return await followed(client, session, (await update(client, session, SESSION_MESSAGES.advance, request)) as SessionAnswer);
+  } catch (error) {
+    const refused = refusalIn(error);
+    if (refused !== null) return refused;
+    if (error instanceof WorkflowNotFoundError) return await overResult(client, session, step);
+    throw failureOf(error);
+  }
+}
+
+/** How the session stands, without moving it. @throws NoSuchSessionError */
+export async function viewSession(client: Client, session: string): Promise<SessionView> {
+  try {
+    const view = (await client.workflow.getHandle(session).query(SESSION_MESSAGES.view)) as SessionView;
+    const [child] = view.childSessions;
+    if (child === undefined || (view.current?.kind !== 'error' && view.current !== null)) return view;
+    // Whoever looks at a session sees what is to be answered, wherever it runs.
+    const inner = await viewSession(client, child.session);
+    return {
+      ...view,
+      current: inner.current === null ? null : prefixed(inner.current, child.prefix),
+      open: [...view.open, ...inner.open.map((one) => ({ ...one, step: child.prefix + one.step }))],
+      last: inner.last === null ? view.last : { ...inner.last, step: child.prefix + inner.last.step },
+    };
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
+    throw error;
+  }
+}
+
+/** @throws NoSuchSessionError */
+export async function recordsOfSession(client: Client, session: string): Promise<SessionRecords> {
+  try {
+    return (await client.workflow.getHandle(session).query(SESSION_MESSAGES.records)) as SessionRecords;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
+    throw error;
+  }
+}
+
+/** Asks it to stop and waits for its end; false when it had ended before. @throws NoSuchSessionError */
+export async function cancelSession(client: Client, session: string): Promise<boolean> {
+  const handle = client.workflow.getHandle(session);
+  try {
+    const { status } = await handle.describe();
+    if (status.name !== 'RUNNING') return false;
+    await handle.cancel();
+    await handle.result();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
+    if (error instanceof WorkflowFailedError) return true;
+    throw error;
+  }
+}
+
+export type SessionListState = 'open' | 'done' | 'failed' | 'cancelled';
+
+export interface ListedSession {
+  readonly session: string;
+  /** Null where the server does not know our search attributes. */
+  readonly skill: string | null;
+  readonly state: SessionListState;
+  readonly startedAtMs: number;
+  readonly endedAtMs: number | null;
+}
+
+/** Latest first; sessions of sub-skills are part of those that call them and left out. */
+export async function listSessions(client: Client, { limit, state }: { readonly limit: number; readonly state?: SessionListState }): Promise<ListedSession[]> {
+  const found: ListedSession[] = [];
+  for await (const one of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}'` })) {
+    if (one.status.name === 'CONTINUED_AS_NEW' || one.workflowId.includes('~')) continue;
+    const listed: ListedSession = {
+      session: one.workflowId,
+      skill: one.typedSearchAttributes.getAll().flatMap(({ key, value }) => (key.name === 'VoidboxName' ? [String(value)] : []))[0] ?? null,
+      state: STATES[one.status.name] ?? 'failed',
+      startedAtMs: one.startTime.getTime(),
+      endedAtMs: one.closeTime?.getTime() ?? null,
+    };
+    if (state !== undefined && listed.state !== state) continue;
+    found.push(listed);
+    if (found.length >= limit) break;
+  }
+  return found;
+}
+
+const STATES: Readonly<Record<string, SessionListState>> = {
+  RUNNING: 'open',
+  PAUSED: 'open',
+  COMPLETED: 'done',
+  CANCELLED: 'cancelled',
+  TERMINATED: 'cancelled',
+};
+
+async function childOf(client: Client, session: string, step: string): Promise<ChildSession | null> {
+  // Addresses of sub-skills have a slash; most answers need not ask.
+  if (!step.includes('/')) return null;
+  const { childSessions } = await viewOf(client, session);
+  return childSessions.find(({ prefix }) => step.startsWith(prefix)) ?? null;
+}
+
+async function viewOf(client: Client, session: string): Promise<SessionView> {
+  try {
+    return (await client.workflow.getHandle(session).query(SESSION_MESSAGES.view)) as SessionView;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
+    throw error;
+  }
+}
+
+async function followed(client: Client, session: string, answer: SessionAnswer): Promise<CliResult> {
+  if (answer.kind === 'answer') return answer.result;
+  const { child } = answer;
+  let inner: CliResult;
+  try {
+    inner = await followed(client, child.session, (await update(client, child.session, SESSION_MESSAGES.settle, {})) as SessionAnswer);
+  } catch (error) {
+    if (!(error instanceof WorkflowNotFoundError) && refusalIn(error) === null && !(error instanceof WorkflowUpdateFailedError)) throw error;
+    inner = { kind: 'done', done: true, finalOutput: null };
+  }
+  return await returned(client, session, child, inner);
+}
+
+/** What a sub-skill's session answered, as its caller's; when it is over, what its caller goes on with. */
+async function returned(client: Client, session: string, child: ChildSession, inner: CliResult): Promise<CliResult> {
+  const isOver = inner.kind === 'done' || (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
+  if (!isOver) return prefixed(inner, child.prefix);
+  try {
+    return await followed(client, session, (await update(client, session, SESSION_MESSAGES.settle, { ended: child.session })) as SessionAnswer);
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return await overResult(client, session, '');
+    throw failureOf(error);
+  }
+}
+
+function prefixed(result: CliResult, prefix: string): CliResult {
+  if (result.kind === 'done' || result.kind === 'redirect') return result;
+  const named = { ...result, step: prefix + result.step };
+  if (named.kind !== 'prompt') return named;
+  const completed = named.completed === undefined ? {} : { completed: { ...named.completed, step: prefix + named.completed.step } };
+  const open = named.open === undefined ? {} : { open: named.open.map((one): OpenStep => ({ ...one, step: prefix + one.step })) };
+  return { ...named, ...completed, ...open };
+}
+
+/** One update. Between two runs of a session's workflow there is a moment in which nobody takes it: then it is sent again. */
+async function update(client: Client, session: string, name: string, argument: unknown): Promise<unknown> {
+  const handle = client.workflow.getHandle(session);
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await handle.executeUpdate(name, { args: [argument], updateId: randomUUID() });
+    } catch (error) {
+      if (refusalIn(error) !== null || tries >= GAP_TRIES || !(await isBetweenRuns(client, session, error))) throw error;
+      await sleep(GAP_MS);
+    }
+  }
+}
+
+async function isBetweenRuns(client: Client, session: string, error: unknown): Promise<boolean> {
+  const isGap = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
+  if (!isGap) return false;
+  try {
+    return (await client.workflow.getHandle(session).describe()).status.name === 'RUNNING';
+  } catch (described) {
+    if (described instanceof WorkflowNotFoundError) return false;
+    throw described;
+  }
+}
+
+/** The server's own words for an update that its workflow's run did not live to finish. */
+function isClosing(cause: unknown): boolean {
+  return cause instanceof ApplicationFailure && (cause.type === 'AcceptedUpdateCompletedWorkflow' || cause.type === 'WorkflowClosing');
+}
+
+function refusalIn(error: unknown): CliResult | null {
+  if (!(error instanceof WorkflowUpdateFailedError)) return null;
+  const { cause } = error;
+  return cause instanceof ApplicationFailure && cause.type === SESSION_REFUSED ? ((cause.details?.[0] as CliResult | undefined) ?? null) : null;
+}
+
+/** Of a session whose workflow has ended. @throws NoSuchSessionError */
+async function overResult(client: Client, session: string, step: string): Promise<CliResult> {
+  const { current, status } = await viewSession(client, session);
+  if (current === null) throw new NoSuchSessionError(session);
+  if (current.kind === 'error' || current.kind === 'done') {
+    if (step === '' || current.kind === 'error') return current;
+    return { kind: 'error', error: 'order', step, message: `The session is over (${status}); nothing can be answered any more.`, retry: false };
+  }
+  return { kind: 'error', error: 'cancelled', step, message: 'The session was ended from outside; nothing can be answered any more.', retry: false };
+}
+
+function failureOf(error: unknown): unknown {
+  const cause = error instanceof WorkflowUpdateFailedError || error instanceof WorkflowFailedError ? error.cause : undefined;
+  if (cause instanceof ApplicationFailure) return new SessionFailedError(cause.type ?? 'internal/bug', cause.message);
+  if (cause instanceof CancelledFailure || cause instanceof TerminatedFailure) return new SessionFailedError('session/failed', cause.message);
+  return error;
+}
+
+function keyOf(step: string, output: unknown): string {
+  return createHash('sha256')
+    .update(JSON.stringify([step, output]))
+    .digest('hex');
+}

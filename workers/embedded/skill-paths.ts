@@ -1,0 +1,38 @@
+/** `skills.json`: the folders of skills that the embedded worker of a state folder loads. */
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+
+function fileOf(stateDir: string): string {
+  return join(stateDir, 'skills.json');
+}
+
+/** Absolute. @throws Error when the file is there and is not what we write */
+export function skillPaths(stateDir: string): readonly string[] {
+  let text: string;
+  try {
+    text = readFileSync(fileOf(stateDir), 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+  const { paths } = JSON.parse(text) as { readonly paths: readonly string[] };
+  return paths;
+}
+
+/** `paths`: absolute. */
+export function rememberSkillPaths(stateDir: string, paths: readonly string[], how: 'add' | 'replace'): void {
+  const before = skillPaths(stateDir);
+  const after = [...new Set(how === 'add' ? [...before, ...paths] : paths)];
+  if (JSON.stringify(after) === JSON.stringify(before)) return;
+  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  const next = `${fileOf(stateDir)}.${process.pid}`;
+  writeFileSync(next, `${JSON.stringify({ paths: after }, null, 2)}\n`, { mode: 0o600 });
+  renameSync(next, fileOf(stateDir));
+}
+
+/** Part of the build that a stack runs: with other folders, the worker is another one. */
+export function skillsMark(stateDir: string): string {
+  const paths = skillPaths(stateDir);
+  return paths.length === 0 ? '' : `+skills-${createHash('sha256').update(JSON.stringify(paths)).digest('hex').slice(0, 8)}`;
+}

@@ -1,0 +1,126 @@
+/** The skills that a worker has: entries below the folders it was given, bundled when their files change. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { textOf, type Log } from '../log.ts';
+import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from './bundle-skill.ts';
+import type { ChildHello } from './protocol.ts';
+
+/** Files are looked at again after this; a turn in between takes what was found. */
+const FRESH_MS = 1_000;
+/** Of a skill's folder, the first that is there. */
+const ENTRIES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
+
+export interface LoadedSkill extends BundledSkill {
+  readonly name: string;
+  readonly version: string;
+  readonly entry: string;
+}
+
+export interface CatalogOptions {
+  /** Each is a skill's entry, a skill's folder, or a folder of such folders. */
+  readonly paths: readonly string[];
+  readonly stateDir: string;
+  /** Loads the code once and says what it is. @throws CodedError `skill/unusable` */
+  readonly identify: (bundled: BundledSkill) => Promise<ChildHello>;
+  readonly log: Log;
+}
+
+export class SkillCatalog {
+  readonly #options: CatalogOptions;
+  readonly #byEntry = new Map<string, { readonly signature: string; readonly inputs: readonly string[]; readonly skill: LoadedSkill | string }>();
+  #lookedAtMs = -Infinity;
+  #looking: Promise<void> | null = null;
+
+  constructor(options: CatalogOptions) {
+    this.#options = options;
+  }
+
+  /** @throws CodedError `skill/unknown`, or `skill/unusable` when its files are there and no skill */
+  async find(name: string, version?: string): Promise<LoadedSkill> {
+    await this.#look(true);
+    const named = this.#skills().filter((skill) => skill.name === name);
+    const fitting = named.filter((skill) => version === undefined || skill.version === version);
+    if (fitting.length === 1) return fitting[0]!;
+    if (fitting.length > 1) {
+      throw new CodedError('skill/unknown', `skill "${name}" stands in several places: ${fitting.map(({ entry }) => entry).join(', ')}; load one of them`);
+    }
+    const broken = [...this.#byEntry.values()].flatMap(({ skill }) => (typeof skill === 'string' ? [skill] : []));
+    const loaded = this.#skills().map((skill) => `${skill.name} ${skill.version}`);
+    const wanted = version === undefined ? `"${name}"` : `"${name}" in version ${version}`;
+    const here = loaded.length === 0 ? 'none is loaded' : `loaded: ${loaded.join(', ')}`;
+    throw new CodedError(
+      broken.length > 0 && named.length === 0 ? 'skill/unusable' : 'skill/unknown',
+      [`there is no skill ${wanted}; ${here}. Folders: ${this.#options.paths.join(', ')}`, ...broken].join('\n'),
+    );
+  }
+
+  /** What stands under that name now; null when there is no such skill, or several. */
+  async current(name: string): Promise<LoadedSkill | null> {
+    await this.#look(false);
+    const named = this.#skills().filter((skill) => skill.name === name);
+    return named.length === 1 ? named[0]! : null;
+  }
+
+  /** Path of a bundle that was made at some time; null when it is not here. */
+  kept(codeHash: string): string | null {
+    if (!/^[0-9a-f]{64}$/.test(codeHash)) return null;
+    const file = bundleFile(this.#options.stateDir, codeHash);
+    return existsSync(file) ? file : null;
+  }
+
+  #skills(): LoadedSkill[] {
+    return [...this.#byEntry.values()].flatMap(({ skill }) => (typeof skill === 'string' ? [] : [skill]));
+  }
+
+  async #look(anew: boolean): Promise<void> {
+    if (!anew && Date.now() - this.#lookedAtMs < FRESH_MS) return;
+    this.#looking ??= this.#lookNow().finally(() => {
+      this.#looking = null;
+      this.#lookedAtMs = Date.now();
+    });
+    await this.#looking;
+  }
+
+  async #lookNow(): Promise<void> {
+    const entries = this.#options.paths.flatMap((path) => entriesAt(resolve(path)));
+    for (const entry of this.#byEntry.keys()) if (!entries.includes(entry)) this.#byEntry.delete(entry);
+    for (const entry of entries) {
+      const known = this.#byEntry.get(entry);
+      // What could not be loaded may have been mended in a file that nobody got to see.
+      if (known !== undefined && typeof known.skill !== 'string' && known.signature === signatureOf(known.inputs)) continue;
+      this.#byEntry.set(entry, await this.#load(entry));
+    }
+  }
+
+  async #load(entry: string): Promise<{ readonly signature: string; readonly inputs: readonly string[]; readonly skill: LoadedSkill | string }> {
+    let bundled: BundledSkill | null = null;
+    try {
+      bundled = await bundleSkill(entry, this.#options.stateDir);
+      const { name, version } = await this.#options.identify(bundled);
+      this.#options.log('info', `skill ${name} ${version} (${bundled.codeHash.slice(0, 12)}) from ${entry}`);
+      return { signature: bundled.signature, inputs: bundled.inputs, skill: { ...bundled, name, version, entry } };
+    } catch (error) {
+      const inputs = bundled?.inputs ?? [entry];
+      this.#options.log('warning', `${entry}: ${textOf(error)}`);
+      return { signature: signatureOf(inputs), inputs, skill: `${entry}: ${textOf(error)}` };
+    }
+  }
+}
+
+function entriesAt(path: string): string[] {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (found === undefined) return [];
+  if (found.isFile()) return [path];
+  const own = entryOf(path);
+  if (own !== null) return [own];
+  return readdirSync(path, { withFileTypes: true })
+    .filter((one) => one.isDirectory() || one.isSymbolicLink())
+    .flatMap((one) => entryOf(join(path, one.name)) ?? [])
+    .sort();
+}
+
+function entryOf(folder: string): string | null {
+  const name = ENTRIES.find((candidate) => statSync(join(folder, candidate), { throwIfNoEntry: false })?.isFile() === true);
+  return name === undefined ? null : join(folder, name);
+}

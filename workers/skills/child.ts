@@ -1,0 +1,232 @@
+/** A skill's own process: `node child.js BUNDLE CODE_HASH WORKER_PID`. One request at a time; ends when its worker does. */
+import { createWriteStream, existsSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve, sep } from 'node:path';
+import { createInterface } from 'node:readline';
+import { pathToFileURL } from 'node:url';
+import { Worker } from 'node:worker_threads';
+import type { TurnOutcome } from '../../activities/contract-session.ts';
+import type { Command } from '../../domain/step-machine/command.ts';
+import type { Handshake, MigrationConfig, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { factsOf } from '../../domain/step-machine/facts.ts';
+import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
+import { canResume, migrate } from '../../domain/step-machine/resume.ts';
+import type { SessionState } from '../../domain/step-machine/state.ts';
+import { carryOut, definitionAt, placeOf, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
+import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
+import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk/skill-kit/drive-runtime.ts';
+import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
+import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type OpenAnswer, type TurnAnswer } from './protocol.ts';
+import { lastObserved, noteObserved } from './observed-files.ts';
+import { readRecords } from './record-files.ts';
+
+/** What one turn may add to history, and what a session may carry: Temporal takes 2 MiB in one message. */
+const MOST_BYTES = 1024 * 1024;
+
+/** Less than the heartbeat timeout after which another worker tells what was not noted. */
+const OBSERVER_GRACE_MS = 5_000;
+
+type StartChild = Extract<Command, { readonly type: 'start-child' }>;
+type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
+type Of<T extends ChildRequest['op']> = Extract<ChildRequest, { readonly op: T }>;
+
+class Failed extends Error {
+  readonly code: 'skill/params' | 'skill/unusable';
+  constructor(code: Failed['code'], message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const [bundle = '', codeHash = '', workerPid = ''] = process.argv.slice(2);
+const answers = createWriteStream('', { fd: ANSWER_FD });
+let acting: AbortController | null = null;
+let observing: Promise<void> = Promise.resolve();
+
+function say(answer: ChildAnswer): void {
+  answers.write(`${JSON.stringify(answer)}\n`);
+}
+
+async function load(): Promise<SkillDefinition> {
+  const loaded = (await import(pathToFileURL(bundle).href)) as { readonly default?: unknown };
+  const found = loaded.default as Partial<SkillDefinition> | undefined;
+  if (found?.kind !== 'skill' || found.steps === undefined) {
+    throw new Failed('skill/unusable', 'the default export is not a built skill: write `export default skill({ … }).step(…).build();`');
+  }
+  return found as SkillDefinition;
+}
+
+function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsDir?: string): RuntimeOptions {
+  const ref = state?.records.flushedRef ?? null;
+  const olderRecords = (): readonly StepRecord[] => (ref === null || recordsDir === undefined ? [] : readRecords(recordsDir, ref));
+  return { codeHash, handshake, refs: references, olderRecords };
+}
+
+/** Files that were copied with the bundle. */
+const references: ReferenceLoader = {
+  load: (filename) => readFileSync(inside('references', filename), 'utf8'),
+  asset: (path) => inside('.', path),
+};
+
+function inside(folder: string, name: string): string {
+  const base = resolve(dirname(bundle), folder);
+  const file = resolve(base, name);
+  if (!file.startsWith(base + sep)) throw new Error(`"${name}" leads out of the skill's folder`);
+  if (!existsSync(file)) throw new Error(`"${join(folder, name)}" is not in the skill's folder; files are copied from its \`references\` when it is loaded`);
+  return file;
+}
+
+function open(root: SkillDefinition, { path, params, checked }: Of<'open'>): OpenAnswer {
+  const definition = definitionAt(root, path);
+  try {
+    createRuntime(definition, { codeHash });
+  } catch (error) {
+    throw new Failed('skill/unusable', (error as Error).message);
+  }
+  return { facts: factsOf(definition, codeHash), params: checked ? params : checkedParams(definition, params), observers: observersOf(definition, []) };
+}
+
+function checkedParams(definition: SkillDefinition, params: unknown): unknown {
+  try {
+    return validParams(definition, params);
+  } catch (error) {
+    throw new Failed('skill/params', (error as Error).message);
+  }
+}
+
+function observersOf(definition: SkillDefinition, path: readonly string[]): string[] {
+  const own = Object.entries(definition.observers ?? {}).flatMap(([name, handler]) => (handler === undefined ? [] : [`${path.join('/')}:${name}`]));
+  return [...own, ...Object.entries(definition.subskills ?? {}).flatMap(([name, sub]) => observersOf(sub.definition, [...path, name]))];
+}
+
+async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAnswer> {
+  const definition = definitionAt(root, request.path);
+  const options = optionsOf(request.handshake, request.state, request.recordsDir);
+  const runtime = createRuntime(definition, options);
+  const resumption = canResume(runtime.facts, definition.migrations ?? [], request.state);
+  if (resumption.kind === 'refused') return { outcome: { kind: 'refused', message: resumption.message } };
+  const state = resumption.kind === 'same' ? request.state : migrate(runtime.facts, request.state, resumption.migration);
+  const event = resumption.kind === 'same' ? request.event : renamed(request.event, resumption.migration);
+  const called: StartChild[] = [];
+  const done = await runTurn(definition, state, event, {
+    ...options,
+    defer: (command) => {
+      if (command.type === 'start-child' && command.returns) called.push(command);
+      return isElsewhere(command);
+    },
+  });
+  const calls = called.map((command) => paramsOf(runtime, done.state, command));
+  const [first, ...events] = done.events;
+  checkSize(events, done.state);
+  const outcome = { kind: 'done' as const, atMs: first!.atMs, events, calls };
+  if (resumption.kind === 'same') return { outcome };
+  return { outcome, migrated: { open: open(root, { op: 'open', path: request.path, params: null, checked: true }), state, event } };
+}
+
+/** Whoever answers knows the step by the name under which it was asked. */
+function renamed(event: SessionEventBody, { renamedSteps = {} }: MigrationConfig): SessionEventBody {
+  if (event.type !== 'advance' || !Object.hasOwn(renamedSteps, event.step)) return event;
+  return { ...event, step: renamedSteps[event.step]! };
+}
+
+function isElsewhere(command: Command): boolean {
+  return command.type === 'run-action' || command.type === 'wait' || command.type === 'emit' || (command.type === 'start-child' && command.returns);
+}
+
+function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChild): Calls[number] {
+  const { cursor } = command;
+  try {
+    const ready = carryOut(runtime, state, command);
+    return { cursor, params: ready.type === 'child-ready' ? ready.params : {} };
+  } catch (error) {
+    return { cursor, error: errorFacts(error) };
+  }
+}
+
+function checkSize(events: readonly unknown[], state: SessionState): void {
+  const added = Buffer.byteLength(JSON.stringify(events));
+  const kept = Buffer.byteLength(JSON.stringify({ ...state, records: EMPTY_LOG }));
+  const [what, bytes] = added > kept ? ['this turn adds', added] : ['the session carries', kept];
+  if (bytes > MOST_BYTES) throw new Error(`${what} ${bytes} bytes; it may be ${MOST_BYTES} at most. Keep large data in files, and their names in the session.`);
+}
+
+async function act(root: SkillDefinition, { path, state, command, handshake, recordsDir }: Of<'act'>): Promise<unknown> {
+  const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
+  acting = new AbortController();
+  try {
+    const { event } = await runAction(placeOf(runtime, state, command), command, acting);
+    checkSize([event], state);
+    return event;
+  } finally {
+    acting = null;
+  }
+}
+
+/**
+ * What was told is noted by the process that tells it: the worker may die in between without anything being told twice.
+ */
+async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'observe'>): Promise<void> {
+  if (event.number <= lastObserved(recordsDir)) return;
+  const { observers } = definitionAt(root, [...path, ...event.skill]);
+  const handler = observers?.[event.observer] as ((payload: unknown) => unknown) | undefined;
+  // What an observer throws is its author's to read, and nobody else's.
+  try {
+    await handler?.call(observers, event.payload);
+  } catch (error) {
+    process.stderr.write(`observer ${event.observer}: ${errorFacts(error).message}\n`);
+  }
+  noteObserved(recordsDir, event.number);
+}
+
+async function answer(root: SkillDefinition, request: ChildRequest): Promise<unknown> {
+  switch (request.op) {
+    case 'open':
+      return open(root, request);
+    case 'turn':
+      return await turn(root, request);
+    case 'act':
+      return await act(root, request);
+    case 'observe':
+      observing = observe(root, request);
+      return await observing;
+  }
+}
+
+function failed(error: unknown): ChildAnswer {
+  const { message } = errorFacts(error);
+  return error instanceof Failed ? { failed: message, code: error.code } : { failed: message };
+}
+
+/** A thread of its own: a callback that loops hears nothing of its worker's end, and nobody else would end it then. */
+function endWithWorker(): void {
+  const code = `const { workerData } = require('node:worker_threads');
+let left = workerData.graceMs;
+setInterval(() => {
+  if (process.ppid === workerData.pid) return;
+  left -= 500;
+  if (left <= 0) process.kill(process.pid, 'SIGKILL');
+}, 500);`;
+  new Worker(code, { eval: true, workerData: { pid: Number(workerPid), graceMs: OBSERVER_GRACE_MS } }).unref();
+}
+
+try {
+  endWithWorker();
+  const root = await load();
+  say({ hello: { name: root.name, version: root.version } });
+  const lines = createInterface({ input: process.stdin, crlfDelay: Infinity });
+  // Whoever asked is gone: nobody hears what is still under way, but an observer hears its event to the end.
+  lines.on('close', () => {
+    setTimeout(() => process.exit(0), OBSERVER_GRACE_MS).unref();
+    void observing.finally(() => process.exit(0));
+  });
+  lines.on('line', (line) => {
+    const request = JSON.parse(line) as ChildRequest | AbortRequest;
+    if (request.op === 'abort') return acting?.abort(new Error('the session or its worker has let go of this action'));
+    void answer(root, request).then(
+      (ok) => say({ ok: ok ?? null }),
+      (error: unknown) => say(failed(error)),
+    );
+  });
+} catch (error) {
+  answers.end(`${JSON.stringify(failed(error instanceof Failed ? error : new Failed('skill/unusable', errorFacts(error).message)))}\n`, () => process.exit(1));
+}

@@ -1,0 +1,338 @@
+/** Sessions on a real Temporal server, with a worker in a process of its own. */
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
+import { advanceSession, cancelSession, listSessions, recordsOfSession, SessionExistsError, startSession, viewSession } from '../client/sessions.ts';
+import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
+import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, REVIEW, versioned } from '../testing/session-skills.ts';
+import { temporalCliForTests } from '../testing/temporal-cli.ts';
+import { readRecords, sessionRecordsDir } from './record-files.ts';
+
+let rig: SessionRig;
+
+beforeAll(async () => {
+  // As many events as a session of some dozen turns has: history begins anew several times within a test.
+  rig = await startSessionRig(await temporalCliForTests(), ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=400']);
+  rig.writeSkill('greeter', GREETER);
+  rig.writeSkill('deployer', DEPLOYER);
+  rig.writeSkill('evil', EVIL);
+  rig.writeSkill('counter', COUNTER);
+  rig.writeSkill('caller', CALLER);
+  rig.writeSkill('review', REVIEW);
+});
+
+afterAll(async () => {
+  await recordHistories();
+  await rig?.stop();
+});
+
+/** With `VOIDBOX_RECORD_HISTORIES=DIR` the histories of these sessions become files for the replay test. */
+async function recordHistories(): Promise<void> {
+  const folder = process.env['VOIDBOX_RECORD_HISTORIES'];
+  if (folder === undefined) return;
+  for (const session of ['happy', 'race', 'to-cancel', 'calls', 'parallel', 'evil-loop', 'killed-middle', 'migrated']) {
+    const history = await rig.runs.client.workflow.getHandle(session).fetchHistory();
+    // Names of the machine that recorded them stand in identities, stack traces and messages.
+    const json = historyToJSON(history)
+      .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
+      .replaceAll(/"stackTrace": "(?:[^"\\]|\\.)*"/g, '"stackTrace": ""');
+    writeFileSync(join(folder, `${session}.json`), `${json}\n`);
+  }
+}
+
+function prompt(result: CliResult): PromptResult {
+  if (result.kind !== 'prompt') throw new Error(`not a prompt: ${JSON.stringify(result)}\n${rig.log().slice(-2_000)}`);
+  return result;
+}
+
+const start = (session: string, skill: string, params?: unknown): Promise<CliResult> =>
+  startSession(rig.runs.client, session, { skill, ...(params === undefined ? {} : { params }) });
+
+const answer = (session: string, { step, turn }: { step: string; turn?: number }, output: unknown): Promise<CliResult> =>
+  advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+
+const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
+
+async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (const end = Date.now() + 30_000; !(await holds());) {
+    if (Date.now() > end) throw new Error(`not within 30 s: ${what}\n${rig.log()}`);
+    await sleep(50);
+  }
+}
+
+describe('a session', () => {
+  test('goes from prompt to prompt to its final output, and can be read on the way', async () => {
+    const first = prompt(await start('happy', 'greeter', { place: 'Ulm' }));
+    expect(first).toMatchObject({ step: 'ask', turn: 1, preamble: expect.any(String) });
+    expect(first.prompt).toContain('in Ulm?');
+    const second = prompt(await answer('happy', first, { name: 'Ada' }));
+    expect(second).toMatchObject({ step: 'confirm', completed: { step: 'ask', response: { name: 'Ada' } } });
+    expect(await view('happy')).toMatchObject({ skill: 'greeter', status: 'open', visits: { ask: 1 }, last: { step: 'ask' }, open: [{ step: 'confirm' }] });
+    const { raw } = await rig.runs.client.workflow.getHandle('happy').describe();
+    expect(raw.executionConfig?.userMetadata?.summary).toBeTruthy();
+    const metadata = JSON.stringify(await rig.runs.client.workflow.getHandle('happy').query('__temporal_workflow_metadata'));
+    for (const text of ['greeter', 'confirm', 'turn 2', '| ask | 1 |', 'Ada']) expect(metadata).toContain(text);
+    const again = prompt(await answer('happy', second, { yes: false }));
+    const third = prompt(await answer('happy', again, { name: 'Grace' }));
+    expect(await answer('happy', third, { yes: true })).toMatchObject({ kind: 'done', finalOutput: 'Hello Grace' });
+    expect(await rig.runs.client.workflow.getHandle('happy').result()).toEqual({ finalOutput: 'Hello Grace' });
+    expect(await answer('happy', third, { yes: false })).toMatchObject({ kind: 'error', error: 'order', retry: false });
+    expect((await recordsOfSession(rig.runs.client, 'happy')).records.map(({ step }) => step)).toEqual(['ask', 'confirm', 'ask', 'confirm', 'end']);
+  });
+
+  test('is refused with its reason', async () => {
+    await expect(start('no-such', 'nothing')).rejects.toMatchObject({ code: 'skill/unknown', message: expect.stringMatching(/loaded: .*greeter 1\.0\.0/) });
+    await expect(start('bad-params', 'greeter', { place: 7 })).rejects.toMatchObject({ code: 'skill/params', message: expect.stringContaining('place') });
+    await expect(start('../../etc', 'greeter', { place: 'x' })).rejects.toMatchObject({
+      code: 'skill/params',
+      message: expect.stringContaining('not a session id'),
+    });
+    await start('twice', 'greeter', { place: 'x' });
+    await expect(start('twice', 'greeter', { place: 'x' })).rejects.toThrow(SessionExistsError);
+  });
+
+  test('gives back an answer that does not fit, and neither store nor visits change', async () => {
+    const first = prompt(await start('misfit', 'greeter', { place: 'x' }));
+    const before = await view('misfit');
+    expect(await answer('misfit', first, { name: 'A' })).toMatchObject({ kind: 'error', error: 'validation', retry: true, step: 'ask' });
+    expect(await view('misfit')).toMatchObject({ visits: before.visits, turn: before.turn, last: null });
+    expect((await recordsOfSession(rig.runs.client, 'misfit')).records).toEqual([]);
+    expect(prompt(await answer('misfit', first, { name: 'Ada' })).step).toBe('confirm');
+  });
+
+  test('lets one of two clients answer a turn, and tells the other', async () => {
+    const first = prompt(await start('race', 'greeter', { place: 'x' }));
+    const both = await Promise.all([answer('race', first, { name: 'Ada' }), answer('race', first, { name: 'Bob' })]);
+    const won = both.filter(({ kind }) => kind === 'prompt');
+    const lost = both.filter(({ kind }) => kind === 'error');
+    expect([won.length, lost.length]).toEqual([1, 1]);
+    expect(lost[0]).toMatchObject({ retry: false, message: expect.stringMatching(/Turn 1 of step "ask" .*(another client|answered before)/) });
+    expect((await recordsOfSession(rig.runs.client, 'race')).records).toHaveLength(1);
+  });
+
+  test('answers what it answered when the same answer comes again', async () => {
+    const first = prompt(await start('repeat', 'greeter', { place: 'x' }));
+    const [one, other] = await Promise.all([answer('repeat', first, { name: 'Ada' }), answer('repeat', first, { name: 'Ada' })]);
+    expect(other).toEqual(one);
+    expect(await answer('repeat', first, { name: 'Ada' })).toEqual(one);
+    expect((await recordsOfSession(rig.runs.client, 'repeat')).records).toHaveLength(1);
+  });
+
+  test('is cancelled, and listed as such', async () => {
+    await start('to-cancel', 'greeter', { place: 'x' });
+    expect(await cancelSession(rig.runs.client, 'to-cancel')).toBe(true);
+    expect(await answer('to-cancel', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'cancelled' });
+    await until('the list knows', async () =>
+      (await listSessions(rig.runs.client, { limit: 50 })).some(
+        ({ session, state, skill }) => session === 'to-cancel' && state === 'cancelled' && skill === 'greeter',
+      ),
+    );
+  });
+
+  test('runs a sub-skill as a session of its own, waits by a timer, and comes back', async () => {
+    const first = prompt(await start('calls', 'caller'));
+    const inner = prompt(await answer('calls', first, { topic: 'safety' }));
+    expect(inner).toMatchObject({ step: 'audit/ask', prompt: expect.stringContaining('What of safety?') });
+    expect((await view('calls')).current).toMatchObject({ kind: 'prompt', step: 'audit/ask' });
+    const more = prompt(await answer('calls', inner, { text: 'doors' }));
+    expect(more.step).toBe('audit/more');
+    expect(await answer('calls', more, { text: 'windows' })).toMatchObject({ kind: 'waiting', step: 'rest' });
+    await until('the wait is over', async () => (await view('calls')).current?.kind === 'prompt');
+    const end = prompt((await view('calls')).current!);
+    expect(end.prompt).toContain('Got doors, windows. Fine?');
+    expect(await answer('calls', end, { fine: true })).toMatchObject({ kind: 'done' });
+  });
+
+  test('does parallel steps at once, and goes on when a person lets a deadline pass', async () => {
+    const first = prompt(await start('parallel', 'review'));
+    const [other] = first.open!;
+    const asked = Date.now();
+    const both = await Promise.all([answer('parallel', first, { note: 'a' }), answer('parallel', other!, { note: 'b' })]);
+    // Each action takes 400 ms; one after the other they would take 800.
+    expect(Date.now() - asked).toBeLessThan(3_000);
+    expect(both.some((result) => result.kind === 'prompt' && result.step === 'sign')).toBe(true);
+    await until('nobody signs', async () => (await view('parallel')).open.some(({ step }) => step === 'late'));
+    const late = prompt((await view('parallel')).current!);
+    expect(late.prompt).toContain('Nobody signed style:a safety:b');
+  });
+});
+
+describe('code that harms', () => {
+  const fresh = async (session: string): Promise<PromptResult> => prompt(await start(session, 'evil'));
+
+  test.each([
+    ['loop', new RegExp(`did not come back within ${TURN_LIMIT_MS} ms`)],
+    ['exit', /exit code 7/],
+    ['abort', /signal SIGABRT/],
+    ['throw', /no thanks/],
+    ['huge', /may be 1048576 at most/],
+  ])('a callback that does "%s" costs its process and nothing else', async (said, message) => {
+    const starts = rig.starts();
+    const first = await fresh(`evil-${said}`);
+    const neighbour = prompt(await start(`evil-${said}-neighbour`, 'evil'));
+    const failing = answer(`evil-${said}`, first, { said });
+    expect(prompt(await answer(`evil-${said}-neighbour`, neighbour, { said: 'well' })).step).toBe('act');
+    expect(await failing).toMatchObject({ kind: 'error', error: 'action', retry: true, message: expect.stringMatching(message) });
+    const now = await view(`evil-${said}`);
+    expect(now).toMatchObject({ status: 'open', visits: {}, last: null });
+    expect(prompt(await answer(`evil-${said}`, prompt(now.current!), { said: 'well' })).step).toBe('act');
+    expect(rig.starts()).toBe(starts);
+  });
+
+  test.each([
+    ['loop', /timeoutMs of 500 and did not listen/],
+    ['exit', /exit code 8/],
+  ])('an action that does "%s" fails, and can be answered anew', async (how, message) => {
+    const acting = prompt(await answer(`act-${how}`, await fresh(`act-${how}`), { said: 'x' }));
+    expect(await answer(`act-${how}`, acting, { how })).toMatchObject({ error: 'action', retry: true, message: expect.stringMatching(message) });
+    const again = prompt((await view(`act-${how}`)).current!);
+    expect(again.turn).toBeGreaterThan(acting.turn!);
+    expect(await answer(`act-${how}`, again, { how: 'well' })).toMatchObject({ kind: 'done', finalOutput: { how: 'well' } });
+  });
+});
+
+describe('a worker that is killed', () => {
+  test.each([
+    // [where, lines that the action wrote]
+    ['check', 1],
+    ['begin', 1],
+    ['middle', 2],
+    ['end', 2],
+  ])('at "%s" loses nothing, and does nothing twice without its key', { timeout: 90_000 }, async (point, begun) => {
+    const session = `killed-${point}`;
+    const starts = rig.starts();
+    const first = prompt(await start(session, 'deployer', { die: point }));
+    const second = prompt(await answer(session, first, { to: point }));
+    expect(rig.starts()).toBe(starts + 1);
+    expect(second).toMatchObject({ step: 'end', completed: { step: 'ask', response: { to: point }, result: { at: point } } });
+    const own = rig.lines().filter((line) => line.includes(`${session}/`));
+    // Every time under the same key, so that whoever is acted upon can tell.
+    expect(new Set(own.map((line) => / (\S+\/\d+\/ask)/.exec(line)?.[1])).size).toBe(1);
+    expect(own.filter((line) => line.startsWith('begun'))).toHaveLength(begun);
+    const { records } = await recordsOfSession(rig.runs.client, session);
+    expect(records.map(({ step, turn }) => `${step} ${turn}`)).toEqual(['ask 1']);
+    expect(await answer(session, second, { ok: true })).toMatchObject({ kind: 'done' });
+    await rig.runs.client.workflow.getHandle(session).result();
+  });
+
+  test('leaves no process behind, not even one that loops', { timeout: 60_000 }, async () => {
+    const first = prompt(await start('orphan', 'evil'));
+    const { codeHash } = await view('orphan');
+    const orphans = (): string[] => childrenOf(codeHash).filter((pid) => parentOf(pid) !== rig.workerPid());
+    const failing = answer('orphan', first, { said: 'loop' });
+    await sleep(1_000);
+    const looping = childrenOf(codeHash);
+    expect(looping.length).toBeGreaterThan(0);
+    process.kill(rig.workerPid()!, 'SIGKILL');
+    await sleep(500);
+    expect(orphans().length).toBeGreaterThan(0);
+    expect(await failing).toMatchObject({ error: 'action', message: expect.stringContaining('did not come back') });
+    await until('all are gone', () => orphans().length === 0);
+  });
+
+  test('has its observers told of every event once', { timeout: 60_000 }, async () => {
+    const before = rig.lines().length;
+    const first = prompt(await start('observed', 'deployer', { die: 'end-of-nothing' }));
+    const second = prompt(await answer('observed', first, { to: 'x' }));
+    process.kill(rig.workerPid()!, 'SIGKILL');
+    await answer('observed', second, { ok: true });
+    const told = (): string[] =>
+      rig
+        .lines()
+        .slice(before)
+        .filter((line) => line.startsWith('observed'));
+    await until('all are told', () => told().length >= 4);
+    await rig.runs.client.workflow.getHandle('observed').result();
+    expect(told()).toEqual(['observed complete ask', 'observed ask to end', 'observed complete end', 'observed end to __terminal__']);
+  });
+});
+
+function childrenOf(codeHash: string): string[] {
+  return readdirSync('/proc').filter(
+    (pid) => /^\d+$/.test(pid) && readProc(pid, 'cmdline').includes(`workers/skills/child.js\0${join(rig.stateDir, 'skills', codeHash)}`),
+  );
+}
+
+function parentOf(pid: string): number {
+  return Number(/^PPid:\s+(\d+)$/m.exec(readProc(pid, 'status'))?.[1]);
+}
+
+/** Empty when the process has just ended. */
+function readProc(pid: string, file: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+describe('a long session', () => {
+  test('goes over several histories with its turns, visits and store', { timeout: 240_000 }, async () => {
+    const COUNT = 2_000;
+    let at = prompt(await start('long', 'counter'));
+    const firstRun = (await rig.runs.client.workflow.getHandle('long').describe()).runId;
+    for (let n = 1; n <= COUNT; n += 1) {
+      const next = prompt(await answer('long', at, { n: 1 }));
+      expect(next.turn).toBe(at.turn! + 1);
+      // Sent again, across histories or not, it is the same answer.
+      const again = n % 50 === 0 ? await answer('long', at, { n: 1 }) : next;
+      expect(again).toEqual(next);
+      at = next;
+    }
+    expect(at.prompt).toContain(`visit ${COUNT}, total ${COUNT}, history ${COUNT}`);
+    expect((await rig.runs.client.workflow.getHandle('long').describe()).runId).not.toBe(firstRun);
+    const { flushed, flushedRef, records } = await recordsOfSession(rig.runs.client, 'long');
+    expect(flushed + records.length).toBe(COUNT);
+    expect(readRecords(sessionRecordsDir(rig.stateDir, 'long'), flushedRef!)).toHaveLength(flushed);
+    expect(await answer('long', at, { n: -1 })).toMatchObject({ kind: 'done', finalOutput: { total: COUNT - 1, visits: COUNT + 1 } });
+    const runs: string[] = [];
+    for await (const { runId } of rig.runs.client.workflow.list({ query: "WorkflowId = 'long'" })) runs.push(runId);
+    expect(runs.length).toBeGreaterThanOrEqual(4);
+  });
+});
+
+describe('code that is replaced under a live session', () => {
+  const begin = async (session: string): Promise<PromptResult> => prompt(await answer(session, prompt(await start(session, 'versioned')), { a: 'first' }));
+
+  test('goes on with the code that it began with, as long as that is kept', async () => {
+    rig.writeSkill('versioned', versioned('old', '1.0.0'));
+    const second = await begin('kept');
+    rig.writeSkill('versioned', versioned('new', '1.1.0'));
+    await sleep(1_100);
+    expect(prompt(await start('fresh', 'versioned')).prompt).toContain('new one');
+    expect(prompt(await answer('kept', second, { b: 'x' })).prompt).toContain('old three');
+  });
+
+  test('goes over to code that declares how', async () => {
+    rig.writeSkill('versioned', versioned('old', '2.0.0'));
+    const second = await begin('migrated');
+    rig.writeSkill('versioned', versioned('new', '2.1.0', ", migrations: [{ from: '2.0.0', renamedSteps: { two: 'second' } }]", 'second'));
+    await sleep(1_100);
+    // The client names the step as it was asked.
+    expect(prompt(await answer('migrated', second, { b: 'x' })).prompt).toContain('new three');
+    expect(await view('migrated')).toMatchObject({ version: '2.1.0', visits: { one: 1, second: 1 } });
+  });
+
+  test('is refused, and left as it was, when the code that it began with is gone; and goes on when that is back', async () => {
+    const old = versioned('old', '3.0.0');
+    rig.writeSkill('versioned', old);
+    const second = await begin('refused');
+    const { codeHash } = await view('refused');
+    rig.writeSkill('versioned', versioned('new', '3.1.0'));
+    rmSync(join(rig.stateDir, 'skills', codeHash), { recursive: true });
+    await sleep(1_100);
+    expect(await answer('refused', second, { b: 'x' })).toMatchObject({
+      kind: 'error',
+      error: 'away',
+      retry: true,
+      message: expect.stringMatching(/begun with version 3\.0\.0; this is version 3\.1\.0.*migrations/s),
+    });
+    expect(await view('refused')).toMatchObject({ version: '3.0.0', visits: { one: 1 }, turn: second.turn });
+    rig.writeSkill('versioned', old);
+    await sleep(1_100);
+    expect(prompt(await answer('refused', second, { b: 'x' })).prompt).toContain('old three');
+  });
+});

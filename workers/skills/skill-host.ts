@@ -1,0 +1,201 @@
+/** Which code answers for a session, and what becomes of what it says. */
+import type { ActionRequest, ObserveRequest, OpenedSession, OpenRequest, SkillCode, TurnOutcome, TurnRequest } from '../../activities/contract-session.ts';
+import type { SkillHost } from '../../activities/step-ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { join } from 'node:path';
+import type { Log } from '../log.ts';
+import { SkillCatalog } from './catalog.ts';
+import { lastObserved, noteObserved } from './observed-files.ts';
+import type { OpenAnswer, TurnAnswer } from './protocol.ts';
+import { sessionRecordsDir } from './record-files.ts';
+import { SkillPool } from './skill-pool.ts';
+import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
+
+/** Callbacks decide; what takes longer is an action. */
+const TURN_LIMIT_MS = 10_000;
+const OBSERVER_LIMIT_MS = 60_000;
+/** An action ends itself at its timeout; one that does not even get to do that is ended. */
+const TIMEOUT_GRACE_MS = 2_000;
+
+export interface SkillHostOptions {
+  readonly paths: readonly string[];
+  readonly stateDir: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly turnLimitMs?: number;
+  readonly log: Log;
+}
+
+export interface RunningSkillHost extends SkillHost {
+  close(): void;
+}
+
+interface Runnable {
+  readonly bundle: string;
+  readonly codeHash: string;
+}
+
+export function createSkillHost(options: SkillHostOptions): RunningSkillHost {
+  return new ProcessSkillHost(options);
+}
+
+class ProcessSkillHost implements RunningSkillHost {
+  readonly #options: SkillHostOptions;
+  readonly #catalog: SkillCatalog;
+  readonly #pool: SkillPool;
+  /** Pairs of a session's code and other code that may not go on with it. */
+  readonly #refused = new Map<string, string>();
+
+  constructor(options: SkillHostOptions) {
+    this.#options = options;
+    this.#pool = new SkillPool({ spawn: (bundle, codeHash) => this.#processOf({ bundle, codeHash }) });
+    this.#catalog = new SkillCatalog({ ...options, identify: (bundled) => this.#identify(bundled) });
+  }
+
+  close(): void {
+    this.#pool.close();
+  }
+
+  async open({ request }: OpenRequest): Promise<Omit<OpenedSession, 'searchAttributes'>> {
+    const { skill, version, path = [], params, calledWith } = request;
+    if (typeof skill !== 'string') throw new CodedError('skill/params', 'a session is started with an object that names its skill: { "skill": "NAME" }');
+    const code = calledWith?.code ?? codeOf(await this.#catalog.find(skill, version));
+    try {
+      const asked = { op: 'open' as const, path, params, checked: calledWith !== undefined };
+      const opened = (await this.#pool.run('turn', await this.#codeFor(code), asked, this.#turnLimitMs())) as OpenAnswer;
+      return { code, ...opened };
+    } catch (error) {
+      throw codedFailure(error, `skill "${skill}"`);
+    }
+  }
+
+  async turn(request: TurnRequest): Promise<TurnOutcome> {
+    const successor = await this.#successorOf(request.code);
+    if (successor !== null) {
+      const pair = `${request.code.codeHash}/${successor.codeHash}/${request.path.join('/')}/${request.state.version}`;
+      if (!this.#refused.has(pair)) {
+        const outcome = await this.#turnIn(successor, request, codeOf(successor));
+        if (outcome.kind !== 'refused') return outcome;
+        this.#refused.set(pair, outcome.message);
+      }
+      const kept = this.#catalog.kept(request.code.codeHash);
+      // Earlier code goes on with what it began.
+      if (kept === null) return { kind: 'refused', message: this.#refused.get(pair)! };
+      return await this.#turnIn({ bundle: kept, codeHash: request.code.codeHash }, request, request.code);
+    }
+    try {
+      return await this.#turnIn(await this.#codeFor(request.code), request, request.code);
+    } catch (error) {
+      if (error instanceof CodedError && error.code === 'skill/away') return { kind: 'refused', message: error.message };
+      throw error;
+    }
+  }
+
+  async act(request: ActionRequest, signal: AbortSignal): Promise<SessionEventBody> {
+    const { command, path, state, handshake, session } = request;
+    const code = await this.#codeFor(request.code);
+    const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
+    const limitMs = command.timeoutMs === null ? null : command.timeoutMs + TIMEOUT_GRACE_MS;
+    try {
+      return (await this.#pool.run('action', code, { op: 'act', path, state, command, handshake, recordsDir }, limitMs, signal)) as SessionEventBody;
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      const { cursor, attempt } = command;
+      const timedOut = error instanceof SkillProcessGone && error.isLate;
+      const message = timedOut ? `ran past its timeoutMs of ${command.timeoutMs} and did not listen to its signal; its process was ended` : textOf(error);
+      if (!(error instanceof SkillProcessGone) && !(error instanceof SkillRequestFailed)) throw error;
+      return { type: 'action-ended', cursor, attempt, ok: false, error: { name: 'SkillCrash', message }, retryable: true, timedOut };
+    }
+  }
+
+  async observe({ session, code, path, events }: ObserveRequest, signal: AbortSignal): Promise<void> {
+    const runnable = await this.#codeFor(code);
+    const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
+    for (const event of events) {
+      if (event.number <= lastObserved(recordsDir)) continue;
+      try {
+        await this.#pool.run('turn', runnable, { op: 'observe', path, event, recordsDir }, OBSERVER_LIMIT_MS, signal);
+      } catch (error) {
+        if (!(error instanceof SkillProcessGone) || signal.aborted) throw error;
+        // It harms nobody but itself, and would do so again; the next event finds a new process.
+        this.#options.log('warning', `observer ${event.observer} of session ${session}: ${error.message}`);
+        noteObserved(recordsDir, event.number);
+      }
+    }
+  }
+
+  async #turnIn(runnable: Runnable, { session, path, state, event, handshake }: TurnRequest, code: SkillCode): Promise<TurnOutcome> {
+    const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
+    try {
+      const request = { op: 'turn' as const, path, state, event, handshake, recordsDir };
+      const { outcome, migrated } = (await this.#pool.run('turn', runnable, request, this.#turnLimitMs())) as TurnAnswer;
+      if (outcome.kind === 'refused' || migrated === undefined) return outcome;
+      // What the server knows is the workflow's to say.
+      return { ...outcome, migrated: { opened: { code, ...migrated.open, searchAttributes: [] }, state: migrated.state, event: migrated.event } };
+    } catch (error) {
+      if (error instanceof SkillProcessGone)
+        return { kind: 'crashed', atMs: Date.now(), message: `A callback of skill "${code.skill}" did not end well: ${error.message}` };
+      if (error instanceof SkillRequestFailed) return { kind: 'crashed', atMs: Date.now(), message: error.message };
+      throw error;
+    }
+  }
+
+  /** Other code under the session's name; null when there is none but its own. */
+  async #successorOf({ skill, codeHash }: SkillCode): Promise<(Runnable & { readonly name: string; readonly version: string }) | null> {
+    const current = await this.#catalog.current(skill);
+    return current === null || current.codeHash === codeHash ? null : current;
+  }
+
+  /** @throws CodedError `skill/away` */
+  async #codeFor({ skill, version, codeHash }: SkillCode): Promise<Runnable> {
+    const kept = this.#catalog.kept(codeHash);
+    if (kept !== null) return { bundle: kept, codeHash };
+    const current = await this.#catalog.current(skill);
+    if (current?.codeHash === codeHash) return current;
+    const here =
+      current === null ? 'no skill of that name is loaded here' : `loaded here is version ${current.version} (code ${current.codeHash.slice(0, 12)})`;
+    throw new CodedError('skill/away', `skill "${skill}" ${version} with code ${codeHash.slice(0, 12)} is not on this worker; ${here}`);
+  }
+
+  async #identify(bundled: Runnable): Promise<{ readonly name: string; readonly version: string }> {
+    const process = new SkillProcess(this.#processOf(bundled));
+    try {
+      return await process.hello;
+    } catch (error) {
+      throw codedFailure(error, bundled.bundle);
+    } finally {
+      process.end('it has said what it is', false);
+    }
+  }
+
+  #processOf({ bundle, codeHash }: Runnable): SkillProcessOptions {
+    const { env, log } = this.#options;
+    return {
+      // Also in tests, which run from sources: the child is started by Node alone.
+      script: join(packageRoot(), 'dist/workers/skills/child.js'),
+      bundle,
+      codeHash,
+      env,
+      onLine: (line) => log('info', `skill ${codeHash.slice(0, 12)}: ${line}`),
+    };
+  }
+
+  #turnLimitMs(): number {
+    return this.#options.turnLimitMs ?? TURN_LIMIT_MS;
+  }
+}
+
+function codeOf({ name, version, codeHash }: { readonly name: string; readonly version: string; readonly codeHash: string }): SkillCode {
+  return { skill: name, version, codeHash };
+}
+
+function codedFailure(error: unknown, what: string): unknown {
+  if (error instanceof SkillRequestFailed) return new CodedError(error.code ?? 'skill/unusable', `${what}: ${error.message}`, { cause: error });
+  if (error instanceof SkillProcessGone) return new CodedError('skill/crashed', `${what}: ${error.message}`, { cause: error });
+  return error;
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
