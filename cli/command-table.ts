@@ -8,9 +8,17 @@ export interface CommandEntry {
   readonly load: () => Promise<{ readonly command: CommandModule }>;
 }
 
+/** A command that only has commands of its own: `voidbox session start`. */
+export interface CommandFamily {
+  readonly name: string;
+  readonly usage: string;
+  readonly summary: string;
+  readonly commands: readonly CommandEntry[];
+}
+
 export interface CommandGroup {
   readonly title: string;
-  readonly commands: readonly CommandEntry[];
+  readonly commands: readonly (CommandEntry | CommandFamily)[];
 }
 
 /** Every command, in the order of the help. A command's file is imported when it is typed and not before. */
@@ -40,6 +48,49 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
     ],
   },
   {
+    title: 'Sessions of skills',
+    commands: [
+      {
+        name: 'session',
+        usage: 'session VERB',
+        summary: 'start, advance, status, list, cancel, history of durable sessions',
+        commands: [
+          {
+            name: 'start',
+            usage: 'session start SKILL',
+            summary: 'start a session and print its first prompt',
+            load: () => import('./commands/session-start.ts'),
+          },
+          {
+            name: 'advance',
+            usage: 'session advance SESSION',
+            summary: 'answer the current step and print what follows',
+            load: () => import('./commands/session-advance.ts'),
+          },
+          {
+            name: 'status',
+            usage: 'session status SESSION',
+            summary: 'show the current step, visits and the last answer',
+            load: () => import('./commands/session-status.ts'),
+          },
+          { name: 'list', usage: 'session list', summary: 'list sessions, latest first', load: () => import('./commands/session-list.ts') },
+          {
+            name: 'cancel',
+            usage: 'session cancel SESSION',
+            summary: 'end a session and what it has under way',
+            load: () => import('./commands/session-cancel.ts'),
+          },
+          {
+            name: 'history',
+            usage: 'session history SESSION',
+            summary: 'print every completed step, oldest first',
+            load: () => import('./commands/session-history.ts'),
+          },
+        ],
+      },
+    ],
+  },
+  {
     title: 'This machine',
     commands: [
       { name: 'doctor', usage: 'doctor', summary: 'show what this machine has, lacks, and how to mend it', load: () => import('./commands/doctor.ts') },
@@ -52,4 +103,4 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
   },
 ];
 
-export const COMMANDS: readonly CommandEntry[] = COMMAND_GROUPS.flatMap((group) => group.commands);
+export const COMMANDS: readonly (CommandEntry | CommandFamily)[] = COMMAND_GROUPS.flatMap((group) => group.commands);

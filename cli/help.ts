@@ -1,4 +1,4 @@
-import { COMMAND_GROUPS } from './command-table.ts';
+import { COMMAND_GROUPS, type CommandFamily } from './command-table.ts';
 import { padEnd } from './render/width.ts';
 import type { Style } from './render/style.ts';
 
@@ -18,6 +18,20 @@ export function renderHelp(style: Style): string {
       `  ${padEnd('--help', column)}${style.dim('the options of a command: voidbox run --help')}`,
     ].join('\n'),
     `A run can be named by the beginning of its id, or by ${style.bold('latest')}. Exit codes: 0 success, 1 run failed, 2 usage, 3 environment, 130 interrupted.`,
+    '',
+  ]
+    .join('\n\n')
+    .replace(/\n+$/, '\n');
+}
+
+/** The text of `voidbox FAMILY --help`. */
+export function renderFamilyHelp({ name, summary, commands }: CommandFamily, style: Style): string {
+  const column = Math.max(...commands.map((command) => command.usage.length)) + 2;
+  return [
+    `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`,
+    `${style.bold('Usage:')} voidbox ${name} VERB [options]`,
+    commands.map((command) => `  ${padEnd(command.usage, column)}${style.dim(command.summary)}`).join('\n'),
+    `The options of one: voidbox ${name} ${commands[0]!.name} --help`,
     '',
   ]
     .join('\n\n')

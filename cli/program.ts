@@ -1,8 +1,8 @@
 import { CliError } from './cli-error.ts';
-import { COMMANDS, type CommandEntry } from './command-table.ts';
+import { COMMANDS, type CommandEntry, type CommandFamily } from './command-table.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
-import { renderHelp } from './help.ts';
+import { renderFamilyHelp, renderHelp } from './help.ts';
 import { printError } from './print-error.ts';
 import { readVersion } from './version.ts';
 
@@ -29,14 +29,32 @@ async function dispatch(argv: readonly string[], context: CliContext): Promise<E
     await context.stdout.write(`${readVersion()}\n`);
     return EXIT.success;
   }
-  if (first === 'help' && second !== undefined) return await runCommand([second, '--help', ...rest], context);
-  return await runCommand(argv, context);
+  if (first === 'help' && second !== undefined) return await dispatch([second, ...rest, '--help'], context);
+  const entry = COMMANDS.find((candidate) => candidate.name === first);
+  if (entry !== undefined && 'commands' in entry) return await runFamily(entry, argv.slice(1), context);
+  return await runCommand(argv, context, COMMANDS, entry);
 }
 
-async function runCommand(argv: readonly string[], context: CliContext): Promise<ExitCode> {
+async function runFamily(family: CommandFamily, argv: readonly string[], context: CliContext): Promise<ExitCode> {
+  const [verb] = argv;
+  if (verb === undefined || verb === '--help' || verb === '-h') {
+    const sink = verb === undefined ? context.stderr : context.stdout;
+    await sink.write(renderFamilyHelp(family, sink.style));
+    return verb === undefined ? EXIT.usage : EXIT.success;
+  }
+  const entry = family.commands.find((candidate) => candidate.name === verb);
+  return await runCommand(argv, context, family.commands, entry, family);
+}
+
+async function runCommand(
+  argv: readonly string[],
+  context: CliContext,
+  known: readonly (CommandEntry | CommandFamily)[],
+  entry: CommandEntry | undefined,
+  family?: CommandFamily,
+): Promise<ExitCode> {
   const { Command, CommanderError } = await import('commander');
-  const entry = COMMANDS.find((candidate) => candidate.name === argv[0]);
-  const root = new Command('voidbox').helpCommand(false).exitOverride().showSuggestionAfterError();
+  const root = new Command(family === undefined ? 'voidbox' : `voidbox ${family.name}`).helpCommand(false).exitOverride().showSuggestionAfterError();
   // Commander's own words for usage errors become a CliError below, so that --json reaches them too.
   let complaint = '';
   let help = '';
@@ -50,7 +68,7 @@ async function runCommand(argv: readonly string[], context: CliContext): Promise
   });
   let exitCode: ExitCode = EXIT.success;
   if (entry === undefined) {
-    for (const candidate of COMMANDS) root.command(candidate.name).description(candidate.summary);
+    for (const candidate of known) root.command(candidate.name).description(candidate.summary);
   } else {
     const { command: module } = await entry.load();
     const command = root.command(entry.name).description(sentence(entry));
@@ -65,7 +83,7 @@ async function runCommand(argv: readonly string[], context: CliContext): Promise
     await root.parseAsync(entry === undefined ? argv.slice(0, 1) : [...argv], { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
-    if (error.exitCode !== 0) throw toUsageError(complaint, entry);
+    if (error.exitCode !== 0) throw toUsageError(complaint, entry, family);
     await context.stdout.write(help);
   }
   return exitCode;
@@ -76,13 +94,14 @@ function sentence(entry: CommandEntry): string {
 }
 
 /** Commander writes `error: unknown command 'rnu'` and, on a line of its own, `(Did you mean run?)`. */
-function toUsageError(complaint: string, entry: CommandEntry | undefined): CliError {
+function toUsageError(complaint: string, entry: CommandEntry | undefined, family: CommandFamily | undefined): CliError {
   const lines = complaint
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line !== '');
   const message = (lines[0] ?? 'error: bad usage').replace(/^error: /, '');
   const suggestion = lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
-  const help = entry === undefined ? 'All commands: voidbox --help' : `All options: voidbox ${entry.name} --help`;
+  const path = [...(family === undefined ? [] : [family.name]), ...(entry === undefined ? [] : [entry.name]), '--help'].join(' ');
+  const help = entry === undefined ? `All commands: voidbox ${path}` : `All options: voidbox ${path}`;
   return new CliError(EXIT.usage, 'cli/usage', message, suggestion === undefined ? help : `${suggestion}\n${help}`);
 }

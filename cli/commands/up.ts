@@ -1,12 +1,16 @@
+import { resolve } from 'node:path';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { ensureStack } from '../../workers/embedded/client.ts';
 import { usageError } from '../cli-error.ts';
+import { rememberSkillPaths } from '../../workers/embedded/skill-paths.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderStack } from '../render/stack.ts';
 
-export const command = defineCommand<{ readonly json?: boolean }>({
-  configure: () => undefined,
+export const command = defineCommand<{ readonly json?: boolean; readonly skills?: readonly string[] }>({
+  configure: (command) => {
+    command.option('--skills <folder...>', 'folders of skills for sessions, instead of those it had; kept for later starts');
+  },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
       throw usageError(
@@ -14,6 +18,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         'Start a worker of that server here: voidbox worker\nOr unset TEMPORAL_ADDRESS, TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE.',
       );
     }
+    if (options.skills !== undefined) {
+      rememberSkillPaths(
+        context.env.stateDir,
+        options.skills.map((path) => resolve(context.cwd, path)),
+        'replace',
+      );
+    }
+    if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
     await resolveHostPieces(context.env, { install: true, onProgress });
@@ -21,7 +33,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (options.json) await context.stdout.write(`${JSON.stringify({ stack })}\n`);
     else
       await context.stdout.write(
-        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir }).join('\n')}\n${context.advise('It stops by itself after 10 minutes without open runs; now: voidbox down')}\n`,
+        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir }).join('\n')}\n${context.advise('It stops by itself after 10 minutes without open runs and sessions; now: voidbox down')}\n`,
       );
     return EXIT.success;
   },

@@ -8,11 +8,14 @@ import { EXIT, type ExitCode } from '../exit-code.ts';
 
 interface Options {
   readonly allowMounts?: readonly string[];
+  readonly skills?: readonly string[];
 }
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default');
+    command
+      .option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default')
+      .option('--skills <folder...>', 'folders of skills whose sessions this worker runs');
   },
   async execute(_args, options, context) {
     const { env } = context;
@@ -25,8 +28,9 @@ export const command = defineCommand<Options>({
     }
     const pieces = await resolveHostPieces(env, { install: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
+    const skills = (options.skills ?? []).flatMap((folder) => ['--skills', folder]);
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
-    const child = spawn(process.execPath, [join(packageRoot(), 'dist', 'workers', 'main.js'), '--pieces', JSON.stringify(pieces), ...mounts], {
+    const child = spawn(process.execPath, [join(packageRoot(), 'dist', 'workers', 'main.js'), '--pieces', JSON.stringify(pieces), ...mounts, ...skills], {
       stdio: 'inherit',
     });
     const listening = context.onInterrupt(() => undefined);

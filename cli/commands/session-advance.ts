@@ -1,0 +1,45 @@
+import { InvalidArgumentError } from 'commander';
+import { usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import { openSteps, printResult, readJson, sessionLink, throwSessionError } from '../session-link.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly step?: string;
+  readonly turn?: number;
+  readonly output: string;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<session>', 'its id')
+      .requiredOption('-o, --output <json>', 'the answer: JSON, `@file`, or `-` for standard input')
+      .option('-s, --step <step>', 'the step that is answered; needed when several are open')
+      .option('-t, --turn <number>', "the prompt's turn: an answer for a turn that is over is refused", wholeNumber);
+  },
+  async execute([session = ''], options, context) {
+    const output = await readJson(options.output, '--output', context);
+    const { link, sessions } = await sessionLink(context);
+    try {
+      let { step, turn } = options;
+      if (step === undefined || turn === undefined) {
+        const view = await sessions.viewSession(link.client(), session);
+        const open = openSteps(view).filter((one) => (step === undefined || one.step === step) && (turn === undefined || one.turn === turn));
+        if (open.length > 1) throw usageError(`several steps can be answered: ${open.map((one) => one.step).join(', ')}`, 'Name one with --step.');
+        // With nothing open the session itself says what it is about.
+        step ??= open[0]?.step ?? view.open[0]?.step ?? '';
+        turn ??= open[0]?.turn ?? view.turn;
+      }
+      const result = await sessions.advanceSession(link.client(), session, { step, turn, output });
+      return await printResult(session, result, options, context);
+    } catch (error) {
+      return await throwSessionError(error);
+    }
+  },
+});
+
+function wholeNumber(text: string): number {
+  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It is a number from 1.');
+  return Number(text);
+}

@@ -1,0 +1,38 @@
+import { usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import { newRunId } from '../run-id.ts';
+import { checkSessionId, printResult, readJson, sessionLink, throwSessionError } from '../session-link.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly params?: string;
+  readonly id?: string;
+  readonly skillVersion?: string;
+  readonly skills?: readonly string[];
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<skill>', "the skill's name")
+      .option('-p, --params <json>', 'its params: JSON, `@file`, or `-` for standard input')
+      .option('--id <id>', "the session's id; a new one by default")
+      .option('--skill-version <version>', 'only this version of the skill')
+      .option('--skills <folder...>', 'folders of skills that the embedded worker loads, instead of those it had');
+  },
+  async execute([skill = ''], options, context) {
+    const params = options.params === undefined ? undefined : await readJson(options.params, '--params', context);
+    const session = options.id ?? newRunId(skill, context.now());
+    checkSessionId(session);
+    if (skill === '') throw usageError('name the skill');
+    const { link, sessions } = await sessionLink(context, options.skills);
+    const request = { skill, ...(params === undefined ? {} : { params }), ...(options.skillVersion === undefined ? {} : { version: options.skillVersion }) };
+    try {
+      if (!link.isEmbedded) await sessions.requireWorker(link.client());
+      const result = await sessions.startSession(link.client(), session, request);
+      return await printResult(session, result, options, context);
+    } catch (error) {
+      return await throwSessionError(error);
+    }
+  },
+});

@@ -1,0 +1,21 @@
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { renderSession } from '../render/session.ts';
+import { sessionLink, throwSessionError } from '../session-link.ts';
+
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: (command) => {
+    command.argument('<session>', 'its id');
+  },
+  async execute([session = ''], options, context) {
+    const { link, sessions } = await sessionLink(context);
+    try {
+      const view = await sessions.viewSession(link.client(), session);
+      if (options.json) await context.stdout.write(`${JSON.stringify({ ...view, uiUrl: link.runUrl(session) })}\n`);
+      else await context.stdout.write(`${renderSession(view, context.stdout.style).join('\n')}\n`);
+      return EXIT.success;
+    } catch (error) {
+      return await throwSessionError(error);
+    }
+  },
+});

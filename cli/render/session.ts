@@ -1,0 +1,72 @@
+import type { SessionView } from '../../activities/contract-session.ts';
+import type { StepRecord } from '../../domain/step-machine/records.ts';
+import type { CliResult } from '../../domain/step-machine/result.ts';
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import { formatAge } from '../../domain/units/duration.ts';
+import type { ListedSession } from '../../workers/client/sessions.ts';
+import type { Style } from './style.ts';
+import { renderTable } from './table.ts';
+
+/** What a session answered, as text. Prompts hold what others wrote, and are made harmless. */
+export function renderResult(session: string, result: CliResult, style: Style): string[] {
+  const next = `voidbox session advance ${session}`;
+  switch (result.kind) {
+    case 'prompt': {
+      const turn = result.turn === undefined ? '' : ` --turn ${result.turn}`;
+      return [
+        style.dim(`session ${session}, step ${sanitizeLine(result.step)}`),
+        ...(result.preamble === undefined ? [] : [sanitize(result.preamble)]),
+        sanitize(result.prompt),
+        ...(result.schema === null ? [] : [style.dim(`Answer: ${sanitizeLine(JSON.stringify(result.schema))}`)]),
+        ...(result.open ?? []).map((one) => style.dim(`Also open: step ${sanitizeLine(one.step)}, turn ${one.turn}`)),
+        style.dim(`Next: ${next} --step ${sanitizeLine(result.step)}${turn} --output JSON`),
+      ];
+    }
+    case 'done':
+      return [style.dim(`session ${session} is done`), sanitize(textOf(result.finalOutput))];
+    case 'waiting':
+      return [`session ${session} waits at step ${sanitizeLine(result.step)} until ${new Date(result.dueMs).toISOString()}`];
+    case 'redirect':
+      return [`session ${session} ended with a redirect to ${sanitizeLine(result.redirect)}`];
+    case 'error':
+      return [
+        `${style.red(`${result.error}:`)} ${sanitize(result.message)}`,
+        ...(result.retry ? [`  The step can be answered again: ${next} --step ${sanitizeLine(result.step)} --output JSON`] : []),
+      ];
+  }
+}
+
+export function renderSession(view: SessionView, style: Style): string[] {
+  const { session, current } = view;
+  return [
+    `${style.bold(session)}  ${sanitizeLine(view.skill)} ${sanitizeLine(view.version)} (code ${view.codeHash.slice(0, 12)}): ${view.status}`,
+    ...view.open.map((one) => `  ${sanitizeLine(one.step)}  ${one.phase}, turn ${one.turn}`),
+    ...(view.blocked === null ? [] : [`  ${style.red('cannot go on:')} ${sanitize(view.blocked)}`]),
+    ...Object.entries(view.visits).map(([step, count]) => style.dim(`  visited ${sanitizeLine(step)} ${count} times`)),
+    ...(view.last === null ? [] : [`  last: ${renderRecord(view.last, style)}`]),
+    ...(current === null || view.status === 'opening' ? [] : ['', ...renderResult(session, current, style)]),
+  ];
+}
+
+export function renderSessions(
+  sessions: readonly ListedSession[],
+  options: { readonly style: Style; readonly width: number; readonly nowMs: number },
+): string[] {
+  const rows = sessions.map(({ session, skill, state, startedAtMs }) => [
+    sanitizeLine(session),
+    sanitizeLine(skill ?? '-'),
+    state,
+    formatAge(options.nowMs - startedAtMs),
+  ]);
+  return renderTable(['SESSION', 'SKILL', 'STATE', 'STARTED'], rows, options);
+}
+
+export function renderRecord({ turn, step, response, result, failures }: StepRecord, style: Style): string {
+  const gave = JSON.stringify(result) === JSON.stringify(response) ? '' : ` -> ${textOf(result)}`;
+  const failed = failures === undefined ? '' : style.red(` (${failures.length} failed attempts)`);
+  return `${turn} ${sanitizeLine(step)}: ${sanitizeLine(textOf(response) + gave)}${failed}`;
+}
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? 'nothing');
+}

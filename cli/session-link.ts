@@ -1,0 +1,113 @@
+/** What the commands of `voidbox session` share: the way to the server, values that are typed, results that are printed. */
+import { readFile } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import type { SessionView } from '../activities/contract-session.ts';
+import type { CliResult } from '../domain/step-machine/result.ts';
+import type * as Sessions from '../workers/client/sessions.ts';
+import { rememberSkillPaths, skillPaths } from '../workers/embedded/skill-paths.ts';
+import { CliError, environmentError, usageError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT, type ExitCode } from './exit-code.ts';
+import { renderResult } from './render/session.ts';
+import { RUN_ID } from './run-id.ts';
+import type { ServerLink } from './server-link.ts';
+
+export interface SessionLink {
+  readonly link: ServerLink;
+  readonly sessions: typeof Sessions;
+}
+
+/** @param skills  folders for the embedded worker, instead of those that it had */
+export async function sessionLink(context: CliContext, skills?: readonly string[]): Promise<SessionLink> {
+  const { env, cwd } = context;
+  if (env.temporalConfigured && skills !== undefined) {
+    throw usageError('--skills is for the embedded worker', 'Name the folders where your worker is started: voidbox worker --skills DIR');
+  }
+  if (!env.temporalConfigured) {
+    if (skills !== undefined)
+      rememberSkillPaths(
+        env.stateDir,
+        skills.map((path) => resolve(cwd, path)),
+        'replace',
+      );
+    if (env.skills.length > 0) rememberSkillPaths(env.stateDir, env.skills, 'add');
+    if (skillPaths(env.stateDir).length === 0)
+      throw environmentError('skill/unknown', 'no folder of skills is known', 'Name it: voidbox up --skills DIR, or set VOIDBOX_SKILLS');
+  }
+  const { openServerLink } = await import('./server-link.ts');
+  const link = await openServerLink(context, { start: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
+  if (link === null) throw new Error('the embedded stack was not started');
+  return { link, sessions: await import('../workers/client/sessions.ts') };
+}
+
+/** @throws CliError when it is not JSON or cannot be read */
+export async function readJson(argument: string, flag: string, context: CliContext): Promise<unknown> {
+  const text = await textOf(argument, flag, context);
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw usageError(`${flag} is not JSON: ${(error as Error).message}`, `A text is quoted twice: ${flag} '"text"'. From a file: ${flag} @FILE`);
+  }
+}
+
+async function textOf(argument: string, flag: string, context: CliContext): Promise<string> {
+  if (argument === '-') return Buffer.from(await context.readStdin()).toString('utf8');
+  if (!argument.startsWith('@')) return argument;
+  try {
+    return await readFile(resolve(context.cwd, argument.slice(1)), 'utf8');
+  } catch (error) {
+    throw usageError(`${flag}: cannot read \`${argument.slice(1)}\`: ${(error as Error).message}`);
+  }
+}
+
+export function checkSessionId(session: string): void {
+  if (!RUN_ID.test(session)) throw usageError(`\`${session}\` is not a session id`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
+}
+
+/** Steps that can be answered now, wherever they run. */
+export function openSteps({ current }: SessionView): readonly { readonly step: string; readonly turn: number }[] {
+  if (current?.kind !== 'prompt') return [];
+  return [{ step: current.step, turn: current.turn! }, ...(current.open ?? [])];
+}
+
+export async function printResult(session: string, result: CliResult, options: { readonly json?: boolean }, context: CliContext): Promise<ExitCode> {
+  const code = exitCodeOf(result);
+  if (options.json) await context.stdout.write(`${JSON.stringify({ session, result })}\n`);
+  else {
+    const sink = code === EXIT.success ? context.stdout : context.stderr;
+    await sink.write(`${renderResult(session, result, sink.style).join('\n')}\n`);
+  }
+  return code;
+}
+
+function exitCodeOf(result: CliResult): ExitCode {
+  if (result.kind !== 'error') return EXIT.success;
+  switch (result.error) {
+    case 'validation':
+    case 'order':
+    case 'busy':
+      return EXIT.usage;
+    case 'away':
+      return EXIT.environment;
+    case 'limit':
+    case 'action':
+    case 'failed':
+    case 'cancelled':
+      return EXIT.runFailed;
+  }
+}
+
+/** @throws what was thrown, as an error with a remedy where there is one */
+export async function throwSessionError(error: unknown): Promise<never> {
+  const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } = await import('../workers/client/sessions.ts');
+  if (error instanceof NoSuchSessionError) throw usageError(error.message, 'See which there are: voidbox session list');
+  if (error instanceof SessionExistsError) throw usageError(error.message, 'Choose another --id, or go on with it: voidbox session status ID');
+  if (error instanceof NoSessionWorkerError) throw environmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
+  if (error instanceof SessionFailedError) {
+    const { ERROR_CODES } = await import('../domain/errors/codes.ts');
+    const remedy = error.code in ERROR_CODES ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;
+    const exitCode = error.code === 'skill/params' || error.code === 'skill/unknown' ? EXIT.usage : EXIT.runFailed;
+    throw new CliError(exitCode, error.code, error.message, remedy);
+  }
+  throw error;
+}

@@ -1,0 +1,101 @@
+/** `voidbox session` as it is typed, on an embedded stack of its own. */
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { GREETER } from '../workers/testing/session-skills.ts';
+
+const BIN = join(import.meta.dirname, '..', 'bin', 'voidbox.js');
+let dir: string;
+
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-session-cli-'));
+  mkdirSync(join(dir, 'skills', 'greeter'), { recursive: true });
+  const head = `import { skill, terminal, z } from 'voidbox/skill-kit';\n`;
+  writeFileSync(join(dir, 'skills', 'greeter', 'skill.ts'), head + GREETER);
+});
+
+afterAll(async () => {
+  await voidbox('down');
+  rmSync(dir, { recursive: true, force: true });
+});
+
+interface Typed {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function voidbox(...args: string[]): Promise<Typed> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [BIN, ...args], {
+      cwd: dir,
+      env: { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), NO_COLOR: '1' },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 110_000,
+    });
+    let [stdout, stderr] = ['', ''];
+    child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
+    child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
+    child.once('error', reject);
+    child.once('close', (code) => resolve({ code: code ?? -1, stdout, stderr }));
+  });
+}
+
+const json = ({ stdout }: Typed): Record<string, unknown> => JSON.parse(stdout) as Record<string, unknown>;
+
+test('without skills it says what to type', async () => {
+  const typed = await voidbox('session', 'list');
+  expect(typed.code).toBe(3);
+  expect(typed.stderr).toContain('voidbox up --skills DIR');
+  expect((await voidbox('session')).code).toBe(2);
+  expect((await voidbox('session', 'advnce')).stderr).toContain('Did you mean advance?');
+  expect((await voidbox('session', '--help')).stdout).toContain('session advance SESSION');
+});
+
+test('a session is started, answered, looked at, and outlives its worker and its stack', { timeout: 240_000 }, async () => {
+  const started = await voidbox('session', 'start', 'greeter', '--skills', 'skills', '--params', '{"place":"Ulm"}', '--id', 'first', '--json');
+  expect(started).toMatchObject({ code: 0 });
+  expect(json(started)).toMatchObject({ session: 'first', result: { kind: 'prompt', step: 'ask', turn: 1 } });
+
+  const misfit = await voidbox('session', 'advance', 'first', '--output', '{"name":"A"}', '--json');
+  expect(misfit.code).toBe(2);
+  expect(json(misfit)['result']).toMatchObject({ kind: 'error', error: 'validation', retry: true });
+  expect((await voidbox('session', 'advance', 'first', '--output', 'Ada')).stderr).toContain('--output is not JSON');
+
+  process.kill((JSON.parse(readFileSync(join(dir, 'state', 'stack.json'), 'utf8')) as { workerPid: number }).workerPid, 'SIGKILL');
+  const text = await voidbox('session', 'advance', 'first', '--output', '{"name":"Ada"}');
+  expect(text).toMatchObject({ code: 0 });
+  expect(text.stdout).toContain('Is it Ada?');
+  expect(text.stdout).toContain('Next: voidbox session advance first --step confirm --turn 2 --output JSON');
+
+  expect((await voidbox('down')).code).toBe(0);
+  const status = await voidbox('session', 'status', 'first', '--json');
+  expect(json(status)).toMatchObject({ skill: 'greeter', status: 'open', visits: { ask: 1 }, current: { step: 'confirm' } });
+  const late = await voidbox('session', 'advance', 'first', '--step', 'ask', '--turn', '1', '--output', '{"name":"Bob"}', '--json');
+  expect(late.code).toBe(2);
+  expect(json(late)['result']).toMatchObject({ error: 'order', retry: false });
+
+  const done = await voidbox('session', 'advance', 'first', '--output', '{"yes":true}');
+  expect(done.stdout).toContain('Hello Ada');
+  const history = await voidbox('session', 'history', 'first', '--json');
+  expect(
+    history.stdout
+      .trim()
+      .split('\n')
+      .map((line) => (JSON.parse(line) as { step: string }).step),
+  ).toEqual(['ask', 'confirm', 'end']);
+
+  await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'second');
+  expect(json(await voidbox('session', 'cancel', 'second', '--json'))).toEqual({ session: 'second', wasOpen: true });
+  const listed = json(await voidbox('session', 'list', '--json')) as unknown as { sessions: { session: string; state: string }[] };
+  expect(listed.sessions.map(({ session, state }) => `${session} ${state}`)).toEqual(['second cancelled', 'first done']);
+
+  const unknown = await voidbox('session', 'start', 'nothing', '--json');
+  expect(unknown.code).toBe(2);
+  expect(JSON.parse(unknown.stderr.trim().split('\n').at(-1)!)).toMatchObject({
+    error: { code: 'skill/unknown', message: expect.stringContaining('greeter 1.0.0') },
+  });
+  expect((await voidbox('session', 'status', 'nobody')).stderr).toContain('there is no session nobody');
+});
