@@ -145,7 +145,7 @@ async function stageFigure(bench: Bench): Promise<Figure> {
   return {
     title: '(a) What a stage costs beside its work',
     method:
-      'A stage that does nothing (mock sandbox) through the whole path, against a bare loop of no-op activities; the slope between a run of 5 and one of 55 stages. Both servers keep a SQLite file. A stage runs on the queue of its host, so the server dispatches it; a bare loop on one queue gets its activities with the answer to the workflow task (eager start), and one arm does without.',
+      'A stage that does nothing (mock sandbox) through the whole path, against a bare loop of no-op activities; the slope between a run of 5 and one of 55 stages. Both servers keep a SQLite file. On the embedded server a stage comes with the answer to the workflow task (eager start), as it does in the bare loop; a host of several has a queue of its own, so one arm does without. Each arm first runs 110 stages that are not counted.',
     rows: results.flatMap((result) => [
       { what: `${result.name}: latency`, value: spread(result.rounds.map((round) => round.msPerStage)), unit: 'ms a stage' },
       { what: `${result.name}: worker CPU`, value: spread(result.rounds.map((round) => round.workerCpuMsPerStage)), unit: 'ms a stage' },

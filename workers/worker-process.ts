@@ -13,7 +13,7 @@ import { packageRoot } from '../setup/package-root.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
-import { hostTaskQueue } from '../workflows/messages.ts';
+import { hostTaskQueue, RUN_TASK_QUEUE } from '../workflows/messages.ts';
 import { builtBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from './client/connect.ts';
 import { hostId as readHostId } from './host-id.ts';
@@ -69,7 +69,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir), searchAttributes });
   const workers = await startWorkers({
     target,
-    hostId,
+    hostQueue: deps.hostQueue,
     activities: createActivities(deps),
     sessions,
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
@@ -107,7 +107,9 @@ async function composeActivities(
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
     hostId,
-    hostQueue: hostTaskQueue(hostId),
+    // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
+    // answer (eager start) instead of through another queue.
+    hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
     serverId: serverId(options),
     searchAttributes,
     mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },

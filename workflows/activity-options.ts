@@ -15,7 +15,7 @@ const RETRY = { initialInterval: 500, backoffCoefficient: 1.5, maximumInterval: 
 
 const COMMON = {
   cancellationType: ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-  // An eagerly dispatched task that gets lost with a reply would wait for a timeout.
+  // An eagerly started task that is lost with its reply waits for a timeout: only where the heartbeat's is short.
   allowEagerDispatch: false,
   retry: RETRY,
 } as const satisfies ActivityOptions;
@@ -23,7 +23,7 @@ const COMMON = {
 export const ACTIVITY_OPTIONS = {
   admit: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   acquireVm: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
-  runStage: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  runStage: { ...COMMON, allowEagerDispatch: true, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   releaseVm: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   appendEvents: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   finishRun: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },

@@ -3,10 +3,10 @@
 /** The workflow type. Its id is the run id. */
 export const RUN_WORKFLOW_TYPE = 'voidboxRun';
 
-/** Workflows and `admit`. Everything that touches a host goes through that host's own queue. */
+/** Workflows and `admit`. */
 export const RUN_TASK_QUEUE = 'voidbox';
 
-/** Queue of everything that touches one host: its VMs and its files. */
+/** Queue of everything that touches one host of several: its VMs and its files. The only host of a server needs none of its own. */
 export function hostTaskQueue(hostId: string): string {
   return `voidbox-host:${hostId}`;
 }

@@ -73,7 +73,7 @@ export async function startTestStack(backend: SandboxBackend, temporalCli: strin
     target,
     runs,
     deps,
-    startWorker: () => startWorkers({ target, hostId: HOST_ID, activities: createActivities(deps), sessions: null, bundle: { code } }),
+    startWorker: () => startWorkers({ target, hostQueue: deps.hostQueue, activities: createActivities(deps), sessions: null, bundle: { code } }),
     async eventsOf(runId) {
       const events: RunEvent[] = [];
       for await (const event of deps.events.read(runId, 0)) events.push(event);
