@@ -1,6 +1,6 @@
 /** `voidbox session` as it is typed, on an embedded stack of its own. */
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -88,9 +88,21 @@ test('a session is started, answered, looked at, and outlives its worker and its
   ).toEqual(['ask', 'confirm', 'end']);
 
   await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'second');
+  const [hash] = readdirSync(join(dir, 'state', 'skills'));
+  const tenDaysAgo = new Date(Date.now() - 10 * 86_400_000);
+  const age = (path: string): void => {
+    for (const name of readdirSync(path)) utimesSync(join(path, name), tenDaysAgo, tenDaysAgo);
+    utimesSync(path, tenDaysAgo, tenDaysAgo);
+  };
+  age(join(dir, 'state', 'skills', hash!));
+  expect(json(await voidbox('prune', '--json'))).toMatchObject({ skills: [] });
   expect(json(await voidbox('session', 'cancel', 'second', '--json'))).toEqual({ session: 'second', wasOpen: true });
+  age(join(dir, 'state', 'skills', hash!));
+  expect(json(await voidbox('prune', '--json'))).toMatchObject({ skills: [hash] });
+  expect((await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'third')).code).toBe(0);
+  await voidbox('session', 'cancel', 'third');
   const listed = json(await voidbox('session', 'list', '--json')) as unknown as { sessions: { session: string; state: string }[] };
-  expect(listed.sessions.map(({ session, state }) => `${session} ${state}`)).toEqual(['second cancelled', 'first done']);
+  expect(listed.sessions.map(({ session, state }) => `${session} ${state}`)).toEqual(['third cancelled', 'second cancelled', 'first done']);
 
   const unknown = await voidbox('session', 'start', 'nothing', '--json');
   expect(unknown.code).toBe(2);

@@ -51,6 +51,14 @@ function loadConfig(env: Environment): ConnectConfig {
   }
 }
 
+/**
+ * Names a server in what is kept of runs and sessions: they belong to the server that knows them, and a worker or client
+ * of another one must not judge them by its own. `target` null: the embedded server.
+ */
+export function serverIdOf(target: TemporalAddress | null): string {
+  return target === null ? 'embedded' : `${target.address}/${target.namespace}`;
+}
+
 export function connectionOptions(target: TemporalAddress): { address: string; tls?: ConnectionTls; apiKey?: string } {
   return {
     address: target.address,

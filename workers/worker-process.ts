@@ -24,7 +24,7 @@ import { ensureSearchAttributes } from './search-attributes.ts';
 import { createRecordFiles } from './skills/record-files.ts';
 import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
-import type { TemporalAddress } from './temporal-address.ts';
+import { serverIdOf, type TemporalAddress } from './temporal-address.ts';
 import { installRuntime, startWorkers } from './workers.ts';
 
 /** Memory that the host keeps for itself. */
@@ -66,7 +66,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const sandboxes = createHostSandboxes({ keeper: options.keeper, pieces: options.pieces, stateDir, bootTimeoutMs: options.bootTimeoutMs });
   const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
   const skills = skillHostOf(options);
-  const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir), searchAttributes });
+  const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir, serverId(options)), searchAttributes });
   const workers = await startWorkers({
     target,
     hostQueue: deps.hostQueue,
@@ -86,9 +86,17 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   }
 }
 
-function skillHostOf({ skills, skillTurnLimitMs, stateDir, variables, log }: WorkerProcessOptions): RunningSkillHost | null {
+function skillHostOf(options: WorkerProcessOptions): RunningSkillHost | null {
+  const { skills, skillTurnLimitMs, stateDir, variables, log } = options;
   if (skills.length === 0) return null;
-  return createSkillHost({ paths: skills, stateDir, env: variables, log, ...(skillTurnLimitMs === null ? {} : { turnLimitMs: skillTurnLimitMs }) });
+  return createSkillHost({
+    paths: skills,
+    stateDir,
+    serverId: serverId(options),
+    env: variables,
+    log,
+    ...(skillTurnLimitMs === null ? {} : { turnLimitMs: skillTurnLimitMs }),
+  });
 }
 
 async function composeActivities(
@@ -119,9 +127,8 @@ async function composeActivities(
   };
 }
 
-/** Runs belong to the server that knows them: a worker of another server must not judge them by its own. */
 function serverId({ embedded, target }: WorkerProcessOptions): string {
-  return embedded ? 'embedded' : `${target.address}/${target.namespace}`;
+  return serverIdOf(embedded ? null : target);
 }
 
 async function hostCapacity(sandboxes: HostSandboxes): Promise<Capacity> {

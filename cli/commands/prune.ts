@@ -6,6 +6,7 @@ import { prune } from '../../store/prune.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
+import { pruneSessionFiles } from '../prune-sessions.ts';
 
 interface Options {
   readonly olderThan?: number;
@@ -31,27 +32,30 @@ export const command = defineCommand<Options>({
     const keepLast = options.keepLast ?? null;
     const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);
     const report = await prune(context.env.stateDir, { olderThanMs, keepLast, dryRun, nowMs: context.now().getTime() });
+    const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ dryRun, ...report })}\n`);
+      await context.stdout.write(`${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills })}\n`);
       return EXIT.success;
     }
     const verb = dryRun ? 'would delete' : 'deleted';
     const lines = report.runs.map((runId) => `${verb} ${runId}`);
-    const runs = report.runs.length === 1 ? '1 run' : `${report.runs.length} runs`;
-    lines.push(`${verb} ${runs} and ${artifacts(report.artifacts)} (${formatBytes(report.artifactBytes)})`);
+    lines.push(`${verb} ${counted(report.runs.length, 'run')} and ${counted(report.artifacts, 'artifact')} (${formatBytes(report.artifactBytes)})`);
     if (report.youngArtifacts > 0) {
       const size = formatBytes(report.youngArtifactBytes);
       lines.push(
-        `${artifacts(report.youngArtifacts)} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} until a day old; prune again then`,
+        `${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} until a day old; prune again then`,
       );
     }
+    if (skills.sessions.length > 0) lines.push(`${verb} what ${counted(skills.sessions.length, 'session')} left: ${skills.sessions.join(', ')}`);
+    if (skills.skills.length > 0) lines.push(`${verb} code of skills that no session runs: ${counted(skills.skills.length, 'bundle')}`);
+    if (skills.kept !== null) lines.push(context.advise(skills.kept));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },
 });
 
-function artifacts(number: number): string {
-  return number === 1 ? '1 artifact' : `${number} artifacts`;
+function counted(number: number, what: string): string {
+  return number === 1 ? `1 ${what}` : `${number} ${what}s`;
 }
 
 function age(text: string): number {

@@ -87,8 +87,8 @@ export class SkillCatalog {
     for (const entry of this.#byEntry.keys()) if (!entries.includes(entry)) this.#byEntry.delete(entry);
     for (const entry of entries) {
       const known = this.#byEntry.get(entry);
-      // What could not be loaded may have been mended in a file that nobody got to see.
-      if (known !== undefined && typeof known.skill !== 'string' && known.signature === signatureOf(known.inputs)) continue;
+      // What could not be loaded may have been mended in a file that nobody got to see. A bundle may have been pruned.
+      if (known !== undefined && typeof known.skill !== 'string' && existsSync(known.skill.bundle) && known.signature === signatureOf(known.inputs)) continue;
       this.#byEntry.set(entry, await this.#load(entry));
     }
   }

@@ -1,10 +1,13 @@
 /** Records that sessions carry no more: files that name the one before them. */
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { SessionRecordStore } from '../../activities/step-ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
+import { DurableFolders, syncDir } from '../../store/file/layout.ts';
+import { markUse } from './server-mark.ts';
 
 interface RecordFile {
   readonly previous: string | null;
@@ -18,20 +21,34 @@ export function sessionRecordsDir(stateDir: string, session: string): string {
   return join(stateDir, 'sessions', session);
 }
 
-export function createRecordFiles(stateDir: string): SessionRecordStore {
+/** `serverId`: whose sessions they are. The workflow forgets what was written, so it is on disk when `write` has ended. */
+export function createRecordFiles(stateDir: string, serverId: string): SessionRecordStore {
+  const folders = new DurableFolders(stateDir);
   return {
-    write({ session, previous, records }) {
+    async write({ session, previous, records }) {
       const dir = sessionRecordsDir(stateDir, session);
       const text = JSON.stringify({ previous, records } satisfies RecordFile);
       const ref = createHash('sha256').update(text).digest('hex');
-      mkdirSync(dir, { recursive: true, mode: 0o700 });
+      await folders.make(dir);
       const file = fileOf(dir, ref);
-      writeFileSync(`${file}.${process.pid}`, text, { mode: 0o600 });
-      renameSync(`${file}.${process.pid}`, file);
-      return Promise.resolve(ref);
+      await writeDurably(`${file}.${process.pid}`, text);
+      await rename(`${file}.${process.pid}`, file);
+      await syncDir(dir);
+      markUse(dir, serverId);
+      return ref;
     },
     read: (session, ref) => Promise.resolve(readRecords(sessionRecordsDir(stateDir, session), ref)),
   };
+}
+
+async function writeDurably(file: string, text: string): Promise<void> {
+  const handle = await open(file, 'w', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.datasync();
+  } finally {
+    await handle.close();
+  }
 }
 
 const cache = new Map<string, readonly StepRecord[]>();

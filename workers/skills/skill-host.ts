@@ -4,12 +4,14 @@ import type { SkillHost } from '../../activities/step-ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { join } from 'node:path';
+import { mkdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import type { Log } from '../log.ts';
 import { SkillCatalog } from './catalog.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
 import type { OpenAnswer, TurnAnswer } from './protocol.ts';
 import { sessionRecordsDir } from './record-files.ts';
+import { markUse } from './server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
@@ -22,6 +24,8 @@ const TIMEOUT_GRACE_MS = 2_000;
 export interface SkillHostOptions {
   readonly paths: readonly string[];
   readonly stateDir: string;
+  /** Whose sessions these are. */
+  readonly serverId: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly turnLimitMs?: number;
   readonly log: Log;
@@ -112,6 +116,8 @@ class ProcessSkillHost implements RunningSkillHost {
   async observe({ session, code, path, events }: ObserveRequest, signal: AbortSignal): Promise<void> {
     const runnable = await this.#codeFor(code);
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
+    mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
+    markUse(recordsDir, this.#options.serverId);
     for (const event of events) {
       if (event.number <= lastObserved(recordsDir)) continue;
       try {
@@ -170,7 +176,8 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   #processOf({ bundle, codeHash }: Runnable): SkillProcessOptions {
-    const { env, log } = this.#options;
+    const { env, log, serverId } = this.#options;
+    markUse(dirname(bundle), serverId);
     return {
       // Also in tests, which run from sources: the child is started by Node alone.
       script: join(packageRoot(), 'dist/workers/skills/child.js'),

@@ -1,0 +1,81 @@
+/**
+ * Takes away what sessions that are over left in the state folder, and code that no session runs. Folders that
+ * another server's sessions may need, or of which nobody knows whose they are, stay.
+ */
+import { readdirSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { folderUse } from './server-mark.ts';
+
+/** What one server knows about its sessions. */
+export interface SessionUses {
+  readonly serverId: string;
+  /** Ids of workflows that are open, sub-skills' among them. */
+  readonly open: ReadonlySet<string>;
+  /** Code that open sessions run; null when one of them could not be asked. */
+  readonly codeHashes: ReadonlySet<string> | null;
+}
+
+export interface SkillPruneOptions {
+  /** Takes away what was used last longer ago than this. */
+  readonly olderThanMs: number;
+  readonly dryRun: boolean;
+  /** Milliseconds since the epoch. */
+  readonly nowMs: number;
+}
+
+export interface SkillPruneReport {
+  /** Ids of sessions whose files went (or would go); a session's sub-skills have their own. */
+  readonly sessions: readonly string[];
+  /** Hashes of code that went (or would go). */
+  readonly skills: readonly string[];
+}
+
+const SESSIONS = 'sessions';
+const SKILLS = 'skills';
+const ASIDE = '.removed-';
+
+/** True when there is anything to look at: only then is the server asked. */
+export function hasSkillFiles(stateDir: string): boolean {
+  return [SESSIONS, SKILLS].some((folder) => names(join(stateDir, folder)).length > 0);
+}
+
+export function pruneSkills(stateDir: string, uses: SessionUses, options: SkillPruneOptions): SkillPruneReport {
+  const { serverId, open, codeHashes } = uses;
+  const isUnused = (folder: string): boolean => {
+    const use = folderUse(folder);
+    if (use === null || options.nowMs - use.lastMs <= options.olderThanMs) return false;
+    return use.servers.length > 0 && use.servers.every((server) => server === serverId);
+  };
+  const take = (kind: string, isKept: (name: string) => boolean): string[] => {
+    const gone = names(join(stateDir, kind)).filter((name) => !isKept(name) && isUnused(join(stateDir, kind, name)));
+    if (!options.dryRun) for (const name of gone) remove(join(stateDir, kind), name);
+    return gone;
+  };
+  if (!options.dryRun) for (const kind of [SESSIONS, SKILLS]) removeLeftovers(join(stateDir, kind));
+  return {
+    sessions: take(SESSIONS, (name) => open.has(name)),
+    skills: codeHashes === null ? [] : take(SKILLS, (name) => codeHashes.has(name)),
+  };
+}
+
+/** By one rename: whoever looks finds all of it or nothing. */
+function remove(folder: string, name: string): void {
+  const aside = join(folder, `${ASIDE}${process.pid}-${name}`);
+  renameSync(join(folder, name), aside);
+  rmSync(aside, { recursive: true, force: true });
+}
+
+function removeLeftovers(folder: string): void {
+  for (const name of names(folder, true)) if (name.startsWith(ASIDE)) rmSync(join(folder, name), { recursive: true, force: true });
+}
+
+function names(folder: string, all = false): string[] {
+  try {
+    return readdirSync(folder)
+      .filter((name) => all || !name.startsWith('.'))
+      .toSorted();
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
