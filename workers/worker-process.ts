@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { createAttemptRegistry } from '../activities/attempt-registry.ts';
 import { createCapacity, type Capacity } from '../activities/capacity.ts';
 import { createActivities } from '../activities/create-activities.ts';
+import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool, vmKeyText } from '../activities/vm-pool.ts';
@@ -67,10 +68,12 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
   const skills = skillHostOf(options);
   const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir, serverId(options)), searchAttributes });
+  const activities = createActivities(deps);
   const workers = await startWorkers({
     target,
-    hostQueue: deps.hostQueue,
-    activities: createActivities(deps),
+    hostId,
+    activities,
+    sharedActivities: ofThisHost(activities, deps.records),
     sessions,
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
   });

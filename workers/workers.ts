@@ -1,26 +1,26 @@
 /**
- * The Workers of a host in one process: workflows on the shared queue, everything of the host on the host's queue (the same
- * one where there is no other host), and sessions of skills where skills are loaded.
+ * The Workers of a host in one process: workflows on the shared queue, everything of the host on its own (and on the shared
+ * one, for runs that admission sent there), and sessions of skills where skills are loaded.
  */
 import { NativeConnection, Runtime, Worker, DefaultLogger, type WorkerOptions } from '@temporalio/worker';
 import type { Activities } from '../activities/contract.ts';
 import type { SessionActivities } from '../activities/contract-session.ts';
-import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../workflows/messages.ts';
+import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
 import type { Log } from './log.ts';
 import { connectionOptions, isLoopback, type TemporalAddress } from './temporal-address.ts';
 
 /** A fixed upper bound; what really runs is decided by memory. */
 const HOST_ACTIVITY_SLOTS = 200;
-const ADMISSION_SLOTS = 20;
 /** Actions wait for a process of their own anyway. */
 const SESSION_ACTIVITY_SLOTS = 50;
 
 export interface WorkersOptions {
   readonly target: TemporalAddress;
-  /** Where admission sends what touches this host. */
-  readonly hostQueue: string;
+  readonly hostId: string;
   readonly activities: Activities;
+  /** For the queue that hosts share; see `ofThisHost`. */
+  readonly sharedActivities: Activities;
   /** Null: this host has no skills. */
   readonly sessions: SessionActivities | null;
   readonly bundle: WorkflowBundle;
@@ -52,7 +52,7 @@ function readable(key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? String(value) : value;
 }
 
-export async function startWorkers({ target, hostQueue, activities, sessions, bundle }: WorkersOptions): Promise<RunningWorkers> {
+export async function startWorkers({ target, hostId, activities, sharedActivities, sessions, bundle }: WorkersOptions): Promise<RunningWorkers> {
   const connection = await NativeConnection.connect({
     ...connectionOptions(target),
     ...(isLoopback(target.address) ? { grpcCompression: { codec: 'none' as const } } : {}),
@@ -67,23 +67,19 @@ export async function startWorkers({ target, hostQueue, activities, sessions, bu
     maxHeartbeatThrottleInterval: 1_000,
     defaultHeartbeatThrottleInterval: 1_000,
   } satisfies Partial<WorkerOptions>;
-  const { admit } = activities;
-  const isOnlyHost = hostQueue === RUN_TASK_QUEUE;
+  const maxConcurrentActivityTaskExecutions = HOST_ACTIVITY_SLOTS;
   const workers = [
     await Worker.create({
       ...common,
       taskQueue: RUN_TASK_QUEUE,
       workflowBundle: bundle,
-      activities: isOnlyHost ? { ...activities } : { admit },
+      activities: { ...sharedActivities },
       stickyQueueScheduleToStartTimeout: 1_000,
       maxCachedWorkflows: 200,
-      maxConcurrentActivityTaskExecutions: isOnlyHost ? HOST_ACTIVITY_SLOTS + ADMISSION_SLOTS : ADMISSION_SLOTS,
+      maxConcurrentActivityTaskExecutions,
     }),
+    await Worker.create({ ...common, taskQueue: hostTaskQueue(hostId), activities: { ...activities }, maxConcurrentActivityTaskExecutions }),
   ];
-  if (!isOnlyHost) {
-    const maxConcurrentActivityTaskExecutions = HOST_ACTIVITY_SLOTS;
-    workers.push(await Worker.create({ ...common, taskQueue: hostQueue, activities: { ...activities }, maxConcurrentActivityTaskExecutions }));
-  }
   if (sessions !== null) {
     workers.push(
       await Worker.create({

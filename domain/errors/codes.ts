@@ -113,6 +113,12 @@ export const ERROR_CODES = {
     summary: 'A stage reads a variable of the host that was not handed over.',
     remedy: 'Set the variable where `voidbox run` is started.',
   },
+  'host/elsewhere': {
+    kind: 'world',
+    retryable: true,
+    summary: 'A worker was handed work of a run that another host admitted; it gives the work back.',
+    remedy: "Nothing needs to be done while the run's host is up; otherwise start its worker.",
+  },
   'host/unreachable': {
     kind: 'world',
     retryable: false,

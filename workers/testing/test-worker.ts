@@ -7,6 +7,7 @@ import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createCapacity } from '../../activities/capacity.ts';
 import { createActivities } from '../../activities/create-activities.ts';
+import { ofThisHost } from '../../activities/of-this-host.ts';
 import type { ActivityDeps } from '../../activities/deps.ts';
 import type { SandboxBackend } from '../../activities/ports.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
@@ -68,12 +69,14 @@ export async function startTestStack(backend: SandboxBackend, temporalCli: strin
     checkPlan,
     now: Date.now,
   };
+  const activities = createActivities(deps);
   return {
     stateDir,
     target,
     runs,
     deps,
-    startWorker: () => startWorkers({ target, hostQueue: deps.hostQueue, activities: createActivities(deps), sessions: null, bundle: { code } }),
+    startWorker: () =>
+      startWorkers({ target, hostId: HOST_ID, activities, sharedActivities: ofThisHost(activities, deps.records), sessions: null, bundle: { code } }),
     async eventsOf(runId) {
       const events: RunEvent[] = [];
       for await (const event of deps.events.read(runId, 0)) events.push(event);

@@ -1,0 +1,39 @@
+import { expect, test } from 'vitest';
+import type { Activities } from './contract.ts';
+import { ofThisHost } from './of-this-host.ts';
+import type { RunRecords } from './ports.ts';
+
+function recordsOf(admitted: readonly string[], reads: string[]): RunRecords {
+  return {
+    get: (runId: string) => {
+      reads.push(runId);
+      return Promise.resolve(admitted.includes(runId) ? { hostId: 'h' } : null);
+    },
+  } as unknown as RunRecords;
+}
+
+const calls: string[] = [];
+const activities = new Proxy({} as Activities, {
+  get: (_target, name: string) => (request: { readonly runId: string }) => {
+    calls.push(`${name} ${request.runId}`);
+    return Promise.resolve(name);
+  },
+});
+
+test("works on runs that were admitted here, and gives another host's back for a retry", async () => {
+  const reads: string[] = [];
+  const own = ofThisHost(activities, recordsOf(['mine'], reads));
+  const request = (runId: string): never => ({ runId }) as never;
+  for (const name of ['acquireVm', 'runStage', 'releaseVm', 'appendEvents', 'finishRun'] as const) {
+    expect(await own[name](request('mine'))).toBe(name);
+    await expect(own[name](request('theirs'))).rejects.toMatchObject({ type: 'host/elsewhere', nonRetryable: false, nextRetryDelay: 100 });
+  }
+  expect(calls).toEqual(['acquireVm mine', 'runStage mine', 'releaseVm mine', 'appendEvents mine', 'finishRun mine']);
+  // A run's later stages do not ask the disk again.
+  expect(reads.filter((runId) => runId === 'mine')).toHaveLength(1);
+});
+
+test('admits a run that nobody admitted yet', async () => {
+  const own = ofThisHost(activities, recordsOf([], []));
+  expect(await own.admit({ runId: 'new' } as never)).toBe('admit');
+});

@@ -1,0 +1,40 @@
+/**
+ * Activities on the queue that all workers of a server share: only runs that were admitted on this host are worked on.
+ * A task of another host's run goes back, and the host that has its files and VMs takes it the next time.
+ */
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { Activities } from './contract.ts';
+import { toActivityFailure } from './failure.ts';
+import type { RunRecords } from './ports.ts';
+
+const MOST_KNOWN_RUNS = 1_000;
+/** Long enough for the other worker to ask for work before this one does again. */
+const RETRY_DELAY_MS = 100;
+
+export function ofThisHost(activities: Activities, records: RunRecords): Activities {
+  const known = new Set<string>();
+  const check = async (runId: string): Promise<void> => {
+    if (known.has(runId)) return;
+    if (((await records.get(runId, 'admission')) ?? null) === null) {
+      throw toActivityFailure(
+        new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, { nextRetryDelayMs: RETRY_DELAY_MS }),
+      );
+    }
+    if (known.size >= MOST_KNOWN_RUNS) known.clear();
+    known.add(runId);
+  };
+  const guarded =
+    <Request extends { readonly runId: string }, Result>(activity: (request: Request) => Promise<Result>) =>
+    async (request: Request): Promise<Result> => {
+      await check(request.runId);
+      return await activity(request);
+    };
+  return {
+    admit: activities.admit,
+    acquireVm: guarded(activities.acquireVm),
+    runStage: guarded(activities.runStage),
+    releaseVm: guarded(activities.releaseVm),
+    appendEvents: guarded(activities.appendEvents),
+    finishRun: guarded(activities.finishRun),
+  };
+}
