@@ -48,6 +48,24 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
     ],
   },
   {
+    title: 'Skills',
+    commands: [
+      {
+        name: 'skill',
+        usage: 'skill VERB',
+        summary: 'run step machines from their source, build them',
+        commands: [
+          {
+            name: 'run',
+            usage: 'skill run ENTRY [args…]',
+            summary: "a skill's own command line, from its source",
+            load: () => import('./commands/skill-run.ts'),
+          },
+        ],
+      },
+    ],
+  },
+  {
     title: 'Sessions of skills',
     commands: [
       {

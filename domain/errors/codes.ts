@@ -162,6 +162,12 @@ export const ERROR_CODES = {
     summary: 'No skill of that name, version or code is loaded by the worker.',
     remedy: 'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
   },
+  'skill/not-found': {
+    kind: 'world',
+    retryable: false,
+    summary: 'No source of a skill is where one was named.',
+    remedy: "Name the skill's entry (a TypeScript or JavaScript file), or its folder with a `skill.ts`.",
+  },
   'skill/params': {
     kind: 'world',
     retryable: false,

@@ -2,9 +2,7 @@
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { rolldown } from 'rolldown';
-import { CodedError } from '../../domain/errors/coded-error.ts';
-import { packageRoot } from '../../setup/package-root.ts';
+import { bundle } from '../../sdk/skill-kit/build/bundle.ts';
 
 export interface BundledSkill {
   readonly codeHash: string;
@@ -22,7 +20,7 @@ export function bundleFile(stateDir: string, codeHash: string): string {
 /** @throws CodedError `skill/unusable` */
 export async function bundleSkill(entry: string, stateDir: string): Promise<BundledSkill> {
   const folder = dirname(entry);
-  const { code, modules } = await bundled(entry, folder);
+  const { code, modules } = await bundle(entry);
   const references = filesBelow(join(folder, 'references'));
   const hash = createHash('sha256').update(code);
   for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readFileSync(file));
@@ -40,35 +38,6 @@ export function signatureOf(files: readonly string[]): string {
       return found === undefined ? `${file} gone` : `${file} ${found.size} ${found.mtimeMs}`;
     })
     .join('\n');
-}
-
-async function bundled(entry: string, folder: string): Promise<{ readonly code: string; readonly modules: readonly string[] }> {
-  const root = packageRoot();
-  try {
-    const made = await rolldown({
-      input: entry,
-      cwd: folder,
-      platform: 'node',
-      logLevel: 'silent',
-      resolve: {
-        // A skill runs with the skill-kit of the worker that runs it.
-        alias: {
-          'voidbox/skill-kit/test': join(root, 'dist/sdk/skill-kit/test.js'),
-          'voidbox/skill-kit': join(root, 'dist/sdk/skill-kit/index.bundled.js'),
-        },
-        modules: ['node_modules', join(root, 'node_modules')],
-      },
-    });
-    try {
-      const { output } = await made.generate({ format: 'esm', codeSplitting: false });
-      const [{ code, moduleIds }] = output;
-      return { code, modules: moduleIds.filter((id) => existsSync(id)) };
-    } finally {
-      await made.close();
-    }
-  } catch (error) {
-    throw new CodedError('skill/unusable', `${entry} cannot be bundled: ${(error as Error).message}`, { cause: error });
-  }
 }
 
 /** Complete or not at all: a folder of that name has that content. */

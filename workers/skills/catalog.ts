@@ -2,14 +2,13 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { entryOfSkillFolder } from '../../sdk/skill-kit/build/find-entry.ts';
 import { textOf, type Log } from '../log.ts';
 import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from './bundle-skill.ts';
 import type { ChildHello } from './protocol.ts';
 
 /** Files are looked at again after this; a turn in between takes what was found. */
 const FRESH_MS = 1_000;
-/** Of a skill's folder, the first that is there. */
-const ENTRIES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
 
 export interface LoadedSkill extends BundledSkill {
   readonly name: string;
@@ -112,15 +111,10 @@ function entriesAt(path: string): string[] {
   const found = statSync(path, { throwIfNoEntry: false });
   if (found === undefined) return [];
   if (found.isFile()) return [path];
-  const own = entryOf(path);
+  const own = entryOfSkillFolder(path);
   if (own !== null) return [own];
   return readdirSync(path, { withFileTypes: true })
     .filter((one) => one.isDirectory() || one.isSymbolicLink())
-    .flatMap((one) => entryOf(join(path, one.name)) ?? [])
+    .flatMap((one) => entryOfSkillFolder(join(path, one.name)) ?? [])
     .sort();
-}
-
-function entryOf(folder: string): string | null {
-  const name = ENTRIES.find((candidate) => statSync(join(folder, candidate), { throwIfNoEntry: false })?.isFile() === true);
-  return name === undefined ? null : join(folder, name);
 }

@@ -1,0 +1,21 @@
+/** Mistakes in a skill's source, as errors of the command line: the author changes something, not the host. */
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
+import { CliError } from './cli-error.ts';
+import { EXIT } from './exit-code.ts';
+
+const REMEDIES: Partial<Record<ErrorCode, string>> = {
+  'skill/not-found': "Name the skill's entry, or its folder with a skill.ts.",
+  'skill/unusable': 'Mend what the message names.',
+};
+
+/** @throws what `work` throws, as a CliError when it is the author's */
+export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    const remedy = isCodedError(error) ? REMEDIES[error.code] : undefined;
+    if (!isCodedError(error) || remedy === undefined) throw error;
+    throw new CliError(EXIT.usage, error.code, error.message, remedy);
+  }
+}

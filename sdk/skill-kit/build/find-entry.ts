@@ -1,0 +1,38 @@
+/** Which file a skill's code begins in. */
+import { statSync } from 'node:fs';
+import { extname, join, resolve } from 'node:path';
+import { CodedError } from '../../../domain/errors/coded-error.ts';
+
+const CODE = ['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs'];
+/** What marks a folder as that of one skill; the first that is there counts. */
+const SKILL_FILES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
+/** Taken as well where a folder was named, rather than come upon in a search. */
+const INDEX_FILES = ['index.ts', 'index.mts', 'index.js', 'index.mjs'];
+
+/** The entry of a folder that is a skill's; null for any other. */
+export function entryOfSkillFolder(folder: string): string | null {
+  return firstFile(folder, SKILL_FILES);
+}
+
+/**
+ * @param path  a skill's entry, or the folder that it stands in
+ * @returns the entry's full path
+ * @throws CodedError `skill/not-found`
+ */
+export function findEntry(path: string, cwd: string): string {
+  const full = resolve(cwd, path);
+  const found = statSync(full, { throwIfNoEntry: false });
+  if (found === undefined) throw new CodedError('skill/not-found', `there is no ${full}`);
+  if (found.isDirectory()) {
+    const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
+    if (entry === null) throw new CodedError('skill/not-found', `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`);
+    return entry;
+  }
+  if (!CODE.includes(extname(full))) throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
+  return full;
+}
+
+function firstFile(folder: string, names: readonly string[]): string | null {
+  const name = names.find((candidate) => statSync(join(folder, candidate), { throwIfNoEntry: false })?.isFile() === true);
+  return name === undefined ? null : join(folder, name);
+}

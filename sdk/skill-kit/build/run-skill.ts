@@ -1,0 +1,54 @@
+/** A skill's own command line, from its source. */
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { constants, tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { bundle } from './bundle.ts';
+import { findEntry } from './find-entry.ts';
+import { programOf } from './program.ts';
+
+/**
+ * Runs what `skill build` would make, in a process of its own with this one's standard streams; references are read from the
+ * source's folder. The same source is the same code, so that sessions go on from call to call.
+ * @param path  the entry, or the folder of the skill
+ * @param args  as the built skill takes them
+ * @returns its exit code, or 128 and the number of the signal that ended it
+ * @throws CodedError `skill/not-found` or `skill/unusable`, before anything has run
+ */
+export async function runFromSource(path: string, args: readonly string[], cwd: string): Promise<number> {
+  const entry = findEntry(path, cwd);
+  const { code } = await bundle(entry, {
+    program: programOf(entry, { folder: dirname(entry) }),
+    // An error that ends the process shows the author's own lines.
+    output: { sourcemap: 'inline', sourcemapPathTransform: (source, map) => resolve(dirname(map), source) },
+  });
+  const folder = await mkdtemp(join(tmpdir(), 'voidbox-source-'));
+  try {
+    const file = join(folder, 'skill.mjs');
+    await writeFile(file, code, { mode: 0o600 });
+    return await run(['--enable-source-maps', file, ...args], cwd);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Lives until its child has ended, so that the child's code is there as long as it may be needed. */
+async function run(args: readonly string[], cwd: string): Promise<number> {
+  const child = spawn(process.execPath, args, { cwd, stdio: 'inherit' });
+  // A terminal's Ctrl-C reaches the child by itself; it says what that means.
+  const ignore = (): void => undefined;
+  const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
+  process.on('SIGINT', ignore);
+  process.on('SIGTERM', forward);
+  process.on('SIGHUP', forward);
+  try {
+    return await new Promise((resolve, reject) => {
+      child.once('error', reject);
+      child.once('exit', (code, signal) => resolve(code ?? 128 + constants.signals[signal!]));
+    });
+  } finally {
+    process.off('SIGINT', ignore);
+    process.off('SIGTERM', forward);
+    process.off('SIGHUP', forward);
+  }
+}
