@@ -61,6 +61,12 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             summary: "a skill's own command line, from its source",
             load: () => import('./commands/skill-run.ts'),
           },
+          {
+            name: 'build',
+            usage: 'skill build ENTRY',
+            summary: 'build it into a folder of agentskills.io',
+            load: () => import('./commands/skill-build.ts'),
+          },
         ],
       },
     ],

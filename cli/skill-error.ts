@@ -1,12 +1,15 @@
 /** Mistakes in a skill's source, as errors of the command line: the author changes something, not the host. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import type { ErrorCode } from '../domain/errors/codes.ts';
+import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
 import { CliError } from './cli-error.ts';
 import { EXIT } from './exit-code.ts';
 
-const REMEDIES: Partial<Record<ErrorCode, string>> = {
-  'skill/not-found': "Name the skill's entry, or its folder with a skill.ts.",
+/** Codes that are the author's to mend; null: the remedy in the list of codes says it all. */
+const REMEDIES: Partial<Record<ErrorCode, string | null>> = {
+  'skill/not-found': null,
   'skill/unusable': 'Mend what the message names.',
+  'skill/not-compliant': null,
+  'skill/output-taken': null,
 };
 
 /** @throws what `work` throws, as a CliError when it is the author's */
@@ -16,6 +19,6 @@ export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
   } catch (error) {
     const remedy = isCodedError(error) ? REMEDIES[error.code] : undefined;
     if (!isCodedError(error) || remedy === undefined) throw error;
-    throw new CliError(EXIT.usage, error.code, error.message, remedy);
+    throw new CliError(EXIT.usage, error.code, error.message, remedy ?? ERROR_CODES[error.code].remedy);
   }
 }

@@ -180,6 +180,30 @@ export const ERROR_CODES = {
     summary: 'The code of a skill cannot be bundled or loaded, or its definition has mistakes.',
     remedy: 'Mend what the message names; `voidbox session start` reads the files again.',
   },
+  'skill/not-compliant': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A skill that is to be built cannot be one of agentskills.io: its name, description or version is missing or not allowed.',
+    remedy: 'Change what the message names in the `skill({ … })` of the entry, or the folder after `-o`.',
+  },
+  'skill/lint': {
+    kind: 'world',
+    retryable: false,
+    summary: 'Lint found errors in a skill that is to be built; nothing was written.',
+    remedy: 'Mend what is listed above the message.',
+  },
+  'skill/output-taken': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The folder that a skill is to be built into holds something else.',
+    remedy: 'Build into another folder; or with `--force`, which replaces what a build writes and leaves everything else.',
+  },
+  'skill/bun': {
+    kind: 'world',
+    retryable: false,
+    summary: 'bun, which makes executables of skills, is missing or failed.',
+    remedy: 'Install it from https://bun.sh and put it on the PATH, or build with `--mode node`, which needs none.',
+  },
   'skill/crashed': {
     kind: 'world',
     retryable: false,

@@ -1,0 +1,91 @@
+import type { BunTarget } from '../../sdk/skill-kit/build/bun.ts';
+import type { BuildDiagnostic, BuildMode, Built, BuildResult } from '../../sdk/skill-kit/build/build-skill.ts';
+import { CliError, environmentError, usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
+import { EXIT } from '../exit-code.ts';
+import { orAuthorsError } from '../skill-error.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly out: string;
+  readonly mode: string;
+  readonly targets?: string;
+  readonly single?: boolean;
+  readonly protocol: string;
+  readonly force?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<entry>', "the skill's entry, or its folder")
+      .requiredOption('-o, --out <folder>', 'the folder to build; it is called like the skill')
+      .option('--mode <mode>', 'node: a bundle that Node runs; bun: executables that need no Node', 'node')
+      .option('--targets <list>', 'platforms of the executables, e.g. linux-x64,darwin-arm64 (which is the default)')
+      .option('--single', "an executable for this machine's platform alone")
+      .option('--protocol <protocol>', 'how SKILL.md has the program called: session (state in a file) or stateless (the agent carries the history)', 'session')
+      .option('--force', 'build into a folder that holds something else; only what a build writes is replaced');
+  },
+  async execute([entry = ''], options, context) {
+    const { protocol } = options;
+    if (protocol !== 'session' && protocol !== 'stateless') throw usageError(`--protocol is \`${protocol}\``, 'It takes session or stateless.');
+    const mode = await modeOf(options, context);
+    const { buildSkill } = await import('../../sdk/skill-kit/build/build-skill.ts');
+    const result = await orAuthorsError(
+      buildSkill({ path: entry, cwd: context.cwd, outDir: options.out, mode, protocol, force: options.force === true, lint }),
+    );
+    return await printResult(result, options, context);
+  },
+});
+
+async function lint({ definition }: { readonly definition: unknown }): Promise<readonly BuildDiagnostic[]> {
+  const { diagnose } = await import('../../domain/step-machine/diagnose.ts');
+  const found = definition as Parameters<typeof diagnose>[0] | { readonly kind: 'reference' };
+  return found.kind === 'skill' ? diagnose(found) : [];
+}
+
+async function modeOf({ mode, targets, single }: Options, context: CliContext): Promise<BuildMode> {
+  if (mode === 'node') {
+    if (targets !== undefined || single)
+      await context.stderr.write('note: a bundle for Node runs on every platform; --targets and --single are for --mode bun\n');
+    return { kind: 'node' };
+  }
+  if (mode !== 'bun') throw usageError(`--mode is \`${mode}\``, 'It takes node or bun.');
+  if (targets !== undefined && single) throw usageError('--single and --targets say different things', 'Give one of them.');
+  const { DEFAULT_TARGETS } = await import('../../sdk/skill-kit/build/bun.ts');
+  const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
+  const chosen = named === undefined ? DEFAULT_TARGETS : await checkedTargets(named);
+  const { findOnPath } = await import('../../setup/find-program.ts');
+  const [bun] = findOnPath(context.env, ['bun']);
+  if (bun === undefined) {
+    const { ERROR_CODES } = await import('../../domain/errors/codes.ts');
+    throw environmentError('skill/bun', 'there is no bun on the PATH, and --mode bun needs it', ERROR_CODES['skill/bun'].remedy);
+  }
+  return { kind: 'bun', bun, targets: chosen };
+}
+
+async function checkedTargets(named: readonly string[]): Promise<readonly BunTarget[]> {
+  const { BUN_TARGETS, isBunTarget } = await import('../../sdk/skill-kit/build/bun.ts');
+  const unknown = named.filter((one) => !isBunTarget(one));
+  if (unknown.length > 0) throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `There are: ${BUN_TARGETS.join(', ')}.`);
+  return [...new Set(named.filter(isBunTarget))];
+}
+
+async function printResult({ built, diagnostics }: BuildResult<BuildDiagnostic>, { json, mode }: Options, context: CliContext): Promise<0> {
+  if (!json) for (const one of diagnostics) await context.stderr.write(`${one.severity}: ${one.message}\n`);
+  if (built === null) {
+    if (json) await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
+    const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
+    throw new CliError(EXIT.usage, 'skill/lint', `${errors} ${errors === 1 ? 'error' : 'errors'}; nothing was built`);
+  }
+  if (json) await context.stdout.write(`${JSON.stringify({ ...built, mode, diagnostics })}\n`);
+  else await printBuilt(built, context);
+  return EXIT.success;
+}
+
+async function printBuilt({ name, version, folder, files, notes }: Built, context: CliContext): Promise<void> {
+  for (const note of notes) await context.stderr.write(`note: ${note}\n`);
+  await context.stderr.write(`built ${name} ${version}: ${files.length} files\n`);
+  await context.stdout.write(`${folder}\n`);
+}

@@ -1,0 +1,147 @@
+/** From a skill's source to a folder of agentskills.io that runs without it. */
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, join, relative, resolve } from 'node:path';
+import { CodedError } from '../../../domain/errors/coded-error.ts';
+import type { Buildable } from '../../../domain/step-machine/definition.ts';
+import { packageRoot } from '../../../setup/package-root.ts';
+import { bundle } from './bundle.ts';
+import { BUN_TARGETS, type BunTarget, compileAll } from './bun.ts';
+import { complianceProblems, hostFieldNames } from './frontmatter.ts';
+import { loadSkill, type LoadedSource } from './load-skill.ts';
+import { copyTree } from './copy-tree.ts';
+import { checkTarget, realTarget, replaceFolder } from './output-folder.ts';
+import { existingPackage, packageJson } from './package-json.ts';
+import { packageVersionAbove, programOf } from './program.ts';
+import { executableScript, LEAST_NODE, nodeScript } from './run-scripts.ts';
+import { type Protocol, skillMd } from './skill-md.ts';
+
+/** Beside the entry, for the skill to load. */
+const SHIPPED = ['references', 'assets'];
+
+export interface BuildDiagnostic {
+  readonly severity: 'error' | 'warning';
+  readonly message: string;
+}
+
+/** A bundle that Node runs, or executables that bring their runtime. */
+export type BuildMode = { readonly kind: 'node' } | { readonly kind: 'bun'; readonly bun: string; readonly targets: readonly BunTarget[] };
+
+export interface BuildRequest<Diagnostic extends BuildDiagnostic> {
+  /** The entry, or the folder of the skill. */
+  readonly path: string;
+  readonly cwd: string;
+  /** Is called like the skill. */
+  readonly outDir: string;
+  readonly mode: BuildMode;
+  /** Which of the ways to call the program SKILL.md explains. */
+  readonly protocol: Protocol;
+  /** Fills a folder as well that holds something else. */
+  readonly force: boolean;
+  /** Comes before anything is written. */
+  readonly lint: (source: LoadedSource) => Promise<readonly Diagnostic[]>;
+}
+
+export interface Built {
+  readonly name: string;
+  readonly version: string;
+  /** Full path. */
+  readonly folder: string;
+  /** Paths in it, of all that the build wrote. */
+  readonly files: readonly string[];
+  /** What its author may want to know. */
+  readonly notes: readonly string[];
+}
+
+export interface BuildResult<Diagnostic> {
+  /** Null when lint found errors: nothing has been written. */
+  readonly built: Built | null;
+  readonly diagnostics: readonly Diagnostic[];
+}
+
+/** @throws CodedError `skill/not-found`, `skill/unusable`, `skill/not-compliant`, `skill/output-taken`, `skill/bun` */
+export async function buildSkill<Diagnostic extends BuildDiagnostic>(request: BuildRequest<Diagnostic>): Promise<BuildResult<Diagnostic>> {
+  const source = await loadSkill(request.path, request.cwd);
+  const diagnostics = await request.lint(source);
+  if (diagnostics.some(({ severity }) => severity === 'error')) return { built: null, diagnostics };
+  const { definition, entry } = source;
+  const target = realTarget(resolve(request.cwd, request.outDir));
+  const problems = complianceProblems(definition, basename(resolve(request.cwd, request.outDir)));
+  if (problems.length > 0) throw new CodedError('skill/not-compliant', `${entry} is no skill of agentskills.io: ${problems.join('; ')}`);
+  const version = versionOf(source);
+  checkTarget(target, request.force);
+  const existing = existingPackage(target);
+  let files: readonly string[] = [];
+  await replaceFolder(target, ownPaths(source, target), async (folder) => {
+    const carried = new Set(filesBelow(folder));
+    await writeProgram(source, request.mode, folder);
+    copyShipped(source, folder);
+    writeFileSync(join(folder, 'SKILL.md'), skillMd({ definition, version, needs: needsOf(request.mode), builtWith: builtWith() }, request.protocol));
+    writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
+    files = filesBelow(folder).filter((file) => !carried.has(file));
+  });
+  return { built: { name: definition.name, version, folder: target, files, notes: notesOn(definition) }, diagnostics };
+}
+
+function versionOf({ definition, folder, entry }: LoadedSource): string {
+  if (!definition.resolveVersion) return definition.version;
+  const version = packageVersionAbove(folder);
+  if (version !== null) return version;
+  throw new CodedError('skill/not-compliant', `${entry} leaves its version to a package.json (resolveVersion), and none above it has one`);
+}
+
+async function writeProgram({ definition: { name }, entry }: LoadedSource, mode: BuildMode, folder: string): Promise<void> {
+  for (const part of ['bin', 'scripts']) mkdirSync(join(folder, part), { recursive: true });
+  const program = programOf(entry, mode.kind === 'node' ? 'above-script' : 'above-executable');
+  // Without names of functions and classes, errors of libraries would say less.
+  const { code } = await bundle(entry, {
+    program,
+    output: { minify: { compress: true, mangle: { keepNames: true }, codegen: true }, comments: { legal: true } },
+  });
+  const file = join(folder, 'bin', `${name}.mjs`);
+  writeFileSync(file, code);
+  if (mode.kind === 'bun') {
+    await compileAll(mode.bun, file, mode.targets, (target) => join(folder, 'bin', `${name}-${target}`));
+    rmSync(file);
+  }
+  const run = join(folder, 'scripts', 'run');
+  writeFileSync(run, mode.kind === 'node' ? nodeScript(name) : executableScript(name, mode.targets));
+  chmodSync(run, 0o755);
+}
+
+function copyShipped(source: LoadedSource, folder: string): void {
+  for (const name of SHIPPED) {
+    const from = join(source.folder, name);
+    if (existsSync(from)) copyTree(from, join(folder, name));
+  }
+}
+
+/** Those of any build of this skill, so that what is built no more does not stay. */
+function ownPaths({ definition: { name }, folder }: LoadedSource, target: string): (path: string) => boolean {
+  const own = new Set(['SKILL.md', 'package.json', 'scripts/run', `bin/${name}.mjs`, ...BUN_TARGETS.map((one) => `bin/${name}-${one}`)]);
+  // A skill may be built where its source stands: then these are the source's.
+  const shipped = resolve(folder) === target ? [] : SHIPPED;
+  return (path) => own.has(path) || shipped.includes(path);
+}
+
+function needsOf(mode: BuildMode): string {
+  return mode.kind === 'node' ? `Needs Node.js ${LEAST_NODE} or newer on the PATH.` : `Runs on ${mode.targets.join(', ')}.`;
+}
+
+function notesOn(definition: Buildable): readonly string[] {
+  const fields = hostFieldNames(definition);
+  return fields.length === 0
+    ? []
+    : [`SKILL.md has ${fields.join(', ')}, which agentskills.io does not know: hosts that are strict about it may refuse the skill`];
+}
+
+function builtWith(): string {
+  const { name, version } = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8')) as { readonly name: string; readonly version: string };
+  return `${name} ${version}`;
+}
+
+function filesBelow(folder: string): readonly string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => !entry.isDirectory())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
+    .toSorted();
+}

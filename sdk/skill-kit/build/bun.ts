@@ -1,0 +1,42 @@
+/** Executables without Node, made by bun. */
+import { execFile } from 'node:child_process';
+import { CodedError } from '../../../domain/errors/coded-error.ts';
+
+export const BUN_TARGETS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64'] as const;
+export type BunTarget = (typeof BUN_TARGETS)[number];
+export const DEFAULT_TARGETS: readonly BunTarget[] = ['darwin-arm64', 'linux-x64'];
+
+const LIMIT_MS = 600_000;
+
+export function isBunTarget(text: string): text is BunTarget {
+  return BUN_TARGETS.some((target) => target === text);
+}
+
+/** What `bun` is called with. */
+export function compileArguments(code: string, target: BunTarget, executable: string): readonly string[] {
+  return ['build', '--compile', `--target=bun-${target}`, '--outfile', executable, code];
+}
+
+/**
+ * @param code  path of a module that needs no other
+ * @param executableOf  where the executable for a target goes
+ * @throws CodedError `skill/bun` with what bun says of every target that it could not make
+ */
+export async function compileAll(bun: string, code: string, targets: readonly BunTarget[], executableOf: (target: BunTarget) => string): Promise<void> {
+  const failures: string[] = [];
+  // One at a time: each holds a copy of the runtime in memory.
+  for (const target of targets) {
+    const complaint = await run(bun, compileArguments(code, target, executableOf(target)));
+    if (complaint !== null) failures.push(`${target}: ${complaint}`);
+  }
+  if (failures.length > 0)
+    throw new CodedError('skill/bun', `${bun} made no executable for ${failures.length} of ${targets.length} targets:\n${failures.join('\n')}`);
+}
+
+function run(program: string, args: readonly string[]): Promise<string | null> {
+  return new Promise((resolve) => {
+    execFile(program, [...args], { timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
+      resolve(error === null ? null : stderr.trim() || stdout.trim() || error.message);
+    });
+  });
+}
