@@ -54,10 +54,22 @@ describe('packages that commands load', () => {
     'run none.yaml',
     'up --help',
     'doctor --help',
+    'skill run --help',
+    'skill build --help',
+    'skill build none.ts --out x',
   ])('%s loads nothing of Temporal', async (typed) => {
     const packages = await packagesOf(...typed.split(' '));
     // Commander is there, so the recorder works.
     expect(packages).toContain('commander');
     expect([...packages].filter((name) => name.startsWith('@temporalio/'))).toEqual([]);
+  });
+
+  test('only what bundles a skill loads the bundler', async () => {
+    const bundlers = async (...args: string[]): Promise<string[]> => [...(await packagesOf(...args))].filter((name) => name.startsWith('@rolldown/'));
+    for (const typed of ['--help', 'skill --help', 'skill run --help', 'skill build --help', 'validate spec.yaml']) {
+      expect(await bundlers(...typed.split(' ')), typed).toEqual([]);
+    }
+    writeFileSync(join(dir, 'skill.mjs'), '');
+    expect(await bundlers('skill', 'build', 'skill.mjs', '--out', 'x')).not.toEqual([]);
   });
 });

@@ -89,9 +89,9 @@ function versionOf({ definition, folder, entry }: LoadedSource): string {
   throw new CodedError('skill/not-compliant', `${entry} leaves its version to a package.json (resolveVersion), and none above it has one`);
 }
 
-async function writeProgram({ definition: { name }, entry }: LoadedSource, mode: BuildMode, folder: string): Promise<void> {
+async function writeProgram({ definition: { name }, entry, modules }: LoadedSource, mode: BuildMode, folder: string): Promise<void> {
   for (const part of ['bin', 'scripts']) mkdirSync(join(folder, part), { recursive: true });
-  const program = programOf(entry, mode.kind === 'node' ? 'above-script' : 'above-executable');
+  const program = programOf(entry, mode.kind === 'node' ? 'above-script' : 'above-executable', modules);
   // Without names of functions and classes, errors of libraries would say less.
   const { code } = await bundle(entry, {
     program,

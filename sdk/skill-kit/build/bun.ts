@@ -1,5 +1,6 @@
 /** Executables without Node, made by bun. */
 import { execFile } from 'node:child_process';
+import { dirname } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
 export const BUN_TARGETS = ['darwin-arm64', 'darwin-x64', 'linux-arm64', 'linux-x64'] as const;
@@ -26,16 +27,17 @@ export async function compileAll(bun: string, code: string, targets: readonly Bu
   const failures: string[] = [];
   // One at a time: each holds a copy of the runtime in memory.
   for (const target of targets) {
-    const complaint = await run(bun, compileArguments(code, target, executableOf(target)));
+    const complaint = await run(bun, compileArguments(code, target, executableOf(target)), dirname(code));
     if (complaint !== null) failures.push(`${target}: ${complaint}`);
   }
   if (failures.length > 0)
     throw new CodedError('skill/bun', `${bun} made no executable for ${failures.length} of ${targets.length} targets:\n${failures.join('\n')}`);
 }
 
-function run(program: string, args: readonly string[]): Promise<string | null> {
+/** @param cwd  bun puts files there while it works, so it is the folder that is being made */
+function run(program: string, args: readonly string[], cwd: string): Promise<string | null> {
   return new Promise((resolve) => {
-    execFile(program, [...args], { timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
+    execFile(program, [...args], { cwd, timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
       resolve(error === null ? null : stderr.trim() || stdout.trim() || error.message);
     });
   });

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { type OutputOptions, type RolldownLog, rolldown } from 'rolldown';
+import { type OutputOptions, type Plugin, type RolldownLog, rolldown } from 'rolldown';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
 
@@ -12,9 +12,16 @@ export interface Bundle {
   readonly modules: readonly string[];
 }
 
+export interface Program {
+  /** Imports the entry by its full path. */
+  readonly main: string;
+  /** Further modules, by the names under which it imports them. */
+  readonly modules?: Readonly<Record<string, string>>;
+}
+
 export interface BundleOptions {
-  /** Code that stands around the entry, which it imports by its full path; without it the entry is bundled as it is. */
-  readonly program?: string;
+  /** Code that stands around the entry; without it the entry is bundled as it is. */
+  readonly program?: Program;
   readonly output?: Pick<OutputOptions, 'minify' | 'comments' | 'sourcemap' | 'sourcemapPathTransform'>;
 }
 
@@ -33,9 +40,7 @@ export async function bundle(entry: string, { program, output = {} }: BundleOpti
         // Packages name others that they can do without; what the author imports is needed.
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
       },
-      ...(program === undefined
-        ? {}
-        : { plugins: [{ name: 'program', resolveId: (id) => (id === PROGRAM ? id : null), load: (id) => (id === PROGRAM ? program : null) }] }),
+      ...(program === undefined ? {} : { plugins: [virtual(program)] }),
     });
     try {
       const generated = await made.generate({ format: 'esm', codeSplitting: false, ...output });
@@ -49,6 +54,16 @@ export async function bundle(entry: string, { program, output = {} }: BundleOpti
     throw notBundled(entry, errors === undefined ? [(cause as Error).message] : errors.map(describe), cause);
   }
   throw notBundled(entry, unresolved.map(describe));
+}
+
+/** Modules that stand in no file. */
+function virtual({ main, modules = {} }: Program): Plugin {
+  const texts: Readonly<Record<string, string>> = { ...modules, [PROGRAM]: main };
+  return {
+    name: 'program',
+    resolveId: (id) => (Object.hasOwn(texts, id) ? id : null),
+    load: (id) => (Object.hasOwn(texts, id) ? texts[id]! : null),
+  };
 }
 
 /** A skill runs with the skill-kit of whoever bundles it. */

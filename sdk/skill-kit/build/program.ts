@@ -1,20 +1,42 @@
 /** The code that stands around a skill's entry and makes a program of it. */
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { packageRoot } from '../../../setup/package-root.ts';
+import type { Program } from './bundle.ts';
 
 /** Where the program finds `references/`: a folder, or the one above that of the script, or of the executable. */
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
 
-/** A module to be bundled; it names nothing of this machine that stays in the bundle, but for a folder that was given. */
-export function programOf(entry: string, base: ReferencesBase): string {
-  return [
+const ARKTYPE = 'voidbox:arktype';
+
+/**
+ * A program to be bundled; it names nothing of this machine that stays in the bundle, but for a folder that was given.
+ * @param modules  what the entry imports, where that is known: libraries are then set up for a program that runs for one call
+ */
+export function programOf(entry: string, base: ReferencesBase, modules: readonly string[] = []): Program {
+  const arktype = arktypeConfigs(modules);
+  const main = [
+    // Comes first, since it counts for what is loaded after it.
+    ...(arktype.length === 0 ? [] : [`import '${ARKTYPE}';`]),
     `import { runProgram } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/build/program-main.js'))};`,
     `import definition from ${JSON.stringify(entry)};`,
     ...(base === 'above-script' ? ["import { fileURLToPath } from 'node:url';"] : []),
     ...(base === 'above-executable' ? ["import { dirname } from 'node:path';"] : []),
     `await runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))});`,
-  ].join('\n');
+  ];
+  return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n') } };
+}
+
+/** ArkType compiles what checks its values, which costs more than checking the one answer of a call. */
+function interpreted(config: string, index: number): string {
+  return `import { configure as configure${index} } from ${JSON.stringify(config)};\nconfigure${index}({ jitless: true });`;
+}
+
+/** Of each copy of ArkType among the modules, the file that configures it. */
+function arktypeConfigs(modules: readonly string[]): readonly string[] {
+  const own = modules.filter((path) => path.includes('/node_modules/arktype/'));
+  return [...new Set(own.map((path) => createRequire(path).resolve('arktype/config')))];
 }
 
 function baseExpression(base: ReferencesBase): string {
