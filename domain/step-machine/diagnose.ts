@@ -4,7 +4,19 @@ import { edgesOf } from './facts.ts';
 import { reachable } from './graph.ts';
 import { splitTarget } from './moves.ts';
 
+/** What kind of mistake it is; a contract, as lint shows it. */
+export type DefinitionRule =
+  | 'entry-step'
+  | 'reserved-name'
+  | 'composite-step-name'
+  | 'unreadable-step'
+  | 'unknown-target'
+  | 'step-fields'
+  | 'step-numbers'
+  | 'parallel-join';
+
 export interface SkillDiagnostic {
+  readonly rule: DefinitionRule;
   readonly severity: 'error' | 'warning';
   readonly message: string;
   /** With the prefix of its sub-skill. */
@@ -14,20 +26,24 @@ export interface SkillDiagnostic {
 const RESERVED_STEPS: ReadonlySet<string> = new Set(['self', PARENT_TARGET, '__terminal__']);
 const UNREADABLE_STEPS: ReadonlySet<string> = new Set(['all', 'ran', 'history']);
 
-export function diagnose(definition: SkillDefinition): readonly SkillDiagnostic[] {
-  return inspect(definition, '');
+export function diagnose(definition: SkillDefinition, prefix = ''): readonly SkillDiagnostic[] {
+  const inside = Object.entries(definition.subskills ?? {}).flatMap(([name, sub]) => diagnose(sub.definition, `${prefix}${name}/`));
+  return [...diagnoseAlone(definition, prefix), ...inside];
 }
 
-function inspect(definition: SkillDefinition, prefix: string): SkillDiagnostic[] {
+/** Without its sub-skills. */
+export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonly SkillDiagnostic[] {
   const found: SkillDiagnostic[] = [];
   const { steps, entry } = definition;
-  if (!Object.hasOwn(steps, entry)) found.push({ severity: 'error', message: `skill "${definition.name}": entry step "${entry}" not found in steps` });
+  if (!Object.hasOwn(steps, entry))
+    found.push({ rule: 'entry-step', severity: 'error', message: `skill "${definition.name}": entry step "${entry}" not found in steps` });
   for (const store of Object.keys(definition.stores ?? {})) {
-    if (RESERVED_STORES.has(store)) found.push({ severity: 'error', message: `skill "${definition.name}": store name "${store}" is reserved` });
+    if (RESERVED_STORES.has(store))
+      found.push({ rule: 'reserved-name', severity: 'error', message: `skill "${definition.name}": store name "${store}" is reserved` });
   }
   const edges = edgesOf(definition);
   for (const [name, { config }] of Object.entries(steps)) {
-    const add = (severity: 'error' | 'warning', message: string): void => void found.push({ severity, message, step: prefix + name });
+    const add: Add = (rule, severity, message) => void found.push({ rule, severity, message, step: prefix + name });
     checkName(definition, name, config, add);
     checkTargets(definition, name, config, add);
     checkShape(name, config, add);
@@ -36,24 +52,31 @@ function inspect(definition: SkillDefinition, prefix: string): SkillDiagnostic[]
     for (const branch of config.parallel.branches) {
       for (const inside of reachable(edges, [branch], config.parallel.join)) {
         if (isTerminal(steps[inside]?.config) && !leadsAnywhere(definition, [branch], config.parallel.join)) {
-          add('error', `Step "${name}": its branch "${branch}" can end the skill at "${inside}" without reaching the join "${config.parallel.join}".`);
+          add(
+            'parallel-join',
+            'error',
+            `Step "${name}": its branch "${branch}" can end the skill at "${inside}" without reaching the join "${config.parallel.join}".`,
+          );
         }
       }
     }
   }
-  for (const [name, { definition: sub }] of Object.entries(definition.subskills ?? {})) found.push(...inspect(sub, `${prefix}${name}/`));
   return found;
 }
 
-type Add = (severity: 'error' | 'warning', message: string) => void;
+type Add = (rule: DefinitionRule, severity: SkillDiagnostic['severity'], message: string) => void;
 
 function checkName(definition: SkillDefinition, name: string, config: StepConfig, add: Add): void {
-  if (RESERVED_STEPS.has(name)) add('error', `Step name "${name}" is reserved.`);
-  if (name.includes('/')) add('error', `Step name "${name}" has a "/", which separates a sub-skill's name from its step's.`);
-  if (/^(subskill|topic):/.test(name)) add('error', `Step name "${name}" reads like a redirect.`);
-  if (UNREADABLE_STEPS.has(name)) add('warning', `Step "${name}" cannot be read as store.steps.${name}; use store.steps.all("${name}").`);
+  if (RESERVED_STEPS.has(name)) add('reserved-name', 'error', `Step name "${name}" is reserved.`);
+  if (name.includes('/')) add('composite-step-name', 'error', `Step name "${name}" has a "/", which separates a sub-skill's name from its step's.`);
+  if (/^(subskill|topic):/.test(name)) add('reserved-name', 'error', `Step name "${name}" reads like a redirect.`);
+  if (UNREADABLE_STEPS.has(name)) add('unreadable-step', 'warning', `Step "${name}" cannot be read as store.steps.${name}; use store.steps.all("${name}").`);
   if (config.call !== undefined && config.call !== name && Object.hasOwn(definition.subskills ?? {}, name)) {
-    add('error', `Step "${name}" calls the sub-skill "${config.call}" and is named like the sub-skill "${name}": their steps would have the same addresses.`);
+    add(
+      'reserved-name',
+      'error',
+      `Step "${name}" calls the sub-skill "${config.call}" and is named like the sub-skill "${name}": their steps would have the same addresses.`,
+    );
   }
 }
 
@@ -62,6 +85,7 @@ function checkTargets(definition: SkillDefinition, name: string, config: StepCon
     if (target === undefined || target === 'self' || Object.hasOwn(definition.steps, target)) return;
     if (target === PARENT_TARGET) {
       return add(
+        'unknown-target',
         'error',
         `Step "${name}" has next: "${PARENT_TARGET}" which must be overridden via .extend(). It comes from a module: register the module with a \`next\`.`,
       );
@@ -69,8 +93,9 @@ function checkTargets(definition: SkillDefinition, name: string, config: StepCon
     const [kind, redirect] = splitTarget(target);
     if (kind === 'subskill' && Object.hasOwn(definition.subskills ?? {}, redirect)) return;
     if (kind === 'topic' && Object.hasOwn(definition.topics ?? {}, redirect)) return;
-    if (kind !== null) return add('error', `Step "${name}" has ${where} "${target}", but no such ${kind === 'topic' ? 'topic' : 'sub-skill'} is registered.`);
-    add('error', `Step "${name}" has ${where} "${target}" which does not exist in steps.`);
+    if (kind !== null)
+      return add('unknown-target', 'error', `Step "${name}" has ${where} "${target}", but no such ${kind === 'topic' ? 'topic' : 'sub-skill'} is registered.`);
+    add('unknown-target', 'error', `Step "${name}" has ${where} "${target}" which does not exist in steps.`);
   };
   const { next, parallel, human } = config;
   if (typeof next === 'string') check(next, 'next');
@@ -78,48 +103,53 @@ function checkTargets(definition: SkillDefinition, name: string, config: StepCon
   check(config.onMaxVisits, 'onMaxVisits');
   check(human?.onExpiry, 'human.onExpiry');
   for (const branch of parallel?.branches ?? []) {
-    if (!Object.hasOwn(definition.steps, branch)) add('error', `Step "${name}" has a parallel branch "${branch}" which does not exist in steps.`);
+    if (!Object.hasOwn(definition.steps, branch))
+      add('unknown-target', 'error', `Step "${name}" has a parallel branch "${branch}" which does not exist in steps.`);
   }
   if (parallel !== undefined && !Object.hasOwn(definition.steps, parallel.join))
-    add('error', `Step "${name}" joins at "${parallel.join}" which does not exist in steps.`);
+    add('unknown-target', 'error', `Step "${name}" joins at "${parallel.join}" which does not exist in steps.`);
   if (config.call !== undefined && !Object.hasOwn(definition.subskills ?? {}, config.call))
-    add('error', `Step "${name}" calls the sub-skill "${config.call}", which is not registered.`);
+    add('unknown-target', 'error', `Step "${name}" calls the sub-skill "${config.call}", which is not registered.`);
 }
 
 function checkShape(name: string, config: StepConfig, add: Add): void {
   const { next, parallel, wait, human, call, prompt, response, action } = config;
   const isObject = typeof next === 'object' && !Array.isArray(next);
-  if (next === undefined && parallel === undefined) add('error', `Step "${name}": next is required`);
-  if (isObject && (next as { terminal?: unknown }).terminal !== true) add('error', `Step "${name}": next is an object without \`terminal: true\`.`);
-  if (Array.isArray(next) && next.length === 0) add('error', `Step "${name}": next is an empty list of branches.`);
-  if (next !== undefined && parallel !== undefined) add('error', `Step "${name}" has both next and parallel; after the branches comes \`parallel.join\`.`);
+  if (next === undefined && parallel === undefined) add('step-fields', 'error', `Step "${name}": next is required`);
+  if (isObject && (next as { terminal?: unknown }).terminal !== true)
+    add('step-fields', 'error', `Step "${name}": next is an object without \`terminal: true\`.`);
+  if (Array.isArray(next) && next.length === 0) add('step-fields', 'error', `Step "${name}": next is an empty list of branches.`);
+  if (next !== undefined && parallel !== undefined)
+    add('step-fields', 'error', `Step "${name}" has both next and parallel; after the branches comes \`parallel.join\`.`);
   if (parallel !== undefined && new Set(parallel.branches).size !== parallel.branches.length)
-    add('error', `Step "${name}" has the same parallel branch twice.`);
-  if (parallel !== undefined && parallel.branches.length === 0) add('error', `Step "${name}" has no parallel branches.`);
-  if (parallel !== undefined && parallel.branches.includes(parallel.join)) add('error', `Step "${name}" starts a branch at its own join.`);
+    add('step-fields', 'error', `Step "${name}" has the same parallel branch twice.`);
+  if (parallel !== undefined && parallel.branches.length === 0) add('step-fields', 'error', `Step "${name}" has no parallel branches.`);
+  if (parallel !== undefined && parallel.branches.includes(parallel.join)) add('step-fields', 'error', `Step "${name}" starts a branch at its own join.`);
   for (const [key, value] of Object.entries({ wait, call })) {
     if (value === undefined) continue;
-    if (prompt !== undefined || response !== undefined) add('error', `Step "${name}" has ${key}, which nobody answers; put the prompt into a step before it.`);
+    if (prompt !== undefined || response !== undefined)
+      add('step-fields', 'error', `Step "${name}" has ${key}, which nobody answers; put the prompt into a step before it.`);
   }
   if (call !== undefined && (action !== undefined || wait !== undefined || parallel !== undefined))
-    add('error', `Step "${name}" has call; it takes no action, wait or parallel beside it.`);
-  if (human !== undefined && prompt === undefined) add('error', `Step "${name}" is for a person, who needs a prompt.`);
+    add('step-fields', 'error', `Step "${name}" has call; it takes no action, wait or parallel beside it.`);
+  if (human !== undefined && prompt === undefined) add('step-fields', 'error', `Step "${name}" is for a person, who needs a prompt.`);
   if (human?.deadlineMs !== undefined && human.onExpiry === undefined)
-    add('error', `Step "${name}" has human.deadlineMs; say with human.onExpiry where to go when it has passed.`);
+    add('step-fields', 'error', `Step "${name}" has human.deadlineMs; say with human.onExpiry where to go when it has passed.`);
   if (action === undefined && (config.retry !== undefined || config.timeoutMs !== undefined))
-    add('warning', `Step "${name}" has retry or timeoutMs but no action.`);
+    add('step-fields', 'warning', `Step "${name}" has retry or timeoutMs but no action.`);
   if (prompt === undefined && response !== undefined && wait === undefined && call === undefined) {
-    add('warning', `Step "${name}" has a response schema but no prompt: its response is {}, which must fit.`);
+    add('step-fields', 'warning', `Step "${name}" has a response schema but no prompt: its response is {}, which must fit.`);
   }
 }
 
 function checkNumbers(name: string, config: StepConfig, add: Add): void {
   const whole = (value: number | undefined, key: string): void => {
-    if (value !== undefined && (!Number.isInteger(value) || value < 1)) add('error', `Step "${name}": ${key} is ${value}; it takes a whole number from 1.`);
+    if (value !== undefined && (!Number.isInteger(value) || value < 1))
+      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes a whole number from 1.`);
   };
   const time = (value: unknown, key: string): void => {
     if (typeof value === 'number' && (!Number.isFinite(value) || value < 0))
-      add('error', `Step "${name}": ${key} is ${value}; it takes milliseconds, 0 or more.`);
+      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes milliseconds, 0 or more.`);
   };
   whole(config.maxVisits, 'maxVisits');
   whole(config.maxInvalid, 'maxInvalid');

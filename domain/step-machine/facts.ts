@@ -119,13 +119,16 @@ function nextFacts(next: StepConfig['next']): NextFacts {
   return { kind: 'terminal' };
 }
 
-/** Where each step may lead: a function to every step, its own included; `self` to the step itself. */
-export function edgesOf(definition: SkillDefinition): Edges {
+/**
+ * Where each step may lead; `self` to the step itself.
+ * @param chosenBy  where the function of a step may lead; by default to every step, its own included
+ */
+export function edgesOf(definition: SkillDefinition, chosenBy?: (step: string) => readonly string[]): Edges {
   const names = Object.keys(definition.steps);
   const edges = new Map<string, readonly string[]>();
   for (const [name, { config }] of Object.entries(definition.steps)) {
     const next = nextFacts(config.next);
-    const targets = next.kind === 'terminal' ? [] : next.kind === 'to' ? [next.to] : (next.to ?? names);
+    const targets = next.kind === 'terminal' ? [] : next.kind === 'to' ? [next.to] : (next.to ?? chosenBy?.(name) ?? names);
     const all = [...targets, config.onMaxVisits, config.human?.onExpiry, ...(config.parallel?.branches ?? []), config.parallel?.join];
     const inside = all.map((target) => (target === 'self' ? name : target)).filter((target) => target !== undefined && Object.hasOwn(definition.steps, target));
     edges.set(name, [...new Set(inside as string[])]);

@@ -1,27 +1,47 @@
 /** What is wrong with a definition, found when it is built: every error names the place and the remedy. */
 import type { ActionUse, SkillDefinition, StepConfig, StepDefinition } from '../../domain/step-machine/definition.ts';
-import { diagnose } from '../../domain/step-machine/diagnose.ts';
+import { diagnose, type SkillDiagnostic } from '../../domain/step-machine/diagnose.ts';
 import { inputJsonSchema, outputJsonSchema } from './schema.ts';
 
-/** @throws {Error} with all that the definition says wrong */
+/** All that a definition says wrong. Lint knows it by its name: a skill that was bundled has a class of its own. */
+export class SkillDefinitionError extends Error {
+  readonly skill: string;
+  readonly mistakes: readonly SkillDiagnostic[];
+
+  constructor(skill: string, mistakes: readonly SkillDiagnostic[]) {
+    const lines = mistakes.map(({ message }) => message);
+    super(
+      lines.length === 1 ? `skill "${skill}": ${lines[0]}` : `skill "${skill}" has ${lines.length} mistakes:\n${lines.map((line) => `  ${line}`).join('\n')}`,
+    );
+    this.name = 'SkillDefinitionError';
+    this.skill = skill;
+    this.mistakes = mistakes;
+  }
+}
+
+/** @throws {SkillDefinitionError} */
 export function checkSkillDefinition(definition: SkillDefinition): void {
   const { name, entry, steps } = definition;
   if (!name) throw new Error('skill: name is required');
+  if (entry && isMissing(entry, steps)) throw new SkillDefinitionError(name, [{ rule: 'entry-step', severity: 'error', message: missingEntry(entry, steps) }]);
   checkSteps(`skill "${name}"`, entry, steps);
   const mistakes = diagnose(definition).filter(({ severity }) => severity === 'error');
-  if (mistakes.length === 0) return;
-  const lines = mistakes.map(({ message }) => message);
-  throw new Error(
-    lines.length === 1 ? `skill "${name}": ${lines[0]}` : `skill "${name}" has ${lines.length} mistakes:\n${lines.map((line) => `  ${line}`).join('\n')}`,
-  );
+  if (mistakes.length > 0) throw new SkillDefinitionError(name, mistakes);
 }
 
 /** @throws {Error} */
 export function checkSteps(where: string, entry: string, steps: Readonly<Record<string, StepDefinition>>): void {
   if (!entry) throw new Error(`${where}: entry is required. Give the name of the first step.`);
-  const names = Object.keys(steps);
-  if (names.length === 0) throw new Error(`${where}: at least one step is required. Add one with .step(name, { ... }).`);
-  if (!Object.hasOwn(steps, entry)) throw new Error(`${where}: entry step "${entry}" not found in steps. There are: ${names.join(', ')}.`);
+  if (Object.keys(steps).length === 0) throw new Error(`${where}: at least one step is required. Add one with .step(name, { ... }).`);
+  if (isMissing(entry, steps)) throw new Error(`${where}: ${missingEntry(entry, steps)}`);
+}
+
+function isMissing(entry: string, steps: Readonly<Record<string, StepDefinition>>): boolean {
+  return Object.keys(steps).length > 0 && !Object.hasOwn(steps, entry);
+}
+
+function missingEntry(entry: string, steps: Readonly<Record<string, StepDefinition>>): string {
+  return `entry step "${entry}" not found in steps. There are: ${Object.keys(steps).join(', ')}.`;
 }
 
 /**

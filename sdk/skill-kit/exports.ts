@@ -3,6 +3,8 @@ import type { Terminal } from '../../domain/step-machine/definition.ts';
 
 export { act } from './act.ts';
 export { fragment, type Fragment, prompt, resolveTemplate } from './prompt-text.ts';
+export { checkSkill } from './lint/check-skill.ts';
+export type { LintDiagnostic } from './lint/diagnostic.ts';
 export { isDone, isError, isPrompt, isRedirect } from './guards.ts';
 export { module, ModuleBuilder } from './module-builder.ts';
 export { reference, ReferenceBuilder, type ReferenceBuilderConfig, type VersionStrategy } from './reference-builder.ts';

@@ -1,0 +1,169 @@
+/** Skills and modules as they stand in the source: which calls add which step, and what stands in a step. */
+import { propertyOf, type Sources } from './sources.ts';
+import { bare, below, type Call, is, keyName, memberName, type Node } from './syntax.ts';
+
+/** The parts of a step, by key. */
+export interface ConfigSource {
+  readonly parts: ReadonlyMap<string, Node>;
+  /** False where something is put in that is not written here. */
+  readonly isWhole: boolean;
+}
+
+export interface StepSource {
+  /** Null where it is not written as a text. */
+  readonly name: string | null;
+  readonly nameNode: Node;
+  readonly config: ConfigSource;
+  /** What `__parent__` means where this step is used; null where it is not known. */
+  readonly parentTarget: string | null;
+}
+
+export interface NamedCall {
+  readonly name: string | null;
+  readonly nameNode: Node;
+}
+
+export interface BuilderSource {
+  readonly kind: 'skill' | 'module' | 'reference';
+  readonly name: string | null;
+  /** The call that begins it. */
+  readonly root: Node;
+  readonly steps: readonly StepSource[];
+  readonly subskills: readonly NamedCall[];
+  readonly topics: readonly NamedCall[];
+  readonly modules: readonly { readonly module: BuilderSource; /** Where its steps go on that say `__parent__`. */ readonly next: string | null }[];
+}
+
+const ROOTS: Readonly<Record<string, BuilderSource['kind']>> = {
+  skill: 'skill',
+  SkillBuilder: 'skill',
+  module: 'module',
+  ModuleBuilder: 'module',
+  reference: 'reference',
+  ReferenceBuilder: 'reference',
+};
+const METHODS: ReadonlySet<string> = new Set(['step', 'extend', 'register', 'subskill', 'topic', 'build']);
+const NOTHING: ConfigSource = { parts: new Map(), isWhole: false };
+
+/** In the order of the source. */
+export function buildersOf(sources: Sources): readonly BuilderSource[] {
+  const calls = new Map<Node, { readonly method: string; readonly call: Call }[]>();
+  const roots: Node[] = [];
+  for (const node of sources.files.flatMap(({ program }) => [...below(program)])) {
+    if (rootKind(sources, node) !== null) roots.push(node);
+    if (!is(node, 'CallExpression')) continue;
+    const method = methodOf(node);
+    const root = method === null ? null : rootOf(sources, (bare(node.callee) as Node & { object: Node }).object);
+    if (method === null || root === null) continue;
+    const known = calls.get(root) ?? [];
+    calls.set(root, known);
+    known.push({ method, call: node });
+  }
+  const known = new Map<Node, BuilderSource>();
+  const read = (root: Node): BuilderSource => {
+    const before = known.get(root);
+    if (before !== undefined) return before;
+    const modules: BuilderSource['modules'][number][] = [];
+    // Where a chain ends is in the order of its calls, where it begins is not.
+    const own = (calls.get(root) ?? []).toSorted((a, b) => a.call.end - b.call.end);
+    const named = (method: string): NamedCall[] =>
+      own.flatMap(({ method: m, call }) =>
+        m === method && call.arguments[0] ? [{ name: sources.textOf(call.arguments[0]), nameNode: call.arguments[0] }] : [],
+      );
+    const [config] = (bare(root) as Call).arguments;
+    const configValue = config === undefined ? null : sources.valueOf(config);
+    const nameNode = configValue === null ? null : propertyOf(configValue, 'name');
+    const builder: BuilderSource = {
+      kind: rootKind(sources, root)!,
+      name: nameNode === null ? null : sources.textOf(nameNode),
+      root,
+      steps: own.flatMap(({ method, call }) => stepOf(sources, method, call)),
+      subskills: named('subskill'),
+      topics: named('topic'),
+      modules,
+    };
+    known.set(root, builder);
+    for (const { method, call } of own) {
+      const [made, options] = call.arguments;
+      const registered = method === 'register' && made ? rootOf(sources, made) : null;
+      const given = options === undefined ? null : sources.valueOf(options);
+      const next = given === null ? null : propertyOf(given, 'next');
+      if (registered !== null) modules.push({ module: read(registered), next: next === null ? null : sources.textOf(next) });
+    }
+    return builder;
+  };
+  return roots.map(read);
+}
+
+/** Steps made with `step()`, which builders take over from anywhere. */
+export function sharedSteps(sources: Sources): readonly ConfigSource[] {
+  const made = sources.files
+    .flatMap(({ program }) => [...below(program)])
+    .filter((node) => is(node, 'CallExpression') && sources.kitExport(node.callee) === 'step');
+  return made.map((node) => configOf(sources, node));
+}
+
+/** Steps of a builder and of the modules that it registers; what is declared later wins, as it does when it is built. */
+export function stepsByName(builder: BuilderSource): ReadonlyMap<string, StepSource> {
+  const found = new Map<string, StepSource>();
+  for (const { module, next } of builder.modules) for (const [name, step] of stepsByName(module)) found.set(name, { ...step, parentTarget: next });
+  for (const step of builder.steps) if (step.name !== null) found.set(step.name, step);
+  return found;
+}
+
+function rootKind(sources: Sources, node: Node): BuilderSource['kind'] | null {
+  if (!is(node, 'CallExpression', 'NewExpression')) return null;
+  const name = sources.kitExport(node.callee);
+  return name === null || !Object.hasOwn(ROOTS, name) ? null : ROOTS[name]!;
+}
+
+function methodOf(call: Call): string | null {
+  const callee = bare(call.callee);
+  const name = is(callee, 'MemberExpression') ? memberName(callee) : null;
+  return name !== null && METHODS.has(name) ? name : null;
+}
+
+/** The call that begins a chain; null where it is not known. */
+function rootOf(sources: Sources, node: Node, hops = 0): Node | null {
+  const value = sources.firstValueOf(node);
+  if (value === null || hops > 10_000) return null;
+  if (rootKind(sources, value) !== null) return value;
+  const callee = is(value, 'CallExpression') && methodOf(value) !== null ? bare(value.callee) : null;
+  return is(callee, 'MemberExpression') ? rootOf(sources, callee.object, hops + 1) : null;
+}
+
+function stepOf(sources: Sources, method: string, call: Call): StepSource[] {
+  const [name, first, overrides] = call.arguments;
+  if (name === undefined || (method !== 'step' && method !== 'extend')) return [];
+  const base = first === undefined ? NOTHING : configOf(sources, first);
+  const config = method === 'extend' && overrides !== undefined ? merged(base, configOf(sources, overrides)) : base;
+  return [{ name: sources.textOf(name), nameNode: name, config, parentTarget: null }];
+}
+
+function configOf(sources: Sources, node: Node, hops = 0): ConfigSource {
+  const value = sources.valueOf(node);
+  if (value === null || hops > 50) return NOTHING;
+  if (is(value, 'CallExpression')) {
+    const [argument] = value.arguments;
+    if (argument === undefined) return NOTHING;
+    if (sources.kitExport(value.callee) === 'step') return configOf(sources, argument, hops + 1);
+    const callee = bare(value.callee);
+    if (!is(callee, 'MemberExpression') || memberName(callee) !== 'extend') return NOTHING;
+    return merged(configOf(sources, callee.object, hops + 1), configOf(sources, argument, hops + 1));
+  }
+  if (!is(value, 'ObjectExpression')) return NOTHING;
+  let config: ConfigSource = { parts: new Map(), isWhole: true };
+  for (const property of value.properties) {
+    if (is(property, 'SpreadElement')) config = merged(config, configOf(sources, property.argument, hops + 1));
+    else {
+      const key = keyName(property);
+      config = merged(config, { parts: new Map(key === null ? [] : [[key, property.value as Node]]), isWhole: key !== null });
+    }
+  }
+  return config;
+}
+
+/** What is not known on top may replace anything below, so that only what is known on top remains. */
+function merged(below: ConfigSource, above: ConfigSource): ConfigSource {
+  return { parts: new Map([...(above.isWhole ? below.parts : []), ...above.parts]), isWhole: below.isWhole && above.isWhole };
+}

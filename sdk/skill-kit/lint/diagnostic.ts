@@ -1,0 +1,36 @@
+/** What lint says. */
+import type { RuleName } from './rules.ts';
+
+export interface LintDiagnostic {
+  readonly rule: RuleName;
+  readonly severity: 'error' | 'warning';
+  /** With `[subskill:<name>] ` before it where a sub-skill is meant. */
+  readonly message: string;
+  readonly remedy?: string;
+  readonly step?: string;
+  readonly file?: string;
+  /** From 1. */
+  readonly line?: number;
+  /** From 1, in UTF-16 units. */
+  readonly column?: number;
+}
+
+/** One whose place in the source is known. */
+export interface PlacedDiagnostic extends LintDiagnostic {
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** By place, then by rule and text; what is said twice of one place is said once. */
+export function sorted(diagnostics: readonly PlacedDiagnostic[]): readonly PlacedDiagnostic[] {
+  const text = ({ file, line, column, rule, message }: PlacedDiagnostic): string => JSON.stringify([file, line, column, rule, message]);
+  const unique = [...new Map(diagnostics.map((one) => [text(one), one])).values()];
+  return unique.toSorted(
+    (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.rule, b.rule) || compare(a.message, b.message),
+  );
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
