@@ -1,5 +1,7 @@
+import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { BunTarget } from '../../sdk/skill-kit/build/bun.ts';
-import type { BuildDiagnostic, BuildMode, Built, BuildResult } from '../../sdk/skill-kit/build/build-skill.ts';
+import type { BuildMode, Built, BuildResult } from '../../sdk/skill-kit/build/build-skill.ts';
+import type { PlacedDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
 import { CliError, environmentError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
@@ -31,19 +33,17 @@ export const command = defineCommand<Options>({
     const { protocol } = options;
     if (protocol !== 'session' && protocol !== 'stateless') throw usageError(`--protocol is \`${protocol}\``, 'It takes session or stateless.');
     const mode = await modeOf(options, context);
-    const { buildSkill } = await import('../../sdk/skill-kit/build/build-skill.ts');
+    const [{ buildSkill }, { lintSkill }] = await Promise.all([
+      import('../../sdk/skill-kit/build/build-skill.ts'),
+      import('../../sdk/skill-kit/lint/lint-skill.ts'),
+    ]);
+    const force = options.force === true;
     const result = await orAuthorsError(
-      buildSkill({ path: entry, cwd: context.cwd, outDir: options.out, mode, protocol, force: options.force === true, lint }),
+      buildSkill({ path: entry, cwd: context.cwd, outDir: options.out, mode, protocol, force, lint: (path) => lintSkill(path) }),
     );
     return await printResult(result, options, context);
   },
 });
-
-async function lint({ definition }: { readonly definition: unknown }): Promise<readonly BuildDiagnostic[]> {
-  const { diagnose } = await import('../../domain/step-machine/diagnose.ts');
-  const found = definition as Parameters<typeof diagnose>[0] | { readonly kind: 'reference' };
-  return found.kind === 'skill' ? diagnose(found) : [];
-}
 
 async function modeOf({ mode, targets, single }: Options, context: CliContext): Promise<BuildMode> {
   if (mode === 'node') {
@@ -72,8 +72,8 @@ async function checkedTargets(named: readonly string[]): Promise<readonly BunTar
   return [...new Set(named.filter(isBunTarget))];
 }
 
-async function printResult({ built, diagnostics }: BuildResult<BuildDiagnostic>, { json, mode }: Options, context: CliContext): Promise<0> {
-  if (!json) for (const one of diagnostics) await context.stderr.write(`${one.severity}: ${one.message}\n`);
+async function printResult({ built, diagnostics }: BuildResult<PlacedDiagnostic>, { json, mode }: Options, context: CliContext): Promise<0> {
+  if (!json) for (const one of diagnostics) await context.stderr.write(`${lineOf(one)}\n`);
   if (built === null) {
     if (json) await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
     const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
@@ -82,6 +82,10 @@ async function printResult({ built, diagnostics }: BuildResult<BuildDiagnostic>,
   if (json) await context.stdout.write(`${JSON.stringify({ ...built, mode, diagnostics })}\n`);
   else await printBuilt(built, context);
   return EXIT.success;
+}
+
+function lineOf({ file, line, column, severity, message, rule }: PlacedDiagnostic): string {
+  return `${sanitizeLine(file)}:${line}:${column}: ${severity}[${rule}]: ${sanitize(message)}`;
 }
 
 async function printBuilt({ name, version, folder, files, notes }: Built, context: CliContext): Promise<void> {

@@ -6,6 +6,7 @@ import type { Buildable } from '../../../domain/step-machine/definition.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
 import { bundle } from './bundle.ts';
 import { BUN_TARGETS, type BunTarget, compileAll } from './bun.ts';
+import { findEntry } from './find-entry.ts';
 import { complianceProblems, hostFieldNames } from './frontmatter.ts';
 import { loadSkill, type LoadedSource } from './load-skill.ts';
 import { copyTree } from './copy-tree.ts';
@@ -37,8 +38,8 @@ export interface BuildRequest<Diagnostic extends BuildDiagnostic> {
   readonly protocol: Protocol;
   /** Fills a folder as well that holds something else. */
   readonly force: boolean;
-  /** Comes before anything is written. */
-  readonly lint: (source: LoadedSource) => Promise<readonly Diagnostic[]>;
+  /** Comes before everything, also before the code is loaded. */
+  readonly lint: (entry: string) => Promise<readonly Diagnostic[]>;
 }
 
 export interface Built {
@@ -60,10 +61,11 @@ export interface BuildResult<Diagnostic> {
 
 /** @throws CodedError `skill/not-found`, `skill/unusable`, `skill/not-compliant`, `skill/output-taken`, `skill/bun` */
 export async function buildSkill<Diagnostic extends BuildDiagnostic>(request: BuildRequest<Diagnostic>): Promise<BuildResult<Diagnostic>> {
-  const source = await loadSkill(request.path, request.cwd);
-  const diagnostics = await request.lint(source);
+  const entry = findEntry(request.path, request.cwd);
+  const diagnostics = await request.lint(entry);
   if (diagnostics.some(({ severity }) => severity === 'error')) return { built: null, diagnostics };
-  const { definition, entry } = source;
+  const source = await loadSkill(entry);
+  const { definition } = source;
   const target = realTarget(resolve(request.cwd, request.outDir));
   const problems = complianceProblems(definition, basename(resolve(request.cwd, request.outDir)));
   if (problems.length > 0) throw new CodedError('skill/not-compliant', `${entry} is no skill of agentskills.io: ${problems.join('; ')}`);
