@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
-import { readdir, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type InstalledPackage, installPackage } from './rig/packed.ts';
 
@@ -27,6 +30,30 @@ describe('the package, installed from its tarball into an empty folder', () => {
     const result = await installed.voidbox(['validate', 'bad.yaml']);
     expect(result.exitCode).toBe(2);
     expect(result.stdout + result.stderr).toContain('bad.yaml:2:');
+  });
+
+  it('runs a skill from its source, and builds one that needs nothing of the installation', async () => {
+    await writeFile(
+      join(installed.folder, 'greeter.ts'),
+      `import { skill, terminal, z } from 'voidbox/skill-kit';
+       import { z as own } from 'zod';
+       export default skill({ name: 'greeter', description: 'Greets.', entry: 'ask', params: own.object({ who: own.string() }) })
+         .step('ask', { prompt: ({ params }) => 'Greet ' + params.who, response: z.object({ text: z.string() }), next: terminal })
+         .build();`,
+    );
+    const start = ['start', '--params', '{"who":"Ada"}'];
+    const ran = await installed.voidbox(['skill', 'run', 'greeter.ts', ...start]);
+    expect(ran).toMatchObject({ exitCode: 0 });
+    expect(JSON.parse(ran.stdout)).toMatchObject({ kind: 'prompt', prompt: '<prompt>\nGreet Ada\n</prompt>' });
+    expect(await installed.voidbox(['skill', 'build', 'greeter.ts', '-o', 'out/greeter'])).toMatchObject({ exitCode: 0 });
+    const alone = await mkdtemp(join(tmpdir(), 'voidbox-alone-'));
+    try {
+      await rename(join(installed.folder, 'out/greeter'), join(alone, 'greeter'));
+      const { stdout } = await promisify(execFile)(join(alone, 'greeter/scripts/run'), start, { cwd: alone });
+      expect(stdout).toBe(ran.stdout);
+    } finally {
+      await rm(alone, { recursive: true });
+    }
   });
 
   it('holds the Rust sources, the workflow bundle and the licence, and no tests', async () => {

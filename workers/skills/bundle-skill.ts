@@ -20,7 +20,7 @@ export function bundleFile(stateDir: string, codeHash: string): string {
 /** @throws CodedError `skill/unusable` */
 export async function bundleSkill(entry: string, stateDir: string): Promise<BundledSkill> {
   const folder = dirname(entry);
-  const { code, modules } = await bundle(entry);
+  const { code, modules } = await bundle(entry, { isHosted: true });
   const references = filesBelow(join(folder, 'references'));
   const hash = createHash('sha256').update(code);
   for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readFileSync(file));

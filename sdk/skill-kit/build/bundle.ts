@@ -22,20 +22,22 @@ export interface Program {
 export interface BundleOptions {
   /** Code that stands around the entry; without it the entry is bundled as it is. */
   readonly program?: Program;
+  /** Whoever loads the bundle wants the definition: an entry that calls `main` hands it over and serves nothing. */
+  readonly isHosted?: boolean;
   readonly output?: Pick<OutputOptions, 'minify' | 'comments' | 'sourcemap' | 'sourcemapPathTransform'>;
 }
 
 const PROGRAM = '\0program';
 
 /** @throws CodedError `skill/unusable` with the place of every mistake */
-export async function bundle(entry: string, { program, output = {} }: BundleOptions = {}): Promise<Bundle> {
+export async function bundle(entry: string, { program, isHosted = false, output = {} }: BundleOptions = {}): Promise<Bundle> {
   const unresolved: RolldownLog[] = [];
   try {
     const made = await rolldown({
       input: program === undefined ? entry : PROGRAM,
       cwd: dirname(entry),
       platform: 'node',
-      resolve: resolution(),
+      resolve: resolution(isHosted),
       onLog: (_level, log) => {
         // Packages name others that they can do without; what the author imports is needed.
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
@@ -67,7 +69,7 @@ function virtual({ main, modules = {} }: Program): Plugin {
 }
 
 /** A skill runs with the skill-kit of whoever bundles it. */
-function resolution(): { readonly alias: Record<string, string>; readonly modules: string[] } {
+function resolution(isHosted: boolean): { readonly alias: Record<string, string>; readonly modules: string[] } {
   const root = packageRoot();
   const kit = join(root, 'dist/sdk/skill-kit');
   // Installed, our dependencies lie beside us.
@@ -75,7 +77,7 @@ function resolution(): { readonly alias: Record<string, string>; readonly module
   return {
     alias: {
       'voidbox/skill-kit/test': join(kit, 'test.js'),
-      'voidbox/skill-kit/cli': join(kit, 'cli.js'),
+      'voidbox/skill-kit/cli': join(kit, isHosted ? 'cli.hosted.js' : 'cli.js'),
       'voidbox/skill-kit': join(kit, 'index.bundled.js'),
     },
     modules: ['node_modules', join(root, 'node_modules'), ...beside],

@@ -55,6 +55,19 @@ describe('loading a skill from its source', () => {
     }
   });
 
+  it('runs nothing of an entry that is a program as well', async () => {
+    const entry = put(
+      'skill.ts',
+      `${GREETER.replace('export default', 'const greeter =')
+        .replace('NAME,', "'both',")
+        .replace(/.*name\.ts.*/, '')}
+      import { main } from 'voidbox/skill-kit/cli';
+      export default greeter;
+      await main(greeter);`,
+    );
+    expect((await loadSkill(entry)).definition.name).toBe('both');
+  });
+
   it('loads a reference', async () => {
     const code =
       "import { reference } from 'voidbox/skill-kit'; export default reference({ name: 'r', description: 'd' }).topic('t', { label: 'T', content: () => 'x' }).build();";

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
+import { takeOffers } from '../hosted.ts';
 import { asBuildable } from './buildable.ts';
 import { bundle } from './bundle.ts';
 import { findEntry } from './find-entry.ts';
@@ -30,11 +31,13 @@ export interface LoadedSource {
  */
 export async function loadSkill(path: string, cwd: string = process.cwd()): Promise<LoadedSource> {
   const entry = findEntry(path, cwd);
-  const { code, modules } = await bundle(entry);
+  const { code, modules } = await bundle(entry, { isHosted: true });
   return { definition: definitionIn(await imported(entry, code), entry), entry, folder: dirname(entry), modules, bundle: code };
 }
 
 async function imported(entry: string, code: string): Promise<Readonly<Record<string, unknown>>> {
+  // The default export is what counts.
+  takeOffers(() => undefined);
   const folder = await mkdtemp(join(tmpdir(), 'voidbox-source-'));
   try {
     const file = join(folder, 'skill.mjs');
