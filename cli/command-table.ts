@@ -53,7 +53,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'skill',
         usage: 'skill VERB',
-        summary: 'run step machines from their source, build them',
+        summary: 'run, check, lint, graph, build step machines',
         commands: [
           {
             name: 'run',
@@ -66,6 +66,24 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             usage: 'skill build ENTRY',
             summary: 'build it into a folder of agentskills.io',
             load: () => import('./commands/skill-build.ts'),
+          },
+          {
+            name: 'check',
+            usage: 'skill check ENTRY',
+            summary: 'check what it builds',
+            load: () => import('./commands/skill-check.ts'),
+          },
+          {
+            name: 'lint',
+            usage: 'skill lint ENTRY…',
+            summary: 'check its source as well, and show every mistake with its place',
+            load: () => import('./commands/skill-lint.ts'),
+          },
+          {
+            name: 'graph',
+            usage: 'skill graph ENTRY',
+            summary: 'draw its steps, as text or for Mermaid',
+            load: () => import('./commands/skill-graph.ts'),
           },
         ],
       },

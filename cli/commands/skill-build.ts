@@ -1,4 +1,3 @@
-import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { BunTarget } from '../../sdk/skill-kit/build/bun.ts';
 import type { BuildMode, Built, BuildResult } from '../../sdk/skill-kit/build/build-skill.ts';
 import type { PlacedDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
@@ -6,6 +5,7 @@ import { CliError, environmentError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
+import { renderLint } from '../render/lint.ts';
 import { orAuthorsError } from '../skill-error.ts';
 
 interface Options {
@@ -73,7 +73,7 @@ async function checkedTargets(named: readonly string[]): Promise<readonly BunTar
 }
 
 async function printResult({ built, diagnostics }: BuildResult<PlacedDiagnostic>, { json, mode }: Options, context: CliContext): Promise<0> {
-  if (!json) for (const one of diagnostics) await context.stderr.write(`${lineOf(one)}\n`);
+  if (!json && diagnostics.length > 0) await context.stderr.write(renderLint(diagnostics, context.stderr.style));
   if (built === null) {
     if (json) await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
     const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
@@ -82,10 +82,6 @@ async function printResult({ built, diagnostics }: BuildResult<PlacedDiagnostic>
   if (json) await context.stdout.write(`${JSON.stringify({ ...built, mode, diagnostics })}\n`);
   else await printBuilt(built, context);
   return EXIT.success;
-}
-
-function lineOf({ file, line, column, severity, message, rule }: PlacedDiagnostic): string {
-  return `${sanitizeLine(file)}:${line}:${column}: ${severity}[${rule}]: ${sanitize(message)}`;
 }
 
 async function printBuilt({ name, version, folder, files, notes }: Built, context: CliContext): Promise<void> {

@@ -1,0 +1,29 @@
+import { usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { orAuthorsError } from '../skill-error.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly format: string;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command.argument('<entry>', "the skill's entry, or its folder").option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
+  },
+  async execute([entry = ''], { json, format }, context) {
+    if (format !== 'text' && format !== 'mermaid') throw usageError(`--format is \`${format}\``, 'It takes text or mermaid.');
+    const { readGraph } = await import('../../sdk/skill-kit/graph/read-graph.ts');
+    const { graph } = await orAuthorsError(readGraph(entry, context.cwd));
+    if (json) await context.stdout.write(`${JSON.stringify(graph)}\n`);
+    else if (format === 'mermaid') {
+      const { toMermaid } = await import('../../sdk/skill-kit/graph/mermaid.ts');
+      await context.stdout.write(toMermaid(graph));
+    } else {
+      const { renderSkillGraph } = await import('../render/skill-graph.ts');
+      await context.stdout.write(renderSkillGraph(graph, context.stdout.style));
+    }
+    return EXIT.success;
+  },
+});

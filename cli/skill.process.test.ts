@@ -1,0 +1,124 @@
+/** `voidbox skill check | lint | graph`, typed. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+
+const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
+const EXAMPLES = fileURLToPath(new URL('../examples/skills/', import.meta.url));
+const skillOf = (steps: string): string =>
+  `import { skill, terminal } from 'voidbox/skill-kit';\nexport default skill({ name: 's', entry: 'a' })\n${steps}\n  .build();\n`;
+
+let dir: string;
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-skill-'));
+  writeFileSync(join(dir, 'sound.ts'), skillOf("  .step('a', { prompt: 'a', next: terminal })"));
+  writeFileSync(join(dir, 'loop.ts'), skillOf("  .step('a', { prompt: 'a', next: 'self' })"));
+  writeFileSync(join(dir, 'broken.ts'), skillOf("  .step('a', { prompt: 'a', next: 'gone' })"));
+  writeFileSync(join(dir, 'throws.ts'), "throw new Error('first\\nsecond \\u001b[31m');\n");
+  writeFileSync(join(dir, 'syntax.ts'), 'export default skill({;\n');
+});
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+async function typed(...args: readonly string[]): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
+  return await new Promise((resolve) => {
+    execFile(process.execPath, [BIN, 'skill', ...args], { cwd: dir, timeout: 30_000 }, (error, stdout, stderr) => {
+      resolve({ code: typeof error?.code === 'number' ? error.code : error === null ? 0 : -1, stdout, stderr });
+    });
+  });
+}
+
+describe('skill lint', () => {
+  test('the examples are clean', async () => {
+    const entries = ['contributor-guide', 'parallel-review', 'release-approval', 'repository-doctor'].map((name) => join(EXAMPLES, `${name}.ts`));
+    expect(await typed('lint', '--max-warnings', '0', ...entries)).toEqual({ code: 0, stdout: 'no problems\n', stderr: '' });
+  });
+
+  test('says place, rule and remedy, and all entries at once', async () => {
+    const { code, stdout } = await typed('lint', 'loop.ts', 'broken.ts', 'syntax.ts', 'throws.ts');
+    expect(stdout).toMatch(
+      new RegExp(
+        [
+          '^broken\\.ts:3:9: error\\[unknown-target\\]: Step "a" has next "gone" which does not exist in steps\\.\n  help: .+\n',
+          'loop\\.ts:3:9: warning\\[cycle-guard\\]: .+\n  help: .+\n',
+          'syntax\\.ts:1:\\d+: error\\[syntax\\]: .+\n  help: .+\n',
+          'throws\\.ts:1:1: error\\[definition\\]: first\n  second\n  help: .+\n',
+          '3 errors, 1 warning\n$',
+        ].join(''),
+      ),
+    );
+    expect(code).toBe(1);
+  });
+
+  test('warnings are no failure, unless there are more than allowed', async () => {
+    expect((await typed('lint', 'loop.ts')).code).toBe(0);
+    expect((await typed('lint', 'loop.ts', '--max-warnings', '1')).code).toBe(0);
+    expect((await typed('lint', 'loop.ts', '--max-warnings', '0')).code).toBe(1);
+    expect((await typed('lint', 'loop.ts', '--max-warnings', 'few')).code).toBe(2);
+  });
+
+  test('as JSON', async () => {
+    const { code, stdout } = await typed('lint', '--json', 'loop.ts');
+    expect(JSON.parse(stdout)).toEqual({
+      errors: 0,
+      warnings: 1,
+      diagnostics: [
+        {
+          rule: 'cycle-guard',
+          severity: 'warning',
+          message: 'Step "a" leads to itself without maxVisits.',
+          remedy: expect.any(String) as string,
+          step: 'a',
+          file: 'loop.ts',
+          line: 3,
+          column: 9,
+        },
+      ],
+    });
+    expect(code).toBe(0);
+  });
+
+  test('no such skill is a mistake of whoever typed it', async () => {
+    const { code, stderr } = await typed('lint', 'gone.ts');
+    expect(code).toBe(2);
+    expect(stderr).toContain('gone.ts');
+  });
+});
+
+describe('skill check', () => {
+  test('0 for a sound skill, 1 for one with mistakes, which it names', async () => {
+    expect(await typed('check', 'sound.ts')).toEqual({ code: 0, stdout: 's 0.0.0: no problems\n', stderr: '' });
+    const { code, stdout } = await typed('check', 'broken.ts');
+    expect(stdout).toMatch(/^error\[unknown-target\]: Step "a" has next "gone" which does not exist in steps\.\n {2}help: .+\n1 error\n$/);
+    expect(code).toBe(1);
+  });
+
+  test('as JSON', async () => {
+    expect(JSON.parse((await typed('check', '--json', 'loop.ts')).stdout)).toMatchObject({
+      kind: 'skill',
+      name: 's',
+      version: '0.0.0',
+      diagnostics: [{ rule: 'cycle-guard', step: 'a' }],
+    });
+    expect(JSON.parse((await typed('check', '--json', 'throws.ts')).stdout)).toMatchObject({ kind: null, name: null, diagnostics: [{ rule: 'definition' }] });
+  });
+});
+
+describe('skill graph', () => {
+  test('as text, for Mermaid, as JSON', async () => {
+    expect((await typed('graph', 'loop.ts')).stdout).toBe('s 0.0.0: 1 step\n▶ a  prompt\n  └─ ↺ a\n');
+    expect((await typed('graph', 'loop.ts', '--format', 'mermaid')).stdout).toMatch(/^flowchart TD\n {2}m_start/);
+    expect(JSON.parse((await typed('graph', 'loop.ts', '--json')).stdout)).toMatchObject({
+      name: 's',
+      steps: [{ name: 'a', isEntry: true }],
+      edges: [{ from: 'a', to: 'a', kind: 'next', isBack: true }],
+    });
+  });
+
+  test('what cannot be drawn is the mistake of its author', async () => {
+    expect((await typed('graph', 'broken.ts')).code).toBe(2);
+    expect((await typed('graph', 'loop.ts', '--format', 'png')).code).toBe(2);
+  });
+});
