@@ -38,8 +38,8 @@ export type Command =
   | ({ readonly type: 'start-child'; readonly subskill: string; readonly response: unknown; readonly returns: boolean } & AtStep)
   /** Answer: `topic-rendered`. */
   | ({ readonly type: 'render-topic'; readonly topic: string } & AtStep)
-  /** Answer: `final-checked`. */
-  | ({ readonly type: 'check-final'; readonly finalOutput: unknown } & AtStep)
+  /** Answer: `final-checked`. `finalOutput` is the last step's result, `response` what was answered to it. */
+  | ({ readonly type: 'check-final'; readonly finalOutput: unknown; readonly response: unknown } & AtStep)
   /** No answer. Observers of that skill; each fact comes once. The `path` of `onSkillComplete` lacks records that were flushed. */
   | {
       readonly type: 'emit';

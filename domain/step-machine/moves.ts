@@ -14,7 +14,7 @@ export function leave(draft: Draft, cursor: Cursor, outcome: Outcome): void {
   if (cursor.replay !== null && !draft.skillOf(cursor.frame).hasParallel) return draft.dropCursor(cursor.id);
   if (next.kind === 'to') return go(draft, cursor, next.to, outcome);
   if (next.kind === 'choose') return work(draft, cursor, { kind: 'choosing', ...outcome });
-  finish(draft, cursor, outcome.result);
+  finish(draft, cursor, outcome);
 }
 
 export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<Outcome, 'response'>): void {
@@ -150,7 +150,7 @@ export function splitTarget(target: string): readonly ['subskill' | 'topic' | nu
   return [null, target];
 }
 
-export function finish(draft: Draft, cursor: Cursor, finalOutput: unknown): void {
+export function finish(draft: Draft, cursor: Cursor, { response, result: finalOutput }: Pick<Outcome, 'response' | 'result'>): void {
   if (cursor.replay !== null) return draft.dropCursor(cursor.id);
   if (cursor.group !== null) {
     return draft.fail(
@@ -160,7 +160,7 @@ export function finish(draft: Draft, cursor: Cursor, finalOutput: unknown): void
     );
   }
   tellTransition(draft, cursor, TERMINAL_NAME, 'terminal');
-  if (draft.skillOf(cursor.frame).finalOutput) return work(draft, cursor, { kind: 'finishing', finalOutput });
+  if (draft.skillOf(cursor.frame).finalOutput) return work(draft, cursor, { kind: 'finishing', finalOutput, response });
   complete(draft, cursor, finalOutput);
 }
 

@@ -81,7 +81,7 @@ export type Phase =
   | { readonly kind: 'starting-child'; readonly subskill: string; readonly response: unknown; readonly returns: boolean }
   | { readonly kind: 'calling'; readonly frame: number }
   | { readonly kind: 'rendering-topic'; readonly topic: string }
-  | { readonly kind: 'finishing'; readonly finalOutput: unknown }
+  | { readonly kind: 'finishing'; readonly finalOutput: unknown; readonly response: unknown }
   /** A callback threw; an answer for this step, or a resume, tries again from `at`. */
   | { readonly kind: 'stuck'; readonly at: Phase; readonly error: ErrorFacts };
 

@@ -41,7 +41,7 @@ export function commandFor(facts: SkillFacts, state: SessionState, cursor: Curso
     case 'rendering-topic':
       return { type: 'render-topic', ...at, topic: phase.topic };
     case 'finishing':
-      return { type: 'check-final', ...at, finalOutput: phase.finalOutput };
+      return { type: 'check-final', ...at, finalOutput: phase.finalOutput, response: phase.response };
     case 'parked':
     case 'calling':
     case 'stuck':

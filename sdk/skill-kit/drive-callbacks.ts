@@ -10,7 +10,7 @@ import { storeView } from '../../domain/step-machine/store-view.ts';
 import { act } from './act.ts';
 import type { SkillRuntime } from './drive-runtime.ts';
 import { writePreamble, writePrompt } from './prompt-xml.ts';
-import { checkValue, inputJsonSchema } from './schema.ts';
+import { type Checked, checkValue, inputJsonSchema } from './schema.ts';
 import { system } from './segments.ts';
 
 /** Commands that are answered at once. */
@@ -54,12 +54,8 @@ export function carryOut(runtime: SkillRuntime, state: SessionState, command: Ca
       return { type: 'child-ready', cursor, params: childParams(at, command) };
     case 'render-topic':
       return { type: 'topic-rendered', cursor, content: at.definition.topics![command.topic]!.content({ refs: runtime.refs }) };
-    case 'check-final': {
-      const checked = checkValue(at.definition.finalOutput!, command.finalOutput, `skill "${at.definition.name}": finalOutput`);
-      return checked.ok
-        ? { type: 'final-checked', cursor, ok: true, value: frozen(checked.value) }
-        : { type: 'final-checked', cursor, ok: false, message: checked.message };
-    }
+    case 'check-final':
+      return { type: 'final-checked', cursor, ...checkFinal(at, command) };
   }
 }
 
@@ -168,6 +164,27 @@ function chooseNext(at: Place, { response, actionResult, attempts }: Extract<Com
   const taken = branches.find((branch) => branch.when === undefined || settled(branch.when(context), where));
   if (taken === undefined) throw new Error(`Step "${at.step}": no branch matched and no default (entry without \`when\`) was provided.`);
   return taken.to;
+}
+
+/**
+ * The last step's result, if the schema takes it. A last step that acts on its answer (it saves the card that it was given)
+ * has the action's result; a schema that refuses that and takes the answer says that the answer is meant.
+ */
+function checkFinal(
+  { definition, config, step }: Place,
+  { finalOutput, response }: Extract<Command, { type: 'check-final' }>,
+): { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly message: string } {
+  const check = (value: unknown): Checked<unknown> => checkValue(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
+  const result = check(finalOutput);
+  if (result.ok) return { ok: true, value: frozen(result.value) };
+  // Without a schema nobody answered: the response is {} by convention, which would hide a wrong result.
+  const answer = config.response === undefined ? null : check(response);
+  if (answer?.ok === true) return { ok: true, value: frozen(answer.value) };
+  const neither = answer === null || answer.message === result.message ? '' : ` Nor is its response: ${answer.message}.`;
+  return {
+    ok: false,
+    message: `${result.message}. The result of step "${step}" is not what \`finalOutput\` of skill "${definition.name}" describes.${neither} Let the step's \`save\` return it as \`step\`.`,
+  };
 }
 
 function childParams(at: Place, { subskill, response }: Extract<Command, { type: 'start-child' }>): unknown {

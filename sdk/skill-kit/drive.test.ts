@@ -269,6 +269,34 @@ describe('results and store', () => {
     expect(await answer(session, 'a')).toMatchObject({ finalOutput: { report: { built: true } } });
   });
 
+  describe('a finalOutput schema', () => {
+    const finalOutput = z.object({ card: z.string() });
+    const last = (more: Partial<StepConfig>): SkillDefinition =>
+      skillOf({ a: { prompt: 'a', response: z.object({ card: z.string() }), next: TERMINAL, ...more } }, { finalOutput });
+
+    test('takes the answer when the last step has acted on it, and the result when that fits', async () => {
+      expect(await answer(await started(last({ action: () => ({ path: '/x' }) })), 'a', { card: 'c' })).toMatchObject({
+        finalOutput: { card: 'c' },
+        completed: { result: { path: '/x' } },
+      });
+      expect(await answer(await started(last({ action: () => ({ card: 'printed' }) })), 'a', { card: 'c' })).toMatchObject({
+        finalOutput: { card: 'printed' },
+      });
+    });
+
+    test('that neither fits says so of both, and how to give what does', async () => {
+      const refused = answer(await started(last({ response: z.object({ card: z.number() }), action: () => ({ path: '/x' }) })), 'a', { card: 1 });
+      await expect(refused).rejects.toThrow(
+        /^Final output validation failed: card: .* The result of step "a" is not .* skill "sample" .* Nor is its response: card: .* Let the step's `save` return it as `step`\.$/,
+      );
+    });
+
+    test('is not satisfied by a step that nobody answers', async () => {
+      const silent = skillOf({ a: { action: () => ({ n: 'no number' }), next: TERMINAL } }, { finalOutput: z.object({ n: z.number().optional() }) });
+      await expect(startSession(open(silent))).rejects.toThrow(/Final output validation failed: n: /);
+    });
+  });
+
   test('a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
     const heard: string[] = [];
     const session = await started(
