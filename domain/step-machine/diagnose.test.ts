@@ -1,17 +1,11 @@
 import { expect, test } from 'vitest';
-import type { SkillDefinition, StepConfig, StepDefinition } from './definition.ts';
+import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import type { SkillDefinition } from './definition.ts';
 import { diagnose } from './diagnose.ts';
 import { factsOf } from './facts.ts';
 import type { AnySchema } from './schema.ts';
 
-const define = (config: StepConfig): StepDefinition => ({ kind: 'step', config, extend: (overrides) => define({ ...config, ...overrides }) });
-const TERMINAL = { terminal: true } as const;
 const anything: AnySchema = { '~standard': { version: 1, vendor: 'test', validate: (value) => ({ value }) } };
-
-function skillOf(steps: Record<string, StepConfig>, more: Partial<SkillDefinition> = {}): SkillDefinition {
-  const built = Object.fromEntries(Object.entries(steps).map(([name, config]) => [name, define(config)]));
-  return { kind: 'skill', name: 'sample', version: '1.0.0', resolveVersion: false, entry: Object.keys(steps)[0]!, steps: built, ...more };
-}
 
 const messages = (skill: SkillDefinition): string[] => diagnose(skill).map(({ severity, step, message }) => `${severity} ${step ?? ''}: ${message}`);
 

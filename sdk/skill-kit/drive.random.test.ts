@@ -1,11 +1,9 @@
 import { expect, test } from 'vitest';
-import type { SkillDefinition, StepConfig, StepDefinition } from '../../domain/step-machine/definition.ts';
+import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
+import { define, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { advanceSession, createSession, resumeSession, startSession, tickSession, type Session } from './drive.ts';
-
-const define = (config: StepConfig): StepDefinition => ({ kind: 'step', config, extend: (overrides) => define({ ...config, ...overrides }) });
-const TERMINAL = { terminal: true } as const;
 
 function generator(seed: number): (below: number) => number {
   let at = seed * 7_919 + 1;

@@ -1,0 +1,99 @@
+import { describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
+import { storeView } from '../../domain/step-machine/store-view.ts';
+import { answer, open, started, warnings } from '../../test/rig/driven-session.ts';
+import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { startSession } from './drive.ts';
+
+describe('results and store', () => {
+  test('defect: the final output is the result of the last step', async () => {
+    const session = await started(
+      skillOf({ a: { prompt: 'a', action: () => ({ built: true }), save: ({ actionResult }) => ({ step: { report: actionResult } }), next: TERMINAL } }),
+    );
+    expect(await answer(session, 'a')).toMatchObject({ finalOutput: { report: { built: true } } });
+  });
+
+  describe('a finalOutput schema', () => {
+    const finalOutput = z.object({ card: z.string() });
+    const last = (more: Partial<StepConfig>): SkillDefinition =>
+      skillOf({ a: { prompt: 'a', response: z.object({ card: z.string() }), next: TERMINAL, ...more } }, { finalOutput });
+
+    test('takes the answer when the last step has acted on it, and the result when that fits', async () => {
+      expect(await answer(await started(last({ action: () => ({ path: '/x' }) })), 'a', { card: 'c' })).toMatchObject({
+        finalOutput: { card: 'c' },
+        completed: { result: { path: '/x' } },
+      });
+      expect(await answer(await started(last({ action: () => ({ card: 'printed' }) })), 'a', { card: 'c' })).toMatchObject({
+        finalOutput: { card: 'printed' },
+      });
+    });
+
+    test('that neither fits says so of both, and how to give what does', async () => {
+      const refused = answer(await started(last({ response: z.object({ card: z.number() }), action: () => ({ path: '/x' }) })), 'a', { card: 1 });
+      await expect(refused).rejects.toThrow(
+        /^Final output validation failed: card: .* The result of step "a" is not .* skill "sample" .* Nor is its response: card: .* Let the step's `save` return it as `step`\.$/,
+      );
+    });
+
+    test('is not satisfied by a step that nobody answers', async () => {
+      const silent = skillOf({ a: { action: () => ({ n: 'no number' }), next: TERMINAL } }, { finalOutput: z.object({ n: z.number().optional() }) });
+      await expect(startSession(open(silent))).rejects.toThrow(/Final output validation failed: n: /);
+    });
+  });
+
+  test('a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
+    const heard: string[] = [];
+    const session = await started(
+      skillOf(
+        { a: { prompt: 'a', next: TERMINAL } },
+        { finalOutput: z.object({ n: z.number() }), observers: { onSkillComplete: () => void heard.push('complete') } },
+      ),
+    );
+    await expect(answer(session, 'a')).rejects.toThrow(/Final output validation failed: n: /);
+    expect(heard).toEqual([]);
+  });
+
+  test.each([[null], [undefined], [{}], [{ step: undefined }]])('save that returns %j leaves the default result', async (returned) => {
+    const session = await started(skillOf({ a: { prompt: 'a', response: z.object({ v: z.number() }), save: () => returned, next: TERMINAL } }));
+    expect(await answer(session, 'a', { v: 1 })).toMatchObject({ completed: { result: { v: 1 } } });
+  });
+
+  test('writes merge deeply; null and arrays replace', async () => {
+    const writes = [{ env: { a: { x: 1, y: 2 }, list: [1, 2] } }, { env: { a: { y: 3 }, list: [9], gone: null } }];
+    const session = await started(skillOf({ a: { prompt: 'a', next: 'self', save: ({ store }) => writes[store.steps.history.length] } }));
+    await answer(session, 'a');
+    await answer(session, 'a');
+    expect(storeView(session.state, 0)['env']).toEqual({ a: { x: 1, y: 3 }, list: [9], gone: null });
+  });
+
+  test('an undeclared store is warned about and written', async () => {
+    const session = await started(
+      skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: { x: 1 } }) } }, { stores: { env: z.object({ x: z.number() }) } }),
+    );
+    expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
+    expect(warnings).toEqual(['save validation warning at step "a": save wrote to undeclared store "typo"']);
+  });
+
+  test('defect: a partial nested write is no mistake, a wrong one is', async () => {
+    const stores = { env: z.object({ a: z.object({ x: z.number(), y: z.number() }), b: z.string() }) };
+    const partial = await started(skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 1 } } }) } }, { stores }));
+    await answer(partial, 'a');
+    expect(warnings).toEqual([]);
+    const wrong = await started(skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 'no' } } }) } }, { stores }));
+    await answer(wrong, 'a');
+    expect(warnings).toEqual([expect.stringContaining('env.a.x: ')]);
+  });
+
+  test('store.steps cannot be shadowed, and steps with awkward names can be read', async () => {
+    const session = await started(
+      skillOf({
+        constructor: { prompt: 'c', response: z.object({ v: z.number() }), save: () => ({ steps: { constructor: 'fake' } }), next: 'b' },
+        b: { prompt: 'b', next: TERMINAL },
+      }),
+    );
+    await answer(session, 'constructor', { v: 1 });
+    const { steps } = storeView(session.state, 0);
+    expect([steps['constructor'], steps.ran('toString'), steps.all('constructor')]).toEqual([{ v: 1 }, false, [{ v: 1 }]]);
+  });
+});
