@@ -1,9 +1,9 @@
 /** Modules: steps that several skills register as they are. */
-import type { ModuleDefinition, StepDefinition as ErasedStepDefinition } from '../../domain/step-machine/definition.ts';
+import type { ModuleDefinition } from '../../domain/step-machine/definition.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { StepDefinition, StepOptions } from './author-types.ts';
 import { checkSteps } from './check-definition.ts';
-import { defineStep, erased } from './step.ts';
+import { StepRegistry } from './step-registry.ts';
 import type { AnyRan, AnyTarget, Edge, EdgesAfter, Exits, GuaranteedAt, Others, Ran, ResultOf, Start, StoreAt, TargetsIn, WritesOf } from './store-types.ts';
 
 declare const shape: unique symbol;
@@ -18,14 +18,17 @@ type AnyStores = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
 export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan = never, TEdges = never> {
   readonly #name: string;
   readonly #entry: TEntry;
-  readonly #steps: Record<string, ErasedStepDefinition> = {};
+  readonly #steps = new StepRegistry();
 
   constructor({ name, entry }: { readonly name: string; readonly entry: TEntry }) {
     this.#name = name;
     this.#entry = entry;
   }
 
-  /** Adds a step. Where it leaves the module it says `__parent__`. */
+  /**
+   * Adds a step. Where it leaves the module it says `__parent__`.
+   * @throws {Error} when `next` is missing, or a reusable action without `mapInput` needs what the response has not
+   */
   step<
     const TName extends string,
     TResponse extends AnySchema = never,
@@ -47,15 +50,16 @@ export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan
     Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
     EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>
   > {
-    this.#steps[name] = 'kind' in config ? config : defineStep(erased(config));
+    this.#steps.add(name, config);
     return this as never;
   }
 
   /** @throws {Error} when name, entry or steps are missing */
   build(): TypedModule<TSteps, TEdges, TEntry> {
     if (!this.#name) throw new Error('module: name is required');
-    checkSteps(`module "${this.#name}"`, this.#entry, this.#steps);
-    return Object.freeze({ kind: 'module', name: this.#name, entry: this.#entry, steps: Object.freeze({ ...this.#steps }) });
+    const steps = this.#steps.frozen();
+    checkSteps(`module "${this.#name}"`, this.#entry, steps);
+    return Object.freeze({ kind: 'module', name: this.#name, entry: this.#entry, steps });
   }
 }
 

@@ -142,6 +142,8 @@ describe('mistakes are found when a skill is built', () => {
       'Step "a" uses action "save" without an input mapper, but the step output is missing properties required by the action input: [path]. Add an action.mapInput mapper';
     expect(() => minimal().step('a', { prompt: 'A', response: Text, action: { run: save }, next: terminal })).toThrow(message);
     expect(() => minimal().extend('a', step({ prompt: 'A', response: Text, action: { run: save }, next: terminal }), {})).toThrow(message);
+    const part = module({ name: 'm', entry: 'a' });
+    expect(() => part.step('a', { prompt: 'A', response: Text, action: { run: save }, next: '__parent__' })).toThrow(message);
     expect(() => minimal().step('a', { action: { run: save }, next: terminal })).toThrow('[path, text]');
     const mapped = { run: save, mapInput: () => ({ path: 'p', text: 't' }) };
     expect(() => minimal().step('a', { prompt: 'A', response: Text, action: mapped, next: terminal })).not.toThrow();

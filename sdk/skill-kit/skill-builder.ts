@@ -1,19 +1,12 @@
 /** The builder of skills. At run time it collects; what a callback may read of the store is worked out by its type alone. */
-import type {
-  Frontmatter,
-  MigrationConfig,
-  ObserverMap,
-  SkillDefinition,
-  StepDefinition as ErasedStepDefinition,
-  SubskillRegistration,
-  TopicConfig,
-} from '../../domain/step-machine/definition.ts';
+import type { Frontmatter, MigrationConfig, ObserverMap, SkillDefinition, SubskillRegistration, TopicConfig } from '../../domain/step-machine/definition.ts';
 import type { AnySchema, InferOutput } from '../../domain/step-machine/schema.ts';
 import type { StepDefinition, StepOptions, StepOverrides } from './author-types.ts';
-import { checkActionInput, checkSkillDefinition } from './check-definition.ts';
+import { checkSkillDefinition } from './check-definition.ts';
 import type { TypedModule } from './module-builder.ts';
 import { addTopic, DEFAULT_VERSION, type VersionStrategy } from './reference-builder.ts';
-import { defineStep, erased } from './step.ts';
+import { erased } from './step.ts';
+import { StepRegistry } from './step-registry.ts';
 import type {
   AnyRan,
   AnyTarget,
@@ -71,7 +64,7 @@ export interface DeclareBefore<Step extends string, Target> {
 
 export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TEdges = never, TStores = Readonly<Record<never, never>>> {
   readonly #config: SkillBuilderConfig;
-  readonly #steps: Record<string, ErasedStepDefinition> = {};
+  readonly #steps = new StepRegistry();
   readonly #subskills: Record<string, SubskillRegistration> = {};
   readonly #topics: Record<string, TopicConfig> = {};
 
@@ -108,7 +101,7 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
         TStores
       >
     : DeclareBefore<TName, Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
-    this.#add(name, 'kind' in config ? config : defineStep(erased(config)));
+    this.#steps.add(name, config);
     return this as never;
   }
 
@@ -135,7 +128,7 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
         TStores
       >
     : DeclareBefore<TName, Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
-    this.#add(name, base.extend(erased(overrides)));
+    this.#steps.add(name, base.extend(erased(overrides)));
     return this as never;
   }
 
@@ -149,7 +142,7 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
     Exclude<TEdges, { readonly to: MEntry }> | RegisteredEdges<MEdges, TNext, GuaranteedAt<TEdges, MEntry>>,
     TStores
   > {
-    for (const [name, { config }] of Object.entries(module.steps)) this.#add(name, defineStep(resolveParent(config, next)));
+    this.#steps.addAll(module.steps, (config) => resolveParent(config, next));
     return this as never;
   }
 
@@ -185,18 +178,13 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
       resolveVersion,
       ...(described === undefined ? {} : { description: described }),
       ...(triggers === undefined ? {} : { triggers }),
-      steps: Object.freeze({ ...this.#steps }),
+      steps: this.#steps.frozen(),
       ...unlessEmpty('stores', stores),
       ...unlessEmpty('subskills', this.#subskills),
       ...unlessEmpty('topics', this.#topics),
     };
     checkSkillDefinition(definition);
     return Object.freeze(definition);
-  }
-
-  #add(name: string, definition: ErasedStepDefinition): void {
-    checkActionInput(name, definition.config);
-    this.#steps[name] = definition;
   }
 }
 
