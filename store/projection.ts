@@ -67,6 +67,7 @@ export interface NoticeView {
   readonly message: string;
 }
 
+/** A run of which nothing is known but its id. */
 export function emptyView(runId: string): RunView {
   return {
     runId,
@@ -177,7 +178,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
   }
 }
 
-function newStage(id: string): StageView {
+/** A stage of which nothing is known but its name. */
+export function newStage(id: string): StageView {
   return {
     id,
     dependsOn: [],

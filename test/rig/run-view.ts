@@ -1,42 +1,21 @@
-import type { RunView, StageView } from '../../store/projection.ts';
+import { emptyView, newStage, type RunView, type StageView } from '../../store/projection.ts';
 
 /** Views of runs for golden texts; every time is counted from this one. */
 export const START_MS = Date.UTC(2026, 2, 4, 5, 6, 7);
 
 export function stage(id: string, more: Partial<StageView> = {}): StageView {
-  return {
-    id,
-    dependsOn: [],
-    state: 'waiting',
-    execKey: '',
-    attempt: 0,
-    startedAtMs: null,
-    durationMs: null,
-    exitCode: null,
-    failure: null,
-    reason: null,
-    isolation: null,
-    accelerator: null,
-    outputBytes: 0,
-    reattached: 0,
-    ...more,
-  };
+  return { ...newStage(id), ...more };
 }
 
 export function run(stages: readonly StageView[], more: Partial<RunView> = {}): RunView {
   return {
-    runId: 'sales-20260304-050607-ab12',
+    ...emptyView('sales-20260304-050607-ab12'),
     name: 'sales',
     kind: 'workflow',
     hostId: 'h1',
-    state: 'running',
     stages,
-    vms: [],
-    notices: [],
     outputStage: stages.at(-1)?.id ?? '',
     startedAtMs: START_MS,
-    finishedAtMs: null,
-    outcome: null,
     seq: 1,
     ...more,
   };
