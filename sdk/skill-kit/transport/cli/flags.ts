@@ -2,6 +2,7 @@
 import { parseArgs } from 'node:util';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import { UsageError } from './io.ts';
+import type { SessionOutputMode } from './session-lines.ts';
 
 /** Flags that take a value. */
 const TEXT_FLAGS = [
@@ -21,7 +22,6 @@ const TEXT_FLAGS = [
 ] as const;
 
 type TextFlag = (typeof TEXT_FLAGS)[number];
-export type OutputMode = 'file' | 'flag';
 
 export interface Flags {
   readonly text: Readonly<Partial<Record<TextFlag, string>>>;
@@ -60,7 +60,7 @@ export function handshakeOf({ text: { host, tools }, subagent }: Flags): Handsha
 }
 
 /** @throws {UsageError} */
-export function outputModeOf({ text }: Flags): OutputMode {
+export function outputModeOf({ text }: Flags): SessionOutputMode {
   const mode = text['output-mode'] ?? 'file';
   if (mode === 'file' || mode === 'flag') return mode;
   throw new UsageError(`--output-mode is "${mode}"; it takes file (you write each answer to the session file) or flag (you pass it with --output).`);

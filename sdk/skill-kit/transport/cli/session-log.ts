@@ -6,7 +6,7 @@
 import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
-import type { OutputMode } from './flags.ts';
+import type { SessionHeader, SessionLine, SessionOutputLine, SessionOutputMode, SessionResultLine } from './session-lines.ts';
 
 export interface LogPlace {
   /** In bytes; the beginning of a line. */
@@ -21,10 +21,7 @@ export interface LogLine extends LogPlace {
   readonly text: string;
 }
 
-export interface SessionOutput {
-  readonly step: string;
-  readonly output: unknown;
-}
+export type SessionOutput = Omit<SessionOutputLine, 'type'>;
 
 const NEWLINE = 0x0a;
 
@@ -34,24 +31,25 @@ export interface HeaderFacts {
   readonly handshake: Handshake;
   readonly params: unknown;
   readonly createdAt: string;
-  readonly outputMode: OutputMode;
+  readonly outputMode: SessionOutputMode;
 }
 
 export function headerLine({ sessionId, skill, handshake, params, createdAt, outputMode }: HeaderFacts): string {
   const { host, toolsAvailable, isSubagent } = handshake;
   const tools = toolsAvailable.length === 0 ? {} : { tools: toolsAvailable };
-  return line({ type: 'header', sessionId, skill, host, ...tools, ...(isSubagent ? { isSubagent } : {}), params, createdAt, outputMode });
+  const header: SessionHeader = { type: 'header', sessionId, skill, host, ...tools, ...(isSubagent ? { isSubagent } : {}), params, createdAt, outputMode };
+  return line(header);
 }
 
 export function resultLine(result: CliResult): string {
-  return line({ type: result.kind, ...result });
+  return line({ type: result.kind, ...result } as SessionResultLine);
 }
 
 export function outputLine({ step, output }: SessionOutput): string {
   return line({ type: 'output', step, output });
 }
 
-function line(value: object): string {
+function line(value: SessionLine): string {
   return `${JSON.stringify(value)}\n`;
 }
 

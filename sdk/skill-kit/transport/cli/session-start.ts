@@ -5,6 +5,7 @@ import { claimNext } from './claims.ts';
 import { handshakeOf, outputModeOf } from './flags.ts';
 import { UsageError } from './io.ts';
 import { basePath, checkSessionId, removeSession, sessionFolder } from './session-folder.ts';
+import type { SessionPointer } from './session-lines.ts';
 import { createLog, headerLine, resultLine } from './session-log.ts';
 import { readStored, type StoredSession, writeStored } from './session-state.ts';
 import { codeHashOf, failureOf, followsRedirects, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
@@ -58,7 +59,8 @@ export async function startStored({ definition, flags, inputs, io, refs, subskil
     0,
   );
   createLog(`${base}.jsonl`, [header, reply.line]);
-  return { stdout: `${JSON.stringify({ sessionId, file: `${base}.jsonl`, line: FIRST_RESULT_LINE })}\n`, failure };
+  const pointer: SessionPointer = { sessionId, file: `${base}.jsonl`, line: FIRST_RESULT_LINE };
+  return { stdout: `${JSON.stringify(pointer)}\n`, failure };
 }
 
 /** Removes a session and all its files; one that is not there is removed already. @throws {Error} while somebody advances it */

@@ -11,7 +11,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import { EMPTY_LOG, flush, recordsOf, type StepRecord } from '../../../../domain/step-machine/records.ts';
 import type { SessionState } from '../../../../domain/step-machine/state.ts';
-import type { OutputMode } from './flags.ts';
+import type { SessionOutputMode } from './session-lines.ts';
 import type { LogPlace } from './session-log.ts';
 
 const FORMAT = 1;
@@ -31,7 +31,7 @@ export interface StoredSession {
   readonly claim: number;
   readonly state: SessionState;
   readonly handshake: Handshake;
-  readonly outputMode: OutputMode;
+  readonly outputMode: SessionOutputMode;
   /** Up to here the session file is accounted for. */
   readonly place: LogPlace;
   /** The line whose output has been answered last. */
