@@ -262,3 +262,16 @@ it('without a session, short waits are waited for, and long ones need one', asyn
   });
   expect(await runCommand(resting(3_600_000), argv)).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('--session new') });
 });
+
+it('without a session, a deadline that nobody will measure is said to be none', async () => {
+  const approval = skill({ name: 'approval', entry: 'ask' })
+    .step('ask', { prompt: 'May I?', human: { deadlineMs: 1_000, onExpiry: 'late' }, next: 'end' })
+    .step('late', { prompt: 'Too late', next: terminal })
+    .step('end', { prompt: 'Fine', human: {}, next: terminal })
+    .build();
+  const start = await runCommand(approval, ['start']);
+  expect(JSON.parse(start.stdout)).toMatchObject({ kind: 'prompt', step: 'ask', human: { dueMs: expect.any(Number) as number } });
+  expect(start).toMatchObject({ code: 0, stderr: expect.stringMatching(/^warning: nobody measures the deadline of step "ask" \(\d{4}-.*--session new/) });
+  // Nothing is said of a person without a deadline.
+  expect(await runCommand(approval, ['advance', '--step', 'ask', '--output', '{}'])).toMatchObject({ code: 0, stderr: '' });
+});

@@ -12,7 +12,7 @@ const LONGEST_WAIT_MS = 60_000;
 
 export async function startStateless(call: SkillCall): Promise<Outcome> {
   const session = open(call, await call.inputs.json('params'), call.subskill);
-  return outcomeOf(await waitedFor(session, await startSession(session)));
+  return outcomeOf(call, await waitedFor(session, await startSession(session)));
 }
 
 /** @throws {Error} */
@@ -23,7 +23,7 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
   const [output, history, params] = [await call.inputs.json('output'), await call.inputs.history(), await call.inputs.json('params')];
   const session = open(call, params, call.subskill ?? subskillOf(call.definition, step, history));
   replaySession(session, history, step);
-  return outcomeOf(await waitedFor(session, await advanceSession(session, { step, output })));
+  return outcomeOf(call, await waitedFor(session, await advanceSession(session, { step, output })));
 }
 
 function open({ definition, flags, refs, io }: SkillCall, params: unknown, subskill: string | undefined): Session {
@@ -76,7 +76,12 @@ function joined(before: CliResult, after: CliResult): CliResult {
   return { ...rest, ...(before.completed === undefined ? {} : { completed: before.completed }), ...auto };
 }
 
-function outcomeOf(result: CliResult): Outcome {
+function outcomeOf({ io }: SkillCall, result: CliResult): Outcome {
   const failure = failureOf(result);
+  if (result.kind === 'prompt' && result.human?.dueMs !== undefined) {
+    io.stderr(
+      `warning: nobody measures the deadline of step "${result.step}" (${new Date(result.human.dueMs).toISOString()}): calls without a session forget it. Start the skill with --session new to have it kept.\n`,
+    );
+  }
   return { stdout: failure === null ? `${JSON.stringify(result)}\n` : '', failure };
 }
