@@ -91,6 +91,12 @@ test('what does not go together is refused', () => {
   ]);
 });
 
+test('defect: an object that does not say it is the end is none', () => {
+  expect(messages(skillOf({ a: { prompt: 'a', next: { terminal: false } as never } }))).toEqual([
+    'error a: Step "a": next is an object without `terminal: true`.',
+  ]);
+});
+
 test('facts are JSON, and say which steps lie on a cycle: self, and whatever a function may name', () => {
   const facts = factsOf(
     skillOf({

@@ -3,7 +3,7 @@ import { components, cycleMembers, reachable, type Edges } from './graph.ts';
 
 const graph = (edges: Record<string, string[]>): Edges => new Map(Object.entries(edges));
 
-test('all members of a component are found, also those that no back edge of a search closes', () => {
+test('defect: all members of a component are found, also those that no back edge of a search closes', () => {
   expect([...cycleMembers(graph({ a: ['b', 'c'], b: ['a'], c: ['b'], d: ['a'] }))].toSorted()).toEqual(['a', 'b', 'c']);
 });
 

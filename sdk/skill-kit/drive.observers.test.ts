@@ -36,7 +36,7 @@ describe('observers', () => {
     expect(pathOf(session)).toEqual(['a', 'b']);
   });
 
-  test('wait for one another, are heard before the answer is given, and may throw', async () => {
+  test('defect: wait for one another, are heard before the answer is given, and may throw', async () => {
     const heard: string[] = [];
     const skill = skillOf(
       { a: { prompt: 'a', next: 'b' }, b: { prompt: 'b', next: TERMINAL } },
@@ -60,7 +60,7 @@ describe('observers', () => {
     expect(warnings).toEqual(['observer error: observer broke']);
   });
 
-  test('params that cannot be cloned do not stop the start', async () => {
+  test('defect: params that cannot be cloned do not stop the start', async () => {
     const session = open(skillOf({ a: { prompt: 'a', next: TERMINAL } }, { observers: { onStepStart: () => undefined } }), { params: { f: () => 1 } });
     expect(await startSession(session)).toMatchObject({ step: 'a' });
     expect(warnings[0]).toMatch(/cannot be cloned/);

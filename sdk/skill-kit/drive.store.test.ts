@@ -1,10 +1,10 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { answer, open, started, warnings } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { startSession } from './drive.ts';
+import { createSession, startSession } from './drive.ts';
 
 describe('results and store', () => {
   test('defect: the final output is the result of the last step', async () => {
@@ -42,7 +42,7 @@ describe('results and store', () => {
     });
   });
 
-  test('a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
+  test('defect: a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
     const heard: string[] = [];
     const session = await started(
       skillOf(
@@ -59,6 +59,17 @@ describe('results and store', () => {
     expect(await answer(session, 'a', { v: 1 })).toMatchObject({ completed: { result: { v: 1 } } });
   });
 
+  test('defect: a result of null is null for whoever reads it', async () => {
+    const skill = skillOf({
+      a: { prompt: 'a', response: z.object({ v: z.number() }), save: () => ({ step: null }), next: 'b' },
+      b: { prompt: ({ store }) => JSON.stringify([store.steps['a'], store.steps.all('a'), store.steps.history[0]?.result]), next: TERMINAL },
+    });
+    expect(await answer(await started(skill), 'a', { v: 1 })).toMatchObject({
+      completed: { response: { v: 1 }, result: null },
+      prompt: '<prompt>\n[null,[null],null]\n</prompt>',
+    });
+  });
+
   test('writes merge deeply; null and arrays replace', async () => {
     const writes = [{ env: { a: { x: 1, y: 2 }, list: [1, 2] } }, { env: { a: { y: 3 }, list: [9], gone: null } }];
     const session = await started(skillOf({ a: { prompt: 'a', next: 'self', save: ({ store }) => writes[store.steps.history.length] } }));
@@ -73,6 +84,16 @@ describe('results and store', () => {
     );
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
     expect(warnings).toEqual(['save validation warning at step "a": save wrote to undeclared store "typo"']);
+  });
+
+  test('who gives no place for warnings gets them on stderr', async () => {
+    const written = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
+    onTestFinished(() => written.mockRestore());
+    const skill = skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: 1 }) } }, { stores: { env: z.object({}) } });
+    const session = createSession(skill);
+    await startSession(session);
+    await answer(session, 'a');
+    expect(written.mock.calls).toEqual([['[skill-kit] save validation warning at step "a": save wrote to undeclared store "typo"\n']]);
   });
 
   test('defect: a partial nested write is no mistake, a wrong one is', async () => {

@@ -69,6 +69,13 @@ describe('sub-skills', () => {
     expect(await answer(session, 'route', { to: 'subskill:sub' })).toMatchObject({ kind: 'redirect', redirect: 'subskill:sub', completed: { step: 'route' } });
   });
 
+  test.each([
+    ['subskill:sup', 'Redirect to unknown sub-skill "sup". Known: sub.'],
+    ['topic:hlep', 'Redirect to unknown topic "hlep". Known: help.'],
+  ])('a redirect to %s says which there are', async (to, message) => {
+    await expect(answer(await started(dispatcher), 'route', { to })).rejects.toThrow(message);
+  });
+
   test('can be started on their own, under the names they have in the skill', async () => {
     const session = open(dispatcher, { subskill: 'sub', params: { who: 'me' } });
     expect(await startSession(session)).toMatchObject({ step: 'sub/ask', prompt: '<prompt>\nfor me\n</prompt>' });

@@ -148,4 +148,12 @@ describe('steps without a prompt', () => {
       prompt: expect.stringContaining('ready') as string,
     });
   });
+
+  test('defect: one whose schema refuses {} ends the session, for nobody can answer it', async () => {
+    const session = open(skillOf({ gate: { response: z.object({ v: z.number() }), next: TERMINAL } }));
+    await expect(startSession(session)).rejects.toThrow(
+      /^Step "gate" has no prompt, so its response is \{\}, which its response schema refuses: v: .*Give it a prompt/,
+    );
+    expect(session.state.status.kind).toBe('failed');
+  });
 });

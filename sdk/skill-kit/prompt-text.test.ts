@@ -15,7 +15,7 @@ describe('prompt', () => {
       and goes on.`).toBe('Opens at once\n      and goes on.');
   });
 
-  it('a multi-line fragment in indented text does not defeat the dedent', () => {
+  it('defect: a multi-line fragment in indented text does not defeat the dedent', () => {
     const tone = fragment('tone', 'Be brief.\nBe exact.');
     expect(prompt`
       Before.

@@ -11,7 +11,7 @@ describe('render', () => {
     expect(render.table([{ status: 'constructor' }], { statusIcons: {} })).toContain('| constructor |');
   });
 
-  it('nothing in a cell ends it', () => {
+  it('defect: nothing in a cell ends it', () => {
     expect(render.table([{ 'a|b': 'x | y\nz \\| w' }])).toBe('| a\\|b |\n| --- |\n| x \\| y<br>z \\\\\\| w |');
   });
 

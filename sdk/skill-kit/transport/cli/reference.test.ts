@@ -1,4 +1,6 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
+import { TemporaryFolder } from '../../../../test/rig/skill-command.ts';
 import { reference } from '../../index.bundled.ts';
 import { runReferenceCommand } from './commands.ts';
 
@@ -7,14 +9,18 @@ const guide = reference({ name: 'guide', description: 'A guide' })
   .topic('two', { label: 'The second', content: ({ refs }) => refs.load('two.md') })
   .build();
 
-async function run(...argv: string[]): Promise<[code: number, stdout: string, stderr: string]> {
+function run(...argv: string[]): Promise<[code: number, stdout: string, stderr: string]> {
+  return runFrom('/nowhere/guide.mjs', ...argv);
+}
+
+async function runFrom(script: string, ...argv: string[]): Promise<[code: number, stdout: string, stderr: string]> {
   let [stdout, stderr] = ['', ''];
   const code = await runReferenceCommand(guide, {
     argv,
     stdout: (text) => void (stdout += text),
     stderr: (text) => void (stderr += text),
     readStdin: async () => '',
-    script: '/nowhere/guide.mjs',
+    script,
   });
   return [code, stdout, stderr];
 }
@@ -34,4 +40,11 @@ it('errors name what there is', async () => {
   const [code, stdout, stderr] = await run('--help');
   expect([code, stdout]).toEqual([0, '']);
   expect(stderr).toContain('guide 0.0.0\nA guide\n');
+});
+
+it('defect: texts are found from the script, be it in bin/ or beside them', async () => {
+  using folder = new TemporaryFolder();
+  mkdirSync(folder.file('references'));
+  writeFileSync(folder.file('references/two.md'), 'Second text');
+  for (const script of ['guide.mjs', 'bin/guide.mjs']) expect(await runFrom(folder.file(script), 'topic', 'two')).toEqual([0, 'Second text\n', '']);
 });
