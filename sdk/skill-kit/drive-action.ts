@@ -3,7 +3,7 @@ import type { Command } from '../../domain/step-machine/command.ts';
 import type { ActionUse } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { frozen, type Place } from './drive-callbacks.ts';
-import { checkValue } from './schema.ts';
+import { checkMade } from './schema.ts';
 
 export interface Attempt {
   readonly event: SessionEventBody;
@@ -32,9 +32,9 @@ async function attemptOf(at: Place, command: Extract<Command, { type: 'run-actio
   const call = { signal, idempotencyKey, attempt };
   if (typeof action === 'function') return action({ response, store: at.store, params: at.frame.params, ...call });
   const { run: definition } = action;
-  const input = checkValue(definition.input, mappedInput(at, action, response), `action "${definition.name}": input`);
+  const input = checkMade(definition.input, mappedInput(at, action, response), `action "${definition.name}": input`);
   if (!input.ok) throw new NotRetryable(`Action "${definition.name}" at step "${at.step}": its input does not fit its schema: ${input.message}`);
-  const output = checkValue(definition.output, await definition.run({ input: input.value, ...call }), `action "${definition.name}": output`);
+  const output = checkMade(definition.output, await definition.run({ input: input.value, ...call }), `action "${definition.name}": output`);
   if (!output.ok) throw new NotRetryable(`Action "${definition.name}" at step "${at.step}": its output does not fit its schema: ${output.message}`);
   return output.value;
 }

@@ -10,7 +10,7 @@ import { storeView } from '../../domain/step-machine/store-view.ts';
 import { act } from './act.ts';
 import type { SkillRuntime } from './drive-runtime.ts';
 import { writePreamble, writePrompt } from './prompt-xml.ts';
-import { type Checked, checkValue, inputJsonSchema } from './schema.ts';
+import { type Checked, checkMade, checkValue, inputJsonSchema } from './schema.ts';
 import { system } from './segments.ts';
 
 /** Commands that are answered at once. */
@@ -174,7 +174,7 @@ function checkFinal(
   { definition, config, step }: Place,
   { finalOutput, response }: Extract<Command, { type: 'check-final' }>,
 ): { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly message: string } {
-  const check = (value: unknown): Checked<unknown> => checkValue(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
+  const check = (value: unknown): Checked<unknown> => checkMade(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
   const result = check(finalOutput);
   if (result.ok) return { ok: true, value: frozen(result.value) };
   // Without a schema nobody answered: the response is {} by convention, which would hide a wrong result.
@@ -195,7 +195,7 @@ function childParams(at: Place, { subskill, response }: Extract<Command, { type:
 /** Params with defaults applied. @throws {Error} `Invalid params ...` */
 export function validParams(definition: SkillDefinition, params: unknown): unknown {
   if (definition.params === undefined) return frozen(params ?? {});
-  const checked = checkValue(definition.params, params ?? {}, `skill "${definition.name}": params`);
+  const checked = checkMade(definition.params, params ?? {}, `skill "${definition.name}": params`);
   if (!checked.ok) throw new Error(`Invalid params for skill "${definition.name}": ${checked.message}. Pass --params with the required fields.`);
   return frozen(checked.value);
 }

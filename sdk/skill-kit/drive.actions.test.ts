@@ -1,3 +1,4 @@
+import { type } from 'arktype';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { StepConfig } from '../../domain/step-machine/definition.ts';
@@ -20,6 +21,12 @@ describe('actions', () => {
     );
     await expect(answer(session, 'a', { v: 1 })).rejects.toThrow(/Action "probe" at step "a": its output does not fit its schema: ok: /);
     expect(session.result).toMatchObject({ kind: 'prompt', step: 'a' });
+  });
+
+  test('an output may have keys that are undefined, as optional ones often are', async () => {
+    const run = { kind: 'action', name: 'look', input: type({}), output: type({ 'id?': 'string' }), run: () => ({ id: undefined }) } as const;
+    const session = await started(skillOf({ a: { prompt: 'a', action: { run }, next: TERMINAL } }));
+    expect(await answer(session, 'a')).toMatchObject({ kind: 'done', finalOutput: {} });
   });
 
   test('an action that fails leaves nothing behind; the next answer has another key', async () => {

@@ -1,7 +1,7 @@
 import { type } from 'arktype';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { checkPart, checkValue, inputJsonSchema, outputJsonSchema } from './schema.ts';
+import { checkMade, checkPart, checkValue, inputJsonSchema, outputJsonSchema } from './schema.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 
 const bare: AnySchema = {
@@ -32,6 +32,26 @@ describe('checkValue', () => {
   it('refuses an asynchronous schema, naming the place and the remedy', () => {
     const schema = z.string().refine(async () => Promise.resolve(true));
     expect(() => checkValue(schema, 'x', 'step "a": response')).toThrow(/^step "a": response: the schema \(zod\) validates asynchronously.*action/);
+  });
+});
+
+describe('checkMade', () => {
+  it.each([
+    ['ArkType', type({ 'a?': 'string', list: type({ 'b?': 'number' }).array() })],
+    ['zod', z.object({ a: z.string().optional(), list: z.array(z.object({ b: z.number().optional() })) })],
+  ])('%s: a key whose value is undefined is absent', (_library, schema: AnySchema) => {
+    expect(checkMade(schema, { a: undefined, list: [{ b: undefined }, { b: 1 }] }, 'x')).toStrictEqual({ ok: true, value: { list: [{}, { b: 1 }] } });
+  });
+
+  it('takes away nothing else, and leaves alone what it does not have to change', () => {
+    const seen: unknown[] = [];
+    const spy: AnySchema = { '~standard': { version: 1, vendor: 'by-hand', validate: (value) => (seen.push(value), { value }) } };
+    const [whole, dated] = [{ a: [{ b: null }] }, { at: new Date(0), gone: undefined }];
+    checkMade(spy, whole, 'x');
+    checkMade(spy, dated, 'x');
+    expect(seen[0]).toBe(whole);
+    expect((seen[1] as typeof dated).at).toBe(dated.at);
+    expect(Object.keys(dated)).toEqual(['at', 'gone']);
   });
 });
 

@@ -2,6 +2,7 @@
  * What step machines ask of a schema, for every library that speaks Standard Schema: check a value now, say as JSON Schema
  * what may go in, and check a part of an object. No schema library is imported here.
  */
+import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import { type AnySchema, describeIssues, type InferOutput, type SchemaResult } from '../../domain/step-machine/schema.ts';
 
 export type Checked<Output> = { readonly ok: true; readonly value: Output } | { readonly ok: false; readonly message: string };
@@ -24,6 +25,26 @@ export function checkValue<S extends AnySchema>(schema: S, value: unknown, where
     );
   }
   return result.issues === undefined ? { ok: true, value: result.value as InferOutput<S> } : { ok: false, message: describeIssues(result.issues) };
+}
+
+/**
+ * As `checkValue`, for what code made: a key whose value is undefined is absent, as it is wherever a value goes by JSON.
+ * Libraries differ there; ArkType refuses it.
+ */
+export function checkMade<S extends AnySchema>(schema: S, value: unknown, where: string): Checked<InferOutput<S>> {
+  return checkValue(schema, withoutUndefined(value), where);
+}
+
+/** The same value when there is nothing to leave out; only plain objects and arrays are looked into. */
+function withoutUndefined(value: unknown): unknown {
+  if (Array.isArray(value)) {
+    const items = value.map(withoutUndefined);
+    return items.every((item, index) => item === value[index]) ? value : items;
+  }
+  if (!isPlain(value)) return value;
+  const entries = Object.entries(value).flatMap(([key, inner]) => (inner === undefined ? [] : [[key, withoutUndefined(inner)] as const]));
+  const isSame = entries.length === Object.keys(value).length && entries.every(([key, inner]) => inner === value[key]);
+  return isSame ? value : Object.fromEntries(entries);
 }
 
 /**
