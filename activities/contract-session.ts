@@ -17,6 +17,8 @@ export interface SessionRequest {
   readonly params?: unknown;
   /** Refuses to start with any other version. */
   readonly version?: string;
+  /** Starts that sub-skill on its own, its steps named as if the skill had led to it. Then `params` are its. */
+  readonly subskill?: string;
   /** Names of sub-skills: the session is one of the skill that they lead to. */
   readonly path?: readonly string[];
   readonly handshake?: Partial<Handshake>;

@@ -24,6 +24,9 @@ export interface ServerLink {
   tend(): Promise<void>;
 }
 
+/** What of a command's context the way to the server needs. */
+export type LinkContext = Pick<CliContext, 'env'>;
+
 const BRIEF_MS = 5_000;
 
 export interface LinkOptions {
@@ -36,14 +39,14 @@ export interface LinkOptions {
  * @returns null when the embedded stack is not running and `start` is false
  * @throws CliError when the server does not answer, SetupError when the stack lacks a piece
  */
-export async function openServerLink(context: CliContext, options: LinkOptions): Promise<ServerLink | null> {
+export async function openServerLink(context: LinkContext, options: LinkOptions): Promise<ServerLink | null> {
   const configured = configuredAddress(context.env);
   if (configured !== null) return await linkToOwnServer(configured, context);
   const stack = options.start ? await startStack(context, options.onProgress) : await readStack(context.env);
   return stack === null ? null : await linkToStack(stack, context, options.onProgress);
 }
 
-async function linkToOwnServer(target: TemporalAddress, context: CliContext): Promise<ServerLink> {
+async function linkToOwnServer(target: TemporalAddress, context: LinkContext): Promise<ServerLink> {
   const connection = await connect(target);
   const ui = context.env.variables['TEMPORAL_UI_URL'] ?? null;
   return {
@@ -56,7 +59,7 @@ async function linkToOwnServer(target: TemporalAddress, context: CliContext): Pr
   };
 }
 
-async function linkToStack(first: StackInfo, context: CliContext, onProgress: LinkOptions['onProgress']): Promise<ServerLink> {
+async function linkToStack(first: StackInfo, context: LinkContext, onProgress: LinkOptions['onProgress']): Promise<ServerLink> {
   let stack = first;
   let connection = await connect(embeddedAddress(stack.address, stack.namespace));
   return {
@@ -78,7 +81,7 @@ function withDeadline<T>(client: Client, call: (client: Client) => Promise<T>): 
   return client.withDeadline(Date.now() + BRIEF_MS, () => call(client));
 }
 
-async function startStack(context: CliContext, onProgress: LinkOptions['onProgress']): Promise<StackInfo> {
+async function startStack(context: LinkContext, onProgress: LinkOptions['onProgress']): Promise<StackInfo> {
   return await ensureStack(context.env, onProgress === undefined ? {} : { onProgress });
 }
 

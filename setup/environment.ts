@@ -20,6 +20,8 @@ export interface Environment {
   readonly skills: readonly string[];
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
   readonly skillTurnLimitMs: number | null;
+  /** `VOIDBOX_BIN`: the `voidbox` that durable sessions of a skill's own command line go through; null looks for one. */
+  readonly voidboxBin: string | null;
   readonly path: string;
   readonly noColor: boolean;
   readonly isCi: boolean;
@@ -62,6 +64,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
       .filter((path) => path !== '')
       .map((path) => resolve(path)),
     skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
+    voidboxBin: read('VOIDBOX_BIN'),
     path: read('PATH') ?? '/usr/bin:/bin',
     noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',
     isCi: variables['CI'] === 'true',

@@ -33,6 +33,8 @@ export const SESSION_MESSAGES = {
   view: 'view',
   /** Query: `SessionRecords`. */
   records: 'records',
+  /** Query: turn and key of an answer to the `SessionAnswer` that it got, null when it was not taken. For sessions that have ended. */
+  answered: 'answered',
 } as const;
 
 /** The type of the failure that refuses an update; its first detail is the `CliResult`. */

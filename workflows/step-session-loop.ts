@@ -79,7 +79,14 @@ export class SessionLoop {
   }
 
   static start(session: string, request: SessionRequest, opened: OpenedSession): SessionLoop {
-    const state = newSession(opened.facts, { session, params: opened.params, atMs: Date.now(), options: { showTurns: true } });
+    const { subskill } = request;
+    const state = newSession(opened.facts, {
+      session,
+      params: opened.params,
+      atMs: Date.now(),
+      options: { showTurns: true },
+      ...(subskill === undefined ? {} : { subskill }),
+    });
     const loop = new SessionLoop(request, opened, state);
     loop.#waiters.set(EARLIEST, (answer) => (loop.#first = { answer, turn: loop.#state.turn }));
     void loop.#hear({ type: 'start', request: EARLIEST });

@@ -34,6 +34,7 @@ import { openingView, viewOf } from './step-session-view.ts';
 const advanceUpdate = defineUpdate<SessionAnswer, [AdvanceRequest]>(SESSION_MESSAGES.advance);
 const settleUpdate = defineUpdate<SessionAnswer, [{ readonly ended?: string }?]>(SESSION_MESSAGES.settle);
 const viewQuery = defineQuery<SessionView>(SESSION_MESSAGES.view);
+const answeredQuery = defineQuery<SessionAnswer | null, [number, string]>(SESSION_MESSAGES.answered);
 const recordsQuery = defineQuery<SessionRecords>(SESSION_MESSAGES.records);
 
 /**
@@ -48,6 +49,10 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
     const opening = loop === null ? open(given) : Promise.resolve(loop);
     setHandler(viewQuery, () => (loop === null ? openingView(workflowInfo().workflowId) : viewOf(loop)));
     setHandler(recordsQuery, () => recordsOfLoop(loop));
+    setHandler(answeredQuery, (turn, key) => {
+      const taken = loop?.takenAnswer(turn) ?? null;
+      return taken?.key === key ? taken.answer : null;
+    });
     setHandler(settleUpdate, async (request) => (await opening).settle(request?.ended));
     setHandler(advanceUpdate, async (request) => (await opening).advance(request), {
       validator: (request) => refuse(refusalOf(loop, request)),

@@ -8,6 +8,7 @@ interface Options {
   readonly params?: string;
   readonly id?: string;
   readonly skillVersion?: string;
+  readonly subskill?: string;
   readonly skills?: readonly string[];
 }
 
@@ -18,6 +19,7 @@ export const command = defineCommand<Options>({
       .option('-p, --params <json>', 'its params: JSON, `@file`, or `-` for standard input')
       .option('--id <id>', "the session's id; a new one by default")
       .option('--skill-version <version>', 'only this version of the skill')
+      .option('--subskill <name>', 'begin with that sub-skill, whose params are given then')
       .option('--skills <folder...>', 'folders of skills that the embedded worker loads, instead of those it had');
   },
   async execute([skill = ''], options, context) {
@@ -26,7 +28,13 @@ export const command = defineCommand<Options>({
     checkSessionId(session);
     if (skill === '') throw usageError('name the skill');
     const { link, sessions } = await sessionLink(context, options.skills);
-    const request = { skill, ...(params === undefined ? {} : { params }), ...(options.skillVersion === undefined ? {} : { version: options.skillVersion }) };
+    const { skillVersion: version, subskill } = options;
+    const request = {
+      skill,
+      ...(params === undefined ? {} : { params }),
+      ...(version === undefined ? {} : { version }),
+      ...(subskill === undefined ? {} : { subskill }),
+    };
     try {
       if (!link.isEmbedded) await sessions.requireWorker(link.client());
       const result = await sessions.startSession(link.client(), session, request);

@@ -1,5 +1,6 @@
 /** `voidbox/skill-kit/cli`: a skill as a program. */
 import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
+import { offerToHost } from './hosted.ts';
 import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
 import type { CommandIo } from './transport/cli/io.ts';
 import { mcpMain, mcpReferenceMain } from './transport/mcp/main.ts';
@@ -12,6 +13,7 @@ export { mcpCompositeMain, mcpMain, mcpReferenceMain } from './transport/mcp/mai
  * @param refsBase  the folder that holds `references/`; default: the script's own, or the one above it
  */
 export async function main(definition: SkillDefinition, refsBase?: string): Promise<void> {
+  if (offerToHost(definition)) return;
   if (isMcp()) await mcpMain(definition, refsBase);
   else await runProcess((io) => runSkillCommand(definition, io, refsBase));
 }
@@ -23,6 +25,7 @@ export async function compositeMain(definition: SkillDefinition, refsBase?: stri
 
 /** As `main`, for a reference: `topics`, `topic` and `mcp`. */
 export async function referenceMain(definition: ReferenceDefinition, base?: string): Promise<void> {
+  if (offerToHost(definition)) return;
   if (isMcp()) await mcpReferenceMain(definition, base);
   else await runProcess((io) => runReferenceCommand(definition, io, base));
 }

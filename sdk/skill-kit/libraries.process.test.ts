@@ -77,6 +77,21 @@ describe('a skill pays for the schema library that it uses', () => {
   });
 });
 
+it('a command line in a bundle holds no Temporal client, although it can keep durable sessions', async () => {
+  const entry = join(ROOT, 'bundled-command.js');
+  const code = `import { main } from 'voidbox/skill-kit/cli'; import { skill } from 'voidbox/skill-kit'; await main(skill({ name: 's', entry: 'a' }).build());`;
+  const bundle = await rolldown({
+    input: entry,
+    platform: 'node',
+    plugins: [{ name: 'skill', resolveId: (id) => (id === entry ? id : null), load: (id) => (id === entry ? code : null) }],
+  });
+  const { output } = await bundle.generate({ format: 'esm' });
+  await bundle.close();
+  const modules = output.flatMap((one) => (one.type === 'chunk' ? one.moduleIds : []));
+  expect(modules.some((id) => id.endsWith('transport/durable/find-voidbox.js'))).toBe(true);
+  expect(modules.filter((id) => id.includes('@temporalio') || /\/dist\/(workers|cli|workflows)\//.test(id))).toEqual([]);
+});
+
 it("z and type are the libraries' own", async () => {
   const { stdout } = await loadedBy(`
     import { type, z } from 'voidbox/skill-kit';

@@ -6,6 +6,7 @@ import {
   CancelledFailure,
   TerminatedFailure,
   type Client,
+  QueryNotRegisteredError,
   WithStartWorkflowOperation,
   WorkflowExecutionAlreadyStartedError,
   WorkflowFailedError,
@@ -109,7 +110,18 @@ export async function advanceSession(client: Client, session: string, { turn, st
   } catch (error) {
     const refused = refusalIn(error);
     if (refused !== null) return refused;
-    if (error instanceof WorkflowNotFoundError) return await overResult(client, session, step);
+    if (error instanceof WorkflowNotFoundError) return (await answeredBefore(client, session, request)) ?? (await overResult(client, session, step));
+    throw failureOf(error);
+  }
+}
+
+/** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
+export async function settleSession(client: Client, session: string): Promise<CliResult> {
+  try {
+    return await followed(client, session, (await update(client, session, SESSION_MESSAGES.settle, {})) as SessionAnswer);
+  } catch (error) {
+    const isOver = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
+    if (isOver) return await overResult(client, session, '');
     throw failureOf(error);
   }
 }
@@ -129,8 +141,7 @@ export async function viewSession(client: Client, session: string): Promise<Sess
       last: inner.last === null ? view.last : { ...inner.last, step: child.prefix + inner.last.step },
     };
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
-    throw error;
+    throw noSuchSession(session, error);
   }
 }
 
@@ -139,8 +150,7 @@ export async function recordsOfSession(client: Client, session: string): Promise
   try {
     return (await client.workflow.getHandle(session).query(SESSION_MESSAGES.records)) as SessionRecords;
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
-    throw error;
+    throw noSuchSession(session, error);
   }
 }
 
@@ -172,9 +182,13 @@ export interface ListedSession {
 }
 
 /** Latest first; sessions of sub-skills are part of those that call them and left out. */
-export async function listSessions(client: Client, { limit, state }: { readonly limit: number; readonly state?: SessionListState }): Promise<ListedSession[]> {
+export async function listSessions(
+  client: Client,
+  { limit, state, skill }: { readonly limit: number; readonly state?: SessionListState; readonly skill?: string },
+): Promise<ListedSession[]> {
   const found: ListedSession[] = [];
-  for await (const one of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}'` })) {
+  const running = state === 'open' ? ` AND ExecutionStatus = 'Running'` : '';
+  for await (const one of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}'${running}` })) {
     if (one.status.name === 'CONTINUED_AS_NEW' || one.workflowId.includes('~')) continue;
     const listed: ListedSession = {
       session: one.workflowId,
@@ -184,6 +198,7 @@ export async function listSessions(client: Client, { limit, state }: { readonly 
       endedAtMs: one.closeTime?.getTime() ?? null,
     };
     if (state !== undefined && listed.state !== state) continue;
+    if (skill !== undefined && listed.skill !== null && listed.skill !== skill) continue;
     found.push(listed);
     if (found.length >= limit) break;
   }
@@ -209,8 +224,7 @@ async function viewOf(client: Client, session: string): Promise<SessionView> {
   try {
     return (await client.workflow.getHandle(session).query(SESSION_MESSAGES.view)) as SessionView;
   } catch (error) {
-    if (error instanceof WorkflowNotFoundError) throw new NoSuchSessionError(session);
-    throw error;
+    throw noSuchSession(session, error);
   }
 }
 
@@ -283,6 +297,16 @@ function refusalIn(error: unknown): CliResult | null {
   return cause instanceof ApplicationFailure && cause.type === SESSION_REFUSED ? ((cause.details?.[0] as CliResult | undefined) ?? null) : null;
 }
 
+/** Of a session whose workflow has ended: what the same answer got when it was taken. */
+async function answeredBefore(client: Client, session: string, { turn, key }: AdvanceRequest): Promise<CliResult | null> {
+  try {
+    const answer = (await client.workflow.getHandle(session).query(SESSION_MESSAGES.answered, turn, key ?? '')) as SessionAnswer | null;
+    return answer?.kind === 'answer' ? answer.result : null;
+  } catch (error) {
+    throw noSuchSession(session, error);
+  }
+}
+
 /** Of a session whose workflow has ended. @throws NoSuchSessionError */
 async function overResult(client: Client, session: string, step: string): Promise<CliResult> {
   const { current, status } = await viewSession(client, session);
@@ -299,6 +323,11 @@ function failureOf(error: unknown): unknown {
   if (cause instanceof ApplicationFailure) return new SessionFailedError(cause.type ?? 'internal/bug', cause.message);
   if (cause instanceof CancelledFailure || cause instanceof TerminatedFailure) return new SessionFailedError('session/failed', cause.message);
   return error;
+}
+
+/** A workflow of another type has the id, or none. Anything else is what it was. */
+function noSuchSession(session: string, error: unknown): unknown {
+  return error instanceof WorkflowNotFoundError || error instanceof QueryNotRegisteredError ? new NoSuchSessionError(session) : error;
 }
 
 function keyOf(step: string, output: unknown): string {

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { bundle } from '../../sdk/skill-kit/build/bundle.ts';
+import { skillDirOf } from '../../sdk/skill-kit/reference-loader.ts';
 
 export interface BundledSkill {
   readonly codeHash: string;
@@ -19,7 +20,8 @@ export function bundleFile(stateDir: string, codeHash: string): string {
 
 /** @throws CodedError `skill/unusable` */
 export async function bundleSkill(entry: string, stateDir: string): Promise<BundledSkill> {
-  const folder = dirname(entry);
+  // A skill's own script may lie in a folder below it.
+  const folder = skillDirOf(entry);
   const { code, modules } = await bundle(entry, { isHosted: true });
   const references = filesBelow(join(folder, 'references'));
   const hash = createHash('sha256').update(code);

@@ -16,6 +16,7 @@ import { carryOut, definitionAt, placeOf, validParams } from '../../sdk/skill-ki
 import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
 import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk/skill-kit/drive-runtime.ts';
 import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
+import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
 import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type OpenAnswer, type TurnAnswer } from './protocol.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
 import { readRecords } from './record-files.ts';
@@ -48,10 +49,13 @@ function say(answer: ChildAnswer): void {
 }
 
 async function load(): Promise<SkillDefinition> {
+  let offered: unknown;
+  takeOffers((definition) => (offered ??= definition));
   const loaded = (await import(pathToFileURL(bundle).href)) as { readonly default?: unknown };
-  const found = loaded.default as Partial<SkillDefinition> | undefined;
+  const found = (loaded.default ?? offered) as Partial<SkillDefinition> | undefined;
   if (found?.kind !== 'skill' || found.steps === undefined) {
-    throw new Failed('skill/unusable', 'the default export is not a built skill: write `export default skill({ … }).step(…).build();`');
+    const how = 'write `export default skill({ … }).step(…).build();`, or hand the skill to `main` of voidbox/skill-kit/cli';
+    throw new Failed('skill/unusable', `the default export is not a built skill: ${how}`);
   }
   return found as SkillDefinition;
 }
@@ -76,14 +80,18 @@ function inside(folder: string, name: string): string {
   return file;
 }
 
-function open(root: SkillDefinition, { path, params, checked }: Of<'open'>): OpenAnswer {
+function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'open'>): OpenAnswer {
   const definition = definitionAt(root, path);
+  const { subskills = {} } = definition;
+  if (subskill !== undefined && !Object.hasOwn(subskills, subskill))
+    throw new Failed('skill/params', `skill "${definition.name}" has no sub-skill "${subskill}"; it has: ${Object.keys(subskills).join(', ') || 'none'}`);
+  const started = subskill === undefined ? definition : subskills[subskill]!.definition;
   try {
     createRuntime(definition, { codeHash });
   } catch (error) {
     throw new Failed('skill/unusable', (error as Error).message);
   }
-  return { facts: factsOf(definition, codeHash), params: checked ? params : checkedParams(definition, params), observers: observersOf(definition, []) };
+  return { facts: factsOf(definition, codeHash), params: checked ? params : checkedParams(started, params), observers: observersOf(definition, []) };
 }
 
 function checkedParams(definition: SkillDefinition, params: unknown): unknown {

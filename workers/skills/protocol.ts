@@ -18,7 +18,7 @@ interface InSkill {
 
 export type ChildRequest =
   /** `params` null: those of `checked` are taken as they are. */
-  | ({ readonly op: 'open'; readonly params: unknown; readonly checked: boolean } & InSkill)
+  | ({ readonly op: 'open'; readonly params: unknown; readonly checked: boolean; readonly subskill?: string } & InSkill)
   | ({
       readonly op: 'turn';
       readonly state: SessionState;

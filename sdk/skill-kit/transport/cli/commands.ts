@@ -52,8 +52,10 @@ export async function runReferenceCommand({ topics, ...reference }: ReferenceDef
   });
 }
 
-function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
-  const { session } = call.flags.text;
+async function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
+  const { session, turn } = call.flags.text;
+  if (isDurable(command, call)) return await durableOutcome(command, call);
+  if (turn !== undefined) call.io.stderr('warning: ignoring --turn, which durable sessions have\n');
   switch (command) {
     case 'start':
       return session === undefined ? startStateless(call) : startStored(call);
@@ -62,6 +64,24 @@ function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
     case 'cleanup':
       return cleanupStored(call);
   }
+}
+
+/** What finds Voidbox is loaded for those who ask for it. */
+async function durableOutcome(command: Command, call: SkillCall): Promise<Outcome> {
+  const { advanceDurable, cleanupDurable, startDurable } = await import('./durable.ts');
+  switch (command) {
+    case 'start':
+      return await startDurable(call);
+    case 'advance':
+      return await advanceDurable(call);
+    case 'cleanup':
+      return await cleanupDurable(call);
+  }
+}
+
+/** Ids of sessions in files are hexadecimal; those that are made for durable ones have dashes. */
+function isDurable(command: Command, { flags }: SkillCall): boolean {
+  return flags.durable || (command !== 'start' && flags.text.session?.includes('-') === true);
 }
 
 /** Null: nothing that can be run, so the help is shown. @throws {UsageError} for a sub-skill that is none */

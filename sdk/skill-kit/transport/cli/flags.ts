@@ -19,6 +19,7 @@ const TEXT_FLAGS = [
   'session-dir',
   'output-mode',
   'subskill',
+  'turn',
 ] as const;
 
 type TextFlag = (typeof TEXT_FLAGS)[number];
@@ -26,6 +27,7 @@ type TextFlag = (typeof TEXT_FLAGS)[number];
 export interface Flags {
   readonly text: Readonly<Partial<Record<TextFlag, string>>>;
   readonly subagent: boolean;
+  readonly durable: boolean;
   readonly help: boolean;
   /** What was given and means nothing, for a warning. */
   readonly ignored: readonly string[];
@@ -39,7 +41,7 @@ export function parseFlags(args: readonly string[]): Flags {
     strict: false,
     allowPositionals: true,
     tokens: true,
-    options: { ...options, subagent: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+    options: { ...options, subagent: { type: 'boolean' }, durable: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
   });
   const text: Partial<Record<TextFlag, string>> = {};
   const ignored: string[] = [];
@@ -49,10 +51,10 @@ export function parseFlags(args: readonly string[]): Flags {
     else if (value !== undefined) ignored.push(`--${name}, which was given no value`);
   }
   for (const token of tokens) {
-    if (token.kind !== 'option' || token.name in options || token.name === 'subagent' || token.name === 'help') continue;
+    if (token.kind !== 'option' || token.name in options || token.name === 'subagent' || token.name === 'durable' || token.name === 'help') continue;
     ignored.push(`the unknown flag ${token.rawName}`);
   }
-  return { text, subagent: values['subagent'] !== undefined, help: values['help'] !== undefined, ignored };
+  return { text, subagent: values['subagent'] !== undefined, durable: values['durable'] !== undefined, help: values['help'] !== undefined, ignored };
 }
 
 export function handshakeOf({ text: { host, tools }, subagent }: Flags): Handshake {

@@ -9,6 +9,8 @@ const SKILL_FLAGS = `
   --session-dir <path>    where session files lie; default: a folder for temporary files that is yours alone
   --output-mode <mode>    file: you append {"type":"output","step":…,"output":…} to the session file, then advance (default);
                           flag: you pass --step and --output
+  --durable               keep the session on a Temporal server: it survives processes and power cuts; needs Voidbox installed.
+                          start prints its "session"; advance takes it with --session, and the prompt's --turn
   --subskill <name>       run that sub-skill without its dispatcher
   --host <name>           the agent's host, e.g. claude-code
   --tools <a,b>           tools that the agent has

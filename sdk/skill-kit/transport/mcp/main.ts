@@ -1,7 +1,9 @@
 /** The `mcp` command of a skill. The protocol's library is loaded only when it runs. */
 import type { ReferenceDefinition, ReferenceLoader, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
+import { offerToHost } from '../../hosted.ts';
 import { createReferenceLoader, skillDirOf } from '../../reference-loader.ts';
 import { MCP_HELP, type McpOptions, parseMcpOptions } from './options.ts';
+import type { SessionStore } from './session-store.ts';
 import type { ToolSet } from './tool-set.ts';
 
 /**
@@ -11,12 +13,21 @@ import type { ToolSet } from './tool-set.ts';
  * @param argv  flags, after `mcp`; default: those of this process
  */
 export async function mcpMain(definition: SkillDefinition, baseDir?: string, argv?: readonly string[]): Promise<void> {
+  if (offerToHost(definition)) return;
   await run(argv, baseDir, async (options, refs) => {
-    const [{ MemorySessions }, { skillTools }] = await Promise.all([import('./memory-sessions.ts'), import('./skill-tools.ts')]);
-    const { handshake, idleMs, maxSessions } = options;
-    const store = new MemorySessions(definition, { maxSessions, idleMs, refs, warn });
-    return skillTools(definition, { store, refs, handshake });
+    const { skillTools } = await import('./skill-tools.ts');
+    const { handshake } = options;
+    return skillTools(definition, { store: await storeOf(definition, options, refs), refs, handshake });
   });
+}
+
+async function storeOf(definition: SkillDefinition, { durable, idleMs, maxSessions }: McpOptions, refs: ReferenceLoader): Promise<SessionStore> {
+  if (!durable) {
+    const { MemorySessions } = await import('./memory-sessions.ts');
+    return new MemorySessions(definition, { maxSessions, idleMs, refs, warn });
+  }
+  const [{ openDurable }, { DurableStore }] = await Promise.all([import('../durable/find-voidbox.ts'), import('./durable-sessions.ts')]);
+  return new DurableStore(await openDurable(definition, process.argv[1] ?? null, warn), { maxSessions });
 }
 
 /** As mcpMain; skills with sub-skills and topics are served by the same tools. */
@@ -26,6 +37,7 @@ export async function mcpCompositeMain(definition: SkillDefinition, baseDir?: st
 
 /** As mcpMain, for a reference: `topics` and `topic`. */
 export async function mcpReferenceMain(definition: ReferenceDefinition, baseDir?: string, argv?: readonly string[]): Promise<void> {
+  if (offerToHost(definition)) return;
   await run(argv, baseDir, async (_options, refs) => {
     const { referenceTools } = await import('./reference-tools.ts');
     return referenceTools(definition, refs);

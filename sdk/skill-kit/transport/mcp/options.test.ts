@@ -15,7 +15,7 @@ function tokenFile(text: string): string {
 
 describe('the flags of an MCP server', () => {
   it('default to stdio, 100 sessions and an hour', () => {
-    expect(parse()).toEqual({ handshake: {}, maxSessions: 100, idleMs: 3_600_000, http: null });
+    expect(parse()).toEqual({ handshake: {}, durable: false, maxSessions: 100, idleMs: 3_600_000, http: null });
   });
 
   it('say who the agent is', () => {

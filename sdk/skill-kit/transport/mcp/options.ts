@@ -7,6 +7,8 @@ export interface McpOptions {
   readonly handshake: Partial<Handshake>;
   readonly maxSessions: number;
   readonly idleMs: number;
+  /** Sessions live on a Temporal server instead of in memory. */
+  readonly durable: boolean;
   readonly maxMessageBytes?: number;
   /** Null: stdio. */
   readonly http: { readonly port: number; readonly listen: string; readonly allowedHosts: readonly string[]; readonly token?: string } | null;
@@ -18,8 +20,9 @@ export const MCP_HELP = `mcp: serves this skill over the Model Context Protocol,
   --listen <address>      default 127.0.0.1; any other than loopback takes a token
   --token-file <path>     clients have to send the token in this file
   --allow-host <name>     a further name that clients call this server by; may be repeated
+  --durable               sessions live on a Temporal server and outlive this one; needs Voidbox installed
   --max-sessions <n>      open at the same time; default 100
-  --idle-minutes <n>      after which a session is given up; default 60
+  --idle-minutes <n>      after which a session is given up, unless it is durable; default 60
   --max-message-mib <n>   what a client may send at once; default 16 on stdio, 4 over HTTP
   --host <name>           the agent's host, e.g. claude-code; default: what the client calls itself
   --tools <a,b>           tools that the agent has
@@ -42,17 +45,19 @@ export function parseMcpOptions(argv: readonly string[]): McpOptions | null {
       host: text,
       tools: text,
       subagent: { type: 'boolean' },
+      durable: { type: 'boolean' },
       help: { type: 'boolean', short: 'h' },
     },
   });
   if (values.help === true) return null;
-  const { host, 'max-message-mib': maxMessage, subagent, tools } = values;
+  const { durable = false, host, 'max-message-mib': maxMessage, subagent, tools } = values;
   return {
     handshake: {
       ...(host === undefined ? {} : { host }),
       ...(tools === undefined ? {} : { toolsAvailable: tools.split(',').filter((tool) => tool !== '') }),
       ...(subagent === undefined ? {} : { isSubagent: subagent }),
     },
+    durable,
     maxSessions: count('--max-sessions', values['max-sessions'] ?? '100', 1, 1_000_000),
     idleMs: count('--idle-minutes', values['idle-minutes'] ?? '60', 1, 1_000_000) * 60_000,
     ...(maxMessage === undefined ? {} : { maxMessageBytes: count('--max-message-mib', maxMessage, 1, 256) * 1024 * 1024 }),

@@ -1,5 +1,6 @@
 /** Where the sessions of an MCP server live. In memory they die with the server; behind the same calls durable ones can stand. */
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
+import type { DurableRefusal } from '../../../../domain/step-machine/durable-port.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
 
 export interface StartRequest {
@@ -21,8 +22,9 @@ export interface StepAnswer {
  * - `expired`: it was idle for too long.
  * - `finished`: it has ended; the answer came too late.
  * - `full`: as many sessions are open as the store keeps.
+ * - `exists`, `unavailable`, `params`: of durable ones, see the port.
  */
-export type Refusal = 'unknown' | 'expired' | 'finished' | 'full';
+export type Refusal = 'expired' | 'finished' | DurableRefusal;
 
 export type SessionReply =
   | { readonly kind: 'answered'; readonly session: string; readonly result: CliResult }

@@ -1,0 +1,239 @@
+/**
+ * The door through which a skill's own transports, which hold no Temporal client, come to durable sessions: they import this file
+ * of an installed Voidbox by its path. One connection for as long as the process lives.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Client } from '@temporalio/client';
+import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
+import { ERROR_CODES } from '../domain/errors/codes.ts';
+import type { DurableAnswer, DurableRefusal, DurableReply, DurableSessions, DurableSkill, DurableStart } from '../domain/step-machine/durable-port.ts';
+import type { CliResult } from '../domain/step-machine/result.ts';
+import { readEnvironment, type Environment } from '../setup/environment.ts';
+import {
+  advanceSession,
+  cancelSession,
+  listSessions,
+  NoSessionWorkerError,
+  NoSuchSessionError,
+  recordsOfSession,
+  requireWorker,
+  SessionExistsError,
+  SessionFailedError,
+  settleSession,
+  startSession,
+  viewSession,
+} from '../workers/client/sessions.ts';
+import { rememberSkillPaths, skillPaths } from '../workers/embedded/skill-paths.ts';
+import { CliError } from './cli-error.ts';
+import { newRunId, RUN_ID } from './run-id.ts';
+import { openServerLink, type ServerLink } from './server-link.ts';
+
+export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
+
+/** Whoever has the id has the session. */
+const ID_BYTES = 6;
+/** Calls of a client whose server is gone: the stack is brought up again in between. */
+const TRIES = 3;
+const GRPC_UNAVAILABLE = 14;
+
+export function openDurableSessions(skill: DurableSkill, onProgress: (line: string) => void): DurableSessions {
+  return new StackSessions(skill, readEnvironment(), onProgress);
+}
+
+type Refused = Extract<DurableReply, { readonly kind: 'refused' }>;
+
+class StackSessions implements DurableSessions {
+  readonly #skill: DurableSkill;
+  readonly #env: Environment;
+  readonly #onProgress: (line: string) => void;
+  #link: Promise<ServerLink> | null = null;
+  /** Sessions that are known to be this skill's. */
+  readonly #own = new Set<string>();
+
+  constructor(skill: DurableSkill, env: Environment, onProgress: (line: string) => void) {
+    this.#skill = skill;
+    this.#env = env;
+    this.#onProgress = onProgress;
+  }
+
+  async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
+    const { name, version } = this.#skill;
+    const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
+    if (!RUN_ID.test(session)) return refusal('params', `"${session}" is no session id.`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
+    const request: SessionRequest = {
+      skill: name,
+      version,
+      ...(params === undefined ? {} : { params }),
+      ...(subskill === undefined ? {} : { subskill }),
+      ...(handshake === undefined ? {} : { handshake }),
+    };
+    let isAgain = false;
+    return await this.#refusable(async () => {
+      if (!this.#isLoaded()) this.#link = null;
+      const full = atMost === undefined ? null : await this.#full(atMost);
+      if (full !== null) return full;
+      const result = await this.#call(async (client) => {
+        // A new id is nobody else's: the try before this one has come through.
+        if (isAgain && named === undefined) return await startedBefore(client, session, request);
+        isAgain = true;
+        return await startSession(client, session, request);
+      });
+      this.#own.add(session);
+      return { kind: 'answered', session, result };
+    });
+  }
+
+  async advance(session: string, answer?: DurableAnswer): Promise<DurableReply> {
+    return await this.#refusable(async () => {
+      const foreign = await this.#foreign(session);
+      if (foreign !== null) return foreign;
+      const result = await this.#call((client) => (answer === undefined ? look(client, session) : answered(client, session, answer)));
+      return { kind: 'answered', session, result };
+    });
+  }
+
+  async cancel(session: string): Promise<boolean | Refused> {
+    return await this.#refusable(async () => (await this.#foreign(session)) ?? (await this.#call((client) => cancelSession(client, session))));
+  }
+
+  async #full(atMost: number): Promise<Refused | null> {
+    const { name } = this.#skill;
+    const open = await this.#call((client) => listSessions(client, { limit: atMost, state: 'open', skill: name }));
+    if (open.length < atMost) return null;
+    const oldest = open.at(-1)!.session;
+    return refusal(
+      'full',
+      `${open.length} sessions of skill "${name}" are open, as many as there may be.`,
+      `Go on with an open session, or end one: voidbox session list --state open, voidbox session cancel ${oldest}. The server's --max-sessions sets how many there may be.`,
+    );
+  }
+
+  /** Null when the session is this skill's. */
+  async #foreign(session: string): Promise<Refused | null> {
+    if (this.#own.has(session)) return null;
+    const { name } = this.#skill;
+    const unknown = (message: string): Refused => refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
+    if (!RUN_ID.test(session)) return unknown(`"${session}" is no session id.`);
+    const { skill } = await this.#call((client) => viewSession(client, session));
+    if (skill !== '' && skill !== name) return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
+    this.#own.add(session);
+    return null;
+  }
+
+  /** Tried again when the server has gone: every call here gives the same when it is made twice. */
+  async #call<T>(work: (client: Client) => Promise<T>): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      const link = await this.#connected();
+      try {
+        return await work(link.client());
+      } catch (error) {
+        if (tries >= TRIES || !isUnavailable(error)) throw error;
+      }
+    }
+  }
+
+  async #connected(): Promise<ServerLink> {
+    const opening = (this.#link ??= this.#open());
+    try {
+      const link = await opening;
+      await link.tend();
+      return link;
+    } catch (error) {
+      // The next call tries anew.
+      if (this.#link === opening) this.#link = null;
+      throw error;
+    }
+  }
+
+  async #open(): Promise<ServerLink> {
+    const { stateDir, temporalConfigured, skills } = this.#env;
+    if (!temporalConfigured) rememberSkillPaths(stateDir, [...skills, this.#skill.entry], 'add');
+    const link = await openServerLink({ env: this.#env }, { start: true, onProgress: this.#onProgress });
+    if (link === null) throw new Error('the embedded stack was not started');
+    if (!link.isEmbedded) await requireWorker(link.client());
+    return link;
+  }
+
+  /** Whether the embedded worker is told to load the skill: somebody may have named others instead meanwhile. */
+  #isLoaded(): boolean {
+    return this.#env.temporalConfigured || skillPaths(this.#env.stateDir).includes(this.#skill.entry);
+  }
+
+  async #refusable<T>(work: () => Promise<T>): Promise<T | Refused> {
+    try {
+      return await work();
+    } catch (error) {
+      const refused = this.#refusalOf(error);
+      if (refused === null) throw error;
+      return refused;
+    }
+  }
+
+  /** Null for what nobody but us can mend. */
+  #refusalOf(error: unknown): Refused | null {
+    const { entry } = this.#skill;
+    const { temporalConfigured } = this.#env;
+    if (error instanceof SessionExistsError) return refusal('exists', `${error.message}.`, 'Take another id, or go on with that session by `advance`.');
+    if (error instanceof NoSuchSessionError) {
+      return refusal('unknown', `${error.message}.`, 'See which there are: voidbox session list. Begin one with start.');
+    }
+    if (error instanceof NoSessionWorkerError) return refusal('unavailable', `${error.message}.`, `Start one: voidbox worker --skills ${entry}`);
+    if (error instanceof SessionFailedError) {
+      const known = Object.hasOwn(ERROR_CODES, error.code) ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;
+      if (error.code === 'skill/params') return refusal('params', error.message, known ?? '');
+      const load = temporalConfigured ? `Start a worker that has it: voidbox worker --skills ${entry}` : `Have it loaded: voidbox up --skills ${entry}`;
+      return refusal('unavailable', error.message, error.code === 'skill/unknown' ? load : (known ?? load));
+    }
+    if (error instanceof CliError) return refusal('unavailable', error.message, error.remedy ?? 'See what is missing: voidbox doctor');
+    if (error instanceof Error && error.name === 'SetupError') {
+      return refusal('unavailable', error.message, (error as Error & { readonly remedy?: string | null }).remedy ?? 'See what is missing: voidbox doctor');
+    }
+    if (isUnavailable(error))
+      return refusal('unavailable', `the Temporal server has gone: ${(error as Error).message}`, 'Try again; see how it is: voidbox ps');
+    return null;
+  }
+}
+
+async function startedBefore(client: Client, session: string, request: SessionRequest): Promise<CliResult> {
+  try {
+    return await startSession(client, session, request);
+  } catch (error) {
+    if (!(error instanceof SessionExistsError)) throw error;
+    return await settleSession(client, session);
+  }
+}
+
+async function look(client: Client, session: string): Promise<CliResult> {
+  const { current } = await viewSession(client, session);
+  // A query costs nothing that stays; only who finds others at work waits for them.
+  if (current !== null && (current.kind !== 'error' || current.error !== 'busy')) return current;
+  return await settleSession(client, session);
+}
+
+async function answered(client: Client, session: string, { step, output, turn }: DurableAnswer): Promise<CliResult> {
+  return await advanceSession(client, session, { step, output, turn: turn ?? (await turnOf(client, session, step)) });
+}
+
+/** Of the step when it is open, else of its last visit: then the answer has come before, or is refused. */
+async function turnOf(client: Client, session: string, step: string): Promise<number> {
+  const { current, open, last, turn }: SessionView = await viewSession(client, session);
+  const asked = current?.kind === 'prompt' ? [{ step: current.step, turn: current.turn }, ...(current.open ?? [])] : [];
+  const due = [...asked, ...open].find((one) => one.step === step)?.turn;
+  if (due !== undefined) return due;
+  if (last?.step === step) return last.turn;
+  const { records } = await recordsOfSession(client, session);
+  return records.findLast((record) => record.step === step)?.turn ?? turn;
+}
+
+function isUnavailable(error: unknown): boolean {
+  return grpcCode(error) === GRPC_UNAVAILABLE;
+}
+
+function grpcCode(error: unknown): number | null {
+  const { cause } = error instanceof Error ? (error as { readonly cause?: { readonly code?: unknown } }) : {};
+  return typeof cause?.code === 'number' ? cause.code : null;
+}
+
+function refusal(kind: DurableRefusal, message: string, remedy: string): Refused {
+  return { kind: 'refused', refusal: kind, message, remedy };
+}
