@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { mockModel, runComposite, runSkill } from 'voidbox/skill-kit/test';
+import { mockModel, noAnswer, runComposite, runSkill } from 'voidbox/skill-kit/test';
 import contributorGuide from './contributor-guide.ts';
 import parallelReview from './parallel-review.ts';
 import releaseApproval from './release-approval.ts';
@@ -104,5 +104,12 @@ describe('release-approval', () => {
     const model = mockModel({ notes: { notes: 'Faster.', breaking: false }, approve: { approved, by: 'Ada' } });
     const { response } = await runSkill(releaseApproval, { params: { version: '2.0.0' }, model });
     expect(response).toEqual({ outcome, version: '2.0.0', by: 'Ada' });
+  });
+
+  it('expires when nobody answers', async () => {
+    const model = mockModel({ notes: { notes: 'Faster.', breaking: false }, approve: noAnswer });
+    const { response, path } = await runSkill(releaseApproval, { params: { version: '2.0.0' }, model });
+    expect(response).toEqual({ outcome: 'expired', version: '2.0.0', by: null });
+    expect(path).toEqual(['notes', 'expired']);
   });
 });

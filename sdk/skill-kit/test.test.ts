@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { SkillDefinition, StepConfig, StepDefinition } from '../../domain/step-machine/definition.ts';
 import { action, skill, terminal, type } from './index.ts';
-import { mockModel, runComposite, runSkill } from './test.ts';
+import { mockModel, noAnswer, runComposite, runSkill } from './test.ts';
 
 const TERMINAL = { terminal: true } as const;
 const define = (config: StepConfig): StepDefinition => ({ kind: 'step', config, extend: (overrides) => define({ ...config, ...overrides }) });
@@ -157,5 +157,24 @@ describe('runComposite', () => {
       params: { who: 'me' },
     });
     expect([run.path, run.output, run.redirectedTo]).toEqual([['sub/one', 'sub/auto', 'sub/two'], { n: 1 }, undefined]);
+  });
+});
+
+describe('noAnswer', () => {
+  const asking = (human: { deadlineMs?: number; onExpiry?: string }): ReturnType<typeof runSkill> =>
+    runSkill(
+      skill({ name: 's', entry: 'ask' })
+        .step('ask', { human, prompt: 'Well?', next: terminal })
+        .step('late', { save: () => ({ step: 'too late' }), next: terminal })
+        .build(),
+      { model: mockModel({ ask: noAnswer }) },
+    );
+
+  test('lets the deadline pass', async () => {
+    expect(await asking({ deadlineMs: 86_400_000, onExpiry: 'late' })).toMatchObject({ path: ['late'], response: 'too late', outputs: {} });
+  });
+
+  test('is refused where nobody would stop waiting', async () => {
+    await expect(asking({})).rejects.toThrow('noAnswer: step "ask" has no deadline');
   });
 });

@@ -2,7 +2,7 @@
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { Handshake, ReferenceLoader, SkillDefinition, StepResult, StoreAccessor } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import type { CliResult, DoneResult, RedirectResult } from '../../domain/step-machine/result.ts';
+import type { CliResult, DoneResult, PromptResult, RedirectResult } from '../../domain/step-machine/result.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { advanceSession, createSession, type Session, type SessionConfig, startSession, tickSession } from './drive.ts';
 
@@ -42,6 +42,9 @@ export interface CompositeRunResult {
   readonly history: readonly StepResult[];
   readonly redirectedTo?: { readonly kind: 'subskill' | 'topic'; readonly name: string };
 }
+
+/** The answer of a person who lets the step's deadline pass. */
+export const noAnswer: unique symbol = Symbol('noAnswer');
 
 /** Answers by step: a value, a function of the prompt, or an array with one answer for each visit. */
 export function mockModel(answers: Readonly<Record<string, unknown>>): ModelAdapter {
@@ -109,10 +112,20 @@ async function run(
     } else {
       const { step, prompt } = result;
       const output: unknown = await model.respond(step, prompt);
+      if (output === noAnswer) {
+        skippedMs += untilExpiry(result, session);
+        result = await tickSession(session);
+        continue;
+      }
       outputs[step] = output;
       result = await advanceSession(session, { step, output });
     }
   }
+}
+
+function untilExpiry({ step, human }: PromptResult, { runtime }: Session): number {
+  if (human?.dueMs === undefined) throw new Error(`noAnswer: step "${step}" has no deadline; without one, nobody stops waiting`);
+  return Math.max(0, human.dueMs - runtime.now());
 }
 
 function historyOf({ state }: Session): readonly StepResult[] {
