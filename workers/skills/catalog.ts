@@ -1,5 +1,5 @@
 /** The skills that a worker has: entries below the folders it was given, bundled when their files change. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { entryOfSkillFolder } from '../../sdk/skill-kit/build/find-entry.ts';
@@ -82,7 +82,8 @@ export class SkillCatalog {
   }
 
   async #lookNow(): Promise<void> {
-    const entries = this.#options.paths.flatMap((path) => entriesAt(resolve(path)));
+    // A skill that is named twice, by its folder and by a link to it, is one skill.
+    const entries = [...new Set(this.#options.paths.flatMap((path) => entriesAt(resolve(path))).map((entry) => realpathSync(entry)))];
     for (const entry of this.#byEntry.keys()) if (!entries.includes(entry)) this.#byEntry.delete(entry);
     for (const entry of entries) {
       const known = this.#byEntry.get(entry);

@@ -70,7 +70,13 @@ function mend(output: unknown): string {
 }
 
 export function refusedReply({ message, refusal, remedy }: Extract<SessionReply, { kind: 'refused' }>, session: unknown): ToolReply {
-  return failure(refusal, message, remedy, refusal === 'full' || refusal === 'unavailable', typeof session === 'string' ? { session } : {});
+  return failure(
+    refusal,
+    message,
+    remedy,
+    refusal === 'full' || refusal === 'unavailable' || refusal === 'params',
+    typeof session === 'string' ? { session } : {},
+  );
 }
 
 export function callerError(error: string, message: string, remedy: string, more: Readonly<Record<string, unknown>> = {}): ToolReply {

@@ -1,0 +1,24 @@
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { SkillCatalog } from './catalog.ts';
+
+test('a skill that is named by its entry, by its folder, by a folder above and by a link is one skill; two of a name are refused', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-catalog-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const skills = join(dir, 'skills');
+  mkdirSync(join(skills, 'one'), { recursive: true });
+  writeFileSync(join(skills, 'one/skill.mjs'), 'export default 1;');
+  symlinkSync(join(skills, 'one'), join(dir, 'link'));
+  const catalog = new SkillCatalog({
+    paths: [join(skills, 'one/skill.mjs'), join(skills, 'one'), skills, join(dir, 'link')],
+    stateDir: join(dir, 'state'),
+    identify: () => Promise.resolve({ name: 'one', version: '1.0.0' }),
+    log: () => undefined,
+  });
+  expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(skills, 'one/skill.mjs') });
+  mkdirSync(join(skills, 'two'));
+  writeFileSync(join(skills, 'two/skill.mjs'), 'export default 2;');
+  await expect(catalog.find('one')).rejects.toThrow(`skill "one" stands in several places: ${join(skills, 'one/skill.mjs')}, ${join(skills, 'two/skill.mjs')}`);
+});
