@@ -1,5 +1,5 @@
 /** The peer of figure (a): a bare loop of no-op activities, as a Temporal application would write it. */
-import { proxyActivities } from '@temporalio/workflow';
+import { condition, defineSignal, defineUpdate, proxyActivities, proxyLocalActivities, setHandler } from '@temporalio/workflow';
 
 interface BareActivities {
   noop(): Promise<void>;
@@ -15,4 +15,20 @@ export async function bareLoop(steps: number): Promise<void> {
 /** As for an activity whose queue is another than its workflow's: the server cannot hand it over with the workflow task's answer. */
 export async function bareLoopDispatched(steps: number): Promise<void> {
   for (let step = 0; step < steps; step++) await dispatchedNoop();
+}
+
+const { noop: localNoop } = proxyLocalActivities<BareActivities>({ startToCloseTimeout: '10 s' });
+const bareUpdate = defineUpdate<number, [unknown]>('bare');
+const bareEnd = defineSignal('end');
+
+/** The peer of a durable session: an update that calls one local activity and answers. */
+export async function bareUpdates(): Promise<void> {
+  let answered = 0;
+  let isOver = false;
+  setHandler(bareUpdate, async () => {
+    await localNoop();
+    return (answered += 1);
+  });
+  setHandler(bareEnd, () => void (isOver = true));
+  await condition(() => isOver);
 }

@@ -26,8 +26,10 @@ export function cliArms(bin: string, workDir: string): readonly Arm<'cpuMs' | 'w
   ];
 }
 
-async function timed(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {
-  const { stderr } = await run('bash', ['-c', 'TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null', 'bash', ...argv]);
+/** Of one process, to its end; its output goes nowhere. @throws when it fails */
+export async function timed(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {
+  const { stderr } = await run('bash', ['-c', 'TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null || echo "exit code $?" >&2', 'bash', ...argv]);
+  if (stderr.includes('exit code')) throw new Error(`${argv.join(' ').slice(0, 200)}: ${stderr.trim()}`);
   const [user, system, wall] = stderr.trim().split(/\s+/).map(Number);
   if (user === undefined || system === undefined || wall === undefined) throw new Error(`no times in "${stderr}"`);
   return { cpuMs: (user + system) * 1000, wallMs: wall * 1000 };

@@ -1,48 +1,183 @@
-/** `npm run bench:steps [--rounds N] [--no-write]`: figures of step machines, printed and written to docs/benchmarks-steps.md. */
-import { writeFileSync } from 'node:fs';
+/**
+ * `npm run bench:steps [figure …] [--rounds N] [--no-write]`: figures of step machines, printed, and written to
+ * docs/benchmarks-steps.md when all were taken.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { readEnvironment } from '../setup/environment.ts';
 import { packageRoot } from '../setup/package-root.ts';
-import { interleave, loadLine, spread } from './measure.ts';
-import { renderFigures, type Figure } from './report.ts';
-import { inProcessArm } from './steps.ts';
+import { resolveStackPieces } from '../setup/resolve.ts';
+import { type ArmResult, interleave, loadLine, pairedRatio, spread } from './measure.ts';
+import { type Figure, type FigureRow, type Goal, renderFigures } from './report.ts';
+import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
+import { nodeArm, sessionFileArm, statelessArm } from './step-cli.ts';
+import { bareArm, durableArm, type DurableMeasure, longSession, openDurableBench } from './step-durable.ts';
+import { startMcp } from './step-mcp.ts';
+import { type StepScripts, writeStepScripts } from './step-scripts.ts';
+import { type AdvanceMeasure, count, DEPTHS, inProcessArm } from './steps.ts';
 
-const SIZES = [10, 100, 1_000, 10_000];
-const GOAL_MS = 0.05;
-/** The longest session may cost this much more for each advance than one of a thousand steps, and still be called flat. */
+/** The longest session may cost this much more for each advance than a shorter one, and still be called flat. */
 const FLAT = 1.2;
+const LONG_STEPS = 1_000;
 
-async function engineFigure(rounds: number, say: (line: string) => void): Promise<Figure> {
-  const results = await interleave(SIZES.map(inProcessArm), rounds, say);
-  const longest = spread(results.at(-1)!.rounds.map(({ cpuMs }) => cpuMs)).median;
-  const shorter = spread(results.at(-2)!.rounds.map(({ cpuMs }) => cpuMs)).median;
+interface Bench {
+  readonly scripts: StepScripts;
+  readonly workDir: string;
+  readonly rounds: number;
+  readonly say: (line: string) => void;
+}
+
+const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = { engine: engineFigure, mcp: mcpFigure, cli: cliFigure, durable: durableFigure };
+
+async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
+  const results = await interleave(DEPTHS.map(inProcessArm), rounds, say);
+  const longest = median(results.at(-1)!, 'cpuMs');
   return {
     title: 'Engine in process',
     method:
-      'A step that loops, its answer checked by zod and merged into a sub-store, driven in this process. CPU is that of the whole process, garbage collection on other threads included.',
-    rows: results.flatMap((result) => [
-      { what: `${result.name}: wall`, value: spread(result.rounds.map(({ wallMs }) => wallMs)), unit: 'ms an advance' },
-      { what: `${result.name}: CPU`, value: spread(result.rounds.map(({ cpuMs }) => cpuMs)), unit: 'ms an advance' },
-    ]),
+      'Driven in this process; the mean over a whole session of so many steps. CPU is that of the whole process, garbage collection on other threads included.',
+    rows: results.flatMap(advanceRows),
     goals: [
-      { what: 'CPU of an advance at 10,000 steps', value: longest, goal: `≤ ${GOAL_MS} ms`, met: longest <= GOAL_MS },
-      { what: 'the same against 1,000 steps', value: longest / shorter, goal: `≤ ${FLAT}`, met: longest / shorter <= FLAT },
+      atMost('CPU of an advance at 10,000 steps', longest, 0.05, ' ms'),
+      flat(results.at(-1)!, results.at(-2)!, 'cpuMs', 'CPU at 10,000 steps against 1,000'),
     ],
   };
 }
 
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } } });
-const rounds = Number(values.rounds);
-if (!Number.isInteger(rounds) || rounds < 1) throw new Error(`--rounds is ${values.rounds}, expected a whole number from 1`);
-const say = (line: string): void => void process.stdout.write(`${line}\n`);
-const before = loadLine();
-const figure = await engineFigure(rounds, say);
-const report = renderFigures({
-  title: 'Benchmarks of step machines',
-  command: 'npm run bench:steps',
-  facts: [`${rounds} rounds. Load: at the start ${before}; at the end ${loadLine()}.`],
-  figures: [figure],
-  takenOn: new Date().toISOString().slice(0, 10),
+async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
+  using mcp = await startMcp(scripts.script);
+  const results = await interleave(DEPTHS.map(mcp.arm), rounds, say);
+  return {
+    title: 'MCP over stdio',
+    method:
+      'A server of the bundled skill, its sessions in memory; the mean over whole sessions of so many steps. The client writes lines and reads them, so that what is measured is the server; CPU is that of the server.',
+    rows: results.flatMap(advanceRows),
+    goals: [
+      ...results.map((result) => atMost(`an advance of a session of ${result.name}`, median(result, 'wallMs'), 1, ' ms')),
+      flat(results.at(-1)!, results.at(-2)!, 'wallMs', 'an advance at 10,000 steps against 1,000'),
+    ],
+  };
+}
+
+async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): Promise<Figure> {
+  const arms = [nodeArm()];
+  for (const steps of DEPTHS) {
+    say(`  putting a session of ${count(steps)} steps in place`);
+    arms.push(await statelessArm(steps, script, workDir), await sessionFileArm(steps, script, workDir));
+  }
+  const results = await interleave(arms, rounds, say);
+  return {
+    title: 'Command line',
+    method:
+      'One process of the bundled skill for each advance, from its start to its end. A session file, or a history, of so many steps is put in place first, by the same code in one process; then 3 advances a round are measured at that depth. Without a session the whole history is handed in and folded anew with each call, so its cost grows with it by contract.',
+    rows: results.flatMap(advanceRows),
+    goals: [
+      ...results.slice(1).map((result) => atMost(`CPU of an advance, ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
+      flat(results.at(-1)!, results[2]!, 'cpuMs', 'CPU with a session file of 10,000 steps against one of 10'),
+    ],
+  };
+}
+
+async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench): Promise<Figure> {
+  const env = readEnvironment();
+  const pieces = await resolveStackPieces(env, { install: true, onProgress: say });
+  const dist = join(packageRoot(), 'dist');
+  const stateDir = join(workDir, 'state');
+  await using server = await startServer(pieces.temporalCli, join(workDir, 'temporal.db'), TUNED_FLAGS);
+  const where = ['--embedded', '--address', server.address, '--state-dir', stateDir, '--keeper', pieces.keeper, '--skills', entry];
+  await using worker = await startNode([join(dist, 'workers/main.js'), ...where], env.variables, /voidbox-worker ready/);
+  await using bareWorker = await startNode([join(dist, 'bench/bare-worker.js'), server.address, join(dist, 'bench/bare-workflow.js')], env.variables, /ready/);
+  const bench = await openDurableBench(server.address, worker.pid, stateDir);
+  const arms = [await bareArm(bench.client, bareWorker.pid)];
+  for (const steps of DEPTHS) arms.push(await durableArm(bench, steps));
+  const [bare, ...durable] = await interleave(arms, rounds, say);
+  const long = await longSession(bench, LONG_STEPS);
+  await bench.client.connection.close();
+  return {
+    title: 'Durable session',
+    method: `Server and worker as the embedded stack has them (${version(pieces.temporalCli)}), the skill in a process of its own; 25 advances a round, by the client that \`voidbox session\` and the other transports use, against as many bare updates with one local activity that does nothing, on the same server, with a worker of their own. CPU is that of the worker and of the skill's process. A session of so many steps is begun with what continue-as-new hands over: the engine's state after so many answers, and its records in files. History suggests continue-as-new after some 680 answers; one session that is answered ${count(LONG_STEPS)} times in a row shows the cost with it.`,
+    rows: [
+      ...[bare!, ...durable].flatMap((result) => [
+        ...advanceRows(result),
+        { what: `${result.name}: history`, value: spread(values(result, 'events')), unit: 'events an advance' },
+        { what: `${result.name}: history`, value: spread(values(result, 'bytes')), unit: 'bytes an advance' },
+      ]),
+      { what: `durable, a session of ${count(LONG_STEPS)} steps as a whole: wall`, value: spread([long.wallMs]), unit: 'ms an advance' },
+      { what: `durable, a session of ${count(LONG_STEPS)} steps as a whole: CPU`, value: spread([long.cpuMs]), unit: 'ms an advance' },
+    ],
+    goals: [
+      ...durable.map((result) =>
+        atMost(`wall time against the bare update, paired, ${result.name.slice('durable, '.length)}`, pairedRatio(result, bare!, 'wallMs').median, 2, ''),
+      ),
+      flat(durable.at(-1)!, durable[0]!, 'wallMs', 'an advance after 10,000 steps against one after 10'),
+    ],
+  };
+}
+
+function version(program: string): string {
+  return execFileSync(program, ['--version'], { encoding: 'utf8' }).split('\n')[0]!.trim();
+}
+
+function values<T extends string>({ rounds }: ArmResult<T>, measure: T): number[] {
+  return rounds.map((round) => round[measure]);
+}
+
+function median<T extends string>(result: ArmResult<T>, measure: T): number {
+  return spread(values(result, measure)).median;
+}
+
+function advanceRows(result: ArmResult<AdvanceMeasure> | ArmResult<DurableMeasure>): FigureRow[] {
+  const { name } = result;
+  return [
+    { what: `${name}: wall`, value: spread(result.rounds.map(({ wallMs }) => wallMs)), unit: 'ms an advance' },
+    { what: `${name}: CPU`, value: spread(result.rounds.map(({ cpuMs }) => cpuMs)), unit: 'ms an advance' },
+  ];
+}
+
+function atMost(what: string, value: number, limit: number, unit: string): Goal {
+  return { what, value, goal: `≤ ${limit}${unit}`, met: value <= limit };
+}
+
+function flat<T extends string>(long: ArmResult<T>, short: ArmResult<T>, measure: T, what: string): Goal {
+  return atMost(`${what}, paired`, pairedRatio(long, short, measure).median, FLAT, '');
+}
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } },
 });
-say(`\n${report}`);
-if (!values['no-write']) writeFileSync(join(packageRoot(), 'docs', 'benchmarks-steps.md'), report);
+const rounds = Number(options.rounds);
+const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
+const unknown = names.filter((name) => !Object.hasOwn(FIGURES, name));
+if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
+  throw new Error(`usage: bench:steps [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`);
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-steps-'));
+const loads = [`at the start ${loadLine()}`];
+try {
+  const scripts = await writeStepScripts(workDir);
+  const figures: Figure[] = [];
+  for (const name of names) {
+    say(`\n${name} (${loadLine()})`);
+    figures.push(await FIGURES[name]!({ scripts, workDir, rounds, say }));
+    loads.push(`after ${name} ${loadLine()}`);
+  }
+  const report = renderFigures({
+    title: 'Benchmarks of step machines',
+    command: 'npm run bench:steps',
+    facts: [
+      'A step that loops, an answer of about 60 bytes checked by zod and merged into a sub-store.',
+      `Lane: command lines and servers as child processes on this machine, no virtual machine involved; ${rounds} rounds.`,
+      `Load: ${loads.join('; ')}.`,
+    ],
+    figures,
+    takenOn: new Date().toISOString().slice(0, 10),
+  });
+  say(`\n${report}`);
+  if (names.length === Object.keys(FIGURES).length && !options['no-write']) writeFileSync(join(packageRoot(), 'docs', 'benchmarks-steps.md'), report);
+} finally {
+  rmSync(workDir, { recursive: true, force: true });
+}

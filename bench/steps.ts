@@ -1,46 +1,48 @@
 /**
- * What one advance of a step machine costs, by the number of steps of its session: a step that loops, with an answer of
- * about 60 bytes and a write to a sub-store. The mean over a whole session, so that anything that grows shows.
+ * What one advance of a step machine costs in this process, by the number of steps of its session. The mean over a whole
+ * session, so that anything that grows shows.
  */
-import { z } from 'zod';
-import { skill, terminal } from '../sdk/skill-kit/exports.ts';
-import { advanceSession, createSession, startSession } from '../sdk/skill-kit/drive.ts';
-import type { SkillDefinition } from '../domain/step-machine/definition.ts';
+import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
+import type { SessionState } from '../domain/step-machine/state.ts';
+import { advanceSession, createSession, type Session, type SessionConfig, startSession } from '../sdk/skill-kit/drive.ts';
+import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
 import type { Arm } from './measure.ts';
 
 export type AdvanceMeasure = 'wallMs' | 'cpuMs';
 
-const NOTE = 'n'.repeat(40);
-
-export function loopSkill(): SkillDefinition {
-  return skill({ name: 'loop', entry: 'loop', stores: { last: z.object({ index: z.number() }) } })
-    .step('loop', {
-      prompt: 'Once more.',
-      response: z.object({ index: z.number(), note: z.string() }),
-      maxVisits: 1_000_000,
-      save: ({ response }) => ({ last: { index: response.index } }),
-      next: [{ to: 'end', when: ({ response }) => response.index < 0 }, { to: 'self' }],
-    })
-    .step('end', { prompt: 'Say goodbye.', response: z.object({ text: z.string() }), next: terminal })
-    .build();
-}
+export const DEPTHS: readonly number[] = [10, 100, 1_000, 10_000];
 
 export function inProcessArm(steps: number): Arm<AdvanceMeasure> {
-  const definition = loopSkill();
   return {
-    name: `engine in process, ${steps} steps`,
+    name: `${count(steps)} steps`,
     async round() {
-      const session = createSession(definition);
+      const session = createSession(loopSkill());
       await startSession(session);
       const cpuBefore = process.cpuUsage();
       const began = performance.now();
-      for (let index = 0; index < steps; index++) {
-        const result = await advanceSession(session, { step: 'loop', output: { index, note: NOTE } });
-        if (result.kind !== 'prompt') throw new Error(`advance ${index} gave ${JSON.stringify(result).slice(0, 200)}`);
-      }
+      await advanceTo(session, steps);
       const wallMs = performance.now() - began;
       const cpu = process.cpuUsage(cpuBefore);
       return { wallMs: wallMs / steps, cpuMs: (cpu.user + cpu.system) / 1_000 / steps };
     },
   };
+}
+
+/** A session in this process after so many answers. */
+export async function sessionAt(steps: number, config: SessionConfig): Promise<{ readonly state: SessionState; readonly records: readonly StepRecord[] }> {
+  const session = createSession(loopSkill(), config);
+  await startSession(session);
+  await advanceTo(session, steps);
+  return { state: session.state, records: [...recordsOf(session.state.records)] };
+}
+
+async function advanceTo(session: Session, steps: number): Promise<void> {
+  for (let index = 0; index < steps; index++) {
+    const result = await advanceSession(session, { step: LOOP_STEP, output: loopAnswer(index) });
+    if (result.kind !== 'prompt') throw new Error(`advance ${index} gave ${JSON.stringify(result).slice(0, 200)}`);
+  }
+}
+
+export function count(steps: number): string {
+  return steps.toLocaleString('en-US');
 }

@@ -1,0 +1,58 @@
+/**
+ * Advances by a skill's command line: each is a process. Sessions and histories of the wanted depth are put in place first, by
+ * the same code in this process, for ten thousand processes would take half an hour.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { runSkillCommand } from '../sdk/skill-kit/transport/cli/commands.ts';
+import { timed } from './cli.ts';
+import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
+import type { Arm } from './measure.ts';
+import { type AdvanceMeasure, count, sessionAt } from './steps.ts';
+
+/** Advances in a round. */
+const SAMPLE = 3;
+
+export async function statelessArm(steps: number, script: string, workDir: string): Promise<Arm<AdvanceMeasure>> {
+  const { records } = await sessionAt(steps, {});
+  const history = join(workDir, `history-${steps}.jsonl`);
+  writeFileSync(history, records.map(({ step, response, result }) => `${JSON.stringify({ step, response, result })}\n`).join(''));
+  const argv = [process.execPath, script, 'advance', '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(steps)), '--history-file', history];
+  return { name: `stateless, after ${count(steps)} steps`, round: () => sample(() => timed(argv)) };
+}
+
+export async function sessionFileArm(steps: number, script: string, workDir: string): Promise<Arm<AdvanceMeasure>> {
+  const dir = ['--session-dir', join(workDir, 'sessions')];
+  const run = async (...argv: string[]): Promise<string> => {
+    let [stdout, stderr] = ['', ''];
+    const io = {
+      argv,
+      stdout: (text: string) => void (stdout += text),
+      stderr: (text: string) => void (stderr += text),
+      readStdin: () => Promise.resolve(''),
+      script,
+    };
+    if ((await runSkillCommand(loopSkill(), io)) !== 0) throw new Error(`${argv.join(' ')}: ${stderr}`);
+    return stdout;
+  };
+  const { sessionId } = JSON.parse(await run('start', '--session', 'new', '--output-mode', 'flag', ...dir)) as { readonly sessionId: string };
+  const advance = (index: number): string[] => ['advance', '--session', sessionId, ...dir, '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(index))];
+  for (let index = 0; index < steps; index++) await run(...advance(index));
+  let next = steps;
+  return { name: `session file, after ${count(steps)} steps`, round: () => sample(() => timed([process.execPath, script, ...advance(next++)])) };
+}
+
+/** What any process of Node costs, beside it. */
+export function nodeArm(): Arm<AdvanceMeasure> {
+  return { name: '`node -e 0`, for comparison', round: () => sample(() => timed([process.execPath, '-e', '0'])) };
+}
+
+async function sample(once: () => Promise<Record<AdvanceMeasure, number>>): Promise<Record<AdvanceMeasure, number>> {
+  const sum = { wallMs: 0, cpuMs: 0 };
+  for (let i = 0; i < SAMPLE; i++) {
+    const { wallMs, cpuMs } = await once();
+    sum.wallMs += wallMs / SAMPLE;
+    sum.cpuMs += cpuMs / SAMPLE;
+  }
+  return sum;
+}
