@@ -112,7 +112,7 @@ it('both doors export the same names', async () => {
     ['index', 'index.bundled'].map(async (door) => (await run(process.execPath, ['--input-type=module', '-e', script(door)], { cwd: ROOT })).stdout.trim()),
   );
   expect(plain).toBe(
-    'ModuleBuilder ReferenceBuilder SkillBuilder act action fragment isDone isError isPrompt isRedirect module prompt reference render resolveTemplate skill step system terminal type view z',
+    'ModuleBuilder ReferenceBuilder SkillBuilder act action checkSkill fragment isDone isError isPrompt isRedirect module prompt reference render resolveTemplate skill step system terminal type view z',
   );
   expect(forBundlers).toBe(plain);
 });
