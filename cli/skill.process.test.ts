@@ -1,6 +1,6 @@
 /** `voidbox skill check | lint | graph`, typed. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -115,6 +115,11 @@ describe('skill graph', () => {
       steps: [{ name: 'a', isEntry: true }],
       edges: [{ from: 'a', to: 'a', kind: 'next', isBack: true }],
     });
+  });
+
+  test('docs/skill-kit.md shows what is drawn', async () => {
+    const page = readFileSync(new URL('../docs/skill-kit.md', import.meta.url), 'utf8');
+    expect(page).toContain(`\n\`\`\`\n${(await typed('graph', join(EXAMPLES, 'repository-doctor.ts'))).stdout}\`\`\`\n`);
   });
 
   test('what cannot be drawn is the mistake of its author', async () => {

@@ -1,7 +1,7 @@
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { TemporaryFolder } from '../../../test/rig/skill-command.ts';
 import { loadSkill } from './load-skill.ts';
 
@@ -25,20 +25,21 @@ function put(name: string, code: string): string {
   return file;
 }
 
-const temporary = (): string[] => readdirSync(tmpdir()).filter((name) => name.startsWith('voidbox-source-'));
-
 describe('loading a skill from its source', () => {
   it.each(['skill.ts', 'index.ts'])('takes the file, or its folder with %s', async (name) => {
     const entry = put(name, GREETER);
     put('name.ts', "export const NAME = 'greeter';");
-    const before = temporary();
+    // Other tests load skills at the same time.
+    mkdirSync(folder.file('tmp'));
+    vi.stubEnv('TMPDIR', folder.file('tmp'));
     for (const path of [entry, folder.path]) {
       const loaded = await loadSkill(path);
       expect(loaded).toMatchObject({ definition: { kind: 'skill', name: 'greeter' }, entry, folder: folder.path });
       expect(loaded.modules).toEqual(expect.arrayContaining([entry, folder.file('name.ts')]));
       expect(loaded.bundle).toContain('"greeter"');
     }
-    expect(temporary().filter((name) => !before.includes(name))).toEqual([]);
+    expect(readdirSync(tmpdir())).toEqual([]);
+    vi.unstubAllEnvs();
   });
 
   it('prefers skill.ts, and takes a path from the folder that it is typed in', async () => {

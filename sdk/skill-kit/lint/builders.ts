@@ -48,12 +48,13 @@ const NOTHING: ConfigSource = { parts: new Map(), isWhole: false };
 /** In the order of the source. */
 export function buildersOf(sources: Sources): readonly BuilderSource[] {
   const calls = new Map<Node, { readonly method: string; readonly call: Call }[]>();
-  const roots: Node[] = [];
+  const begins: Node[] = [];
+  const roots = new Roots(sources);
   for (const node of sources.files.flatMap(({ program }) => [...below(program)])) {
-    if (rootKind(sources, node) !== null) roots.push(node);
+    if (rootKind(sources, node) !== null) begins.push(node);
     if (!is(node, 'CallExpression')) continue;
     const method = methodOf(node);
-    const root = method === null ? null : rootOf(sources, (bare(node.callee) as Node & { object: Node }).object);
+    const root = method === null ? null : roots.of((bare(node.callee) as Node & { object: Node }).object);
     if (method === null || root === null) continue;
     const known = calls.get(root) ?? [];
     calls.set(root, known);
@@ -85,14 +86,14 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
     known.set(root, builder);
     for (const { method, call } of own) {
       const [made, options] = call.arguments;
-      const registered = method === 'register' && made ? rootOf(sources, made) : null;
+      const registered = method === 'register' && made ? roots.of(made) : null;
       const given = options === undefined ? null : sources.valueOf(options);
       const next = given === null ? null : propertyOf(given, 'next');
       if (registered !== null) modules.push({ module: read(registered), next: next === null ? null : sources.textOf(next) });
     }
     return builder;
   };
-  return roots.map(read);
+  return begins.map(read);
 }
 
 /** Steps made with `step()`, which builders take over from anywhere. */
@@ -123,13 +124,29 @@ function methodOf(call: Call): string | null {
   return name !== null && METHODS.has(name) ? name : null;
 }
 
-/** The call that begins a chain; null where it is not known. */
-function rootOf(sources: Sources, node: Node, hops = 0): Node | null {
-  const value = sources.firstValueOf(node);
-  if (value === null || hops > 10_000) return null;
-  if (rootKind(sources, value) !== null) return value;
-  const callee = is(value, 'CallExpression') && methodOf(value) !== null ? bare(value.callee) : null;
-  return is(callee, 'MemberExpression') ? rootOf(sources, callee.object, hops + 1) : null;
+/** The calls that begin chains. Every link of a chain asks for the same one, so that it is kept. */
+class Roots {
+  readonly #sources: Sources;
+  readonly #known = new Map<Node, Node | null>();
+
+  constructor(sources: Sources) {
+    this.#sources = sources;
+  }
+
+  /** Null where it is not known. */
+  of(node: Node): Node | null {
+    const links = new Set<Node>();
+    let at = this.#sources.firstValueOf(node);
+    let root: Node | null = null;
+    while (at !== null && root === null && !links.has(at)) {
+      links.add(at);
+      root = rootKind(this.#sources, at) === null ? (this.#known.get(at) ?? null) : at;
+      const callee: Node | null = is(at, 'CallExpression') && methodOf(at) !== null ? bare(at.callee) : null;
+      at = is(callee, 'MemberExpression') ? this.#sources.firstValueOf(callee.object) : null;
+    }
+    for (const link of links) this.#known.set(link, root);
+    return root;
+  }
 }
 
 function stepOf(sources: Sources, method: string, call: Call): StepSource[] {

@@ -1,5 +1,5 @@
 /** Which declaration each name of a file means, shadowing included. */
-import { childrenOf, type Expression, type FunctionNode, is, isFunction, keyName, type Node, type Program } from './syntax.ts';
+import { below, childrenOf, type Expression, type FunctionNode, is, isFunction, keyName, type Node, type Program } from './syntax.ts';
 
 /** What a name stands for. `path`: the properties taken by destructuring; null where one of them is not known. */
 export type Binding =
@@ -46,7 +46,7 @@ export function scopesOf(program: Program): Scopes {
   const inBlock = (node: Node): Node => scopeAt(parents.get(node) ?? node, ({ type }) => SCOPES.has(type));
   const inFunction = (node: Node): Node => scopeAt(node, (at) => isFunction(at) || at.type === 'Program' || at.type === 'StaticBlock');
 
-  const visit = (node: Node): void => {
+  const declareAt = (node: Node): void => {
     if (isFunction(node)) {
       if (is(node, 'FunctionDeclaration') && node.id) declare(inBlock(node), node.id.name, { kind: 'function', node });
       if (is(node, 'FunctionExpression') && node.id) declare(node, node.id.name, { kind: 'function', node });
@@ -68,12 +68,11 @@ export function scopesOf(program: Program): Scopes {
       for (const [name] of namesIn(node.param)) declare(node, name, { kind: 'other' });
     } else if (is(node, 'ClassDeclaration', 'TSEnumDeclaration') && is(node.id, 'Identifier')) declare(inBlock(node), node.id.name, { kind: 'other' });
     else if (is(node, 'ClassExpression') && node.id) declare(node, node.id.name, { kind: 'other' });
-    for (const child of childrenOf(node)) {
-      parents.set(child, node);
-      visit(child);
-    }
   };
-  visit(program);
+  for (const node of below(program)) {
+    for (const child of childrenOf(node)) parents.set(child, node);
+    declareAt(node);
+  }
 
   return {
     parentOf: (node) => parents.get(node),

@@ -59,10 +59,13 @@ export function childrenOf(node: Node): readonly Node[] {
   return found.toSorted((a, b) => a.start - b.start);
 }
 
-/** The node and everything below it, in the order of the source. */
+/** The node and everything below it, in the order of the source. A chain of a thousand steps is thousands of nodes deep. */
 export function* below(node: Node): Generator<Node> {
-  yield node;
-  for (const child of childrenOf(node)) yield* below(child);
+  const open = [node];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    yield next;
+    open.push(...childrenOf(next).toReversed());
+  }
 }
 
 /** Wrappers that only the type checker sees, and parentheses. */

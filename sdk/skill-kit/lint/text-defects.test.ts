@@ -280,3 +280,22 @@ it('all is said at once, in the order of the places', async () => {
     '5:9 unknown-target',
   ]);
 });
+
+describe('what has no end', () => {
+  it('files that import each other, functions and constants that lead to each other', async () => {
+    const files = {
+      'other.ts': "import './skill.ts';\nexport * from './other.ts';\nexport const text = (n: number): string => (n > 0 ? text(n - 1) : 'Use TodoWrite.');\n",
+      'skill.ts': `import { text } from './other.ts';\n${chain(
+        "  .step('a', { prompt: ({ attempts }) => text(attempts), next: ({ attempts }) => ping(attempts) })\n" + END,
+        "const ping = (n: number): 'end' => (n > 0 ? pong(n - 1) : 'end');\nconst pong = (n: number): 'end' => ping(n);",
+      )}`,
+    };
+    expect(await rules(files)).toEqual(['no-host-tool-names']);
+  });
+
+  it('a chain of a thousand steps', async () => {
+    const steps = Array.from({ length: 999 }, (_, index) => `  .step('s${index}', { prompt: 'Go on.', next: () => 's${index + 1}' })`);
+    const skill = `${IMPORTS}export default skill({ name: 's', entry: 's0' })\n${steps.join('\n')}\n  .step('s999', { prompt: 'Use TodoWrite.', next: 'gone' }).build();\n`;
+    expect((await linted(skill)).map(({ rule, line }) => `${line} ${rule}`)).toEqual(['1002 unknown-target', '1002 no-host-tool-names']);
+  });
+});
