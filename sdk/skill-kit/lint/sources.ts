@@ -58,16 +58,15 @@ export class Sources {
     const paths = new Set([resolve(entry)]);
     for (const path of paths) {
       const text = readFileSync(path, 'utf8');
-      try {
-        const program = parse(path, text);
-        files.push({ path, text, program, scopes: scopesOf(program) });
-        for (const specifier of importsOf(program)) {
-          const imported = localFile(path, specifier);
-          if (imported !== null) paths.add(imported);
-        }
-      } catch (error) {
-        const { message, pos } = error as Error & { readonly pos?: number };
-        failures.push({ message: (message.split('\n')[1] ?? message).trim(), ...placeIn(path, text, pos ?? 0) });
+      const program = parsed(path, text);
+      if ('message' in program) {
+        failures.push(program);
+        continue;
+      }
+      files.push({ path, text, program, scopes: scopesOf(program) });
+      for (const specifier of importsOf(program)) {
+        const imported = localFile(path, specifier);
+        if (imported !== null) paths.add(imported);
       }
     }
     return new Sources(files, failures);
@@ -234,6 +233,17 @@ export function placeIn(file: string, text: string, offset: number): Place {
 function declaredIn(declaration: Node | null | undefined): readonly string[] {
   if (is(declaration, 'VariableDeclaration')) return declaration.declarations.flatMap(({ id }) => (is(id, 'Identifier') ? [id.name] : []));
   return is(declaration, 'FunctionDeclaration') && declaration.id ? [declaration.id.name] : [];
+}
+
+function parsed(path: string, text: string): Program | ParseFailure {
+  try {
+    return parse(path, text);
+  } catch (error) {
+    const { code, message, pos } = error as Error & { readonly code?: string; readonly pos?: number };
+    if (code !== 'PARSE_ERROR') throw error;
+    // The first line says how many mistakes there are, the last ones show the source.
+    return { message: (message.split('\n')[1] ?? message).trim(), ...placeIn(path, text, pos ?? 0) };
+  }
 }
 
 /** Of statements alone, types left out. */

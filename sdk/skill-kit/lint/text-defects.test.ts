@@ -269,6 +269,19 @@ it('sub-skills are looked at where they are written, those of other files too', 
   ]);
 });
 
+it('references are looked at too', async () => {
+  const files = {
+    'skill.ts':
+      "import { reference } from 'voidbox/skill-kit';\nexport default reference({ name: 'r', description: 'R.' })\n  .topic('a', { label: 'A', content: ({ refs }) => refs.load('a.md') })\n  .topic('a', { label: 'B', content: () => 'b' })\n  .build();\n",
+    'references/a.md': 'A.',
+    'references/b.md': 'B.',
+  };
+  expect(await said(files)).toEqual([
+    'skill.ts:2:1 warning[orphan-references] Nothing mentions references/b.md.',
+    'skill.ts:4:10 error[composite-duplicate-topic] Topic "a" is registered twice.',
+  ]);
+});
+
 it('all is said at once, in the order of the places', async () => {
   const skill = chain("  .step('a', { prompt: 'Use TodoWrite and apply_patch.', next: 'gone' })\n  .step('b/c', { prompt: 'b', next: 'lost', maxVisits: 0 })");
   expect((await linted(skill)).map(({ line, column, rule }) => `${line}:${column} ${rule}`)).toEqual([
