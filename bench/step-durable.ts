@@ -106,7 +106,7 @@ function childrenOf(parent: number): number[] {
 async function seeded({ client, stateDir, codeHash }: DurableBench, steps: number): Promise<string> {
   const session = `seeded-${steps}-${randomUUID()}`;
   const { state, records } = await sessionAt(steps, { session, codeHash, showTurns: true });
-  const files = createRecordFiles(stateDir);
+  const files = createRecordFiles(stateDir, 'embedded');
   let ref: string | null = null;
   for (let from = 0; from < records.length; from += RECORDS_A_FILE) {
     ref = await files.write({ session, previous: ref, records: records.slice(from, from + RECORDS_A_FILE) });
