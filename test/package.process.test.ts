@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -42,10 +42,16 @@ describe('the package, installed from its tarball into an empty folder', () => {
          .build();`,
     );
     const start = ['start', '--params', '{"who":"Ada"}'];
+    // Whoever made a file there and removed it again would have changed the folder's time.
+    const modules = join(installed.folder, 'node_modules');
+    const installation = [modules, join(modules, 'voidbox'), join(modules, 'voidbox/dist/sdk/skill-kit'), join(modules, 'voidbox/dist/sdk/skill-kit/build')];
+    const times = (): number[] => installation.map((path) => statSync(path).mtimeMs);
+    const before = times();
     const ran = await installed.voidbox(['skill', 'run', 'greeter.ts', ...start]);
     expect(ran).toMatchObject({ exitCode: 0 });
     expect(JSON.parse(ran.stdout)).toMatchObject({ kind: 'prompt', prompt: '<prompt>\nGreet Ada\n</prompt>' });
     expect(await installed.voidbox(['skill', 'build', 'greeter.ts', '-o', 'out/greeter'])).toMatchObject({ exitCode: 0 });
+    expect(times()).toEqual(before);
     const alone = await mkdtemp(join(tmpdir(), 'voidbox-alone-'));
     try {
       await rename(join(installed.folder, 'out/greeter'), join(alone, 'greeter'));

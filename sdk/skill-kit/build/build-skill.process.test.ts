@@ -198,9 +198,8 @@ describe('a skill with references and a package of its own', () => {
   const out = (): string => folder.file('out/reader');
   it('is built from a source that cannot be written, which is not touched, into one that can', async () => {
     for (const path of foldersIn(source())) chmodSync(path, 0o555);
-    const watched = [...foldersIn(source()), ROOT, join(ROOT, 'node_modules'), join(ROOT, 'dist/sdk/skill-kit'), join(ROOT, 'dist/sdk/skill-kit/build')];
     // Whoever made a file there and removed it again would have changed the folder's time, root too.
-    const times = (): number[] => watched.map((path) => statSync(path).mtimeMs);
+    const times = (): number[] => foldersIn(source()).map((path) => statSync(path).mtimeMs);
     const before = times();
     await mustBuild(source(), out());
     await mustBuild(source(), out());
