@@ -1,5 +1,6 @@
 /** What the program of a skill does, built or run from its source: the one that program.ts writes calls it. */
 import { main, referenceMain } from '../cli.ts';
+import { type RunOrigin, setRunOrigin } from '../run-origin.ts';
 import { asBuildable } from './buildable.ts';
 
 /**
@@ -7,8 +8,10 @@ import { asBuildable } from './buildable.ts';
  * @param found  the default export of the skill's entry
  * @param base  the folder that holds `references/`
  * @param packageVersion  of the nearest package.json, for a definition that leaves its version to it
+ * @param origin  where the skill is run from its source
  */
-export async function runProgram(found: unknown, base: string, packageVersion: string | null): Promise<void> {
+export async function runProgram(found: unknown, base: string, packageVersion: string | null, origin: RunOrigin | null = null): Promise<void> {
+  if (origin !== null) setRunOrigin(origin);
   const definition = asBuildable(found);
   if (typeof definition === 'string') {
     process.stderr.write(`error: the entry ${definition}\n`);

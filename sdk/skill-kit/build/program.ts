@@ -3,19 +3,21 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { packageRoot } from '../../../setup/package-root.ts';
+import type { RunOrigin } from '../run-origin.ts';
 import type { Program } from './bundle.ts';
 
-/** Where the program finds `references/`: a folder, or the one above that of the script, or of the executable. */
+/** Where the program finds `references/`: the folder of the source that it runs, or the one above that of the script, or of the executable. */
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
 
 const ARKTYPE = 'voidbox:arktype';
 
 /**
- * A program to be bundled; it names nothing of this machine that stays in the bundle, but for a folder that was given.
+ * A program to be bundled; it names nothing of this machine that stays in the bundle, but for the source that it runs.
  * @param modules  what the entry imports, where that is known: libraries are then set up for a program that runs for one call
  */
 export function programOf(entry: string, base: ReferencesBase, modules: readonly string[] = []): Program {
   const arktype = arktypeConfigs(modules);
+  const origin = typeof base === 'string' ? '' : `, ${JSON.stringify({ entry, voidboxRoot: packageRoot() } satisfies RunOrigin)}`;
   const main = [
     // Comes first, since it counts for what is loaded after it.
     ...(arktype.length === 0 ? [] : [`import '${ARKTYPE}';`]),
@@ -23,7 +25,7 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
     `import definition from ${JSON.stringify(entry)};`,
     ...(base === 'above-script' ? ["import { fileURLToPath } from 'node:url';"] : []),
     ...(base === 'above-executable' ? ["import { dirname } from 'node:path';"] : []),
-    `await runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))});`,
+    `await runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
   ];
   return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n') } };
 }

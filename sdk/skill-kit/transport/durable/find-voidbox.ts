@@ -11,6 +11,7 @@ import { DURABLE_DOOR, type DurableDoor, type DurableSessions } from '../../../.
 import type { SkillDefinition } from '../../../../domain/step-machine/definition.ts';
 import { readEnvironment } from '../../../../setup/environment.ts';
 import { skillDirOf } from '../../reference-loader.ts';
+import { runOrigin } from '../../run-origin.ts';
 
 const DOOR = 'dist/cli/skill-door.js';
 /** Of a skill's folder, as workers look for them. */
@@ -30,7 +31,8 @@ export async function openDurable({ name, version }: SkillDefinition, script: st
   if (script === null) {
     throw new DurableError('Durable sessions need the script that the skill came from, for a worker to load it.', 'Run the skill as a script.');
   }
-  const root = installedVoidbox(script);
+  const origin = runOrigin();
+  const root = origin?.voidboxRoot ?? installedVoidbox(script);
   const door = (await import(pathToFileURL(join(root, DOOR)).href)) as DurableDoor;
   if (door.DURABLE_DOOR !== DURABLE_DOOR) {
     throw new DurableError(
@@ -38,7 +40,7 @@ export async function openDurable({ name, version }: SkillDefinition, script: st
       'Install the version that the skill was made with.',
     );
   }
-  return door.openDurableSessions({ name, version, entry: entryOf(script) }, onProgress);
+  return door.openDurableSessions({ name, version, entry: origin?.entry ?? entryOf(script) }, onProgress);
 }
 
 /** What a worker loads the skill from: the `skill.ts` (or the like) beside the script or above it, else the script. */
