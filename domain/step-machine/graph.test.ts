@@ -9,6 +9,7 @@ test('defect: all members of a component are found, also those that no back edge
 
 test('a step that leads to itself is a cycle, a lone step is none', () => {
   expect([...cycleMembers(graph({ a: ['a', 'b'], b: [] }))]).toEqual(['a']);
+  expect([...cycleMembers(graph({ a: ['b'], b: ['a', 'c'], c: [] }))].toSorted()).toEqual(['a', 'b']);
 });
 
 test('components agree with what can reach each other, on random graphs', () => {

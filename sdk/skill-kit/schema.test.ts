@@ -68,6 +68,8 @@ describe('inputJsonSchema', () => {
       expect(json).toMatchObject({ properties: { a: { type: 'number', default: 3 } }, required: ['b'] });
       expect(json).not.toHaveProperty('additionalProperties');
     }
+    // A transform beside it must not send the whole schema another way, on which defaults are lost.
+    expect(inputJsonSchema(type({ n: 'string.numeric.parse', a: 'number = 3' }))).toMatchObject({ properties: { a: { default: 3 } }, required: ['n'] });
   });
 
   it('says the rest when one property cannot be expressed', () => {

@@ -216,14 +216,16 @@ it('defect: references are loaded, from beside the script, above it, or where th
   expect(none).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('The reference "faq.md" cannot be read') });
 });
 
-it('topics are listed and shown, of a skill without sub-skills too', async () => {
+it('defect: topics are listed, shown and led to, of a skill without sub-skills too', async () => {
   const told = skill({ name: 'told', entry: 'a' })
-    .step('a', { prompt: 'A', next: terminal })
+    .step('a', { prompt: 'A', next: 'topic:how' })
     .topic('how', { label: 'How it works', content: () => 'Well' })
     .build();
   expect(await runCommand(told, ['topics'])).toEqual({ code: 0, stdout: 'how: How it works\n', stderr: '' });
   expect(await runCommand(told, ['topic', 'how'])).toEqual({ code: 0, stdout: 'Well\n', stderr: '' });
   expect(await runCommand(told, ['topic', 'toString'])).toEqual({ code: 1, stdout: '', stderr: 'error: Unknown topic "toString". There are: how.\n' });
+  const end = await json(told, ['advance', '--step', 'a', '--output', '{}']);
+  expect(end).toMatchObject({ kind: 'done', finalOutput: { topic: 'how', content: 'Well' }, completed: { step: 'a' } });
 });
 
 it('defect: a sub-skill that is called like a command is reached by --subskill', async () => {
