@@ -19,6 +19,7 @@ import type {
   Fragment,
   Handshake,
   InferActionResult,
+  LintDiagnostic,
   ModelAdapter,
   ModuleDefinition,
   NextBranch,
@@ -68,7 +69,7 @@ it.each([
   [
     'voidbox/skill-kit',
     root,
-    `ModuleBuilder ReferenceBuilder SkillBuilder act action fragment isDone isError isPrompt isRedirect module prompt reference
+    `ModuleBuilder ReferenceBuilder SkillBuilder act action checkSkill fragment isDone isError isPrompt isRedirect module prompt reference
      render resolveTemplate skill step system terminal type view z`,
   ],
   ['voidbox/skill-kit/test', testing, 'mockModel runComposite runSkill'],
@@ -97,6 +98,8 @@ it('types of what skills are made of, run with and read', () => {
   expectTypeOf<CompositeRunResult['path']>().toEqualTypeOf<SkillRunResult['path']>();
   expectTypeOf<NonNullable<SkillDefinition['topics']>[string]>().toEqualTypeOf<TopicConfig>();
   expectTypeOf<NonNullable<SkillDefinition['subskills']>[string]>().toEqualTypeOf<SubskillRegistration>();
+  expectTypeOf<LintDiagnostic['severity']>().toEqualTypeOf<'error' | 'warning'>();
+  expectTypeOf(root.checkSkill).returns.toExtend<readonly LintDiagnostic[]>();
   expectTypeOf<DeepPartial<{ a: { b: string } }>>().toEqualTypeOf<{ a?: { b?: string } }>();
 });
 

@@ -1,16 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import type { SkillDefinition, StepConfig, StepDefinition } from '../../domain/step-machine/definition.ts';
+import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { action, skill, terminal, type } from './index.ts';
 import { mockModel, noAnswer, runComposite, runSkill } from './test.ts';
-
-const TERMINAL = { terminal: true } as const;
-const define = (config: StepConfig): StepDefinition => ({ kind: 'step', config, extend: (overrides) => define({ ...config, ...overrides }) });
-
-function skillOf(steps: Record<string, StepConfig>, more: Partial<SkillDefinition> = {}): SkillDefinition {
-  const built = Object.fromEntries(Object.entries(steps).map(([name, config]) => [name, define(config)]));
-  return { kind: 'skill', name: 'sample', version: '1.0.0', resolveVersion: false, entry: Object.keys(steps)[0]!, steps: built, ...more };
-}
 
 describe('mockModel', () => {
   test('answers with a value, with a function of the prompt, and with one element for each visit', async () => {
