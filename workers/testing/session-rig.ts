@@ -69,7 +69,16 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
     },
   });
   const untilReady = (): Promise<void> => limited(ready, () => `the worker was not ready in time:\n${output.join('\n')}`);
-  await untilReady();
+  const stop = async (): Promise<void> => {
+    await worker.stop(20_000);
+    await env.teardown();
+    rmSync(stateDir, { recursive: true, force: true });
+  };
+  // Whoever gets no rig has nothing to stop.
+  await untilReady().catch(async (error: unknown) => {
+    await stop();
+    throw error;
+  });
   return {
     stateDir,
     runs: await connectRuns(target),
@@ -91,11 +100,7 @@ const log = (text: string): void => appendFileSync(process.env['SKILL_LINES']!, 
       worker.restart();
       await untilReady();
     },
-    async stop() {
-      await worker.stop(20_000);
-      await env.teardown();
-      rmSync(stateDir, { recursive: true, force: true });
-    },
+    stop,
   };
 }
 
