@@ -13,7 +13,6 @@ import {
 import type {
   AdvanceRequest,
   ChildSession,
-  Observation,
   OpenedSession,
   SessionAnswer,
   SessionCarried,
@@ -22,7 +21,7 @@ import type {
   TakenAnswer,
   TurnOutcome,
 } from '../activities/contract-session.ts';
-import type { Command } from '../domain/step-machine/command.ts';
+import { isCallback, type Command } from '../domain/step-machine/command.ts';
 import type { SessionEvent, SessionEventBody } from '../domain/step-machine/event.ts';
 import { newSession, transition } from '../domain/step-machine/machine.ts';
 import { flush, recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
@@ -33,6 +32,8 @@ import { reasonOf } from './activity-outcome.ts';
 import { SESSION_WORKFLOW_TYPE } from './messages.ts';
 import { keyOf, refusalOf } from './step-session-admission.ts';
 import { activities, localActivities } from './step-session-calls.ts';
+import { ObserverQueue } from './step-session-observers.ts';
+import { SessionTimers } from './step-session-timers.ts';
 import { lastOf, sessionPage } from './step-session-view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
@@ -64,18 +65,18 @@ export class SessionLoop {
   #hearing: Promise<void> = Promise.resolve();
   #unheard = 0;
   #requests = 0;
-  /** Cancellable work: timers by cursor and reason, actions by cursor, calls by session. */
-  readonly #timers = new Map<string, { readonly cursor: number; readonly scope: CancellationScope }>();
+  /** Cancellable work: actions by cursor, calls by session. */
   readonly #actions = new Map<number, CancellationScope>();
   readonly #calls = new Map<string, CancellationScope>();
-  #observed = 0;
-  #unobserved: Observation[] = [];
-  #isObserving = false;
+  readonly #timers: SessionTimers;
+  readonly #observers: ObserverQueue;
 
-  private constructor(request: SessionRequest, opened: OpenedSession, state: SessionState) {
+  private constructor(request: SessionRequest, opened: OpenedSession, state: SessionState, observed = 0) {
     this.#request = request;
     this.#opened = opened;
     this.#state = state;
+    this.#timers = new SessionTimers((cursor, reason) => void this.#hear({ type: 'timer-fired', cursor, reason }));
+    this.#observers = new ObserverQueue(observed, () => this.#place());
   }
 
   static start(session: string, request: SessionRequest, opened: OpenedSession): SessionLoop {
@@ -94,12 +95,11 @@ export class SessionLoop {
   }
 
   static resume({ request, opened, state, last, answers, observed }: SessionCarried): SessionLoop {
-    const loop = new SessionLoop(request, opened, state);
+    const loop = new SessionLoop(request, opened, state, observed);
     loop.#lastFlushed = last;
     loop.#taken = answers;
-    loop.#observed = observed;
     for (const command of pendingCommands(opened.facts, state)) {
-      if (command.type === 'wait') loop.#wait({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
+      if (command.type === 'wait') loop.#timers.start({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
     }
     setCurrentDetails(sessionPage(loop));
     return loop;
@@ -195,7 +195,7 @@ export class SessionLoop {
       state: this.#state,
       last: this.#lastFlushed,
       answers: this.#taken,
-      observed: this.#observed,
+      observed: this.#observers.observed,
     };
   }
 
@@ -205,7 +205,7 @@ export class SessionLoop {
   }
 
   #isIdle(): boolean {
-    const isWorking = this.#unheard > 0 || this.#actions.size > 0 || this.#calls.size > 0 || this.#isObserving;
+    const isWorking = this.#unheard > 0 || this.#actions.size > 0 || this.#calls.size > 0 || this.#observers.isTelling;
     return !isWorking && allHandlersFinished();
   }
 
@@ -277,11 +277,7 @@ export class SessionLoop {
     const { state, commands } = transition(this.#opened.facts, this.#state, event);
     this.#state = state;
     for (const command of commands) this.#carryOut(command, calls);
-    for (const [key, { cursor, scope }] of this.#timers) {
-      if (state.cursors.some(({ id }) => id === cursor)) continue;
-      scope.cancel();
-      this.#timers.delete(key);
-    }
+    this.#timers.keep(state.cursors);
     if (this.#isOver()) for (const scope of [...this.#calls.values(), ...this.#actions.values()]) scope.cancel();
     return commands;
   }
@@ -294,11 +290,11 @@ export class SessionLoop {
       case 'run-action':
         return this.#act(command);
       case 'wait':
-        return this.#wait(command);
+        return this.#timers.start(command);
       case 'start-child':
         return command.returns ? this.#call(command, calls) : undefined;
       case 'emit':
-        return this.#observe(command);
+        return this.#observers.add(command, this.#opened.observers);
       case 'abort':
         for (const cursor of command.cursors) this.#actions.get(cursor)?.cancel();
         return;
@@ -348,24 +344,6 @@ export class SessionLoop {
   #stateFor(cursor: number): SessionState {
     const own = this.#state.cursors.filter(({ id }) => id === cursor).map((one) => ({ ...one, prompt: null }));
     return { ...this.#state, cursors: own, requests: [] };
-  }
-
-  #wait({ cursor, reason, durationMs, step }: CommandOf<'wait'>): void {
-    const key = `${cursor}/${reason}`;
-    this.#timers.get(key)?.scope.cancel();
-    const scope = new CancellationScope();
-    this.#timers.set(key, { cursor, scope });
-    scope
-      .run(() => sleep(durationMs, { summary: `${reason} of ${step}` }))
-      .then(
-        () => {
-          if (this.#timers.get(key)?.scope === scope) this.#timers.delete(key);
-          void this.#hear({ type: 'timer-fired', cursor, reason });
-        },
-        (error: unknown) => {
-          if (!isCancellation(error)) throw error;
-        },
-      );
   }
 
   #call({ cursor, step, subskill, frame }: CommandOf<'start-child'>, calls: Calls): void {
@@ -419,30 +397,6 @@ export class SessionLoop {
     void this.#hear(event).then(() => (this.#children = this.#children.filter(({ session }) => session !== child.session)));
   }
 
-  #observe({ skill, observer, payload }: CommandOf<'emit'>): void {
-    if (!this.#opened.observers.includes(`${skill.join('/')}:${observer}`)) return;
-    this.#observed += 1;
-    this.#unobserved.push({ number: this.#observed, skill, observer, payload });
-    if (!this.#isObserving) void this.#tellObservers();
-  }
-
-  /** In order, one batch after the other; nobody waits for it but the end of the session. */
-  async #tellObservers(): Promise<void> {
-    this.#isObserving = true;
-    // Everything that this task makes known goes together.
-    await Promise.resolve();
-    while (this.#unobserved.length > 0) {
-      const events = this.#unobserved;
-      this.#unobserved = [];
-      try {
-        await activities.observe.executeWithOptions({ summary: `tell observers ${events.length} events` }, [{ ...this.#place(), events }]);
-      } catch (error) {
-        log.warn(`observers were not told of ${events.length} events: ${reasonOf(error).message}`);
-      }
-    }
-    this.#isObserving = false;
-  }
-
   async #flush(): Promise<void> {
     const { records } = this.#state;
     if (records.length === 0) return;
@@ -456,26 +410,5 @@ export class SessionLoop {
   #place(): SkillPlace {
     const { path = [], handshake = {} } = this.#request;
     return { session: this.#state.session, code: this.#opened.code, path, handshake };
-  }
-}
-
-function isCallback(command: Command): boolean {
-  switch (command.type) {
-    case 'render-prompt':
-    case 'validate':
-    case 'save':
-    case 'choose-next':
-    case 'measure-wait':
-    case 'start-child':
-    case 'render-topic':
-    case 'check-final':
-      return true;
-    case 'run-action':
-    case 'wait':
-    case 'emit':
-    case 'warn':
-    case 'abort':
-    case 'reply':
-      return false;
   }
 }

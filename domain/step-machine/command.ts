@@ -56,3 +56,25 @@ export type Command =
   | { readonly type: 'reply'; readonly request: string; readonly result: CliResult };
 
 export type WaitReason = 'wait' | 'retry' | 'deadline';
+
+/** Whether code of the skill's author is what carries it out, so that a crash of that code is this command's. */
+export function isCallback(command: Command): boolean {
+  switch (command.type) {
+    case 'render-prompt':
+    case 'validate':
+    case 'save':
+    case 'choose-next':
+    case 'measure-wait':
+    case 'start-child':
+    case 'render-topic':
+    case 'check-final':
+      return true;
+    case 'run-action':
+    case 'wait':
+    case 'emit':
+    case 'warn':
+    case 'abort':
+    case 'reply':
+      return false;
+  }
+}

@@ -1,0 +1,50 @@
+/** Tells a session's observers what happened: in order, one batch after the other; nobody waits for it but the end of the session. */
+import { log } from '@temporalio/workflow';
+import type { Observation, SkillPlace } from '../activities/contract-session.ts';
+import type { Command } from '../domain/step-machine/command.ts';
+import { reasonOf } from './activity-outcome.ts';
+import { activities } from './step-session-calls.ts';
+
+export class ObserverQueue {
+  /** How many events there were so far: each has its number, by which one that was told is known. */
+  #observed: number;
+  readonly #place: () => SkillPlace;
+  #waiting: Observation[] = [];
+  #isTelling = false;
+
+  constructor(observed: number, place: () => SkillPlace) {
+    this.#observed = observed;
+    this.#place = place;
+  }
+
+  get observed(): number {
+    return this.#observed;
+  }
+  get isTelling(): boolean {
+    return this.#isTelling;
+  }
+
+  /** `known`: the observers that the skill has; events of others are left out. */
+  add({ skill, observer, payload }: Extract<Command, { readonly type: 'emit' }>, known: readonly string[]): void {
+    if (!known.includes(`${skill.join('/')}:${observer}`)) return;
+    this.#observed += 1;
+    this.#waiting.push({ number: this.#observed, skill, observer, payload });
+    if (!this.#isTelling) void this.#tell();
+  }
+
+  async #tell(): Promise<void> {
+    this.#isTelling = true;
+    // Everything that this task makes known goes together.
+    await Promise.resolve();
+    while (this.#waiting.length > 0) {
+      const events = this.#waiting;
+      this.#waiting = [];
+      try {
+        await activities.observe.executeWithOptions({ summary: `tell observers ${events.length} events` }, [{ ...this.#place(), events }]);
+      } catch (error) {
+        log.warn(`observers were not told of ${events.length} events: ${reasonOf(error).message}`);
+      }
+    }
+    this.#isTelling = false;
+  }
+}
