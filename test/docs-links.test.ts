@@ -1,0 +1,40 @@
+/** Pages name each other by path and heading; both must be there. */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../setup/package-root.ts';
+
+const ROOT = packageRoot();
+const PAGES = ['.', 'docs', 'docs/adr', 'examples', 'guest/image', 'native/keeper']
+  .filter((folder) => existsSync(join(ROOT, folder)))
+  .flatMap((folder) =>
+    readdirSync(join(ROOT, folder))
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => join(folder, name)),
+  );
+
+/** As GitHub makes them of headings. */
+function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-');
+}
+
+function anchorsOf(file: string): string[] {
+  return [...readFileSync(file, 'utf8').matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => anchorOf(heading));
+}
+
+test.each(PAGES)('%s leads nowhere that is not there', (page) => {
+  const file = join(ROOT, page);
+  const text = readFileSync(file, 'utf8').replace(/^```.*?^```$/gms, '');
+  const broken = [...text.matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target = '']) => target)
+    .filter((target) => !/^[a-z]+:/.test(target))
+    .filter((target) => {
+      const [path = '', anchor] = target.split('#');
+      const named = path === '' ? file : resolve(dirname(file), path);
+      return !existsSync(named) || (anchor !== undefined && !anchorsOf(named).includes(anchor));
+    });
+  expect(broken).toEqual([]);
+});
