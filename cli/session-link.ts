@@ -70,12 +70,17 @@ export function openSteps({ current }: SessionView): readonly { readonly step: s
   return [{ step: current.step, turn: current.turn! }, ...(current.open ?? [])];
 }
 
+/** As it is typed here. */
+export function advanceCommand(session: string, context: CliContext): string {
+  return context.advise(`voidbox session advance ${session}`);
+}
+
 export async function printResult(session: string, result: CliResult, options: { readonly json?: boolean }, context: CliContext): Promise<ExitCode> {
   const code = exitCodeOf(result);
   if (options.json) await context.stdout.write(`${JSON.stringify({ session, result })}\n`);
   else {
     const sink = code === EXIT.success ? context.stdout : context.stderr;
-    await sink.write(`${renderResult(session, result, sink.style).join('\n')}\n`);
+    await sink.write(`${renderResult(session, result, advanceCommand(session, context), sink.style).join('\n')}\n`);
   }
   return code;
 }

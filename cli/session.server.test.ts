@@ -27,11 +27,14 @@ interface Typed {
   readonly stderr: string;
 }
 
+let typedBehindNpx = false;
+
 function voidbox(...args: string[]): Promise<Typed> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [BIN, ...args], {
       cwd: dir,
-      env: { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), NO_COLOR: '1' },
+      // Advice names the program as it is typed: not behind npx, whoever started the tests.
+      env: { ...process.env, npm_command: typedBehindNpx ? 'exec' : '', VOIDBOX_STATE_DIR: join(dir, 'state'), NO_COLOR: '1' },
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 110_000,
     });
@@ -73,6 +76,9 @@ test('a session is started, answered, looked at, and outlives its worker and its
   expect((await voidbox('down')).code).toBe(0);
   const status = await voidbox('session', 'status', 'first', '--json');
   expect(json(status)).toMatchObject({ skill: 'greeter', status: 'open', visits: { ask: 1 }, current: { step: 'confirm' } });
+  typedBehindNpx = true;
+  expect((await voidbox('session', 'status', 'first')).stdout).toContain('Next: npx voidbox session advance first --step confirm --turn 2 --output JSON');
+  typedBehindNpx = false;
   const late = await voidbox('session', 'advance', 'first', '--step', 'ask', '--turn', '1', '--output', '{"name":"Bob"}', '--json');
   expect(late.code).toBe(2);
   expect(json(late)['result']).toMatchObject({ error: 'order', retry: false });

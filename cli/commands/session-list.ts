@@ -33,7 +33,7 @@ export const command = defineCommand<Options>({
       }));
       await context.stdout.write(`${JSON.stringify({ sessions: shown })}\n`);
     } else if (found.length === 0)
-      await context.stdout.write(`No session${state === undefined ? 's yet. Start one: voidbox session start SKILL' : ` is ${state}`}\n`);
+      await context.stdout.write(context.advise(`No session${state === undefined ? 's yet. Start one: voidbox session start SKILL' : ` is ${state}`}\n`));
     else {
       const { style } = context.stdout;
       await context.stdout.write(`${renderSessions(found, { style, width: context.stdout.width(), nowMs: context.now().getTime() }).join('\n')}\n`);

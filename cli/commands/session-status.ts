@@ -1,7 +1,7 @@
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderSession } from '../render/session.ts';
-import { sessionLink, throwSessionError } from '../session-link.ts';
+import { advanceCommand, sessionLink, throwSessionError } from '../session-link.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
@@ -12,7 +12,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     try {
       const view = await sessions.viewSession(link.client(), session);
       if (options.json) await context.stdout.write(`${JSON.stringify({ ...view, uiUrl: link.runUrl(session) })}\n`);
-      else await context.stdout.write(`${renderSession(view, context.stdout.style).join('\n')}\n`);
+      else await context.stdout.write(`${renderSession(view, advanceCommand(view.session, context), context.stdout.style).join('\n')}\n`);
       return EXIT.success;
     } catch (error) {
       return await throwSessionError(error);

@@ -7,9 +7,8 @@ import type { ListedSession } from '../../workers/client/sessions.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';
 
-/** What a session answered, as text. Prompts hold what others wrote, and are made harmless. */
-export function renderResult(session: string, result: CliResult, style: Style): string[] {
-  const next = `voidbox session advance ${session}`;
+/** What a session answered, as text. Prompts hold what others wrote, and are made harmless. `next`: what is typed to answer it. */
+export function renderResult(session: string, result: CliResult, next: string, style: Style): string[] {
   switch (result.kind) {
     case 'prompt': {
       const turn = result.turn === undefined ? '' : ` --turn ${result.turn}`;
@@ -36,7 +35,7 @@ export function renderResult(session: string, result: CliResult, style: Style): 
   }
 }
 
-export function renderSession(view: SessionView, style: Style): string[] {
+export function renderSession(view: SessionView, next: string, style: Style): string[] {
   const { session, current } = view;
   return [
     `${style.bold(session)}  ${sanitizeLine(view.skill)} ${sanitizeLine(view.version)} (code ${view.codeHash.slice(0, 12)}): ${view.status}`,
@@ -44,7 +43,7 @@ export function renderSession(view: SessionView, style: Style): string[] {
     ...(view.blocked === null ? [] : [`  ${style.red('cannot go on:')} ${sanitize(view.blocked)}`]),
     ...Object.entries(view.visits).map(([step, count]) => style.dim(`  visited ${sanitizeLine(step)} ${count} times`)),
     ...(view.last === null ? [] : [`  last: ${renderRecord(view.last, style)}`]),
-    ...(current === null || view.status === 'opening' ? [] : ['', ...renderResult(session, current, style)]),
+    ...(current === null || view.status === 'opening' ? [] : ['', ...renderResult(session, current, next, style)]),
   ];
 }
 
