@@ -12,24 +12,40 @@ export interface Outcome {
   readonly result: unknown;
 }
 
-/** One transition in the making: copies what it changes and collects what it asks for. */
+/**
+ * A session's state in the making: copies what it changes, once, and collects what it asks for. Between two calls of `take`
+ * what has been copied is written to, so that a row of events costs the copies of one.
+ */
 export class Draft {
   readonly facts: SkillFacts;
-  readonly commands: Command[] = [];
-  readonly atMs: number;
+  commands: Command[] = [];
+  /** Of the event that is heard at present. */
+  atMs: number;
   /** Visits that are recorded and not left yet. */
   readonly recorded: { readonly cursor: number; readonly outcome: Outcome }[] = [];
-  /** This transition's own; a list in it is, once it is named in `#owned`. */
-  readonly #state: Mutable<SessionState>;
-  readonly #owned: Record<Lists, boolean> = { frames: false, cursors: false, groups: false, requests: false };
+  /** Not this draft's own as long as `#isOwn` is false; nor is a list in it that is not named in `#owned`. */
+  #state: Mutable<SessionState>;
+  #isOwn = false;
+  #owned = NOTHING_OWNED;
+  /** Cursors that nobody else has seen; frames and requests are copied with each change. */
+  readonly #ownCursors = new Set<Mutable<Cursor>>();
 
-  constructor(facts: SkillFacts, before: SessionState, atMs: number) {
+  constructor(facts: SkillFacts, before: SessionState) {
     this.facts = facts;
-    this.atMs = atMs;
-    this.#state = { ...before, nowMs: atMs };
+    this.#state = before;
+    this.atMs = before.nowMs;
   }
 
+  /** As it stands; to be looked at, not kept: it is written to. */
   get state(): SessionState {
+    return this.#state;
+  }
+
+  /** As it stands, to be kept: what comes later changes copies. */
+  take(): SessionState {
+    this.#isOwn = false;
+    this.#owned = NOTHING_OWNED;
+    this.#ownCursors.clear();
     return this.#state;
   }
 
@@ -38,8 +54,25 @@ export class Draft {
     return kind !== 'open' && kind !== 'new';
   }
 
+  #ownState(): Mutable<SessionState> {
+    if (!this.#isOwn) {
+      this.#state = { ...this.#state };
+      this.#isOwn = true;
+    }
+    return this.#state;
+  }
+
+  /** Begins the next event. */
+  open(atMs: number): void {
+    this.atMs = atMs;
+    this.commands = [];
+    this.#ownState().nowMs = atMs;
+  }
+
   set(change: Partial<SessionState>): void {
-    Object.assign(this.#state, change);
+    Object.assign(this.#ownState(), change);
+    // Lists that came from outside may be anybody's.
+    for (const key of LISTS) if (key in change && this.#owned[key]) this.#owned = { ...this.#owned, [key]: false };
   }
 
   ask(command: Command): void {
@@ -51,16 +84,20 @@ export class Draft {
     const list: readonly SessionState[K][number][] = this.#state[key];
     if (this.#owned[key]) return list as SessionState[K][number][];
     const own = [...list];
-    this.#owned[key] = true;
-    (this.#state as Record<Lists, readonly unknown[]>)[key] = own;
+    this.#owned = { ...this.#owned, [key]: true };
+    (this.#ownState() as Record<Lists, readonly unknown[]>)[key] = own;
     return own;
   }
 
   #put<K extends Lists>(key: K, item: SessionState[K][number]): void {
     const list = this.#own(key);
-    const at = list.findIndex(({ id }) => id === item.id);
-    if (at < 0) list.push(item);
-    else list[at] = item;
+    const { id } = item;
+    for (let at = 0; at < list.length; at++) {
+      if (list[at]!.id !== id) continue;
+      list[at] = item;
+      return;
+    }
+    list.push(item);
   }
 
   #drop(key: Lists, id: number | string): void {
@@ -85,7 +122,7 @@ export class Draft {
   }
 
   addFrame(frame: Omit<FrameState, 'id'>): number {
-    const id = this.#state.nextFrame++;
+    const id = this.#ownState().nextFrame++;
     this.#put('frames', { ...frame, id });
     return id;
   }
@@ -114,20 +151,30 @@ export class Draft {
   }
 
   setCursor(id: number, change: Partial<Cursor>): Cursor {
-    const cursor = { ...this.cursor(id)!, ...change };
+    return Object.assign(this.#ownCursor(id), change);
+  }
+
+  setPhase(id: number, phase: Phase): Cursor {
+    const cursor = this.#ownCursor(id);
+    cursor.phase = phase;
+    return cursor;
+  }
+
+  #ownCursor(id: number): Mutable<Cursor> {
+    const cursor = this.cursor(id) as Mutable<Cursor>;
+    return this.#ownCursors.has(cursor) ? cursor : this.#putCursor({ ...cursor });
+  }
+
+  #putCursor(cursor: Mutable<Cursor>): Mutable<Cursor> {
+    this.#ownCursors.add(cursor);
     this.#put('cursors', cursor);
     return cursor;
   }
 
-  setPhase(id: number, phase: Phase): Cursor {
-    return this.setCursor(id, { phase });
-  }
-
-  addCursor(cursor: Omit<Cursor, 'id' | 'turn' | 'enteredAtMs' | 'invalid' | 'prompt' | 'human' | 'deadlineMs' | 'submitted'>): Cursor {
+  addCursor({ frame, step, group, request, depth, phase, replay }: NewCursor): Cursor {
     const turn = this.nextTurn();
-    const added: Cursor = { ...cursor, id: turn, turn, enteredAtMs: this.atMs, invalid: 0, prompt: null, human: null, deadlineMs: null, submitted: false };
-    this.#put('cursors', added);
-    return added;
+    const fresh = { enteredAtMs: this.atMs, invalid: 0, submitted: false, prompt: null, human: null, deadlineMs: null };
+    return this.#putCursor({ id: turn, frame, step, turn, group, phase, depth, request, replay, ...fresh });
   }
 
   dropCursor(id: number): void {
@@ -135,7 +182,7 @@ export class Draft {
   }
 
   nextTurn(): number {
-    return ++this.#state.turn;
+    return ++this.#ownState().turn;
   }
 
   addressOf(cursor: Cursor): string {
@@ -214,8 +261,12 @@ export class Draft {
   }
 }
 
+type NewCursor = Pick<Cursor, 'frame' | 'step' | 'group' | 'request' | 'depth' | 'phase' | 'replay'>;
 type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 type Lists = 'frames' | 'cursors' | 'groups' | 'requests';
+
+const LISTS: readonly Lists[] = ['frames', 'cursors', 'groups', 'requests'];
+const NOTHING_OWNED: Readonly<Record<Lists, boolean>> = { frames: false, cursors: false, groups: false, requests: false };
 
 export function skillAt(facts: SkillFacts, path: readonly string[]): SkillFacts {
   let skill = facts;

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
+import { sealed } from '../../test/rig/sealed-state.ts';
 import type { Command } from './command.ts';
 import type { SessionEventBody } from './event.ts';
 import type { SkillFacts, StepFacts } from './facts.ts';
-import { newSession, transition } from './machine.ts';
+import { Fold, newSession, transition } from './machine.ts';
 import { flush } from './records.ts';
 import { backoffMs } from './visit.ts';
 import type { SessionState } from './state.ts';
@@ -40,17 +41,6 @@ function factsFor(steps: Record<string, Partial<StepFacts>>, more: Partial<Skill
     topics: [],
     ...more,
   };
-}
-
-/** Freezes all of a state, so that a transition that writes to it throws; the log's array is the one thing that is shared. */
-function sealed(state: SessionState): SessionState {
-  const seal = (value: unknown): void => {
-    if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return;
-    Object.freeze(value);
-    for (const [key, inner] of Object.entries(value)) if (key !== 'items') seal(inner);
-  };
-  seal(state);
-  return state;
 }
 
 /** Feeds events one after the other and gives the commands of the last. */
@@ -159,4 +149,40 @@ test('two steps that lead on together cannot be one: a branch that enters a step
   const ids = state.cursors.map(({ id }) => id);
   const over = run(facts, state, ...ids.map(rendered), advance('a'));
   expect(over.state.status).toMatchObject({ kind: 'failed', error: { message: expect.stringContaining('"b" is current in another branch') as string } });
+});
+
+test('a state that was looked at stays what it was, whatever is folded afterwards', () => {
+  const facts = factsFor({ a: { save: true, inCycle: true, next: { kind: 'to', to: 'a' } } });
+  const fold = new Fold(facts, sealed(begin(facts)));
+  const said: [SessionState, string][] = [];
+  const hear = (event: SessionEventBody): void => {
+    fold.hear(event, fold.current.nowMs + 10);
+    const { state } = fold;
+    said.push([sealed(state), JSON.stringify(state)]);
+  };
+  hear(START);
+  for (let turn = 1; turn <= 4; turn++) {
+    hear(rendered(turn));
+    hear(advance('a'));
+    hear({ type: 'saved', cursor: turn, writes: { notes: { turn } } });
+  }
+  for (const [state, text] of said)
+    expect(JSON.stringify({ ...state, records: { ...state.records, items: state.records.items.slice(0, state.records.length) } })).toBe(text);
+  expect(fold.current.frames[0]).toMatchObject({ visits: { a: 4 }, stores: { notes: { turn: 4 } } });
+});
+
+test('half an event is never taken for a state: after a bug the fold says so to whoever asks', () => {
+  const facts = factsFor({ a: { save: true } });
+  const fold = new Fold(facts, begin(facts));
+  fold.hear(START, 1);
+  fold.hear(rendered(1), 2);
+  fold.hear(advance('a'), 3);
+  const writes = {
+    get notes(): never {
+      throw new Error('no value');
+    },
+  };
+  expect(() => fold.hear({ type: 'saved', cursor: 1, writes }, 4)).toThrow('no value');
+  expect(() => fold.state).toThrow('no value');
+  expect(() => fold.hear({ type: 'tick' }, 5)).toThrow('no value');
 });

@@ -1,7 +1,7 @@
 /** The engine: what happens next in a session. Pure: the same state and event give the same state and commands. */
 import type { Command } from './command.ts';
 import { Draft, skillAt } from './draft.ts';
-import type { SessionEvent } from './event.ts';
+import type { SessionEvent, SessionEventBody } from './event.ts';
 import type { SkillFacts } from './facts.ts';
 import { complete, go, isStep, leave, startChild } from './moves.ts';
 import { EMPTY_LOG } from './records.ts';
@@ -51,17 +51,53 @@ export function newSession(facts: SkillFacts, { session, params, atMs, subskill,
 }
 
 export function transition(facts: SkillFacts, state: SessionState, event: SessionEvent): Transition {
-  const draft = new Draft(facts, state, event.atMs);
-  hear(draft, event);
-  for (let left = draft.recorded.shift(); left !== undefined; left = draft.recorded.shift()) {
-    const cursor = draft.cursor(left.cursor);
-    if (cursor !== undefined) leave(draft, cursor, left.outcome);
-  }
-  settleRequests(draft);
-  return { state: draft.state, commands: draft.commands };
+  const fold = new Fold(facts, state);
+  const commands = fold.hear(event, event.atMs);
+  return { state: fold.state, commands };
 }
 
-function hear(draft: Draft, event: SessionEvent): void {
+/** A row of transitions, one after the other, that copies once what all of them change. */
+export class Fold {
+  readonly #draft: Draft;
+  #broken: { readonly cause: unknown } | null = null;
+
+  constructor(facts: SkillFacts, state: SessionState) {
+    this.#draft = new Draft(facts, state);
+  }
+
+  /** As of the last event; it stays what it is. */
+  get state(): SessionState {
+    if (this.#broken !== null) throw this.#broken.cause;
+    return this.#draft.take();
+  }
+
+  /** As `state`, but for who is through with it before the next event: that one writes to it. */
+  get current(): SessionState {
+    return this.#draft.state;
+  }
+
+  /** @param atMs  milliseconds since 1970, by the caller's clock */
+  hear(event: SessionEventBody, atMs: number): readonly Command[] {
+    if (this.#broken !== null) throw this.#broken.cause;
+    const draft = this.#draft;
+    try {
+      draft.open(atMs);
+      hear(draft, event);
+      for (let left = draft.recorded.shift(); left !== undefined; left = draft.recorded.shift()) {
+        const cursor = draft.cursor(left.cursor);
+        if (cursor !== undefined) leave(draft, cursor, left.outcome);
+      }
+      settleRequests(draft);
+    } catch (cause) {
+      // Half an event is in it: nobody may take it for a state.
+      this.#broken = { cause };
+      throw cause;
+    }
+    return draft.commands;
+  }
+}
+
+function hear(draft: Draft, event: SessionEventBody): void {
   if ('cursor' in event) return hearOf(draft, event);
   switch (event.type) {
     case 'start':
@@ -81,7 +117,7 @@ function hear(draft: Draft, event: SessionEvent): void {
   }
 }
 
-type AnswerEvent = Extract<SessionEvent, { readonly cursor: number }>;
+type AnswerEvent = Extract<SessionEventBody, { readonly cursor: number }>;
 
 /** Answers to commands; one that comes too late changes nothing. */
 function hearOf(draft: Draft, event: AnswerEvent): void {
@@ -134,7 +170,7 @@ function start(draft: Draft, request: string): void {
   enter(draft, { frame: 0, step: draft.skillOf(0).entry, group: null, request, depth: 0 }, null);
 }
 
-function advance(draft: Draft, event: Extract<SessionEvent, { type: 'advance' }>): void {
+function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance' }>): void {
   const { request, step } = event;
   draft.setRequest(request, { step });
   // The settled session answers by itself.

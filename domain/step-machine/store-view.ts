@@ -1,27 +1,26 @@
 /** The store as callbacks see it. */
 import type { StepResult, StepsAccessor, StoreAccessor } from './definition.ts';
-import { recordsOf, type StepRecord } from './records.ts';
-import { frameOf, type FrameState, type SessionState } from './state.ts';
+import { recordsOf, type RecordLog, type StepRecord } from './records.ts';
+import type { FrameState } from './state.ts';
 
 /**
  * A view of one frame's store: sub-stores by name, and `steps` with the last result of each step by its name, besides
  * `all(step)`, `ran(step)` and `history`. A step that is called like one of those three is read with `all`.
  * `older`: records that were flushed from the state; asked for only by who reads the history.
  */
-export function storeView(state: SessionState, frameId: number, older: () => readonly StepRecord[] = none): StoreAccessor {
-  const frame = frameOf(state, frameId);
+export function storeView(frame: FrameState, records: RecordLog, older: () => readonly StepRecord[] = none): StoreAccessor {
   let steps: StepsAccessor | undefined;
   // Most callbacks read one sub-store or one step; what they do not read is not made.
   const view = { __proto__: null, ...frame.stores };
-  Object.defineProperty(view, 'steps', { get: () => (steps ??= stepsView(state, frame, older)), enumerable: true });
+  Object.defineProperty(view, 'steps', { get: () => (steps ??= stepsView(records, frame, older)), enumerable: true });
   return view as unknown as StoreAccessor;
 }
 
 const none = (): readonly StepRecord[] => [];
 
-function stepsView(state: SessionState, frame: FrameState, older: () => readonly StepRecord[]): StepsAccessor {
+function stepsView(records: RecordLog, frame: FrameState, older: () => readonly StepRecord[]): StepsAccessor {
   let history: readonly StepResult[] | undefined;
-  const read = (): readonly StepResult[] => (history ??= Object.freeze(historyOf(state, frame, older)));
+  const read = (): readonly StepResult[] => (history ??= Object.freeze(historyOf(records, frame, older)));
   return Object.freeze(
     Object.defineProperties(Object.assign(Object.create(null), frame.last), {
       all: { value: (step: string) => read().flatMap((done) => (done.step === step ? [done.result] : [])), enumerable: false },
@@ -31,9 +30,9 @@ function stepsView(state: SessionState, frame: FrameState, older: () => readonly
   ) as StepsAccessor;
 }
 
-function historyOf(state: SessionState, frame: FrameState, older: () => readonly StepRecord[]): StepResult[] {
+function historyOf(records: RecordLog, frame: FrameState, older: () => readonly StepRecord[]): StepResult[] {
   const own: StepResult[] = [];
-  for (const { frame: of, step, response, actionResult, result } of [...older(), ...recordsOf(state.records)]) {
+  for (const { frame: of, step, response, actionResult, result } of [...older(), ...recordsOf(records)]) {
     if (of !== frame.id) continue;
     const bare = step.slice(frame.prefix.length);
     own.push(Object.freeze(actionResult === undefined ? { step: bare, response, result } : { step: bare, response, actionResult, result }));

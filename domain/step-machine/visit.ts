@@ -15,6 +15,8 @@ export interface Entry {
   readonly depth: number;
 }
 
+const PARKED: Phase = Object.freeze({ kind: 'parked' });
+
 /** Makes a step current. Its limit has been looked at already. */
 export function enter(draft: Draft, entry: Entry, from: Cursor | null): void {
   const twin = draft.cursors().find(({ frame, step }) => frame === entry.frame && step === entry.step);
@@ -26,7 +28,7 @@ export function enter(draft: Draft, entry: Entry, from: Cursor | null): void {
     );
   }
   const replay = from?.replay ?? null;
-  const cursor = draft.addCursor({ ...entry, phase: { kind: 'parked' }, replay: replay === null ? null : {} });
+  const cursor = draft.addCursor({ ...entry, phase: PARKED, replay: replay === null ? null : {} });
   if (replay !== null) return;
   draft.emit(cursor.frame, 'onStepStart', { step: cursor.step, params: draft.frame(cursor.frame).params });
   begin(draft, cursor);

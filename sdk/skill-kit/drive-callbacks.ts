@@ -4,6 +4,7 @@ import { deepMerge, isPlain } from '../../domain/step-machine/deep-merge.ts';
 import type { SkillDefinition, StepConfig, StoreAccessor, TransitionContext } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
+import type { RecordLog, StepRecord } from '../../domain/step-machine/records.ts';
 import { describeIssues } from '../../domain/step-machine/schema.ts';
 import { type FrameState, frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
@@ -21,17 +22,19 @@ export type CallbackCommand = Extract<
 
 /** The part of a definition that a frame of a session runs. */
 export function definitionAt(root: SkillDefinition, path: readonly string[]): SkillDefinition {
-  return path.reduce((definition, name) => {
+  let definition = root;
+  for (const name of path) {
     const sub = definition.subskills?.[name];
     if (sub === undefined) throw new Error(`skill "${definition.name}" has no sub-skill "${name}"`);
-    return sub.definition;
-  }, root);
+    ({ definition } = sub);
+  }
+  return definition;
 }
 
 /** @throws whatever the author's callback throws */
 export function carryOut(runtime: SkillRuntime, state: SessionState, command: CallbackCommand): SessionEventBody {
   const { cursor } = command;
-  const at = placeOf(runtime, state, command);
+  const at = new Place(runtime, state, command);
   switch (command.type) {
     case 'render-prompt':
       return { type: 'rendered', cursor, prompt: renderPrompt(runtime, at, command) };
@@ -59,27 +62,29 @@ export function carryOut(runtime: SkillRuntime, state: SessionState, command: Ca
   }
 }
 
-export interface Place {
+/** Where in a session a callback is called. */
+export class Place {
   readonly definition: SkillDefinition;
   readonly config: StepConfig;
   readonly step: string;
   readonly frame: FrameState;
-  readonly store: StoreAccessor;
-}
+  readonly #records: RecordLog;
+  readonly #older: () => readonly StepRecord[];
+  #store: StoreAccessor | undefined;
 
-export function placeOf(runtime: SkillRuntime, state: SessionState, { frame: id, step }: { readonly frame: number; readonly step: string }): Place {
-  const frame = frameOf(state, id);
-  const definition = definitionAt(runtime.definition, frame.skill);
-  let store: StoreAccessor | undefined;
-  return {
-    definition,
-    config: definition.steps[step]!.config,
-    step,
-    frame,
-    get store() {
-      return (store ??= storeView(state, id, runtime.olderRecords));
-    },
-  };
+  constructor(runtime: SkillRuntime, state: SessionState, { frame, step }: { readonly frame: number; readonly step: string }) {
+    this.frame = frameOf(state, frame);
+    this.definition = definitionAt(runtime.definition, this.frame.skill);
+    this.config = this.definition.steps[step]!.config;
+    this.step = step;
+    this.#records = state.records;
+    this.#older = runtime.olderRecords;
+  }
+
+  /** As it is at this moment, also for who asks later. */
+  get store(): StoreAccessor {
+    return (this.#store ??= storeView(this.frame, this.#records, this.#older));
+  }
 }
 
 /** Deeper values stay as they are: freezing what a schema gave must not cost more than checking it did. */

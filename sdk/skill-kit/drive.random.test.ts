@@ -1,8 +1,11 @@
 import { expect, test } from 'vitest';
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
+import type { SessionEvent } from '../../domain/step-machine/event.ts';
+import { Fold, transition } from '../../domain/step-machine/machine.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { define, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { sealed } from '../../test/rig/sealed-state.ts';
 import { advanceSession, createSession, resumeSession, startSession, tickSession, type Session } from './drive.ts';
 
 function generator(seed: number): (below: number) => number {
@@ -72,6 +75,19 @@ function expectConsistent({ runtime, state }: Session): void {
   }
 }
 
+/** Folded one by one, each from a state that nobody may write to, the events give what they gave in a row. */
+function expectSameOneByOne({ runtime, state }: Session, from: SessionState, events: readonly SessionEvent[]): void {
+  const row = new Fold(runtime.facts, from);
+  let one = from;
+  for (const event of events) {
+    const { state: next, commands } = transition(runtime.facts, one, event);
+    expect(row.hear(event, event.atMs)).toEqual(commands);
+    one = sealed(next);
+  }
+  expect(row.state).toEqual(one);
+  expect(state).toEqual(one);
+}
+
 test('whatever a skill looks like, every request is answered, limits hold, and its state as JSON goes on', { timeout: 60_000 }, async () => {
   const ends = new Set<string>();
   let ran = 0;
@@ -79,7 +95,15 @@ test('whatever a skill looks like, every request is answered, limits hold, and i
     const random = generator(seed);
     const skill = randomSkill(random, 2);
     let atMs = 1_000;
-    const config = { throws: false, now: () => atMs, sleep: async () => undefined, warn: () => undefined };
+    const heard: SessionEvent[] = [];
+    let isFirst = true;
+    const config = {
+      onEvent: (event: SessionEvent) => void (isFirst && heard.push(event)),
+      throws: false,
+      now: () => atMs,
+      sleep: async () => undefined,
+      warn: () => undefined,
+    };
     let session: Session;
     try {
       session = createSession(skill, { ...config, session: `s${seed}` });
@@ -87,10 +111,14 @@ test('whatever a skill looks like, every request is answered, limits hold, and i
       continue;
     }
     ran++;
+    const [from, driven] = [sealed(session.state), session];
     let result = await startSession(session);
     for (let turns = 0; turns < 400 && session.state.status.kind === 'open'; turns++) {
       expectConsistent(session);
-      if (random(5) === 0) session = resumeSession(skill, JSON.parse(JSON.stringify(session.state)) as SessionState, config);
+      if (random(5) === 0) {
+        isFirst = false;
+        session = resumeSession(skill, JSON.parse(JSON.stringify(session.state)) as SessionState, config);
+      }
       if (random(4) === 0) atMs += random(15);
       if (result.kind === 'waiting') {
         atMs = Math.max(atMs, result.dueMs);
@@ -113,6 +141,7 @@ test('whatever a skill looks like, every request is answered, limits hold, and i
       result = session.result;
     }
     expectConsistent(session);
+    expectSameOneByOne(driven, from, heard);
     ends.add(session.state.status.kind);
   }
   expect([...ends].toSorted()).toEqual(['done', 'failed']);

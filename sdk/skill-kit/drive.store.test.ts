@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
+import { frameOf } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { answer, open, started, warnings } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
@@ -75,7 +76,7 @@ describe('results and store', () => {
     const session = await started(skillOf({ a: { prompt: 'a', next: 'self', save: ({ store }) => writes[store.steps.history.length] } }));
     await answer(session, 'a');
     await answer(session, 'a');
-    expect(storeView(session.state, 0)['env']).toEqual({ a: { x: 1, y: 3 }, list: [9], gone: null });
+    expect(storeView(frameOf(session.state, 0), session.state.records)['env']).toEqual({ a: { x: 1, y: 3 }, list: [9], gone: null });
   });
 
   test('an undeclared store is warned about and written', async () => {
@@ -114,7 +115,7 @@ describe('results and store', () => {
       }),
     );
     await answer(session, 'constructor', { v: 1 });
-    const { steps } = storeView(session.state, 0);
+    const { steps } = storeView(frameOf(session.state, 0), session.state.records);
     expect([steps['constructor'], steps.ran('toString'), steps.all('constructor')]).toEqual([{ v: 1 }, false, [{ v: 1 }]]);
   });
 });

@@ -4,8 +4,8 @@
  */
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
-import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/event.ts';
-import { newSession, transition } from '../../domain/step-machine/machine.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { Fold, newSession } from '../../domain/step-machine/machine.ts';
 import { readEntry, splitAddress } from '../../domain/step-machine/replay.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
 import type { CliResult } from '../../domain/step-machine/result.ts';
@@ -13,7 +13,7 @@ import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import type { SessionOptions, SessionState } from '../../domain/step-machine/state.ts';
 import { pendingCommands } from '../../domain/step-machine/work.ts';
 import { errorFacts, runAction } from './drive-action.ts';
-import { carryOut, definitionAt, placeOf, validParams } from './drive-callbacks.ts';
+import { carryOut, definitionAt, Place, validParams } from './drive-callbacks.ts';
 import { createRuntime, newSessionId, type RuntimeOptions, type SkillRuntime } from './drive-runtime.ts';
 import { Observers } from './drive-observers.ts';
 
@@ -54,24 +54,24 @@ export class Session {
   readonly #aborts = new Map<number, AbortController>();
   readonly #observers: Observers;
   readonly #working = new Set<Promise<void>>();
-  #state: SessionState;
+  readonly #fold: Fold;
   #requests = 0;
   #isPumping = false;
 
   constructor(runtime: SkillRuntime, state: SessionState, throws: boolean) {
     this.runtime = runtime;
-    this.#state = state;
+    this.#fold = new Fold(runtime.facts, state);
     this.#throws = throws;
     this.#observers = new Observers(runtime.warn);
   }
 
   get state(): SessionState {
-    return this.#state;
+    return this.#fold.state;
   }
 
   /** How the session stands, without moving it. */
   get result(): CliResult {
-    return currentResult(this.#state);
+    return currentResult(this.#fold.current);
   }
 
   /** Feeds an event that a client waits for. */
@@ -97,7 +97,7 @@ export class Session {
 
   /** Asks again for everything that was under way when the state was written. */
   resume(): void {
-    for (const command of pendingCommands(this.runtime.facts, this.#state)) this.#carryOut(command);
+    for (const command of pendingCommands(this.runtime.facts, this.#fold.current)) this.#carryOut(command);
   }
 
   /** Until nothing is under way and every observer has heard what there was. */
@@ -106,13 +106,14 @@ export class Session {
     await this.#observers.flushed();
   }
 
-  #apply(body: SessionEventBody): void {
-    const event: SessionEvent = { ...body, atMs: this.runtime.now() };
-    const before = this.#state;
-    const { state, commands } = transition(this.runtime.facts, before, event);
-    this.#state = state;
-    this.runtime.onEvent?.(event);
-    if (state.status.kind === 'failed' && before.status.kind !== 'failed') this.#blame(state.status.error);
+  #apply(event: SessionEventBody): void {
+    const { runtime } = this;
+    const atMs = runtime.now();
+    const before = this.#fold.current.status;
+    const commands = this.#fold.hear(event, atMs);
+    runtime.onEvent?.({ ...event, atMs });
+    const { status } = this.#fold.current;
+    if (status.kind === 'failed' && before.kind !== 'failed') this.#blame(status.error);
     for (const command of commands) this.#carryOut(command);
   }
 
@@ -162,7 +163,7 @@ export class Session {
 
   #call(command: Parameters<typeof carryOut>[2]): void {
     try {
-      this.#queue.push(carryOut(this.runtime, this.#state, command));
+      this.#queue.push(carryOut(this.runtime, this.#fold.current, command));
     } catch (cause) {
       this.#remember(command.cursor, cause);
       this.#queue.push({ type: 'threw', cursor: command.cursor, error: errorFacts(cause) });
@@ -174,7 +175,7 @@ export class Session {
   async #act(command: Extract<Command, { type: 'run-action' }>): Promise<void> {
     const abort = new AbortController();
     this.#aborts.set(command.cursor, abort);
-    const { event, cause } = await runAction(placeOf(this.runtime, this.#state, command), command, abort);
+    const { event, cause } = await runAction(new Place(this.runtime, this.#fold.current, command), command, abort);
     this.#aborts.delete(command.cursor);
     if (event.type === 'action-ended' && !event.ok) this.#remember(command.cursor, cause);
     this.feed(event);
@@ -191,7 +192,7 @@ export class Session {
   }
 
   #remember(cursor: number, of: unknown): void {
-    const request = this.#state.cursors.find(({ id }) => id === cursor)?.request;
+    const request = this.#fold.current.cursors.find(({ id }) => id === cursor)?.request;
     const waiter = request === null || request === undefined ? undefined : this.#waiters.get(request);
     if (waiter !== undefined) waiter.cause = { of };
   }

@@ -3,6 +3,7 @@ import type { Command } from '../../domain/step-machine/command.ts';
 import type { Handshake, ReferenceLoader, SkillDefinition, StepResult, StoreAccessor } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { CliResult, DoneResult, PromptResult, RedirectResult } from '../../domain/step-machine/result.ts';
+import { frameOf } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { advanceSession, createSession, type Session, type SessionConfig, startSession, tickSession } from './drive.ts';
 
@@ -68,7 +69,13 @@ export async function runSkill(skill: SkillDefinition, options: RunSkillOptions)
   const { session, result, outputs } = await run(skill, options, { followRedirects: false });
   if (result.kind !== 'done') throw new Error(`Unexpected result kind "${result.kind}" during run`);
   const history = historyOf(session);
-  return { path: history.map(({ step }) => step), outputs, response: result.finalOutput, history, store: storeView(session.state, 0) };
+  return {
+    path: history.map(({ step }) => step),
+    outputs,
+    response: result.finalOutput,
+    history,
+    store: storeView(frameOf(session.state, 0), session.state.records),
+  };
 }
 
 /** As runSkill, following redirects to sub-skills and topics. */

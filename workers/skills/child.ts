@@ -12,7 +12,7 @@ import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
-import { carryOut, definitionAt, placeOf, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
+import { carryOut, definitionAt, Place, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
 import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
 import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk/skill-kit/drive-runtime.ts';
 import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
@@ -162,7 +162,7 @@ async function act(root: SkillDefinition, { path, state, command, handshake, rec
   const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
   acting = new AbortController();
   try {
-    const { event } = await runAction(placeOf(runtime, state, command), command, acting);
+    const { event } = await runAction(new Place(runtime, state, command), command, acting);
     checkSize([event], state);
     return event;
   } finally {
