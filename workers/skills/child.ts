@@ -52,12 +52,17 @@ async function load(): Promise<SkillDefinition> {
   let offered: unknown;
   takeOffers((definition) => (offered ??= definition));
   const loaded = (await import(pathToFileURL(bundle).href)) as { readonly default?: unknown };
-  const found = (loaded.default ?? offered) as Partial<SkillDefinition> | undefined;
-  if (found?.kind !== 'skill' || found.steps === undefined) {
+  // A built program has a default export as well, which is none of its author's.
+  const found = [loaded.default, offered].find(isSkill);
+  if (found === undefined) {
     const how = 'write `export default skill({ … }).step(…).build();`, or hand the skill to `main` of voidbox/skill-kit/cli';
     throw new Failed('skill/unusable', `the default export is not a built skill: ${how}`);
   }
-  return found as SkillDefinition;
+  return found;
+}
+
+function isSkill(value: unknown): value is SkillDefinition {
+  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'skill' && 'steps' in value && value.steps !== undefined;
 }
 
 function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsDir?: string): RuntimeOptions {

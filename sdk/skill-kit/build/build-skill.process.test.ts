@@ -52,6 +52,12 @@ function contentOf(folder: string): Record<string, string> {
   return Object.fromEntries(paths.map((path) => [`${path.slice(folder.length)} ${statSync(path).mode & 0o111}`, readFileSync(path, 'base64')]));
 }
 
+/** Of the files in `bin/`, those that the program loads when it needs them; and all others. */
+function partsOf(name: string, files: readonly string[]): [string[], string[]] {
+  const part = new RegExp(`(^|/)${name}-[\\w-]{8}\\.[cm]js(?: 0)?$`);
+  return [files.filter((file) => part.test(file)), files.filter((file) => !part.test(file))];
+}
+
 /** A folder and all below it. */
 function foldersIn(folder: string): string[] {
   const below = readdirSync(folder, { withFileTypes: true }).filter((entry) => entry.isDirectory());
@@ -105,9 +111,10 @@ describe('the examples, built', () => {
     expect((description as string).length).toBeLessThanOrEqual(1024);
     expect(Object.keys(rest)).toEqual(['compatibility', 'metadata', 'allowed-tools']);
     expect(body.split('\n').length).toBeLessThan(500);
-    expect(Object.keys(contentOf(join(out, name))).toSorted()).toEqual(
-      [`/SKILL.md 0`, `/package.json 0`, `/bin/${name}.mjs 0`, `/scripts/run ${0o111}`].toSorted(),
-    );
+    const [parts, others] = partsOf(name, Object.keys(contentOf(join(out, name))));
+    expect(others.toSorted()).toEqual([`/SKILL.md 0`, `/package.json 0`, `/bin/${name}.cjs 0`, `/scripts/run ${0o111}`].toSorted());
+    // What serves MCP and durable sessions stands apart from what every call loads.
+    expect(parts.length).toBeGreaterThan(1);
     for (const text of Object.values(contentOf(join(out, name)))) expect(Buffer.from(text, 'base64').toString()).not.toContain(ROOT);
   });
 
@@ -235,12 +242,13 @@ describe('a skill with references and a package of its own', () => {
       private: true,
     });
     put('out/reader/LICENSE', 'mine');
-    put('out/reader/bin/reader-linux-x64', 'of an earlier build');
+    for (const earlier of ['reader-linux-x64', 'reader.mjs', 'reader-AbCd_-12.mjs']) put(`out/reader/bin/${earlier}`, 'of an earlier build');
     rmSync(folder.file('source/references/deep'), { recursive: true });
     put('source/references/other.md', 'Other.');
     await mustBuild(source(), out());
     expect(readFileSync(join(out(), 'LICENSE'), 'utf8')).toBe('mine');
-    expect(readdirSync(join(out(), 'bin'))).toEqual(['reader.mjs']);
+    expect(partsOf('reader', readdirSync(join(out(), 'bin')))[1]).toEqual(['reader.cjs']);
+    expect(existsSync(join(out(), 'bin/reader-AbCd_-12.mjs'))).toBe(false);
     expect(readdirSync(join(out(), 'references'))).toEqual(['other.md']);
     expect(readdirSync(folder.file('out'))).toEqual(['reader']);
   });
@@ -279,12 +287,13 @@ describe('a skill with references and a package of its own', () => {
 
   it('says in JSON what was built', async () => {
     const { stdout } = await build(source(), out(), ['--json', '--protocol', 'stateless']);
-    expect(JSON.parse(stdout)).toEqual({
+    const { files, ...rest } = JSON.parse(stdout) as { readonly files: readonly string[] };
+    expect(partsOf('reader', files)[1]).toEqual(['SKILL.md', 'assets/x.txt', 'bin/reader.cjs', 'package.json', 'references/deep/guide.md', 'scripts/run']);
+    expect(rest).toEqual({
       name: 'reader',
       version: '3.1.0',
       folder: out(),
       mode: 'node',
-      files: ['SKILL.md', 'assets/x.txt', 'bin/reader.mjs', 'package.json', 'references/deep/guide.md', 'scripts/run'],
       notes: [],
       diagnostics: [],
     });
@@ -357,6 +366,69 @@ chmod 755 "$5"
 });
 
 describe('other skills', () => {
+  it.each([
+    ['that awaits at its top level', "const { length } = await Promise.resolve('four');", 4],
+    ['that asks where another module is', "const { length } = import.meta.resolve('./x').slice(-1);", 1],
+  ])('one %s is built as ES modules', async (_what, code, length) => {
+    using folder = new TemporaryFolder();
+    writeFileSync(
+      folder.file('skill.ts'),
+      `import { skill, terminal } from 'voidbox/skill-kit';
+       ${code}
+       export default skill({ name: 'early', description: 'd', entry: 'a' }).step('a', { prompt: () => \`length \${length}\`, next: terminal }).build();`,
+    );
+    await mustBuild(folder.path, folder.file('early'));
+    expect(partsOf('early', readdirSync(folder.file('early/bin')))[1]).toEqual(['early.mjs']);
+    const { stdout } = await run(folder.file('early/scripts/run'), ['start']);
+    expect(JSON.parse(stdout)).toMatchObject({ prompt: expect.stringContaining(`length ${length}`) as string });
+  });
+
+  it('one whose code fails when it is loaded says so when it is called', async () => {
+    using folder = new TemporaryFolder();
+    writeFileSync(
+      folder.file('skill.ts'),
+      `import { skill, terminal } from 'voidbox/skill-kit';
+       if (process.env['VOIDBOX_TEST_BROKEN'] !== undefined) throw new Error('no luck today');
+       export default skill({ name: 'broken', description: 'd', entry: 'a' }).step('a', { prompt: 'A', next: terminal }).build();`,
+    );
+    await mustBuild(folder.path, folder.file('broken'));
+    process.env['VOIDBOX_TEST_BROKEN'] = '1';
+    try {
+      expect(await run(folder.file('broken/scripts/run'), ['start'])).toMatchObject({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringContaining('no luck today') as string,
+      });
+    } finally {
+      delete process.env['VOIDBOX_TEST_BROKEN'];
+    }
+  });
+
+  it('one with ArkType loads no HTTP client to start, and still knows the classes of the web', async () => {
+    using folder = new TemporaryFolder();
+    writeFileSync(
+      folder.file('skill.ts'),
+      `import { skill, terminal, type } from 'voidbox/skill-kit';
+       const form = type('FormData'), parsed = type('FormData.parse');
+       const check = () => {
+         const own = type.instanceOf(FormData).and('FormData'), request = type.instanceOf(Request);
+         const filled = new FormData();
+         filled.append('a', '1');
+         const wrong = form({ a: 1 });
+         return { is: form.allows(filled) && own.allows(filled), other: form.allows(new Headers()), parsed: parsed(filled), request: request.allows(new Request('http://x')), wrong: String(wrong) };
+       };
+       const loads = () => process.moduleLoadList.some((module) => module.includes('deps/undici'));
+       export default skill({ name: 'forms', description: 'd', entry: 'a' })
+         .step('a', { prompt: () => \`loaded: \${loads()}\`, response: type({ 'v?': 'string' }), save: () => ({ step: { ...check(), loads: loads() } }), next: terminal }).build();`,
+    );
+    await mustBuild(folder.path, folder.file('forms'));
+    const call = async (...args: string[]): Promise<unknown> => JSON.parse((await run(folder.file('forms/scripts/run'), args)).stdout);
+    expect(await call('start')).toMatchObject({ prompt: expect.stringContaining('loaded: false') as string });
+    expect(await call('advance', '--step', 'a', '--output', '{}')).toMatchObject({
+      finalOutput: { is: true, other: false, parsed: { a: '1' }, request: true, wrong: 'must be a FormData instance (was object)', loads: true },
+    });
+  });
+
   it('lint comes first: an error means that nothing is written', async () => {
     using folder = new TemporaryFolder();
     // What the builders would have refused, made without them.

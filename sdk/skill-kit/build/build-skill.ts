@@ -4,7 +4,7 @@ import { basename, join, relative, resolve } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
-import { bundle } from './bundle.ts';
+import { bundle, bundleProgram, type BundleOptions, type Program } from './bundle.ts';
 import { BUN_TARGETS, type BunTarget, compileAll } from './bun.ts';
 import { findEntry } from './find-entry.ts';
 import { complianceProblems, hostFieldNames } from './frontmatter.ts';
@@ -94,20 +94,34 @@ function versionOf({ definition, folder, entry }: LoadedSource): string {
 async function writeProgram({ definition: { name }, entry, modules }: LoadedSource, mode: BuildMode, folder: string): Promise<void> {
   for (const part of ['bin', 'scripts']) mkdirSync(join(folder, part), { recursive: true });
   const program = programOf(entry, mode.kind === 'node' ? 'above-script' : 'above-executable', modules);
-  // Without names of functions and classes, errors of libraries would say less.
-  const { code } = await bundle(entry, {
-    program,
-    output: { minify: { compress: true, mangle: { keepNames: true }, codegen: true }, comments: { legal: true } },
-  });
+  const script = mode.kind === 'node' ? await writeForNode(name, entry, program, folder) : await compileForBun(name, entry, program, mode, folder);
+  const run = join(folder, 'scripts', 'run');
+  writeFileSync(run, script);
+  chmodSync(run, 0o755);
+}
+
+/** Without names of functions and classes, errors of libraries would say less. */
+const MINIFIED: NonNullable<BundleOptions['output']> = { minify: { compress: true, mangle: { keepNames: true }, codegen: true }, comments: { legal: true } };
+
+async function writeForNode(name: string, entry: string, program: Program, folder: string): Promise<string> {
+  const { files } = await bundleProgram(entry, name, program, MINIFIED);
+  for (const file of files) writeFileSync(join(folder, 'bin', file.name), file.code);
+  return nodeScript(name, files[0]!.name);
+}
+
+async function compileForBun(
+  name: string,
+  entry: string,
+  program: Program,
+  { bun, targets }: BuildMode & { readonly kind: 'bun' },
+  folder: string,
+): Promise<string> {
+  const { code } = await bundle(entry, { program, output: MINIFIED });
   const file = join(folder, 'bin', `${name}.mjs`);
   writeFileSync(file, code);
-  if (mode.kind === 'bun') {
-    await compileAll(mode.bun, file, mode.targets, (target) => join(folder, 'bin', `${name}-${target}`));
-    rmSync(file);
-  }
-  const run = join(folder, 'scripts', 'run');
-  writeFileSync(run, mode.kind === 'node' ? nodeScript(name) : executableScript(name, mode.targets));
-  chmodSync(run, 0o755);
+  await compileAll(bun, file, targets, (target) => join(folder, 'bin', `${name}-${target}`));
+  rmSync(file);
+  return executableScript(name, targets);
 }
 
 function copyShipped(source: LoadedSource, folder: string): void {
@@ -119,10 +133,11 @@ function copyShipped(source: LoadedSource, folder: string): void {
 
 /** Those of any build of this skill, so that what is built no more does not stay. */
 function ownPaths({ definition: { name }, folder }: LoadedSource, target: string): (path: string) => boolean {
-  const own = new Set(['SKILL.md', 'package.json', 'scripts/run', `bin/${name}.mjs`, ...BUN_TARGETS.map((one) => `bin/${name}-${one}`)]);
+  const own = new Set(['SKILL.md', 'package.json', 'scripts/run', ...BUN_TARGETS.map((one) => `bin/${name}-${one}`)]);
+  const code = new RegExp(`^bin/${name}(?:-[\\w-]{8})?\\.[cm]js$`);
   // A skill may be built where its source stands: then these are the source's.
   const shipped = resolve(folder) === target ? [] : SHIPPED;
-  return (path) => own.has(path) || shipped.includes(path);
+  return (path) => own.has(path) || code.test(path) || shipped.includes(path);
 }
 
 function needsOf(mode: BuildMode): string {

@@ -1,8 +1,8 @@
-/** All that a skill's entry imports, in one file: with it nothing has to be found in node_modules when the skill runs. */
+/** All that a skill's entry imports, in one file or several: with them nothing has to be found in node_modules when the skill runs. */
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { stripVTControlCharacters } from 'node:util';
-import { type OutputOptions, type Plugin, type RolldownLog, rolldown } from 'rolldown';
+import { type OutputChunk, type OutputOptions, type Plugin, type RolldownLog, rolldown } from 'rolldown';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
 
@@ -21,33 +21,74 @@ export interface Program {
 
 export interface BundleOptions {
   /** Code that stands around the entry; without it the entry is bundled as it is. */
-  readonly program?: Program;
+  readonly program?: Program | null;
   /** Whoever loads the bundle wants the definition: an entry that calls `main` hands it over and serves nothing. */
   readonly isHosted?: boolean;
   readonly output?: Pick<OutputOptions, 'minify' | 'comments' | 'sourcemap' | 'sourcemapPathTransform'>;
 }
 
+/** A program in several files of one folder: the first is run, the others are loaded by those calls that need them. */
+export interface BundledProgram {
+  readonly files: readonly { readonly name: string; readonly code: string }[];
+}
+
 const PROGRAM = '\0program';
 
 /** @throws CodedError `skill/unusable` with the place of every mistake */
-export async function bundle(entry: string, { program, isHosted = false, output = {} }: BundleOptions = {}): Promise<Bundle> {
+export async function bundle(entry: string, { program = null, isHosted = false, output = {} }: BundleOptions = {}): Promise<Bundle> {
+  const { chunks } = await generated(entry, program, resolution(isHosted), { format: 'esm', codeSplitting: false, ...output });
+  const [{ code, moduleIds }] = chunks;
+  return { code, modules: moduleIds.filter((id) => existsSync(id)) };
+}
+
+/**
+ * As CommonJS, which Node starts with some 20 ms of CPU less; code that awaits at its top level, or asks `import.meta` for
+ * more than where it is, can only be said as ES modules.
+ * @param name  what all files are called, before their endings
+ * @throws CodedError `skill/unusable` with the place of every mistake
+ */
+export async function bundleProgram(entry: string, name: string, program: Program, output: BundleOptions['output'] = {}): Promise<BundledProgram> {
+  const as = async (format: 'cjs' | 'esm', ending: string): Promise<Generated> =>
+    generated(entry, program, resolution(false), { ...output, format, entryFileNames: `${name}${ending}`, chunkFileNames: `${name}-[hash]${ending}` });
+  const { chunks } = await as('cjs', '.cjs').then(
+    (made) => (made.onlyEsm ? as('esm', '.mjs') : made),
+    (cause: unknown) => (onlyEsm(cause) ? as('esm', '.mjs') : Promise.reject(cause as Error)),
+  );
+  return { files: chunks.map(({ fileName, code }) => ({ name: fileName, code })) };
+}
+
+interface Resolution {
+  readonly alias: Record<string, string>;
+  readonly modules: string[];
+}
+
+interface Generated {
+  readonly chunks: readonly [OutputChunk, ...OutputChunk[]];
+  /** The format leaves out something that the code asks for. */
+  readonly onlyEsm: boolean;
+}
+
+async function generated(entry: string, program: Program | null, resolve: Resolution, output: OutputOptions): Promise<Generated> {
   const unresolved: RolldownLog[] = [];
+  let onlyEsm = false;
   try {
     const made = await rolldown({
-      input: program === undefined ? entry : PROGRAM,
+      input: program === null ? entry : PROGRAM,
       cwd: dirname(entry),
       platform: 'node',
-      resolve: resolution(isHosted),
+      resolve,
       onLog: (_level, log) => {
         // Packages name others that they can do without; what the author imports is needed.
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
+        if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
       },
-      ...(program === undefined ? {} : { plugins: [virtual(program)] }),
+      plugins: [virtual(program), ...(program === null ? [] : [lazyWebClasses])],
+      ...(output.format === 'esm' ? { transform: { inject: { __filename: [PLACE, 'filename'], __dirname: [PLACE, 'dirname'] } } } : {}),
     });
     try {
-      const generated = await made.generate({ format: 'esm', codeSplitting: false, ...output });
-      const [{ code, moduleIds }] = generated.output;
-      if (unresolved.length === 0) return { code, modules: moduleIds.filter((id) => existsSync(id)) };
+      const { output: files } = await made.generate(output);
+      const [first, ...others] = files;
+      if (unresolved.length === 0) return { chunks: [first, ...others.filter((file) => file.type === 'chunk')], onlyEsm };
     } finally {
       await made.close();
     }
@@ -58,9 +99,32 @@ export async function bundle(entry: string, { program, isHosted = false, output 
   throw notBundled(entry, unresolved.map(describe));
 }
 
+function onlyEsm(error: unknown): boolean {
+  const { cause } = error as { readonly cause?: { readonly errors?: readonly RolldownLog[] } };
+  return cause?.errors?.every(({ code }) => code === 'INVALID_TLA_FORMAT') === true;
+}
+
+/** In the two modules of ArkType that name all classes of the web as soon as they are loaded. */
+const lazyWebClasses: Plugin = {
+  name: 'lazy-web-classes',
+  transform: {
+    filter: { id: /\/node_modules\/(?:@ark\/util\/.*\/objectKinds|arktype\/.*\/keywords\/FormData)\.js$/ },
+    handler: (code) =>
+      `import { FormData, Headers, Request, Response } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/build/lazy-web-classes.js'))};\n${code}`,
+  },
+};
+
+/** CommonJS modules ask where they are in another way than ES modules do; in a bundle both ask for the bundle. */
+const PLACE = '\0place';
+const PLACE_CODE = `
+  import { dirname as above } from 'node:path';
+  import { fileURLToPath } from 'node:url';
+  export const filename = fileURLToPath(import.meta.url);
+  export const dirname = above(filename);`;
+
 /** Modules that stand in no file. */
-function virtual({ main, modules = {} }: Program): Plugin {
-  const texts: Readonly<Record<string, string>> = { ...modules, [PROGRAM]: main };
+function virtual(program: Program | null): Plugin {
+  const texts: Readonly<Record<string, string>> = { ...program?.modules, ...(program === null ? {} : { [PROGRAM]: program.main }), [PLACE]: PLACE_CODE };
   return {
     name: 'program',
     resolveId: (id) => (Object.hasOwn(texts, id) ? id : null),
@@ -69,7 +133,7 @@ function virtual({ main, modules = {} }: Program): Plugin {
 }
 
 /** A skill runs with the skill-kit of whoever bundles it. */
-function resolution(isHosted: boolean): { readonly alias: Record<string, string>; readonly modules: string[] } {
+function resolution(isHosted: boolean): Resolution {
   const root = packageRoot();
   const kit = join(root, 'dist/sdk/skill-kit');
   // Installed, our dependencies lie beside us.

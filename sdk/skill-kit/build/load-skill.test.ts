@@ -56,6 +56,23 @@ describe('loading a skill from its source', () => {
     }
   });
 
+  it('tells CommonJS and ES modules alike where they are, whatever they call it', async () => {
+    put('node_modules/old/package.json', '{ "name": "old", "main": "index.js" }');
+    put('node_modules/old/index.js', 'exports.place = __dirname + "|" + require("node:path").basename(__filename);');
+    const entry = put(
+      'skill.ts',
+      `import { dirname } from 'node:path';
+       import { fileURLToPath } from 'node:url';
+       import { skill, terminal } from 'voidbox/skill-kit';
+       import { place } from 'old';
+       const __filename = fileURLToPath(import.meta.url);
+       export default skill({ name: 'placed', entry: 'a' }).step('a', { prompt: \`\${place} \${dirname(__filename)}|\`, next: terminal }).build();`,
+    );
+    const { definition } = await loadSkill(entry);
+    const prompt = definition.kind === 'skill' ? definition.steps['a']?.config.prompt : undefined;
+    expect(prompt).toMatch(/^(.+)\|skill\.mjs \1\|$/);
+  });
+
   it('runs nothing of an entry that is a program as well', async () => {
     const entry = put(
       'skill.ts',

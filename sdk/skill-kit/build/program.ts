@@ -25,7 +25,8 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
     `import definition from ${JSON.stringify(entry)};`,
     ...(base === 'above-script' ? ["import { fileURLToPath } from 'node:url';"] : []),
     ...(base === 'above-executable' ? ["import { dirname } from 'node:path';"] : []),
-    `await runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
+    // Not awaited at the top level, which CommonJS has none of; what it rejects with ends the process all the same.
+    `void runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
   ];
   return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n') } };
 }

@@ -8,7 +8,8 @@ if [ -L "$self" ]; then self=$(readlink -f -- "$self"); fi
 case $self in */*) ;; *) self=./$self ;; esac
 skill=\${self%/*}/..`;
 
-export function nodeScript(name: string): string {
+/** @param file  below `bin/` */
+export function nodeScript(name: string, file: string): string {
   return `#!/bin/sh
 ${FOLDER}
 version=$(node --version 2>/dev/null) || {
@@ -20,7 +21,7 @@ if [ "\${major%%.*}" -lt ${LEAST_NODE} ]; then
   echo "error: ${name} needs Node.js ${LEAST_NODE} or newer; the node on the PATH is $version. Get it from https://nodejs.org" >&2
   exit 1
 fi
-exec node "$skill/bin/${name}.mjs" "$@"
+exec node "$skill/bin/${file}" "$@"
 `;
 }
 
