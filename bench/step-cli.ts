@@ -42,6 +42,11 @@ export async function sessionFileArm(steps: number, script: string, workDir: str
   return { name: `session file, after ${count(steps)} steps`, round: () => sample(() => timed([process.execPath, script, ...advance(next++)])) };
 }
 
+/** The first call of a skill as an agent makes it. */
+export function startArm(name: string, script: string): Arm<AdvanceMeasure> {
+  return { name, round: () => sample(() => timed([script, 'start'])) };
+}
+
 /** What any process of Node costs, beside it. */
 export function nodeArm(): Arm<AdvanceMeasure> {
   return { name: '`node -e 0`, for comparison', round: () => sample(() => timed([process.execPath, '-e', '0'])) };

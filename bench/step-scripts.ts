@@ -1,27 +1,48 @@
-/** The skill of the figures as its author would hand it out: an entry for workers, and a bundle of its command line. */
+/** Skills of the figures as their authors would hand them out: what workers load, and what `skill build` makes. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { rolldown } from 'rolldown';
+import { buildSkill } from '../sdk/skill-kit/build/build-skill.ts';
 import { packageRoot } from '../setup/package-root.ts';
 
 export interface StepScripts {
+  /** Of the skill that loops: its source. */
   readonly entry: string;
-  /** Bundled, with all that it needs. */
+  /** Of the skill that loops: its code as it was built. */
   readonly script: string;
+  /** `scripts/run` of two skills that differ in the library of their schemas alone. */
+  readonly zod: string;
+  readonly arktype: string;
 }
 
+const STEPS = (library: string, text: string): string => `import { skill, terminal, ${library} } from 'voidbox/skill-kit';
+export default skill({ name: '${library}', version: '1.0.0', description: 'Asks for a text', entry: 'ask' })
+  .step('ask', { prompt: 'Say it.', response: ${text}, next: terminal })
+  .build();
+`;
+
 export async function writeStepScripts(workDir: string): Promise<StepScripts> {
-  const dist = join(packageRoot(), 'dist');
-  const folder = join(workDir, 'loop');
+  const loop = JSON.stringify(join(packageRoot(), 'dist/bench/loop-skill.js'));
+  const entry = await written(workDir, 'loop', `import { loopSkill } from ${loop};\nexport default loopSkill();\n`);
+  await written(workDir, 'z', STEPS('z', 'z.object({ text: z.string() })'));
+  await written(workDir, 'type', STEPS('type', "type({ text: 'string' })"));
+  const run = (name: string): string => join(workDir, 'built', name, 'scripts/run');
+  return { entry, script: join(workDir, 'built/loop/bin/loop.cjs'), zod: run('z'), arktype: run('type') };
+}
+
+/** Writes a skill and builds it. @returns the source */
+async function written(workDir: string, name: string, code: string): Promise<string> {
+  const folder = join(workDir, name);
   mkdirSync(folder, { recursive: true });
   const entry = join(folder, 'skill.mjs');
-  const loop = JSON.stringify(join(dist, 'bench/loop-skill.js'));
-  writeFileSync(entry, `import { loopSkill } from ${loop};\nexport default loopSkill();\n`);
-  const main = join(folder, 'main.mjs');
-  writeFileSync(main, `import { main } from ${JSON.stringify(join(dist, 'sdk/skill-kit/cli.js'))};\nimport skill from './skill.mjs';\nawait main(skill);\n`);
-  // In parts, as bundlers make them: what serves MCP is loaded by those who ask for it.
-  const made = await rolldown({ input: main, platform: 'node', resolve: { modules: ['node_modules', join(packageRoot(), 'node_modules')] } });
-  const { output } = await made.write({ dir: join(workDir, 'built'), format: 'esm' });
-  await made.close();
-  return { entry, script: join(workDir, 'built', output[0].fileName) };
+  writeFileSync(entry, code);
+  await buildSkill({
+    path: entry,
+    cwd: workDir,
+    outDir: join(workDir, 'built', name),
+    mode: { kind: 'node' },
+    protocol: 'session',
+    force: false,
+    lint: () => Promise.resolve([]),
+  });
+  return entry;
 }

@@ -13,7 +13,7 @@ import { resolveStackPieces } from '../setup/resolve.ts';
 import { type ArmResult, interleave, loadLine, pairedRatio, spread } from './measure.ts';
 import { type Figure, type FigureRow, type Goal, renderFigures } from './report.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
-import { nodeArm, sessionFileArm, statelessArm } from './step-cli.ts';
+import { nodeArm, sessionFileArm, startArm, statelessArm } from './step-cli.ts';
 import { bareArm, durableArm, type DurableMeasure, longSession, openDurableBench } from './step-durable.ts';
 import { startMcp } from './step-mcp.ts';
 import { type StepScripts, writeStepScripts } from './step-scripts.ts';
@@ -30,7 +30,13 @@ interface Bench {
   readonly say: (line: string) => void;
 }
 
-const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = { engine: engineFigure, mcp: mcpFigure, cli: cliFigure, durable: durableFigure };
+const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
+  engine: engineFigure,
+  mcp: mcpFigure,
+  start: startFigure,
+  cli: cliFigure,
+  durable: durableFigure,
+};
 
 async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
   const results = await interleave(DEPTHS.map(inProcessArm), rounds, say);
@@ -39,7 +45,7 @@ async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
     title: 'Engine in process',
     method:
       'Driven in this process; the mean over a whole session of so many steps. CPU is that of the whole process, garbage collection on other threads included.',
-    rows: results.flatMap(advanceRows),
+    rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       atMost('CPU of an advance at 10,000 steps', longest, 0.05, ' ms'),
       flat(results.at(-1)!, results.at(-2)!, 'cpuMs', 'CPU at 10,000 steps against 1,000'),
@@ -54,11 +60,23 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
     title: 'MCP over stdio',
     method:
       'A server of the bundled skill, its sessions in memory; the mean over whole sessions of so many steps. The client writes lines and reads them, so that what is measured is the server; CPU is that of the server.',
-    rows: results.flatMap(advanceRows),
+    rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results.map((result) => atMost(`an advance of a session of ${result.name}`, median(result, 'wallMs'), 1, ' ms')),
       flat(results.at(-1)!, results.at(-2)!, 'cpuMs', 'CPU at 10,000 steps against 1,000'),
     ],
+  };
+}
+
+async function startFigure({ rounds, say, scripts: { zod, arktype } }: Bench): Promise<Figure> {
+  const arms = [nodeArm(), startArm('`start` of a skill with zod', zod), startArm('`start` of a skill with ArkType', arktype)];
+  const results = await interleave(arms, rounds, say);
+  return {
+    title: 'Start of a built skill',
+    method:
+      '`scripts/run start` of what `voidbox skill build` makes, from its start to its end; 3 calls a round. The skills differ in the library of their one schema.',
+    rows: results.flatMap((result) => advanceRows(result, 'ms a call')),
+    goals: results.slice(1).map((result) => atMost(`CPU of ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
   };
 }
 
@@ -73,7 +91,7 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
     title: 'Command line',
     method:
       'One process of the bundled skill for each advance, from its start to its end. A session file, or a history, of so many steps is put in place first, by the same code in one process; then 3 advances a round are measured at that depth. Without a session the whole history is handed in and folded anew with each call, so its cost grows with it by contract.',
-    rows: results.flatMap(advanceRows),
+    rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results.slice(1).map((result) => atMost(`CPU of an advance, ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
       flat(results.at(-1)!, results[2]!, 'cpuMs', 'CPU with a session file of 10,000 steps against one of 10'),
@@ -129,11 +147,11 @@ function median<T extends string>(result: ArmResult<T>, measure: T): number {
   return spread(values(result, measure)).median;
 }
 
-function advanceRows(result: ArmResult<AdvanceMeasure> | ArmResult<DurableMeasure>): FigureRow[] {
+function advanceRows(result: ArmResult<AdvanceMeasure> | ArmResult<DurableMeasure>, unit = 'ms an advance'): FigureRow[] {
   const { name } = result;
   return [
-    { what: `${name}: wall`, value: spread(result.rounds.map(({ wallMs }) => wallMs)), unit: 'ms an advance' },
-    { what: `${name}: CPU`, value: spread(result.rounds.map(({ cpuMs }) => cpuMs)), unit: 'ms an advance' },
+    { what: `${name}: wall`, value: spread(result.rounds.map(({ wallMs }) => wallMs)), unit },
+    { what: `${name}: CPU`, value: spread(result.rounds.map(({ cpuMs }) => cpuMs)), unit },
   ];
 }
 
