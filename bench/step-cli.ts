@@ -2,7 +2,7 @@
  * Advances by a skill's command line: each is a process. Sessions and histories of the wanted depth are put in place first, by
  * the same code in this process, for ten thousand processes would take half an hour.
  */
-import { writeFileSync } from 'node:fs';
+import { appendFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { runSkillCommand } from '../sdk/skill-kit/transport/cli/commands.ts';
 import { timed } from './cli.ts';
@@ -13,33 +13,42 @@ import { type AdvanceMeasure, count, sessionAt } from './steps.ts';
 /** Advances in a round. */
 const SAMPLE = 3;
 
-export async function statelessArm(steps: number, script: string, workDir: string): Promise<Arm<AdvanceMeasure>> {
+/** Of a client that appends what it is given; or of one that drops checkpoints, for comparison. */
+export async function statelessArm(steps: number, script: string, workDir: string, hasCheckpoints = true): Promise<Arm<AdvanceMeasure>> {
   const { records } = await sessionAt(steps, {});
-  const history = join(workDir, `history-${steps}.jsonl`);
+  const history = join(workDir, `history-${steps}-${hasCheckpoints}.jsonl`);
   writeFileSync(history, records.map(({ step, response, result }) => `${JSON.stringify({ step, response, result })}\n`).join(''));
-  const argv = [process.execPath, script, 'advance', '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(steps)), '--history-file', history];
-  return { name: `stateless, after ${count(steps)} steps`, round: () => sample(() => timed(argv)) };
+  const argv = ['advance', '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(steps)), '--history-file', history];
+  if (hasCheckpoints) {
+    const { completed } = JSON.parse(await runHere(argv, script)) as { readonly completed: unknown };
+    appendFileSync(history, `${JSON.stringify(completed)}\n`);
+  }
+  const what = hasCheckpoints ? '' : ', checkpoints dropped';
+  return { name: `stateless, after ${count(steps)} steps${what}`, round: () => sample(() => timed([process.execPath, script, ...argv])) };
 }
 
 export async function sessionFileArm(steps: number, script: string, workDir: string): Promise<Arm<AdvanceMeasure>> {
   const dir = ['--session-dir', join(workDir, 'sessions')];
-  const run = async (...argv: string[]): Promise<string> => {
-    let [stdout, stderr] = ['', ''];
-    const io = {
-      argv,
-      stdout: (text: string) => void (stdout += text),
-      stderr: (text: string) => void (stderr += text),
-      readStdin: () => Promise.resolve(''),
-      script,
-    };
-    if ((await runSkillCommand(loopSkill(), io)) !== 0) throw new Error(`${argv.join(' ')}: ${stderr}`);
-    return stdout;
-  };
-  const { sessionId } = JSON.parse(await run('start', '--session', 'new', '--output-mode', 'flag', ...dir)) as { readonly sessionId: string };
+  const started = await runHere(['start', '--session', 'new', '--output-mode', 'flag', ...dir], script);
+  const { sessionId } = JSON.parse(started) as { readonly sessionId: string };
   const advance = (index: number): string[] => ['advance', '--session', sessionId, ...dir, '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(index))];
-  for (let index = 0; index < steps; index++) await run(...advance(index));
+  for (let index = 0; index < steps; index++) await runHere(advance(index), script);
   let next = steps;
   return { name: `session file, after ${count(steps)} steps`, round: () => sample(() => timed([process.execPath, script, ...advance(next++)])) };
+}
+
+/** A call of the skill's command line in this process, as the script would do it. @returns what it prints */
+async function runHere(argv: readonly string[], script: string): Promise<string> {
+  let [stdout, stderr] = ['', ''];
+  const io = {
+    argv,
+    stdout: (text: string) => void (stdout += text),
+    stderr: (text: string) => void (stderr += text),
+    readStdin: () => Promise.resolve(''),
+    script,
+  };
+  if ((await runSkillCommand(loopSkill(), io)) !== 0) throw new Error(`${argv.join(' ').slice(0, 200)}: ${stderr}`);
+  return stdout;
 }
 
 /** The first call of a skill as an agent makes it. */

@@ -3,7 +3,12 @@ import { z } from 'zod';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import { answer, open, warnings } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { CycleGuardError, replaySession, startSession } from './drive.ts';
+import { CycleGuardError, placeSession, replayHistory, type Session, startSession } from './drive.ts';
+
+function replaySession(session: Session, history: readonly unknown[], place: string): void {
+  replayHistory(session, history);
+  placeSession(session, place);
+}
 
 describe('a history that the client carries', () => {
   const skill = skillOf({

@@ -267,10 +267,8 @@ export function cancelSession(session: Session, reason: string): CliResult {
 /**
  * For clients that carry the history themselves: counts and saves what it says, without running an action or telling an
  * observer. Entries that are none, or of unknown steps, are skipped with a warning.
- * @param place  the step that is answered next, with its prefix; it is taken at its word
- * @throws {CycleGuardError} when that step cannot be visited once more
  */
-export function replaySession(session: Session, history: readonly unknown[], place: string): void {
+export function replayHistory(session: Session, history: readonly unknown[]): void {
   for (const value of history) {
     const entry = readEntry(value);
     if (entry === null) session.runtime.warn(`skipping malformed history entry: ${JSON.stringify(value)}`);
@@ -279,6 +277,14 @@ export function replaySession(session: Session, history: readonly unknown[], pla
       session.feed({ type: 'replay', ...entry });
     }
   }
+}
+
+/**
+ * After a replay.
+ * @param place  the step that is answered next, with its prefix; it is taken at its word
+ * @throws {CycleGuardError} when that step cannot be visited once more
+ */
+export function placeSession(session: Session, place: string): void {
   openPath(session, place);
   session.feed({ type: 'place', step: place });
   const { status } = session.state;

@@ -8,6 +8,14 @@ import { type CommandIo, messageOf, UsageError } from './io.ts';
 
 export type InputName = 'params' | 'output' | 'history';
 
+export interface Source {
+  readonly text: string;
+  /** For messages. */
+  readonly where: string;
+  /** An argument of the command line itself. */
+  readonly isInline: boolean;
+}
+
 export class Inputs {
   readonly #flags: Flags;
   readonly #io: CommandIo;
@@ -28,26 +36,20 @@ export class Inputs {
     return source === null ? undefined : parseJson(source.text, source.where);
   }
 
-  /** One JSON array, or one entry on each line: a file that grows by appending. @throws {Error} */
-  async history(): Promise<readonly unknown[]> {
-    const source = await this.#source('history');
-    if (source === null) return [];
-    const { text, where } = source;
-    if (!text.trimStart().startsWith('['))
-      return text.split('\n').flatMap((line, at) => (line.trim() === '' ? [] : [parseJson(line, `${where}, line ${at + 1}`)]));
-    const entries = parseJson(text, where);
-    return Array.isArray(entries) ? entries : [];
+  /** One JSON array, or one entry on each line: a file that grows by appending. Null when none was given. @throws {Error} */
+  async history(): Promise<Source | null> {
+    return this.#source('history');
   }
 
-  async #source(name: InputName): Promise<{ text: string; where: string } | null> {
+  async #source(name: InputName): Promise<Source | null> {
     const inline = this.#flags.text[name];
     const file = this.#flags.text[`${name}-file`];
     if (inline !== undefined && file !== undefined) throw new UsageError(`--${name} and --${name}-file are both given. Give one of them.`);
-    if (inline === '-' || file === '-') return { text: await this.#stdin(name), where: `--${name} (standard input)` };
-    if (inline !== undefined) return { text: inline, where: `--${name}` };
+    if (inline === '-' || file === '-') return { text: await this.#stdin(name), where: `--${name} (standard input)`, isInline: false };
+    if (inline !== undefined) return { text: inline, where: `--${name}`, isInline: true };
     if (file === undefined) return null;
     try {
-      return { text: readFileSync(file, 'utf8'), where: `--${name}-file ${file}` };
+      return { text: readFileSync(file, 'utf8'), where: `--${name}-file ${file}`, isInline: false };
     } catch (cause) {
       throw new Error(`--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`, { cause });
     }
@@ -62,11 +64,11 @@ export class Inputs {
   }
 }
 
-export function parseJson(text: string, where: string): unknown {
+export function parseJson(text: string, where: string | (() => string)): unknown {
   try {
     return JSON.parse(text) as unknown;
   } catch (cause) {
     const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
-    throw new Error(`${where} is not JSON (${messageOf(cause)}): ${shown}`, { cause });
+    throw new Error(`${typeof where === 'string' ? where : where()} is not JSON (${messageOf(cause)}): ${shown}`, { cause });
   }
 }

@@ -3,9 +3,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { SkillDefinition, StepResult } from '../../../../domain/step-machine/definition.ts';
 import { readEntry } from '../../../../domain/step-machine/replay.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
-import { advanceSession, createSession, replaySession, type Session, startSession } from '../../drive.ts';
+import { advanceSession, createSession, placeSession, replayHistory, resumeSession, type Session, startSession } from '../../drive.ts';
 import { handshakeOf } from './flags.ts';
-import { failureOf, followsRedirects, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
+import { type Checkpoint, type History, NO_HISTORY, readHistory } from './history.ts';
+import type { Source } from './inputs.ts';
+import { codeHashOf, failureOf, followsRedirects, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
 
 /** Longer waits need a session, for nothing here remembers when they began. */
 const LONGEST_WAIT_MS = 60_000;
@@ -20,10 +22,47 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
   const { step } = call.flags.text;
   if (step === undefined) throw new Error('--step is required for advance');
   if (!call.inputs.has('output')) throw new Error('--output is required for advance');
-  const [output, history, params] = [await call.inputs.json('output'), await call.inputs.history(), await call.inputs.json('params')];
-  const session = open(call, params, call.subskill ?? subskillOf(call.definition, step, history));
-  replaySession(session, history, step);
-  return outcomeOf(call, await waitedFor(session, await advanceSession(session, { step, output })));
+  const [output, source, params] = [await call.inputs.json('output'), await call.inputs.history(), await call.inputs.json('params')];
+  const history = source === null ? NO_HISTORY : readHistory(source, checkpointIdentity(call, source, step, params));
+  const session = continued(call, params, call.subskill ?? subskillOf(call.definition, step, history.entries), history);
+  replayHistory(session, history.entries);
+  const checkpoint = history.checkpoint(session.state);
+  placeSession(session, step);
+  const result = await waitedFor(session, await advanceSession(session, { step, output }));
+  return outcomeOf(call, checkpoint === null ? result : withCheckpoint(result, checkpoint));
+}
+
+/**
+ * Null where checkpoints are none: in arguments, which are too short for long histories and often written by a model; and below
+ * sub-skills, whose steps say more than their names.
+ */
+function checkpointIdentity({ definition: { name, version }, subskill, io }: SkillCall, { isInline }: Source, step: string, params: unknown): string | null {
+  if (isInline || subskill !== undefined || step.includes('/')) return null;
+  return JSON.stringify([name, version, codeHashOf(io), params ?? null]);
+}
+
+/** The client appends it with the record that it appends anyway. */
+function withCheckpoint(result: CliResult, checkpoint: Checkpoint): CliResult {
+  if (result.kind !== 'prompt' || result.completed === undefined) return result;
+  return { ...result, completed: { ...result.completed, checkpoint } as StepResult };
+}
+
+function continued(call: SkillCall, params: unknown, subskill: string | undefined, { base, older }: History): Session {
+  const session = open(call, params, subskill);
+  if (base === null) return session;
+  const { state, runtime } = session;
+  const { stores, visits, entries } = base;
+  const last = Object.fromEntries(Object.entries(base.last).map(([step, result]) => [step, Object.freeze(result)]));
+  const records = { ...state.records, flushed: entries };
+  return resumeSession(
+    runtime.definition,
+    { ...state, turn: entries, frames: [{ ...state.frames[0]!, stores, visits, last }], records },
+    {
+      ...runtime,
+      olderRecords: older,
+      throws: false,
+    },
+  );
 }
 
 function open({ definition, flags, refs, io }: SkillCall, params: unknown, subskill: string | undefined): Session {
