@@ -195,8 +195,8 @@ export const ERROR_CODES = {
   'skill/output-taken': {
     kind: 'world',
     retryable: false,
-    summary: 'The folder that a skill is to be built into holds something else.',
-    remedy: 'Build into another folder; or with `--force`, which replaces what a build writes and leaves everything else.',
+    summary: 'The folder that a skill is to be built into holds something else, or cannot be written.',
+    remedy: 'Build into another folder; into one that holds something else with `--force`, which replaces what a build writes and leaves everything else.',
   },
   'skill/bun': {
     kind: 'world',

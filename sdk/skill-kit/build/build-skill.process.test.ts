@@ -54,7 +54,7 @@ function contentOf(folder: string): Record<string, string> {
 
 /** Of the files in `bin/`, those that the program loads when it needs them; and all others. */
 function partsOf(name: string, files: readonly string[]): [string[], string[]] {
-  const part = new RegExp(`(^|/)${name}-[\\w-]{8}\\.[cm]js(?: 0)?$`);
+  const part = new RegExp(`(^|/)${name}\\.part-[\\w-]{8}\\.[cm]js(?: 0)?$`);
   return [files.filter((file) => part.test(file)), files.filter((file) => !part.test(file))];
 }
 
@@ -242,13 +242,14 @@ describe('a skill with references and a package of its own', () => {
       private: true,
     });
     put('out/reader/LICENSE', 'mine');
-    for (const earlier of ['reader-linux-x64', 'reader.mjs', 'reader-AbCd_-12.mjs']) put(`out/reader/bin/${earlier}`, 'of an earlier build');
+    put('out/reader/bin/reader-database.cjs', 'mine');
+    for (const earlier of ['reader-linux-x64', 'reader.mjs', 'reader.part-AbCd_-12.mjs']) put(`out/reader/bin/${earlier}`, 'of an earlier build');
     rmSync(folder.file('source/references/deep'), { recursive: true });
     put('source/references/other.md', 'Other.');
     await mustBuild(source(), out());
     expect(readFileSync(join(out(), 'LICENSE'), 'utf8')).toBe('mine');
-    expect(partsOf('reader', readdirSync(join(out(), 'bin')))[1]).toEqual(['reader.cjs']);
-    expect(existsSync(join(out(), 'bin/reader-AbCd_-12.mjs'))).toBe(false);
+    expect(partsOf('reader', readdirSync(join(out(), 'bin')))[1]).toEqual(['reader-database.cjs', 'reader.cjs']);
+    expect(existsSync(join(out(), 'bin/reader.part-AbCd_-12.mjs'))).toBe(false);
     expect(readdirSync(join(out(), 'references'))).toEqual(['other.md']);
     expect(readdirSync(folder.file('out'))).toEqual(['reader']);
   });

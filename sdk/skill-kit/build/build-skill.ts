@@ -1,5 +1,5 @@
 /** From a skill's source to a folder of agentskills.io that runs without it. */
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join, relative, resolve } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
@@ -10,7 +10,7 @@ import { findEntry } from './find-entry.ts';
 import { complianceProblems, hostFieldNames } from './frontmatter.ts';
 import { loadSkill, type LoadedSource } from './load-skill.ts';
 import { copyTree } from './copy-tree.ts';
-import { checkTarget, realTarget, replaceFolder } from './output-folder.ts';
+import { checkTarget, orOutputError, realTarget, replaceFolder } from './output-folder.ts';
 import { existingPackage, packageJson } from './package-json.ts';
 import { packageVersionAbove, programOf } from './program.ts';
 import { executableScript, LEAST_NODE, nodeScript } from './run-scripts.ts';
@@ -65,23 +65,29 @@ export async function buildSkill<Diagnostic extends BuildDiagnostic>(request: Bu
   const diagnostics = await request.lint(entry);
   if (diagnostics.some(({ severity }) => severity === 'error')) return { built: null, diagnostics };
   const source = await loadSkill(entry);
+  const outDir = resolve(request.cwd, request.outDir);
+  return { built: await orOutputError(outDir, () => fillFolder(source, outDir, request)), diagnostics };
+}
+
+async function fillFolder(source: LoadedSource, outDir: string, { mode, protocol, force }: BuildRequest<BuildDiagnostic>): Promise<Built> {
   const { definition } = source;
-  const target = realTarget(resolve(request.cwd, request.outDir));
-  const problems = complianceProblems(definition, basename(resolve(request.cwd, request.outDir)));
-  if (problems.length > 0) throw new CodedError('skill/not-compliant', `${entry} is no skill of agentskills.io: ${problems.join('; ')}`);
+  const target = realTarget(outDir);
+  const problems = complianceProblems(definition, basename(outDir));
+  if (problems.length > 0) throw new CodedError('skill/not-compliant', `${source.entry} is no skill of agentskills.io: ${problems.join('; ')}`);
   const version = versionOf(source);
-  checkTarget(target, request.force);
+  checkTarget(target, force);
   const existing = existingPackage(target);
+  // A skill may be built where its source stands: what is shipped is there, and the source's.
+  const shipped = realpathSync(source.folder) === target ? [] : SHIPPED;
   let files: readonly string[] = [];
-  await replaceFolder(target, ownPaths(source, target), async (folder) => {
-    const carried = new Set(filesBelow(folder));
-    await writeProgram(source, request.mode, folder);
-    copyShipped(source, folder);
-    writeFileSync(join(folder, 'SKILL.md'), skillMd({ definition, version, needs: needsOf(request.mode), builtWith: builtWith() }, request.protocol));
+  await replaceFolder(target, ownPaths(definition.name, shipped), async (folder) => {
+    await writeProgram(source, mode, folder);
+    copyShipped(source.folder, shipped, folder);
+    writeFileSync(join(folder, 'SKILL.md'), skillMd({ definition, version, needs: needsOf(mode), builtWith: builtWith() }, protocol));
     writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
-    files = filesBelow(folder).filter((file) => !carried.has(file));
+    files = filesBelow(folder);
   });
-  return { built: { name: definition.name, version, folder: target, files, notes: notesOn(definition) }, diagnostics };
+  return { name: definition.name, version, folder: target, files, notes: notesOn(definition) };
 }
 
 function versionOf({ definition, folder, entry }: LoadedSource): string {
@@ -124,20 +130,15 @@ async function compileForBun(
   return executableScript(name, targets);
 }
 
-function copyShipped(source: LoadedSource, folder: string): void {
-  for (const name of SHIPPED) {
-    const from = join(source.folder, name);
-    if (existsSync(from)) copyTree(from, join(folder, name));
-  }
+function copyShipped(from: string, names: readonly string[], to: string): void {
+  for (const name of names) if (existsSync(join(from, name))) copyTree(join(from, name), join(to, name));
 }
 
 /** Those of any build of this skill, so that what is built no more does not stay. */
-function ownPaths({ definition: { name }, folder }: LoadedSource, target: string): (path: string) => boolean {
-  const own = new Set(['SKILL.md', 'package.json', 'scripts/run', ...BUN_TARGETS.map((one) => `bin/${name}-${one}`)]);
-  const code = new RegExp(`^bin/${name}(?:-[\\w-]{8})?\\.[cm]js$`);
-  // A skill may be built where its source stands: then these are the source's.
-  const shipped = resolve(folder) === target ? [] : SHIPPED;
-  return (path) => own.has(path) || code.test(path) || shipped.includes(path);
+function ownPaths(name: string, shipped: readonly string[]): (path: string) => boolean {
+  const own = new Set(['SKILL.md', 'package.json', 'scripts/run', ...BUN_TARGETS.map((one) => `bin/${name}-${one}`), ...shipped]);
+  const code = new RegExp(`^bin/${name}(?:\\.part-[\\w-]{8})?\\.[cm]js$`);
+  return (path) => own.has(path) || code.test(path);
 }
 
 function needsOf(mode: BuildMode): string {

@@ -49,7 +49,7 @@ export async function bundle(entry: string, { program = null, isHosted = false, 
  */
 export async function bundleProgram(entry: string, name: string, program: Program, output: BundleOptions['output'] = {}): Promise<BundledProgram> {
   const as = async (format: 'cjs' | 'esm', ending: string): Promise<Generated> =>
-    generated(entry, program, resolution(false), { ...output, format, entryFileNames: `${name}${ending}`, chunkFileNames: `${name}-[hash]${ending}` });
+    generated(entry, program, resolution(false), { ...output, format, entryFileNames: `${name}${ending}`, chunkFileNames: `${name}.part-[hash]${ending}` });
   const { chunks } = await as('cjs', '.cjs').then(
     (made) => (made.onlyEsm ? as('esm', '.mjs') : made),
     (cause: unknown) => (onlyEsm(cause) ? as('esm', '.mjs') : Promise.reject(cause as Error)),

@@ -1,5 +1,5 @@
 /** Which file a skill's code begins in. */
-import { statSync } from 'node:fs';
+import { type Stats, statSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
@@ -21,7 +21,7 @@ export function entryOfSkillFolder(folder: string): string | null {
  */
 export function findEntry(path: string, cwd: string): string {
   const full = resolve(cwd, path);
-  const found = statSync(full, { throwIfNoEntry: false });
+  const found = statOf(full);
   if (found === undefined) throw new CodedError('skill/not-found', `there is no ${full}`);
   if (found.isDirectory()) {
     const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
@@ -30,6 +30,16 @@ export function findEntry(path: string, cwd: string): string {
   }
   if (!CODE.includes(extname(full))) throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
   return full;
+}
+
+/** @throws CodedError for what may not be looked at */
+function statOf(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (cause) {
+    // ENOTDIR: a file where a folder was meant.
+    throw new CodedError('skill/not-found', `${path} cannot be read: ${(cause as Error).message}`, { cause });
+  }
 }
 
 function firstFile(folder: string, names: readonly string[]): string | null {

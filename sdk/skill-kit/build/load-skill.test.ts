@@ -126,6 +126,11 @@ describe('loading a skill from its source', () => {
     await expect(loadSkill(folder.file(name))).rejects.toMatchObject({ code: errorCode, message: expect.stringMatching(message) as string });
   });
 
+  it('says so when a file stands where a folder was meant', async () => {
+    const entry = put('skill.ts', GREETER);
+    await expect(loadSkill(join(entry, 'more'))).rejects.toMatchObject({ code: 'skill/not-found', message: expect.stringContaining('ENOTDIR') as string });
+  });
+
   it('says what a folder would have to hold', async () => {
     await expect(loadSkill(join(folder.path))).rejects.toMatchObject({
       code: 'skill/not-found',

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { TemporaryFolder } from '../../../test/rig/skill-command.ts';
 import { copyTree } from './copy-tree.ts';
-import { BUILT_WITH, checkTarget, replaceFolder } from './output-folder.ts';
+import { BUILT_WITH, checkTarget, orOutputError, replaceFolder } from './output-folder.ts';
 
 let folder: TemporaryFolder;
 beforeEach(() => {
@@ -63,6 +63,61 @@ describe('replacing a folder', () => {
     expect(readdirSync(folder.file('out'), { recursive: true }).toSorted()).toEqual(['.git', '.git/config', 'LICENSE', 'SKILL.md', 'bin', 'bin/tool', 'link']);
     expect(readFileSync(folder.file('out/SKILL.md'), 'utf8')).toBe('new');
     expect(readdirSync(folder.path)).toEqual(['out']);
+  });
+
+  it('takes along what came to stand there while it was being filled', async () => {
+    put('out/SKILL.md', 'old');
+    await replaceFolder(folder.file('out'), own, async (next) => {
+      await fill(next);
+      put('out/late.txt');
+    });
+    expect(readdirSync(folder.file('out')).toSorted()).toEqual(['SKILL.md', 'late.txt']);
+  });
+
+  it('meets another build that has put its folder there meanwhile', async () => {
+    put('out/LICENSE');
+    let rounds = 0;
+    const meeting = (path: string): boolean => {
+      rounds += 1;
+      if (rounds === 1) for (const name of ['SKILL.md', 'other.txt']) put(`out/${name}`, 'the other');
+      return own(path);
+    };
+    await replaceFolder(folder.file('out'), meeting, fill);
+    expect(readdirSync(folder.file('out')).toSorted()).toEqual(['LICENSE', 'SKILL.md', 'other.txt']);
+    expect(readFileSync(folder.file('out/SKILL.md'), 'utf8')).toBe('new');
+    expect(readdirSync(folder.path)).toEqual(['out']);
+  });
+
+  it('puts everything back when something cannot be taken along', async () => {
+    for (const name of ['SKILL.md', 'a.txt', 'bin/tool', 'scripts']) put(`out/${name}`, 'old');
+    const before = readdirSync(folder.file('out'), { recursive: true }).toSorted();
+    const failing = replaceFolder(folder.file('out'), own, async (next) => {
+      await fill(next);
+      mkdirSync(`${next}/scripts`);
+    });
+    await expect(orOutputError('OUT', () => failing)).rejects.toMatchObject({
+      code: 'skill/output-taken',
+      message: expect.stringMatching(/^OUT cannot be built: .*scripts/),
+    });
+    expect(readdirSync(folder.file('out'), { recursive: true }).toSorted()).toEqual(before);
+    expect(readFileSync(folder.file('out/SKILL.md'), 'utf8')).toBe('old');
+    expect(readdirSync(folder.path)).toEqual(['out']);
+  });
+
+  it('says where the files are when they cannot be put back', async () => {
+    put('out/SKILL.md', 'old');
+    const failing = replaceFolder(
+      folder.file('out'),
+      () => {
+        // Somebody's file in the place that was left for a moment.
+        put('out');
+        throw new Error('stop');
+      },
+      fill,
+    );
+    await expect(failing).rejects.toMatchObject({ code: 'skill/output-taken', message: expect.stringContaining(folder.file('.out.build-')) });
+    const [beside = ''] = readdirSync(folder.path).filter((name) => name !== 'out');
+    expect(readFileSync(folder.file(`${beside}/before-0/SKILL.md`), 'utf8')).toBe('old');
   });
 
   it('leaves it as it was when filling fails, at any time before the end', async () => {

@@ -1,5 +1,5 @@
 /** The folder that a build fills: complete, or as it was before. */
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, renameSync, rmdirSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
@@ -32,6 +32,7 @@ function isBuilt(folder: string): boolean {
 
 /**
  * Fills a folder beside the target and puts it in the target's place. What stands in the target and is not `own` comes along.
+ * Several may do so at once: the last one's is what stays, and nothing of what comes along is lost.
  * @param own  of a path in the folder, with `/`: whether it is the build's, who writes it anew or leaves it out
  * @param fill  may take as long as it likes: the target is as it was meanwhile
  */
@@ -39,39 +40,84 @@ export async function replaceFolder(target: string, own: (path: string) => boole
   const parent = dirname(target);
   mkdirSync(parent, { recursive: true });
   const beside = mkdtempSync(join(parent, `.${basename(target)}.build-`));
+  const moves = new Moves();
   try {
     const next = join(beside, 'next');
     // mkdtemp's 0700 is right while it is being made; the skill is for whoever may read the folder around it.
     mkdirSync(next, { mode: 0o755 });
-    if (existsSync(target)) carryOver(target, next, own);
     await fill(next);
-    exchange(target, next, join(beside, 'before'));
-  } finally {
+    exchange(target, next, beside, own, moves);
+  } catch (error) {
+    if (!moves.undo()) throw new CodedError('skill/output-taken', `${target} could not be put back; what stood there lies in ${beside}`, { cause: error });
     rmSync(beside, { recursive: true, force: true });
+    throw error;
+  }
+  rmSync(beside, { recursive: true, force: true });
+}
+
+/** As `work`, with what the file system refuses as an error that names the folder. @throws CodedError `skill/output-taken` */
+export async function orOutputError<T>(folder: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof Error) || !('syscall' in error)) throw error;
+    throw new CodedError('skill/output-taken', `${folder} cannot be built: ${error.message}`, { cause: error });
   }
 }
 
-function carryOver(from: string, to: string, own: (path: string) => boolean, prefix = ''): void {
+class Moves {
+  readonly #done: { readonly from: string; readonly to: string }[] = [];
+
+  move(from: string, to: string): void {
+    renameSync(from, to);
+    this.#done.push({ from, to });
+  }
+
+  /** False when something could not go back. */
+  undo(): boolean {
+    let isBack = true;
+    for (const { from, to } of this.#done.toReversed()) {
+      try {
+        renameSync(to, from);
+      } catch {
+        isBack = false;
+      }
+    }
+    return isBack;
+  }
+}
+
+function exchange(target: string, next: string, beside: string, own: (path: string) => boolean, moves: Moves): void {
+  for (let round = 0; ; round += 1) {
+    const before = join(beside, `before-${round}`);
+    if (attempted(() => moves.move(target, before), 'ENOENT')) takeAlong(before, next, own, moves);
+    // Another build's folder may stand there by now; that is replaced in turn.
+    if (attempted(() => renameSync(next, target), 'ENOTEMPTY', 'EEXIST')) return;
+  }
+}
+
+/** False when it failed in one of these ways. */
+function attempted(work: () => void, ...codes: readonly string[]): boolean {
+  try {
+    work();
+    return true;
+  } catch (error) {
+    if (codes.includes((error as NodeJS.ErrnoException).code ?? '')) return false;
+    throw error;
+  }
+}
+
+/** Moved, not copied: there is one of each, whoever else builds here. */
+function takeAlong(from: string, to: string, own: (path: string) => boolean, moves: Moves, prefix = ''): void {
   for (const entry of readdirSync(from, { withFileTypes: true })) {
     const path = `${prefix}${entry.name}`;
     if (own(path)) continue;
-    const [source, copy] = [join(from, entry.name), join(to, entry.name)];
+    const [source, goal] = [join(from, entry.name), join(to, entry.name)];
     // Folders are walked only where the build has something in them.
     if (entry.isDirectory() && (path === 'bin' || path === 'scripts')) {
-      mkdirSync(copy);
-      carryOver(source, copy, own, `${path}/`);
-      if (readdirSync(copy).length === 0) rmSync(copy, { recursive: true });
-    } else cpSync(source, copy, { recursive: true, verbatimSymlinks: true, preserveTimestamps: true });
-  }
-}
-
-function exchange(target: string, next: string, before: string): void {
-  if (!existsSync(target)) return renameSync(next, target);
-  renameSync(target, before);
-  try {
-    renameSync(next, target);
-  } catch (error) {
-    renameSync(before, target);
-    throw error;
+      mkdirSync(goal, { recursive: true });
+      takeAlong(source, goal, own, moves, `${path}/`);
+      if (readdirSync(goal).length === 0) rmdirSync(goal);
+    } else moves.move(source, goal);
   }
 }
