@@ -6,6 +6,10 @@ const NAME = /^[a-z0-9]+(-[a-z0-9]+)*$/;
 const MOST_NAME = 64;
 const MOST_DESCRIPTION = 1024;
 const MOST_COMPATIBILITY = 500;
+/** `123`, `true`, `no`, `1e3` and `2024-01-31` are no texts to every reader of YAML. */
+const READS_AS_TEXT = /^(?!(?:true|false|null|yes|no|on|off|y|n|e\d+)$)[a-z]/;
+/** Controls, line breaks that JSON does not escape, and what is no character. */
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 const NO_VERSION = '0.0.0';
 
 export interface Head {
@@ -28,9 +32,10 @@ export function complianceProblems({ name, description, compatibility }: Buildab
     `the folder is called "${folderName}" and the skill "${name}": build it into a folder of the skill's name (-o …/${name})`,
   );
   add(!description?.trim(), 'it has no description: say with `description` what the skill does and when to use it');
-  const { length } = [...(description ?? '')];
-  add(length > MOST_DESCRIPTION, `the description, triggers included, has ${length} characters; at most ${MOST_DESCRIPTION} are allowed`);
-  add((compatibility?.length ?? 0) > MOST_COMPATIBILITY, `compatibility has ${compatibility?.length} characters; at most ${MOST_COMPATIBILITY} are allowed`);
+  const [described, compatible] = [[...(description ?? '')].length, [...(compatibility ?? '')].length];
+  add(described > MOST_DESCRIPTION, `the description, triggers included, has ${described} characters; at most ${MOST_DESCRIPTION} are allowed`);
+  add(compatible > MOST_COMPATIBILITY, `compatibility has ${compatible} characters; at most ${MOST_COMPATIBILITY} are allowed`);
+  add(compatibility !== undefined && compatibility.trim() === '', 'its compatibility is empty: leave it out, and SKILL.md says what the program needs');
   return problems;
 }
 
@@ -42,7 +47,7 @@ export function hostFieldNames(definition: Buildable): readonly string[] {
 export function frontmatter({ definition, version, needs, builtWith }: Head): string {
   const { name, description = '', license, compatibility = needs } = definition;
   const lines = [
-    `name: ${name}`,
+    `name: ${READS_AS_TEXT.test(name) ? name : quoted(name)}`,
     `description: ${quoted(description)}`,
     ...(license === undefined ? [] : [`license: ${quoted(license)}`]),
     `compatibility: ${quoted(compatibility)}`,
@@ -96,7 +101,9 @@ function field(key: string, value: Value): readonly string[] {
   return [`${key}:`, ...value.map((one) => `  - ${quoted(one)}`)];
 }
 
-/** JSON's strings are YAML's. Some readers cut at the first `---`, wherever it stands. */
+/** JSON's strings are YAML's, but for characters that YAML wants escaped. Some readers cut at the first `---`, wherever it stands. */
 function quoted(text: string): string {
-  return JSON.stringify(text).replaceAll('---', '-\\u002d-');
+  return JSON.stringify(text)
+    .replaceAll('---', '-\\u002d-')
+    .replaceAll(UNPRINTABLE, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }

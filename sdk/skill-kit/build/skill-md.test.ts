@@ -41,6 +41,19 @@ describe('the head of SKILL.md', () => {
     },
   );
 
+  it('escapes what readers of YAML refuse or take for the end of a line', () => {
+    const description = 'delete \u007f, next line \u0085, separators \u2028 \u2029, marks \ufeff \uffff';
+    expect(written(one({ description })).head['description']).toBe(description);
+    const text = skillMd({ definition: one({ description }), version: '1.0.0', needs: '', builtWith: '' }, 'session');
+    expect(text).not.toMatch(/[\u007f-\u009f\u2028\u2029\ufeff\uffff]/);
+  });
+
+  it.each(['123', '1e3', '0x1f', '2024-01-31', 'true', 'null', 'no', 'on', 'y', 'not', 'one', 'e3'])('has the name %s as a text', (name) => {
+    const definition = one({ name });
+    const text = skillMd({ definition, version: '1.0.0', needs: '', builtWith: '' }, 'session');
+    for (const version of ['1.1', '1.2'] as const) expect(parse(text.split(/^---$/m)[1]!, { version })).toMatchObject({ name });
+  });
+
   it('is not cut short by dashes in a text', () => {
     const text = skillMd({ definition: one({ description: 'a --- b' }), version: '1.0.0', needs: '', builtWith: '' }, 'session');
     expect(text.split('---')).toHaveLength(3);
@@ -70,6 +83,7 @@ describe('what agentskills.io refuses', () => {
     [{ name: 'a1-b2' }, 'a1-b2', null],
     [{ name: 'a'.repeat(64) }, 'a'.repeat(64), null],
     [{ name: 'a'.repeat(65) }, 'a'.repeat(65), 'the name'],
+    [{ compatibility: ' ' }, 'greeter', 'its compatibility is empty'],
     [{ name: 'Greeter' }, 'Greeter', 'the name'],
     [{ name: 'a--b' }, 'a--b', 'the name'],
     [{ name: '-a' }, '-a', 'the name'],
