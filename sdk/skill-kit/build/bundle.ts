@@ -19,6 +19,23 @@ export interface Program {
   readonly modules?: Readonly<Record<string, string>>;
 }
 
+export interface BundleMistake {
+  readonly message: string;
+  /** Null where it belongs to no place. Lines and columns count from 1. */
+  readonly place: { readonly file: string; readonly line: number; readonly column: number } | null;
+}
+
+export class BundleError extends CodedError {
+  readonly mistakes: readonly BundleMistake[];
+
+  constructor(entry: string, mistakes: readonly BundleMistake[], cause?: unknown) {
+    const lines = mistakes.map(({ message, place }) => (place === null ? message : `${place.file}:${place.line}:${place.column}: ${message}`));
+    const what = lines.length === 1 ? ` ${lines[0]}` : lines.map((line) => `\n${line}`).join('');
+    super('skill/unusable', `${entry} cannot be bundled:${what}`, { cause });
+    this.mistakes = mistakes;
+  }
+}
+
 export interface BundleOptions {
   /** Code that stands around the entry; without it the entry is bundled as it is. */
   readonly program?: Program | null;
@@ -34,7 +51,7 @@ export interface BundledProgram {
 
 const PROGRAM = '\0program';
 
-/** @throws CodedError `skill/unusable` with the place of every mistake */
+/** @throws BundleError, a CodedError `skill/unusable`, with every mistake */
 export async function bundle(entry: string, { program = null, isHosted = false, output = {} }: BundleOptions = {}): Promise<Bundle> {
   const { chunks } = await generated(entry, program, resolution(isHosted), { format: 'esm', codeSplitting: false, ...output });
   const [{ code, moduleIds }] = chunks;
@@ -45,14 +62,14 @@ export async function bundle(entry: string, { program = null, isHosted = false, 
  * As CommonJS, which Node starts with some 20 ms of CPU less; code that awaits at its top level, or asks `import.meta` for
  * more than where it is, can only be said as ES modules.
  * @param name  what all files are called, before their endings
- * @throws CodedError `skill/unusable` with the place of every mistake
+ * @throws BundleError, a CodedError `skill/unusable`, with every mistake
  */
 export async function bundleProgram(entry: string, name: string, program: Program, output: BundleOptions['output'] = {}): Promise<BundledProgram> {
   const as = async (format: 'cjs' | 'esm', ending: string): Promise<Generated> =>
     generated(entry, program, resolution(false), { ...output, format, entryFileNames: `${name}${ending}`, chunkFileNames: `${name}.part-[hash]${ending}` });
   const { chunks } = await as('cjs', '.cjs').then(
     (made) => (made.onlyEsm ? as('esm', '.mjs') : made),
-    (cause: unknown) => (onlyEsm(cause) ? as('esm', '.mjs') : Promise.reject(cause as Error)),
+    (cause: unknown) => (needsEsm(cause) ? as('esm', '.mjs') : Promise.reject(cause as Error)),
   );
   return { files: chunks.map(({ fileName, code }) => ({ name: fileName, code })) };
 }
@@ -82,8 +99,9 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
         if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
       },
-      plugins: [virtual(program), ...(program === null ? [] : [lazyWebClasses])],
-      ...(output.format === 'esm' ? { transform: { inject: { __filename: [PLACE, 'filename'], __dirname: [PLACE, 'dirname'] } } } : {}),
+      plugins: program === null ? [] : [virtual(program), lazyWebClasses],
+      // CommonJS packages look for their files by these; where there is one file, they are that file's.
+      ...(output.format === 'esm' ? { transform: { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } } } : {}),
     });
     try {
       const { output: files } = await made.generate(output);
@@ -94,12 +112,13 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
     }
   } catch (cause) {
     const { errors } = cause as { readonly errors?: readonly RolldownLog[] };
-    throw notBundled(entry, errors === undefined ? [(cause as Error).message] : errors.map(describe), cause);
+    const mistakes = errors === undefined ? [{ message: (cause as Error).message, place: null }] : errors.map(mistakeOf);
+    throw new BundleError(entry, [...mistakes, ...unresolved.map(mistakeOf)], cause);
   }
-  throw notBundled(entry, unresolved.map(describe));
+  throw new BundleError(entry, unresolved.map(mistakeOf));
 }
 
-function onlyEsm(error: unknown): boolean {
+function needsEsm(error: unknown): boolean {
   const { cause } = error as { readonly cause?: { readonly errors?: readonly RolldownLog[] } };
   return cause?.errors?.every(({ code }) => code === 'INVALID_TLA_FORMAT') === true;
 }
@@ -114,17 +133,9 @@ const lazyWebClasses: Plugin = {
   },
 };
 
-/** CommonJS modules ask where they are in another way than ES modules do; in a bundle both ask for the bundle. */
-const PLACE = '\0place';
-const PLACE_CODE = `
-  import { dirname as above } from 'node:path';
-  import { fileURLToPath } from 'node:url';
-  export const filename = fileURLToPath(import.meta.url);
-  export const dirname = above(filename);`;
-
 /** Modules that stand in no file. */
-function virtual(program: Program | null): Plugin {
-  const texts: Readonly<Record<string, string>> = { ...program?.modules, ...(program === null ? {} : { [PROGRAM]: program.main }), [PLACE]: PLACE_CODE };
+function virtual({ main, modules = {} }: Program): Plugin {
+  const texts: Readonly<Record<string, string>> = { ...modules, [PROGRAM]: main };
   return {
     name: 'program',
     resolveId: (id) => (Object.hasOwn(texts, id) ? id : null),
@@ -148,16 +159,10 @@ function resolution(isHosted: boolean): Resolution {
   };
 }
 
-function notBundled(entry: string, lines: readonly string[], cause?: unknown): CodedError {
-  const what = lines.length === 1 ? ` ${lines[0]}` : lines.map((line) => `\n${line}`).join('');
-  return new CodedError('skill/unusable', `${entry} cannot be bundled:${what}`, { cause });
-}
-
-/** `file:line:column: text`; columns count from 1, as editors do. */
-function describe({ message, loc, id }: RolldownLog): string {
+function mistakeOf({ message, loc, id }: RolldownLog): BundleMistake {
   const [first = ''] = stripVTControlCharacters(message).split('\n');
   const text = first.replace(/^\[[A-Z_]+\] /, '').trim();
   const file = loc?.file ?? id;
-  if (file === undefined || file === PROGRAM) return text;
-  return loc === undefined ? `${file}: ${text}` : `${file}:${loc.line}:${loc.column + 1}: ${text}`;
+  if (loc !== undefined && file !== undefined && file !== PROGRAM) return { message: text, place: { file, line: loc.line, column: loc.column + 1 } };
+  return { message: file === undefined || file === PROGRAM ? text : `${file}: ${text}`, place: null };
 }

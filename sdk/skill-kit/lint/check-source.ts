@@ -5,6 +5,7 @@ import { checkSkill } from './check-skill.ts';
 import type { LintDiagnostic } from './diagnostic.ts';
 import { type LintOptions, loadOrExplain } from './lint-skill.ts';
 import { RULES } from './rules.ts';
+import type { Place } from './sources.ts';
 
 export interface CheckedSource {
   /** Null when it cannot be built; the diagnostics say why. */
@@ -21,7 +22,13 @@ export async function checkSource(path: string, { cwd = process.cwd() }: LintOpt
       return { definition: loaded.definition, diagnostics: loaded.definition.kind === 'skill' ? checkSkill(loaded.definition) : [] };
     case 'mistakes':
       return { definition: null, diagnostics: loaded.mistakes.map((one) => ({ ...one, remedy: RULES[one.rule].remedy })) };
+    case 'not-bundled':
+      return { definition: null, diagnostics: loaded.mistakes.map(({ message, place }) => failed(message, place)) };
     case 'failure':
-      return { definition: null, diagnostics: [{ rule: 'definition', severity: 'error', message: loaded.message, remedy: RULES.definition.remedy }] };
+      return { definition: null, diagnostics: [failed(loaded.message, null)] };
   }
+}
+
+function failed(message: string, place: Place | null): LintDiagnostic {
+  return { rule: 'definition', severity: 'error', message, remedy: RULES.definition.remedy, ...place };
 }

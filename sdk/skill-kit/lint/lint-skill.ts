@@ -3,6 +3,7 @@ import { dirname } from 'node:path';
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
 import type { SkillDiagnostic } from '../../../domain/step-machine/diagnose.ts';
+import { BundleError, type BundleMistake } from '../build/bundle.ts';
 import { findEntry } from '../build/find-entry.ts';
 import { loadSkill } from '../build/load-skill.ts';
 import { type BuilderSource, buildersOf } from './builders.ts';
@@ -41,6 +42,7 @@ export async function lintSkill(path: string, { cwd = process.cwd() }: LintOptio
   const loaded = await loadOrExplain(entry);
   if (loaded.kind === 'definition') found.push(...definitionDiagnostics(sources, insights, loaded.definition, whole));
   else if (loaded.kind === 'mistakes') found.push(...mistakesIn(sources, insights, loaded, whole));
+  else if (loaded.kind === 'not-bundled') found.push(...loaded.mistakes.map(({ message, place }) => said('definition', message, place ?? whole)));
   else if (!isSaidAlready(found, loaded.message)) found.push(said('definition', loaded.message, whole));
   return sorted(found);
 }
@@ -48,6 +50,7 @@ export async function lintSkill(path: string, { cwd = process.cwd() }: LintOptio
 type Loaded =
   | { readonly kind: 'definition'; readonly definition: Buildable }
   | { readonly kind: 'mistakes'; readonly skill: string; readonly mistakes: readonly SkillDiagnostic[] }
+  | { readonly kind: 'not-bundled'; readonly mistakes: readonly BundleMistake[] }
   | { readonly kind: 'failure'; readonly message: string };
 
 /** The definition, or what its builder or its code says against it. @throws what is no mistake of the author */
@@ -56,6 +59,7 @@ export async function loadOrExplain(entry: string): Promise<Loaded> {
     return { kind: 'definition', definition: (await loadSkill(entry)).definition };
   } catch (error) {
     if (!isCodedError(error) || error.code !== 'skill/unusable') throw error;
+    if (error instanceof BundleError) return { kind: 'not-bundled', mistakes: error.mistakes };
     const { cause } = error;
     if (!(cause instanceof Error)) return { kind: 'failure', message: error.message };
     // The class is the bundle's own.

@@ -312,3 +312,14 @@ describe('what has no end', () => {
     expect((await linted(skill)).map(({ rule, line }) => `${line} ${rule}`)).toEqual(['1002 unknown-target', '1002 no-host-tool-names']);
   });
 });
+
+it('an import of what is not there is shown where it is written', async () => {
+  const skill = chain("  .step('a', { prompt: 'a', next: terminal })", "import { a } from 'no-such-package';\nimport { b } from '@no/such';\nvoid [a, b];");
+  expect(await said(skill)).toEqual([
+    "skill.ts:2:19 error[definition] Could not resolve 'no-such-package' in skill.ts",
+    "skill.ts:3:19 error[definition] Could not resolve '@no/such' in skill.ts",
+  ]);
+  expect(await said(chain("  .step('a', { prompt: 'a', next: terminal })", "import './gone.ts';"))).toEqual([
+    "skill.ts:2:8 error[definition] Could not resolve './gone.ts' in skill.ts",
+  ]);
+});
