@@ -59,6 +59,15 @@ it('goes on with a session while the source is the same, and refuses it when tha
   expect(stderr).toContain('other code of version 3.1.0');
 });
 
+it('takes CommonJS that looks for files beside it', async () => {
+  writeFileSync(folder.file('source/part.cjs'), "const { join } = require('node:path'); module.exports = [join(__dirname, 'x'), __filename];");
+  const code = "import part from './part.cjs'; const __dirname = 'own';".concat(SKILL.replace("refs.load('guide.md')", "[...part, __dirname].join(' ')"));
+  writeFileSync(folder.file('source/skill.ts'), code);
+  const { stdout, stderr } = await run('start');
+  expect(stderr).toBe('');
+  expect((JSON.parse(stdout) as { prompt: string }).prompt).toMatch(/voidbox-source-(\w+)\/x \S+voidbox-source-\1\/skill\.mjs own/);
+});
+
 it("passes flags on, and leaves with the skill's exit code", async () => {
   expect(await run('--help')).toMatchObject({ code: 0, stderr: expect.stringMatching(/^reader 3\.1\.0/) as string });
   expect(await run('advance', '--json')).toMatchObject({ code: 1, stderr: expect.stringContaining('unknown flag --json') as string });
