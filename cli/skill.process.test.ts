@@ -106,6 +106,36 @@ describe('skill check', () => {
   });
 });
 
+describe('code that is looked at', () => {
+  const SOUND = skillOf("  .step('a', { prompt: 'a', next: terminal })");
+
+  test.each([
+    ['lint', 1],
+    ['check', 1],
+    ['graph', 2],
+    ['build', 2],
+  ])('does not end skill %s, nor hold it up', async (command, expected) => {
+    const out = command === 'build' ? ['-o', join(dir, 's')] : [];
+    for (const [line, message] of [
+      ['process.exit(0);', 'it calls process.exit(0)'],
+      ['await new Promise(() => undefined);', 'it waits for something that never comes'],
+    ] as const) {
+      writeFileSync(join(dir, 'ends.ts'), `${line}\n${SOUND}`);
+      const { code, stdout, stderr } = await typed(command, 'ends.ts', ...out);
+      expect({ code, said: stdout + stderr }).toEqual({ code: expected, said: expect.stringContaining(message) as string });
+    }
+  });
+
+  test('prints beside the results', async () => {
+    writeFileSync(join(dir, 'prints.ts'), `console.log('loading');\n${SOUND}`);
+    for (const command of ['lint', 'check', 'graph']) {
+      const { stdout, stderr } = await typed(command, 'prints.ts', '--json');
+      expect(JSON.parse(stdout)).toBeTypeOf('object');
+      expect(stderr).toBe('loading\n');
+    }
+  });
+});
+
 describe('skill graph', () => {
   test('as text, for Mermaid, as JSON', async () => {
     expect((await typed('graph', 'loop.ts')).stdout).toBe('s 0.0.0: 1 step\n▶ a  prompt\n  └─ ↺ a\n');

@@ -9,6 +9,7 @@ import { takeOffers } from '../hosted.ts';
 import { asBuildable } from './buildable.ts';
 import { bundle } from './bundle.ts';
 import { findEntry } from './find-entry.ts';
+import { whileLoading } from './while-loading.ts';
 
 export interface LoadedSource {
   /** Its callbacks are those of the bundle: their texts have no types any more. */
@@ -42,7 +43,7 @@ async function imported(entry: string, code: string): Promise<Readonly<Record<st
   try {
     const file = join(folder, 'skill.mjs');
     await writeFile(file, code, { mode: 0o600 });
-    return (await import(pathToFileURL(file).href)) as Record<string, unknown>;
+    return await whileLoading(async () => (await import(pathToFileURL(file).href)) as Record<string, unknown>);
   } catch (cause) {
     throw new CodedError('skill/unusable', `${entry} fails when it is loaded: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   } finally {

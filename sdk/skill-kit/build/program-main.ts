@@ -15,7 +15,7 @@ export async function runProgram(found: unknown, base: string, packageVersion: s
   const definition = asBuildable(found);
   if (typeof definition === 'string') {
     process.stderr.write(`error: the entry ${definition}\n`);
-    process.exit(1);
+    process.exit(2);
   }
   const version = definition.resolveVersion ? (packageVersion ?? definition.version) : definition.version;
   if (definition.kind === 'skill') await main({ ...definition, version }, base);

@@ -10,6 +10,7 @@ import type { Program } from './bundle.ts';
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
 
 const ARKTYPE = 'voidbox:arktype';
+const GUARD = 'voidbox:guard';
 
 /**
  * A program to be bundled; it names nothing of this machine that stays in the bundle, but for the source that it runs.
@@ -21,14 +22,35 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
   const main = [
     // Comes first, since it counts for what is loaded after it.
     ...(arktype.length === 0 ? [] : [`import '${ARKTYPE}';`]),
+    ...(typeof base === 'string' ? [] : [`import { loaded } from '${GUARD}';`]),
     `import { runProgram } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/build/program-main.js'))};`,
     `import definition from ${JSON.stringify(entry)};`,
     ...(base === 'above-script' ? ["import { fileURLToPath } from 'node:url';"] : []),
     ...(base === 'above-executable' ? ["import { dirname } from 'node:path';"] : []),
+    ...(typeof base === 'string' ? [] : ['loaded();']),
     // Not awaited at the top level, which CommonJS has none of; what it rejects with ends the process all the same.
     `void runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
   ];
-  return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n') } };
+  return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) } };
+}
+
+/** Until the entry has been loaded: a mistake in it is the author's, with the lines of the source, and not one of Node. */
+function guard(entry: string): string {
+  return `
+    const fail = (error) => {
+      loaded();
+      // An entry that is a program itself deals with what happens in it.
+      if (process.listenerCount('uncaughtException') > 0) return;
+      const lines = error instanceof Error ? [error.message] : [String(error)];
+      // Its builder names the steps; where it was called says nothing more.
+      if (error?.name !== 'SkillDefinitionError') lines.push(...(error?.stack?.split('\\n').filter((line) => /^ +at /.test(line)) ?? []));
+      process.stderr.write('error: ' + ${JSON.stringify(entry)} + ' fails when it is loaded: ' + lines.join('\\n') + '\\n');
+      process.exit(2);
+    };
+    const giveUp = () => fail('it waits for something that never comes; look at what is awaited outside of functions');
+    process.on('uncaughtException', fail).on('beforeExit', giveUp);
+    export const loaded = () => void process.off('uncaughtException', fail).off('beforeExit', giveUp);
+  `;
 }
 
 /** ArkType compiles what checks its values, which costs more than checking the one answer of a call. */

@@ -77,7 +77,15 @@ it("passes flags on, and leaves with the skill's exit code", async () => {
 it('says where a skill that does not load went wrong, in its source', async () => {
   writeFileSync(folder.file('source/skill.ts'), "const name: string = 'x';\n\nthrow new Error(`not ${name}`);\nexport default name;\n");
   const { code, stderr } = await run('start');
-  expect(code).toBe(1);
-  expect(stderr).toContain('not x');
-  expect(stderr).toMatch(/source\/skill\.ts:3/);
+  expect(code).toBe(2);
+  expect(stderr).toMatch(/^error: .*source\/skill\.ts fails when it is loaded: not x\n +at .*source\/skill\.ts:3/);
+});
+
+it.each([
+  ['has mistakes', SKILL.replace("next: 'end'", "next: 'gone'"), /^error: .*skill\.ts fails when it is loaded: skill "reader": .*"gone".*\n$/],
+  ['exports something else', 'export default 5;', /^error: the entry has a default export that is no built skill/],
+  ['waits for ever', `await new Promise(() => undefined);${SKILL}`, /^error: .*skill\.ts fails when it is loaded: it waits for something that never comes/],
+])('a skill that %s is a mistake of its author, and no crash', async (_what, code, message) => {
+  writeFileSync(folder.file('source/skill.ts'), code);
+  expect(await run('start')).toEqual({ code: 2, stdout: '', stderr: expect.stringMatching(message) as string });
 });
