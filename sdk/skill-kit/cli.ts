@@ -36,15 +36,19 @@ function isMcp(): boolean {
 
 async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void> {
   process.once('beforeExit', neverSettled);
+  const { stdout } = process;
+  const write = stdout.write.bind(stdout);
+  // Whoever reads the answer reads nothing else: what the skill's code prints goes elsewhere.
+  stdout.write = ((...text: Parameters<typeof write>) => process.stderr.write(...text)) as typeof stdout.write;
   const code = await run({
     argv: process.argv.slice(2),
-    stdout: (text) => void process.stdout.write(text),
+    stdout: (text) => void write(text),
     stderr: (text) => void process.stderr.write(text),
     readStdin,
     script: process.argv[1] ?? null,
   });
   process.off('beforeExit', neverSettled);
-  await new Promise<void>((resolve) => process.stdout.write('', () => resolve()));
+  await new Promise<void>((resolve) => write('', () => resolve()));
   // An action that ran past its time, or a timer of the skill's, would keep a process that has said all it had to say.
   process.exit(code);
 }

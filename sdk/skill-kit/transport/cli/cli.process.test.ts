@@ -259,6 +259,16 @@ it('defect: a history longer than an argument may be comes through a pipe', asyn
   expect(JSON.parse(stdout)).toMatchObject({ kind: 'prompt', step: 'a', completed: { actionResult: 'acted' } });
 });
 
+it('what an action prints is no part of the answer', async () => {
+  writeFileSync(
+    folder.file('skill.mjs'),
+    SKILL.replace('const act = async', "const act = async (context) => (console.log('noise'), acting(context));\n  const acting = async"),
+  );
+  const { code, stdout, stderr } = await run(['advance', '--step', 'a', '--output', '{"v":1}']).ended;
+  expect({ code, stderr }).toEqual({ code: 0, stderr: 'noise\n' });
+  expect(JSON.parse(stdout)).toMatchObject({ kind: 'prompt', step: 'a' });
+});
+
 it('mcp serves the skill, and its library is loaded only then', async () => {
   const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
   const { code, stdout } = await run(['mcp'], { stdin: `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n` }).ended;
