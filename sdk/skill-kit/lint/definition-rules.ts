@@ -52,12 +52,16 @@ export function definitionFindings(
     });
   };
   for (const { rule, message, step, severity } of diagnoseAlone(definition)) add(rule, message, { severity, ...(step === undefined ? {} : { step }) });
+  // Those of a sub-skill are given by code.
+  if (path.length === 0 && definition.params !== undefined && inputJsonSchema(definition.params) === null)
+    add('no-json-schema', 'The schema of the params has no JSON Schema.');
   const edges = edgesOf(definition, (step) => insight.targetsOf(step)?.names ?? []);
   checkCycles(definition, edges, add);
   checkReach(definition, edges, insight, add);
   for (const [step, { config }] of Object.entries(definition.steps)) {
     checkReturned(definition, step, insight, add);
     checkText(step, config, insight, add);
+    checkSchema(step, config, add);
     checkAsks(step, config, insight, add);
   }
   for (const [name, sub] of Object.entries(definition.subskills ?? {})) found.push(...definitionFindings(sub.definition, insightOf, [...path, name]));
@@ -116,6 +120,12 @@ function checkText(step: string, { prompt }: StepConfig, insight: SkillInsight, 
 
 export function namesTool(step: string | null, tool: string): string {
   return `${step === null ? 'A shared step' : `Step "${step}"`} names the tool "${tool}" in its prompt.`;
+}
+
+/** A step that asks nobody has no answer that somebody would have to write. */
+function checkSchema(step: string, { prompt, response }: StepConfig, add: Add): void {
+  if (prompt === undefined || response === undefined || inputJsonSchema(response) !== null) return;
+  add('no-json-schema', `The schema of the response of step "${step}" has no JSON Schema.`, { step });
 }
 
 function checkAsks(step: string, { prompt, response }: StepConfig, insight: SkillInsight, add: Add): void {

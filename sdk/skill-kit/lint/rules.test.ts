@@ -8,6 +8,8 @@ const IMPORTS = "import { act, skill, terminal, z } from 'voidbox/skill-kit';\n"
 const chain = (steps: string, config = "name: 'sample', entry: 'a'"): string => `${IMPORTS}export default skill({ ${config} })\n${steps}\n  .build();\n`;
 const END = "  .step('end', { prompt: 'Say goodbye.', next: terminal })";
 const sub = (name: string): string => `const ${name} = skill({ name: '${name}', entry: 'x' }).step('x', { prompt: 'x', next: terminal }).build();\n`;
+/** A schema that says nothing of itself. */
+const BARE = "const BARE = { '~standard': { version: 1, vendor: 'own', validate: (value: unknown) => ({ value }) } } as const;";
 
 interface Case {
   readonly clean: SkillFiles;
@@ -133,6 +135,11 @@ const CASES: Readonly<Record<RuleName, Case>> = {
       "  .step('a', { prompt: act.askUser({ type: 'structured', question: 'Which?', options: [{ value: 'x', label: 'X' }, { value: 'z', label: 'Z' }] }), response: z.object({ pick: z.enum(['x', 'y']) }), next: terminal })",
     ),
     said: ['skill.ts:3:24 error[primitive-schema-mismatch]', 'skill.ts:3:24 warning[primitive-schema-mismatch]'],
+  },
+  'no-json-schema': {
+    clean: chain("  .step('a', { prompt: 'a', response: z.object({ at: z.date() }), next: terminal })", "name: 'sample', entry: 'a', params: z.object({})"),
+    dirty: chain("  .step('a', { prompt: 'a', response: BARE, next: terminal })", "name: 'sample', entry: 'a', params: BARE").replace('\n', ` ${BARE}\n`),
+    said: ['skill.ts:2:16 warning[no-json-schema]', 'skill.ts:3:9 warning[no-json-schema]'],
   },
   'orphan-references': {
     clean: { 'skill.ts': chain("  .step('a', { prompt: ({ refs }) => refs.load('style.md'), next: terminal })"), 'references/style.md': 'Be brief.' },

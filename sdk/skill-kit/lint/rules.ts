@@ -73,6 +73,11 @@ export const RULES = {
     about: 'an option of `act.askUser` that the response schema refuses (error), or a value of the schema that no option gives (warning)',
     remedy: 'Make the options and the values of the schema the same.',
   },
+  'no-json-schema': {
+    severity: 'warning',
+    about: 'the schema of an answer, or of the params, cannot be written as JSON Schema, so that nobody is told what fits',
+    remedy: 'Take a schema that can be (zod, ArkType, Valibot through toStandardJsonSchema of @valibot/to-json-schema).',
+  },
   'orphan-references': { severity: 'warning', about: 'nothing mentions a file below `references/`', remedy: 'Load it, mention it, or remove it.' },
 } as const satisfies Readonly<Record<string, Rule>>;
 
