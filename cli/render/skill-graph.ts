@@ -2,7 +2,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { GraphEdge, GraphStep, SkillGraph } from '../../sdk/skill-kit/graph/skill-graph.ts';
 import { EDGE_LABELS, notesOf } from '../../sdk/skill-kit/graph/step-notes.ts';
 import type { Style } from './style.ts';
-import { padEnd } from './width.ts';
+import { displayWidth, padEnd } from './width.ts';
 
 /** One line a step, below it one for each way out; `▶` is the first step, `■` one that can end the skill, `↺` leads back. */
 export function renderSkillGraph(graph: SkillGraph, style: Style): string {
@@ -10,7 +10,7 @@ export function renderSkillGraph(graph: SkillGraph, style: Style): string {
 }
 
 function draw(graph: SkillGraph, style: Style, title: string): readonly string[] {
-  const width = Math.max(0, ...graph.steps.map(({ name }) => sanitizeLine(name).length));
+  const width = Math.max(0, ...graph.steps.map(({ name }) => displayWidth(sanitizeLine(name))));
   return [
     `${title}: ${graph.steps.length} ${graph.steps.length === 1 ? 'step' : 'steps'}`,
     ...graph.steps.flatMap((step) => [

@@ -64,6 +64,11 @@ topics: rules
     expect(renderSkillGraph(closed, PLAIN)).toBe('s 0.0.0: 2 steps\n▶ a  prompt\n✗ b  prompt, never reached\n  └─ → a\n');
   });
 
+  it('keeps its columns beside wide characters', async () => {
+    const graph = await graphOf(begun(".step('a', { prompt: 'a', next: '承認' })\n.step('承認', { prompt: 'b', next: terminal })"));
+    expect(renderSkillGraph(graph, PLAIN)).toBe('s 0.0.0: 2 steps\n▶ a     prompt\n  └─ → 承認\n■ 承認  prompt\n');
+  });
+
   it('has colours only where they are asked for, and no control characters of the author', async () => {
     const graph = await graphOf(begun(".step('a', { prompt: 'a', next: '\\u001b[31mred' })\n.step('\\u001b[31mred', { prompt: 'b', next: terminal })"));
     expect(renderSkillGraph(graph, PLAIN)).not.toContain('\u001b');
