@@ -32,6 +32,9 @@ it('the code of docs/skill-kit.md type-checks, and its program starts', { timeou
     prompt: '<prompt>\nAsk the visitor of Ulm for a name.\n</prompt>',
   });
   expect(await start('writer-main.js')).toMatchObject({ kind: 'prompt', step: 'title' });
+  // What authors copy is without faults of its own.
+  const lint = run(process.execPath, [join(ROOT, 'bin/voidbox.js'), 'skill', 'lint', '--max-warnings', '0', 'skill.ts', 'writer.ts'], { cwd: folder.path });
+  expect(await lint.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({ stdout: 'no problems\n' });
 });
 
 function blocksOf(page: string): readonly string[] {
