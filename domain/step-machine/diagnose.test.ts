@@ -76,10 +76,11 @@ test('what does not go together is refused', () => {
     b: { next: 'c', human: {}, maxVisits: 0 },
     c: { prompt: 'c', human: { deadlineMs: 5 }, next: TERMINAL, maxInvalid: 1.5, retry: { maxAttempts: 0 } },
     d: { response: anything, next: [] },
+    e: { action: () => 1, retry: { maxAttempts: 2, backoffFactor: -2, maxBackoffMs: Number.NaN }, timeoutMs: Number.MAX_SAFE_INTEGER, next: TERMINAL },
   });
   expect(messages(skill)).toEqual([
     'error a: Step "a" has wait, which nobody answers; put the prompt into a step before it.',
-    'error a: Step "a": wait.durationMs is -1; it takes milliseconds, 0 or more.',
+    'error a: Step "a": wait.durationMs is -1; it takes milliseconds, from 0 to 3155760000000 (100 years).',
     'error b: Step "b" is for a person, who needs a prompt.',
     'error b: Step "b": maxVisits is 0; it takes a whole number from 1.',
     'error c: Step "c" has human.deadlineMs; say with human.onExpiry where to go when it has passed.',
@@ -88,6 +89,9 @@ test('what does not go together is refused', () => {
     'error c: Step "c": retry.maxAttempts is 0; it takes a whole number from 1.',
     'error d: Step "d": next is an empty list of branches.',
     'warning d: Step "d" has a response schema but no prompt: its response is {}, which must fit.',
+    'error e: Step "e": retry.maxBackoffMs is NaN; it takes milliseconds, from 0 to 3155760000000 (100 years).',
+    'error e: Step "e": retry.backoffFactor is -2; it takes a number above 0.',
+    'error e: Step "e": timeoutMs is 9007199254740991; it takes milliseconds, from 0 to 3155760000000 (100 years).',
   ]);
 });
 

@@ -142,19 +142,30 @@ function checkShape(name: string, config: StepConfig, add: Add): void {
   }
 }
 
+/** 100 years: later than that, dates come to an end. */
+const LONGEST_MS = 3_155_760_000_000;
+export const DURATION = `milliseconds, from 0 to ${LONGEST_MS} (100 years)`;
+
+export function isDuration(value: number): boolean {
+  return value >= 0 && value <= LONGEST_MS;
+}
+
 function checkNumbers(name: string, config: StepConfig, add: Add): void {
   const whole = (value: number | undefined, key: string): void => {
     if (value !== undefined && (!Number.isInteger(value) || value < 1))
       add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes a whole number from 1.`);
   };
   const time = (value: unknown, key: string): void => {
-    if (typeof value === 'number' && (!Number.isFinite(value) || value < 0))
-      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes milliseconds, 0 or more.`);
+    if (typeof value === 'number' && !isDuration(value)) add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes ${DURATION}.`);
   };
   whole(config.maxVisits, 'maxVisits');
   whole(config.maxInvalid, 'maxInvalid');
   whole(config.retry?.maxAttempts, 'retry.maxAttempts');
   time(config.retry?.backoffMs, 'retry.backoffMs');
+  time(config.retry?.maxBackoffMs, 'retry.maxBackoffMs');
+  const { backoffFactor = 1 } = config.retry ?? {};
+  if (!Number.isFinite(backoffFactor) || backoffFactor <= 0)
+    add('step-numbers', 'error', `Step "${name}": retry.backoffFactor is ${backoffFactor}; it takes a number above 0.`);
   time(config.timeoutMs, 'timeoutMs');
   time(config.wait?.durationMs, 'wait.durationMs');
   time(config.human?.deadlineMs, 'human.deadlineMs');

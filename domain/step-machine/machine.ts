@@ -1,6 +1,7 @@
 /** The engine: what happens next in a session. Pure: the same state and event give the same state and commands. */
 import type { Command } from './command.ts';
 import { Draft, skillAt } from './draft.ts';
+import { DURATION, isDuration } from './diagnose.ts';
 import type { SessionEvent, SessionEventBody } from './event.ts';
 import type { SkillFacts } from './facts.ts';
 import { complete, go, isStep, leave, startChild } from './moves.ts';
@@ -249,9 +250,8 @@ function rendered(draft: Draft, cursor: Cursor, prompt: NonNullable<Cursor['prom
 }
 
 function measured(draft: Draft, cursor: Cursor, durationMs: number): void {
-  if (!Number.isFinite(durationMs) || durationMs < 0) {
-    return draft.fail(cursor, 'Error', `Step "${draft.addressOf(cursor)}": wait.durationMs gave ${durationMs}; it takes milliseconds, 0 or more.`);
-  }
+  if (!isDuration(durationMs))
+    return draft.fail(cursor, 'Error', `Step "${draft.addressOf(cursor)}": wait.durationMs gave ${durationMs}; it takes ${DURATION}.`);
   work(draft, cursor, { kind: 'waiting', dueMs: draft.atMs + durationMs });
 }
 

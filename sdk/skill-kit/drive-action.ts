@@ -4,6 +4,7 @@ import type { ActionUse } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { frozen, type Place } from './drive-callbacks.ts';
 import { checkMade } from './schema.ts';
+import { startTimer } from './timer.ts';
 
 export interface Attempt {
   readonly event: SessionEventBody;
@@ -49,17 +50,17 @@ export class ActionTimeout extends Error {
 
 /** The attempt is over when its time is: an action that ignores its signal goes on for nobody. */
 async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, run: () => Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
+  let stopTimer: (() => void) | undefined;
   const over = new Promise<never>((_resolve, reject) => {
     const stop = (): void => reject(abort.signal.reason as Error);
     if (abort.signal.aborted) return stop();
     abort.signal.addEventListener('abort', stop, { once: true });
-    if (timeoutMs !== null) timer = setTimeout(() => abort.abort(new ActionTimeout(`ran past its timeoutMs of ${timeoutMs}`)), timeoutMs);
+    if (timeoutMs !== null) stopTimer = startTimer(timeoutMs, () => abort.abort(new ActionTimeout(`ran past its timeoutMs of ${timeoutMs}`)));
   });
   try {
     return await Promise.race([run(), over]);
   } finally {
-    clearTimeout(timer);
+    stopTimer?.();
   }
 }
 

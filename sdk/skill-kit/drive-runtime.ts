@@ -1,12 +1,12 @@
 /** What a session needs besides its state: the skill and the world around it. */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { Handshake, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { diagnose } from '../../domain/step-machine/diagnose.ts';
 import type { SessionEvent } from '../../domain/step-machine/event.ts';
 import { factsOf, type SkillFacts } from '../../domain/step-machine/facts.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
+import { startTimer } from './timer.ts';
 
 export interface RuntimeOptions {
   /** Default: an unknown host with no tools. */
@@ -73,7 +73,7 @@ export function newSessionId(): string {
 }
 
 async function delayed(durationMs: number): Promise<void> {
-  await delay(durationMs);
+  await new Promise<void>((resolve) => void startTimer(durationMs, resolve));
 }
 
 function warnOnStderr(message: string): void {

@@ -77,6 +77,13 @@ describe('actions', () => {
     expect([...recordsOf(session.state.records)][0]!.failures).toEqual([{ attempt: 1, message: 'ran past its timeoutMs of 20', timedOut: true }]);
   });
 
+  test('an attempt may take longer than one timer can count', async () => {
+    const action = async (): Promise<string> => new Promise((resolve) => setTimeout(resolve, 20, 'ok'));
+    expect(await answer(await started(skillOf({ a: { prompt: 'a', action, timeoutMs: 30 * 86_400_000, next: TERMINAL } })), 'a')).toMatchObject({
+      finalOutput: 'ok',
+    });
+  });
+
   test('cancelling fires the signal and answers whoever waits', async () => {
     let isAborted = false;
     const action: StepConfig['action'] = ({ signal }) => new Promise(() => (signal as AbortSignal).addEventListener('abort', () => (isAborted = true)));
