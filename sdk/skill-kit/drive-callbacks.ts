@@ -9,6 +9,7 @@ import { describeIssues } from '../../domain/step-machine/schema.ts';
 import { type FrameState, frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { act } from './act.ts';
+import { settled, topicContent } from './callback-value.ts';
 import type { SkillRuntime } from './drive-runtime.ts';
 import { writePreamble, writePrompt } from './prompt-xml.ts';
 import { type Checked, checkMade, checkValue, inputJsonSchema } from './schema.ts';
@@ -56,7 +57,7 @@ export function carryOut(runtime: SkillRuntime, state: SessionState, command: Ca
     case 'start-child':
       return { type: 'child-ready', cursor, params: childParams(at, command) };
     case 'render-topic':
-      return { type: 'topic-rendered', cursor, content: at.definition.topics![command.topic]!.content({ refs: runtime.refs }) };
+      return { type: 'topic-rendered', cursor, content: topicContent(at.definition.topics!, command.topic, runtime.refs) };
     case 'check-final':
       return { type: 'final-checked', cursor, ...checkFinal(at, command) };
   }
@@ -112,7 +113,10 @@ function renderPrompt(
   const { handshake, refs } = runtime;
   const pieces =
     typeof prompt === 'function'
-      ? prompt({ store: at.store, params: at.frame.params, refs, attempts: command.attempts, host: handshake, act, system })
+      ? settled(
+          prompt({ store: at.store, params: at.frame.params, refs, attempts: command.attempts, host: handshake, act, system }),
+          `step "${at.step}": prompt`,
+        )
       : prompt!;
   return {
     ...(command.introduce ? { preamble: writePreamble(handshake, at.definition.system) } : {}),
@@ -128,10 +132,12 @@ function save(
 ): { result?: { readonly value: unknown }; writes: Readonly<Record<string, unknown>> } {
   const returned = settled(at.config.save!({ response, actionResult, store: at.store, params: at.frame.params }), `step "${at.step}": save`);
   const { step: result, ...writes } = (returned ?? {}) as Record<string, unknown>;
+  const { stores: declared = {} } = at.definition;
   for (const [store, write] of Object.entries(writes)) {
-    const schema = at.definition.stores?.[store];
-    if (schema === undefined || write === undefined) continue;
-    const warning = writeWarning(schema, at.frame.stores[store] ?? {}, write, store);
+    // Names come from what agents answered: `constructor` is not a store that every object has.
+    if (!Object.hasOwn(declared, store) || write === undefined) continue;
+    const before = Object.hasOwn(at.frame.stores, store) ? at.frame.stores[store] : {};
+    const warning = writeWarning(declared[store]!, before, write, store);
     if (warning !== null) runtime.warn(`save validation warning at step "${at.step}": ${warning}`);
   }
   return { ...(result === undefined ? {} : { result: { value: frozen(result) } }), writes };
@@ -203,11 +209,4 @@ export function validParams(definition: SkillDefinition, params: unknown): unkno
   const checked = checkMade(definition.params, params ?? {}, `skill "${definition.name}": params`);
   if (!checked.ok) throw new Error(`Invalid params for skill "${definition.name}": ${checked.message}. Pass --params with the required fields.`);
   return frozen(checked.value);
-}
-
-/** A callback that is synchronous by contract may have been written `async`; its promise would be taken for the value. */
-function settled<T>(value: T, where: string): T {
-  if (typeof value !== 'object' || value === null || !('then' in value) || typeof value.then !== 'function') return value;
-  void Promise.resolve(value).catch(() => undefined);
-  throw new Error(`${where} gave a promise; it has to be synchronous. Do what takes time in the step's action.`);
 }

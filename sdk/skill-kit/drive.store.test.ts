@@ -43,6 +43,20 @@ describe('results and store', () => {
     });
   });
 
+  test('a store that nobody declared is warned about, be it called like what every object has', async () => {
+    const skill = skillOf(
+      {
+        a: { prompt: 'a', save: ({ response }) => response as never, response: z.unknown(), next: 'b' },
+        b: { prompt: ({ store }) => JSON.stringify([Object.keys(store), ({} as { odd?: unknown }).odd]), next: TERMINAL },
+      },
+      { stores: { env: z.object({ v: z.number() }) } },
+    );
+    const session = await started(skill);
+    const output: unknown = JSON.parse('{"__proto__":{"odd":1},"constructor":{"v":1},"env":{"v":2}}');
+    expect(await answer(session, 'a', output)).toMatchObject({ prompt: '<prompt>\n[["__proto__","constructor","env","steps"],null]\n</prompt>' });
+    expect(warnings.map((line) => /undeclared store "(\w+)"/.exec(line)?.[1])).toEqual(['__proto__', 'constructor']);
+  });
+
   test('defect: a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
     const heard: string[] = [];
     const session = await started(

@@ -1,5 +1,6 @@
 /** Texts by name, of skills and references. */
 import type { ReferenceLoader, TopicConfig } from '../../../../domain/step-machine/definition.ts';
+import { topicContent } from '../../callback-value.ts';
 
 export type Topics = Readonly<Record<string, TopicConfig>>;
 
@@ -14,5 +15,5 @@ export function topicText(topics: Topics, name: string | undefined, refs: Refere
   const known = `There are: ${Object.keys(topics).join(', ') || 'none'}.`;
   if (name === undefined) throw new Error(`topic takes the name of one. ${known}`);
   if (!Object.hasOwn(topics, name)) throw new Error(`Unknown topic "${name}". ${known}`);
-  return `${topics[name]!.content({ refs })}\n`;
+  return `${topicContent(topics, name, refs)}\n`;
 }

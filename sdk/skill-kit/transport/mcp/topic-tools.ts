@@ -1,5 +1,6 @@
 /** `topics` and `topic`: what a skill or a reference can be asked about. */
 import type { ReferenceLoader, TopicConfig } from '../../../../domain/step-machine/definition.ts';
+import { topicContent } from '../../callback-value.ts';
 import { failure, type ToolReply, type ToolSpec } from './tool-set.ts';
 
 export type Topics = Readonly<Record<string, TopicConfig>>;
@@ -47,7 +48,7 @@ export function readTopic(topics: Topics, name: unknown, refs: ReferenceLoader):
   if (typeof name !== 'string') return failure('arguments', 'topic takes `name`, the name of a topic.', available, true, { name: '' });
   if (!Object.hasOwn(topics, name)) return failure('topic', `Unknown topic "${name}".`, available, true, { name });
   try {
-    return { structured: { name, content: topics[name]!.content({ refs }) }, isError: false };
+    return { structured: { name, content: topicContent(topics, name, refs) }, isError: false };
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
     return failure('topic', `Topic "${name}" cannot be read: ${message}`, 'Tell the user; this has to be mended in the skill.', false, { name });
