@@ -1,10 +1,13 @@
-/** Observers hear each fact once, in order, one after the other, and can harm nothing. */
+/** Observers hear each fact once, in order, one after the other, and can harm nothing: neither by throwing nor by never ending. */
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { ObserverMap } from '../../domain/step-machine/definition.ts';
 import { errorFacts } from './drive-action.ts';
 
 type Emit = Extract<Command, { type: 'emit' }>;
 type Handler = (payload: unknown) => void | Promise<void>;
+
+/** How long one call is waited for; clients wait as long for their answers. */
+export const OBSERVER_LIMIT_MS = 5_000;
 
 export class Observers {
   readonly #warn: (message: string) => void;
@@ -27,7 +30,7 @@ export class Observers {
     const handler = observers?.[observer] as Handler | undefined;
     if (handler === undefined) return;
     const copy = this.#copyOf(observer, payload);
-    this.#queue.push(() => handler.call(observers, copy));
+    this.#queue.push(() => this.#within(observer, handler.call(observers, copy)));
     this.#running ??= this.#run();
   }
 
@@ -37,7 +40,24 @@ export class Observers {
       return structuredClone(payload);
     } catch (cause) {
       this.#warn(`observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it is told what JSON can say of it`);
-      return JSON.parse(JSON.stringify(payload)) as unknown;
+      return Object.fromEntries(Object.entries(payload).map(([key, value]) => [key, sayable(value)]));
+    }
+  }
+
+  /** Until the call is over, or its time is: it may go on, but nobody waits for it any more. */
+  async #within(observer: string, call: void | Promise<void>): Promise<void> {
+    if (call === undefined) return;
+    let timer: NodeJS.Timeout | undefined;
+    const over = new Promise<void>((resolve) => {
+      timer = setTimeout(() => {
+        this.#warn(`observer ${observer} has not ended after ${OBSERVER_LIMIT_MS / 1_000} s and is no longer waited for`);
+        resolve();
+      }, OBSERVER_LIMIT_MS);
+    });
+    try {
+      await Promise.race([call, over]);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -53,4 +73,16 @@ export class Observers {
     }
     this.#running = null;
   }
+}
+
+/** The value, as far as it can be cloned or JSON can say it; undefined for what goes in circles. */
+function sayable(value: unknown): unknown {
+  for (const copied of [() => structuredClone(value), () => JSON.parse(JSON.stringify(value)) as unknown]) {
+    try {
+      return copied();
+    } catch {
+      // The next way, or none.
+    }
+  }
+  return undefined;
 }

@@ -1,8 +1,9 @@
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { z } from 'zod';
 import { answer, open, pathOf, started, warnings } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { startSession } from './drive.ts';
+import { OBSERVER_LIMIT_MS } from './drive-observers.ts';
 
 describe('observers', () => {
   test('hear each fact once, in order, and cannot change the session', async () => {
@@ -64,5 +65,34 @@ describe('observers', () => {
     const session = open(skillOf({ a: { prompt: 'a', next: TERMINAL } }, { observers: { onStepStart: () => undefined } }), { params: { f: () => 1 } });
     expect(await startSession(session)).toMatchObject({ step: 'a' });
     expect(warnings[0]).toMatch(/cannot be cloned/);
+  });
+
+  test('what goes in circles and cannot be cloned is left out, and the rest is told', async () => {
+    const odd: Record<string, unknown> = { f: () => 1 };
+    odd['self'] = odd;
+    const heard: unknown[] = [];
+    const skill = skillOf(
+      { a: { prompt: 'a', action: async () => Promise.resolve(1), next: 'b' }, b: { save: () => ({ step: odd }), next: TERMINAL } },
+      { observers: { onSkillComplete: (event) => void heard.push(event) } },
+    );
+    expect(await answer(await started(skill), 'a')).toMatchObject({ kind: 'done' });
+    expect(heard).toMatchObject([{ path: ['a', 'b'], finalOutput: undefined }]);
+  });
+
+  test('one that never ends is waited for a while, and then no longer', async () => {
+    vi.useFakeTimers();
+    onTestFinished(() => void vi.useRealTimers());
+    const heard: string[] = [];
+    const skill = skillOf(
+      { a: { prompt: 'a', next: TERMINAL } },
+      { observers: { onStepStart: () => new Promise(() => undefined), onStepComplete: ({ step }) => void heard.push(step) } },
+    );
+    const session = open(skill);
+    const prompt = startSession(session);
+    await vi.advanceTimersByTimeAsync(OBSERVER_LIMIT_MS);
+    expect(await prompt).toMatchObject({ step: 'a' });
+    expect(warnings).toEqual(['observer onStepStart has not ended after 5 s and is no longer waited for']);
+    expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
+    expect(heard).toEqual(['a']);
   });
 });
