@@ -1,6 +1,7 @@
 import { type } from 'arktype';
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import type { Command } from '../../domain/step-machine/command.ts';
 import type { StepConfig } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import { answer, onJson, pathOf, started } from '../../test/rig/driven-session.ts';
@@ -128,6 +129,16 @@ describe('actions', () => {
     expect(await answer(session, 'probe')).toMatchObject({ kind: 'prompt', step: 'b', completed: { step: 'probe', actionResult: 'up' } });
     expect(pathOf(session)).toEqual(['a', 'probe']);
   });
+});
+
+test('whoever waits hears of it when what an action gave cannot be kept', async () => {
+  const onCommand = (command: Command): void => {
+    if (command.type === 'run-action' && command.step === 'second') throw new Error('the disk is full');
+  };
+  const skill = skillOf({ a: { prompt: 'a', action: async () => 1, next: 'second' }, second: { action: () => 2, next: TERMINAL } });
+  const session = await started(skill, { onCommand });
+  await expect(answer(session, 'a')).rejects.toThrow('the disk is full');
+  await expect(session.idle()).rejects.toThrow('the disk is full');
 });
 
 describe('callbacks that throw', () => {

@@ -57,6 +57,7 @@ export class Session {
   readonly #fold: Fold;
   #requests = 0;
   #isPumping = false;
+  #broken: { readonly cause: unknown } | null = null;
 
   constructor(runtime: SkillRuntime, state: SessionState, throws: boolean) {
     this.runtime = runtime;
@@ -100,10 +101,11 @@ export class Session {
     for (const command of pendingCommands(this.runtime.facts, this.#fold.current)) this.#carryOut(command);
   }
 
-  /** Until nothing is under way and every observer has heard what there was. */
+  /** Until nothing is under way and every observer has heard what there was. @throws what whoever keeps the session could not do */
   async idle(): Promise<void> {
     while (this.#working.size > 0) await Promise.all(this.#working);
     await this.#observers.flushed();
+    if (this.#broken !== null) throw this.#broken.cause;
   }
 
   #apply(event: SessionEventBody): void {
@@ -187,8 +189,15 @@ export class Session {
   }
 
   #work(task: Promise<void>): void {
-    const tracked = task.finally(() => this.#working.delete(tracked));
+    const tracked = task.catch((cause: unknown) => this.#break(cause)).finally(() => this.#working.delete(tracked));
     this.#working.add(tracked);
+  }
+
+  /** What came back could not be taken in (no room to write it down, say): nobody who waits would ever be answered. */
+  #break(cause: unknown): void {
+    this.#broken ??= { cause };
+    for (const waiter of this.#waiters.values()) waiter.reject(cause);
+    this.#waiters.clear();
   }
 
   #remember(cursor: number, of: unknown): void {
