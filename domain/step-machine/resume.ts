@@ -1,7 +1,9 @@
 /** Whether a session that was begun with other code may go on with this one. */
 import type { MigrationConfig } from './definition.ts';
+import { skillAt } from './draft.ts';
 import type { SkillFacts } from './facts.ts';
 import { recordsOf } from './records.ts';
+import { addressIn } from './reply.ts';
 import { frameOf, type SessionState } from './state.ts';
 
 export type Resumption =
@@ -28,28 +30,45 @@ export function canResume(facts: SkillFacts, migrations: readonly MigrationConfi
   };
 }
 
-/** The session as the present version knows it. Only the session's own skill is migrated, not its sub-skills. */
+/**
+ * The session as the present version knows it. Only the session's own skill is migrated, not its sub-skills.
+ * @throws {Error} when it stands where this version has nothing
+ */
 export function migrate(facts: SkillFacts, state: SessionState, { renamedSteps = {}, stores }: MigrationConfig): SessionState {
   const renamed = (step: string): string => (Object.hasOwn(renamedSteps, step) ? renamedSteps[step]! : step);
   const renameKeys = <T>(of: Readonly<Record<string, T>>): Record<string, T> =>
     Object.fromEntries(Object.entries(of).map(([key, value]) => [renamed(key), value]));
   const root = frameOf(state, 0);
+  // A sub-skill that was started on its own has steps and stores of its own, which the skill's migration does not speak of.
+  if (root.skill.length > 0) return known(facts, { ...state, version: facts.version, codeHash: facts.codeHash });
   const cursors = state.cursors.map((cursor) => (cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor));
-  const gone = cursors.find(({ frame, step }) => frame === 0 && !Object.hasOwn(facts.steps, step));
-  if (gone !== undefined) {
-    throw new Error(
-      `Session "${state.session}" stands at step "${gone.step}", which version ${facts.version} does not have; name its successor in renamedSteps.`,
-    );
-  }
   const migrated = { ...root, visits: renameKeys(root.visits), last: renameKeys(root.last), stores: stores === undefined ? root.stores : stores(root.stores) };
   const records = [...recordsOf(state.records)].map((record) => (record.frame === 0 ? { ...record, step: renamed(record.step) } : record));
-  return {
+  return known(facts, {
     ...state,
     version: facts.version,
     codeHash: facts.codeHash,
-    cursors: cursors,
+    cursors,
     groups: state.groups.map((group) => (group.frame === 0 ? { ...group, join: renamed(group.join) } : group)),
     frames: state.frames.map((frame) => (frame.id === 0 ? migrated : frame)),
     records: { ...state.records, items: records, length: records.length },
-  };
+  });
+}
+
+/** The same state. @throws {Error} when it stands at a step or in a sub-skill that this version does not have */
+function known(facts: SkillFacts, state: SessionState): SessionState {
+  for (const { skill } of state.frames) {
+    const gone = skill.findIndex((name, depth) => !Object.hasOwn(skillAt(facts, skill.slice(0, depth)).subskills, name));
+    if (gone < 0) continue;
+    throw new Error(
+      `Session "${state.session}" runs the sub-skill "${skill.slice(0, gone + 1).join('/')}", which version ${facts.version} does not have. Register it, or start a new session.`,
+    );
+  }
+  for (const cursor of state.cursors) {
+    const { skill } = frameOf(state, cursor.frame);
+    if (Object.hasOwn(skillAt(facts, skill).steps, cursor.step)) continue;
+    const remedy = skill.length === 0 ? 'name its successor in renamedSteps' : `keep it in the sub-skill "${skill.join('/')}", or start a new session`;
+    throw new Error(`Session "${state.session}" stands at step "${addressIn(state, cursor)}", which version ${facts.version} does not have; ${remedy}.`);
+  }
+  return state;
 }

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/event.ts';
+import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { factsOf } from '../../domain/step-machine/facts.ts';
 import { transition } from '../../domain/step-machine/machine.ts';
 import { answer, onJson, open, started } from '../../test/rig/driven-session.ts';
@@ -32,6 +33,31 @@ describe('changed code', () => {
     expect(migrated.state).toMatchObject({ version: '2.0.0', codeHash: 'bbb', frames: [{ stores: { fresh: {} } }] });
     expect(await answer(migrated, 'new')).toMatchObject({ kind: 'done' });
     expect(() => resumeSession({ ...v2, migrations: [{ from: '1.0.0' }] }, onJson(session.state))).toThrow('stands at step "old"');
+  });
+
+  describe('with sub-skills', () => {
+    const top = (version: string, inner: Parameters<typeof skillOf>[0]): SkillDefinition =>
+      skillOf(
+        { a: { prompt: 'a', next: 'run' }, run: { call: 'sub', next: TERMINAL } },
+        { version, subskills: { sub: { definition: skillOf(inner) } }, ...(version === '1' ? {} : { migrations: [{ from: '1', renamedSteps: { x: 'y' } }] }) },
+      );
+    const x = { x: { prompt: 'x', next: 'end' }, end: { prompt: 'end', next: TERMINAL } };
+
+    test('a sub-skill that was started on its own goes on, under its own names', async () => {
+      const session = await started(top('1', x), { subskill: 'sub' });
+      const migrated = resumeSession(top('2', x), onJson(session.state));
+      expect(await answer(migrated, 'sub/x')).toMatchObject({ kind: 'prompt', step: 'sub/end' });
+    });
+
+    test('a step or a sub-skill that is gone is named', async () => {
+      const session = await started(top('1', x));
+      await answer(session, 'a');
+      expect(() => resumeSession(top('2', { y: { prompt: 'y', next: TERMINAL } }), onJson(session.state))).toThrow(
+        'stands at step "run/x", which version 2 does not have; keep it in the sub-skill "sub"',
+      );
+      const alone = skillOf({ a: { prompt: 'a', next: 'run' }, run: { prompt: 'r', next: TERMINAL } }, { version: '2', migrations: [{ from: '1' }] });
+      expect(() => resumeSession(alone, onJson(session.state))).toThrow('runs the sub-skill "sub", which version 2 does not have');
+    });
   });
 });
 
