@@ -49,17 +49,20 @@ test('names that mean something else are refused', () => {
       self: { prompt: 'a', next: 'a/b' },
       'a/b': { prompt: 'b', next: 'topic:x' },
       'topic:x': { prompt: 'c', next: 'all' },
-      all: { prompt: 'd', next: TERMINAL },
+      all: { prompt: 'd', next: '' },
+      '': { prompt: 'e', next: TERMINAL },
     },
-    { stores: { steps: anything }, entry: 'begin' },
+    { stores: { steps: anything }, entry: 'begin', subskills: { 'x/y': { definition: skillOf({ q: { prompt: 'q', next: TERMINAL } }) } } },
   );
   expect(messages(skill)).toEqual([
     'error : skill "sample": entry step "begin" not found in steps',
     'error : skill "sample": store name "steps" is reserved',
+    'error : Sub-skill name "x/y" is empty or has a "/", which separates it from its steps.',
     'error self: Step name "self" is reserved.',
     'error a/b: Step name "a/b" has a "/", which separates a sub-skill\'s name from its step\'s.',
     'error topic:x: Step name "topic:x" reads like a redirect.',
     'warning all: Step "all" cannot be read as store.steps.all; use store.steps.all("all").',
+    'error : A step has an empty name.',
   ]);
 });
 

@@ -41,6 +41,10 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
     if (RESERVED_STORES.has(store))
       found.push({ rule: 'reserved-name', severity: 'error', message: `skill "${definition.name}": store name "${store}" is reserved` });
   }
+  for (const name of Object.keys(definition.subskills ?? {})) {
+    if (name === '' || name.includes('/'))
+      found.push({ rule: 'reserved-name', severity: 'error', message: `Sub-skill name "${name}" is empty or has a "/", which separates it from its steps.` });
+  }
   const edges = edgesOf(definition);
   for (const [name, { config }] of Object.entries(steps)) {
     const add: Add = (rule, severity, message) => void found.push({ rule, severity, message, step: prefix + name });
@@ -67,6 +71,7 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
 type Add = (rule: DefinitionRule, severity: SkillDiagnostic['severity'], message: string) => void;
 
 function checkName(definition: SkillDefinition, name: string, config: StepConfig, add: Add): void {
+  if (name === '') add('reserved-name', 'error', 'A step has an empty name.');
   if (RESERVED_STEPS.has(name)) add('reserved-name', 'error', `Step name "${name}" is reserved.`);
   if (name.includes('/')) add('composite-step-name', 'error', `Step name "${name}" has a "/", which separates a sub-skill's name from its step's.`);
   if (/^(subskill|topic):/.test(name)) add('reserved-name', 'error', `Step name "${name}" reads like a redirect.`);

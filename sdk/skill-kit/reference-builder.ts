@@ -10,7 +10,7 @@ export type ReferenceBuilderConfig = Frontmatter & VersionStrategy & { readonly 
 
 export class ReferenceBuilder {
   readonly #config: ReferenceBuilderConfig;
-  readonly #topics: Record<string, TopicConfig> = {};
+  readonly #topics = Object.create(null) as Record<string, TopicConfig>;
 
   constructor(config: ReferenceBuilderConfig) {
     this.#config = config;

@@ -48,6 +48,14 @@ describe('build', () => {
     expect(minimal().step('a', one).step('a', { prompt: 'B', next: terminal }).build().steps['a']?.config.prompt).toBe('B');
   });
 
+  it('a step may be called like what every object has', async () => {
+    const odd = skill({ name: 'odd', entry: 'constructor' })
+      .step('constructor', { prompt: 'A', next: '__proto__' })
+      .step('__proto__', { prompt: ({ store }) => `B ${store.steps.ran('constructor')}`, next: terminal })
+      .build();
+    expect(await runSkill(odd, { model: mockModel({ constructor: {}, ['__proto__']: 1 }) })).toMatchObject({ path: ['constructor', '__proto__'] });
+  });
+
   it('steps that follow each other in a circle, nest sub-skills and come back are fine', () => {
     const inner = skill({ name: 'inner', entry: 'a' }).step('a', one).build();
     const middle = skill({ name: 'middle', entry: 'a' }).step('a', { prompt: 'A', next: 'subskill:inner' }).subskill('inner', inner).build();

@@ -65,8 +65,8 @@ export interface DeclareBefore<Step extends string, Target> {
 export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TEdges = never, TStores = Readonly<Record<never, never>>> {
   readonly #config: SkillBuilderConfig;
   readonly #steps = new StepRegistry();
-  readonly #subskills: Record<string, SubskillRegistration> = {};
-  readonly #topics: Record<string, TopicConfig> = {};
+  readonly #subskills = Object.create(null) as Record<string, SubskillRegistration>;
+  readonly #topics = Object.create(null) as Record<string, TopicConfig>;
 
   constructor(config: SkillBuilderConfig) {
     this.#config = config;

@@ -4,7 +4,8 @@ import { checkActionInput } from './check-definition.ts';
 import { defineStep, erased } from './step.ts';
 
 export class StepRegistry {
-  readonly #steps: Record<string, StepDefinition> = {};
+  /** Without a prototype, so that a step may have any name. */
+  readonly #steps = Object.create(null) as Record<string, StepDefinition>;
 
   /**
    * A step of the same name is replaced.
