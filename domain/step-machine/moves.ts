@@ -167,8 +167,10 @@ export function finish(draft: Draft, cursor: Cursor, { response, result: finalOu
 /** A skill is through: the session is done, or the step that called it goes on. */
 export function complete(draft: Draft, cursor: Cursor, finalOutput: unknown): void {
   const frame = draft.frame(cursor.frame);
+  const { records } = draft.state;
   const path: string[] = [];
-  for (const { step, frame: of } of recordsOf(draft.state.records)) if (of === frame.id) path.push(step.slice(frame.prefix.length));
+  for (const { step, frame: of } of recordsOf(records, (frame.firstRecord ?? 0) - records.flushed))
+    if (of === frame.id) path.push(step.slice(frame.prefix.length));
   draft.emit(frame.id, 'onSkillComplete', { path, finalOutput, durationMs: draft.atMs - frame.startedAtMs });
   if (frame.returnTo === null) return draft.end({ kind: 'done', finalOutput });
   draft.dropCursor(cursor.id);
@@ -190,6 +192,7 @@ export function startChild(draft: Draft, cursor: Cursor, params: unknown): void 
     visits: {},
     last: {},
     startedAtMs: draft.atMs,
+    firstRecord: draft.state.records.flushed + draft.state.records.length,
     introduced: cursor.replay !== null,
     returnTo: returns ? cursor.id : parent.returnTo,
   });

@@ -39,8 +39,9 @@ export function append(log: RecordLog, record: StepRecord): RecordLog {
   return { ...log, length: log.length + 1, items };
 }
 
-export function* recordsOf(log: RecordLog): Generator<StepRecord> {
-  for (let i = 0; i < log.length; i++) yield log.items[i]!;
+/** @param from  leaves out as many; a negative number leaves out none */
+export function* recordsOf(log: RecordLog, from = 0): Generator<StepRecord> {
+  for (let i = Math.max(0, from); i < log.length; i++) yield log.items[i]!;
 }
 
 /** The log without its records, which the caller has written to `ref`. */

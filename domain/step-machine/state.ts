@@ -59,6 +59,8 @@ export interface FrameState {
   /** The last result by step. */
   readonly last: Readonly<Record<string, unknown>>;
   readonly startedAtMs: number;
+  /** How many records there were when it began, flushed ones included: its own stand behind them. Absent: 0. */
+  readonly firstRecord?: number;
   /** Its preamble has been given. */
   readonly introduced: boolean;
   /** The cursor that waits for this skill's final output; null when nobody does. */

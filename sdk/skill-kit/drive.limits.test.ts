@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { answer, pathOf, started } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { CycleGuardError } from './drive.ts';
+import { CycleGuardError, resumeSession } from './drive.ts';
 
 describe('limits', () => {
   test('nine self-visits pass, the tenth advance rejects with CycleGuardError (defect: self was unbounded)', async () => {
@@ -77,3 +77,22 @@ test('10,000 looped steps copy no records: every advance pushes onto one array',
   expect(session.state.frames[0]!.visits).toEqual({ a: 10_001 });
   expect(JSON.stringify({ ...session.state, records: null }).length).toBeLessThan(2_000);
 }, 60_000);
+
+test('a sub-skill that is called again and again looks at its own records alone, and names them', async () => {
+  const paths: (readonly string[])[] = [];
+  const skill = skillOf(
+    { a: { prompt: 'a', maxVisits: 1e6, next: 'run' }, run: { call: 'sub', maxVisits: 1e6, next: 'a' } },
+    { subskills: { sub: { definition: skillOf({ q: { next: TERMINAL } }, { observers: { onSkillComplete: ({ path }) => void paths.push(path) } }) } } },
+  );
+  const session = await started(skill);
+  for (let i = 0; i < 100; i++) await answer(session, 'a');
+  const { records } = session.state;
+  let looked = 0;
+  const items = new Proxy(records.items, {
+    get: (target, key) => (typeof key === 'string' && /^\d+$/.test(key) && looked++, Reflect.get(target, key) as unknown),
+  });
+  const watched = resumeSession(skill, { ...session.state, records: { ...records, items } });
+  await answer(watched, 'a');
+  expect(looked).toBeLessThan(10);
+  expect(paths).toEqual(Array.from({ length: 101 }, () => ['q']));
+});
