@@ -40,6 +40,7 @@ async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void
   const write = stdout.write.bind(stdout);
   // Whoever reads the answer reads nothing else: what the skill's code prints goes elsewhere.
   stdout.write = ((...text: Parameters<typeof write>) => process.stderr.write(...text)) as typeof stdout.write;
+  stdout.once('error', nobodyReads);
   const code = await run({
     argv: process.argv.slice(2),
     stdout: (text) => void write(text),
@@ -51,6 +52,12 @@ async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void
   await new Promise<void>((resolve) => write('', () => resolve()));
   // An action that ran past its time, or a timer of the skill's, would keep a process that has said all it had to say.
   process.exit(code);
+}
+
+/** A full disk, or a pipe whose reader has gone. What was done stays done; of a session, the next call gives the result again. */
+function nobodyReads({ message }: Error): void {
+  process.stderr.write(`error: the result cannot be written to standard output: ${message}\n`);
+  process.exit(1);
 }
 
 /** Node ends, with success, a process in which nothing can happen any more. */

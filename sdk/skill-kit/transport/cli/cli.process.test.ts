@@ -279,6 +279,13 @@ it('a promise that is never settled is an error, not a silent success', async ()
   expect(await run(['advance', '--step', 'a', '--output', '{"v":0}']).ended).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('never') });
 });
 
+it('a result that nobody can take is an error of one line', async () => {
+  const said = (command: string): Promise<string> =>
+    new Promise((resolve) => execFile('sh', ['-c', command, process.execPath, folder.file('skill.mjs')], (_error, _stdout, stderr) => resolve(stderr)));
+  expect(await said('"$0" "$1" start > /dev/full')).toMatch(/^error: the result cannot be written to standard output: ENOSPC[^\n]*\n$/);
+  expect(await said('"$0" "$1" start | true')).toMatch(/^error: the result cannot be written to standard output: write EPIPE\n$/);
+});
+
 it('defect: starting a skill that uses zod alone loads no ArkType', async () => {
   const env = { NODE_V8_COVERAGE: folder.file('coverage') };
   expect((await run(['start'], { env }).ended).code).toBe(0);
