@@ -221,6 +221,7 @@ class StoredAdvance {
   #publish(stored: StoredSession): number {
     const before = viewOf(stored, this.#log).replyLine;
     if (before !== undefined) return before.number;
+    this.#log.fillUp(Math.max(stored.place.lines, stored.answered ?? 0), stored.place);
     this.#log.append(stored.reply.line);
     return viewOf(stored, this.#log).replyLine!.number;
   }

@@ -2,7 +2,7 @@
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, type Stats } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { UsageError } from './io.ts';
+import { messageOf, UsageError } from './io.ts';
 
 const SESSION_ID = /^[a-f0-9]{32}$/;
 
@@ -22,7 +22,7 @@ export function checkSessionId(id: string): void {
  */
 export function sessionFolder(named: string | undefined, make: boolean): string | null {
   const folder = named ?? join(tmpdir(), 'skill-kit-sessions');
-  if (make) mkdirSync(folder, { recursive: true, mode: 0o700 });
+  if (make) makeFolder(folder);
   const facts = factsOf(folder, named === undefined);
   if (facts === null) return null;
   if (!facts.isDirectory()) throw new Error(`Refusing to use ${folder}: it is no folder. Name another with --session-dir.`);
@@ -38,6 +38,16 @@ export function sessionFolder(named: string | undefined, make: boolean): string 
     throw new Error(`Refusing to use ${folder}: permissions are ${mode.toString(8)}, so others can write there. Run \`chmod go-w ${folder}\`.`);
   }
   return folder;
+}
+
+function makeFolder(folder: string): void {
+  try {
+    mkdirSync(folder, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    // What is there instead is looked at next.
+    if ((cause as NodeJS.ErrnoException).code !== 'EEXIST')
+      throw new Error(`${folder} cannot be made: ${messageOf(cause)}. Name another with --session-dir.`, { cause });
+  }
 }
 
 /** Of a link in the default folder's place somebody else may be the author, so it is not followed. */

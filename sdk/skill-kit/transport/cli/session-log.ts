@@ -3,10 +3,11 @@
  * written. The client reads results from it by line number and, in file mode, appends its outputs. What the session is stands
  * in its state; this file is only ever read from where the state has accounted for it, so that a long one costs no more.
  */
-import { closeSync, constants, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
 import type { SessionHeader, SessionLine, SessionOutputLine, SessionOutputMode, SessionResultLine } from './session-lines.ts';
+import { writeFully } from './write-fully.ts';
 
 export interface LogPlace {
   /** In bytes; the beginning of a line. */
@@ -24,6 +25,7 @@ export interface LogLine extends LogPlace {
 export type SessionOutput = Omit<SessionOutputLine, 'type'>;
 
 const NEWLINE = 0x0a;
+const START: LogPlace = { offset: 0, lines: 0 };
 
 export interface HeaderFacts {
   readonly sessionId: string;
@@ -73,7 +75,7 @@ export function createLog(path: string, lines: readonly string[]): void {
   const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
   const fd = openSync(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
-    writeAll(fd, path, lines.join(''));
+    writeFully(fd, path, lines.join(''));
   } finally {
     closeSync(fd);
   }
@@ -98,8 +100,7 @@ export class SessionLog {
   /** The lines after that place. An editor that wrote the file anew may have moved it: then lines are counted from the start. */
   linesFrom(place: LogPlace): readonly LogLine[] {
     const { size } = fstatSync(this.#fd);
-    const isThere = place.offset === 0 || (size >= place.offset && this.#read(place.offset - 1, 1)[0] === NEWLINE);
-    const from = isThere ? place : { offset: 0, lines: 0 };
+    const from = this.#has(place, size) ? place : START;
     const bytes = this.#read(from.offset, Math.max(0, size - from.offset));
     const lines: LogLine[] = [];
     for (let start = 0, count = from.lines; start < bytes.length; count++) {
@@ -114,9 +115,23 @@ export class SessionLog {
 
   /** Beginning at a line of its own, whether or not the last one was ended. */
   append(text: string): void {
+    writeFully(this.#fd, this.#path, this.#isEnded() ? text : `\n${text}`);
+  }
+
+  /** A file that was cut gets empty lines for those that it lacks: numbers of lines that clients were told stay theirs. */
+  fillUp(lines: number, place: LogPlace): void {
+    const from = this.#has(place, fstatSync(this.#fd).size) ? place : START;
+    const missing = lines - from.lines - this.linesFrom(from).length;
+    if (missing > 0) writeFully(this.#fd, this.#path, '\n'.repeat(this.#isEnded() ? missing : missing + 1));
+  }
+
+  #has({ offset }: LogPlace, size: number): boolean {
+    return offset === 0 || (size >= offset && this.#read(offset - 1, 1)[0] === NEWLINE);
+  }
+
+  #isEnded(): boolean {
     const { size } = fstatSync(this.#fd);
-    const isEnded = size === 0 || this.#read(size - 1, 1)[0] === NEWLINE;
-    writeAll(this.#fd, this.#path, isEnded ? text : `\n${text}`);
+    return size === 0 || this.#read(size - 1, 1)[0] === NEWLINE;
   }
 
   #read(offset: number, length: number): Buffer {
@@ -129,11 +144,4 @@ export class SessionLog {
     }
     return bytes.subarray(0, read);
   }
-}
-
-function writeAll(fd: number, path: string, text: string): void {
-  const bytes = Buffer.from(text, 'utf8');
-  const written = writeSync(fd, bytes);
-  if (written !== bytes.length)
-    throw new Error(`${path}: only ${written} of ${bytes.length} bytes could be written; the disk is full. Make room and try again.`);
 }

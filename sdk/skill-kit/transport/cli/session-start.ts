@@ -7,7 +7,7 @@ import { UsageError } from './io.ts';
 import { basePath, checkSessionId, removeSession, sessionFolder } from './session-folder.ts';
 import type { SessionPointer } from './session-lines.ts';
 import { createLog, headerLine, resultLine } from './session-log.ts';
-import { readStored, type StoredSession, writeStored } from './session-state.ts';
+import { readStored, type StoredContent, type StoredSession, writeStored } from './session-state.ts';
 import { codeHashOf, failureOf, followsRedirects, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
 
 /** The file's line that holds the first prompt. */
@@ -42,23 +42,25 @@ export async function startStored({ definition, flags, inputs, io, refs, subskil
   const header = headerLine({ sessionId, skill: definition.name, handshake, params: params ?? {}, createdAt, outputMode });
   const reply = { line: resultLine(result), failure };
   const base = basePath(folder, sessionId);
-  writeStored(
-    base,
-    {
-      number: 1,
-      claim: 0,
-      state: session.state,
-      handshake,
-      outputMode,
-      place: { offset: Buffer.byteLength(header), lines: 1 },
-      answered: null,
-      reply,
-      mayRetry: false,
-      underWay: null,
-    },
-    0,
-  );
-  createLog(`${base}.jsonl`, [header, reply.line]);
+  const first: StoredContent = {
+    number: 1,
+    claim: 0,
+    state: session.state,
+    handshake,
+    outputMode,
+    place: { offset: Buffer.byteLength(header), lines: 1 },
+    answered: null,
+    reply,
+    mayRetry: false,
+    underWay: null,
+  };
+  try {
+    writeStored(base, first, 0);
+    createLog(`${base}.jsonl`, [header, reply.line]);
+  } catch (cause) {
+    removeSession(folder, sessionId);
+    throw cause;
+  }
   const pointer: SessionPointer = { sessionId, file: `${base}.jsonl`, line: FIRST_RESULT_LINE };
   return { stdout: `${JSON.stringify(pointer)}\n`, failure };
 }

@@ -6,13 +6,14 @@
  * The state comes first, the result's line in the session file after it: a crash in between leaves a state that knows what
  * line is missing. Nothing is synced to disk, for a session outlives processes, not power cuts.
  */
-import { closeSync, constants, openSync, readFileSync, readSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { closeSync, constants, openSync, readFileSync, readSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import { EMPTY_LOG, flush, recordsOf, type StepRecord } from '../../../../domain/step-machine/records.ts';
 import type { SessionState } from '../../../../domain/step-machine/state.ts';
 import type { SessionOutputMode } from './session-lines.ts';
 import type { LogPlace } from './session-log.ts';
+import { writeFully } from './write-fully.ts';
 
 const FORMAT = 1;
 
@@ -52,16 +53,28 @@ export function readStored(base: string): StoredSession | null {
   const path = `${base}.state`;
   const text = readText(path);
   if (text === null) return null;
-  let stored: Omit<StoredSession, 'format'> & { readonly format: unknown };
+  const damaged = (how: string, cause?: unknown): Error => new Error(`${path} is damaged (${how}). Start a new session with --session new.`, { cause });
+  let stored: unknown;
   try {
-    stored = JSON.parse(text) as typeof stored;
+    stored = JSON.parse(text);
   } catch (cause) {
-    throw new Error(`${path} is damaged (${(cause as Error).message}). Start a new session with --session new.`, { cause });
+    throw damaged((cause as Error).message, cause);
   }
-  if (stored.format === FORMAT) return { ...stored, format: FORMAT };
-  throw new Error(
-    `${path} has format ${String(stored.format)}, and this skill reads ${FORMAT}. Go on with the skill that began the session, or start a new one.`,
-  );
+  if (typeof stored !== 'object' || stored === null || !('format' in stored)) throw damaged('it has no format');
+  if (stored.format !== FORMAT) {
+    throw new Error(
+      `${path} has format ${String(stored.format)}, and this skill reads ${FORMAT}. Go on with the skill that began the session, or start a new one.`,
+    );
+  }
+  if (isStored(stored)) return stored;
+  throw damaged('parts of it are missing');
+}
+
+/** It is written and replaced as a whole, so that only another hand leaves out a part. */
+function isStored(stored: object): stored is StoredSession {
+  const parts: Partial<Record<keyof StoredSession, unknown>> = stored;
+  const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null;
+  return typeof parts.number === 'number' && isObject(parts.place) && isObject(parts.reply) && isObject(parts.state) && 'records' in (parts.state as object);
 }
 
 function readText(path: string): string | null {
@@ -99,7 +112,10 @@ function replace(path: string, text: string): void {
   rmSync(next, { force: true });
   const fd = openSync(next, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
-    writeAt(fd, path, text, 0);
+    writeFully(fd, path, text, 0);
+  } catch (cause) {
+    rmSync(next, { force: true });
+    throw cause;
   } finally {
     closeSync(fd);
   }
@@ -111,18 +127,10 @@ function writeRecords(path: string, records: readonly StepRecord[], at: number):
   const { O_WRONLY, O_CREAT, O_NOFOLLOW } = constants;
   const fd = openSync(path, O_WRONLY | O_CREAT | O_NOFOLLOW, 0o600);
   try {
-    return at + writeAt(fd, path, records.map((record) => `${JSON.stringify(record)}\n`).join(''), at);
+    return at + writeFully(fd, path, records.map((record) => `${JSON.stringify(record)}\n`).join(''), at);
   } finally {
     closeSync(fd);
   }
-}
-
-function writeAt(fd: number, path: string, text: string, at: number): number {
-  const bytes = Buffer.from(text, 'utf8');
-  const written = writeSync(fd, bytes, 0, bytes.length, at);
-  if (written !== bytes.length)
-    throw new Error(`${path}: only ${written} of ${bytes.length} bytes could be written; the disk is full. Make room and try again.`);
-  return written;
 }
 
 /** The records that are not in the state, oldest first. */

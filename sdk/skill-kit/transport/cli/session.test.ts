@@ -477,6 +477,38 @@ it('a session file that an editor wrote anew is read by its lines', async () => 
   expect(client.line(6)).toMatchObject({ kind: 'done' });
 });
 
+it.each([
+  ['to nothing', () => ''],
+  ['in the middle of a line', (text: string) => text.slice(0, text.indexOf('\n') + 20)],
+  ['after its header', (text: string) => text.slice(0, text.indexOf('\n') + 1)],
+])('a session file that was cut %s goes on, and lines keep their numbers', async (_how, cut) => {
+  const client = await Client.start(two);
+  expect(await client.answer('a', { v: 7 })).toEqual(told(4));
+  writeFileSync(client.file, cut(readFileSync(client.file, 'utf8')));
+  expect(await client.advance()).toEqual(told(4));
+  expect(JSON.parse(readFileSync(client.file, 'utf8').split('\n')[3]!)).toMatchObject({ type: 'prompt', step: 'b' });
+  expect(await client.answer('b', {})).toEqual(told(6));
+  expect(readdirSync(folder.path).filter((name) => name.includes('.lock.'))).toEqual([]);
+});
+
+it.each([
+  ['', /is damaged \(Unexpected end/],
+  ['null', /is damaged \(it has no format\)/],
+  ['{"format":9}', /has format 9, and this skill reads 1/],
+  ['{"format":1,"state":{}}', /is damaged \(parts of it are missing\)\. Start a new session with --session new\./],
+])('a state that says %j is named', async (text, message) => {
+  const client = await Client.start(two);
+  writeFileSync(client.file.replace('.jsonl', '.state'), text);
+  expect(await client.advance()).toEqual({ code: 1, stdout: '', stderr: expect.stringMatching(message) });
+});
+
+it('a folder for sessions that cannot be made or is none is named, with the flag', async () => {
+  writeFileSync(folder.file('file'), '');
+  const start = (dir: string): Promise<Ran> => runCommand(two, ['start', '--session', 'new', '--session-dir', dir]);
+  expect((await start(folder.file('file'))).stderr).toMatch(/^error: Refusing to use .*file: it is no folder\. Name another with --session-dir\.\n$/);
+  expect((await start(folder.file('file/below'))).stderr).toMatch(/^error: .*file\/below cannot be made: ENOTDIR.* Name another with --session-dir\.\n$/);
+});
+
 it('defect: an advance reads as much of a long session as of a short one', async () => {
   const definition = skill({ name: 'long', entry: 'a', stores: { seen: z.object({ last: z.number() }) } })
     .step('a', { prompt: 'A', response: z.object({ note: z.string() }), maxVisits: 1e6, save: () => ({ seen: { last: 1 } }), next: 'self' })
