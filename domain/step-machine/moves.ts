@@ -11,10 +11,20 @@ export function leave(draft: Draft, cursor: Cursor, outcome: Outcome): void {
   const { next, parallel } = draft.stepOf(cursor);
   if (parallel !== null) return fork(draft, cursor, parallel);
   // A replay only counts, unless parallel steps make it matter where each branch stands.
-  if (cursor.replay !== null && !draft.skillOf(cursor.frame).hasParallel) return draft.dropCursor(cursor.id);
+  if (cursor.replay !== null && !isAmongBranches(draft, cursor)) return draft.dropCursor(cursor.id);
   if (next.kind === 'to') return go(draft, cursor, next.to, outcome);
   if (next.kind === 'choose') return work(draft, cursor, { kind: 'choosing', ...outcome });
   finish(draft, cursor, outcome);
+}
+
+/** Whether there may be parallel steps here, or around whoever called this sub-skill. */
+function isAmongBranches(draft: Draft, cursor: Cursor): boolean {
+  for (let frame = draft.frame(cursor.frame); ;) {
+    if (draft.skillOf(frame.id).hasParallel) return true;
+    const caller = frame.returnTo === null ? undefined : draft.cursor(frame.returnTo);
+    if (caller === undefined) return false;
+    frame = draft.frame(caller.frame);
+  }
 }
 
 export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<Outcome, 'response'>): void {

@@ -128,4 +128,44 @@ describe('a history that the client carries', () => {
     replaySession(over, [], 'use');
     expect(await answer(over, 'use')).toMatchObject({ kind: 'prompt', step: 'use/one' });
   });
+
+  test('leads from a sub-skill on into one of its own, which keeps its store', async () => {
+    const deep = skillOf({
+      one: { prompt: '1', save: () => ({ kept: { one: true } }), next: 'two' },
+      two: { prompt: '2', next: 'three' },
+      three: { prompt: ({ store }) => JSON.stringify([store['kept'], store.steps.history.length]), next: TERMINAL },
+    });
+    const sub = skillOf({ pick: { prompt: 'p', next: 'subskill:deep' } }, { subskills: { deep: { definition: deep } } });
+    const main = skillOf({ route: { prompt: 'r', next: 'subskill:sub' } }, { subskills: { sub: { definition: sub } } });
+    const session = open(main);
+    const history = ['route', 'sub/pick', 'sub/deep/one'].map((step) => ({ step, response: {} }));
+    replaySession(session, history, 'sub/deep/two');
+    expect(await answer(session, 'sub/deep/two')).toMatchObject({ step: 'sub/deep/three', prompt: '<prompt>\n[{"one":true},2]\n</prompt>' });
+    expect(warnings).toEqual([]);
+  });
+
+  test('keeps the place of a sub-skill that another branch has called', async () => {
+    const sub = skillOf(
+      { one: { prompt: '1', next: 'quiet' }, quiet: { next: 'deeper' }, deeper: { call: 'deep', next: TERMINAL } },
+      {
+        subskills: { deep: { definition: skillOf({ d: { prompt: 'd', next: TERMINAL } }) } },
+      },
+    );
+    const main = skillOf(
+      {
+        fork: { parallel: { branches: ['use', 'other'], join: 'z' } },
+        use: { call: 'sub', next: 'z' },
+        other: { prompt: 'o', next: 'more' },
+        more: { prompt: 'm', next: 'z' },
+        z: { prompt: 'z', next: TERMINAL },
+      },
+      { subskills: { sub: { definition: sub } } },
+    );
+    const session = open(main);
+    const history = ['fork', 'use/one', 'use/quiet'].map((step) => ({ step, response: {} }));
+    replaySession(session, history, 'other');
+    expect(await answer(session, 'other')).toMatchObject({ step: 'more', open: [{ step: 'use/deeper/d' }] });
+    await answer(session, 'more');
+    expect(await answer(session, 'use/deeper/d')).toMatchObject({ step: 'z' });
+  });
 });

@@ -300,11 +300,10 @@ export function placeSession(session: Session, place: string): void {
   if (status.kind === 'failed') throw status.error.name === 'CycleGuardError' ? new CycleGuardError(status.error.message) : new Error(status.error.message);
 }
 
-/** Opens the sub-skills that an address leads through, outermost first. */
+/** Opens the sub-skills that an address leads through, outermost first: those that are not open, and have not led to one that is. */
 function openPath(session: Session, address: string): void {
   const names = splitAddress(address)[0].split('/');
-  for (let depth = 1; depth <= names.length; depth++) {
-    const path = names.slice(0, depth).join('/');
-    if (path !== '' && !session.state.frames.some(({ prefix }) => prefix === `${path}/`)) session.feed({ type: 'replay-open', path });
-  }
+  const paths = names.map((_, depth) => names.slice(0, depth + 1).join('/'));
+  const open = paths.findLastIndex((path) => session.state.frames.some(({ prefix }) => prefix === `${path}/`));
+  for (const path of paths.slice(open + 1)) if (path !== '') session.feed({ type: 'replay-open', path });
 }
