@@ -10,6 +10,8 @@ export interface Attempt {
   readonly event: SessionEventBody;
   /** What was thrown, for callers in the same process. */
   readonly cause?: unknown;
+  /** Settles when the author's code has come back: later than its attempt when it does not listen to its signal. */
+  readonly left: Promise<void>;
 }
 
 /** Trying again would end the same way. */
@@ -17,15 +19,19 @@ class NotRetryable extends Error {}
 
 export async function runAction(at: Place, command: Extract<Command, { type: 'run-action' }>, abort: AbortController): Promise<Attempt> {
   const { cursor, attempt } = command;
+  const running = attemptOf(at, command, abort.signal);
+  const left = running.then(ignore, ignore);
   try {
-    const value = await withTimeout(command.timeoutMs, abort, () => attemptOf(at, command, abort.signal));
-    return { event: { type: 'action-ended', cursor, attempt, ok: true, ...(value === undefined ? {} : { value: frozen(value) }) } };
+    const value = await withTimeout(command.timeoutMs, abort, running);
+    return { event: { type: 'action-ended', cursor, attempt, ok: true, ...(value === undefined ? {} : { value: frozen(value) }) }, left };
   } catch (cause) {
     const error = errorFacts(cause);
     const timedOut = cause instanceof ActionTimeout;
-    return { event: { type: 'action-ended', cursor, attempt, ok: false, error, retryable: !(cause instanceof NotRetryable), timedOut }, cause };
+    return { event: { type: 'action-ended', cursor, attempt, ok: false, error, retryable: !(cause instanceof NotRetryable), timedOut }, cause, left };
   }
 }
+
+function ignore(): void {}
 
 async function attemptOf(at: Place, command: Extract<Command, { type: 'run-action' }>, signal: AbortSignal): Promise<unknown> {
   const { response, idempotencyKey, attempt } = command;
@@ -49,7 +55,7 @@ export class ActionTimeout extends Error {
 }
 
 /** The attempt is over when its time is: an action that ignores its signal goes on for nobody. */
-async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, run: () => Promise<T>): Promise<T> {
+async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, running: Promise<T>): Promise<T> {
   let stopTimer: (() => void) | undefined;
   const over = new Promise<never>((_resolve, reject) => {
     const stop = (): void => reject(abort.signal.reason as Error);
@@ -58,7 +64,7 @@ async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, 
     if (timeoutMs !== null) stopTimer = startTimer(timeoutMs, () => abort.abort(new ActionTimeout(`ran past its timeoutMs of ${timeoutMs}`)));
   });
   try {
-    return await Promise.race([run(), over]);
+    return await Promise.race([running, over]);
   } finally {
     stopTimer?.();
   }

@@ -167,7 +167,9 @@ async function act(root: SkillDefinition, { path, state, command, handshake, rec
   const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
   acting = new AbortController();
   try {
-    const { event } = await runAction(new Place(runtime, state, command), command, acting);
+    const { event, left } = await runAction(new Place(runtime, state, command), command, acting);
+    // One request at a time: an action that does not listen is ended with its process by whoever waits for this.
+    await left;
     checkSize([event], state);
     return event;
   } finally {

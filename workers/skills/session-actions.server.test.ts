@@ -16,11 +16,36 @@ const FLAKY = `export default skill({ name: 'flaky', entry: 'ask' })
       if (response.how === 'hang') {
         await new Promise((_resolve, reject) => signal.addEventListener('abort', () => { log('told to stop'); reject(signal.reason); }));
       }
-      if (attempt < 3) throw new Error('not yet');
+      if (response.how === 'let go' && !existsSync(process.env['SKILL_LINES'] + '.let-go')) {
+        writeFileSync(process.env['SKILL_LINES'] + '.let-go', '');
+        await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+      }
+      if (response.how !== 'let go' && attempt < 3) throw new Error('not yet');
       return { tries: attempt };
     },
     next: terminal,
   })
+  .build();
+`;
+
+/** Actions that do not listen to their signal. */
+const DEAF = `export default skill({ name: 'deaf', entry: 'ask' })
+  .step('ask', {
+    prompt: 'How?',
+    response: z.object({ how: z.string() }),
+    next: [{ to: 'late', when: ({ response }) => response.how === 'late' }, { to: 'endless' }],
+  })
+  .step('late', {
+    timeoutMs: 300,
+    retry: { maxAttempts: 2, backoffMs: 10 },
+    action: async ({ attempt }) => {
+      log('late ' + attempt + ' begins');
+      await new Promise((resolve) => setTimeout(resolve, attempt === 1 ? 1_900 : 10));
+      log('late ' + attempt + ' ends');
+    },
+    next: terminal,
+  })
+  .step('endless', { action: async () => { for (;;) { log('at work'); await new Promise((resolve) => setTimeout(resolve, 50)); } }, next: terminal })
   .build();
 `;
 
@@ -42,6 +67,7 @@ beforeAll(async () => {
   rig = await startSessionRig(await temporalCliForTests());
   rig.writeSkill('flaky', FLAKY);
   rig.writeSkill('nested', NESTED);
+  rig.writeSkill('deaf', DEAF);
 }, 60_000);
 afterAll(async () => {
   await rig?.stop();
@@ -66,6 +92,32 @@ test('a session that is cancelled fires the signal of the action that is under w
   expect(await cancelSession(rig.runs.client, 'stopped')).toBe(true);
   await lineOf('told to stop');
   expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled', retry: false });
+});
+
+test('an action that does not listen is ended with its session', { timeout: 60_000 }, async () => {
+  const first = await start('deaf', 'deaf');
+  const answered = answer('deaf', first as { step: string; turn: number }, { how: 'endless' });
+  await lineOf('at work');
+  expect(await cancelSession(rig.runs.client, 'deaf')).toBe(true);
+  const before = rig.lines().length;
+  await sleep(500);
+  expect(rig.lines()).toHaveLength(before);
+  expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled' });
+});
+
+test('an attempt begins when the one before it has ended, late as it may be', { timeout: 60_000 }, async () => {
+  const first = await start('late', 'deaf');
+  expect(await answer('late', first as { step: string; turn: number }, { how: 'late' })).toMatchObject({ kind: 'done' });
+  expect(rig.lines().filter((line) => line.startsWith('late '))).toEqual(['late 1 begins', 'late 1 ends', 'late 2 begins', 'late 2 ends']);
+});
+
+test('a worker that is told to end lets go of an action, and the next one does it again', { timeout: 60_000 }, async () => {
+  const first = await start('let-go', 'flaky');
+  const answered = answer('let-go', first as { step: string; turn: number }, { how: 'let go' });
+  await lineOf('let-go/1/ask attempt 1');
+  await rig.restartWorker();
+  expect(await answered).toMatchObject({ kind: 'done', finalOutput: { tries: 1 } });
+  expect(rig.lines().filter((line) => line.startsWith('let-go/'))).toEqual(['let-go/1/ask attempt 1', 'let-go/1/ask attempt 1']);
 });
 
 test('sub-skills nest, and come back through every level', { timeout: 60_000 }, async () => {

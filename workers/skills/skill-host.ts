@@ -35,6 +35,8 @@ export interface RunningSkillHost extends SkillHost {
   close(): void;
 }
 
+type ActionEnd = Extract<SessionEventBody, { readonly type: 'action-ended' }>;
+
 interface Runnable {
   readonly bundle: string;
   readonly codeHash: string;
@@ -102,7 +104,10 @@ class ProcessSkillHost implements RunningSkillHost {
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     const limitMs = command.timeoutMs === null ? null : command.timeoutMs + TIMEOUT_GRACE_MS;
     try {
-      return (await this.#pool.run('action', code, { op: 'act', path, state, command, handshake, recordsDir }, limitMs, signal)) as SessionEventBody;
+      const event = (await this.#pool.run('action', code, { op: 'act', path, state, command, handshake, recordsDir }, limitMs, signal)) as ActionEnd;
+      // That an action stopped when it was told to is no failure of its own: whoever lets go of it leaves it to the next attempt.
+      if (!event.ok) signal.throwIfAborted();
+      return event;
     } catch (error) {
       if (signal.aborted) throw signal.reason;
       const { cursor, attempt } = command;

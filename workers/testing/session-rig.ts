@@ -48,6 +48,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
   const target = embeddedAddress(env.address);
   const output: string[] = [];
   let starts = 0;
+  let isStarted: () => void = () => undefined;
   let isReady: () => void = () => undefined;
   let ready = new Promise<void>((resolve) => (isReady = resolve));
   const { keeper } = await resolveHostPieces(readEnvironment(), { install: false });
@@ -63,7 +64,10 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
       output.push(line);
       if (line.startsWith('voidbox-worker ready')) isReady();
     },
-    onStart: () => (starts += 1),
+    onStart: () => {
+      starts += 1;
+      isStarted();
+    },
     onEnd: () => {
       ready = new Promise<void>((resolve) => (isReady = resolve));
     },
@@ -95,9 +99,9 @@ const log = (text: string): void => appendFileSync(process.env['SKILL_LINES']!, 
     },
     lines: () => readFileSync(logFile, 'utf8').split('\n').slice(0, -1),
     async restartWorker() {
-      const ended = new Promise<void>((resolve) => (isReady = resolve));
-      ready = ended;
+      const next = new Promise<void>((resolve) => (isStarted = resolve));
       worker.restart();
+      await limited(next, () => `the worker did not end in time:\n${output.join('\n')}`);
       await untilReady();
     },
     stop,
