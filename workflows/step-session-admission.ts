@@ -1,7 +1,8 @@
 /** What the validator of `advance` looks at: turn, step and state. Whether an answer fits its schema is its handler's. */
 import type { AdvanceRequest } from '../activities/contract-session.ts';
 import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
-import type { CliResult, ErrorKind } from '../domain/step-machine/result.ts';
+import type { CliResult, ErrorKind, ValidationErrorResult } from '../domain/step-machine/result.ts';
+import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import type { Cursor, Phase, SessionState } from '../domain/step-machine/state.ts';
 import type { SessionLoop } from './step-session-loop.ts';
 
@@ -11,7 +12,9 @@ const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking',
 /** Null: the answer is let in. */
 export function refusalOf(loop: SessionLoop | null, request: unknown): CliResult | null {
   if (!isAdvance(request)) return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a text) and `output`.');
-  const { turn, step } = request;
+  const { turn, step, output } = request;
+  const large = tooLarge('the answer has', output);
+  if (large !== null) return { ...error('validation', step, large), retry: true };
   if (loop === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
   const key = keyOf(request);
   const taken = loop.takenAnswer(turn);
@@ -57,7 +60,7 @@ function dueIn(state: SessionState): string {
   return `Due: ${due.map((cursor) => `turn ${cursor.turn} of step "${addressIn(state, cursor)}"`).join(', ')}.`;
 }
 
-function error(kind: ErrorKind, step: string, message: string): CliResult {
+function error(kind: ErrorKind, step: string, message: string): ValidationErrorResult {
   return { kind: 'error', error: kind, step, message, retry: false };
 }
 

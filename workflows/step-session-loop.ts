@@ -26,6 +26,7 @@ import type { SessionEvent, SessionEventBody } from '../domain/step-machine/even
 import { newSession, transition } from '../domain/step-machine/machine.ts';
 import { flush, recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
 import { currentResult } from '../domain/step-machine/reply.ts';
+import { jsonBytes } from '../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../domain/step-machine/state.ts';
 import { pendingCommands } from '../domain/step-machine/work.ts';
 import { reasonOf } from './activity-outcome.ts';
@@ -34,10 +35,13 @@ import { keyOf, refusalOf } from './step-session-admission.ts';
 import { activities, localActivities } from './step-session-calls.ts';
 import { ObserverQueue } from './step-session-observers.ts';
 import { SessionTimers } from './step-session-timers.ts';
+import { fittingAnswer, fittingCarried } from './step-session-sizes.ts';
 import { lastOf, sessionPage } from './step-session-view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
 const MOST_RECORDS = 32;
+/** As many go along with each action. */
+const MOST_RECORD_BYTES = 128 * 1024;
 /** Who sends an answer again because it lost the reply asks soon. */
 const MOST_TAKEN_ANSWERS = 8;
 const FIRST_PATIENCE_MS = 1_000;
@@ -64,6 +68,8 @@ export class SessionLoop {
   /** Events are heard one after the other: what callbacks decide is decided on the state that it is applied to. */
   #hearing: Promise<void> = Promise.resolve();
   #unheard = 0;
+  /** Of the records that the state holds. */
+  #recordBytes = 0;
   #requests = 0;
   /** Cancellable work: actions by cursor, calls by session. */
   readonly #actions = new Map<number, CancellationScope>();
@@ -182,7 +188,7 @@ export class SessionLoop {
       if (this.#isOver()) return { kind: 'over' };
       await this.#inOrder(() => this.#flush());
       // Somebody may have come while the records were written.
-      if (this.#isIdle()) return { kind: 'carry', carried: this.#carried() };
+      if (this.#isIdle()) return { kind: 'carry', carried: fittingCarried(this.#carried()) };
     }
   }
 
@@ -245,7 +251,8 @@ export class SessionLoop {
       await sleep(patienceMs, { summary: 'wait for the code of this session' });
     }
     setCurrentDetails(sessionPage(this));
-    if (this.#state.records.length >= MOST_RECORDS && !this.#isOver()) await this.#flush();
+    const isMuch = this.#state.records.length >= MOST_RECORDS || this.#recordBytes > MOST_RECORD_BYTES;
+    if (isMuch && !this.#isOver()) await this.#flush();
   }
 
   async #outcomeOf(event: SessionEventBody): Promise<TurnOutcome> {
@@ -274,8 +281,10 @@ export class SessionLoop {
   }
 
   #apply(event: SessionEvent, calls: Calls): readonly Command[] {
+    const { length } = this.#state.records;
     const { state, commands } = transition(this.#opened.facts, this.#state, event);
     this.#state = state;
+    for (const record of [...recordsOf(state.records)].slice(length)) this.#recordBytes += jsonBytes(record);
     for (const command of commands) this.#carryOut(command, calls);
     this.#timers.keep(state.cursors);
     if (this.#isOver()) for (const scope of [...this.#calls.values(), ...this.#actions.values()]) scope.cancel();
@@ -314,7 +323,7 @@ export class SessionLoop {
   #tell(request: string, answer: SessionAnswer): void {
     const waiter = this.#waiters.get(request);
     this.#waiters.delete(request);
-    waiter?.(answer);
+    waiter?.(fittingAnswer(answer));
   }
 
   #act(command: CommandOf<'run-action'>): void {
@@ -404,6 +413,7 @@ export class SessionLoop {
     const ref = await localActivities.flushRecords({ session: this.#state.session, previous: records.flushedRef, records: [...recordsOf(records)] });
     // Cancelling applies at once and adds no record: what was written is what there is.
     this.#lastFlushed = last;
+    this.#recordBytes = 0;
     this.#state = { ...this.#state, records: flush(records, ref) };
   }
 

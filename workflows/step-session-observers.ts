@@ -2,8 +2,12 @@
 import { log } from '@temporalio/workflow';
 import type { Observation, SkillPlace } from '../activities/contract-session.ts';
 import type { Command } from '../domain/step-machine/command.ts';
+import { jsonBytes } from '../domain/step-machine/size-limits.ts';
 import { reasonOf } from './activity-outcome.ts';
 import { activities } from './step-session-calls.ts';
+
+/** Of what one activity is told. */
+const MOST_BATCH_BYTES = 512 * 1024;
 
 export class ObserverQueue {
   /** How many events there were so far: each has its number, by which one that was told is known. */
@@ -32,13 +36,21 @@ export class ObserverQueue {
     if (!this.#isTelling) void this.#tell();
   }
 
+  /** As many as fit into one message; at least one. */
+  #nextBatch(): readonly Observation[] {
+    let left = MOST_BATCH_BYTES;
+    const beyond = this.#waiting.findIndex((event, index) => (left -= jsonBytes(event)) < 0 && index > 0);
+    const events = beyond < 0 ? this.#waiting : this.#waiting.slice(0, beyond);
+    this.#waiting = this.#waiting.slice(events.length);
+    return events;
+  }
+
   async #tell(): Promise<void> {
     this.#isTelling = true;
     // Everything that this task makes known goes together.
     await Promise.resolve();
     while (this.#waiting.length > 0) {
-      const events = this.#waiting;
-      this.#waiting = [];
+      const events = this.#nextBatch();
       try {
         await activities.observe.executeWithOptions({ summary: `tell observers ${events.length} events` }, [{ ...this.#place(), events }]);
       } catch (error) {

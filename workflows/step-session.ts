@@ -23,6 +23,7 @@ import type {
 } from '../activities/contract-session.ts';
 import { currentResult } from '../domain/step-machine/reply.ts';
 import { recordsOf } from '../domain/step-machine/records.ts';
+import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import { reasonOf } from './activity-outcome.ts';
 import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
@@ -79,6 +80,8 @@ async function open(given: unknown): Promise<SessionLoop> {
     throw failure('skill/params', `the argument can't be read: ${(given as unknown as UnreadablePayload).unreadable}`);
   const session = workflowInfo().workflowId;
   const request = (isRecord(given) ? given : {}) as unknown as SessionRequest;
+  const large = tooLarge('the params have', request.params);
+  if (large !== null) throw failure('skill/params', large);
   let opened: OpenedSession;
   try {
     opened = await localActivities.openSession({ session, request });

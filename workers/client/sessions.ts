@@ -15,6 +15,7 @@ import {
 } from '@temporalio/client';
 import type { AdvanceRequest, ChildSession, SessionAnswer, SessionRecords, SessionRequest, SessionView } from '../../activities/contract-session.ts';
 import type { CliResult, OpenStep } from '../../domain/step-machine/result.ts';
+import { tooLarge } from '../../domain/step-machine/size-limits.ts';
 import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 
 /** A session that begins its history anew is away for this long at most. */
@@ -49,6 +50,9 @@ export class NoSuchSessionError extends Error {
 
 /** Starts a session and waits for its first prompt. @throws SessionExistsError, SessionFailedError */
 export async function startSession(client: Client, session: string, request: SessionRequest): Promise<CliResult> {
+  // The server answers nobody who sends more than it takes.
+  const large = tooLarge('the params have', request.params);
+  if (large !== null) throw new SessionFailedError('skill/params', large);
   const operation = new WithStartWorkflowOperation(SESSION_WORKFLOW_TYPE, {
     workflowId: session,
     taskQueue: SESSION_TASK_QUEUE,
@@ -99,6 +103,8 @@ export interface GivenAnswer {
  * @throws NoSuchSessionError
  */
 export async function advanceSession(client: Client, session: string, { turn, step, output }: GivenAnswer): Promise<CliResult> {
+  const large = tooLarge('the answer has', output);
+  if (large !== null) return { kind: 'error', error: 'validation', step, message: large, retry: true };
   const child = await childOf(client, session, step);
   if (child !== null) {
     const inner = await advanceSession(client, child.session, { turn, step: step.slice(child.prefix.length), output });

@@ -11,6 +11,7 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
+import { MOST_STATE_BYTES, tooLarge } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { carryOut, definitionAt, Place, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
 import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
@@ -20,9 +21,6 @@ import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
 import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type OpenAnswer, type TurnAnswer } from './protocol.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
 import { readRecords } from './record-files.ts';
-
-/** What one turn may add to history, and what a session may carry: Temporal takes 2 MiB in one message. */
-const MOST_BYTES = 1024 * 1024;
 
 /** Less than the heartbeat timeout after which another worker tells what was not noted. */
 const OBSERVER_GRACE_MS = 5_000;
@@ -96,7 +94,10 @@ function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'op
   } catch (error) {
     throw new Failed('skill/unusable', (error as Error).message);
   }
-  return { facts: factsOf(definition, codeHash), params: checked ? params : checkedParams(started, params), observers: observersOf(definition, []) };
+  const valid = checked ? params : checkedParams(started, params);
+  const large = tooLarge('its params have', valid);
+  if (large !== null) throw new Failed('skill/params', large);
+  return { facts: factsOf(definition, codeHash), params: valid, observers: observersOf(definition, []) };
 }
 
 function checkedParams(definition: SkillDefinition, params: unknown): unknown {
@@ -130,7 +131,7 @@ async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAns
   });
   const calls = called.map((command) => paramsOf(runtime, done.state, command));
   const [first, ...events] = done.events;
-  checkSize(events, done.state);
+  checkSize([events, calls], done.state);
   const outcome = { kind: 'done' as const, atMs: first!.atMs, events, calls };
   if (resumption.kind === 'same') return { outcome };
   return { outcome, migrated: { open: open(root, { op: 'open', path: request.path, params: null, checked: true }), state, event } };
@@ -156,22 +157,23 @@ function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChil
   }
 }
 
-function checkSize(events: readonly unknown[], state: SessionState): void {
-  const added = Buffer.byteLength(JSON.stringify(events));
-  const kept = Buffer.byteLength(JSON.stringify({ ...state, records: EMPTY_LOG }));
-  const [what, bytes] = added > kept ? ['this turn adds', added] : ['the session carries', kept];
-  if (bytes > MOST_BYTES) throw new Error(`${what} ${bytes} bytes; it may be ${MOST_BYTES} at most. Keep large data in files, and their names in the session.`);
+/** @param added  what becomes part of the session: events, params of sub-skills */
+function checkSize(added: unknown, state: SessionState): void {
+  const large = tooLarge('this turn adds', added) ?? tooLarge('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
+  if (large !== null) throw new Error(large);
 }
 
-async function act(root: SkillDefinition, { path, state, command, handshake, recordsDir }: Of<'act'>): Promise<unknown> {
+async function act(root: SkillDefinition, { path, state, command, handshake, recordsDir }: Of<'act'>): Promise<SessionEventBody> {
   const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
   acting = new AbortController();
   try {
     const { event, left } = await runAction(new Place(runtime, state, command), command, acting);
     // One request at a time: an action that does not listen is ended with its process by whoever waits for this.
     await left;
-    checkSize([event], state);
-    return event;
+    const large = tooLarge('what the action gave has', event);
+    if (large === null) return event;
+    const { cursor, attempt } = command;
+    return { type: 'action-ended', cursor, attempt, ok: false, error: { name: 'Error', message: large }, retryable: false, timedOut: false };
   } finally {
     acting = null;
   }

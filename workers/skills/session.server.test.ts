@@ -168,7 +168,7 @@ describe('code that harms', () => {
     ['exit', /exit code 7/],
     ['abort', /signal SIGABRT/],
     ['throw', /no thanks/],
-    ['huge', /may be 1048576 at most/],
+    ['huge', /the most is 262144/],
   ])('a callback that does "%s" costs its process and nothing else', async (said, message) => {
     const starts = rig.starts();
     const first = await fresh(`evil-${said}`);

@@ -1,0 +1,91 @@
+/** Sessions that carry as much as they may, and are offered more, on a real Temporal server. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
+import { MOST_TURN_BYTES } from '../../domain/step-machine/size-limits.ts';
+import { advanceSession, recordsOfSession, startSession, viewSession } from '../client/sessions.ts';
+import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
+import { temporalCliForTests } from '../testing/temporal-cli.ts';
+
+const LARGE = `export default skill({
+  name: 'large', entry: 'ask', params: z.object({ pad: z.string().default('') }),
+  observers: { onStepComplete: ({ step }) => { log('observed ' + step); } },
+})
+  .step('ask', {
+    prompt: 'What?',
+    response: z.object({ how: z.string(), bytes: z.number().default(0), pad: z.string().default('') }),
+    maxVisits: 1_000,
+    next: [{ to: 'act', when: ({ response }) => response.how === 'act' }, { to: 'tell', when: ({ response }) => response.how === 'tell' }, { to: 'self' }],
+  })
+  .step('act', { prompt: 'Act?', retry: { maxAttempts: 3 }, action: ({ store, idempotencyKey }) => { log('acted ' + idempotencyKey); return 'a'.repeat(store.steps.ask.bytes); }, next: 'ask' })
+  .step('tell', { prompt: ({ store }) => 'p'.repeat(store.steps.ask.bytes), next: 'ask' })
+  .build();
+`;
+/** With the rest of the answer it stays within the limit. */
+const ALMOST = 'x'.repeat(MOST_TURN_BYTES - 4_000);
+const TOO_MUCH = 3 * 1024 * 1024;
+
+let rig: SessionRig;
+beforeAll(async () => {
+  rig = await startSessionRig(await temporalCliForTests());
+  rig.writeSkill('large', LARGE);
+}, 60_000);
+afterAll(async () => {
+  await rig?.stop();
+});
+
+const start = (session: string, params: unknown = {}): Promise<CliResult> => startSession(rig.runs.client, session, { skill: 'large', params });
+
+async function answer(session: string, { step, turn }: PromptResult, output: unknown): Promise<CliResult> {
+  return await advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+}
+
+function prompt(result: CliResult): PromptResult {
+  if (result.kind !== 'prompt') throw new Error(`not a prompt: ${JSON.stringify(result).slice(0, 2_000)}\n${rig.log().slice(-2_000)}`);
+  return result;
+}
+
+test('large answers go from history to history, with an action and its observers', { timeout: 120_000 }, async () => {
+  let at = prompt(await start('many', { pad: ALMOST }));
+  const { runId } = await rig.runs.client.workflow.getHandle('many').describe();
+  for (let n = 1; n <= 12; n += 1) {
+    const next = prompt(await answer('many', at, { how: 'again', pad: ALMOST }));
+    expect(await answer('many', at, { how: 'again', pad: ALMOST })).toEqual(next);
+    at = next;
+  }
+  at = prompt(await answer('many', at, { how: 'act', bytes: 200_000 }));
+  expect(prompt(await answer('many', at, {})).completed?.actionResult).toHaveLength(200_000);
+  const { flushed, records } = await recordsOfSession(rig.runs.client, 'many');
+  expect(flushed + records.length).toBe(14);
+  expect((await rig.runs.client.workflow.getHandle('many').describe()).runId).not.toBe(runId);
+  for (const end = Date.now() + 20_000; rig.lines().filter((line) => line.startsWith('observed')).length < 14;) {
+    if (Date.now() > end) throw new Error(`observers were not told: ${rig.lines().join(', ')}\n${rig.log().slice(-2_000)}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+});
+
+test('what is too large is refused by its name and size, and the session goes on', { timeout: 60_000 }, async () => {
+  const pad = 'x'.repeat(TOO_MUCH);
+  await expect(start('params', { pad })).rejects.toMatchObject({
+    code: 'skill/params',
+    message: expect.stringContaining('the params have 3145738 bytes; the most is 262144'),
+  });
+  let at = prompt(await start('refused'));
+  expect(await answer('refused', at, { how: 'again', pad })).toMatchObject({
+    error: 'validation',
+    retry: true,
+    message: expect.stringContaining('the answer has'),
+  });
+  // Those who ask the workflow itself are told the same.
+  const raw = rig.runs.client.workflow
+    .getHandle('refused')
+    .executeUpdate('advance', { args: [{ turn: at.turn, step: 'ask', output: { how: ALMOST + ALMOST } }] });
+  await expect(raw).rejects.toMatchObject({ cause: { type: 'session/refused', message: expect.stringContaining('the answer has') } });
+  at = prompt(await answer('refused', at, { how: 'act', bytes: TOO_MUCH }));
+  expect(await answer('refused', at, {})).toMatchObject({ error: 'action', retry: true, message: expect.stringContaining('what the action gave has') });
+  // It would give the same again.
+  expect(rig.lines().filter((line) => line.startsWith('acted refused/'))).toHaveLength(1);
+  at = prompt(await start('prompts'));
+  expect(await answer('prompts', at, { how: 'tell', bytes: TOO_MUCH })).toMatchObject({ error: 'action', message: expect.stringContaining('this turn adds') });
+  const now = await viewSession(rig.runs.client, 'prompts');
+  expect(prompt(await answer('prompts', prompt(now.current!), { how: 'tell', bytes: 10 })).step).toBe('tell');
+});
