@@ -361,7 +361,9 @@ export class SessionLoop {
     if (found === undefined) return;
     if ('error' in found) return void this.#hear({ type: 'threw', cursor, error: found.error });
     const { skill, prefix } = frameOf(this.#state, frame);
-    const child: ChildSession = { session: `${this.#state.session}~${cursor}`, prefix: `${prefix}${step}/` };
+    // The turn is another one when a call that failed is made again.
+    const { turn } = this.#state.cursors.find(({ id }) => id === cursor)!;
+    const child: ChildSession = { session: `${this.#state.session}~${turn}`, prefix: `${prefix}${step}/` };
     const { code, path, handshake } = this.#place();
     const request: SessionRequest = {
       skill: code.skill,

@@ -8,16 +8,17 @@ import type { SessionLoop } from './step-session-loop.ts';
 /** Of values that the UI shows. */
 const SHOWN_CHARACTERS = 400;
 
-export function openingView(session: string): SessionView {
+/** @param refused  why it could not be opened */
+export function openingView(session: string, refused: { readonly message: string } | null): SessionView {
   return {
     session,
     skill: '',
     version: '',
     codeHash: '',
-    status: 'opening',
+    status: refused === null ? 'opening' : 'failed',
     turn: 0,
     startedAtMs: 0,
-    current: null,
+    current: refused === null ? null : { kind: 'error', error: 'failed', step: '', message: refused.message, retry: false },
     open: [],
     visits: {},
     last: null,

@@ -48,17 +48,19 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
     // An update may come with the first task. Handlers stand before the first await, and what is carried is there by then.
     let loop = isCarried(given) ? SessionLoop.resume(given) : null;
     const opening = loop === null ? open(given) : Promise.resolve(loop);
-    setHandler(viewQuery, () => (loop === null ? openingView(workflowInfo().workflowId) : viewOf(loop)));
+    let refused: ApplicationFailure | null = null;
+    setHandler(viewQuery, () => (loop === null ? openingView(workflowInfo().workflowId, refused) : viewOf(loop)));
     setHandler(recordsQuery, () => recordsOfLoop(loop));
     setHandler(answeredQuery, (turn, key) => {
       const taken = loop?.takenAnswer(turn) ?? null;
       return taken?.key === key ? taken.answer : null;
     });
-    setHandler(settleUpdate, async (request) => (await opening).settle(request?.ended));
+    // Whoever waits while the session is cancelled is told of that by the session.
+    setHandler(settleUpdate, (request) => CancellationScope.nonCancellable(async () => (await opening).settle(request?.ended)));
     setHandler(advanceUpdate, async (request) => (await opening).advance(request), {
       validator: (request) => refuse(refusalOf(loop, request)),
     });
-    loop = await settled(opening);
+    loop = await settled(opening, (failure) => (refused = failure));
     const running = loop;
     outer.cancelRequested.catch(() => running.cancel('it was cancelled by a client'));
     return await concluded(running);
@@ -66,10 +68,11 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
 }
 
 /** A failure to open is first told to whoever waits in a handler. */
-async function settled(opening: Promise<SessionLoop>): Promise<SessionLoop> {
+async function settled(opening: Promise<SessionLoop>, onFailure: (failure: ApplicationFailure) => void): Promise<SessionLoop> {
   try {
     return await opening;
   } catch (error) {
+    if (error instanceof ApplicationFailure) onFailure(error);
     await condition(allHandlersFinished);
     throw error;
   }

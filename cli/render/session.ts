@@ -37,8 +37,10 @@ export function renderResult(session: string, result: CliResult, next: string, s
 
 export function renderSession(view: SessionView, next: string, style: Style): string[] {
   const { session, current } = view;
+  // One that was not opened runs no code.
+  const code = view.codeHash === '' ? '' : `  ${sanitizeLine(view.skill)} ${sanitizeLine(view.version)} (code ${view.codeHash.slice(0, 12)})`;
   return [
-    `${style.bold(session)}  ${sanitizeLine(view.skill)} ${sanitizeLine(view.version)} (code ${view.codeHash.slice(0, 12)}): ${view.status}`,
+    `${style.bold(session)}${code}: ${view.status}`,
     ...view.open.map((one) => `  ${sanitizeLine(one.step)}  ${one.phase}, turn ${one.turn}`),
     ...(view.blocked === null ? [] : [`  ${style.red('cannot go on:')} ${sanitize(view.blocked)}`]),
     ...Object.entries(view.visits).map(([step, count]) => style.dim(`  visited ${sanitizeLine(step)} ${count} times`)),

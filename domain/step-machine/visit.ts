@@ -122,7 +122,9 @@ export function giveBack(draft: Draft, cursor: Cursor, error: ErrorFacts, messag
     return draft.dropCursor(cursor.id);
   }
   if (cursor.request !== null) draft.refuse(cursor.request, draft.addressOf(cursor), 'action', message, true);
-  const unrecorded = phase.kind === 'validating' || phase.kind === 'acting' || phase.kind === 'saving';
+  // A sub-skill that is called again is another one: what it did is not to be taken for what this one does.
+  const called = phase.kind === 'starting-child' && phase.returns;
+  const unrecorded = called || phase.kind === 'validating' || phase.kind === 'acting' || phase.kind === 'saving';
   const turn = unrecorded ? draft.nextTurn() : cursor.turn;
   if (unrecorded && draft.stepOf(cursor).prompt) {
     return work(draft, draft.setCursor(cursor.id, { turn, submitted: false }), { kind: 'asking' });

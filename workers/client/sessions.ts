@@ -135,7 +135,9 @@ export async function settleSession(client: Client, session: string): Promise<Cl
 /** How the session stands, without moving it. @throws NoSuchSessionError */
 export async function viewSession(client: Client, session: string): Promise<SessionView> {
   try {
-    const view = (await client.workflow.getHandle(session).query(SESSION_MESSAGES.view)) as SessionView;
+    const handle = client.workflow.getHandle(session);
+    const [view, { status }] = await Promise.all([handle.query(SESSION_MESSAGES.view) as Promise<SessionView>, handle.describe()]);
+    if (status.name === 'TERMINATED') return endedFromOutside(view);
     const [child] = view.childSessions;
     if (child === undefined || (view.current?.kind !== 'error' && view.current !== null)) return view;
     // Whoever looks at a session sees what is to be answered, wherever it runs.
@@ -151,6 +153,12 @@ export async function viewSession(client: Client, session: string): Promise<Sess
   }
 }
 
+/** What ended it did not tell it. */
+function endedFromOutside(view: SessionView): SessionView {
+  const message = 'The session was ended from outside; nothing can be answered any more.';
+  return { ...view, status: 'cancelled', current: { kind: 'error', error: 'cancelled', step: '', message, retry: false }, open: [], childSessions: [] };
+}
+
 /** @throws NoSuchSessionError */
 export async function recordsOfSession(client: Client, session: string): Promise<SessionRecords> {
   try {
@@ -164,7 +172,8 @@ export async function recordsOfSession(client: Client, session: string): Promise
 export async function cancelSession(client: Client, session: string): Promise<boolean> {
   const handle = client.workflow.getHandle(session);
   try {
-    const { status } = await handle.describe();
+    const { status, type } = await handle.describe();
+    if (type !== SESSION_WORKFLOW_TYPE) throw new NoSuchSessionError(session);
     if (status.name !== 'RUNNING') return false;
     await handle.cancel();
     await handle.result();
@@ -317,11 +326,8 @@ async function answeredBefore(client: Client, session: string, { turn, key }: Ad
 async function overResult(client: Client, session: string, step: string): Promise<CliResult> {
   const { current, status } = await viewSession(client, session);
   if (current === null) throw new NoSuchSessionError(session);
-  if (current.kind === 'error' || current.kind === 'done') {
-    if (step === '' || current.kind === 'error') return current;
-    return { kind: 'error', error: 'order', step, message: `The session is over (${status}); nothing can be answered any more.`, retry: false };
-  }
-  return { kind: 'error', error: 'cancelled', step, message: 'The session was ended from outside; nothing can be answered any more.', retry: false };
+  if (step === '' || current.kind === 'error') return current;
+  return { kind: 'error', error: 'order', step, message: `The session is over (${status}); nothing can be answered any more.`, retry: false };
 }
 
 function failureOf(error: unknown): unknown {

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult } from '../../domain/step-machine/result.ts';
-import { advanceSession, cancelSession, recordsOfSession, startSession } from '../client/sessions.ts';
+import { advanceSession, cancelSession, recordsOfSession, startSession, viewSession } from '../client/sessions.ts';
 import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 
@@ -62,12 +62,33 @@ export default skill({ name: 'nested', entry: 'go' })
   .build();
 `;
 
+/** Its sub-skill acts, then fails when it is answered wrongly. */
+const RECALL = `const inner = skill({ name: 'inner', entry: 'ask', observers: { onStepComplete: ({ step }) => { log('heard ' + step); } } })
+  .step('ask', {
+    prompt: 'n?',
+    response: z.object({ n: z.number() }),
+    action: async ({ idempotencyKey, response, signal }) => {
+      log('acts ' + idempotencyKey);
+      if (response.n < 0) await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
+    },
+    next: 'more',
+  })
+  .step('more', { prompt: 'Fine?', response: z.object({ fine: z.literal(true) }), maxInvalid: 1, next: terminal })
+  .build();
+export default skill({ name: 'recall', entry: 'call' })
+  .step('call', { call: 'inner', next: 'end' })
+  .step('end', { prompt: 'Well?', response: z.object({}), next: terminal })
+  .subskill('inner', inner)
+  .build();
+`;
+
 let rig: SessionRig;
 beforeAll(async () => {
   rig = await startSessionRig(await temporalCliForTests());
   rig.writeSkill('flaky', FLAKY);
   rig.writeSkill('nested', NESTED);
   rig.writeSkill('deaf', DEAF);
+  rig.writeSkill('recall', RECALL);
 }, 60_000);
 afterAll(async () => {
   await rig?.stop();
@@ -127,6 +148,33 @@ test('sub-skills nest, and come back through every level', { timeout: 60_000 }, 
   expect(middle).toMatchObject({ kind: 'prompt', step: 'go/add' });
   expect(await answer('levels', middle as { step: string; turn: number }, { n: 3 })).toMatchObject({ kind: 'done', finalOutput: { got: { sum: 5 } } });
 });
+
+test('a sub-skill that failed and is called again is another one: its actions have keys of their own, its observers hear it', { timeout: 60_000 }, async () => {
+  const first = await start('recall', 'recall');
+  const second = await answer('recall', first as { step: string; turn: number }, { n: 1 });
+  expect(await answer('recall', second as { step: string; turn: number }, { fine: false })).toMatchObject({ error: 'action', step: 'call', retry: true });
+  const { turn } = await viewSession(rig.runs.client, 'recall');
+  const again = await answer('recall', { step: 'call', turn }, {});
+  expect(again).toMatchObject({ kind: 'prompt', step: 'call/ask' });
+  const more = await answer('recall', again as { step: string; turn: number }, { n: 1 });
+  expect(await answer('recall', more as { step: string; turn: number }, { fine: true })).toMatchObject({ kind: 'prompt', step: 'end' });
+  const acted = rig.lines().filter((line) => line.startsWith('acts recall'));
+  expect(acted).toHaveLength(2);
+  expect(new Set(acted).size).toBe(2);
+  // One of the call that failed at `more`, and both steps of the other.
+  for (const end = Date.now() + 20_000; heard().length < 3; await sleep(50)) if (Date.now() > end) break;
+  expect(heard()).toEqual(['heard ask', 'heard ask', 'heard more']);
+});
+
+test('whoever waits for a sub-skill of a session that is cancelled is told so', { timeout: 60_000 }, async () => {
+  const first = await start('called-off', 'recall');
+  const answered = answer('called-off', first as { step: string; turn: number }, { n: -1 });
+  await lineOf('acts called-off~1/1/ask');
+  expect(await cancelSession(rig.runs.client, 'called-off')).toBe(true);
+  expect(await answered).toMatchObject({ kind: 'error', error: 'cancelled', retry: false });
+});
+
+const heard = (): string[] => rig.lines().filter((line) => line.startsWith('heard'));
 
 async function lineOf(line: string): Promise<void> {
   for (const end = Date.now() + 30_000; !rig.lines().includes(line);) {

@@ -5,7 +5,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
-import { advanceSession, cancelSession, listSessions, recordsOfSession, SessionExistsError, startSession, viewSession } from '../client/sessions.ts';
+import {
+  advanceSession,
+  cancelSession,
+  listSessions,
+  NoSuchSessionError,
+  recordsOfSession,
+  SessionExistsError,
+  startSession,
+  viewSession,
+} from '../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
 import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, REVIEW, versioned } from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
@@ -130,6 +139,28 @@ describe('a session', () => {
         ({ session, state, skill }) => session === 'to-cancel' && state === 'cancelled' && skill === 'greeter',
       ),
     );
+  });
+
+  test('that was ended from outside, or never opened, reads as what it is', async () => {
+    await start('terminated', 'greeter', { place: 'x' });
+    await rig.runs.client.workflow.getHandle('terminated').terminate('by hand');
+    expect(await view('terminated')).toMatchObject({
+      status: 'cancelled',
+      open: [],
+      current: { error: 'cancelled', message: expect.stringContaining('from outside') },
+    });
+    expect(await answer('terminated', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'cancelled' });
+    await expect(start('unopened', 'greeter', { place: 7 })).rejects.toMatchObject({ code: 'skill/params' });
+    expect(await view('unopened')).toMatchObject({ status: 'failed', current: { error: 'failed', message: expect.stringContaining('place') } });
+    expect(await answer('unopened', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'failed', message: expect.stringContaining('place') });
+  });
+
+  test('is what is cancelled, and no other workflow', async () => {
+    const run = await rig.runs.client.workflow.start('voidboxRun', { workflowId: 'a-run', taskQueue: 'nobody', args: [] });
+    await expect(cancelSession(rig.runs.client, 'a-run')).rejects.toThrow(NoSuchSessionError);
+    const { historyLength } = await run.describe();
+    expect(historyLength).toBe(2);
+    await run.terminate();
   });
 
   test('runs a sub-skill as a session of its own, waits by a timer, and comes back', async () => {
