@@ -115,7 +115,12 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             summary: 'show the current step, visits and the last answer',
             load: () => import('./commands/session-status.ts'),
           },
-          { name: 'list', usage: 'session list', summary: 'list sessions, latest first', load: () => import('./commands/session-list.ts') },
+          {
+            name: 'list',
+            usage: 'session list',
+            summary: 'list sessions: open ones first, then those that ended last',
+            load: () => import('./commands/session-list.ts'),
+          },
           {
             name: 'cancel',
             usage: 'session cancel SESSION',

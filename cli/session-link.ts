@@ -105,9 +105,17 @@ function exitCodeOf(result: CliResult): ExitCode {
 /** @throws what was thrown, as an error with a remedy where there is one */
 export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } = await import('../workers/client/sessions.ts');
+  const { isUnavailable, serverWords } = await import('../workers/client/unavailable.ts');
   if (error instanceof NoSuchSessionError) throw usageError(error.message, 'See which there are: voidbox session list');
   if (error instanceof SessionExistsError) throw usageError(error.message, 'Choose another --id, or go on with it: voidbox session status ID');
   if (error instanceof NoSessionWorkerError) throw environmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
+  if (isUnavailable(error)) {
+    throw environmentError(
+      'cli/no-server',
+      `the Temporal server has gone: ${serverWords(error)}`,
+      'Type it again: the same answer to the same --turn is taken once. See how the server is: voidbox ps',
+    );
+  }
   if (error instanceof SessionFailedError) {
     const { ERROR_CODES } = await import('../domain/errors/codes.ts');
     const remedy = error.code in ERROR_CODES ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;

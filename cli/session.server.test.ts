@@ -110,10 +110,35 @@ test('a session is started, answered, looked at, and outlives its worker and its
   const listed = json(await voidbox('session', 'list', '--json')) as unknown as { sessions: { session: string; state: string }[] };
   expect(listed.sessions.map(({ session, state }) => `${session} ${state}`)).toEqual(['third cancelled', 'second cancelled', 'first done']);
 
+  expect((await voidbox('session', 'start', 'greeter', '--params', '{"place":7}', '--id', 'refused')).code).toBe(2);
+  const refused = await voidbox('session', 'status', 'refused');
+  expect(refused.stdout).toMatch(/^refused: failed\n.*place/s);
+
   const unknown = await voidbox('session', 'start', 'nothing', '--json');
   expect(unknown.code).toBe(2);
   expect(JSON.parse(unknown.stderr.trim().split('\n').at(-1)!)).toMatchObject({
     error: { code: 'skill/unknown', message: expect.stringContaining('greeter 1.0.0') },
   });
   expect((await voidbox('session', 'status', 'nobody')).stderr).toContain('there is no session nobody');
+});
+
+test('a client whose server goes says so, and the answer can be given again', { timeout: 240_000 }, async () => {
+  mkdirSync(join(dir, 'skills', 'slow'));
+  writeFileSync(
+    join(dir, 'skills', 'slow', 'skill.ts'),
+    `import { skill, terminal, z } from 'voidbox/skill-kit';
+export default skill({ name: 'slow', entry: 'ask' })
+  .step('ask', { prompt: 'Go?', response: z.object({}), action: () => new Promise((resolve) => setTimeout(resolve, 3_000)), next: terminal })
+  .build();
+`,
+  );
+  expect((await voidbox('session', 'start', 'slow', '--id', 'slow')).code).toBe(0);
+  const waiting = voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}');
+  for (const end = Date.now() + 30_000; !(await voidbox('session', 'status', 'slow')).stdout.includes('acting');) {
+    if (Date.now() > end) throw new Error('the answer did not come');
+  }
+  expect((await voidbox('down')).code).toBe(0);
+  expect(await waiting).toMatchObject({ code: 3, stderr: expect.stringMatching(/the Temporal server has gone.*--turn/s) });
+  const again = await voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}', '--json');
+  expect(json(again)).toMatchObject({ result: { kind: 'done' } });
 });

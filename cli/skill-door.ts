@@ -23,6 +23,7 @@ import {
   startSession,
   viewSession,
 } from '../workers/client/sessions.ts';
+import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
 import { rememberSkillPaths, skillPaths } from '../workers/embedded/skill-paths.ts';
 import { CliError } from './cli-error.ts';
 import { newRunId, RUN_ID } from './run-id.ts';
@@ -34,7 +35,6 @@ export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
 const ID_BYTES = 6;
 /** Calls of a client whose server is gone: the stack is brought up again in between. */
 const TRIES = 3;
-const GRPC_UNAVAILABLE = 14;
 
 export function openDurableSessions(skill: DurableSkill, onProgress: (line: string) => void): DurableSessions {
   return new StackSessions(skill, readEnvironment(), onProgress);
@@ -188,8 +188,7 @@ class StackSessions implements DurableSessions {
     if (error instanceof Error && error.name === 'SetupError') {
       return refusal('unavailable', error.message, (error as Error & { readonly remedy?: string | null }).remedy ?? 'See what is missing: voidbox doctor');
     }
-    if (isUnavailable(error))
-      return refusal('unavailable', `the Temporal server has gone: ${(error as Error).message}`, 'Try again; see how it is: voidbox ps');
+    if (isUnavailable(error)) return refusal('unavailable', `the Temporal server has gone: ${serverWords(error)}`, 'Try again; see how it is: voidbox ps');
     return null;
   }
 }
@@ -223,15 +222,6 @@ async function turnOf(client: Client, session: string, step: string): Promise<nu
   if (last?.step === step) return last.turn;
   const { records } = await recordsOfSession(client, session);
   return records.findLast((record) => record.step === step)?.turn ?? turn;
-}
-
-function isUnavailable(error: unknown): boolean {
-  return grpcCode(error) === GRPC_UNAVAILABLE;
-}
-
-function grpcCode(error: unknown): number | null {
-  const { cause } = error instanceof Error ? (error as { readonly cause?: { readonly code?: unknown } }) : {};
-  return typeof cause?.code === 'number' ? cause.code : null;
 }
 
 function refusal(kind: DurableRefusal, message: string, remedy: string): Refused {

@@ -2,7 +2,7 @@ import { InvalidArgumentError, Option } from 'commander';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderSessions } from '../render/session.ts';
-import { sessionLink } from '../session-link.ts';
+import { sessionLink, throwSessionError } from '../session-link.ts';
 import type { SessionListState } from '../../workers/client/sessions.ts';
 
 interface Options {
@@ -21,7 +21,7 @@ export const command = defineCommand<Options>({
   },
   async execute(_args, { json, state, limit }, context) {
     const { link, sessions } = await sessionLink(context);
-    const found = await sessions.listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) });
+    const found = await sessions.listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) }).catch(throwSessionError);
     const iso = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
     if (json) {
       const shown = found.map(({ session, skill, state: is, startedAtMs, endedAtMs }) => ({
