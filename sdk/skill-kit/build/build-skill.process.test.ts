@@ -416,7 +416,16 @@ describe('other skills', () => {
          const filled = new FormData();
          filled.append('a', '1');
          const wrong = form({ a: 1 });
-         return { is: form.allows(filled) && own.allows(filled), other: form.allows(new Headers()), parsed: parsed(filled), request: request.allows(new Request('http://x')), wrong: String(wrong) };
+         const { held } = type({ held: ['FormData', '=>', (found) => found] }).assert({ held: filled });
+         return {
+           is: form.allows(filled) && own.allows(filled),
+           same: held === filled,
+           other: form.allows(new Headers()),
+           parsed: parsed(filled),
+           request: request.allows(new Request('http://x')),
+           wrong: String(wrong),
+           wrongClass: String(type.instanceOf(FormData)({ a: 1 })),
+         };
        };
        const loads = () => process.moduleLoadList.some((module) => module.includes('deps/undici'));
        export default skill({ name: 'forms', description: 'd', entry: 'a' })
@@ -426,7 +435,16 @@ describe('other skills', () => {
     const call = async (...args: string[]): Promise<unknown> => JSON.parse((await run(folder.file('forms/scripts/run'), args)).stdout);
     expect(await call('start')).toMatchObject({ prompt: expect.stringContaining('loaded: false') as string });
     expect(await call('advance', '--step', 'a', '--output', '{}')).toMatchObject({
-      finalOutput: { is: true, other: false, parsed: { a: '1' }, request: true, wrong: 'must be a FormData instance (was object)', loads: true },
+      finalOutput: {
+        is: true,
+        same: true,
+        other: false,
+        parsed: { a: '1' },
+        request: true,
+        wrong: 'must be a FormData instance (was object)',
+        wrongClass: 'must be a FormData instance (was object)',
+        loads: true,
+      },
     });
   });
 

@@ -17,6 +17,8 @@ export interface Program {
   readonly main: string;
   /** Further modules, by the names under which it imports them. */
   readonly modules?: Readonly<Record<string, string>>;
+  /** What they do to the code of packages. */
+  readonly plugins?: readonly Plugin[];
 }
 
 export interface BundleMistake {
@@ -99,7 +101,7 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
         if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
       },
-      plugins: program === null ? [] : [virtual(program), lazyWebClasses],
+      plugins: program === null ? [] : [virtual(program), ...(program.plugins ?? [])],
       // CommonJS packages look for their files by these; where there is one file, they are that file's.
       ...(output.format === 'esm' ? { transform: { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } } } : {}),
     });
@@ -122,16 +124,6 @@ function needsEsm(error: unknown): boolean {
   const { cause } = error as { readonly cause?: { readonly errors?: readonly RolldownLog[] } };
   return cause?.errors?.every(({ code }) => code === 'INVALID_TLA_FORMAT') === true;
 }
-
-/** In the two modules of ArkType that name all classes of the web as soon as they are loaded. */
-const lazyWebClasses: Plugin = {
-  name: 'lazy-web-classes',
-  transform: {
-    filter: { id: /\/node_modules\/(?:@ark\/util\/.*\/objectKinds|arktype\/.*\/keywords\/FormData)\.js$/ },
-    handler: (code) =>
-      `import { FormData, Headers, Request, Response } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/build/lazy-web-classes.js'))};\n${code}`,
-  },
-};
 
 /** Modules that stand in no file. */
 function virtual({ main, modules = {} }: Program): Plugin {

@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { packageRoot } from '../../../setup/package-root.ts';
 import type { RunOrigin } from '../run-origin.ts';
 import type { Program } from './bundle.ts';
+import { lazyArktype } from './lazy-arktype.ts';
 
 /** Where the program finds `references/`: the folder of the source that it runs, or the one above that of the script, or of the executable. */
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
@@ -31,7 +32,7 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
     // Not awaited at the top level, which CommonJS has none of; what it rejects with ends the process all the same.
     `void runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
   ];
-  return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) } };
+  return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) }, plugins: lazyArktype(modules) };
 }
 
 /** Until the entry has been loaded: a mistake in it is the author's, with the lines of the source, and not one of Node. */
