@@ -49,6 +49,28 @@ describe('parallel steps', () => {
     expect(most).toBe(2);
   });
 
+  test('save one after the other, and none over what another has written', async () => {
+    const save: StepConfig['save'] = ({ store }) => ({ seen: { n: ((store['seen'] as { n?: number } | undefined)?.n ?? 0) + 1 } });
+    const skill = skillOf({
+      fork: { parallel: { branches: ['a', 'b', 'c'], join: 'z' } },
+      ...Object.fromEntries(['a', 'b', 'c'].map((name) => [name, { save, next: 'z' }])),
+      z: { save: ({ store }) => ({ step: store['seen'] }), next: TERMINAL },
+    });
+    expect(await startSession(open(skill))).toMatchObject({ kind: 'done', finalOutput: { n: 3 } });
+  });
+
+  test('start nothing more once one of them has ended the session', async () => {
+    let acted = 0;
+    const skill = skillOf({
+      fork: { parallel: { branches: ['bad', 'good'], join: 'z' } },
+      bad: { wait: { durationMs: () => Number.NaN }, next: 'z' },
+      good: { action: () => ++acted, next: 'z' },
+      z: { prompt: 'z', next: TERMINAL },
+    });
+    await expect(startSession(open(skill))).rejects.toThrow('wait.durationMs gave NaN');
+    expect(acted).toBe(0);
+  });
+
   test('nest, and a branch may loop', async () => {
     const session = await started(
       skillOf({

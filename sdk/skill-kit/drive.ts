@@ -51,6 +51,7 @@ export class Session {
   readonly #throws: boolean;
   readonly #waiters = new Map<string, Waiter>();
   readonly #queue: SessionEventBody[] = [];
+  readonly #commands: Command[] = [];
   readonly #aborts = new Map<number, AbortController>();
   readonly #observers: Observers;
   readonly #working = new Set<Promise<void>>();
@@ -90,7 +91,14 @@ export class Session {
     if (this.#isPumping) return;
     this.#isPumping = true;
     try {
-      for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) this.#apply(next);
+      // What a callback gave is taken in before the next one is called: branches that save at once must not lose what the others wrote.
+      for (;;) {
+        const next = this.#queue.shift();
+        const command = next === undefined ? this.#commands.shift() : undefined;
+        if (next !== undefined) this.#apply(next);
+        else if (command !== undefined) this.#carryOut(command);
+        else return;
+      }
     } finally {
       this.#isPumping = false;
     }
@@ -116,7 +124,7 @@ export class Session {
     runtime.onEvent?.({ ...event, atMs });
     const { status } = this.#fold.current;
     if (status.kind === 'failed' && before.kind !== 'failed') this.#blame(status.error);
-    for (const command of commands) this.#carryOut(command);
+    for (const command of commands) this.#commands.push(command);
   }
 
   /** The engine ended the session: whoever waits gets it thrown. */
@@ -126,6 +134,8 @@ export class Session {
   }
 
   #carryOut(command: Command): void {
+    // The session may have ended since it was asked for.
+    if ('cursor' in command && !this.#fold.current.cursors.some(({ id }) => id === command.cursor)) return;
     this.runtime.onCommand?.(command);
     if (command.type !== 'reply' && this.runtime.defer?.(command) === true) return this.runtime.onDeferred?.(command);
     switch (command.type) {
