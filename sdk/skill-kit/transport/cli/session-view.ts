@@ -77,7 +77,7 @@ export function nextMove(view: SessionView, ask: Ask, nowMs: number): Move {
   const answer: Move = { kind: 'answer', line: replyLine.number, failure: stored.reply.failure };
   // Whoever came before the last answer was given may have it: both asked the same, or the other was first.
   const isLate = stored.number > ask.seen;
-  return ask.given === undefined ? moveOfFile(view, answer, isLate, nowMs) : moveOfGiven(view, ask, ask.given, isLate);
+  return ask.given === undefined ? moveOfFile(view, answer, isLate, nowMs) : moveOfGiven(view, ask, ask.given, answer, isLate);
 }
 
 function moveOfFile(view: SessionView, answer: Move, isLate: boolean, nowMs: number): Move {
@@ -98,17 +98,19 @@ function moveOfFile(view: SessionView, answer: Move, isLate: boolean, nowMs: num
   return answer;
 }
 
-function moveOfGiven(view: SessionView, ask: Ask, given: SessionOutput, isLate: boolean): Move {
+function moveOfGiven(view: SessionView, ask: Ask, given: SessionOutput, answer: Move, isLate: boolean): Move {
   const { stored, unanswered, answered } = view;
   const { turn } = ask;
   if (isLate) {
     const same = view.outputs.find((output) => output.number > ask.answered && output.number !== unanswered?.number && isSame(output, given));
-    const answer = same && answerAfter(view, same);
-    if (answer !== undefined) return answer;
+    const theirs = same && answerAfter(view, same);
+    if (theirs !== undefined) return theirs;
   }
   const isAnswered = answered !== undefined && isSame(answered, given);
   if (unanswered !== undefined && isSame(unanswered, given)) return { kind: 'process', line: unanswered, turn, isRetry: false };
   if (stored.mayRetry && isAnswered) return { kind: 'process', line: answered, turn: undefined, isRetry: true };
+  // Said again by somebody who has not heard the answer. Where the step is due once more, it is the next answer.
+  if (isAnswered && turnOf(stored.state, given.step) === undefined) return answer;
   return { kind: 'append', output: given, turn };
 }
 
@@ -131,9 +133,12 @@ function isDue({ cursors }: SessionState, nowMs: number): boolean {
   );
 }
 
-/** The turn of a step that is current; undefined when it is not. */
-export function turnOf(state: SessionState, step: string | undefined): number | undefined {
-  return state.cursors.find((cursor) => addressIn(state, cursor) === step)?.turn;
+/** The turn of a step that is current, by its address or by its name while that is the only one; undefined when it is not. */
+export function turnOf(state: SessionState, step: string): number | undefined {
+  const exact = state.cursors.find((cursor) => addressIn(state, cursor) === step);
+  if (exact !== undefined) return exact.turn;
+  const bare = state.cursors.filter((cursor) => cursor.step === step);
+  return bare.length === 1 ? bare[0]!.turn : undefined;
 }
 
 /** What failed and is tried again by answering it, when that is another step than was answered. */

@@ -228,6 +228,19 @@ it('defect: advancing twice for one output answers the same and acts once', asyn
   expect(new Set(keys).size).toBe(2);
 });
 
+it('in flag mode too, what is said again gets the answer that it got, unless the step is due once more', async () => {
+  const client = await Client.start(two, ['--output-mode', 'flag']);
+  for (let i = 0; i < 2; i++) expect(await client.flag('a', { v: 1 })).toEqual(told(4));
+  expect(await client.flag('a', { v: 2 })).toEqual(told(6));
+  expect(client.line(6)).toMatchObject({ error: 'order', message: 'Step "a" is not the current step. Answer "b" instead.' });
+  for (let i = 0; i < 2; i++) expect(await client.flag('b', {})).toEqual(told(8));
+  expect(linesOf(client.file).length).toBe(8);
+  const { definition, keys } = acting();
+  const looping = await Client.start(definition, ['--output-mode', 'flag']);
+  expect([await looping.flag('a', { v: 1 }), await looping.flag('a', { v: 1 })]).toEqual([told(4), told(6)]);
+  expect(keys.length).toBe(2);
+});
+
 const later = (): { readonly promise: Promise<void>; readonly resolve: () => void } => {
   let resolve = (): void => undefined;
   const promise = new Promise<void>((done) => {
