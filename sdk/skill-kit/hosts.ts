@@ -31,3 +31,11 @@ export function toolsOf({ host, toolsAvailable, isSubagent }: Handshake): Readon
   if (toolsAvailable.length === 0) return new Set(known);
   return new Set(isSubagent ? toolsAvailable : [...toolsAvailable, ...known]);
 }
+
+/** What `--tools` lists: names with commas between, and perhaps blanks. */
+export function toolNames(list: string): string[] {
+  return list
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+}

@@ -1,6 +1,7 @@
 /** The flags of every command, read in one place. */
 import { parseArgs } from 'node:util';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
+import { toolNames } from '../../hosts.ts';
 import { UsageError } from './io.ts';
 import type { SessionOutputMode } from './session-lines.ts';
 
@@ -58,7 +59,7 @@ export function parseFlags(args: readonly string[]): Flags {
 }
 
 export function handshakeOf({ text: { host, tools }, subagent }: Flags): Handshake {
-  return { host: host ?? 'generic', toolsAvailable: (tools ?? '').split(',').filter((tool) => tool !== ''), isSubagent: subagent };
+  return { host: host ?? 'generic', toolsAvailable: toolNames(tools ?? ''), isSubagent: subagent };
 }
 
 /** @throws {UsageError} */

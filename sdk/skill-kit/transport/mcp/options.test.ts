@@ -19,7 +19,7 @@ describe('the flags of an MCP server', () => {
   });
 
   it('say who the agent is', () => {
-    expect(parse('--host', 'codex', '--tools', 'a,b,', '--subagent')?.handshake).toEqual({ host: 'codex', toolsAvailable: ['a', 'b'], isSubagent: true });
+    expect(parse('--host', 'codex', '--tools', 'a, b,', '--subagent')?.handshake).toEqual({ host: 'codex', toolsAvailable: ['a', 'b'], isSubagent: true });
   });
 
   it('say where to listen and who may come', () => {

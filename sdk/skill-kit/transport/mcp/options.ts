@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
+import { toolNames } from '../../hosts.ts';
 
 export interface McpOptions {
   readonly handshake: Partial<Handshake>;
@@ -54,7 +55,7 @@ export function parseMcpOptions(argv: readonly string[]): McpOptions | null {
   return {
     handshake: {
       ...(host === undefined ? {} : { host }),
-      ...(tools === undefined ? {} : { toolsAvailable: tools.split(',').filter((tool) => tool !== '') }),
+      ...(tools === undefined ? {} : { toolsAvailable: toolNames(tools) }),
       ...(subagent === undefined ? {} : { isSubagent: subagent }),
     },
     durable,
