@@ -237,6 +237,8 @@ function dueNow(draft: Draft): string {
   const named = (kind: string): string[] => draft.cursors().flatMap((cursor) => (cursor.phase.kind === kind ? [`"${draft.addressOf(cursor)}"`] : []));
   const asking = named('asking');
   if (asking.length > 0) return `Answer ${asking.join(' or ')} instead.`;
+  const stuck = named('stuck');
+  if (stuck.length > 0) return `${stuck.join(' and ')} failed; name it to try again.`;
   const waiting = named('waiting');
   return waiting.length > 0 ? `Nothing can be answered until ${waiting.join(' and ')} is over.` : 'Nothing can be answered at present.';
 }

@@ -53,7 +53,7 @@ const REMEDIES: Readonly<Record<ErrorKind, string>> = {
   limit: ANEW,
   busy: 'Call advance with `session` alone; it answers when the step has been worked on.',
   away: 'Call advance with the same `step` and `output` again later, when a worker that has the code of the session runs.',
-  action: 'Call advance with the same `step` and `output` again to try once more, or tell the user.',
+  action: 'Call advance with the `step` of this error and the same `output`, without `turn`, to try once more, or tell the user.',
   failed: ANEW,
   cancelled: ANEW,
 };

@@ -200,10 +200,14 @@ describe('what an author gets wrong', () => {
     const failed = await rig.call('advance', { session, step: 'a', output: {} });
     expect(failed).toMatchObject({ isError: true, structured: { session, status: 'error', error: 'action', step: 'a', retry: true } });
     expect(failed.structured['message']).toContain('no network');
+    expect(await rig.call('advance', { session, step: 'a', output: {}, turn: 1 })).toMatchObject({ structured: { error: 'order' } });
+    expect(failed.structured['remedy']).toContain('without `turn`');
     isBroken = false;
     const stuck = await rig.call('advance', { session, step: 'a', output: {} });
     expect(stuck).toMatchObject({ isError: true, structured: { error: 'action', step: 'b' } });
     expect(stuck.structured['message']).toContain('prompt piece 1 is undefined');
+    const again = await rig.call('advance', { session, step: 'a', output: {} });
+    expect(again.structured['message']).toBe('Step "a" is not the current step. "b" failed; name it to try again.');
     expect((await rig.call('start')).isError).toBe(false);
   });
 
