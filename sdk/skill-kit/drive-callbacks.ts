@@ -90,7 +90,8 @@ export class Place {
 
 /** Deeper values stay as they are: freezing what a schema gave must not cost more than checking it did. */
 export function frozen<T>(value: T): T {
-  return Object.freeze(value);
+  // Bytes, as a file read without an encoding gives them, cannot be frozen.
+  return ArrayBuffer.isView(value) ? value : Object.freeze(value);
 }
 
 const schemas = new WeakMap<AnySchema, Record<string, unknown> | null>();

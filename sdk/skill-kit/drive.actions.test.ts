@@ -30,6 +30,11 @@ describe('actions', () => {
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done', finalOutput: {} });
   });
 
+  test('may give bytes', async () => {
+    const session = await started(skillOf({ a: { prompt: 'a', action: () => Buffer.from('text'), next: TERMINAL } }));
+    expect(await answer(session, 'a')).toMatchObject({ kind: 'done', finalOutput: Buffer.from('text') });
+  });
+
   test('an action that fails leaves nothing behind; the next answer has another key', async () => {
     const keys: string[] = [];
     const session = await started(
