@@ -71,4 +71,9 @@ describe('segments', () => {
     expect(view(['a', 'b'])).toEqual({ kind: 'view', label: undefined, text: 'a\n\nb' });
     expect(view('Card', ['a', 'b'])).toEqual({ kind: 'view', label: 'Card', text: 'a\n\nb' });
   });
+
+  it('view does not take its label for a text that is missing', () => {
+    expect(() => view('Card', undefined as never)).toThrow('view: the text of "Card" is undefined. Give a text, or several in a list.');
+    expect(() => view(7 as never)).toThrow('view: the text is number.');
+  });
 });

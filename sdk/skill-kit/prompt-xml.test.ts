@@ -85,6 +85,8 @@ describe('writePrompt', () => {
   it('says which piece is none', () => {
     expect(() => write(['a', undefined as never])).toThrow('step "s": prompt piece 2 is undefined.');
     expect(() => write({ text: 'x' } as never)).toThrow('step "s": prompt piece 1 is an object with the keys text.');
+    expect(() => write(['a', act.confirm({ message: undefined as never })])).toThrow('step "s": prompt piece 2 is act.confirm, and a text in it is undefined.');
+    expect(() => write(act.plan({ summary: 's', steps: [42 as never] }))).toThrow('step "s": prompt piece 1 is act.plan, and a text in it is number.');
   });
 });
 

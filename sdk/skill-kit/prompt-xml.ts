@@ -23,7 +23,11 @@ function writePiece(piece: PromptPiece | null | undefined, skillName: string, wh
     case 'view':
       return `<rendered${attributes({ name: piece.label || undefined })}>\n${escapeText(piece.text)}\n</rendered>`;
     case 'act':
-      return writePrimitive(piece.primitive, skillName);
+      try {
+        return writePrimitive(piece.primitive, skillName);
+      } catch (cause) {
+        throw new Error(`${where} is act.${piece.primitive.kind}, and ${(cause as Error).message}.`, { cause });
+      }
     case undefined:
     default:
       throw new Error(`${where} is ${describe(piece)}. Give a text, or what system, act.* or view return; leave out pieces that do not apply.`);

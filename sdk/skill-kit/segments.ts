@@ -12,8 +12,11 @@ export const system: SystemBuilder = (first: TemplateStringsArray | string, ...v
  */
 export function view(content: string | readonly string[]): ViewSegment;
 export function view(label: string, content: string | readonly string[]): ViewSegment;
-export function view(first: string | readonly string[], second?: string | readonly string[]): ViewSegment {
-  const content = second ?? first;
-  const label = second === undefined ? undefined : (first as string);
-  return Object.freeze({ kind: 'view', label, text: typeof content === 'string' ? content : content.join('\n\n') });
+export function view(...given: readonly [content: string | readonly string[]] | readonly [label: string, content: string | readonly string[]]): ViewSegment {
+  const [label, content] = given.length === 1 ? [undefined, given[0]] : given;
+  const text = Array.isArray(content) ? content.join('\n\n') : content;
+  if (typeof text === 'string') return Object.freeze({ kind: 'view', label, text });
+  throw new Error(
+    `view: the text${label === undefined ? '' : ` of "${label}"`} is ${text === null ? 'null' : typeof text}. Give a text, or several in a list.`,
+  );
 }

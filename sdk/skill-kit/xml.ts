@@ -24,8 +24,9 @@ const TAGS = [
 /** Also as a tired reader would still take it: other case, blanks, a slash on the wrong side. */
 const TAG_LIKE = new RegExp(String.raw`<(?=[\s/]*(?:${TAGS.join('|')})(?![\w-]))`, 'gi');
 
-/** Text between tags. */
+/** Text between tags. @throws {TypeError} for what only the types of its author's code take for a text */
 export function escapeText(text: string): string {
+  if (typeof text !== 'string') throw new TypeError(`a text in it is ${text === null ? 'null' : typeof text}`);
   return text.replace(TAG_LIKE, '&lt;');
 }
 
