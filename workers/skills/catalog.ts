@@ -16,6 +16,13 @@ export interface LoadedSkill extends BundledSkill {
   readonly entry: string;
 }
 
+interface Looked {
+  readonly signature: string;
+  readonly inputs: readonly string[];
+  /** Or why it could not be loaded. */
+  readonly skill: LoadedSkill | string;
+}
+
 export interface CatalogOptions {
   /** Each is a skill's entry, a skill's folder, or a folder of such folders. */
   readonly paths: readonly string[];
@@ -27,9 +34,9 @@ export interface CatalogOptions {
 
 export class SkillCatalog {
   readonly #options: CatalogOptions;
-  readonly #byEntry = new Map<string, { readonly signature: string; readonly inputs: readonly string[]; readonly skill: LoadedSkill | string }>();
+  readonly #byEntry = new Map<string, Looked>();
   #lookedAtMs = -Infinity;
-  #looking: Promise<void> | null = null;
+  #looking: { readonly anew: boolean; readonly done: Promise<void> } | null = null;
 
   constructor(options: CatalogOptions) {
     this.#options = options;
@@ -74,26 +81,31 @@ export class SkillCatalog {
 
   async #look(anew: boolean): Promise<void> {
     if (!anew && Date.now() - this.#lookedAtMs < FRESH_MS) return;
-    this.#looking ??= this.#lookNow().finally(() => {
+    const looking = this.#looking;
+    if (looking !== null) {
+      await looking.done;
+      return anew && !looking.anew ? await this.#look(true) : undefined;
+    }
+    const done = this.#lookNow(anew).finally(() => {
       this.#looking = null;
       this.#lookedAtMs = Date.now();
     });
-    await this.#looking;
+    this.#looking = { anew, done };
+    await done;
   }
 
-  async #lookNow(): Promise<void> {
+  async #lookNow(anew: boolean): Promise<void> {
     // A skill that is named twice, by its folder and by a link to it, is one skill.
     const entries = [...new Set(this.#options.paths.flatMap((path) => entriesAt(resolve(path))).map((entry) => realpathSync(entry)))];
     for (const entry of this.#byEntry.keys()) if (!entries.includes(entry)) this.#byEntry.delete(entry);
     for (const entry of entries) {
       const known = this.#byEntry.get(entry);
-      // What could not be loaded may have been mended in a file that nobody got to see. A bundle may have been pruned.
-      if (known !== undefined && typeof known.skill !== 'string' && existsSync(known.skill.bundle) && known.signature === signatureOf(known.inputs)) continue;
+      if (known !== undefined && isFresh(known, anew)) continue;
       this.#byEntry.set(entry, await this.#load(entry));
     }
   }
 
-  async #load(entry: string): Promise<{ readonly signature: string; readonly inputs: readonly string[]; readonly skill: LoadedSkill | string }> {
+  async #load(entry: string): Promise<Looked> {
     let bundled: BundledSkill | null = null;
     try {
       bundled = await bundleSkill(entry, this.#options.stateDir);
@@ -106,6 +118,11 @@ export class SkillCatalog {
       return { signature: signatureOf(inputs), inputs, skill: `${entry}: ${textOf(error)}` };
     }
   }
+}
+
+/** A bundle may have been pruned. What could not be loaded may have been mended in a file that nobody got to see: who starts a session tries it. */
+function isFresh({ signature, inputs, skill }: Looked, anew: boolean): boolean {
+  return (typeof skill === 'string' ? !anew : existsSync(skill.bundle)) && signature === signatureOf(inputs);
 }
 
 function entriesAt(path: string): string[] {

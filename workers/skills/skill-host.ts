@@ -8,6 +8,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Log } from '../log.ts';
 import { SkillCatalog } from './catalog.ts';
+import { keepIdentity, readIdentity, type Identity } from './identity-file.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
 import type { OpenAnswer, TurnAnswer } from './protocol.ts';
 import { sessionRecordsDir } from './record-files.ts';
@@ -169,10 +170,13 @@ class ProcessSkillHost implements RunningSkillHost {
     throw new CodedError('skill/away', `skill "${skill}" ${version} with code ${codeHash.slice(0, 12)} is not on this worker; ${here}`);
   }
 
-  async #identify(bundled: Runnable): Promise<{ readonly name: string; readonly version: string }> {
+  async #identify(bundled: Runnable): Promise<Identity> {
+    const known = readIdentity(bundled.bundle);
+    if (known !== null) return known;
     const process = new SkillProcess(this.#processOf(bundled));
     try {
-      return await process.hello;
+      const { name, version } = await process.hello;
+      return keepIdentity(bundled.bundle, { name, version });
     } catch (error) {
       throw codedFailure(error, bundled.bundle);
     } finally {
