@@ -1,20 +1,19 @@
 /** A Temporal server of one's own, two hosts: one has the worker, the other only starts runs and looks. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readEnvironment } from '../setup/environment.ts';
-import { resolveHostPieces } from '../setup/resolve.ts';
+import { temporalCliForTests } from '../workers/testing/temporal-cli.ts';
+import { startTestServer, type TestServer } from '../workers/testing/test-server.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 const spec = (name: string, program: string, args: string): string =>
   `api_version: v1\nkind: workflow\nname: ${name}\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  output_step: only\n  steps:\n    - { name: only, run: { program: ${program}, args: [${args}] } }\n`;
 
 let dir: string;
+let server: TestServer;
 let address: string;
 const children: ChildProcess[] = [];
 
@@ -23,34 +22,24 @@ beforeAll(async () => {
   writeFileSync(join(dir, 'input.yaml'), spec('input', 'cat', '/workspace/input.json'));
   writeFileSync(join(dir, 'fail.yaml'), spec('fail', '"false"', ''));
   writeFileSync(join(dir, 'long.yaml'), spec('long', 'sleep', '"300"'));
-  const { temporalCli } = await resolveHostPieces(readEnvironment(), { install: true });
-  const port = await freePort();
-  address = `127.0.0.1:${port}`;
-  children.push(
-    spawn(temporalCli, ['server', 'start-dev', '--headless', '--ip', '127.0.0.1', '--port', String(port), '--log-level', 'error'], { stdio: 'ignore' }),
-  );
-  await sleep(1_000);
+  server = await startTestServer(await temporalCliForTests());
+  address = server.address;
   await startWorker();
 });
 
 afterAll(async () => {
   for (const child of children.toReversed()) await ended(child);
+  await server?.stop();
   rmSync(dir, { recursive: true, force: true });
 });
 
-/** The server may need longer than a second; a worker that finds none ends and is started again. */
 async function startWorker(): Promise<void> {
-  const end = Date.now() + 60_000;
-  while (Date.now() < end) {
-    const worker = spawn(process.execPath, [BIN, 'worker'], { env: environment('with-worker'), stdio: ['ignore', 'pipe', 'ignore'] });
-    const isReady = await new Promise<boolean>((resolve) => {
-      worker.stdout.on('data', (chunk: Buffer) => chunk.includes('voidbox-worker ready') && resolve(true));
-      worker.once('close', () => resolve(false));
-    });
-    if (isReady) return void children.push(worker);
-    await sleep(500);
-  }
-  throw new Error('no worker within 60 s');
+  const worker = spawn(process.execPath, [BIN, 'worker'], { env: environment('with-worker'), stdio: ['ignore', 'pipe', 'inherit'] });
+  children.push(worker);
+  await new Promise<void>((resolve, reject) => {
+    worker.stdout.on('data', (chunk: Buffer) => chunk.includes('voidbox-worker ready') && resolve());
+    worker.once('close', (code) => reject(new Error(`the worker ended with ${code}`)));
+  });
 }
 
 async function ended(child: ChildProcess): Promise<void> {
@@ -77,14 +66,6 @@ async function voidbox(host: string, ...args: readonly string[]): Promise<{ read
   child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
   const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
   return { code, stdout, stderr };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 const workerHost = (): string => readFileSync(join(dir, 'with-worker', 'host-id'), 'utf8').trim();

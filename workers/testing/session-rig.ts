@@ -2,13 +2,13 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { connectRuns, type RunsConnection } from '../client/connect.ts';
 import { keepChild, type KeptChild } from '../embedded/kept-child.ts';
 import { embeddedAddress } from '../temporal-address.ts';
+import { startTestServer } from './test-server.ts';
 
 /** Short, so that a callback that hangs costs the test little. */
 export const TURN_LIMIT_MS = 3_000;
@@ -33,19 +33,13 @@ export interface SessionRig {
 }
 
 export async function startSessionRig(temporalCli: string, serverArgs: readonly string[] = []): Promise<SessionRig> {
-  const env = await TestWorkflowEnvironment.createLocal({
-    server: {
-      executable: { type: 'existing-path', path: temporalCli },
-      ui: false,
-      extraArgs: ['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000', ...serverArgs],
-    },
-  });
+  const server = await startTestServer(temporalCli, serverArgs);
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-sessions-'));
   const skillsDir = join(stateDir, 'my-skills');
   const logFile = join(stateDir, 'lines');
   mkdirSync(skillsDir);
   writeFileSync(logFile, '');
-  const target = embeddedAddress(env.address);
+  const target = embeddedAddress(server.address);
   const output: string[] = [];
   let starts = 0;
   let isStarted: () => void = () => undefined;
@@ -57,8 +51,22 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
     env: { ...readEnvironment().variables, VOIDBOX_SKILL_TURN_LIMIT_MS: String(TURN_LIMIT_MS), SKILL_LINES: logFile },
     command: () =>
       Promise.resolve({
-        file: process.execPath,
-        args: [script, '--embedded', '--address', env.address, '--state-dir', stateDir, '--keeper', keeper, '--skills', skillsDir],
+        file: keeper,
+        args: [
+          'tie',
+          '--',
+          process.execPath,
+          script,
+          '--embedded',
+          '--address',
+          server.address,
+          '--state-dir',
+          stateDir,
+          '--keeper',
+          keeper,
+          '--skills',
+          skillsDir,
+        ],
       }),
     onLine: (line) => {
       output.push(line);
@@ -75,7 +83,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
   const untilReady = (): Promise<void> => limited(ready, () => `the worker was not ready in time:\n${output.join('\n')}`);
   const stop = async (): Promise<void> => {
     await worker.stop(20_000);
-    await env.teardown();
+    await server.stop();
     rmSync(stateDir, { recursive: true, force: true });
   };
   // Whoever gets no rig has nothing to stop.

@@ -3,7 +3,6 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { TestWorkflowEnvironment } from '@temporalio/testing';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createCapacity } from '../../activities/capacity.ts';
 import { createActivities } from '../../activities/create-activities.ts';
@@ -22,6 +21,7 @@ import { createLog, type Log } from '../log.ts';
 import { ensureSearchAttributes } from '../search-attributes.ts';
 import { checkPlan, compileSpec } from '../spec-check.ts';
 import { embeddedAddress, type TemporalAddress } from '../temporal-address.ts';
+import { startTestServer } from './test-server.ts';
 import { installRuntime, startWorkers, type RunningWorkers } from '../workers.ts';
 
 export interface TestStack {
@@ -41,15 +41,9 @@ const workflowsPath = fileURLToPath(new URL('../../workflows/index.ts', import.m
 /** `temporalCli` is a path or a name on PATH. */
 export async function startTestStack(backend: SandboxBackend, temporalCli: string, log: Log = createLog('test-worker')): Promise<TestStack> {
   installRuntime(log);
-  const env = await TestWorkflowEnvironment.createLocal({
-    server: {
-      executable: { type: 'existing-path', path: temporalCli },
-      ui: false,
-      extraArgs: ['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000'],
-    },
-  });
+  const server = await startTestServer(temporalCli);
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
-  const target = embeddedAddress(env.address);
+  const target = embeddedAddress(server.address);
   const runs = await connectRuns(target);
   const code = await bundleWorkflows(workflowsPath);
   const deps: ActivityDeps = {
@@ -89,7 +83,7 @@ export async function startTestStack(backend: SandboxBackend, temporalCli: strin
     },
     async stop() {
       await runs.close();
-      await env.teardown();
+      await server.stop();
       rmSync(stateDir, { recursive: true, force: true });
     },
   };
