@@ -179,6 +179,7 @@ export class SessionLoop {
 
   cancel(reason: string): void {
     this.#apply({ type: 'cancel', reason, atMs: Date.now() }, []);
+    setCurrentDetails(sessionPage(this));
   }
 
   /** Until the session is over, or its history is to be begun anew. */

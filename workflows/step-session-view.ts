@@ -2,11 +2,13 @@
 import type { SessionView } from '../activities/contract-session.ts';
 import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
 import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
-import type { SessionState } from '../domain/step-machine/state.ts';
+import type { Cursor, SessionState } from '../domain/step-machine/state.ts';
 import type { SessionLoop } from './step-session-loop.ts';
 
 /** Of values that the UI shows. */
 const SHOWN_CHARACTERS = 400;
+/** No date is later. */
+const LAST_DATE_MS = 8.64e15;
 
 /** @param refused  why it could not be opened */
 export function openingView(session: string, refused: { readonly message: string } | null): SessionView {
@@ -61,15 +63,34 @@ export function sessionPage(loop: SessionLoop): string {
   const { state } = loop;
   const last = lastOf(loop);
   const rows = Object.entries(visitsIn(state)).map(([step, count]) => `| ${step} | ${count} |`);
-  const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${cursor.phase.kind}, turn ${cursor.turn})`);
+  const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${standing(cursor)})`);
   return [
-    `**${state.skill}** ${state.version}, code ${(state.codeHash ?? '').slice(0, 12)}: ${state.status.kind}`,
+    `**${state.skill}** ${state.version}, code ${(state.codeHash ?? '').slice(0, 12)}: ${state.status.kind}${reason(state)}`,
     ...(current.length === 0 ? [] : ['', `Current: ${current.join(', ')}`]),
     ...(loop.blocked === null ? [] : ['', `Cannot go on: ${loop.blocked}`]),
     ...loop.childSessions.map(({ session, prefix }) => `\nSub-skill \`${prefix}\` runs as session \`${session}\``),
     ...(last === null ? [] : ['', `Last answer, to ${last.step}: \`${shown(last.response)}\``]),
     ...(rows.length === 0 ? [] : ['', '| step | visits |', '|---|---|', ...rows]),
   ].join('\n');
+}
+
+function reason({ status }: SessionState): string {
+  if (status.kind === 'failed') return `, at ${status.step}: ${shown(status.error.message)}`;
+  return status.kind === 'cancelled' ? `, ${status.reason}` : '';
+}
+
+function standing({ phase, turn, human, deadlineMs }: Cursor): string {
+  const said: string[] = [phase.kind, `turn ${turn}`];
+  if (phase.kind === 'waiting' || phase.kind === 'backoff') said.push(`until ${dateOf(phase.dueMs)}`);
+  if (phase.kind === 'acting' && phase.attempt > 1) said.push(`attempt ${phase.attempt}`);
+  if (phase.kind === 'stuck') said.push(shown(phase.error.message));
+  if (phase.kind === 'asking' && human !== null) said.push(human.assignee ?? 'a person');
+  if (phase.kind === 'asking' && deadlineMs !== null) said.push(`by ${dateOf(deadlineMs)}`);
+  return said.join(', ');
+}
+
+function dateOf(ms: number): string {
+  return Math.abs(ms) <= LAST_DATE_MS ? new Date(ms).toISOString() : 'the end of time';
 }
 
 function shown(value: unknown): string {

@@ -8,6 +8,7 @@ import {
   continueAsNew,
   defineQuery,
   defineUpdate,
+  setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
   workflowInfo,
@@ -60,7 +61,10 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
     setHandler(advanceUpdate, async (request) => (await opening).advance(request), {
       validator: (request) => refuse(refusalOf(loop, request)),
     });
-    loop = await settled(opening, (failure) => (refused = failure));
+    loop = await settled(opening, (failure) => {
+      refused = failure;
+      setCurrentDetails(`Could not be opened: ${failure.message}`);
+    });
     const running = loop;
     outer.cancelRequested.catch(() => running.cancel('it was cancelled by a client'));
     return await concluded(running);

@@ -65,6 +65,12 @@ const answer = (session: string, { step, turn }: { step: string; turn?: number }
 
 const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
 
+/** What the Temporal UI shows of it. */
+async function pageOf(session: string): Promise<string> {
+  const { currentDetails } = (await rig.runs.client.workflow.getHandle(session).query('__temporal_workflow_metadata')) as { currentDetails: string };
+  return currentDetails;
+}
+
 async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
   for (const end = Date.now() + 30_000; !(await holds());) {
     if (Date.now() > end) throw new Error(`not within 30 s: ${what}\n${rig.log()}`);
@@ -82,8 +88,7 @@ describe('a session', () => {
     expect(await view('happy')).toMatchObject({ skill: 'greeter', status: 'open', visits: { ask: 1 }, last: { step: 'ask' }, open: [{ step: 'confirm' }] });
     const { raw } = await rig.runs.client.workflow.getHandle('happy').describe();
     expect(raw.executionConfig?.userMetadata?.summary).toBeTruthy();
-    const metadata = JSON.stringify(await rig.runs.client.workflow.getHandle('happy').query('__temporal_workflow_metadata'));
-    for (const text of ['greeter', 'confirm', 'turn 2', '| ask | 1 |', 'Ada']) expect(metadata).toContain(text);
+    for (const text of ['greeter', 'confirm', 'turn 2', '| ask | 1 |', 'Ada']) expect(await pageOf('happy')).toContain(text);
     const again = prompt(await answer('happy', second, { yes: false }));
     const third = prompt(await answer('happy', again, { name: 'Grace' }));
     expect(await answer('happy', third, { yes: true })).toMatchObject({ kind: 'done', finalOutput: 'Hello Grace' });
@@ -133,6 +138,9 @@ describe('a session', () => {
   test('is cancelled, and listed as such', async () => {
     await start('to-cancel', 'greeter', { place: 'x' });
     expect(await cancelSession(rig.runs.client, 'to-cancel')).toBe(true);
+    const page = await pageOf('to-cancel');
+    expect(page).toContain('cancelled, it was cancelled by a client');
+    expect(page).not.toContain('asking');
     expect(await answer('to-cancel', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'cancelled' });
     await until('the list knows', async () =>
       (await listSessions(rig.runs.client, { limit: 50 })).some(
@@ -151,6 +159,7 @@ describe('a session', () => {
     });
     expect(await answer('terminated', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'cancelled' });
     await expect(start('unopened', 'greeter', { place: 7 })).rejects.toMatchObject({ code: 'skill/params' });
+    expect(await pageOf('unopened')).toContain('Could not be opened: ');
     expect(await view('unopened')).toMatchObject({ status: 'failed', current: { error: 'failed', message: expect.stringContaining('place') } });
     expect(await answer('unopened', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'failed', message: expect.stringContaining('place') });
   });
@@ -171,6 +180,7 @@ describe('a session', () => {
     const more = prompt(await answer('calls', inner, { text: 'doors' }));
     expect(more.step).toBe('audit/more');
     expect(await answer('calls', more, { text: 'windows' })).toMatchObject({ kind: 'waiting', step: 'rest' });
+    expect(await pageOf('calls')).toMatch(/\*\*rest\*\* \(waiting, turn \d+, until 2\d{3}-/);
     await until('the wait is over', async () => (await view('calls')).current?.kind === 'prompt');
     const end = prompt((await view('calls')).current!);
     expect(end.prompt).toContain('Got doors, windows. Fine?');
@@ -185,6 +195,7 @@ describe('a session', () => {
     // Each action takes 400 ms; one after the other they would take 800.
     expect(Date.now() - asked).toBeLessThan(3_000);
     expect(both.some((result) => result.kind === 'prompt' && result.step === 'sign')).toBe(true);
+    expect(await pageOf('parallel')).toMatch(/\*\*sign\*\* \(asking, turn \d+, boss, by 2\d{3}-/);
     await until('nobody signs', async () => (await view('parallel')).open.some(({ step }) => step === 'late'));
     const late = prompt((await view('parallel')).current!);
     expect(late.prompt).toContain('Nobody signed style:a safety:b');

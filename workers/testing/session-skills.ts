@@ -105,7 +105,7 @@ const inner = skill({ name: 'inner', entry: 'ask', params: z.object({ topic: z.s
 export default skill({ name: 'caller', entry: 'topic' })
   .step('topic', { prompt: 'Which topic?', response: z.object({ topic: z.string() }), next: 'audit' })
   .step('audit', { call: 'inner', next: 'rest' })
-  .step('rest', { wait: { durationMs: 300 }, next: 'end' })
+  .step('rest', { wait: { durationMs: 1_000 }, next: 'end' })
   .step('end', { prompt: ({ store }) => 'Got ' + store.steps.audit + '. Fine?', response: z.object({ fine: z.boolean() }), next: terminal })
   .subskill('inner', inner, { params: (_response, store) => ({ topic: store.steps.topic.topic }) })
   .build();
@@ -129,7 +129,7 @@ export default skill({ name: 'review', entry: 'split' })
   .step('style', branch('style'))
   .step('safety', branch('safety'))
   .step('join', { save: ({ store }) => ({ step: store.steps.style + ' ' + store.steps.safety }), next: 'sign' })
-  .step('sign', { prompt: 'Sign?', response: z.object({ by: z.string() }), human: { deadlineMs: 700, onExpiry: 'late', assignee: 'boss' }, next: terminal })
+  .step('sign', { prompt: 'Sign?', response: z.object({ by: z.string() }), human: { deadlineMs: 1_500, onExpiry: 'late', assignee: 'boss' }, next: terminal })
   .step('late', { prompt: ({ store }) => 'Nobody signed ' + store.steps.join, response: z.object({ ok: z.boolean() }), next: terminal })
   .build();
 `;
