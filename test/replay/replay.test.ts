@@ -1,7 +1,7 @@
 /**
  * Workflow code of today against histories of yesterday: a change that would do other things than a running
  * run did fails here. Histories are added when the workflow learns something new, and never removed:
- * `VOIDBOX_RECORD_HISTORIES=DIR npx vitest run workers/run.server.test.ts`.
+ * `VOIDBOX_RECORD_HISTORIES=DIR npx vitest run workers/run.server.test.ts workers/skills/session*.server.test.ts`.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';

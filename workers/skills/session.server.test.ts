@@ -1,8 +1,7 @@
 /** Sessions on a real Temporal server, with a worker in a process of its own. */
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
 import {
@@ -16,6 +15,7 @@ import {
   viewSession,
 } from '../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
+import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
 import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, REVIEW, versioned } from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 import { readRecords, sessionRecordsDir } from './record-files.ts';
@@ -38,18 +38,33 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-/** With `VOIDBOX_RECORD_HISTORIES=DIR` the histories of these sessions become files for the replay test. */
-async function recordHistories(): Promise<void> {
-  const folder = process.env['VOIDBOX_RECORD_HISTORIES'];
-  if (folder === undefined) return;
-  for (const session of ['happy', 'race', 'to-cancel', 'calls', 'parallel', 'evil-loop', 'killed-middle', 'migrated']) {
-    const history = await rig.runs.client.workflow.getHandle(session).fetchHistory();
-    // Names of the machine that recorded them stand in identities, stack traces and messages.
-    const json = historyToJSON(history)
-      .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
-      .replaceAll(/"stackTrace": "(?:[^"\\]|\\.)*"/g, '"stackTrace": ""');
-    writeFileSync(join(folder, `${session}.json`), `${json}\n`);
+/** One that begins with what an earlier run of it carried over. */
+async function carryOn(): Promise<void> {
+  let at = prompt(await start('carried', 'counter'));
+  const { runId } = await rig.runs.client.workflow.getHandle('carried').describe();
+  for (let left = 5; left > 0;) {
+    at = prompt(await answer('carried', at, { n: 1 }));
+    if ((await rig.runs.client.workflow.getHandle('carried').describe()).runId !== runId) left -= 1;
   }
+  await answer('carried', at, { n: -1 });
+}
+
+async function recordHistories(): Promise<void> {
+  if (recordingDir() === null) return;
+  await carryOn();
+  await recordHistoriesOf(rig, [
+    'happy',
+    'race',
+    'to-cancel',
+    'calls',
+    'parallel',
+    'evil-loop',
+    'killed-middle',
+    'migrated',
+    'observed',
+    'unopened',
+    'carried',
+  ]);
 }
 
 function prompt(result: CliResult): PromptResult {
