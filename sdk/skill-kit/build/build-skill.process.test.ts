@@ -17,7 +17,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { parse } from 'yaml';
 import { TemporaryFolder, type Ran } from '../../../test/rig/skill-command.ts';
 
@@ -347,6 +347,20 @@ chmod 755 "$5"
       const result = await build(source(), out(), ['--mode', 'bun', '--targets', 'linux-x64,darwin-x64'], { path: path() });
       expect(result).toMatchObject({ code: 3, stdout: '', stderr: expect.stringMatching(/1 of 2 targets:\ndarwin-x64: no such target/) as string });
       expect(contentOf(out())).toEqual(before);
+    });
+
+    it.each(['INT', 'TERM', 'HUP'])('a build that is ended by SIG%s leaves nothing behind, and what was there', async (signal) => {
+      await mustBuild(source(), out());
+      const before = [readdirSync(dirname(out())), contentOf(out())];
+      // The signal comes while bun works.
+      put('fake/bun', `#!/bin/sh\necho $$ > "\${0%/*}/pid"\nkill -${signal} $PPID\nexec sleep 10\n`, 0o755);
+      const args = [BIN, 'skill', 'build', source(), '-o', out(), '--mode', 'bun', '--single'];
+      const ended = await new Promise((resolve) => execFile(process.execPath, args, { env: { ...process.env, PATH: path() } }, resolve));
+      expect(ended).toMatchObject({ signal: `SIG${signal}` });
+      expect([readdirSync(dirname(out())), contentOf(out())]).toEqual(before);
+      const bun = `/proc/${readFileSync(folder.file('fake/pid'), 'utf8').trim()}/cmdline`;
+      // What has ended has no command line, even while nobody has taken notice of its end.
+      await vi.waitFor(() => expect(existsSync(bun) ? readFileSync(bun, 'utf8') : '').toBe(''));
     });
 
     it('says where to get bun when there is none', async () => {

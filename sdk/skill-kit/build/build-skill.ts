@@ -5,7 +5,7 @@ import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
 import { bundle, bundleProgram, type BundleOptions, type Program } from './bundle.ts';
-import { BUN_TARGETS, type BunTarget, compileAll } from './bun.ts';
+import { BUN_TARGETS, type BunTarget, type Compilation, compileAll } from './bun.ts';
 import { findEntry } from './find-entry.ts';
 import { complianceProblems, hostFieldNames } from './frontmatter.ts';
 import { loadSkill, type LoadedSource } from './load-skill.ts';
@@ -80,8 +80,8 @@ async function fillFolder(source: LoadedSource, outDir: string, { mode, protocol
   // A skill may be built where its source stands: what is shipped is there, and the source's.
   const shipped = realpathSync(source.folder) === target ? [] : SHIPPED;
   let files: readonly string[] = [];
-  await replaceFolder(target, ownPaths(definition.name, shipped), async (folder) => {
-    await writeProgram(source, mode, folder);
+  await replaceFolder(target, ownPaths(definition.name, shipped), async (folder, interrupted) => {
+    await writeProgram(source, mode, folder, interrupted);
     copyShipped(source.folder, shipped, folder);
     writeFileSync(join(folder, 'SKILL.md'), skillMd({ definition, version, needs: needsOf(mode), builtWith: builtWith() }, protocol));
     writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
@@ -97,10 +97,11 @@ function versionOf({ definition, folder, entry }: LoadedSource): string {
   throw new CodedError('skill/not-compliant', `${entry} leaves its version to a package.json (resolveVersion), and none above it has one`);
 }
 
-async function writeProgram({ definition: { name }, entry, modules }: LoadedSource, mode: BuildMode, folder: string): Promise<void> {
+async function writeProgram({ definition: { name }, entry, modules }: LoadedSource, mode: BuildMode, folder: string, interrupted: AbortSignal): Promise<void> {
   for (const part of ['bin', 'scripts']) mkdirSync(join(folder, part), { recursive: true });
   const program = programOf(entry, mode.kind === 'node' ? 'above-script' : 'above-executable', modules);
-  const script = mode.kind === 'node' ? await writeForNode(name, entry, program, folder) : await compileForBun(name, entry, program, mode, folder);
+  const script =
+    mode.kind === 'node' ? await writeForNode(name, entry, program, folder) : await compileForBun(name, entry, program, { ...mode, interrupted }, folder);
   const run = join(folder, 'scripts', 'run');
   writeFileSync(run, script);
   chmodSync(run, 0o755);
@@ -119,15 +120,15 @@ async function compileForBun(
   name: string,
   entry: string,
   program: Program,
-  { bun, targets }: BuildMode & { readonly kind: 'bun' },
+  how: Pick<Compilation, 'bun' | 'targets' | 'interrupted'>,
   folder: string,
 ): Promise<string> {
   const { code } = await bundle(entry, { program, output: MINIFIED });
   const file = join(folder, 'bin', `${name}.mjs`);
   writeFileSync(file, code);
-  await compileAll(bun, file, targets, (target) => join(folder, 'bin', `${name}-${target}`));
+  await compileAll({ ...how, code: file, executableOf: (target) => join(folder, 'bin', `${name}-${target}`) });
   rmSync(file);
-  return executableScript(name, targets);
+  return executableScript(name, how.targets);
 }
 
 function copyShipped(from: string, names: readonly string[], to: string): void {

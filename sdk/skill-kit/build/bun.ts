@@ -18,16 +18,22 @@ export function compileArguments(code: string, target: BunTarget, executable: st
   return ['build', '--compile', `--target=bun-${target}`, '--outfile', executable, code];
 }
 
-/**
- * @param code  path of a module that needs no other
- * @param executableOf  where the executable for a target goes
- * @throws CodedError `skill/bun` with what bun says of every target that it could not make
- */
-export async function compileAll(bun: string, code: string, targets: readonly BunTarget[], executableOf: (target: BunTarget) => string): Promise<void> {
+export interface Compilation {
+  readonly bun: string;
+  /** Path of a module that needs no other. */
+  readonly code: string;
+  readonly targets: readonly BunTarget[];
+  /** Where the executable for a target goes. */
+  executableOf(target: BunTarget): string;
+  readonly interrupted: AbortSignal;
+}
+
+/** @throws CodedError `skill/bun` with what bun says of every target that it could not make */
+export async function compileAll({ bun, code, targets, executableOf, interrupted }: Compilation): Promise<void> {
   const failures: string[] = [];
   // One at a time: each holds a copy of the runtime in memory.
   for (const target of targets) {
-    const complaint = await run(bun, compileArguments(code, target, executableOf(target)), dirname(code));
+    const complaint = await run(bun, compileArguments(code, target, executableOf(target)), dirname(code), interrupted);
     if (complaint !== null) failures.push(`${target}: ${complaint}`);
   }
   if (failures.length > 0)
@@ -35,9 +41,9 @@ export async function compileAll(bun: string, code: string, targets: readonly Bu
 }
 
 /** @param cwd  bun puts files there while it works, so it is the folder that is being made */
-function run(program: string, args: readonly string[], cwd: string): Promise<string | null> {
+function run(program: string, args: readonly string[], cwd: string, signal: AbortSignal): Promise<string | null> {
   return new Promise((resolve) => {
-    execFile(program, [...args], { cwd, timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
+    execFile(program, [...args], { cwd, signal, timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
       resolve(error === null ? null : stderr.trim() || stdout.trim() || error.message);
     });
   });

@@ -5,6 +5,7 @@ import { CodedError } from '../../../domain/errors/coded-error.ts';
 
 /** The key of SKILL.md's metadata that says that a build made it. */
 export const BUILT_WITH = 'built-with';
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** Where the folder is, behind links. */
 export function realTarget(folder: string): string {
@@ -34,25 +35,57 @@ function isBuilt(folder: string): boolean {
  * Fills a folder beside the target and puts it in the target's place. What stands in the target and is not `own` comes along.
  * Several may do so at once: the last one's is what stays, and nothing of what comes along is lost.
  * @param own  of a path in the folder, with `/`: whether it is the build's, who writes it anew or leaves it out
- * @param fill  may take as long as it likes: the target is as it was meanwhile
+ * @param fill  may take as long as it likes: the target is as it was meanwhile. A signal that is to end this process aborts
+ *   what it is handed, and ends the process when everything has been cleared away
  */
-export async function replaceFolder(target: string, own: (path: string) => boolean, fill: (folder: string) => Promise<void>): Promise<void> {
+export async function replaceFolder(
+  target: string,
+  own: (path: string) => boolean,
+  fill: (folder: string, interrupted: AbortSignal) => Promise<void>,
+): Promise<void> {
   const parent = dirname(target);
   mkdirSync(parent, { recursive: true });
   const beside = mkdtempSync(join(parent, `.${basename(target)}.build-`));
   const moves = new Moves();
+  const interruption = new Interruption();
   try {
     const next = join(beside, 'next');
     // mkdtemp's 0700 is right while it is being made; the skill is for whoever may read the folder around it.
     mkdirSync(next, { mode: 0o755 });
-    await fill(next);
+    await fill(next, interruption.signal);
+    interruption.signal.throwIfAborted();
     exchange(target, next, beside, own, moves);
   } catch (error) {
     if (!moves.undo()) throw new CodedError('skill/output-taken', `${target} could not be put back; what stood there lies in ${beside}`, { cause: error });
     rmSync(beside, { recursive: true, force: true });
     throw error;
+  } finally {
+    interruption.over();
   }
   rmSync(beside, { recursive: true, force: true });
+}
+
+/** Signals that would end this process, held back until there is nothing to clear away. */
+class Interruption {
+  readonly #controller = new AbortController();
+  #caught: NodeJS.Signals | null = null;
+  readonly #note = (signal: NodeJS.Signals): void => {
+    this.#caught = signal;
+    this.#controller.abort();
+  };
+
+  constructor() {
+    for (const signal of ENDING) process.on(signal, this.#note);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  over(): void {
+    for (const signal of ENDING) process.off(signal, this.#note);
+    if (this.#caught !== null) process.kill(process.pid, this.#caught);
+  }
 }
 
 /** As `work`, with what the file system refuses as an error that names the folder. @throws CodedError `skill/output-taken` */
