@@ -301,6 +301,13 @@ describe('a skill with references and a package of its own', () => {
     expect(readFileSync(join(out(), 'SKILL.md'), 'utf8')).toContain('--history');
   });
 
+  it('says so to whoever stands in the folder that is exchanged', async () => {
+    mkdirSync(out(), { recursive: true });
+    const { code, stderr } = await build(source(), '.', [], { cwd: out() });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('note: the folder that you are in has been replaced') as string });
+    expect((await build(source(), out(), [], { cwd: dirname(out()) })).stderr).not.toContain('replaced');
+  });
+
   describe('for bun', () => {
     /** Writes down how it is called; its executables say their name and arguments. */
     const FAKE = `#!/bin/sh

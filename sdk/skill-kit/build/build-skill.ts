@@ -1,6 +1,6 @@
 /** From a skill's source to a folder of agentskills.io that runs without it. */
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join, relative, resolve } from 'node:path';
+import { basename, join, relative, resolve, sep } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
@@ -69,7 +69,7 @@ export async function buildSkill<Diagnostic extends BuildDiagnostic>(request: Bu
   return { built: await orOutputError(outDir, () => fillFolder(source, outDir, request)), diagnostics };
 }
 
-async function fillFolder(source: LoadedSource, outDir: string, { mode, protocol, force }: BuildRequest<BuildDiagnostic>): Promise<Built> {
+async function fillFolder(source: LoadedSource, outDir: string, { mode, protocol, force, cwd }: BuildRequest<BuildDiagnostic>): Promise<Built> {
   const { definition } = source;
   const target = realTarget(outDir);
   const problems = complianceProblems(definition, basename(outDir));
@@ -87,7 +87,7 @@ async function fillFolder(source: LoadedSource, outDir: string, { mode, protocol
     writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
     files = filesBelow(folder);
   });
-  return { name: definition.name, version, folder: target, files, notes: notesOn(definition) };
+  return { name: definition.name, version, folder: target, files, notes: [...notesOn(definition), ...notesOnPlace(target, cwd)] };
 }
 
 function versionOf({ definition, folder, entry }: LoadedSource): string {
@@ -151,6 +151,12 @@ function notesOn(definition: Buildable): readonly string[] {
   return fields.length === 0
     ? []
     : [`SKILL.md has ${fields.join(', ')}, which agentskills.io does not know: hosts that are strict about it may refuse the skill`];
+}
+
+/** A shell that stands in the folder would see an empty one. */
+function notesOnPlace(target: string, cwd: string): readonly string[] {
+  const isInside = cwd === target || cwd.startsWith(target + sep);
+  return isInside ? ['the folder that you are in has been replaced: `cd "$PWD"` leads to the new one'] : [];
 }
 
 function builtWith(): string {
