@@ -5,6 +5,7 @@ import { stripVTControlCharacters } from 'node:util';
 import { type OutputChunk, type OutputOptions, type Plugin, type RolldownLog, rolldown } from 'rolldown';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { packageRoot } from '../../../setup/package-root.ts';
+import { LEAST_NODE } from './run-scripts.ts';
 
 export interface Bundle {
   readonly code: string;
@@ -102,8 +103,11 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
         if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
       },
       plugins: program === null ? [] : [virtual(program), ...(program.plugins ?? [])],
-      // CommonJS packages look for their files by these; where there is one file, they are that file's.
-      ...(output.format === 'esm' ? { transform: { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } } } : {}),
+      transform: {
+        target: `node${LEAST_NODE}`,
+        // CommonJS packages look for their files by these; where there is one file, they are that file's.
+        ...(output.format === 'esm' ? { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } } : {}),
+      },
     });
     try {
       const { output: files } = await made.generate(output);

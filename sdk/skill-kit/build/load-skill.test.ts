@@ -2,6 +2,7 @@ import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import type { SkillDefinition } from '../../../domain/step-machine/definition.ts';
 import { TemporaryFolder } from '../../../test/rig/skill-command.ts';
 import { loadSkill } from './load-skill.ts';
 
@@ -46,6 +47,14 @@ describe('loading a skill from its source', () => {
     put('one/skill.ts', GREETER.replace('NAME,', "'of-skill',").replace(/.*name\.ts.*/, ''));
     put('one/index.ts', 'throw new Error("not this one")');
     expect((await loadSkill('one', folder.path)).definition.name).toBe('of-skill');
+  });
+
+  it('writes syntax that is newer than the oldest Node in the words of that one', async () => {
+    const code = GREETER.replace("'Greet.'", 'greeting()').replace(/.*name\.ts.*/, "const NAME = 'n';");
+    const held = "function greeting() { using held = { text: 'Hello.', [Symbol.dispose]() {} }; return held.text; }";
+    const { bundle, definition } = await loadSkill(put('skill.ts', `${code}\n${held}`));
+    expect(bundle).not.toMatch(/using held/);
+    expect((definition as SkillDefinition).steps['greet']?.config.prompt).toBe('Hello.');
   });
 
   it('loads what has changed since', async () => {
