@@ -1,6 +1,6 @@
 /** Which tools a host is known to have where a test has passed or failed. */
 import type { Sources } from './sources.ts';
-import { bare, below, is, isFunction, memberName, type Node } from './syntax.ts';
+import { bare, below, is, isFunction, memberName, type Node, type NodeOf } from './syntax.ts';
 
 /** Names of tools, by how the test ends. */
 export interface Guards {
@@ -71,5 +71,21 @@ function namedBeside(sources: Sources, node: Node): ReadonlySet<string> {
     return origin.kind === 'parameter' && origin.path.some((name) => name === 'toolsAvailable' || name === 'host');
   });
   if (!asks || isFunction(node)) return NONE;
-  return new Set(parts.flatMap((part) => (is(part, 'Literal', 'TemplateLiteral', 'Identifier') ? (sources.textOf(part) ?? []) : [])));
+  return new Set(parts.flatMap((part) => (is(part, 'Literal', 'TemplateLiteral', 'Identifier', 'MemberExpression') ? textsOf(sources, part) : [])));
+}
+
+/** A text, or those of a list. */
+function textsOf(sources: Sources, node: Node): readonly string[] {
+  const list = sources.valueOf(node);
+  const parts = is(list, 'ArrayExpression') ? list.elements.filter((element) => element !== null) : [node];
+  return parts.flatMap((part) => sources.textOf(part) ?? []);
+}
+
+/** What a function of the author's is asked for that is handed the host: `when(host, 'X', 'Use X.')` gives the text where X is there. */
+export function askedOf(sources: Sources, call: NodeOf<'CallExpression'>): ReadonlySet<string> {
+  const isHanded = call.arguments.some((argument) => {
+    const origin = sources.originOf(argument);
+    return origin.kind === 'parameter' && ['host', 'toolsAvailable'].includes(origin.path.at(-1) ?? '');
+  });
+  return isHanded ? new Set(call.arguments.flatMap((argument) => textsOf(sources, argument))) : NONE;
 }

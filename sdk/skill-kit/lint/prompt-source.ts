@@ -1,7 +1,7 @@
 /** What a step's prompt can say: the texts in it and in what it calls, each with the tests that stand before it. */
-import { both, guardsOf, isToolList, type ToolQuestion, toolQuestion } from './guards.ts';
+import { askedOf, both, guardsOf, isToolList, type ToolQuestion, toolQuestion } from './guards.ts';
 import { propertyOf, type Sources } from './sources.ts';
-import { bare, childrenOf, is, isFunction, keyName, memberName, type Node } from './syntax.ts';
+import { bare, childrenOf, is, isFunction, keyName, memberName, type Node, type NodeOf } from './syntax.ts';
 import { toolsNamedIn } from './tool-names.ts';
 
 export interface SourceMention {
@@ -121,7 +121,7 @@ class PromptReader {
     }
   }
 
-  #call(node: Node & { readonly callee: Node; readonly arguments: readonly Node[] }, there: Names, depth: number): void {
+  #call(node: NodeOf<'CallExpression'>, there: Names, depth: number): void {
     const question = toolQuestion(this.#sources, node);
     if (question !== null) {
       this.#questions.set(question.node, question);
@@ -133,7 +133,8 @@ class PromptReader {
     // refs.load('apply_patch.md'), text.includes('Bash'): names of files and what is looked for are no prose.
     if (is(callee, 'MemberExpression') && LOOK_UPS.has(memberName(callee) ?? '')) return this.#visit(callee.object, there, depth + 1);
     this.#visit(callee, there, depth + 1);
-    for (const argument of node.arguments) this.#visit(argument, there, depth + 1);
+    const known = both(there, askedOf(this.#sources, node));
+    for (const argument of node.arguments) this.#visit(argument, known, depth + 1);
   }
 
   /** Goes on where a name comes from, once for each set of tools that are known to be there. */

@@ -71,6 +71,16 @@ describe('no-host-tool-names', () => {
       "({ host }) => (can(host, 'WebSearch') ? 'Use WebSearch.' : 'Read.')",
       'const can = (host: { toolsAvailable: string[] }, tool: string): boolean => host.toolsAvailable.some((one) => one === tool);',
     ],
+    [
+      'a helper that is handed the text',
+      "({ host }) => `Look around. ${when(host, 'WebSearch', 'Use WebSearch.')}`",
+      "const when = (host: { toolsAvailable: string[] }, tool: string, text: string): string => (host.toolsAvailable.includes(tool) ? text : '');",
+    ],
+    [
+      'a list of names',
+      "({ host }) => (SEARCHES.some((tool) => host.toolsAvailable.includes(tool)) ? 'Use WebSearch or WebFetch.' : 'Read.')",
+      "const SEARCHES = ['WebSearch', 'WebFetch'];",
+    ],
     ['a text elsewhere', "({ host }) => (host.toolsAvailable.includes('WebSearch') ? SEARCH : 'Read.')", "const SEARCH = 'Use WebSearch.';"],
   ])('%s guards', async (_what, prompt, before = '') => {
     expect(await rules(asking(prompt, before))).toEqual([]);
@@ -82,13 +92,18 @@ describe('no-host-tool-names', () => {
       'behind the test',
       "({ host }) => {\n      let text = '';\n      if (host.toolsAvailable.includes('WebSearch')) text = 'Search.';\n      return `${text} Use WebSearch.`;\n    }",
     ],
+    [
+      'in a text for another tool',
+      "({ host }) => when(host, 'WebFetch', 'Use WebSearch.')",
+      "const when = (host: { toolsAvailable: string[] }, tool: string, text: string): string => (host.toolsAvailable.includes(tool) ? text : '');",
+    ],
     ['behind a test for another tool', "({ host }) => (host.toolsAvailable.includes('WebFetch') ? 'Use WebSearch.' : 'Read.')"],
     [
       'behind a test of something that is only called so',
       "() => {\n      const host = { toolsAvailable: ['WebSearch'] };\n      return host.toolsAvailable.includes('WebSearch') ? 'Use WebSearch.' : 'Read.';\n    }",
     ],
-  ])('a tool is found %s', async (_where, prompt) => {
-    expect(await rules(asking(prompt))).toEqual(['no-host-tool-names']);
+  ])('a tool is found %s', async (_where, prompt, before = '') => {
+    expect(await rules(asking(prompt, before))).toEqual(['no-host-tool-names']);
   });
 
   it('a text that several steps share is spoken of once', async () => {
