@@ -301,6 +301,12 @@ describe('a skill with references and a package of its own', () => {
     expect(readFileSync(join(out(), 'SKILL.md'), 'utf8')).toContain('--history');
   });
 
+  it('refuses references that are no folder', async () => {
+    rmSync(join(source(), 'references'), { recursive: true });
+    put('source/references', 'x');
+    expect(await build(source(), out())).toMatchObject({ code: 2, stderr: expect.stringMatching(/references is no folder/) as string });
+  });
+
   it('says so to whoever stands in the folder that is exchanged', async () => {
     mkdirSync(out(), { recursive: true });
     const { code, stderr } = await build(source(), '.', [], { cwd: out() });

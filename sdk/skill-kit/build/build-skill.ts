@@ -1,5 +1,5 @@
 /** From a skill's source to a folder of agentskills.io that runs without it. */
-import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename, join, relative, resolve, sep } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
@@ -132,7 +132,10 @@ async function compileForBun(
 }
 
 function copyShipped(from: string, names: readonly string[], to: string): void {
-  for (const name of names) if (existsSync(join(from, name))) copyTree(join(from, name), join(to, name));
+  for (const path of names.map((name) => join(from, name)).filter((one) => existsSync(one))) {
+    if (!statSync(path).isDirectory()) throw new CodedError('skill/unusable', `${path} is no folder, and what a skill ships lies in one`);
+    copyTree(path, join(to, basename(path)));
+  }
 }
 
 /** Those of any build of this skill, so that what is built no more does not stay. */

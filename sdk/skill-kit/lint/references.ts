@@ -1,13 +1,13 @@
 /** Which files below `references/` nothing in the source mentions. */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import type { Sources } from './sources.ts';
+import { contentOf, type Sources } from './sources.ts';
 import { bare, below, is, isFunction, memberName, type Node } from './syntax.ts';
 
 /** @returns paths below `references/`, or none where some file is loaded by a name that is made at run time */
 export function orphanReferences(sources: Sources, folder: string): readonly string[] {
   const root = join(folder, 'references');
-  if (!existsSync(root)) return [];
+  if (statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
   const files = readdirSync(root, { recursive: true, withFileTypes: true })
     .filter((one) => one.isFile())
     .map((one) => relative(root, join(one.parentPath, one.name)))
@@ -20,7 +20,7 @@ export function orphanReferences(sources: Sources, folder: string): readonly str
   // A text that is loaded may send its reader to others.
   const used = new Set(files.filter(isMentioned));
   for (const file of used) {
-    const text = readFileSync(join(root, file), 'utf8');
+    const text = contentOf(join(root, file)) ?? '';
     for (const other of files) if (mentions(text, other)) used.add(other);
   }
   return files.filter((file) => !used.has(file));

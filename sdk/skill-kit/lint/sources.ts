@@ -51,13 +51,14 @@ export class Sources {
     for (const file of files) for (const node of below(file.program)) this.#owners.set(node, file);
   }
 
-  /** @throws the file system's error when the entry cannot be read */
+  /** What cannot be read is left out: whoever loads the skill says why. */
   static read(entry: string): Sources {
     const files: SourceFile[] = [];
     const failures: ParseFailure[] = [];
     const paths = new Set([resolve(entry)]);
     for (const path of paths) {
-      const text = readFileSync(path, 'utf8');
+      const text = contentOf(path);
+      if (text === null) continue;
       const program = parsed(path, text);
       if ('message' in program) {
         failures.push(program);
@@ -233,6 +234,15 @@ export function placeIn(file: string, text: string, offset: number): Place {
 function declaredIn(declaration: Node | null | undefined): readonly string[] {
   if (is(declaration, 'VariableDeclaration')) return declaration.declarations.flatMap(({ id }) => (is(id, 'Identifier') ? [id.name] : []));
   return is(declaration, 'FunctionDeclaration') && declaration.id ? [declaration.id.name] : [];
+}
+
+/** Null where it cannot be read. */
+export function contentOf(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return null;
+  }
 }
 
 function parsed(path: string, text: string): Program | ParseFailure {

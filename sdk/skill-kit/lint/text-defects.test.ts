@@ -1,6 +1,9 @@
 /** What looking at the text of a skill gets wrong, one test for each; the syntax tree knows better. */
+import { symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { linted, placeAndRule, type SkillFiles } from '../../../test/rig/linted.ts';
+import { linted, placeAndRule, type SkillFiles, withSkill } from '../../../test/rig/linted.ts';
+import { lintSkill } from './lint-skill.ts';
 
 const IMPORTS = "import { act, fragment, module, prompt, skill, step, system, terminal, type, view, z } from 'voidbox/skill-kit';\n";
 const END = "  .step('end', { prompt: 'Say goodbye.', next: terminal })";
@@ -337,4 +340,20 @@ it('an import of what is not there is shown where it is written', async () => {
   expect(await said(chain("  .step('a', { prompt: 'a', next: terminal })", "import './gone.ts';"))).toEqual([
     "skill.ts:2:8 error[definition] Could not resolve './gone.ts' in skill.ts",
   ]);
+});
+
+describe('files that are no files of the kind', () => {
+  it('references that are no folder hold nothing', async () => {
+    expect(await rules({ 'skill.ts': asking("'Go on.'"), references: 'x' })).toEqual([]);
+  });
+
+  it('a source that cannot be read is said to be one', async () => {
+    const files = { 'skill.ts': `import './part.ts';\n${asking("'Go on.'")}` };
+    const found = await withSkill(files, async (folder) => {
+      // Not even root may read it from its beginning.
+      symlinkSync('/proc/self/mem', join(folder, 'part.ts'));
+      return await lintSkill(folder);
+    });
+    expect(found).toMatchObject([{ rule: 'definition', message: expect.stringMatching(/^Could not load .*mem/) as string }]);
+  });
 });
