@@ -135,7 +135,8 @@ function redirect(draft: Draft, cursor: Cursor, target: string, response: unknow
     );
   }
   tellTransition(draft, cursor, target, 'redirect');
-  if (cursor.replay !== null) return draft.dropCursor(cursor.id);
+  if (cursor.replay !== null && (kind === 'topic' || !draft.state.options.followRedirects || !isAmongBranches(draft, cursor)))
+    return draft.dropCursor(cursor.id);
   if (!draft.state.options.followRedirects) return draft.end({ kind: 'redirected', redirect: target });
   if (kind === 'topic') return work(draft, cursor, { kind: 'rendering-topic', topic: name });
   work(draft, cursor, { kind: 'starting-child', subskill: name, response, returns: false });
@@ -212,7 +213,6 @@ export function startChild(draft: Draft, cursor: Cursor, params: unknown): void 
     draft.dropFrame(parent.id);
     if (parent.returnTo !== null) draft.setPhase(parent.returnTo, { kind: 'calling', frame });
   }
-  if (cursor.replay !== null) return;
   enter(draft, { frame, step: draft.skillOf(frame).entry, group: null, request: cursor.request, depth: cursor.depth }, cursor);
 }
 

@@ -168,4 +168,28 @@ describe('a history that the client carries', () => {
     await answer(session, 'more');
     expect(await answer(session, 'use/deeper/d')).toMatchObject({ step: 'z' });
   });
+
+  test('keeps the place of a sub-skill that the one called by another branch has led to', async () => {
+    const last = skillOf({ l: { prompt: 'l', next: TERMINAL } });
+    const sub = skillOf({ one: { prompt: '1', next: 'subskill:last' } }, { subskills: { last: { definition: last } } });
+    const main = skillOf(
+      {
+        fork: { parallel: { branches: ['use', 'other'], join: 'z' } },
+        use: { call: 'sub', next: 'z' },
+        other: { prompt: 'o', next: 'more' },
+        more: { prompt: 'm', next: 'z' },
+        z: { prompt: 'z', next: TERMINAL },
+      },
+      { subskills: { sub: { definition: sub } } },
+    );
+    const session = open(main);
+    replaySession(
+      session,
+      ['fork', 'use/one'].map((step) => ({ step, response: {} })),
+      'other',
+    );
+    expect(await answer(session, 'other')).toMatchObject({ step: 'more', open: [{ step: 'use/last/l' }] });
+    await answer(session, 'more');
+    expect(await answer(session, 'use/last/l')).toMatchObject({ step: 'z' });
+  });
 });
