@@ -5,13 +5,9 @@ import type { SessionEvent } from '../../domain/step-machine/event.ts';
 import { Fold, transition } from '../../domain/step-machine/machine.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { define, TERMINAL } from '../../test/rig/erased-skill.ts';
+import { generator } from '../../test/rig/random-skill.ts';
 import { sealed } from '../../test/rig/sealed-state.ts';
 import { advanceSession, createSession, resumeSession, startSession, tickSession, type Session } from './drive.ts';
-
-function generator(seed: number): (below: number) => number {
-  let at = seed * 7_919 + 1;
-  return (below) => (at = (at * 48_271) % 2_147_483_647) % below;
-}
 
 /** Any graph of any kinds of steps; most of them are wrong in some way that only running them shows. */
 function randomSkill(random: (below: number) => number, depth: number): SkillDefinition {
