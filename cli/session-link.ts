@@ -11,6 +11,7 @@ import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderResult } from './render/session.ts';
 import { RUN_ID } from './run-id.ts';
 import type { ServerLink } from './server-link.ts';
+import { givenSkills } from './skill-folders.ts';
 
 export interface SessionLink {
   readonly link: ServerLink;
@@ -24,12 +25,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
     throw usageError('--skills is for the embedded worker', 'Name the folders where your worker is started: voidbox worker --skills DIR');
   }
   if (!env.temporalConfigured) {
-    if (skills !== undefined)
-      rememberSkillPaths(
-        env.stateDir,
-        skills.map((path) => resolve(cwd, path)),
-        'replace',
-      );
+    if (skills !== undefined) rememberSkillPaths(env.stateDir, givenSkills(skills, cwd), 'replace');
     if (env.skills.length > 0) rememberSkillPaths(env.stateDir, env.skills, 'add');
     if (skillPaths(env.stateDir).length === 0)
       throw environmentError('skill/unknown', 'no folder of skills is known', 'Name it: voidbox up --skills DIR, or set VOIDBOX_SKILLS');

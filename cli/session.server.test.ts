@@ -114,6 +114,11 @@ test('a session is started, answered, looked at, and outlives its worker and its
   const refused = await voidbox('session', 'status', 'refused');
   expect(refused.stdout).toMatch(/^refused: failed\n.*place/s);
 
+  const mistyped = await voidbox('session', 'start', 'greeter', '--skills', 'skils');
+  expect(mistyped).toMatchObject({ code: 2, stderr: expect.stringContaining('--skills: there is no skill at `skils`') });
+  mkdirSync(join(dir, 'empty'));
+  expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain('there is no skill at `empty`');
+
   const unknown = await voidbox('session', 'start', 'nothing', '--json');
   expect(unknown.code).toBe(2);
   expect(JSON.parse(unknown.stderr.trim().split('\n').at(-1)!)).toMatchObject({

@@ -1,10 +1,10 @@
-import { resolve } from 'node:path';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { ensureStack } from '../../workers/embedded/client.ts';
 import { usageError } from '../cli-error.ts';
 import { rememberSkillPaths } from '../../workers/embedded/skill-paths.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
+import { givenSkills } from '../skill-folders.ts';
 import { renderStack } from '../render/stack.ts';
 
 export const command = defineCommand<{ readonly json?: boolean; readonly skills?: readonly string[] }>({
@@ -18,13 +18,7 @@ export const command = defineCommand<{ readonly json?: boolean; readonly skills?
         'Start a worker of that server here: voidbox worker\nOr unset TEMPORAL_ADDRESS, TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE.',
       );
     }
-    if (options.skills !== undefined) {
-      rememberSkillPaths(
-        context.env.stateDir,
-        options.skills.map((path) => resolve(context.cwd, path)),
-        'replace',
-      );
-    }
+    if (options.skills !== undefined) rememberSkillPaths(context.env.stateDir, givenSkills(options.skills, context.cwd), 'replace');
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.

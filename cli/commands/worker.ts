@@ -5,6 +5,7 @@ import { resolveHostPieces } from '../../setup/resolve.ts';
 import { environmentError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
+import { givenSkills } from '../skill-folders.ts';
 
 interface Options {
   readonly allowMounts?: readonly string[];
@@ -26,9 +27,9 @@ export const command = defineCommand<Options>({
         'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or a profile by TEMPORAL_PROFILE',
       );
     }
+    const skills = givenSkills(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
     const pieces = await resolveHostPieces(env, { install: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
-    const skills = (options.skills ?? []).flatMap((folder) => ['--skills', folder]);
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
     const child = spawn(process.execPath, [join(packageRoot(), 'dist', 'workers', 'main.js'), '--pieces', JSON.stringify(pieces), ...mounts, ...skills], {
       stdio: 'inherit',

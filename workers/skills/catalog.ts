@@ -1,8 +1,8 @@
 /** The skills that a worker has: entries below the folders it was given, bundled when their files change. */
-import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { existsSync, realpathSync } from 'node:fs';
+import { resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { entryOfSkillFolder } from '../../sdk/skill-kit/build/find-entry.ts';
+import { entriesAt } from '../../sdk/skill-kit/build/find-entry.ts';
 import { textOf, type Log } from '../log.ts';
 import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from './bundle-skill.ts';
 import type { ChildHello } from './protocol.ts';
@@ -123,16 +123,4 @@ export class SkillCatalog {
 /** A bundle may have been pruned. What could not be loaded may have been mended in a file that nobody got to see: who starts a session tries it. */
 function isFresh({ signature, inputs, skill }: Looked, anew: boolean): boolean {
   return (typeof skill === 'string' ? !anew : existsSync(skill.bundle)) && signature === signatureOf(inputs);
-}
-
-function entriesAt(path: string): string[] {
-  const found = statSync(path, { throwIfNoEntry: false });
-  if (found === undefined) return [];
-  if (found.isFile()) return [path];
-  const own = entryOfSkillFolder(path);
-  if (own !== null) return [own];
-  return readdirSync(path, { withFileTypes: true })
-    .filter((one) => one.isDirectory() || one.isSymbolicLink())
-    .flatMap((one) => entryOfSkillFolder(join(path, one.name)) ?? [])
-    .sort();
 }

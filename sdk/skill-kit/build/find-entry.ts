@@ -1,5 +1,5 @@
 /** Which file a skill's code begins in. */
-import { type Stats, statSync } from 'node:fs';
+import { readdirSync, type Stats, statSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
@@ -40,6 +40,19 @@ function statOf(path: string): Stats | undefined {
     // ENOTDIR: a file where a folder was meant.
     throw new CodedError('skill/not-found', `${path} cannot be read: ${(cause as Error).message}`, { cause });
   }
+}
+
+/** Those of a skill's entry, a skill's folder, or a folder of such folders; none where there is nothing. `path`: absolute. */
+export function entriesAt(path: string): string[] {
+  const found = statOf(path);
+  if (found === undefined) return [];
+  if (found.isFile()) return [path];
+  const own = entryOfSkillFolder(path);
+  if (own !== null) return [own];
+  return readdirSync(path, { withFileTypes: true })
+    .filter((one) => one.isDirectory() || one.isSymbolicLink())
+    .flatMap((one) => entryOfSkillFolder(join(path, one.name)) ?? [])
+    .sort();
 }
 
 function firstFile(folder: string, names: readonly string[]): string | null {
