@@ -39,3 +39,6 @@ export const SESSION_MESSAGES = {
 
 /** The type of the failure that refuses an update; its first detail is the `CliResult`. */
 export const SESSION_REFUSED = 'session/refused';
+
+/** Memo of a session's later runs: when its first one began, in milliseconds since 1970. */
+export const SESSION_STARTED_AT_MEMO = 'voidboxStartedAtMs';

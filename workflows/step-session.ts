@@ -5,9 +5,9 @@ import {
   CancellationScope,
   CancelledFailure,
   condition,
-  continueAsNew,
   defineQuery,
   defineUpdate,
+  makeContinueAsNewFunc,
   setCurrentDetails,
   setHandler,
   upsertSearchAttributes,
@@ -26,7 +26,7 @@ import { currentResult } from '../domain/step-machine/reply.ts';
 import { recordsOf } from '../domain/step-machine/records.ts';
 import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import { reasonOf } from './activity-outcome.ts';
-import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED } from './messages.ts';
+import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
 import { localActivities } from './step-session-calls.ts';
 import { SessionLoop } from './step-session-loop.ts';
@@ -103,7 +103,11 @@ async function open(given: unknown): Promise<SessionLoop> {
 async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unknown }> {
   const end = await loop.toEnd();
   await condition(allHandlersFinished);
-  if (end.kind === 'carry') return await continueAsNew<typeof voidboxSession>(end.carried);
+  if (end.kind === 'carry') {
+    // Lists know of each run only when that began.
+    const memo = { [SESSION_STARTED_AT_MEMO]: loop.state.startedAtMs };
+    return await makeContinueAsNewFunc<typeof voidboxSession>({ memo })(end.carried);
+  }
   const { status } = loop.state;
   attributes(loop.opened, { state: status.kind === 'done' ? 'succeeded' : status.kind === 'cancelled' ? 'cancelled' : 'failed' });
   switch (status.kind) {

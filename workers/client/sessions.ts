@@ -16,7 +16,7 @@ import {
 import type { AdvanceRequest, ChildSession, SessionAnswer, SessionRecords, SessionRequest, SessionView } from '../../activities/contract-session.ts';
 import type { CliResult, OpenStep } from '../../domain/step-machine/result.ts';
 import { tooLarge } from '../../domain/step-machine/size-limits.ts';
-import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 
 /** A session that begins its history anew is away for this long at most. */
 const GAP_TRIES = 20;
@@ -209,7 +209,7 @@ export async function listSessions(
       session: one.workflowId,
       skill: one.typedSearchAttributes.getAll().flatMap(({ key, value }) => (key.name === 'VoidboxName' ? [String(value)] : []))[0] ?? null,
       state: STATES[one.status.name] ?? 'failed',
-      startedAtMs: one.startTime.getTime(),
+      startedAtMs: (one.memo?.[SESSION_STARTED_AT_MEMO] as number | undefined) ?? one.startTime.getTime(),
       endedAtMs: one.closeTime?.getTime() ?? null,
     };
     if (state !== undefined && listed.state !== state) continue;

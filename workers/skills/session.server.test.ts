@@ -330,6 +330,7 @@ describe('a long session', () => {
   test('goes over several histories with its turns, visits and store', { timeout: 240_000 }, async () => {
     const COUNT = 2_000;
     let at = prompt(await start('long', 'counter'));
+    const { startedAtMs } = await view('long');
     const firstRun = (await rig.runs.client.workflow.getHandle('long').describe()).runId;
     for (let n = 1; n <= COUNT; n += 1) {
       const next = prompt(await answer('long', at, { n: 1 }));
@@ -341,6 +342,10 @@ describe('a long session', () => {
     }
     expect(at.prompt).toContain(`visit ${COUNT}, total ${COUNT}, history ${COUNT}`);
     expect((await rig.runs.client.workflow.getHandle('long').describe()).runId).not.toBe(firstRun);
+    await until('the list knows when it began', async () => {
+      const [listed] = (await listSessions(rig.runs.client, { limit: 500 })).filter(({ session }) => session === 'long');
+      return listed?.startedAtMs === startedAtMs;
+    });
     const { flushed, flushedRef, records } = await recordsOfSession(rig.runs.client, 'long');
     expect(flushed + records.length).toBe(COUNT);
     expect(readRecords(sessionRecordsDir(rig.stateDir, 'long'), flushedRef!)).toHaveLength(flushed);
