@@ -24,7 +24,7 @@ import {
   viewSession,
 } from '../workers/client/sessions.ts';
 import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
-import { rememberSkillPaths, skillPaths } from '../workers/embedded/skill-paths.ts';
+import { isKnownEntry, rememberSkillPaths } from '../workers/embedded/skill-paths.ts';
 import { CliError } from './cli-error.ts';
 import { newRunId, RUN_ID } from './run-id.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
@@ -156,7 +156,7 @@ class StackSessions implements DurableSessions {
 
   /** Whether the embedded worker is told to load the skill: somebody may have named others instead meanwhile. */
   #isLoaded(): boolean {
-    return this.#env.temporalConfigured || skillPaths(this.#env.stateDir).includes(this.#skill.entry);
+    return this.#env.temporalConfigured || isKnownEntry(this.#env.stateDir, this.#skill.entry);
   }
 
   async #refusable<T>(work: () => Promise<T>): Promise<T | Refused> {

@@ -1,7 +1,8 @@
 /** `skills.json`: the folders of skills that the embedded worker of a state folder loads. */
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, realpathSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
+import { entriesAt } from '../../sdk/skill-kit/build/find-entry.ts';
 
 function fileOf(stateDir: string): string {
   return join(stateDir, 'skills.json');
@@ -20,10 +21,21 @@ export function skillPaths(stateDir: string): readonly string[] {
   return paths;
 }
 
-/** `paths`: absolute. */
+/** Whether the entry is among what is loaded, by its own name or with a folder. */
+export function isKnownEntry(stateDir: string, entry: string): boolean {
+  return isEntryOf(skillPaths(stateDir), entry);
+}
+
+function isEntryOf(paths: readonly string[], entry: string): boolean {
+  if (statSync(entry, { throwIfNoEntry: false })?.isFile() !== true) return paths.includes(entry);
+  const real = realpathSync(entry);
+  return paths.some((path) => entriesAt(path).some((one) => realpathSync(one) === real));
+}
+
+/** `paths`: absolute. Entries that a folder brings already are not added: another list is another worker. */
 export function rememberSkillPaths(stateDir: string, paths: readonly string[], how: 'add' | 'replace'): void {
   const before = skillPaths(stateDir);
-  const after = [...new Set(how === 'add' ? [...before, ...paths] : paths)];
+  const after = [...new Set(how === 'add' ? [...before, ...paths.filter((path) => !isEntryOf(before, path))] : paths)];
   if (JSON.stringify(after) === JSON.stringify(before)) return;
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const next = `${fileOf(stateDir)}.${process.pid}`;
