@@ -26,3 +26,10 @@ export function isPlain(value: unknown): value is Record<string, unknown> {
   // Of another realm (a workflow isolate, a vm context): its own Object.prototype has no prototype either.
   return !Array.isArray(value) && Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype as object, 'isPrototypeOf');
 }
+
+/** Whether objects and arrays stand in each other more than so many times. */
+export function isDeeperThan(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return false;
+  if (levels === 0) return true;
+  return Object.values(value).some((inner) => isDeeperThan(inner, levels - 1));
+}

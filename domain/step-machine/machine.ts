@@ -215,6 +215,10 @@ function cursorNamed(draft: Draft, name: string): Cursor | undefined {
 }
 
 function refuseStep(draft: Draft, request: string, step: string): void {
+  const alike = draft.cursors().flatMap((cursor) => (cursor.step === step ? [`"${draft.addressOf(cursor)}"`] : []));
+  if (alike.length > 1) {
+    return draft.refuse(request, step, 'order', `Several current steps are called "${step}". Name one of them: ${alike.join(', ')}.`, false);
+  }
   const { prefix } = draft.frame(0);
   const isKnown = isAddress(draft.skillOf(0), step.startsWith(prefix) ? step.slice(prefix.length) : step);
   if (!isKnown) return draft.refuse(request, step, 'validation', `Unknown step "${step}"`, false);

@@ -1,6 +1,6 @@
 /** One command of the engine, carried out by the author's callback: what it gives is the event that answers. */
 import type { Command } from '../../domain/step-machine/command.ts';
-import { deepMerge, isPlain } from '../../domain/step-machine/deep-merge.ts';
+import { deepMerge, isDeeperThan, isPlain } from '../../domain/step-machine/deep-merge.ts';
 import type { SkillDefinition, StepConfig, StoreAccessor, TransitionContext } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
@@ -126,6 +126,9 @@ function renderPrompt(
   };
 }
 
+/** Stores are merged level by level, and written as JSON. */
+const MOST_LEVELS = 500;
+
 function save(
   runtime: SkillRuntime,
   at: Place,
@@ -135,6 +138,9 @@ function save(
   const { step: result, ...writes } = (returned ?? {}) as Record<string, unknown>;
   const { stores: declared = {} } = at.definition;
   for (const [store, write] of Object.entries(writes)) {
+    if (isDeeperThan(write, MOST_LEVELS)) {
+      throw new Error(`step "${at.step}": save wrote a value to store "${store}" that is nested deeper than ${MOST_LEVELS} levels. Write less of it.`);
+    }
     // Names come from what agents answered: `constructor` is not a store that every object has.
     if (!Object.hasOwn(declared, store) || write === undefined) continue;
     const before = Object.hasOwn(at.frame.stores, store) ? at.frame.stores[store] : {};

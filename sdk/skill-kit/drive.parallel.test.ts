@@ -71,6 +71,24 @@ describe('parallel steps', () => {
     expect(acted).toBe(0);
   });
 
+  test('of sub-skills are named by their addresses where their names are the same', async () => {
+    const sub = { definition: skillOf({ look: { prompt: 'look', next: TERMINAL } }) };
+    const skill = skillOf(
+      {
+        fork: { parallel: { branches: ['one', 'two'], join: 'z' } },
+        one: { call: 'sub', next: 'z' },
+        two: { call: 'sub', next: 'z' },
+        z: { prompt: 'z', next: TERMINAL },
+      },
+      { subskills: { sub } },
+    );
+    const session = await started(skill);
+    const message = 'Several current steps are called "look". Name one of them: "one/look", "two/look".';
+    expect(await answer(session, 'look')).toMatchObject({ kind: 'error', error: 'order', message });
+    await answer(session, 'two/look');
+    expect(await answer(session, 'look')).toMatchObject({ step: 'z' });
+  });
+
   test('nest, and a branch may loop', async () => {
     const session = await started(
       skillOf({

@@ -57,6 +57,17 @@ describe('results and store', () => {
     expect(warnings.map((line) => /undeclared store "(\w+)"/.exec(line)?.[1])).toEqual(['__proto__', 'constructor']);
   });
 
+  test('a value that is nested too deep is not saved, and the session goes on', async () => {
+    const skill = skillOf({ a: { prompt: 'a', response: z.unknown(), maxVisits: 9, save: ({ response }) => ({ any: response }), next: 'a' } });
+    const session = await started(skill, { throws: false });
+    const nested = (levels: number): unknown => JSON.parse(`${'{"v":'.repeat(levels)}1${'}'.repeat(levels)}`);
+    for (const levels of [501, 20_000]) {
+      const message = expect.stringContaining('save wrote a value to store "any" that is nested deeper than 500 levels') as string;
+      expect(await answer(session, 'a', nested(levels))).toMatchObject({ kind: 'error', error: 'action', retry: true, message });
+    }
+    for (let times = 0; times < 2; times++) expect(await answer(session, 'a', nested(500))).toMatchObject({ kind: 'prompt', step: 'a' });
+  });
+
   test('defect: a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {
     const heard: string[] = [];
     const session = await started(
