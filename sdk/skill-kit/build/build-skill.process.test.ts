@@ -397,6 +397,7 @@ describe('other skills', () => {
   it.each([
     ['that awaits at its top level', "const { length } = await Promise.resolve('four');", 4],
     ['that asks where another module is', "const { length } = import.meta.resolve('./x').slice(-1);", 1],
+    ['that looks whether it is CommonJS', "const length = typeof module === 'undefined' ? 4 : -1;", 4],
   ])('one %s is built as ES modules', async (_what, code, length) => {
     using folder = new TemporaryFolder();
     writeFileSync(
@@ -409,6 +410,25 @@ describe('other skills', () => {
     expect(partsOf('early', readdirSync(folder.file('early/bin')))[1]).toEqual(['early.mjs']);
     const { stdout } = await run(folder.file('early/scripts/run'), ['start']);
     expect(JSON.parse(stdout)).toMatchObject({ prompt: expect.stringContaining(`length ${length}`) as string });
+  });
+
+  it('one is as strict as its source, in parts too', async () => {
+    using folder = new TemporaryFolder();
+    writeFileSync(folder.file('part.ts'), 'export const own = function (this: unknown) { return typeof this; };');
+    writeFileSync(
+      folder.file('skill.ts'),
+      `import { skill, terminal, z } from 'voidbox/skill-kit';
+       const action = async ({ response }) => {
+         const { own } = await import('./part.ts');
+         try { response.v = 2; } catch ({ name }) { return [name, own.call(undefined)]; }
+       };
+       export default skill({ name: 'strict', description: 'd', entry: 'a' })
+         .step('a', { prompt: 'A', response: z.object({ v: z.number() }), action, next: terminal }).build();`,
+    );
+    await mustBuild(folder.path, folder.file('strict'));
+    expect(partsOf('strict', readdirSync(folder.file('strict/bin')))[1]).toEqual(['strict.cjs']);
+    const { stdout } = await run(folder.file('strict/scripts/run'), ['advance', '--step', 'a', '--output', '{"v":1}']);
+    expect(JSON.parse(stdout)).toMatchObject({ kind: 'done', finalOutput: ['TypeError', 'undefined'] });
   });
 
   it('one whose code fails when it is loaded says so when it is called', async () => {

@@ -62,8 +62,8 @@ export async function bundle(entry: string, { program = null, isHosted = false, 
 }
 
 /**
- * As CommonJS, which Node starts with some 20 ms of CPU less; code that awaits at its top level, or asks `import.meta` for
- * more than where it is, can only be said as ES modules.
+ * As CommonJS, which Node starts with some 20 ms of CPU less; code that awaits at its top level, asks `import.meta` for more
+ * than where it is, or looks whether it is CommonJS, can only be said as ES modules.
  * @param name  what all files are called, before their endings
  * @throws BundleError, a CodedError `skill/unusable`, with every mistake
  */
@@ -84,7 +84,7 @@ interface Resolution {
 
 interface Generated {
   readonly chunks: readonly [OutputChunk, ...OutputChunk[]];
-  /** The format leaves out something that the code asks for. */
+  /** In another format something that the code asks for would be left out, or answered otherwise. */
   readonly onlyEsm: boolean;
 }
 
@@ -102,7 +102,10 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
         if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
       },
-      plugins: program === null ? [] : [virtual(program), ...(program.plugins ?? [])],
+      plugins: [
+        ...(output.format === 'cjs' ? [noticing(LOOKS_FOR_COMMONJS, () => (onlyEsm = true))] : []),
+        ...(program === null ? [] : [virtual(program), ...(program.plugins ?? [])]),
+      ],
       transform: {
         target: `node${LEAST_NODE}`,
         // CommonJS packages look for their files by these; where there is one file, they are that file's.
@@ -110,7 +113,8 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
       },
     });
     try {
-      const { output: files } = await made.generate(output);
+      // What its author wrote as an ES module is strict in every format.
+      const { output: files } = await made.generate({ ...output, strict: true });
       const [first, ...others] = files;
       if (unresolved.length === 0) return { chunks: [first, ...others.filter((file) => file.type === 'chunk')], onlyEsm };
     } finally {
@@ -127,6 +131,19 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
 function needsEsm(error: unknown): boolean {
   const { cause } = error as { readonly cause?: { readonly errors?: readonly RolldownLog[] } };
   return cause?.errors?.every(({ code }) => code === 'INVALID_TLA_FORMAT') === true;
+}
+
+/** An ES module has neither name, and may do something else where it finds them: in CommonJS it finds its bundle's. */
+const LOOKS_FOR_COMMONJS = /\btypeof[\s(]+(?:module|exports)\b/;
+
+/** @param notice  is called for each ES module whose code matches */
+function noticing(pattern: RegExp, notice: () => void): Plugin {
+  return {
+    name: 'noticing',
+    moduleParsed({ inputFormat, code }) {
+      if (inputFormat === 'es' && code !== null && pattern.test(code)) notice();
+    },
+  };
 }
 
 /** Modules that stand in no file. */
