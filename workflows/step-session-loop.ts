@@ -1,15 +1,5 @@
 /** Between the engine and Temporal: events in, commands out, nothing decided here. */
-import {
-  allHandlersFinished,
-  CancellationScope,
-  condition,
-  isCancellation,
-  log,
-  setCurrentDetails,
-  sleep,
-  startChild,
-  workflowInfo,
-} from '@temporalio/workflow';
+import { allHandlersFinished, CancellationScope, condition, isCancellation, log, setCurrentDetails, startChild, workflowInfo } from '@temporalio/workflow';
 import type {
   AdvanceRequest,
   ChildSession,
@@ -45,7 +35,8 @@ const MOST_RECORD_BYTES = 128 * 1024;
 /** Who sends an answer again because it lost the reply asks soon. */
 const MOST_TAKEN_ANSWERS = 8;
 const FIRST_PATIENCE_MS = 1_000;
-const LAST_PATIENCE_MS = 60_000;
+/** Each try is six events of history, which cannot begin anew meanwhile: so it lasts for weeks. Whoever asks is not kept waiting. */
+const LAST_PATIENCE_MS = 600_000;
 
 const EARLIEST = 'start';
 
@@ -60,6 +51,8 @@ export class SessionLoop {
   #lastFlushed: StepRecord | null = null;
   #taken: readonly TakenAnswer[] = [];
   #blocked: string | null = null;
+  /** Somebody wants to go on who is blocked: it may be worth a try. */
+  #asked = false;
   /** The answer to the start: it names the steps that were passed on the way. */
   #first: { readonly answer: SessionAnswer; readonly turn: number } | null = null;
   #children: readonly ChildSession[] = [];
@@ -146,6 +139,10 @@ export class SessionLoop {
     // Validators of two answers may both have run before the first of them got here.
     const refusal = refusalOf(this, request);
     if (refusal !== null) return { kind: 'answer', result: refusal };
+    if (this.#blocked !== null) {
+      this.#asked = true;
+      return { kind: 'answer', result: { kind: 'error', error: 'away', step: request.step, message: this.#blocked, retry: true } };
+    }
     const pending = this.#answerTo(request);
     this.#claims.set(turn, { key, answer: pending });
     try {
@@ -235,7 +232,8 @@ export class SessionLoop {
 
   async #turn(event: SessionEventBody): Promise<void> {
     for (let patienceMs = FIRST_PATIENCE_MS; ; patienceMs = Math.min(patienceMs * 2, LAST_PATIENCE_MS)) {
-      if (this.#isOver()) return;
+      // It ended while this waited for its turn.
+      if (this.#isOver()) return event.type === 'advance' ? this.#tell(event.request, { kind: 'answer', result: currentResult(this.#state) }) : undefined;
       const outcome = await this.#outcomeOf(event);
       if (outcome.kind !== 'refused') {
         this.#blocked = null;
@@ -249,7 +247,8 @@ export class SessionLoop {
       // What has happened has happened: it waits until the code is here again.
       this.#blocked = outcome.message;
       setCurrentDetails(sessionPage(this));
-      await sleep(patienceMs, { summary: 'wait for the code of this session' });
+      this.#asked = false;
+      await condition(() => this.#asked || this.#isOver(), patienceMs);
     }
     setCurrentDetails(sessionPage(this));
     const isMuch = this.#state.records.length >= MOST_RECORDS || this.#recordBytes > MOST_RECORD_BYTES;

@@ -56,9 +56,9 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
       const taken = loop?.takenAnswer(turn) ?? null;
       return taken?.key === key ? taken.answer : null;
     });
-    // Whoever waits while the session is cancelled is told of that by the session.
+    // What handlers begin is not the server's to cancel: the session hears of it, ends its work and tells whoever waits.
     setHandler(settleUpdate, (request) => CancellationScope.nonCancellable(async () => (await opening).settle(request?.ended)));
-    setHandler(advanceUpdate, async (request) => (await opening).advance(request), {
+    setHandler(advanceUpdate, (request) => CancellationScope.nonCancellable(async () => (await opening).advance(request)), {
       validator: (request) => refuse(refusalOf(loop, request)),
     });
     loop = await settled(opening, (failure) => {

@@ -21,6 +21,8 @@ import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO, SESSION_TAS
 /** A session that begins its history anew is away for this long at most. */
 const GAP_TRIES = 20;
 const GAP_MS = 100;
+/** Of gRPC. */
+const FAILED_PRECONDITION = 9;
 /** Of the server's API. */
 const TASK_QUEUE_TYPE_WORKFLOW = 1;
 
@@ -284,10 +286,16 @@ async function update(client: Client, session: string, name: string, argument: u
     try {
       return await handle.executeUpdate(name, { args: [argument], updateId: randomUUID() });
     } catch (error) {
-      if (refusalIn(error) !== null || tries >= GAP_TRIES || !(await isBetweenRuns(client, session, error))) throw error;
+      if (refusalIn(error) !== null || tries >= GAP_TRIES || !(isOverrun(error) || (await isBetweenRuns(client, session, error)))) throw error;
       await sleep(GAP_MS);
     }
   }
+}
+
+/** The workflow was to end with this update when it was cancelled: the server has it begin again from before the update, without it. */
+function isOverrun(error: unknown): boolean {
+  const { cause } = error instanceof Error ? (error as { readonly cause?: { readonly code?: unknown; readonly details?: unknown } }) : {};
+  return cause?.code === FAILED_PRECONDITION && String(cause.details).includes('unexpected workflow task failure');
 }
 
 async function isBetweenRuns(client: Client, session: string, error: unknown): Promise<boolean> {

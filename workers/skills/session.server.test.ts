@@ -16,7 +16,7 @@ import {
 } from '../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
-import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, REVIEW, versioned } from '../testing/session-skills.ts';
+import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, PAIR, REVIEW, versioned, waiter } from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 import { readRecords, sessionRecordsDir } from './record-files.ts';
 
@@ -177,6 +177,26 @@ describe('a session', () => {
     expect(await pageOf('unopened')).toContain('Could not be opened: ');
     expect(await view('unopened')).toMatchObject({ status: 'failed', current: { error: 'failed', message: expect.stringContaining('place') } });
     expect(await answer('unopened', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'failed', message: expect.stringContaining('place') });
+  });
+
+  test('answers everybody when it is cancelled, and when it fails, while others wait for their turn', { timeout: 60_000 }, async () => {
+    rig.writeSkill('pair', PAIR);
+    const first = prompt(await start('queued', 'pair'));
+    const answers = [answer('queued', first, {}), answer('queued', first.open![0]!, {})];
+    await sleep(700);
+    expect(await cancelSession(rig.runs.client, 'queued')).toBe(true);
+    for (const result of await Promise.all(answers)) expect(result).toMatchObject({ kind: expect.stringMatching(/prompt|error/) });
+    const again = prompt(await start('failing', 'pair'));
+    const strict = answer(
+      'failing',
+      again.open!.find(({ step }) => step === 'strict')!,
+      { yes: 'no' },
+    );
+    await sleep(300);
+    const late = answer('failing', again, {});
+    expect(await strict).toMatchObject({ kind: 'error', error: 'limit' });
+    expect(await late).toMatchObject({ kind: 'error', error: 'failed' });
+    await expect(rig.runs.client.workflow.getHandle('failing').result()).rejects.toThrow('Workflow execution failed');
   });
 
   test('is what is cancelled, and no other workflow', async () => {
@@ -376,6 +396,29 @@ describe('code that is replaced under a live session', () => {
     // The client names the step as it was asked.
     expect(prompt(await answer('migrated', second, { b: 'x' })).prompt).toContain('new three');
     expect(await view('migrated')).toMatchObject({ version: '2.1.0', visits: { one: 1, second: 1 } });
+  });
+
+  test('does not go on by itself without any, says so to who answers, and can be cancelled', { timeout: 60_000 }, async () => {
+    const old = waiter('1.0.0');
+    rig.writeSkill('waiter', old);
+    for (const session of ['blocked', 'back']) await answer(session, prompt(await start(session, 'waiter')), {});
+    const { codeHash } = await view('blocked');
+    rig.writeSkill('waiter', waiter('2.0.0'));
+    rmSync(join(rig.stateDir, 'skills', codeHash), { recursive: true });
+    for (const session of ['blocked', 'back']) await until('it is blocked', async () => (await view(session)).blocked !== null);
+    const asked = Date.now();
+    expect(await answer('blocked', { step: 'rest', turn: 2 }, {})).toMatchObject({
+      error: 'away',
+      retry: true,
+      message: expect.stringContaining('migrations'),
+    });
+    expect(await cancelSession(rig.runs.client, 'blocked')).toBe(true);
+    expect(Date.now() - asked).toBeLessThan(10_000);
+    rig.writeSkill('waiter', old);
+    await sleep(1_100);
+    // Whoever asks need not wait for the next try; that may have come by then.
+    await answer('back', { step: 'rest', turn: 2 }, {});
+    await until('it has gone on', async () => (await view('back')).current?.kind === 'prompt');
   });
 
   test('is refused, and left as it was, when the code that it began with is gone; and goes on when that is back', async () => {

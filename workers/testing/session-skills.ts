@@ -133,3 +133,25 @@ export default skill({ name: 'review', entry: 'split' })
   .step('late', { prompt: ({ store }) => 'Nobody signed ' + store.steps.join, response: z.object({ ok: z.boolean() }), next: terminal })
   .build();
 `;
+
+/** Three at once: two that keep their process busy for a second and a half, one that lets the session fail. */
+export const PAIR = `
+const branch = { prompt: 'Go?', response: z.object({}), save: () => { for (const end = Date.now() + 1_500; Date.now() < end;); return {}; }, next: 'join' };
+export default skill({ name: 'pair', entry: 'split' })
+  .step('split', { parallel: { branches: ['left', 'right', 'strict'], join: 'join' } })
+  .step('left', branch)
+  .step('right', branch)
+  .step('strict', { prompt: 'Yes?', response: z.object({ yes: z.string().refine(() => { for (const end = Date.now() + 1_000; Date.now() < end;); return false; }) }), maxInvalid: 1, next: 'join' })
+  .step('join', { next: terminal })
+  .build();
+`;
+
+/** Goes on by itself after a moment. */
+export function waiter(version: string): string {
+  return `export default skill({ name: 'waiter', version: '${version}', entry: 'ask' })
+  .step('ask', { prompt: 'Ready?', response: z.object({}), next: 'rest' })
+  .step('rest', { wait: { durationMs: 2_000 }, next: 'end' })
+  .step('end', { prompt: 'Done, ${version}?', response: z.object({}), next: terminal })
+  .build();
+`;
+}
