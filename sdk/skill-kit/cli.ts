@@ -1,6 +1,7 @@
 /** `voidbox/skill-kit/cli`: a skill as a program. */
 import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { offerToHost } from './hosted.ts';
+import { claimStdout } from './own-stdout.ts';
 import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
 import type { CommandIo } from './transport/cli/io.ts';
 import { mcpMain, mcpReferenceMain } from './transport/mcp/main.ts';
@@ -36,11 +37,8 @@ function isMcp(): boolean {
 
 async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void> {
   process.once('beforeExit', neverSettled);
-  const { stdout } = process;
-  const write = stdout.write.bind(stdout);
-  // Whoever reads the answer reads nothing else: what the skill's code prints goes elsewhere.
-  stdout.write = ((...text: Parameters<typeof write>) => process.stderr.write(...text)) as typeof stdout.write;
-  stdout.once('error', nobodyReads);
+  const { write } = claimStdout();
+  process.stdout.once('error', nobodyReads);
   const code = await run({
     argv: process.argv.slice(2),
     stdout: (text) => void write(text),

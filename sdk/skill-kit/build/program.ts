@@ -10,6 +10,7 @@ import { lazyArktype } from './lazy-arktype.ts';
 /** Where the program finds `references/`: the folder of the source that it runs, or the one above that of the script, or of the executable. */
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
 
+const STDOUT = 'voidbox:stdout';
 const ARKTYPE = 'voidbox:arktype';
 const GUARD = 'voidbox:guard';
 
@@ -21,7 +22,8 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
   const arktype = arktypeConfigs(modules);
   const origin = typeof base === 'string' ? '' : `, ${JSON.stringify({ entry, voidboxRoot: packageRoot() } satisfies RunOrigin)}`;
   const main = [
-    // Comes first, since it counts for what is loaded after it.
+    // These come first, since they count for what is loaded after them.
+    `import '${STDOUT}';`,
     ...(arktype.length === 0 ? [] : [`import '${ARKTYPE}';`]),
     ...(typeof base === 'string' ? [] : [`import { loaded } from '${GUARD}';`]),
     `import { runProgram } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/build/program-main.js'))};`,
@@ -32,7 +34,16 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
     // Not awaited at the top level, which CommonJS has none of; what it rejects with ends the process all the same.
     `void runProgram(definition, ${baseExpression(base)}, ${JSON.stringify(packageVersionAbove(dirname(entry)))}${origin});`,
   ];
-  return { main: main.join('\n'), modules: { [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) }, plugins: lazyArktype(modules) };
+  return {
+    main: main.join('\n'),
+    modules: { [STDOUT]: stdoutClaim(), [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) },
+    plugins: lazyArktype(modules),
+  };
+}
+
+/** What libraries say when they are loaded would stand before the answer, or within a protocol. */
+function stdoutClaim(): string {
+  return `import { claimStdout } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/own-stdout.js'))};\nclaimStdout();`;
 }
 
 /** Until the entry has been loaded: a mistake in it is the author's, with the lines of the source, and not one of Node. */

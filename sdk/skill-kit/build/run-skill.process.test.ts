@@ -29,12 +29,15 @@ afterEach(() => {
   folder[Symbol.dispose]();
 });
 
-function run(...args: readonly string[]): Promise<Ran> {
+const run = (...args: readonly string[]): Promise<Ran> => fed('', ...args);
+
+function fed(stdin: string, ...args: readonly string[]): Promise<Ran> {
   return new Promise((resolve) => {
     const env = { ...process.env, TMPDIR: folder.file('tmp') };
-    execFile(process.execPath, [BIN, 'skill', 'run', 'source', ...args], { cwd: folder.path, env }, (error, stdout, stderr) => {
+    const child = execFile(process.execPath, [BIN, 'skill', 'run', 'source', ...args], { cwd: folder.path, env }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
     });
+    child.stdin!.end(stdin);
   });
 }
 
@@ -66,6 +69,16 @@ it('takes CommonJS that looks for files beside it', async () => {
   const { stdout, stderr } = await run('start');
   expect(stderr).toBe('');
   expect((JSON.parse(stdout) as { prompt: string }).prompt).toMatch(/voidbox-source-(\w+)\/x \S+voidbox-source-\1\/skill\.mjs own/);
+});
+
+it('what is printed while it is loaded is no part of the answer, nor of a protocol', async () => {
+  writeFileSync(folder.file('source/skill.ts'), `console.log('loading'); ${SKILL}`);
+  const { stdout, stderr } = await run('start');
+  expect(stderr).toBe('loading\n');
+  expect(JSON.parse(stdout)).toMatchObject({ kind: 'prompt' });
+  const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+  const served = await fed(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n`, 'mcp');
+  expect(served).toEqual({ code: 0, stdout: expect.stringMatching(/^\{.*"serverInfo".*\}\n$/) as string, stderr: 'loading\n' });
 });
 
 it("passes flags on, and leaves with the skill's exit code", async () => {

@@ -1,6 +1,7 @@
 /** An MCP server for the one client that started this process. */
 import { Writable } from 'node:stream';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
+import { claimStdout, type OwnStdout } from '../../own-stdout.ts';
 import { createMcpServer } from './server.ts';
 import { CUT_OFF_MS, within } from './patience.ts';
 import type { ToolSet } from './tool-set.ts';
@@ -32,7 +33,7 @@ export async function serveStdio(tools: ToolSet, { graceMs = 5000, maxMessageByt
   });
   const toldToStop = new Promise<void>((resolve) => signal?.addEventListener('abort', () => resolve(), { once: true }));
   try {
-    await server.connect(new StdioServerTransport(process.stdin, stdout.stream, { maxBufferSize: maxMessageBytes }));
+    await server.connect(new StdioServerTransport(process.stdin, streamOf(stdout), { maxBufferSize: maxMessageBytes }));
     await Promise.race([gone, toldToStop]);
     if (signal?.aborted !== true) await Promise.race([within(graceMs, idle()), toldToStop]);
   } finally {
@@ -44,16 +45,12 @@ export async function serveStdio(tools: ToolSet, { graceMs = 5000, maxMessageByt
   }
 }
 
-function claimStdout(): { readonly stream: Writable; giveBack(): void } {
-  const { stderr, stdout } = process;
-  const original = stdout.write;
-  const write = original.bind(stdout);
-  stdout.write = stderr.write.bind(stderr) as typeof original;
+function streamOf({ write }: OwnStdout): Writable {
   const stream = new Writable({
     decodeStrings: false,
     write: (chunk: string | Buffer, encoding, done) => void write(chunk, encoding, done),
   });
   // The transport hears of a closed pipe by its client's silence; an error that nobody hears would end the process.
   stream.on('error', () => undefined);
-  return { stream, giveBack: () => void (stdout.write = original) };
+  return stream;
 }
