@@ -159,6 +159,8 @@ export interface Observation {
   readonly skill: readonly string[];
   readonly observer: ObserverName;
   readonly payload: Readonly<Record<string, unknown>>;
+  /** Where the `path` in it begins, when it begins in records that the state holds no more. */
+  readonly older?: { readonly ref: string; readonly frame: number };
 }
 
 export interface ObserveRequest extends SkillPlace {

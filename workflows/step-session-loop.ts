@@ -303,7 +303,7 @@ export class SessionLoop {
       case 'start-child':
         return command.returns ? this.#call(command, calls) : undefined;
       case 'emit':
-        return this.#observers.add(command, this.#opened.observers);
+        return this.#observers.add(command, this.#opened.observers, this.#state.records.flushedRef);
       case 'abort':
         for (const cursor of command.cursors) this.#actions.get(cursor)?.cancel();
         return;

@@ -28,11 +28,15 @@ export class ObserverQueue {
     return this.#isTelling;
   }
 
-  /** `known`: the observers that the skill has; events of others are left out. */
-  add({ skill, observer, payload }: Extract<Command, { readonly type: 'emit' }>, known: readonly string[]): void {
+  /**
+   * @param known  the observers that the skill has; events of others are left out
+   * @param flushedRef  the records that the state holds no more
+   */
+  add({ skill, frame, observer, payload }: Extract<Command, { readonly type: 'emit' }>, known: readonly string[], flushedRef: string | null): void {
     if (!known.includes(`${skill.join('/')}:${observer}`)) return;
     this.#observed += 1;
-    this.#waiting.push({ number: this.#observed, skill, observer, payload });
+    const older = observer === 'onSkillComplete' && flushedRef !== null ? { older: { ref: flushedRef, frame } } : {};
+    this.#waiting.push({ number: this.#observed, skill, observer, payload, ...older });
     if (!this.#isTelling) void this.#tell();
   }
 

@@ -1,6 +1,8 @@
 /** Observers hear each fact once, in order, one after the other, and can harm nothing: neither by throwing nor by never ending. */
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { ObserverMap } from '../../domain/step-machine/definition.ts';
+import type { StepRecord } from '../../domain/step-machine/records.ts';
+import { splitAddress } from '../../domain/step-machine/replay.ts';
 import { errorFacts } from './drive-action.ts';
 
 type Emit = Extract<Command, { type: 'emit' }>;
@@ -8,6 +10,12 @@ type Handler = (payload: unknown) => void | Promise<void>;
 
 /** How long one call is waited for; clients wait as long for their answers. */
 export const OBSERVER_LIMIT_MS = 5_000;
+
+/** What observers are told of a path that begins in records which the state holds no more. @param older  those, of all frames */
+export function withOlderPath(payload: Emit['payload'], frame: number, older: readonly StepRecord[]): Emit['payload'] {
+  const before = older.flatMap((record) => (record.frame === frame ? [splitAddress(record.step)[1]] : []));
+  return { ...payload, path: [...before, ...(payload['path'] as readonly string[])] };
+}
 
 export class Observers {
   readonly #warn: (message: string) => void;

@@ -15,7 +15,7 @@ import { pendingCommands } from '../../domain/step-machine/work.ts';
 import { errorFacts, runAction } from './drive-action.ts';
 import { carryOut, definitionAt, Place, validParams } from './drive-callbacks.ts';
 import { createRuntime, newSessionId, type RuntimeOptions, type SkillRuntime } from './drive-runtime.ts';
-import { Observers } from './drive-observers.ts';
+import { Observers, withOlderPath } from './drive-observers.ts';
 
 /** A step was to be visited more often than it may. */
 export class CycleGuardError extends Error {
@@ -168,9 +168,7 @@ export class Session {
   #tell(command: Extract<Command, { type: 'emit' }>): void {
     const { observers } = definitionAt(this.runtime.definition, command.skill);
     if (command.observer !== 'onSkillComplete' || observers?.onSkillComplete === undefined) return this.#observers.tell(observers, command);
-    const { frame, payload } = command;
-    const older = this.runtime.olderRecords().flatMap((record) => (record.frame === frame ? [splitAddress(record.step)[1]] : []));
-    this.#observers.tell(observers, { ...command, payload: { ...payload, path: [...older, ...(payload['path'] as readonly string[])] } });
+    this.#observers.tell(observers, { ...command, payload: withOlderPath(command.payload, command.frame, this.runtime.olderRecords()) });
   }
 
   #call(command: Parameters<typeof carryOut>[2]): void {

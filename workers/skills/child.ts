@@ -4,7 +4,7 @@ import { dirname, join, resolve, sep } from 'node:path';
 import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import type { TurnOutcome } from '../../activities/contract-session.ts';
+import type { Observation, TurnOutcome } from '../../activities/contract-session.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { Handshake, MigrationConfig, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
@@ -16,6 +16,7 @@ import type { SessionState } from '../../domain/step-machine/state.ts';
 import { carryOut, definitionAt, Place, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
 import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
 import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk/skill-kit/drive-runtime.ts';
+import { withOlderPath } from '../../sdk/skill-kit/drive-observers.ts';
 import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
 import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
 import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type OpenAnswer, type TurnAnswer } from './protocol.ts';
@@ -188,11 +189,15 @@ async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'o
   const handler = observers?.[event.observer] as ((payload: unknown) => unknown) | undefined;
   // What an observer throws is its author's to read, and nobody else's.
   try {
-    await handler?.call(observers, event.payload);
+    await handler?.call(observers, payloadOf(event, recordsDir));
   } catch (error) {
     process.stderr.write(`observer ${event.observer}: ${errorFacts(error).message}\n`);
   }
   noteObserved(recordsDir, event.number);
+}
+
+function payloadOf({ payload, older }: Observation, recordsDir: string): Observation['payload'] {
+  return older === undefined ? payload : withOlderPath(payload, older.frame, readRecords(recordsDir, older.ref));
 }
 
 async function answer(root: SkillDefinition, request: ChildRequest): Promise<unknown> {

@@ -376,6 +376,15 @@ describe('a long session', () => {
   });
 });
 
+test('a session that has moved records elsewhere tells its observers of its whole path', { timeout: 60_000 }, async () => {
+  let at = prompt(await start('told', 'counter'));
+  for (let n = 1; n <= 40; n += 1) at = prompt(await answer('told', at, { n: 1 }));
+  expect((await recordsOfSession(rig.runs.client, 'told')).flushed).toBeGreaterThan(0);
+  await answer('told', at, { n: -1 });
+  await rig.runs.client.workflow.getHandle('told').result();
+  expect(rig.lines().filter((line) => line.startsWith('counted by'))).toEqual(['counted by 42 steps, the last one is end']);
+});
+
 describe('code that is replaced under a live session', () => {
   const begin = async (session: string): Promise<PromptResult> => prompt(await answer(session, prompt(await start(session, 'versioned')), { a: 'first' }));
 

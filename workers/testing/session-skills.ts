@@ -84,7 +84,10 @@ export const EVIL = `export default skill({ name: 'evil', entry: 'ask', stores: 
 `;
 
 /** Counts until told to stop; what it has seen stands in each prompt. */
-export const COUNTER = `export default skill({ name: 'counter', entry: 'count', stores: { sum: z.object({ total: z.number() }) } })
+export const COUNTER = `export default skill({
+  name: 'counter', entry: 'count', stores: { sum: z.object({ total: z.number() }) },
+  observers: { onSkillComplete: ({ path }) => { log('counted by ' + path.length + ' steps, the last one is ' + path.at(-1)); } },
+})
   .step('count', {
     prompt: ({ attempts, store }) => 'visit ' + attempts + ', total ' + (store.sum?.total ?? 0) + ', history ' + (attempts % 100 === 0 ? store.steps.history.length : '-'),
     response: z.object({ n: z.number() }),
