@@ -1,29 +1,36 @@
 /** What the validator of `advance` looks at: turn, step and state. Whether an answer fits its schema is its handler's. */
-import type { AdvanceRequest } from '../activities/contract-session.ts';
+import type { AdvanceRequest, TakenAnswer } from '../activities/contract-session.ts';
 import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
 import type { CliResult, ErrorKind, ValidationErrorResult } from '../domain/step-machine/result.ts';
 import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import type { Cursor, Phase, SessionState } from '../domain/step-machine/state.ts';
-import type { SessionLoop } from './step-session-loop.ts';
 
 /** An answer moves these on: one for a step that waits is told when its time has come. */
 const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking', 'waiting', 'stuck']);
 
-/** Null: the answer is let in. */
-export function refusalOf(loop: SessionLoop | null, request: unknown): CliResult | null {
+/** A session, as far as answers to it are concerned. */
+export interface Answered {
+  readonly state: SessionState;
+  takenAnswer(turn: number): TakenAnswer | null;
+  /** The key of an answer to that turn which is being worked on. */
+  claimOf(turn: number): string | null;
+}
+
+/** @param session  null while it is being opened. @returns null: the answer is let in */
+export function refusalOf(session: Answered | null, request: unknown): CliResult | null {
   if (!isAdvance(request)) return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a text) and `output`.');
   const { turn, step, output } = request;
   const large = tooLarge('the answer has', output);
   if (large !== null) return { ...error('validation', step, large), retry: true };
-  if (loop === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
+  if (session === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
   const key = keyOf(request);
-  const taken = loop.takenAnswer(turn);
-  if (taken !== null) return taken.key === key ? null : answered(loop.state, step, turn);
-  const claim = loop.claimOf(turn);
+  const taken = session.takenAnswer(turn);
+  if (taken !== null) return taken.key === key ? null : answered(session.state, step, turn);
+  const claim = session.claimOf(turn);
   if (claim !== null && claim !== key)
     return error('busy', step, `Turn ${turn} of step "${step}" is being answered by another client; this answer was not taken.`);
   if (claim !== null) return null;
-  return placeRefusal(loop.state, step, turn);
+  return placeRefusal(session.state, step, turn);
 }
 
 export function keyOf({ key, output }: AdvanceRequest): string {

@@ -21,12 +21,12 @@ import { frameOf, type SessionState } from '../domain/step-machine/state.ts';
 import { pendingCommands } from '../domain/step-machine/work.ts';
 import { reasonOf } from './activity-outcome.ts';
 import { SESSION_WORKFLOW_TYPE } from './messages.ts';
-import { keyOf, refusalOf } from './step-session-admission.ts';
+import { type Answered, keyOf, refusalOf } from './step-session-admission.ts';
 import { activities, localActivities } from './step-session-calls.ts';
 import { ObserverQueue } from './step-session-observers.ts';
 import { SessionTimers } from './step-session-timers.ts';
 import { fittingAnswer, fittingCarried } from './step-session-sizes.ts';
-import { lastOf, sessionPage } from './step-session-view.ts';
+import { lastOf, sessionPage, type Viewed } from './step-session-view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
 const MOST_RECORDS = 32;
@@ -44,7 +44,7 @@ type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T 
 type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
 export type SessionEnd = { readonly kind: 'over' } | { readonly kind: 'carry'; readonly carried: SessionCarried };
 
-export class SessionLoop {
+export class SessionLoop implements Answered, Viewed {
   readonly #request: SessionRequest;
   #opened: OpenedSession;
   #state: SessionState;
@@ -284,7 +284,7 @@ export class SessionLoop {
     const { length } = this.#state.records;
     const { state, commands } = transition(this.#opened.facts, this.#state, event);
     this.#state = state;
-    for (const record of [...recordsOf(state.records)].slice(length)) this.#recordBytes += jsonBytes(record);
+    for (const record of recordsOf(state.records, length)) this.#recordBytes += jsonBytes(record);
     for (const command of commands) this.#carryOut(command, calls);
     this.#timers.keep(state.cursors);
     if (this.#isOver()) for (const scope of [...this.#calls.values(), ...this.#actions.values()]) scope.cancel();

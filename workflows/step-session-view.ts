@@ -1,14 +1,23 @@
 /** How a session reads: the answer of the query, and its page in the Temporal UI. */
-import type { SessionView } from '../activities/contract-session.ts';
+import type { ChildSession, SessionView } from '../activities/contract-session.ts';
 import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
 import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
 import type { Cursor, SessionState } from '../domain/step-machine/state.ts';
-import type { SessionLoop } from './step-session-loop.ts';
 
 /** Of values that the UI shows. */
 const SHOWN_CHARACTERS = 400;
 /** No date is later. */
 const LAST_DATE_MS = 8.64e15;
+
+/** A session that runs. */
+export interface Viewed {
+  readonly state: SessionState;
+  /** The newest record that the state holds no more. */
+  readonly lastFlushed: StepRecord | null;
+  readonly childSessions: readonly ChildSession[];
+  /** Why it cannot go on at the moment. */
+  readonly blocked: string | null;
+}
 
 /** @param refused  why it could not be opened */
 export function openingView(session: string, refused: { readonly message: string } | null): SessionView {
@@ -29,8 +38,8 @@ export function openingView(session: string, refused: { readonly message: string
   };
 }
 
-export function viewOf(loop: SessionLoop): SessionView {
-  const { state } = loop;
+export function viewOf(session: Viewed): SessionView {
+  const { state, childSessions, blocked } = session;
   return {
     session: state.session,
     skill: state.skill,
@@ -42,9 +51,9 @@ export function viewOf(loop: SessionLoop): SessionView {
     current: currentResult(state),
     open: state.cursors.map((cursor) => ({ step: addressIn(state, cursor), turn: cursor.turn, phase: cursor.phase.kind })),
     visits: visitsIn(state),
-    last: lastOf(loop),
-    childSessions: loop.childSessions,
-    blocked: loop.blocked,
+    last: lastOf(session),
+    childSessions,
+    blocked,
   };
 }
 
@@ -52,23 +61,22 @@ function visitsIn(state: SessionState): Record<string, number> {
   return Object.fromEntries(state.frames.flatMap(({ prefix, visits }) => Object.entries(visits).map(([step, count]) => [prefix + step, count])));
 }
 
-export function lastOf(loop: SessionLoop): StepRecord | null {
-  let last = loop.lastFlushed;
-  for (const record of recordsOf(loop.state.records)) last = record;
+export function lastOf({ state: { records }, lastFlushed }: Pick<Viewed, 'state' | 'lastFlushed'>): StepRecord | null {
+  const [last = lastFlushed] = recordsOf(records, records.length - 1);
   return last;
 }
 
 /** Markdown. */
-export function sessionPage(loop: SessionLoop): string {
-  const { state } = loop;
-  const last = lastOf(loop);
+export function sessionPage(session: Viewed): string {
+  const { state, childSessions, blocked } = session;
+  const last = lastOf(session);
   const rows = Object.entries(visitsIn(state)).map(([step, count]) => `| ${step} | ${count} |`);
   const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${standing(cursor)})`);
   return [
     `**${state.skill}** ${state.version}, code ${(state.codeHash ?? '').slice(0, 12)}: ${state.status.kind}${reason(state)}`,
     ...(current.length === 0 ? [] : ['', `Current: ${current.join(', ')}`]),
-    ...(loop.blocked === null ? [] : ['', `Cannot go on: ${loop.blocked}`]),
-    ...loop.childSessions.map(({ session, prefix }) => `\nSub-skill \`${prefix}\` runs as session \`${session}\``),
+    ...(blocked === null ? [] : ['', `Cannot go on: ${blocked}`]),
+    ...childSessions.map(({ session, prefix }) => `\nSub-skill \`${prefix}\` runs as session \`${session}\``),
     ...(last === null ? [] : ['', `Last answer, to ${last.step}: \`${shown(last.response)}\``]),
     ...(rows.length === 0 ? [] : ['', '| step | visits |', '|---|---|', ...rows]),
   ].join('\n');
