@@ -310,8 +310,11 @@ export function placeSession(session: Session, place: string): void {
 
 /** Opens the sub-skills that an address leads through, outermost first: those that are not open, and have not led to one that is. */
 function openPath(session: Session, address: string): void {
-  const names = splitAddress(address)[0].split('/');
+  const [way] = splitAddress(address);
+  if (way === '') return;
+  const names = way.split('/');
   const paths = names.map((_, depth) => names.slice(0, depth + 1).join('/'));
-  const open = paths.findLastIndex((path) => session.state.frames.some(({ prefix }) => prefix === `${path}/`));
-  for (const path of paths.slice(open + 1)) if (path !== '') session.feed({ type: 'replay-open', path });
+  const { frames } = session.state;
+  const open = paths.findLastIndex((path) => frames.some(({ prefix }) => prefix === `${path}/`));
+  for (const path of paths.slice(open + 1)) session.feed({ type: 'replay-open', path });
 }
