@@ -117,6 +117,19 @@ describe('a long history', () => {
     expect(made(await grown(70, LINES, { definition: counting('1.0.0', true) }))).toEqual([]);
   });
 
+  it.each([
+    ['gets one of 15 KiB', 5_000, 64],
+    ['gets none of 18 KiB, few as its characters are', 6_000, undefined],
+  ])('%s', async (_what, characters, entries) => {
+    const config = { name: 'large', version: '1.0.0', entry: 'say', stores: { said: z.object({ text: z.string() }) } };
+    const definition = skill(config)
+      .step('say', { prompt: 'Say.', response: z.object({}), maxVisits: 100, save: () => ({ said: { text: '漢'.repeat(characters) } }), next: 'self' })
+      .build() as SkillDefinition;
+    const stdin = LINES(Array.from({ length: 64 }, () => ({ step: 'say', response: {}, result: {} })));
+    const { stdout } = await runCommand(definition, ['advance', '--step', 'say', '--output', '{}', '--history', '-'], { stdin });
+    expect((JSON.parse(stdout) as Printed).completed.checkpoint?.entries).toBe(entries);
+  });
+
   it('gets none where it does not say what folding gave', async () => {
     const history = (await grown(63, LINES)).map(bare);
     const without = history.map(({ step, response }) => ({ step, response }));
