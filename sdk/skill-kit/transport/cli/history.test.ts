@@ -8,6 +8,7 @@ type Entry = StepResult & { readonly checkpoint?: { readonly entries: number; re
 type Written = (entries: readonly unknown[]) => string;
 
 const LINES: Written = (entries) => entries.map((entry) => `${JSON.stringify(entry)}\n`).join('');
+const CRLF: Written = (entries) => LINES(entries).replaceAll('\n', '\r\n');
 const ARRAY: Written = (entries) => JSON.stringify(entries);
 const SPACED: Written = (entries) => `${JSON.stringify(entries, null, 1)}\n`;
 
@@ -71,6 +72,7 @@ async function savesOf<T>(work: () => Promise<T>): Promise<readonly [T, number]>
 describe('a long history', () => {
   it.each([
     ['lines', LINES],
+    ['lines of Windows', CRLF],
     ['an array', ARRAY],
     ['an array of many lines', SPACED],
   ])('as %s gives with checkpoints what it gives without, and folds only what is behind the last', async (_name, written) => {

@@ -107,7 +107,7 @@ function linesBehind(text: string, where: string, holds: (checkpoint: Checkpoint
       return entryOrNull(text.slice(begin, end < 0 ? undefined : end));
     },
     // The text that it was made of ends where a line ends.
-    (checkpoint) => text[checkpoint.chars] === '\n' && holds(checkpoint),
+    (checkpoint) => LINE_END.test(text.slice(checkpoint.chars, checkpoint.chars + 2)) && holds(checkpoint),
   );
   const chars = base?.chars ?? 0;
   return {
@@ -117,6 +117,7 @@ function linesBehind(text: string, where: string, holds: (checkpoint: Checkpoint
   };
 }
 
+const LINE_END = /^\r?\n/;
 const KEY = '"checkpoint"';
 /** What an agent answers may name it as well. */
 const CANDIDATES = 16;
