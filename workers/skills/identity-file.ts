@@ -7,12 +7,13 @@ export interface Identity {
   readonly version: string;
 }
 
-/** Null when nobody has asked yet. */
+/** Null when nobody has asked yet, or a power cut has left half an answer: then it is asked again. */
 export function readIdentity(bundle: string): Identity | null {
   try {
-    return JSON.parse(readFileSync(fileOf(bundle), 'utf8')) as Identity;
+    const kept = JSON.parse(readFileSync(fileOf(bundle), 'utf8')) as Partial<Identity> | null;
+    return typeof kept?.name === 'string' && typeof kept.version === 'string' ? { name: kept.name, version: kept.version } : null;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;
   }
 }

@@ -1,0 +1,17 @@
+import { readdirSync, writeFileSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { TemporaryFolder } from '../../test/rig/skill-command.ts';
+import { keepIdentity, readIdentity } from './identity-file.ts';
+
+it('what a bundle says of itself is kept, and asked again where that is damaged', () => {
+  using folder = new TemporaryFolder();
+  const bundle = folder.file('skill.mjs');
+  expect(readIdentity(bundle)).toBeNull();
+  keepIdentity(bundle, { name: 'greeter', version: '1.0.0' });
+  expect(readIdentity(bundle)).toEqual({ name: 'greeter', version: '1.0.0' });
+  const [file] = readdirSync(folder.path);
+  for (const damaged of ['', '{"name":"gree', 'null', '{"name":"greeter"}']) {
+    writeFileSync(folder.file(file!), damaged);
+    expect(readIdentity(bundle)).toBeNull();
+  }
+});
