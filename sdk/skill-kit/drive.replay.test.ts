@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
+import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import { answer, open, warnings } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
@@ -8,6 +9,20 @@ import { CycleGuardError, placeSession, replayHistory, type Session, startSessio
 function replaySession(session: Session, history: readonly unknown[], place: string): void {
   replayHistory(session, history);
   placeSession(session, place);
+}
+
+/** One branch calls `sub`, the other asks twice. */
+function besideAnother(sub: SkillDefinition): SkillDefinition {
+  return skillOf(
+    {
+      fork: { parallel: { branches: ['use', 'other'], join: 'z' } },
+      use: { call: 'sub', next: 'z' },
+      other: { prompt: 'o', next: 'more' },
+      more: { prompt: 'm', next: 'z' },
+      z: { prompt: 'z', next: TERMINAL },
+    },
+    { subskills: { sub: { definition: sub } } },
+  );
 }
 
 describe('a history that the client carries', () => {
@@ -151,17 +166,7 @@ describe('a history that the client carries', () => {
         subskills: { deep: { definition: skillOf({ d: { prompt: 'd', next: TERMINAL } }) } },
       },
     );
-    const main = skillOf(
-      {
-        fork: { parallel: { branches: ['use', 'other'], join: 'z' } },
-        use: { call: 'sub', next: 'z' },
-        other: { prompt: 'o', next: 'more' },
-        more: { prompt: 'm', next: 'z' },
-        z: { prompt: 'z', next: TERMINAL },
-      },
-      { subskills: { sub: { definition: sub } } },
-    );
-    const session = open(main);
+    const session = open(besideAnother(sub));
     const history = ['fork', 'use/one', 'use/quiet'].map((step) => ({ step, response: {} }));
     replaySession(session, history, 'other');
     expect(await answer(session, 'other')).toMatchObject({ step: 'more', open: [{ step: 'use/deeper/d' }] });
@@ -172,17 +177,7 @@ describe('a history that the client carries', () => {
   test('keeps the place of a sub-skill that the one called by another branch has led to', async () => {
     const last = skillOf({ l: { prompt: 'l', next: TERMINAL } });
     const sub = skillOf({ one: { prompt: '1', next: 'subskill:last' } }, { subskills: { last: { definition: last } } });
-    const main = skillOf(
-      {
-        fork: { parallel: { branches: ['use', 'other'], join: 'z' } },
-        use: { call: 'sub', next: 'z' },
-        other: { prompt: 'o', next: 'more' },
-        more: { prompt: 'm', next: 'z' },
-        z: { prompt: 'z', next: TERMINAL },
-      },
-      { subskills: { sub: { definition: sub } } },
-    );
-    const session = open(main);
+    const session = open(besideAnother(sub));
     replaySession(
       session,
       ['fork', 'use/one'].map((step) => ({ step, response: {} })),
