@@ -4,6 +4,7 @@
  */
 import { appendFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { rootCertificates } from 'node:tls';
 import { runSkillCommand } from '../sdk/skill-kit/transport/cli/commands.ts';
 import { timed } from './cli.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
@@ -59,6 +60,14 @@ export function startArm(name: string, script: string): Arm<AdvanceMeasure> {
 /** What any process of Node costs, beside it. */
 export function nodeArm(): Arm<AdvanceMeasure> {
   return { name: '`node -e 0`, for comparison', round: () => sample(() => timed([process.execPath, '-e', '0'])) };
+}
+
+/** The same where Node has certificates to read: as many as it holds itself, the usual size of a system's bundle. */
+export function nodeWithCertificatesArm(workDir: string): Arm<AdvanceMeasure> {
+  const file = join(workDir, 'certificates.pem');
+  writeFileSync(file, rootCertificates.join('\n'));
+  const name = `\`node -e 0\` with \`NODE_EXTRA_CA_CERTS\`, ${rootCertificates.length} certificates`;
+  return { name, round: () => sample(() => timed(['env', `NODE_EXTRA_CA_CERTS=${file}`, process.execPath, '-e', '0'])) };
 }
 
 async function sample(once: () => Promise<Record<AdvanceMeasure, number>>): Promise<Record<AdvanceMeasure, number>> {
