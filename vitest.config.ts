@@ -18,7 +18,8 @@ export default defineConfig({
           name: 'server',
           include: every('server.test.ts'),
           exclude: NOT_TESTS,
-          fileParallelism: false,
+          // Each file has servers of its own, and waits for them more than it computes.
+          maxWorkers: 2,
           globalSetup: ['test/rig/host-pieces.setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
