@@ -31,7 +31,8 @@ export default skill({
 })
   .step('examine', {
     action: { run: examine, mapInput: ({ params }) => ({ folder: params.folder }) },
-    maxVisits: 4,
+    // A round for each, and the look that finds nothing.
+    maxVisits: CHECKS.length + 1,
     onMaxVisits: 'refer',
     next: [{ to: 'discharge', when: ({ actionResult }) => actionResult.findings.length === 0 }, { to: 'treat' }],
   })

@@ -30,16 +30,21 @@ describe('repository-doctor', () => {
     expect(path).toEqual(['examine', 'treat', 'examine', 'treat', 'examine', 'discharge']);
   });
 
+  it('a repository that lacks everything is healthy in the end', async () => {
+    const { response } = await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({ treat: diligent }) });
+    expect(response).toEqual({ healthy: true, mended: ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'] });
+  });
+
   it('a healthy repository needs no model', async () => {
     for (const file of ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore']) writeFileSync(join(folder, file), 'text\n');
     expect((await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({}) })).response).toEqual({ healthy: true, mended: [] });
   });
 
-  it('refers after four examinations that found the same', async () => {
+  it('refers after five examinations that found the same', async () => {
     const idle = mockModel({ treat: () => ({ file: 'README.md' }) });
     const { response, path } = await runSkill(repositoryDoctor, { params: { folder }, model: idle });
     expect(response).toMatchObject({ healthy: false });
-    expect(path.filter((step) => step === 'examine')).toHaveLength(4);
+    expect(path.filter((step) => step === 'examine')).toHaveLength(5);
     expect(path.at(-1)).toBe('refer');
   });
 });
