@@ -1,7 +1,8 @@
 /** A client of the run's Temporal server. Light: no worker code behind it. */
-import { Client, Connection } from '@temporalio/client';
+import { Client, Connection, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connectionOptions, type TemporalAddress } from '../temporal-address.ts';
+import { callRetry } from './call-retry.ts';
 
 export interface RunsConnection {
   readonly client: Client;
@@ -11,7 +12,8 @@ export interface RunsConnection {
 
 /** @throws what the SDK throws when nobody answers within `timeoutMs` */
 export async function connectRuns(target: TemporalAddress, timeoutMs = 10_000): Promise<RunsConnection> {
-  const connection = await Connection.connect({ ...connectionOptions(target), connectTimeout: timeoutMs });
+  const interceptors = [makeGrpcRetryInterceptor(callRetry())];
+  const connection = await Connection.connect({ ...connectionOptions(target), connectTimeout: timeoutMs, interceptors });
   return { connection, client: new Client({ connection, namespace: target.namespace }), close: () => connection.close() };
 }
 
