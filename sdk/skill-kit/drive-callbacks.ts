@@ -6,6 +6,7 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { RecordLog, StepRecord } from '../../domain/step-machine/records.ts';
 import { describeIssues } from '../../domain/step-machine/schema.ts';
+import { MOST_LEVELS, tooDeep } from '../../domain/step-machine/size-limits.ts';
 import { type FrameState, frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { act } from './act.ts';
@@ -40,6 +41,9 @@ export function carryOut(runtime: SkillRuntime, state: SessionState, command: Ca
     case 'render-prompt':
       return { type: 'rendered', cursor, prompt: renderPrompt(runtime, at, command) };
     case 'validate': {
+      // Accepted, it would be in the session for good, and what comes of it could not be told.
+      const deep = tooDeep('the answer has', command.value);
+      if (deep !== null) return { type: 'validated', cursor, ok: false, message: deep };
       const checked = checkValue(at.config.response!, command.value, `step "${command.step}": response`);
       return checked.ok
         ? { type: 'validated', cursor, ok: true, value: frozen(checked.value) }
@@ -125,9 +129,6 @@ function renderPrompt(
     schema: response === undefined ? null : jsonSchemaOf(response),
   };
 }
-
-/** Stores are merged level by level, and written as JSON. */
-const MOST_LEVELS = 500;
 
 function save(
   runtime: SkillRuntime,

@@ -7,6 +7,8 @@ import { answer, open, started, warnings } from '../../test/rig/driven-session.t
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { createSession, startSession } from './drive.ts';
 
+const nested = (levels: number): unknown => JSON.parse(`${'{"v":'.repeat(levels)}1${'}'.repeat(levels)}`);
+
 describe('results and store', () => {
   test('defect: the final output is the result of the last step', async () => {
     const session = await started(
@@ -58,14 +60,23 @@ describe('results and store', () => {
   });
 
   test('a value that is nested too deep is not saved, and the session goes on', async () => {
-    const skill = skillOf({ a: { prompt: 'a', response: z.unknown(), maxVisits: 9, save: ({ response }) => ({ any: response }), next: 'a' } });
+    const save = ({ response }: { readonly response: unknown }) => ({ any: nested(response as number) });
+    const skill = skillOf({ a: { prompt: 'a', response: z.number(), maxVisits: 9, save, next: 'a' } });
     const session = await started(skill, { throws: false });
-    const nested = (levels: number): unknown => JSON.parse(`${'{"v":'.repeat(levels)}1${'}'.repeat(levels)}`);
     for (const levels of [501, 20_000]) {
       const message = expect.stringContaining('save wrote a value to store "any" that is nested deeper than 500 levels') as string;
-      expect(await answer(session, 'a', nested(levels))).toMatchObject({ kind: 'error', error: 'action', retry: true, message });
+      expect(await answer(session, 'a', levels)).toMatchObject({ kind: 'error', error: 'action', retry: true, message });
     }
-    for (let times = 0; times < 2; times++) expect(await answer(session, 'a', nested(500))).toMatchObject({ kind: 'prompt', step: 'a' });
+    for (let times = 0; times < 2; times++) expect(await answer(session, 'a', 500)).toMatchObject({ kind: 'prompt', step: 'a' });
+  });
+
+  test('an answer that is nested too deep is refused, and can be mended', async () => {
+    const session = await started(skillOf({ a: { prompt: 'a', response: z.unknown(), next: TERMINAL } }), { throws: false });
+    for (const levels of [501, 20_000]) {
+      const message = 'the answer has more than 500 levels of objects and arrays in each other. Write it flatter.';
+      expect(await answer(session, 'a', nested(levels))).toMatchObject({ kind: 'error', error: 'validation', retry: true, message });
+    }
+    expect(await answer(session, 'a', nested(500))).toMatchObject({ kind: 'done', finalOutput: nested(500) });
   });
 
   test('defect: a final output that does not fit its schema ends the session before anybody hears that it is complete', async () => {

@@ -80,6 +80,11 @@ test('what is too large is refused by its name and size, and the session goes on
     .getHandle('refused')
     .executeUpdate('advance', { args: [{ turn: at.turn, step: 'ask', output: { how: ALMOST + ALMOST } }] });
   await expect(raw).rejects.toMatchObject({ cause: { type: 'session/refused', message: expect.stringContaining('the answer has') } });
+  // JSON of less than the limit, that neither this process nor the workflow could write.
+  const deep: unknown = JSON.parse('['.repeat(20_000) + ']'.repeat(20_000));
+  const tooDeep = { error: 'validation', retry: true, message: expect.stringContaining('the answer has more than 500 levels') };
+  expect(await answer('refused', at, { how: deep })).toMatchObject(tooDeep);
+  await expect(start('deep', { deep })).rejects.toMatchObject({ message: expect.stringContaining('the params have more than 500 levels') });
   at = prompt(await answer('refused', at, { how: 'act', bytes: TOO_MUCH }));
   expect(await answer('refused', at, {})).toMatchObject({ error: 'action', retry: true, message: expect.stringContaining('what the action gave has') });
   // It would give the same again.

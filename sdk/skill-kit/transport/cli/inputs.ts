@@ -3,6 +3,7 @@
  * whatever can grow has to have another way in.
  */
 import { readFileSync } from 'node:fs';
+import { tooDeep } from '../../../../domain/step-machine/size-limits.ts';
 import type { Flags } from './flags.ts';
 import { type CommandIo, messageOf, UsageError } from './io.ts';
 
@@ -30,10 +31,14 @@ export class Inputs {
     return this.#flags.text[name] !== undefined || this.#flags.text[`${name}-file`] !== undefined;
   }
 
-  /** Undefined when it was not given. @throws {Error} when it is no JSON */
+  /** Undefined when it was not given. @throws {Error} when it is no JSON, or nested too deep to be written as JSON again */
   async json(name: InputName): Promise<unknown> {
     const source = await this.#source(name);
-    return source === null ? undefined : parseJson(source.text, source.where);
+    if (source === null) return undefined;
+    const value = parseJson(source.text, source.where);
+    const deep = tooDeep(`${source.where} has`, value);
+    if (deep !== null) throw new Error(deep);
+    return value;
   }
 
   /** One JSON array, or one entry on each line: a file that grows by appending. Null when none was given. @throws {Error} */

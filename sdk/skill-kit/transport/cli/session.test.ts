@@ -537,3 +537,16 @@ it('defect: an advance reads as much of a long session as of a short one', async
   const { place } = JSON.parse(readFileSync(folder.file(`skill-kit-${client.id}.state`), 'utf8')) as { place: { offset: number } };
   expect(statSync(client.file).size - place.offset).toBeLessThan(2_048);
 });
+
+it('refuses an answer that is nested too deep, however it is handed in', async () => {
+  const any = skill({ name: 'any', entry: 'a' }).step('a', { prompt: 'A', response: z.unknown(), next: terminal }).build();
+  const client = await Client.start(any);
+  const deep = '['.repeat(20_000) + ']'.repeat(20_000);
+  const message = 'more than 500 levels of objects and arrays in each other. Write it flatter.';
+  expect(await client.advance(['--step', 'a', '--output', deep])).toEqual({ code: 1, stdout: '', stderr: `error: --output has ${message}\n` });
+  appendFileSync(client.file, `{"type":"output","step":"a","output":${deep}}\n`);
+  expect(await client.advance()).toEqual(told(4));
+  expect(client.line(4)).toMatchObject({ kind: 'error', error: 'validation', retry: true, message: `the answer has ${message}` });
+  expect(await client.answer('a', [[1]])).toEqual(told(6));
+  expect(client.line(6)).toMatchObject({ kind: 'done', finalOutput: [[1]] });
+});
