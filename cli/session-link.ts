@@ -1,8 +1,8 @@
 /** What the commands of `voidbox session` share: the way to the server, values that are typed, results that are printed. */
-import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
+import { readTextFile } from '../sdk/skill-kit/transport/cli/input-bytes.ts';
 import type * as Sessions from '../workers/client/sessions.ts';
 import { rememberSkillPaths, skillPaths } from '../workers/embedded/skill-paths.ts';
 import { CliError, environmentError, usageError } from './cli-error.ts';
@@ -50,7 +50,7 @@ async function textOf(argument: string, flag: string, context: CliContext): Prom
   if (argument === '-') return Buffer.from(await context.readStdin()).toString('utf8');
   if (!argument.startsWith('@')) return argument;
   try {
-    return await readFile(resolve(context.cwd, argument.slice(1)), 'utf8');
+    return readTextFile(resolve(context.cwd, argument.slice(1)));
   } catch (error) {
     throw usageError(`${flag}: cannot read \`${argument.slice(1)}\`: ${(error as Error).message}`);
   }

@@ -3,6 +3,7 @@ import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-mac
 import { offerToHost } from './hosted.ts';
 import { claimStdout } from './own-stdout.ts';
 import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
+import { InputBytes } from './transport/cli/input-bytes.ts';
 import type { CommandIo } from './transport/cli/io.ts';
 import { mcpMain, mcpReferenceMain } from './transport/mcp/main.ts';
 
@@ -65,7 +66,7 @@ function neverSettled(): void {
 }
 
 async function readStdin(): Promise<string> {
-  const chunks: Buffer[] = [];
-  for await (const chunk of process.stdin) chunks.push(chunk as Buffer);
-  return Buffer.concat(chunks).toString('utf8');
+  const bytes = new InputBytes();
+  for await (const chunk of process.stdin) bytes.add(chunk as Buffer);
+  return bytes.text();
 }

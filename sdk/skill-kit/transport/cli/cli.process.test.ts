@@ -1,7 +1,20 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  createReadStream,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { hostname } from 'node:os';
 import { dirname, join } from 'node:path';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { linesOf, TemporaryFolder, type Ran } from '../../../../test/rig/skill-command.ts';
@@ -44,13 +57,16 @@ interface Running {
   readonly ended: Promise<Ran>;
 }
 
-function run(argv: readonly string[], options: { readonly stdin?: string; readonly env?: NodeJS.ProcessEnv } = {}): Running {
+function run(argv: readonly string[], options: { readonly stdin?: string | Readable; readonly env?: NodeJS.ProcessEnv } = {}): Running {
   const child = spawn(process.execPath, [folder.file('skill.mjs'), ...argv], { env: { PATH: process.env['PATH'], ...options.env } });
   children.add(child);
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
-  child.stdin.end(options.stdin ?? '');
+  // It may end before it has read all of it.
+  child.stdin.on('error', () => undefined);
+  if (typeof options.stdin === 'object') options.stdin.pipe(child.stdin);
+  else child.stdin.end(options.stdin ?? '');
   const ended = new Promise<Ran>((resolve) => {
     child.once('close', (code) => {
       children.delete(child);
@@ -293,4 +309,13 @@ it('defect: starting a skill that uses zod alone loads no ArkType', async () => 
   const { result } = JSON.parse(readFileSync(join(folder.file('coverage'), name), 'utf8')) as { result: { url: string }[] };
   const loaded = (library: string): boolean => result.some(({ url }) => url.includes(`/node_modules/${library}/`));
   expect([loaded('zod'), loaded('arktype'), loaded('@ark'), loaded('commander'), loaded('@modelcontextprotocol')]).toEqual([true, false, false, false, false]);
+});
+
+it('refuses a history that never ends, as a file and on standard input', async () => {
+  const ask = ['advance', '--step', 'a', '--output', '{"v":1}'];
+  const why = 'cannot be read: there is more of it than 256 MiB.';
+  const file = await run([...ask, '--history-file', '/dev/zero']).ended;
+  expect(file).toEqual({ code: 1, stdout: '', stderr: `error: --history-file /dev/zero ${why} Give the path of a file that holds JSON.\n` });
+  const endless = run([...ask, '--history', '-'], { stdin: createReadStream('/dev/zero') });
+  expect(await endless.ended).toEqual({ code: 1, stdout: '', stderr: `error: --history (standard input) ${why} Hand in JSON that ends.\n` });
 });

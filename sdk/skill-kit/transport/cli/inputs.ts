@@ -2,9 +2,9 @@
  * JSON that a client hands in: as a flag, as a file, or on standard input. Linux takes at most 128 KiB in one argument, so
  * whatever can grow has to have another way in.
  */
-import { readFileSync } from 'node:fs';
 import { tooDeep } from '../../../../domain/step-machine/size-limits.ts';
 import type { Flags } from './flags.ts';
+import { readTextFile } from './input-bytes.ts';
 import { type CommandIo, messageOf, UsageError } from './io.ts';
 
 export type InputName = 'params' | 'output' | 'history';
@@ -54,7 +54,7 @@ export class Inputs {
     if (inline !== undefined) return { text: inline, where: `--${name}`, isInline: true };
     if (file === undefined) return null;
     try {
-      return { text: readFileSync(file, 'utf8'), where: `--${name}-file ${file}`, isInline: false };
+      return { text: readTextFile(file), where: `--${name}-file ${file}`, isInline: false };
     } catch (cause) {
       throw new Error(`--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`, { cause });
     }
@@ -65,7 +65,11 @@ export class Inputs {
       throw new UsageError(`--${this.#stdinTakenBy} and --${name} both ask for standard input, which can be read once. Give one of them as a file.`);
     }
     this.#stdinTakenBy = name;
-    return this.#io.readStdin();
+    try {
+      return await this.#io.readStdin();
+    } catch (cause) {
+      throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Hand in JSON that ends.`, { cause });
+    }
   }
 }
 
