@@ -1,5 +1,6 @@
 /** `voidbox/skill-kit/cli`: a skill as a program. */
 import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
+import { sanitize } from '../../domain/security/sanitize.ts';
 import { offerToHost } from './hosted.ts';
 import { claimStdout } from './own-stdout.ts';
 import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
@@ -43,7 +44,8 @@ async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void
   const code = await run({
     argv: process.argv.slice(2),
     stdout: (text) => void write(text),
-    stderr: (text) => void process.stderr.write(text),
+    // Messages quote what agents answered and files hold.
+    stderr: (text) => void process.stderr.write(sanitize(text)),
     readStdin,
     script: process.argv[1] ?? null,
   });

@@ -319,3 +319,11 @@ it('refuses a history that never ends, as a file and on standard input', async (
   const endless = run([...ask, '--history', '-'], { stdin: createReadStream('/dev/zero') });
   expect(await endless.ended).toEqual({ code: 1, stdout: '', stderr: `error: --history (standard input) ${why} Hand in JSON that ends.\n` });
 });
+
+it('what agents wrote reaches no terminal as a control sequence', async () => {
+  const history = '[{"step":"a\\u001b]0;title\\u0007\\u202e","response":1}]';
+  const { stderr } = await run(['advance', '--step', 'a', '--output', '\u001b[2Jno JSON', '--history', history]).ended;
+  expect(stderr).toMatch(/^error: --output is not JSON \([^)]*\): no JSON\n$/);
+  const skipped = await run(['advance', '--step', 'a', '--output', '{"v":1}', '--history', history]).ended;
+  expect(skipped).toMatchObject({ code: 0, stderr: '[skill-kit] skipping history entry of unknown step "a\ufffd"\n' });
+});

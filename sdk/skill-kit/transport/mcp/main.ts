@@ -1,5 +1,6 @@
 /** The `mcp` command of a skill. The protocol's library is loaded only when it runs. */
 import type { ReferenceDefinition, ReferenceLoader, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
+import { sanitize } from '../../../../domain/security/sanitize.ts';
 import { offerToHost } from '../../hosted.ts';
 import { createReferenceLoader, skillDirOf } from '../../reference-loader.ts';
 import { MCP_HELP, type McpOptions, parseMcpOptions } from './options.ts';
@@ -52,7 +53,7 @@ async function run(argv: readonly string[] = flagsOfProcess(), baseDir = skillDi
     if (options === null) return void process.stderr.write(MCP_HELP);
     await serve(options, await makeTools(options, createReferenceLoader(baseDir)));
   } catch (cause) {
-    process.stderr.write(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`);
+    process.stderr.write(sanitize(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`));
     process.exit(1);
   }
 }
@@ -90,5 +91,6 @@ function surviveStrayErrors(): void {
 }
 
 function warn(message: string): void {
-  process.stderr.write(`[skill-kit] ${message}\n`);
+  // It may quote what a client sent.
+  process.stderr.write(`[skill-kit] ${sanitize(message)}\n`);
 }

@@ -88,7 +88,7 @@ describe('a skill over stdio', () => {
       .step('a', { action: () => new Promise((resolve) => setTimeout(resolve, 100)), next: 'b' })
       .step('b', { prompt: 'B', next: terminal }).build());`);
     const { child, ended, errors, output } = start(script);
-    child.stdin!.end(`${INITIALIZE}not JSON\n${line(2, 'tools/call', { name: 'start' })}`);
+    child.stdin!.end(`${INITIALIZE}\u001b[2Jnot JSON\n${line(2, 'tools/call', { name: 'start' })}`);
     expect(await ended).toBe(0);
     const answers = (await output)
       .trim()
@@ -96,7 +96,9 @@ describe('a skill over stdio', () => {
       .map((json) => JSON.parse(json) as { id: number; result: { structuredContent?: { status: string } } });
     expect(answers.map(({ id }) => id)).toEqual([1, 2]);
     expect(answers[1]!.result.structuredContent?.status).toBe('prompt');
-    expect(await errors).toContain('not valid JSON');
+    // A terminal is not to act on what the client sent.
+    expect(await errors).toMatch(/not valid JSON/);
+    expect(await errors).not.toContain('\u001b');
   });
 
   it('ends with its client although an action goes on for ever', async () => {
