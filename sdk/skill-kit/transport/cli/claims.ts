@@ -112,8 +112,10 @@ function ownerOf(path: string): string | null {
   try {
     return readlinkSync(path);
   } catch (cause) {
-    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw cause;
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === 'ENOENT') return null;
+    // Links are all that is ever made there.
+    throw code === 'EINVAL' ? new Error(`${path} is no claim on the session. Remove it and try again.`, { cause }) : cause;
   }
 }
 

@@ -3,9 +3,10 @@
  * written. The client reads results from it by line number and, in file mode, appends its outputs. What the session is stands
  * in its state; this file is only ever read from where the state has accounted for it, so that a long one costs no more.
  */
-import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
+import { openSessionFile } from './open-session-file.ts';
 import type { SessionHeader, SessionLine, SessionOutputLine, SessionOutputMode, SessionResultLine } from './session-lines.ts';
 import { writeFully } from './write-fully.ts';
 
@@ -72,8 +73,7 @@ export function readOutput(text: string): SessionOutput | string | null {
 
 /** @throws {Error} when the file is there already */
 export function createLog(path: string, lines: readonly string[]): void {
-  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
-  const fd = openSync(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  const fd = openSessionFile(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL);
   try {
     writeFully(fd, path, lines.join(''));
   } finally {
@@ -86,11 +86,10 @@ export class SessionLog {
   readonly #path: string;
   readonly #fd: number;
 
-  /** @throws {NodeJS.ErrnoException} */
+  /** @throws {Error} as `openSessionFile` */
   constructor(path: string) {
-    const { O_RDWR, O_APPEND, O_NOFOLLOW } = constants;
     this.#path = path;
-    this.#fd = openSync(path, O_RDWR | O_APPEND | O_NOFOLLOW);
+    this.#fd = openSessionFile(path, constants.O_RDWR | constants.O_APPEND);
   }
 
   close(): void {

@@ -6,11 +6,12 @@
  * The state comes first, the result's line in the session file after it: a crash in between leaves a state that knows what
  * line is missing. Nothing is synced to disk, for a session outlives processes, not power cuts.
  */
-import { closeSync, constants, openSync, readFileSync, readSync, renameSync, rmSync } from 'node:fs';
+import { closeSync, constants, readFileSync, readSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import { EMPTY_LOG, flush, recordsOf, type StepRecord } from '../../../../domain/step-machine/records.ts';
 import type { SessionState } from '../../../../domain/step-machine/state.ts';
+import { openSessionFile } from './open-session-file.ts';
 import type { SessionOutputMode } from './session-lines.ts';
 import type { LogPlace } from './session-log.ts';
 import { writeFully } from './write-fully.ts';
@@ -80,7 +81,7 @@ function isStored(stored: object): stored is StoredSession {
 function readText(path: string): string | null {
   let fd: number;
   try {
-    fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+    fd = openSessionFile(path, constants.O_RDONLY);
   } catch (cause) {
     if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw cause;
@@ -107,10 +108,10 @@ export function writeStored(base: string, content: StoredContent, recordsBytes: 
 
 /** Only its claim's owner writes, so a file that is left over is a dead owner's. */
 function replace(path: string, text: string): void {
-  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
+  const { O_WRONLY, O_CREAT, O_EXCL } = constants;
   const next = `${path}.next`;
   rmSync(next, { force: true });
-  const fd = openSync(next, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  const fd = openSessionFile(next, O_WRONLY | O_CREAT | O_EXCL);
   try {
     writeFully(fd, path, text, 0);
   } catch (cause) {
@@ -124,8 +125,7 @@ function replace(path: string, text: string): void {
 
 /** What a writer left behind that died before its state counted is the same up to where it ends, or stands after what counts. */
 function writeRecords(path: string, records: readonly StepRecord[], at: number): number {
-  const { O_WRONLY, O_CREAT, O_NOFOLLOW } = constants;
-  const fd = openSync(path, O_WRONLY | O_CREAT | O_NOFOLLOW, 0o600);
+  const fd = openSessionFile(path, constants.O_WRONLY | constants.O_CREAT);
   try {
     return at + writeFully(fd, path, records.map((record) => `${JSON.stringify(record)}\n`).join(''), at);
   } finally {
@@ -137,7 +137,7 @@ function writeRecords(path: string, records: readonly StepRecord[], at: number):
 export function readRecords(base: string, { state, recordsBytes }: StoredSession): readonly StepRecord[] {
   const { flushedRef } = state.records;
   if (flushedRef === null || recordsBytes === 0) return [];
-  const fd = openSync(join(dirname(base), basename(flushedRef)), constants.O_RDONLY | constants.O_NOFOLLOW);
+  const fd = openSessionFile(join(dirname(base), basename(flushedRef)), constants.O_RDONLY);
   try {
     const bytes = Buffer.alloc(recordsBytes);
     for (let read = 0; read < recordsBytes;) {

@@ -1,4 +1,5 @@
-import { appendFileSync, chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { appendFileSync, chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { MigrationConfig, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
@@ -185,7 +186,7 @@ it('defect: a link in the place of a session file is not followed', async () => 
   writeFileSync(folder.file(`skill-kit-${other}.state`), readFileSync(folder.file(`skill-kit-${client.id}.state`)));
   symlinkSync(target, folder.file(`skill-kit-${other}.jsonl`));
   client.id = other;
-  expect(await client.flag('a', { v: 1 })).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('ELOOP') });
+  expect(await client.flag('a', { v: 1 })).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('it is a link') });
   expect(readFileSync(target, 'utf8')).toBe('untouched');
 });
 
@@ -549,4 +550,34 @@ it('refuses an answer that is nested too deep, however it is handed in', async (
   expect(client.line(4)).toMatchObject({ kind: 'error', error: 'validation', retry: true, message: `the answer has ${message}` });
   expect(await client.answer('a', [[1]])).toEqual(told(6));
   expect(client.line(6)).toMatchObject({ kind: 'done', finalOutput: [[1]] });
+});
+
+it.each(['jsonl', 'state', 'records-2.jsonl'])('what stands in place of its .%s is neither waited for nor followed', async (ending) => {
+  const made = async (put: (path: string) => void): Promise<Ran> => {
+    const client = await Client.start(two, ['--output-mode', 'flag']);
+    expect(await client.flag('a', { v: 1 })).toEqual(told(4));
+    const path = client.file.replace(/jsonl$/, ending);
+    renameSync(path, folder.file('elsewhere'));
+    put(path);
+    return client.flag('b', {});
+  };
+  const refused = (what: string): unknown =>
+    expect.objectContaining({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(new RegExp(`^error: Refusing to use .*${ending}: it is ${what}\\. Start a new`)),
+    });
+  expect(await made((path) => execFileSync('mkfifo', ['-m', '600', path]))).toEqual(refused('no file'));
+  expect(await made((path) => symlinkSync('elsewhere', path))).toEqual(refused('a link'));
+  expect(await made((path) => mkdirSync(path))).toEqual(refused('(a folder|no file)'));
+});
+
+it('a file in the place of a claim is named, with what to do about it', async () => {
+  const client = await Client.start(two, ['--output-mode', 'flag']);
+  const claim = client.file.replace(/jsonl$/, 'lock.2.0');
+  writeFileSync(claim, '');
+  const stderr = `error: ${claim} is no claim on the session. Remove it and try again.\n`;
+  expect(await client.flag('a', { v: 1 })).toEqual({ code: 1, stdout: '', stderr });
+  rmSync(claim);
+  expect(await client.flag('a', { v: 1 })).toEqual(told(4));
 });
