@@ -11,6 +11,8 @@ const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking',
 /** A session, as far as answers to it are concerned. */
 export interface Answered {
   readonly state: SessionState;
+  /** Its history has no room for more answers, and begins anew when what is under way has ended. */
+  readonly isFull: boolean;
   takenAnswer(turn: number): TakenAnswer | null;
   /** The key of an answer to that turn which is being worked on. */
   claimOf(turn: number): string | null;
@@ -23,6 +25,7 @@ export function refusalOf(session: Answered | null, request: unknown): CliResult
   const large = tooLarge('the answer has', output);
   if (large !== null) return { ...error('validation', step, large), retry: true };
   if (session === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
+  if (session.isFull) return { ...error('busy', step, fullFor(session.state)), retry: true };
   const key = keyOf(request);
   const taken = session.takenAnswer(turn);
   if (taken !== null) return taken.key === key ? null : answered(session.state, step, turn);
@@ -48,6 +51,13 @@ function placeRefusal(state: SessionState, step: string, turn: number): CliResul
   if (cursor.turn !== turn) return answered(state, step, turn);
   if (ANSWERABLE.has(cursor.phase.kind)) return null;
   return error('busy', step, `Step "${step}" is being worked on (${cursor.phase.kind}); the answer was not taken.`);
+}
+
+/** Also for what was answered before: that, too, would be written. */
+function fullFor(state: SessionState): string {
+  const busy = state.cursors.filter(({ phase }) => phase.kind === 'acting' || phase.kind === 'calling').map((cursor) => `"${addressIn(state, cursor)}"`);
+  const until = busy.length === 0 ? 'what is under way has ended' : `${busy.join(', ')} ${busy.length === 1 ? 'has' : 'have'} ended`;
+  return `The session's history is full and begins anew when ${until}; the answer was not taken. Give it again then.`;
 }
 
 function answered(state: SessionState, step: string, turn: number): CliResult {

@@ -25,7 +25,7 @@ import { type Answered, keyOf, refusalOf } from './step-session-admission.ts';
 import { activities, localActivities } from './step-session-calls.ts';
 import { ObserverQueue } from './step-session-observers.ts';
 import { SessionTimers } from './step-session-timers.ts';
-import { fittingAnswer, fittingCarried } from './step-session-sizes.ts';
+import { fittingAnswer, fittingCarried, isHistoryFull } from './step-session-sizes.ts';
 import { lastOf, sessionPage, type Viewed } from './step-session-view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
@@ -116,6 +116,9 @@ export class SessionLoop implements Answered, Viewed {
   get childSessions(): readonly ChildSession[] {
     return this.#children;
   }
+  get isFull(): boolean {
+    return isHistoryFull(workflowInfo());
+  }
   /** Why it cannot go on at the moment. */
   get blocked(): string | null {
     return this.#blocked;
@@ -182,7 +185,7 @@ export class SessionLoop implements Answered, Viewed {
   /** Until the session is over, or its history is to be begun anew. */
   async toEnd(): Promise<SessionEnd> {
     for (;;) {
-      await condition(() => this.#isIdle() && (this.#isOver() || workflowInfo().continueAsNewSuggested));
+      await condition(() => this.#isIdle() && (this.#isOver() || workflowInfo().continueAsNewSuggested || this.isFull));
       if (this.#isOver()) return { kind: 'over' };
       await this.#inOrder(() => this.#flush());
       // Somebody may have come while the records were written.

@@ -1,4 +1,6 @@
 /** Sessions that carry as much as they may, and are offered more, on a real Temporal server. */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { MOST_TURN_BYTES } from '../../domain/step-machine/size-limits.ts';
@@ -20,6 +22,14 @@ const LARGE = `export default skill({
   .step('tell', { prompt: ({ store }) => 'p'.repeat(store.steps.ask.bytes), next: 'ask' })
   .build();
 `;
+/** One branch acts until it is let go, the other is answered. */
+const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
+  .step('split', { parallel: { branches: ['long', 'short'], join: 'join' } })
+  .step('long', { prompt: 'Go?', response: z.object({}), action: async () => { while (!existsSync(process.env['SKILL_LINES'] + '.go')) await new Promise((resolve) => setTimeout(resolve, 50)); }, next: 'join' })
+  .step('short', { prompt: 'What?', response: z.object({ pad: z.string() }), maxVisits: 1_000, next: 'self' })
+  .step('join', { next: terminal })
+  .build();
+`;
 /** With the rest of the answer it stays within the limit. */
 const ALMOST = 'x'.repeat(MOST_TURN_BYTES - 4_000);
 const TOO_MUCH = 3 * 1024 * 1024;
@@ -28,12 +38,13 @@ let rig: SessionRig;
 beforeAll(async () => {
   rig = await startSessionRig(await temporalCliForTests());
   rig.writeSkill('large', LARGE);
+  rig.writeSkill('beside', BESIDE);
 }, 60_000);
 afterAll(async () => {
   await rig?.stop();
 });
 
-const start = (session: string, params: unknown = {}): Promise<CliResult> => startSession(rig.runs.client, session, { skill: 'large', params });
+const start = (session: string, params: unknown = {}, skill = 'large'): Promise<CliResult> => startSession(rig.runs.client, session, { skill, params });
 
 async function answer(session: string, { step, turn }: PromptResult, output: unknown): Promise<CliResult> {
   return await advanceSession(rig.runs.client, session, { step, turn: turn!, output });
@@ -93,4 +104,22 @@ test('what is too large is refused by its name and size, and the session goes on
   expect(await answer('prompts', at, { how: 'tell', bytes: TOO_MUCH })).toMatchObject({ error: 'action', message: expect.stringContaining('this turn adds') });
   const now = await viewSession(rig.runs.client, 'prompts');
   expect(prompt(await answer('prompts', prompt(now.current!), { how: 'tell', bytes: 10 })).step).toBe('tell');
+});
+
+test('a history that cannot begin anew beside an action takes no answers before the server ends it, and begins anew after', { timeout: 120_000 }, async () => {
+  const at = prompt(await start('beside', {}, 'beside'));
+  const { runId } = await rig.runs.client.workflow.getHandle('beside').describe();
+  const acting = answer('beside', at, {});
+  let due: PromptResult = { ...at, ...at.open![0]! };
+  let short: CliResult = due;
+  for (let n = 1; n <= 100 && short.kind === 'prompt'; n += 1) {
+    due = short;
+    short = await answer('beside', due, { pad: ALMOST });
+  }
+  expect(short).toMatchObject({ error: 'busy', retry: true, message: expect.stringContaining('begins anew when "long" has ended') });
+  expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn: due.turn });
+  writeFileSync(join(rig.stateDir, 'lines.go'), '');
+  expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
+  expect(prompt(await answer('beside', due, { pad: ALMOST })).turn).toBe(due.turn! + 1);
+  expect((await rig.runs.client.workflow.getHandle('beside').describe()).runId).not.toBe(runId);
 });
