@@ -22,6 +22,7 @@ import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO, SESSION_TAS
 const GAP_TRIES = 20;
 const GAP_MS = 100;
 /** Of gRPC. */
+const RESOURCE_EXHAUSTED = 8;
 const FAILED_PRECONDITION = 9;
 /** Of the server's API. */
 const TASK_QUEUE_TYPE_WORKFLOW = 1;
@@ -114,7 +115,7 @@ export async function advanceSession(client: Client, session: string, { turn, st
   }
   const request: AdvanceRequest = { turn, step, output, key: keyOf(step, output) };
   try {
-    return await followed(client, session, (await update(client, session, SESSION_MESSAGES.advance, request)) as SessionAnswer);
+    return await followed(client, session, await update(client, session, SESSION_MESSAGES.advance, request));
   } catch (error) {
     const refused = refusalIn(error);
     if (refused !== null) return refused;
@@ -126,7 +127,7 @@ export async function advanceSession(client: Client, session: string, { turn, st
 /** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
 export async function settleSession(client: Client, session: string): Promise<CliResult> {
   try {
-    return await followed(client, session, (await update(client, session, SESSION_MESSAGES.settle, {})) as SessionAnswer);
+    return await followed(client, session, await update(client, session, SESSION_MESSAGES.settle, {}));
   } catch (error) {
     const isOver = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
     if (isOver) return await overResult(client, session, '');
@@ -250,7 +251,7 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
   const { child } = answer;
   let inner: CliResult;
   try {
-    inner = await followed(client, child.session, (await update(client, child.session, SESSION_MESSAGES.settle, {})) as SessionAnswer);
+    inner = await followed(client, child.session, await update(client, child.session, SESSION_MESSAGES.settle, {}));
   } catch (error) {
     if (!(error instanceof WorkflowNotFoundError) && refusalIn(error) === null && !(error instanceof WorkflowUpdateFailedError)) throw error;
     inner = { kind: 'done', done: true, finalOutput: null };
@@ -263,7 +264,7 @@ async function returned(client: Client, session: string, child: ChildSession, in
   const isOver = inner.kind === 'done' || (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
   if (!isOver) return prefixed(inner, child.prefix);
   try {
-    return await followed(client, session, (await update(client, session, SESSION_MESSAGES.settle, { ended: child.session })) as SessionAnswer);
+    return await followed(client, session, await update(client, session, SESSION_MESSAGES.settle, { ended: child.session }));
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return await overResult(client, session, '');
     throw failureOf(error);
@@ -280,16 +281,29 @@ function prefixed(result: CliResult, prefix: string): CliResult {
 }
 
 /** One update. Between two runs of a session's workflow there is a moment in which nobody takes it: then it is sent again. */
-async function update(client: Client, session: string, name: string, argument: unknown): Promise<unknown> {
+async function update(client: Client, session: string, name: string, argument: Partial<AdvanceRequest> & { readonly ended?: string }): Promise<SessionAnswer> {
   const handle = client.workflow.getHandle(session);
   for (let tries = 1; ; tries += 1) {
     try {
-      return await handle.executeUpdate(name, { args: [argument], updateId: randomUUID() });
+      return (await handle.executeUpdate(name, { args: [argument], updateId: randomUUID() })) as SessionAnswer;
     } catch (error) {
+      const crowded = crowdedAnswer(error, argument.step ?? '');
+      if (crowded !== null) return crowded;
       if (refusalIn(error) !== null || tries >= GAP_TRIES || !(isOverrun(error) || (await isBetweenRuns(client, session, error)))) throw error;
       await sleep(GAP_MS);
     }
   }
+}
+
+/** The server takes only so many updates of one run, at once and in all: 10 and 2,000, unless it is set otherwise. */
+function crowdedAnswer(error: unknown, step: string): SessionAnswer | null {
+  const { code, details } = (error instanceof Error ? (error.cause as { readonly code?: unknown; readonly details?: unknown } | undefined) : null) ?? {};
+  const words = String(details);
+  const isFull = code === FAILED_PRECONDITION && words.includes('total number of distinct updates');
+  if (!isFull && !(code === RESOURCE_EXHAUSTED && words.includes('in-flight updates'))) return null;
+  const until = isFull ? 'its history begins anew, when the actions and sub-skills that are under way have ended' : 'another one has its reply';
+  const message = `The server takes no more updates of this session until ${until}; the answer was not taken. Give it again then. It says: ${words}`;
+  return { kind: 'answer', result: { kind: 'error', error: 'busy', step, message, retry: true } };
 }
 
 /** The workflow was to end with this update when it was cancelled: the server has it begin again from before the update, without it. */

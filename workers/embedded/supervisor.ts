@@ -35,8 +35,15 @@ const EXIT_NOT_STARTED = 1;
 /** How the line begins that a worker prints when it polls. */
 const WORKER_READY_LINE = 'voidbox-worker ready';
 
-/** A dev server as it comes waits 40 ms per task and writes its database the slow way. */
+/**
+ * A dev server as it comes waits 40 ms per task, writes its database the slow way, and takes 10 updates of a workflow at
+ * once, 2,000 in all: a session beside a running action has as many answers.
+ */
 const SERVER_SETTINGS = [
+  '--dynamic-config-value',
+  'history.maxInFlightUpdates=1000',
+  '--dynamic-config-value',
+  'history.maxTotalUpdates=8000',
   '--dynamic-config-value',
   'history.transferProcessorMaxPollRPS=2000',
   '--dynamic-config-value',

@@ -1,8 +1,12 @@
 /** Several clients of one session whose history begins anew all the time, on a real Temporal server. */
 import { Client, Connection, makeGrpcRetryInterceptor } from '@temporalio/client';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { CliResult } from '../../domain/step-machine/result.ts';
 import { callRetry } from '../client/call-retry.ts';
-import { advanceSession, recordsOfSession, startSession } from '../client/sessions.ts';
+import { advanceSession, recordsOfSession, startSession, viewSession } from '../client/sessions.ts';
 import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 
@@ -17,13 +21,26 @@ export default skill({ name: 'many', entry: 'split' })
   .step('join', { next: terminal })
   .build();
 `;
+/** One branch acts until it is let go, the other is answered. */
+const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
+  .step('split', { parallel: { branches: ['long', 'short'], join: 'join' } })
+  .step('long', { prompt: 'Go?', response: z.object({}), action: async () => { while (!existsSync(process.env['SKILL_LINES'] + '.go')) await new Promise((resolve) => setTimeout(resolve, 50)); }, next: 'join' })
+  .step('short', { prompt: 'What?', response: z.object({}), maxVisits: 1_000, next: 'self' })
+  .step('join', { next: terminal })
+  .build();
+`;
 /** Most that is waited before such an answer is sent again; the SDK waits ten times as long for a server that has too much to do. */
 const MOST_WAIT_MS = 100;
 
 let rig: SessionRig;
 beforeAll(async () => {
-  rig = await startSessionRig(await temporalCliForTests(), ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=60']);
+  const settings = ['limit.historyCount.suggestContinueAsNew=60', 'history.maxTotalUpdates=40'];
+  rig = await startSessionRig(
+    await temporalCliForTests(),
+    settings.flatMap((setting) => ['--dynamic-config-value', setting]),
+  );
   rig.writeSkill('many', MANY);
+  rig.writeSkill('beside', BESIDE);
 }, 60_000);
 afterAll(async () => {
   await rig?.stop();
@@ -73,4 +90,23 @@ test('an answer that meets the end of a history is taken by the next one, at onc
   // Otherwise the server did not say it, or says it in other words.
   expect(refused.length).toBeGreaterThan(0);
   expect(refused.filter(({ waitMs }) => waitMs > MOST_WAIT_MS)).toEqual([]);
+});
+
+test('updates that the server takes no more of are a session that is busy, until its history begins anew', { timeout: 60_000 }, async () => {
+  const first = await startSession(rig.runs.client, 'beside', { skill: 'beside' });
+  if (first.kind !== 'prompt') throw new Error(JSON.stringify(first));
+  const acting = advanceSession(rig.runs.client, 'beside', { step: 'long', turn: first.turn!, output: {} });
+  const answer = (turn: number): Promise<CliResult> => advanceSession(rig.runs.client, 'beside', { step: 'short', turn, output: {} });
+  let { turn } = first.open![0]!;
+  let at = await answer(turn);
+  for (let n = 1; n <= 60 && at.kind === 'prompt'; n += 1) {
+    turn = at.turn!;
+    at = await answer(turn);
+  }
+  expect(at).toMatchObject({ kind: 'error', error: 'busy', step: 'short', retry: true, message: expect.stringMatching(/begins anew.*\(40\)/) });
+  expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn });
+  writeFileSync(join(rig.stateDir, 'lines.go'), '');
+  for (const end = Date.now() + 20_000; at.kind !== 'prompt' && Date.now() < end; await sleep(50)) at = await answer(turn);
+  expect(at).toMatchObject({ kind: 'prompt', turn: turn + 1 });
+  expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
 });
