@@ -18,7 +18,7 @@ import { flush, recordsOf, type StepRecord } from '../domain/step-machine/record
 import { currentResult } from '../domain/step-machine/reply.ts';
 import { jsonBytes } from '../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../domain/step-machine/state.ts';
-import { pendingCommands } from '../domain/step-machine/work.ts';
+import { isBusy, pendingCommands } from '../domain/step-machine/work.ts';
 import { reasonOf } from './activity-outcome.ts';
 import { SESSION_WORKFLOW_TYPE } from './messages.ts';
 import { type Answered, keyOf, refusalOf } from './step-session-admission.ts';
@@ -67,6 +67,8 @@ export class SessionLoop implements Answered, Viewed {
   /** Cancellable work: actions by cursor, calls by session. */
   readonly #actions = new Map<number, CancellationScope>();
   readonly #calls = new Map<string, CancellationScope>();
+  /** Of the calls, those whose sessions are there to be asked. */
+  readonly #begun = new Set<string>();
   readonly #timers: SessionTimers;
   readonly #observers: ObserverQueue;
 
@@ -241,6 +243,7 @@ export class SessionLoop implements Answered, Viewed {
       if (outcome.kind !== 'refused') {
         this.#blocked = null;
         this.#follow(event, outcome);
+        this.#tellJoined();
         break;
       }
       if (event.type === 'advance') {
@@ -398,15 +401,26 @@ export class SessionLoop implements Answered, Viewed {
       cancellationType: 'WAIT_CANCELLATION_COMPLETED',
       staticSummary: `sub-skill ${request.path?.join('/')} of ${this.#state.session}`,
     });
+    this.#begun.add(child.session);
     // Whoever waits for an answer goes on with the sub-skill.
     const asking = this.#state.cursors.find(({ id }) => id === cursor)?.request;
     if (asking !== null && asking !== undefined) this.#tell(asking, { kind: 'called', child });
+    this.#tellJoined();
     const { finalOutput } = (await handle.result()) as { readonly finalOutput: unknown };
     return { type: 'child-ended', cursor, finalOutput };
   }
 
+  /** Whose branch has joined waits for the others; where all of these are sub-skills, only clients can bring them to their ends. */
+  #tellJoined(): void {
+    const child = this.#children.find(({ session }) => this.#begun.has(session));
+    const { cursors, requests } = this.#state;
+    if (child === undefined || cursors.some((cursor) => isBusy(cursor) && cursor.phase.kind !== 'starting-child')) return;
+    for (const { id } of requests) this.#tell(id, { kind: 'called', child });
+  }
+
   #returned(child: ChildSession, event: SessionEventBody): void {
     this.#calls.delete(child.session);
+    this.#begun.delete(child.session);
     // It stays named until the session has gone on, so that whoever waits for that can see it.
     void this.#hear(event).then(() => (this.#children = this.#children.filter(({ session }) => session !== child.session)));
   }

@@ -16,7 +16,7 @@ import {
 } from '../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
-import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, PAIR, REVIEW, versioned, waiter } from '../testing/session-skills.ts';
+import { CALLER, CALLERS, COUNTER, DEPLOYER, EVIL, GREETER, PAIR, REVIEW, versioned, waiter } from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 import { readRecords, sessionRecordsDir } from './record-files.ts';
 
@@ -30,6 +30,7 @@ beforeAll(async () => {
   rig.writeSkill('evil', EVIL);
   rig.writeSkill('counter', COUNTER);
   rig.writeSkill('caller', CALLER);
+  rig.writeSkill('callers', CALLERS);
   rig.writeSkill('review', REVIEW);
 });
 
@@ -220,6 +221,17 @@ describe('a session', () => {
     const end = prompt((await view('calls')).current!);
     expect(end.prompt).toContain('Got doors, windows. Fine?');
     expect(await answer('calls', end, { fine: true })).toMatchObject({ kind: 'done' });
+  });
+
+  test('answers whoever has joined with a sub-skill that runs in another branch', async () => {
+    await start('joined', 'callers');
+    const own = (await view('joined')).open.find(({ step }) => step === 'own')!;
+    const [one, other] = ['left/ask', 'right/ask'];
+    const first = prompt(await answer('joined', own, { n: 1 }));
+    expect([one, other]).toContain(first.step);
+    const last = prompt(await answer('joined', first, { n: 10 }));
+    expect(last.step).toBe(first.step === one ? other : one);
+    expect(await answer('joined', last, { n: 100 })).toMatchObject({ kind: 'done', finalOutput: { sum: 111 } });
   });
 
   test('does parallel steps at once, and goes on when a person lets a deadline pass', async () => {
