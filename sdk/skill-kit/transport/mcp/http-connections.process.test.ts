@@ -50,6 +50,18 @@ describe('connections of clients', () => {
     expect((await initialize(url)).status).toBe(503);
   });
 
+  it('make room for a newcomer when their clients have been silent for a minute, the longest silent first', async () => {
+    let nowMs = 0;
+    const { url } = await serve({ maxConnections: 2, now: () => nowMs });
+    const [{ id: gone }, { id: kept }] = [await initialize(url), await initialize(url)];
+    nowMs = 50_000;
+    expect(await list(url, kept)).toBe(200);
+    expect((await initialize(url)).status).toBe(503);
+    nowMs = 100_000;
+    expect((await initialize(url)).status).toBe(200);
+    expect([await list(url, gone), await list(url, kept)]).toEqual([404, 200]);
+  });
+
   it('that were refused take no room', async () => {
     const { url } = await serve({ maxConnections: 1 });
     const body = JSON.stringify({ jsonrpc: '2.0', id: 2, method: 'tools/list' });

@@ -20,7 +20,7 @@ export interface HttpOptions {
   readonly allowedHosts?: readonly string[];
   /** Of one request; default 4 MiB. */
   readonly maxMessageBytes?: number;
-  /** Connections of clients; default 100. */
+  /** Connections of clients; default 100. One more takes the place of the one that was unused for longest, if that was a minute. */
   readonly maxConnections?: number;
   /** When a connection that nobody uses is given up; default 1 hour. */
   readonly idleMs?: number;
@@ -36,6 +36,8 @@ export interface HttpServer {
 }
 
 const PATH = '/mcp';
+/** For so long a connection is its client's, however many others want one. */
+const UNDISTURBED_MS = 60_000;
 const LOOPBACK_NAMES = ['127.0.0.1', 'localhost', '[::1]'];
 
 /** @throws {Error} for an address beyond loopback without a token, and when the port is taken */
@@ -160,7 +162,7 @@ class Connections {
   }
 
   async #connect(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    if (this.#open.size + this.#opening >= this.#max) {
+    if (this.#open.size + this.#opening >= this.#max && !this.#makeRoom()) {
       return refuse(response, 503, `${this.#max} clients are connected, as many as this server takes. Try again later.`, { 'retry-after': '60' });
     }
     this.#opening++;
@@ -198,10 +200,25 @@ class Connections {
   #expire(): void {
     const nowMs = this.#now();
     for (const [id, connection] of this.#open) {
-      if (connection.running > 0 || nowMs - connection.lastUsedMs <= this.#idleMs) continue;
-      this.#open.delete(id);
-      connection.skillServer.server.close().catch((cause: unknown) => this.#options.warn(`MCP: closing a connection: ${String(cause)}`));
+      if (connection.running === 0 && nowMs - connection.lastUsedMs > this.#idleMs) this.#giveUp(id, connection);
     }
+  }
+
+  /**
+   * Many clients end without a word, and would keep others out until they are idle for long enough. Whoever is still there
+   * behind the one that was unused for longest connects again, and finds its sessions.
+   */
+  #makeRoom(): boolean {
+    const unused = [...this.#open].filter(([, { running, lastUsedMs }]) => running === 0 && this.#now() - lastUsedMs >= UNDISTURBED_MS);
+    const [longest] = unused.toSorted(([, one], [, other]) => one.lastUsedMs - other.lastUsedMs);
+    if (longest === undefined) return false;
+    this.#giveUp(...longest);
+    return true;
+  }
+
+  #giveUp(id: string, { skillServer }: Connection): void {
+    this.#open.delete(id);
+    skillServer.server.close().catch((cause: unknown) => this.#options.warn(`MCP: closing a connection: ${String(cause)}`));
   }
 
   /** Until every request that is under way has got its answer. */
