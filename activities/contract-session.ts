@@ -72,8 +72,14 @@ export interface AdvanceRequest {
   readonly key?: string;
 }
 
-/** What updates answer: a result, or the session of a sub-skill that has to be asked instead. */
-export type SessionAnswer = { readonly kind: 'answer'; readonly result: CliResult } | { readonly kind: 'called'; readonly child: ChildSession };
+/**
+ * What updates answer: a result, the session of a sub-skill that has to be asked instead, or that the answer was taken and the
+ * history begins anew meanwhile: `settle` says how it went.
+ */
+export type SessionAnswer =
+  | { readonly kind: 'answer'; readonly result: CliResult }
+  | { readonly kind: 'called'; readonly child: ChildSession }
+  | { readonly kind: 'continued' };
 
 /** What the query `view` answers. */
 export interface SessionView {

@@ -1,5 +1,15 @@
 /** Between the engine and Temporal: events in, commands out, nothing decided here. */
-import { allHandlersFinished, CancellationScope, condition, isCancellation, log, setCurrentDetails, startChild, workflowInfo } from '@temporalio/workflow';
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  isCancellation,
+  log,
+  patched,
+  setCurrentDetails,
+  startChild,
+  workflowInfo,
+} from '@temporalio/workflow';
 import type {
   AdvanceRequest,
   ChildSession,
@@ -39,6 +49,9 @@ const FIRST_PATIENCE_MS = 1_000;
 const LAST_PATIENCE_MS = 600_000;
 
 const EARLIEST = 'start';
+/** Stands in histories. */
+const SENDS_ON = 'session-sends-on';
+const CONTINUED: SessionAnswer = { kind: 'continued' };
 
 type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T }>;
 type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
@@ -69,6 +82,8 @@ export class SessionLoop implements Answered, Viewed {
   readonly #calls = new Map<string, CancellationScope>();
   /** Of the calls, those whose sessions are there to be asked. */
   readonly #begun = new Set<string>();
+  /** Who waits is told to ask the next run. */
+  #isSendingOn = false;
   readonly #timers: SessionTimers;
   readonly #observers: ObserverQueue;
 
@@ -152,7 +167,7 @@ export class SessionLoop implements Answered, Viewed {
     this.#claims.set(turn, { key, answer: pending });
     try {
       const answer = await pending;
-      if (answer.kind === 'called' || answer.result.kind !== 'error') this.#taken = [...this.#taken, { turn, key, answer }].slice(-MOST_TAKEN_ANSWERS);
+      if (answer.kind !== 'answer' || answer.result.kind !== 'error') this.#taken = [...this.#taken, { turn, key, answer }].slice(-MOST_TAKEN_ANSWERS);
       return answer;
     } finally {
       this.#claims.delete(turn);
@@ -163,6 +178,7 @@ export class SessionLoop implements Answered, Viewed {
   async settle(ended?: string): Promise<SessionAnswer> {
     const isCalled = (): boolean => this.#children.length > 0;
     const isSettled = (): boolean => {
+      if (this.#isSendingOn) return true;
       if (this.#waiters.has(EARLIEST) && this.#blocked === null && !isCalled()) return false;
       if (this.#children.some(({ session }) => session === ended)) return false;
       if (isCalled() || this.#blocked !== null) return true;
@@ -174,7 +190,8 @@ export class SessionLoop implements Answered, Viewed {
     const result = currentResult(this.#state);
     if (result.kind === 'error' && result.error === 'busy') {
       if (this.#blocked !== null) return { kind: 'answer', result: { ...result, error: 'away', message: this.#blocked } };
-      return { kind: 'called', child: this.#children[0]! };
+      const [child] = this.#children;
+      return child === undefined ? CONTINUED : { kind: 'called', child };
     }
     return { kind: 'answer', result };
   }
@@ -187,12 +204,24 @@ export class SessionLoop implements Answered, Viewed {
   /** Until the session is over, or its history is to be begun anew. */
   async toEnd(): Promise<SessionEnd> {
     for (;;) {
-      await condition(() => this.#isIdle() && (this.#isOver() || workflowInfo().continueAsNewSuggested || this.isFull));
+      await condition(() => this.#isQuiet() && (this.#isOver() ? allHandlersFinished() : this.#isLong()));
+      if (!allHandlersFinished()) await this.#sendOn();
+      if (!this.#isIdle()) continue;
       if (this.#isOver()) return { kind: 'over' };
       await this.#inOrder(() => this.#flush());
       // Somebody may have come while the records were written.
       if (this.#isIdle()) return { kind: 'carry', carried: fittingCarried(this.#carried()) };
     }
+  }
+
+  /** Somebody waits for an attempt whose time has not come, and would keep the history from beginning anew until the last of them. */
+  async #sendOn(): Promise<void> {
+    if (!patched(SENDS_ON)) return condition(() => this.#isIdle() && (this.#isOver() || this.#isLong()));
+    this.#isSendingOn = true;
+    this.#waiters.delete(EARLIEST);
+    for (const request of [...this.#waiters.keys()]) this.#tell(request, CONTINUED);
+    await condition(() => allHandlersFinished() || !this.#isQuiet());
+    this.#isSendingOn = false;
   }
 
   #carried(): SessionCarried {
@@ -201,7 +230,7 @@ export class SessionLoop implements Answered, Viewed {
       carried: 1,
       request,
       opened: { ...this.#opened, params: null },
-      state: this.#state,
+      state: { ...this.#state, requests: [], cursors: this.#state.cursors.map((cursor) => ({ ...cursor, request: null })) },
       last: this.#lastFlushed,
       answers: this.#taken,
       observed: this.#observers.observed,
@@ -213,9 +242,17 @@ export class SessionLoop implements Answered, Viewed {
     return kind !== 'new' && kind !== 'open';
   }
 
-  #isIdle(): boolean {
+  #isLong(): boolean {
+    return workflowInfo().continueAsNewSuggested || this.isFull;
+  }
+
+  #isQuiet(): boolean {
     const isWorking = this.#unheard > 0 || this.#actions.size > 0 || this.#calls.size > 0 || this.#observers.isTelling;
-    return !isWorking && allHandlersFinished();
+    return !isWorking;
+  }
+
+  #isIdle(): boolean {
+    return this.#isQuiet() && allHandlersFinished();
   }
 
   #answerTo({ turn, step, output }: AdvanceRequest): Promise<SessionAnswer> {

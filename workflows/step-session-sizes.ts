@@ -20,7 +20,7 @@ export function isHistoryFull({ historyLength, historySize }: { readonly history
 
 /** Without what was completed when that makes it too long: the history has it. */
 export function fittingAnswer(answer: SessionAnswer): SessionAnswer {
-  if (answer.kind === 'called' || jsonBytes(answer) <= MOST_REPLY_BYTES) return answer;
+  if (answer.kind !== 'answer' || jsonBytes(answer) <= MOST_REPLY_BYTES) return answer;
   const { result } = answer;
   if (result.kind === 'error') return answer;
   const { completed: _completed, autoAdvanced: _autoAdvanced, ...rest } = result;

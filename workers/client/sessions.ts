@@ -248,6 +248,7 @@ async function viewOf(client: Client, session: string): Promise<SessionView> {
 
 async function followed(client: Client, session: string, answer: SessionAnswer): Promise<CliResult> {
   if (answer.kind === 'answer') return answer.result;
+  if (answer.kind === 'continued') return await settleSession(client, session);
   const { child } = answer;
   let inner: CliResult;
   try {

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult } from '../../domain/step-machine/result.ts';
 import { callRetry } from '../client/call-retry.ts';
 import { advanceSession, recordsOfSession, startSession, viewSession } from '../client/sessions.ts';
+import { recordHistoriesOf } from '../testing/record-histories.ts';
 import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 
@@ -29,10 +30,22 @@ const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
   .step('join', { next: terminal })
   .build();
 `;
+/** Tries every second until it is let go: first by itself, then for an answer. */
+const POLL = `const until = (file: string) => ({
+  retry: { maxAttempts: 1_000, backoffMs: 1, backoffFactor: 1 },
+  action: ({ idempotencyKey }) => { log(idempotencyKey); if (!existsSync(process.env['SKILL_LINES'] + file)) throw new Error('not yet'); return file; },
+});
+export default skill({ name: 'poll', entry: 'first' })
+  .step('first', { ...until('.first'), next: 'ask' })
+  .step('ask', { prompt: 'Go on?', response: z.object({}), ...until('.second'), next: 'end' })
+  .step('end', { prompt: 'Done?', response: z.object({}), next: terminal })
+  .build();
+`;
 /** Most that is waited before such an answer is sent again; the SDK waits ten times as long for a server that has too much to do. */
 const MOST_WAIT_MS = 100;
 
 let rig: SessionRig;
+const pollRuns: string[] = [];
 beforeAll(async () => {
   const settings = ['limit.historyCount.suggestContinueAsNew=60', 'history.maxTotalUpdates=40'];
   rig = await startSessionRig(
@@ -41,8 +54,10 @@ beforeAll(async () => {
   );
   rig.writeSkill('many', MANY);
   rig.writeSkill('beside', BESIDE);
+  rig.writeSkill('poll', POLL);
 }, 60_000);
 afterAll(async () => {
+  await recordHistoriesOf(rig, ['poll'], pollRuns[0]);
   await rig?.stop();
 });
 
@@ -109,4 +124,34 @@ test('updates that the server takes no more of are a session that is busy, until
   for (const end = Date.now() + 20_000; at.kind !== 'prompt' && Date.now() < end; await sleep(50)) at = await answer(turn);
   expect(at).toMatchObject({ kind: 'prompt', turn: turn + 1 });
   expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
+});
+
+test('an action that is tried for long does not keep the history from beginning anew, and whoever waits for it waits on', { timeout: 90_000 }, async () => {
+  const handle = rig.runs.client.workflow.getHandle('poll');
+  const nextRun = async (): Promise<void> => {
+    const { runId } = await handle.describe();
+    pollRuns.push(runId);
+    for (const end = Date.now() + 30_000; (await handle.describe()).runId === runId; await sleep(50)) {
+      if (Date.now() > end) throw new Error(`the history did not begin anew\n${rig.log()}`);
+    }
+  };
+  const letGo = (file: string): void => writeFileSync(join(rig.stateDir, `lines.${file}`), '');
+  const starting = startSession(rig.runs.client, 'poll', { skill: 'poll' });
+  for (const end = Date.now() + 20_000; !rig.lines().includes('poll/1/first') && Date.now() < end; await sleep(50));
+  await nextRun();
+  letGo('first');
+  const first = await starting;
+  expect(first).toMatchObject({ kind: 'prompt', step: 'ask' });
+  const { turn } = first as { turn: number };
+  const answer = (): Promise<CliResult> => advanceSession(rig.runs.client, 'poll', { step: 'ask', turn, output: {} });
+  const acting = answer();
+  await nextRun();
+  // Sent again, it is the same answer.
+  const again = answer();
+  letGo('second');
+  expect(await acting).toMatchObject({ kind: 'prompt', step: 'end' });
+  expect(await again).toEqual(await acting);
+  const { records } = await recordsOfSession(rig.runs.client, 'poll');
+  expect(new Set(rig.lines().filter((line) => line.startsWith('poll/')))).toEqual(new Set(['poll/1/first', `poll/${turn}/ask`]));
+  expect(records.length + (await recordsOfSession(rig.runs.client, 'poll')).flushed).toBe(2);
 });

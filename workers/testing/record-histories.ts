@@ -10,12 +10,12 @@ export function recordingDir(): string | null {
   return readEnvironment().variables['VOIDBOX_RECORD_HISTORIES'] ?? null;
 }
 
-/** Of each its latest run. */
-export async function recordHistoriesOf(rig: SessionRig, sessions: readonly string[]): Promise<void> {
+/** Of each its latest run, or that of `runId`. */
+export async function recordHistoriesOf(rig: SessionRig, sessions: readonly string[], runId?: string): Promise<void> {
   const folder = recordingDir();
   if (folder === null) return;
   for (const session of sessions) {
-    const history = await rig.runs.client.workflow.getHandle(session).fetchHistory();
+    const history = await rig.runs.client.workflow.getHandle(session, runId).fetchHistory();
     // Names of the machine that recorded them stand in identities, stack traces and messages.
     const json = historyToJSON(history)
       .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
