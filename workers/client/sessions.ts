@@ -14,7 +14,7 @@ import {
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
 import type { AdvanceRequest, ChildSession, SessionAnswer, SessionRecords, SessionRequest, SessionView } from '../../activities/contract-session.ts';
-import type { CliResult, OpenStep } from '../../domain/step-machine/result.ts';
+import type { CliResult, OpenStep, PromptResult } from '../../domain/step-machine/result.ts';
 import { tooLarge } from '../../domain/step-machine/size-limits.ts';
 import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 
@@ -70,7 +70,7 @@ export async function startSession(client: Client, session: string, request: Ses
       updateId: randomUUID(),
       startWorkflowOperation: operation,
     })) as SessionAnswer;
-    return await followed(client, session, answer);
+    return await amongOthers(client, session, null, await followed(client, session, answer));
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) throw new SessionExistsError(session);
     throw failureOf(error);
@@ -105,12 +105,17 @@ export interface GivenAnswer {
  * Waits until the session has gone on. A refusal is a result like any other. The same answer, sent again, gets what it got.
  * @throws NoSuchSessionError
  */
-export async function advanceSession(client: Client, session: string, { turn, step, output }: GivenAnswer): Promise<CliResult> {
+export async function advanceSession(client: Client, session: string, given: GivenAnswer): Promise<CliResult> {
+  return await amongOthers(client, session, given, await answeredBy(client, session, given));
+}
+
+/** The session, or that of the sub-skill that the step belongs to. */
+async function answeredBy(client: Client, session: string, { turn, step, output }: GivenAnswer): Promise<CliResult> {
   const large = tooLarge('the answer has', output);
   if (large !== null) return { kind: 'error', error: 'validation', step, message: large, retry: true };
   const child = await childOf(client, session, step);
   if (child !== null) {
-    const inner = await advanceSession(client, child.session, { turn, step: step.slice(child.prefix.length), output });
+    const inner = await answeredBy(client, child.session, { turn, step: step.slice(child.prefix.length), output });
     return await returned(client, session, child, inner);
   }
   const request: AdvanceRequest = { turn, step, output, key: keyOf(step, output) };
@@ -127,7 +132,7 @@ export async function advanceSession(client: Client, session: string, { turn, st
 /** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
 export async function settleSession(client: Client, session: string): Promise<CliResult> {
   try {
-    return await followed(client, session, await update(client, session, SESSION_MESSAGES.settle, {}));
+    return await amongOthers(client, session, null, await followed(client, session, await update(client, session, SESSION_MESSAGES.settle, {})));
   } catch (error) {
     const isOver = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
     if (isOver) return await overResult(client, session, '');
@@ -141,19 +146,78 @@ export async function viewSession(client: Client, session: string): Promise<Sess
     const handle = client.workflow.getHandle(session);
     const [view, { status }] = await Promise.all([handle.query(SESSION_MESSAGES.view) as Promise<SessionView>, handle.describe()]);
     if (status.name === 'TERMINATED') return endedFromOutside(view);
-    const [child] = view.childSessions;
-    if (child === undefined || (view.current?.kind !== 'error' && view.current !== null)) return view;
     // Whoever looks at a session sees what is to be answered, wherever it runs.
-    const inner = await viewSession(client, child.session);
-    return {
-      ...view,
-      current: inner.current === null ? null : prefixed(inner.current, child.prefix),
-      open: [...view.open, ...inner.open.map((one) => ({ ...one, step: child.prefix + one.step }))],
-      last: inner.last === null ? view.last : { ...inner.last, step: child.prefix + inner.last.step },
-    };
+    const inner = await Promise.all(view.childSessions.map((child) => innerView(client, child)));
+    return inner.reduce(joinedViews, view);
   } catch (error) {
     throw noSuchSession(session, error);
   }
+}
+
+/** With the addresses that its caller's clients use; null while it is not there. */
+async function innerView(client: Client, { session, prefix }: ChildSession): Promise<SessionView | null> {
+  try {
+    const view = await viewSession(client, session);
+    return {
+      ...view,
+      current: view.current === null ? null : prefixed(view.current, prefix),
+      open: view.open.map((one) => ({ ...one, step: prefix + one.step })),
+      last: view.last === null ? null : { ...view.last, step: prefix + view.last.step },
+    };
+  } catch (error) {
+    if (error instanceof NoSuchSessionError) return null;
+    throw error;
+  }
+}
+
+function joinedViews(view: SessionView, inner: SessionView | null): SessionView {
+  if (inner === null) return view;
+  const { current } = view;
+  const isAsking = current?.kind === 'prompt';
+  const isInner = inner.current?.kind === 'prompt' || current === null || (current.kind === 'error' && current.error === 'busy');
+  return {
+    ...view,
+    current: isAsking ? withOpen(current, promptsIn(inner.current)) : isInner ? inner.current : current,
+    open: [...view.open, ...inner.open],
+    last: isAsking ? view.last : (inner.last ?? view.last),
+  };
+}
+
+function promptsIn(result: CliResult | null): readonly OpenStep[] {
+  if (result?.kind !== 'prompt' || result.turn === undefined) return [];
+  const { step, prompt, schema, turn, open = [] } = result;
+  return [{ step, prompt, schema, turn }, ...open];
+}
+
+function withOpen(result: PromptResult, others: readonly OpenStep[]): PromptResult {
+  const open = [...(result.open ?? []), ...others.filter(({ step }) => step !== result.step && !result.open?.some((one) => one.step === step))];
+  return open.length === 0 ? result : { ...result, open };
+}
+
+/**
+ * What one session of several answered, in the light of the others: sub-skills that were called in parallel branches run side
+ * by side, and neither knows what the other asks.
+ */
+async function amongOthers(client: Client, session: string, given: GivenAnswer | null, result: CliResult): Promise<CliResult> {
+  const isRefused = given !== null && result.kind === 'error' && result.error === 'order';
+  // Most sessions call nothing, and are not asked.
+  const isCalled = given?.step.includes('/') === true || (result.kind === 'prompt' && result.step.includes('/'));
+  if (!isRefused && result.kind !== 'waiting' && !(result.kind === 'prompt' && isCalled)) return result;
+  const { current, open, childSessions, status } = await viewSession(client, session);
+  if (childSessions.length === 0 || status !== 'open') return result;
+  if (result.kind === 'prompt') return withOpen(result, promptsIn(current));
+  if (result.kind === 'waiting') {
+    const { completed, autoAdvanced } = result;
+    return current?.kind === 'prompt' ? { ...current, ...(completed && { completed }), ...(autoAdvanced && { autoAdvanced }) } : result;
+  }
+  if (given === null) return result;
+  const due = open.filter(({ phase }) => phase === 'asking' || phase === 'stuck').map((one) => `turn ${one.turn} of step "${one.step}"`);
+  if (due.length === 0) return result;
+  const { step, turn } = given;
+  const what = open.some((one) => one.step === step)
+    ? `Turn ${turn} of step "${step}" is not current: it was answered before, or never asked.`
+    : `Step "${step}" is not the current step.`;
+  return result.kind === 'error' ? { ...result, message: `${what} Due: ${due.join(', ')}.` } : result;
 }
 
 /** What ended it did not tell it. */

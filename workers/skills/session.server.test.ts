@@ -234,6 +234,35 @@ describe('a session', () => {
     expect(await answer('joined', last, { n: 100 })).toMatchObject({ kind: 'done', finalOutput: { sum: 111 } });
   });
 
+  test('shows what all its sub-skills ask, takes answers to any of them, and names what is due by the addresses that clients use', async () => {
+    await start('siblings', 'callers');
+    const all = (of: PromptResult): string[] => [of.step, ...(of.open ?? []).map(({ step }) => step)].toSorted();
+    // Sub-skills begin one after the other.
+    await until(
+      'all are asked',
+      async () => (await view('siblings')).current?.kind === 'prompt' && all(prompt((await view('siblings')).current!)).length === 3,
+    );
+    const now = prompt((await view('siblings')).current!);
+    expect(all(now)).toEqual(['left/ask', 'own', 'right/ask']);
+    const due = expect.stringMatching(
+      /^Step ".*" is not the current step\. Due: turn \d+ of step "own", turn \d+ of step "left\/ask", turn \d+ of step "right\/ask"\.$/,
+    ) as string;
+    expect(await answer('siblings', { step: 'ask', turn: 1 }, { n: 1 })).toMatchObject({ kind: 'error', error: 'order', step: 'ask', message: due });
+    expect(await answer('siblings', { step: 'left/other', turn: 1 }, { n: 1 })).toMatchObject({
+      kind: 'error',
+      error: 'order',
+      step: 'left/other',
+      message: due,
+    });
+    const right = [now, ...now.open!].find(({ step }) => step === 'right/ask')!;
+    const rest = prompt(await answer('siblings', right, { n: 100 }));
+    expect(all(rest)).toEqual(['left/ask', 'own']);
+    const left = [rest, ...rest.open!].find(({ step }) => step === 'left/ask')!;
+    const last = prompt(await answer('siblings', left, { n: 10 }));
+    expect(all(last)).toEqual(['own']);
+    expect(await answer('siblings', last, { n: 1 })).toMatchObject({ kind: 'done', finalOutput: { sum: 111 } });
+  });
+
   test('does parallel steps at once, and goes on when a person lets a deadline pass', async () => {
     const first = prompt(await start('parallel', 'review'));
     const [other] = first.open!;
