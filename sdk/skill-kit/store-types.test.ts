@@ -7,6 +7,7 @@ import { type } from 'arktype';
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
 import { action, act, module, skill, step, terminal } from './exports.ts';
+import type { ActionContext, PromptContext, PromptFn, SaveContext, TransitionContext, TransitionFn } from './author-types.ts';
 import type { DeepPartial, DeepReadonly } from './store-types.ts';
 import type { DeclareBefore } from './skill-builder.ts';
 
@@ -389,6 +390,20 @@ describe('shared steps, modules and shapes', () => {
     skill({ name: 's', entry: 'a' })
       .step('a', step({ prompt: 'A', response: Text, next: 'b' }))
       .step('b', { prompt: ({ store }) => store.steps.a.text, next: terminal })
+      .build();
+  });
+
+  it('callbacks that are typed by the exported contexts serve the steps of any skill', () => {
+    const asks: PromptFn = ({ store, attempts }) => `${attempts}: ${store.steps.history.length} of ${String(store.steps['a'])}`;
+    const asksOf = ({ params, refs }: PromptContext): string => `${String(params)} ${refs.load('x.md')}`;
+    const acts = async ({ store }: ActionContext): Promise<{ ran: boolean }> => ({ ran: store.steps.ran('a') });
+    const saves = ({ response }: SaveContext): { step: { seen: unknown } } => ({ step: { seen: response } });
+    const isSecond = ({ attempts, store }: TransitionContext): boolean => attempts > 1 && store.steps.all('a').length > 1;
+    const leads: TransitionFn = ({ attempts }) => (attempts > 1 ? 'c' : 'b');
+    skill({ name: 's', entry: 'a', params: Text, stores: { notes: Text } })
+      .step('a', { prompt: asks, response: Text, action: acts, save: saves, next: [{ to: 'c', when: isSecond }, { to: 'b' }], maxVisits: 3 })
+      .step('b', { prompt: asksOf, next: leads })
+      .step('c', { prompt: ({ store }) => String(store.steps.a.seen), next: terminal })
       .build();
   });
 

@@ -54,13 +54,14 @@ export type StepsView<TSteps extends AnyRan, TGuaranteed extends string> = {
 } & StepsMethods<TSteps>;
 type ResultIn<TSteps, Name> = TSteps extends { readonly name: Name; readonly result: infer Result } ? Result : never;
 
-interface StepsMethods<TSteps extends AnyRan> {
+/** No interface: of these the compiler does not see that they fit an index signature, as that of `StepsAccessor`. */
+type StepsMethods<TSteps extends AnyRan> = {
   /** The results of all visits, oldest first. */
   all<K extends TSteps['name']>(step: K): ResultIn<TSteps, K>[];
   all(step: string): unknown[];
   ran(step: string): boolean;
   readonly history: readonly StepResult[];
-}
+};
 
 /** What callbacks get as `store`. */
 export type StoreView<TSteps extends AnyRan, TGuaranteed extends string, TStores> = {
