@@ -77,3 +77,11 @@ describe('segments', () => {
     expect(() => view(7 as never)).toThrow('view: the text is number.');
   });
 });
+
+it('a long run of blanks in an answer takes no longer than other texts', () => {
+  const startedAt = performance.now();
+  const blanks = ' \t'.repeat(100_000);
+  expect(prompt`${blanks}x`).toBe(`${blanks}x`);
+  expect(prompt`x${blanks}`).toBe('x');
+  expect(performance.now() - startedAt).toBeLessThan(5_000);
+});

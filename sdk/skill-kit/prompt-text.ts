@@ -30,7 +30,7 @@ export function resolveTemplate(strings: TemplateStringsArray, ...values: unknow
     text += dedent(part, indentation, startsLine);
     if (index < values.length) text += alignBelow(textOf(values[index]), text);
   });
-  return text.replace(/^(?:[ \t]*\r?\n)+/, '').replace(/\s+$/, '');
+  return text.replace(/^(?:[ \t]*\r?\n)+/, '').trimEnd();
 }
 
 /** Blanks before the text of the template's own lines; a line that consists of blanks alone counts only if a value follows on it. */

@@ -15,6 +15,12 @@ describe('render', () => {
     expect(render.table([{ 'a|b': 'x | y\nz \\| w' }])).toBe('| a\\|b |\n| --- |\n| x \\| y<br>z \\\\\\| w |');
   });
 
+  it('a long run of backslashes in a cell takes no longer than other texts', () => {
+    const startedAt = performance.now();
+    expect(render.table([{ a: '\\'.repeat(200_000) }])).toContain('| a |');
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+  });
+
   it('checklist, kv, section and diff', () => {
     expect(
       render.checklist([

@@ -73,5 +73,5 @@ export const render = Object.freeze({
 
 /** A cell is one line, and a bar in it would end it; backslashes before a bar would undo the escape. */
 function cell(text: string): string {
-  return text.replace(/(\\*)\|/g, String.raw`$1$1\|`).replace(/\r?\n/g, '<br>');
+  return text.replace(/(?<!\\)(\\*)\|/g, String.raw`$1$1\|`).replace(/\r?\n/g, '<br>');
 }
