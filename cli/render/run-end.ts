@@ -55,7 +55,7 @@ function withoutStage(message: string, stage: string): string {
 
 function renderFailure(runId: string, where: string, failure: StageFailure, { style, advise }: Telling): string[] {
   const lines = ['', `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`];
-  const tail = sanitize(failure.stderrTail).replace(/\n+$/, '');
+  const tail = sanitize(failure.stderrTail).replace(/(?<!\n)\n+$/, '');
   if (tail !== '') lines.push(style.dim('  its last lines on standard error:'), ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`));
   const remedy = remedyOf(failure.code)?.replaceAll('logs RUN', `logs ${runId}`) ?? null;
   if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);

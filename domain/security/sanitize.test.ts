@@ -40,3 +40,15 @@ describe('sanitize', () => {
 test('sanitizeLine keeps a value on one line', () => {
   expect(sanitizeLine('a\nb\tc\n')).toBe('a␊b c');
 });
+
+test.each([
+  ['carriage returns', '\r'],
+  ['line feeds before a text', '\n'],
+  ['unfinished titles', '\u001b]'],
+  ['unfinished eight-bit controls', '\u0090'],
+  ['unfinished colours', '\u001b[0;'],
+])('a long run of %s takes no longer than other texts', (_what, run) => {
+  const startedAt = performance.now();
+  sanitizeLine(`${run.repeat(200_000)}x`);
+  expect(performance.now() - startedAt).toBeLessThan(5_000);
+});

@@ -10,7 +10,7 @@
 const ESCAPE_SEQUENCE = new RegExp(
   [
     '(?:\\u001b\\[|\\u009b)[\\u0030-\\u003f]*[\\u0020-\\u002f]*[\\u0040-\\u007e]',
-    '(?:\\u001b[\\]PX^_]|[\\u0090\\u0098\\u009d-\\u009f])[^\\u0007\\u001b\\u009c\\n]*(?:\\u0007|\\u001b\\\\|\\u009c)',
+    '(?:\\u001b[\\]PX^_]|[\\u0090\\u0098\\u009d-\\u009f])[^\\u0007\\u001b\\u0080-\\u009f\\n]*(?:\\u0007|\\u001b\\\\|\\u009c)',
     '\\u001b[\\u0020-\\u002f]*[\\u0030-\\u005a\\u005c\\u0060-\\u007e]',
   ].join('|'),
   'g',
@@ -24,12 +24,19 @@ const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202
  * shown as a visible sign. Line feeds and tabs stay; a carriage return before a line feed is left out.
  */
 export function sanitize(text: string): string {
-  return text.replace(/\r+\n/g, '\n').replace(ESCAPE_SEQUENCE, '').replace(CONTROL, visible);
+  // Each pattern is tried once for a run of what it begins with: otherwise a long run would be gone through from each of its characters.
+  return text
+    .replace(/(?<!\r)\r+\n/g, '\n')
+    .replace(ESCAPE_SEQUENCE, '')
+    .replace(CONTROL, visible);
 }
 
 /** As `sanitize`, for a value that must stay on one line: a name, a message, a table's cell. */
 export function sanitizeLine(text: string): string {
-  return sanitize(text).replace(/\n+$/, '').replace(/\n/g, '␊').replace(/\t/g, ' ');
+  return sanitize(text)
+    .replace(/(?<!\n)\n+$/, '')
+    .replace(/\n/g, '␊')
+    .replace(/\t/g, ' ');
 }
 
 /** Unicode has a picture for each C0 control at U+2400 and for DEL at U+2421. */
