@@ -1,7 +1,7 @@
 /** Where session files lie, and who else can get at them. */
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync, type Stats } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { messageOf, UsageError } from './io.ts';
 
 const SESSION_ID = /^[a-f0-9]{32}$/;
@@ -24,6 +24,7 @@ export function sessionFolder(named: string | undefined, make: boolean): string 
   const folder = named ?? join(tmpdir(), 'skill-kit-sessions');
   if (make) makeFolder(folder);
   const facts = factsOf(folder, named === undefined);
+  if (facts === null && make) throw new Error(`Refusing to use ${folder}: it is a link to nothing. Name another with --session-dir.`);
   if (facts === null) return null;
   if (!facts.isDirectory()) throw new Error(`Refusing to use ${folder}: it is no folder. Name another with --session-dir.`);
   const uid = process.getuid?.();
@@ -42,12 +43,28 @@ export function sessionFolder(named: string | undefined, make: boolean): string 
 
 function makeFolder(folder: string): void {
   try {
-    mkdirSync(folder, { recursive: true, mode: 0o700 });
+    makeWithParents(folder);
   } catch (cause) {
-    // What is there instead is looked at next.
-    if ((cause as NodeJS.ErrnoException).code !== 'EEXIST')
-      throw new Error(`${folder} cannot be made: ${messageOf(cause)}. Name another with --session-dir.`, { cause });
+    throw new Error(`${folder} cannot be made: ${messageOf(cause)}. Name another with --session-dir.`, { cause });
   }
+}
+
+/** Node's own way, `recursive`, never ends where a parent is there and takes nothing, as /proc. What is there already is looked at by others. */
+function makeWithParents(folder: string): void {
+  const make = (): string | undefined => {
+    try {
+      mkdirSync(folder, { mode: 0o700 });
+      return undefined;
+    } catch (cause) {
+      const { code } = cause as NodeJS.ErrnoException;
+      if (code === 'EEXIST' || code === 'ENOENT') return code;
+      throw cause;
+    }
+  };
+  if (make() !== 'ENOENT') return;
+  const parent = dirname(folder);
+  if (parent !== folder) makeWithParents(parent);
+  if (make() === 'ENOENT') throw new Error(`ENOENT: ${parent} takes no folder`);
 }
 
 /** Of a link in the default folder's place somebody else may be the author, so it is not followed. */

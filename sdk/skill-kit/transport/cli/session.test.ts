@@ -521,6 +521,10 @@ it('a folder for sessions that cannot be made or is none is named, with the flag
   const start = (dir: string): Promise<Ran> => runCommand(two, ['start', '--session', 'new', '--session-dir', dir]);
   expect((await start(folder.file('file'))).stderr).toMatch(/^error: Refusing to use .*file: it is no folder\. Name another with --session-dir\.\n$/);
   expect((await start(folder.file('file/below'))).stderr).toMatch(/^error: .*file\/below cannot be made: ENOTDIR.* Name another with --session-dir\.\n$/);
+  expect((await start('/proc/none/sessions')).stderr).toMatch(/^error: \/proc\/none\/sessions cannot be made: .* Name another with --session-dir\.\n$/);
+  symlinkSync('nothing', folder.file('link'));
+  expect((await start(folder.file('link'))).stderr).toMatch(/^error: Refusing to use .*link: it is a link to nothing\. Name another with --session-dir\.\n$/);
+  expect((await start(folder.file('some/folders/below'))).code).toBe(0);
 });
 
 it('defect: an advance reads as much of a long session as of a short one', async () => {
