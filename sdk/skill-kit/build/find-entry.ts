@@ -1,5 +1,5 @@
 /** Which file a skill's code begins in. */
-import { readdirSync, type Stats, statSync } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs';
 import { extname, join, resolve } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
@@ -16,7 +16,7 @@ export function entryOfSkillFolder(folder: string): string | null {
 
 /**
  * @param path  a skill's entry, or the folder that it stands in
- * @returns the entry's full path
+ * @returns the entry's full path, not that of a link to it
  * @throws CodedError `skill/not-found`
  */
 export function findEntry(path: string, cwd: string): string {
@@ -26,10 +26,15 @@ export function findEntry(path: string, cwd: string): string {
   if (found.isDirectory()) {
     const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
     if (entry === null) throw new CodedError('skill/not-found', `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`);
-    return entry;
+    return behindLink(entry);
   }
   if (!CODE.includes(extname(full))) throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
-  return full;
+  return behindLink(full);
+}
+
+/** What the entry imports is looked for beside the file that a link leads to, so its references are as well. */
+function behindLink(file: string): string {
+  return lstatSync(file).isSymbolicLink() ? realpathSync(file) : file;
 }
 
 /** @throws CodedError for what may not be looked at */

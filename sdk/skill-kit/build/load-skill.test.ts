@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -41,6 +41,16 @@ describe('loading a skill from its source', () => {
     }
     expect(readdirSync(tmpdir())).toEqual([]);
     vi.unstubAllEnvs();
+  });
+
+  it('looks beside the file that a link leads to, for what it imports and for its references', async () => {
+    const entry = put('real/skill.ts', GREETER);
+    put('real/name.ts', "export const NAME = 'greeter';");
+    mkdirSync(folder.file('links'));
+    symlinkSync('../real/skill.ts', folder.file('links/skill.ts'));
+    for (const path of ['links/skill.ts', 'links']) {
+      expect(await loadSkill(folder.file(path))).toMatchObject({ definition: { name: 'greeter' }, entry, folder: folder.file('real') });
+    }
   });
 
   it('prefers skill.ts, and takes a path from the folder that it is typed in', async () => {
