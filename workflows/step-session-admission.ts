@@ -55,7 +55,7 @@ function placeRefusal(state: SessionState, step: string, turn: number): CliResul
 
 /** Also for what was answered before: that, too, would be written. */
 function fullFor(state: SessionState): string {
-  const busy = state.cursors.filter(({ phase }) => phase.kind === 'acting' || phase.kind === 'calling').map((cursor) => `"${addressIn(state, cursor)}"`);
+  const busy = state.cursors.filter(({ phase }) => phase.kind === 'acting' || phase.kind === 'starting-child').map((cursor) => `"${addressIn(state, cursor)}"`);
   const until = busy.length === 0 ? 'what is under way has ended' : `${busy.join(', ')} ${busy.length === 1 ? 'has' : 'have'} ended`;
   return `The session's history is full and begins anew when ${until}; the answer was not taken. Give it again then.`;
 }

@@ -1,15 +1,5 @@
 /** Between the engine and Temporal: events in, commands out, nothing decided here. */
-import {
-  allHandlersFinished,
-  CancellationScope,
-  condition,
-  isCancellation,
-  log,
-  patched,
-  setCurrentDetails,
-  startChild,
-  workflowInfo,
-} from '@temporalio/workflow';
+import { allHandlersFinished, condition, log, patched, setCurrentDetails, workflowInfo } from '@temporalio/workflow';
 import type {
   AdvanceRequest,
   ChildSession,
@@ -30,9 +20,10 @@ import { jsonBytes } from '../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../domain/step-machine/state.ts';
 import { isBusy, pendingCommands } from '../domain/step-machine/work.ts';
 import { reasonOf } from './activity-outcome.ts';
-import { SESSION_WORKFLOW_TYPE } from './messages.ts';
 import { type Answered, keyOf, refusalOf } from './step-session-admission.ts';
-import { activities, localActivities } from './step-session-calls.ts';
+import { SessionActions } from './step-session-actions.ts';
+import { localActivities } from './step-session-calls.ts';
+import { SessionChildren } from './step-session-children.ts';
 import { ObserverQueue } from './step-session-observers.ts';
 import { SessionTimers } from './step-session-timers.ts';
 import { fittingAnswer, fittingCarried, isHistoryFull } from './step-session-sizes.ts';
@@ -51,6 +42,7 @@ const LAST_PATIENCE_MS = 600_000;
 const EARLIEST = 'start';
 /** Stands in histories. */
 const SENDS_ON = 'session-sends-on';
+const TELLS_JOINED = 'session-tells-joined';
 const CONTINUED: SessionAnswer = { kind: 'continued' };
 
 type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T }>;
@@ -68,7 +60,6 @@ export class SessionLoop implements Answered, Viewed {
   #asked = false;
   /** The answer to the start: it names the steps that were passed on the way. */
   #first: { readonly answer: SessionAnswer; readonly turn: number } | null = null;
-  #children: readonly ChildSession[] = [];
   readonly #claims = new Map<number, { readonly key: string; readonly answer: Promise<SessionAnswer> }>();
   readonly #waiters = new Map<string, (answer: SessionAnswer) => void>();
   /** Events are heard one after the other: what callbacks decide is decided on the state that it is applied to. */
@@ -77,14 +68,11 @@ export class SessionLoop implements Answered, Viewed {
   /** Of the records that the state holds. */
   #recordBytes = 0;
   #requests = 0;
-  /** Cancellable work: actions by cursor, calls by session. */
-  readonly #actions = new Map<number, CancellationScope>();
-  readonly #calls = new Map<string, CancellationScope>();
-  /** Of the calls, those whose sessions are there to be asked. */
-  readonly #begun = new Set<string>();
   /** Who waits is told to ask the next run. */
   #isSendingOn = false;
   readonly #timers: SessionTimers;
+  readonly #actions: SessionActions;
+  readonly #children: SessionChildren;
   readonly #observers: ObserverQueue;
 
   private constructor(request: SessionRequest, opened: OpenedSession, state: SessionState, observed = 0) {
@@ -92,6 +80,11 @@ export class SessionLoop implements Answered, Viewed {
     this.#opened = opened;
     this.#state = state;
     this.#timers = new SessionTimers((cursor, reason) => void this.#hear({ type: 'timer-fired', cursor, reason }));
+    this.#actions = new SessionActions((event) => void this.#hear(event));
+    this.#children = new SessionChildren(
+      (event) => this.#hear(event),
+      (cursor, child) => this.#asks(cursor, child),
+    );
     this.#observers = new ObserverQueue(observed, () => this.#place());
   }
 
@@ -131,7 +124,7 @@ export class SessionLoop implements Answered, Viewed {
     return this.#lastFlushed;
   }
   get childSessions(): readonly ChildSession[] {
-    return this.#children;
+    return this.#children.sessions;
   }
   get isFull(): boolean {
     return isHistoryFull(workflowInfo());
@@ -176,11 +169,11 @@ export class SessionLoop implements Answered, Viewed {
 
   /** How the session stands when nobody works for its clients. `ended`: a session of a sub-skill that is over. */
   async settle(ended?: string): Promise<SessionAnswer> {
-    const isCalled = (): boolean => this.#children.length > 0;
+    const isCalled = (): boolean => this.childSessions.length > 0;
     const isSettled = (): boolean => {
       if (this.#isSendingOn) return true;
       if (this.#waiters.has(EARLIEST) && this.#blocked === null && !isCalled()) return false;
-      if (this.#children.some(({ session }) => session === ended)) return false;
+      if (this.childSessions.some(({ session }) => session === ended)) return false;
       if (isCalled() || this.#blocked !== null) return true;
       const result = currentResult(this.#state);
       return result.kind !== 'error' || result.error !== 'busy';
@@ -190,7 +183,7 @@ export class SessionLoop implements Answered, Viewed {
     const result = currentResult(this.#state);
     if (result.kind === 'error' && result.error === 'busy') {
       if (this.#blocked !== null) return { kind: 'answer', result: { ...result, error: 'away', message: this.#blocked } };
-      const [child] = this.#children;
+      const [child] = this.childSessions;
       return child === undefined ? CONTINUED : { kind: 'called', child };
     }
     return { kind: 'answer', result };
@@ -219,7 +212,7 @@ export class SessionLoop implements Answered, Viewed {
     if (!patched(SENDS_ON)) return condition(() => this.#isIdle() && (this.#isOver() || this.#isLong()));
     this.#isSendingOn = true;
     this.#waiters.delete(EARLIEST);
-    for (const request of [...this.#waiters.keys()]) this.#tell(request, CONTINUED);
+    for (const request of this.#waiters.keys()) this.#tell(request, CONTINUED);
     await condition(() => allHandlersFinished() || !this.#isQuiet());
     this.#isSendingOn = false;
   }
@@ -247,7 +240,7 @@ export class SessionLoop implements Answered, Viewed {
   }
 
   #isQuiet(): boolean {
-    const isWorking = this.#unheard > 0 || this.#actions.size > 0 || this.#calls.size > 0 || this.#observers.isTelling;
+    const isWorking = this.#unheard > 0 || this.#actions.isRunning || this.#children.isRunning || this.#observers.isTelling;
     return !isWorking;
   }
 
@@ -330,7 +323,10 @@ export class SessionLoop implements Answered, Viewed {
     for (const record of recordsOf(state.records, length)) this.#recordBytes += jsonBytes(record);
     for (const command of commands) this.#carryOut(command, calls);
     this.#timers.keep(state.cursors);
-    if (this.#isOver()) for (const scope of [...this.#calls.values(), ...this.#actions.values()]) scope.cancel();
+    if (this.#isOver()) {
+      this.#children.cancel();
+      this.#actions.cancel();
+    }
     return commands;
   }
 
@@ -340,7 +336,7 @@ export class SessionLoop implements Answered, Viewed {
       case 'reply':
         return this.#tell(command.request, { kind: 'answer', result: command.result });
       case 'run-action':
-        return this.#act(command);
+        return this.#actions.start(command, { ...this.#place(), state: this.#stateFor(command.cursor), command });
       case 'wait':
         return this.#timers.start(command);
       case 'start-child':
@@ -348,8 +344,7 @@ export class SessionLoop implements Answered, Viewed {
       case 'emit':
         return this.#observers.add(command, this.#opened.observers, this.#state.records.flushedRef);
       case 'abort':
-        for (const cursor of command.cursors) this.#actions.get(cursor)?.cancel();
-        return;
+        return this.#actions.abort(command.cursors);
       case 'warn':
         return log.warn(command.message);
       case 'render-prompt':
@@ -367,29 +362,6 @@ export class SessionLoop implements Answered, Viewed {
     const waiter = this.#waiters.get(request);
     this.#waiters.delete(request);
     waiter?.(fittingAnswer(answer));
-  }
-
-  #act(command: CommandOf<'run-action'>): void {
-    const scope = new CancellationScope();
-    this.#actions.set(command.cursor, scope);
-    const { step, attempt, cursor } = command;
-    const summary = attempt === 1 ? step : `${step} (attempt ${attempt})`;
-    scope
-      .run(() => activities.sessionAction.executeWithOptions({ summary }, [{ ...this.#place(), state: this.#stateFor(cursor), command }]))
-      .then(
-        (event) => this.#ended(cursor, scope, event),
-        (error: unknown) => {
-          const { message } = reasonOf(error);
-          const facts = { name: 'Error', message: isCancellation(error) ? 'the action was cancelled' : message };
-          this.#ended(cursor, scope, { type: 'action-ended', cursor, attempt, ok: false, error: facts, retryable: true, timedOut: false });
-        },
-      );
-  }
-
-  #ended(cursor: number, scope: CancellationScope, event: SessionEventBody): void {
-    // The same cursor may be at its next attempt.
-    if (this.#actions.get(cursor) === scope) this.#actions.delete(cursor);
-    void this.#hear(event);
   }
 
   /** What stands in history with the activity: the prompts of other steps do not belong there. */
@@ -415,51 +387,24 @@ export class SessionLoop implements Answered, Viewed {
       handshake,
       calledWith: { code, prefix: child.prefix },
     };
-    const scope = new CancellationScope();
-    this.#calls.set(child.session, scope);
-    this.#children = [...this.#children, child];
-    scope
-      .run(() => this.#runChild(child, cursor, request))
-      .then(
-        (event) => this.#returned(child, event),
-        (error: unknown) => {
-          const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
-          const message = `the sub-skill "${subskill}" (session ${child.session}) did not end well: ${cause instanceof Error ? cause.message : String(cause)}`;
-          this.#returned(child, { type: 'threw', cursor, error: { name: 'Error', message } });
-        },
-      );
+    this.#children.call(child, cursor, request, `sub-skill ${request.path!.join('/')} of ${this.#state.session}`);
   }
 
-  async #runChild(child: ChildSession, cursor: number, request: SessionRequest): Promise<SessionEventBody> {
-    const handle = await startChild(SESSION_WORKFLOW_TYPE, {
-      workflowId: child.session,
-      args: [request],
-      parentClosePolicy: 'REQUEST_CANCEL',
-      cancellationType: 'WAIT_CANCELLATION_COMPLETED',
-      staticSummary: `sub-skill ${request.path?.join('/')} of ${this.#state.session}`,
-    });
-    this.#begun.add(child.session);
-    // Whoever waits for an answer goes on with the sub-skill.
+  /** Whoever waits for an answer goes on with the sub-skill. */
+  #asks(cursor: number, child: ChildSession): void {
     const asking = this.#state.cursors.find(({ id }) => id === cursor)?.request;
     if (asking !== null && asking !== undefined) this.#tell(asking, { kind: 'called', child });
     this.#tellJoined();
-    const { finalOutput } = (await handle.result()) as { readonly finalOutput: unknown };
-    return { type: 'child-ended', cursor, finalOutput };
   }
 
   /** Whose branch has joined waits for the others; where all of these are sub-skills, only clients can bring them to their ends. */
   #tellJoined(): void {
-    const child = this.#children.find(({ session }) => this.#begun.has(session));
+    const child = this.#children.begun;
     const { cursors, requests } = this.#state;
-    if (child === undefined || cursors.some((cursor) => isBusy(cursor) && cursor.phase.kind !== 'starting-child')) return;
-    for (const { id } of requests) this.#tell(id, { kind: 'called', child });
-  }
-
-  #returned(child: ChildSession, event: SessionEventBody): void {
-    this.#calls.delete(child.session);
-    this.#begun.delete(child.session);
-    // It stays named until the session has gone on, so that whoever waits for that can see it.
-    void this.#hear(event).then(() => (this.#children = this.#children.filter(({ session }) => session !== child.session)));
+    if (child === null || cursors.some((cursor) => isBusy(cursor) && cursor.phase.kind !== 'starting-child')) return;
+    const waiting = requests.filter(({ id }) => this.#waiters.has(id));
+    if (waiting.length === 0 || !patched(TELLS_JOINED)) return;
+    for (const { id } of waiting) this.#tell(id, { kind: 'called', child });
   }
 
   async #flush(): Promise<void> {
