@@ -1,17 +1,16 @@
 /** Runs through a real Temporal server and the real activities; only the VM is a mock. */
 import { execFile } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
-import { readEnvironment } from '../setup/environment.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { awaitOutcome, cancelRun, describeRun, repairRun, RunExistsError, startRun } from './client/runs.ts';
 import { cleanUp } from './janitor.ts';
+import { recordHistoriesOf } from './testing/record-histories.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';
 import { startTestStack, type TestStack } from './testing/test-worker.ts';
 import type { RunningWorkers } from './workers.ts';
@@ -54,25 +53,10 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await recordHistories();
+  await recordHistoriesOf(stack.runs.client, ['two-steps', 'fails', 'retries', 'bad-plan', 'lost-vm', 'worker-change', 'cancelled', 'cancel-away', 'merged']);
   await stopWorker();
   await stack?.stop();
 });
-
-/** With `VOIDBOX_RECORD_HISTORIES=DIR` the histories of these runs become files for the replay test. */
-async function recordHistories(): Promise<void> {
-  const folder = readEnvironment().variables['VOIDBOX_RECORD_HISTORIES'];
-  if (folder === undefined) return;
-  mkdirSync(folder, { recursive: true });
-  for (const runId of ['two-steps', 'fails', 'retries', 'bad-plan', 'lost-vm', 'worker-change', 'cancelled', 'cancel-away', 'merged']) {
-    const history = await stack.runs.client.workflow.getHandle(runId).fetchHistory();
-    // Names of the machine that recorded them stand in identities and stack traces.
-    const json = historyToJSON(history)
-      .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
-      .replaceAll(/"stackTrace": "(?:[^"\\]|\\.)*"/g, '"stackTrace": ""');
-    writeFileSync(join(folder, `${runId}.json`), `${json}\n`);
-  }
-}
 
 async function stopWorker(): Promise<void> {
   worker?.shutdown();

@@ -92,7 +92,7 @@ beforeAll(async () => {
   rig.writeSkill('recall', RECALL);
 }, 60_000);
 afterAll(async () => {
-  await recordHistoriesOf(rig, ['again', 'deaf', 'let-go', 'levels', 'recall', 'called-off']);
+  await recordHistoriesOf(rig.runs.client, ['again', 'deaf', 'let-go', 'levels', 'recall', 'called-off']);
   await rig?.stop();
 });
 

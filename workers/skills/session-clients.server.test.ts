@@ -57,7 +57,7 @@ beforeAll(async () => {
   rig.writeSkill('poll', POLL);
 }, 60_000);
 afterAll(async () => {
-  await recordHistoriesOf(rig, ['poll'], pollRuns[0]);
+  await recordHistoriesOf(rig.runs.client, ['poll'], pollRuns[0]);
   await rig?.stop();
 });
 

@@ -16,7 +16,7 @@ import {
 } from '../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
-import { CALLER, CALLERS, COUNTER, DEPLOYER, EVIL, GREETER, PAIR, REVIEW, versioned, waiter } from '../testing/session-skills.ts';
+import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, PAIR, REVIEW, versioned, waiter } from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 import { readRecords, sessionRecordsDir } from './record-files.ts';
 
@@ -30,7 +30,6 @@ beforeAll(async () => {
   rig.writeSkill('evil', EVIL);
   rig.writeSkill('counter', COUNTER);
   rig.writeSkill('caller', CALLER);
-  rig.writeSkill('callers', CALLERS);
   rig.writeSkill('review', REVIEW);
 });
 
@@ -53,7 +52,7 @@ async function carryOn(): Promise<void> {
 async function recordHistories(): Promise<void> {
   if (recordingDir() === null) return;
   await carryOn();
-  await recordHistoriesOf(rig, [
+  await recordHistoriesOf(rig.runs.client, [
     'happy',
     'race',
     'to-cancel',
@@ -221,46 +220,6 @@ describe('a session', () => {
     const end = prompt((await view('calls')).current!);
     expect(end.prompt).toContain('Got doors, windows. Fine?');
     expect(await answer('calls', end, { fine: true })).toMatchObject({ kind: 'done' });
-  });
-
-  test('answers whoever has joined with a sub-skill that runs in another branch', async () => {
-    await start('joined', 'callers');
-    const own = (await view('joined')).open.find(({ step }) => step === 'own')!;
-    const [one, other] = ['left/ask', 'right/ask'];
-    const first = prompt(await answer('joined', own, { n: 1 }));
-    expect([one, other]).toContain(first.step);
-    const last = prompt(await answer('joined', first, { n: 10 }));
-    expect(last.step).toBe(first.step === one ? other : one);
-    expect(await answer('joined', last, { n: 100 })).toMatchObject({ kind: 'done', finalOutput: { sum: 111 } });
-  });
-
-  test('shows what all its sub-skills ask, takes answers to any of them, and names what is due by the addresses that clients use', async () => {
-    await start('siblings', 'callers');
-    const all = (of: PromptResult): string[] => [of.step, ...(of.open ?? []).map(({ step }) => step)].toSorted();
-    // Sub-skills begin one after the other.
-    await until(
-      'all are asked',
-      async () => (await view('siblings')).current?.kind === 'prompt' && all(prompt((await view('siblings')).current!)).length === 3,
-    );
-    const now = prompt((await view('siblings')).current!);
-    expect(all(now)).toEqual(['left/ask', 'own', 'right/ask']);
-    const due = expect.stringMatching(
-      /^Step ".*" is not the current step\. Due: turn \d+ of step "own", turn \d+ of step "left\/ask", turn \d+ of step "right\/ask"\.$/,
-    ) as string;
-    expect(await answer('siblings', { step: 'ask', turn: 1 }, { n: 1 })).toMatchObject({ kind: 'error', error: 'order', step: 'ask', message: due });
-    expect(await answer('siblings', { step: 'left/other', turn: 1 }, { n: 1 })).toMatchObject({
-      kind: 'error',
-      error: 'order',
-      step: 'left/other',
-      message: due,
-    });
-    const right = [now, ...now.open!].find(({ step }) => step === 'right/ask')!;
-    const rest = prompt(await answer('siblings', right, { n: 100 }));
-    expect(all(rest)).toEqual(['left/ask', 'own']);
-    const left = [rest, ...rest.open!].find(({ step }) => step === 'left/ask')!;
-    const last = prompt(await answer('siblings', left, { n: 10 }));
-    expect(all(last)).toEqual(['own']);
-    expect(await answer('siblings', last, { n: 1 })).toMatchObject({ kind: 'done', finalOutput: { sum: 111 } });
   });
 
   test('does parallel steps at once, and goes on when a person lets a deadline pass', async () => {

@@ -1,9 +1,9 @@
-/** With `VOIDBOX_RECORD_HISTORIES=DIR` the histories of tests' sessions become files for the replay test. */
-import { writeFileSync } from 'node:fs';
+/** With `VOIDBOX_RECORD_HISTORIES=DIR` the histories of tests' workflows become files for the replay test. */
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import type { Client } from '@temporalio/client';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { readEnvironment } from '../../setup/environment.ts';
-import type { SessionRig } from './session-rig.ts';
 
 /** Where to; null when nothing is recorded. */
 export function recordingDir(): string | null {
@@ -11,15 +11,17 @@ export function recordingDir(): string | null {
 }
 
 /** Of each its latest run, or that of `runId`. */
-export async function recordHistoriesOf(rig: SessionRig, sessions: readonly string[], runId?: string): Promise<void> {
+export async function recordHistoriesOf(client: Client, workflowIds: readonly string[], runId?: string): Promise<void> {
   const folder = recordingDir();
   if (folder === null) return;
-  for (const session of sessions) {
-    const history = await rig.runs.client.workflow.getHandle(session, runId).fetchHistory();
-    // Names of the machine that recorded them stand in identities, stack traces and messages.
+  mkdirSync(folder, { recursive: true });
+  for (const workflowId of workflowIds) {
+    const history = await client.workflow.getHandle(workflowId, runId).fetchHistory();
+    // Names of the machine that recorded them stand in identities, names of sticky queues, and stack traces.
     const json = historyToJSON(history)
       .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
+      .replaceAll(/"name": "\d+@[^"]*"/g, '"name": "worker"')
       .replaceAll(/"stackTrace": "(?:[^"\\]|\\.)*"/g, '"stackTrace": ""');
-    writeFileSync(join(folder, `${session}.json`), `${json}\n`);
+    writeFileSync(join(folder, `${workflowId}.json`), `${json}\n`);
   }
 }

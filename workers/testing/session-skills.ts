@@ -114,21 +114,6 @@ export default skill({ name: 'caller', entry: 'topic' })
   .build();
 `;
 
-/** Three branches at once: two call a sub-skill, one asks by itself. */
-export const CALLERS = `
-const inner = skill({ name: 'inner', entry: 'ask' })
-  .step('ask', { prompt: 'How many?', response: z.object({ n: z.number() }), next: terminal })
-  .build();
-export default skill({ name: 'callers', entry: 'split' })
-  .step('split', { parallel: { branches: ['left', 'own', 'right'], join: 'sum' } })
-  .step('left', { call: 'inner', next: 'sum' })
-  .step('own', { prompt: 'How many here?', response: z.object({ n: z.number() }), next: 'sum' })
-  .step('right', { call: 'inner', next: 'sum' })
-  .step('sum', { save: ({ store: { steps } }) => ({ step: { sum: steps.left.n + steps.own.n + steps.right.n } }), next: terminal })
-  .subskill('inner', inner)
-  .build();
-`;
-
 /** Versions of one skill: `word` tells them apart. */
 export function versioned(word: string, version: string, extra = '', step = 'two'): string {
   return `export default skill({ name: 'versioned', version: '${version}', entry: 'one'${extra} })
