@@ -1,6 +1,6 @@
 /** `voidbox skill check | lint | graph`, typed. */
 import { execFile } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -22,13 +22,54 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
-async function typed(...args: readonly string[]): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
+interface Typed {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+const typed = async (...args: readonly string[]): Promise<Typed> => typedIn({}, ...args);
+
+async function typedIn(env: Readonly<Record<string, string>>, ...args: readonly string[]): Promise<Typed> {
   return await new Promise((resolve) => {
-    execFile(process.execPath, [BIN, 'skill', ...args], { cwd: dir, timeout: 30_000 }, (error, stdout, stderr) => {
+    execFile(process.execPath, [BIN, 'skill', ...args], { cwd: dir, timeout: 30_000, env: { ...process.env, ...env } }, (error, stdout, stderr) => {
       resolve({ code: typeof error?.code === 'number' ? error.code : error === null ? 0 : -1, stdout, stderr });
     });
   });
 }
+
+describe('what the file system refuses is named, and no bug of ours', () => {
+  const sound = skillOf("  .step('a', { prompt: 'a', next: terminal })").replace("name: 's',", "name: 's', description: 'S.',");
+  // Links that lead to themselves are refused to root as well.
+  const put = (name: string, ...loops: readonly string[]): string => {
+    const folder = join(dir, name);
+    mkdirSync(join(folder, 'references'), { recursive: true });
+    writeFileSync(join(folder, 'skill.ts'), sound);
+    for (const loop of loops) {
+      rmSync(join(folder, loop), { recursive: true, force: true });
+      symlinkSync(loop.replace(/^.*\//, ''), join(folder, loop));
+    }
+    return folder;
+  };
+
+  test.each([
+    ['lint', 'skill.ts', /^error: .*skill\.ts cannot be read: ELOOP/],
+    ['lint', 'references', /^error: .*references cannot be read: ELOOP/],
+    ['build', 'references', /^error: .*references cannot be read: ELOOP/],
+    ['build', 'references/a.md', /^error: .*references\/a\.md cannot be read, and is to be copied: ELOOP.*\n  Mend what the message names\.\n$/],
+  ])('skill %s, of %s', async (command, loop, message) => {
+    const folder = put(`loop-${command}-${loop.replace('/', '-')}`, loop);
+    const { code, stderr } = await typed(command, folder, ...(command === 'build' ? ['-o', join(dir, 'out/s')] : []));
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
+  });
+
+  test.each(['run', 'graph'])('skill %s, without a place for temporary files', async (command) => {
+    const folder = put(`no-place-${command}`);
+    const { code, stderr } = await typedIn({ TMPDIR: join(dir, 'nowhere') }, command, folder, ...(command === 'run' ? ['start'] : []));
+    const message = /^error: .*nowhere, where temporary files go, takes no folder: ENOENT.* Set TMPDIR to a folder that can be written\n/;
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
+  });
+});
 
 describe('skill lint', () => {
   test('the examples are clean', async () => {

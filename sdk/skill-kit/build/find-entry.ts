@@ -61,6 +61,6 @@ export function entriesAt(path: string): string[] {
 }
 
 function firstFile(folder: string, names: readonly string[]): string | null {
-  const name = names.find((candidate) => statSync(join(folder, candidate), { throwIfNoEntry: false })?.isFile() === true);
+  const name = names.find((candidate) => statOf(join(folder, candidate))?.isFile() === true);
   return name === undefined ? null : join(folder, name);
 }

@@ -1,6 +1,5 @@
 /** From the path of a skill's source to its definition. */
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
@@ -9,6 +8,7 @@ import { takeOffers } from '../hosted.ts';
 import { asBuildable } from './buildable.ts';
 import { bundle } from './bundle.ts';
 import { findEntry } from './find-entry.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 import { whileLoading } from './while-loading.ts';
 
 export interface LoadedSource {
@@ -39,7 +39,7 @@ export async function loadSkill(path: string, cwd: string = process.cwd()): Prom
 async function imported(entry: string, code: string): Promise<Readonly<Record<string, unknown>>> {
   // The default export is what counts.
   takeOffers(() => undefined);
-  const folder = await mkdtemp(join(tmpdir(), 'voidbox-source-'));
+  const folder = await temporaryFolder();
   try {
     const file = join(folder, 'skill.mjs');
     await writeFile(file, code, { mode: 0o600 });

@@ -1,11 +1,12 @@
 /** A skill's own command line, from its source. */
 import { spawn } from 'node:child_process';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { constants, tmpdir } from 'node:os';
+import { rm, writeFile } from 'node:fs/promises';
+import { constants } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { bundle } from './bundle.ts';
 import { findEntry } from './find-entry.ts';
 import { programOf } from './program.ts';
+import { temporaryFolder } from './temporary-folder.ts';
 
 /**
  * Runs what `skill build` would make, in a process of its own with this one's standard streams; references are read from the
@@ -22,7 +23,7 @@ export async function runFromSource(path: string, args: readonly string[], cwd: 
     // An error that ends the process shows the author's own lines.
     output: { sourcemap: 'inline', sourcemapPathTransform: (source, map) => resolve(dirname(map), source) },
   });
-  const folder = await mkdtemp(join(tmpdir(), 'voidbox-source-'));
+  const folder = await temporaryFolder();
   try {
     const file = join(folder, 'skill.mjs');
     await writeFile(file, code, { mode: 0o600 });

@@ -1,17 +1,17 @@
 /** Which files below `references/` nothing in the source mentions. */
 import { readdirSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
+import { CodedError } from '../../../domain/errors/coded-error.ts';
 import { contentOf, type Sources } from './sources.ts';
 import { bare, below, is, isFunction, memberName, type Node } from './syntax.ts';
 
-/** @returns paths below `references/`, or none where some file is loaded by a name that is made at run time */
+/**
+ * @returns paths below `references/`, or none where some file is loaded by a name that is made at run time
+ * @throws CodedError `skill/unusable` when the folder cannot be read
+ */
 export function orphanReferences(sources: Sources, folder: string): readonly string[] {
   const root = join(folder, 'references');
-  if (statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
-  const files = readdirSync(root, { recursive: true, withFileTypes: true })
-    .filter((one) => one.isFile())
-    .map((one) => relative(root, join(one.parentPath, one.name)))
-    .sort();
+  const files = filesBelow(root);
   const nodes = sources.files.flatMap(({ program }) => [...below(program)]);
   const loads = nodes.flatMap((node) => loadedBy(sources, node));
   if (loads.includes(null)) return [];
@@ -24,6 +24,18 @@ export function orphanReferences(sources: Sources, folder: string): readonly str
     for (const other of files) if (mentions(text, other)) used.add(other);
   }
   return files.filter((file) => !used.has(file));
+}
+
+function filesBelow(root: string): readonly string[] {
+  try {
+    if (statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
+    return readdirSync(root, { recursive: true, withFileTypes: true })
+      .filter((one) => one.isFile())
+      .map((one) => relative(root, join(one.parentPath, one.name)))
+      .sort();
+  } catch (cause) {
+    throw new CodedError('skill/unusable', `${root} cannot be read: ${(cause as Error).message}`, { cause });
+  }
 }
 
 function textIn(node: Node): string | null {
