@@ -54,3 +54,15 @@ test('a skill that cannot be loaded is tried again when its files change and whe
   await expect(catalog.find('one')).rejects.toThrow('no skill');
   expect(tries).toBe(3);
 });
+
+test('what stands in a folder of skills and cannot be looked into costs none of them', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-catalog-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  mkdirSync(join(dir, 'one'));
+  writeFileSync(join(dir, 'one/skill.mjs'), 'export default 1;');
+  symlinkSync('one/skill.mjs', join(dir, 'file'));
+  symlinkSync('circle', join(dir, 'circle'));
+  const identify = () => Promise.resolve({ name: 'one', version: '1.0.0' });
+  const catalog = new SkillCatalog({ paths: [dir], stateDir: join(dir, 'state'), identify, log: () => undefined });
+  expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(dir, 'one/skill.mjs') });
+});

@@ -56,8 +56,17 @@ export function entriesAt(path: string): string[] {
   if (own !== null) return [own];
   return readdirSync(path, { withFileTypes: true })
     .filter((one) => one.isDirectory() || one.isSymbolicLink())
-    .flatMap((one) => entryOfSkillFolder(join(path, one.name)) ?? [])
+    .flatMap((one) => entryWithin(join(path, one.name)) ?? [])
     .sort();
+}
+
+/** Links to files, and folders that are somebody else's, stand among those of skills: none of them is to cost the others. */
+function entryWithin(folder: string): string | null {
+  try {
+    return entryOfSkillFolder(folder);
+  } catch {
+    return null;
+  }
 }
 
 function firstFile(folder: string, names: readonly string[]): string | null {
