@@ -62,3 +62,12 @@ it("steps of modules count as the skill's", () => {
   const registered = skill({ name: 's', entry: 'x' }).register(parts, { next: 'end' }).step('end', end).build();
   expect(said(registered)).toEqual([]);
 });
+
+it('a schema without JSON Schema is named by its library: an older zod than ours says "zod" as well', () => {
+  const old = { '~standard': { version: 1, vendor: 'zod', validate: (value: unknown) => ({ value }) } } as const;
+  const asking = skill({ name: 's', entry: 'a', params: old }).step('a', { prompt: 'a', response: old, next: terminal }).build();
+  expect(checkSkill(asking)).toMatchObject([
+    { rule: 'no-json-schema', message: 'The schema (zod) of the params has no JSON Schema.', remedy: expect.stringContaining('zod from 4.2') as string },
+    { rule: 'no-json-schema', message: 'The schema (zod) of the response of step "a" has no JSON Schema.' },
+  ]);
+});

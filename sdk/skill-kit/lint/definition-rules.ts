@@ -54,7 +54,7 @@ export function definitionFindings(
   for (const { rule, message, step, severity } of diagnoseAlone(definition)) add(rule, message, { severity, ...(step === undefined ? {} : { step }) });
   // Those of a sub-skill are given by code.
   if (path.length === 0 && definition.params !== undefined && inputJsonSchema(definition.params) === null)
-    add('no-json-schema', 'The schema of the params has no JSON Schema.');
+    add('no-json-schema', `The schema (${definition.params['~standard'].vendor}) of the params has no JSON Schema.`);
   const edges = edgesOf(definition, (step) => insight.targetsOf(step)?.names ?? []);
   checkCycles(definition, edges, add);
   checkReach(definition, edges, insight, add);
@@ -125,7 +125,7 @@ export function namesTool(step: string | null, tool: string): string {
 /** A step that asks nobody has no answer that somebody would have to write. */
 function checkSchema(step: string, { prompt, response }: StepConfig, add: Add): void {
   if (prompt === undefined || response === undefined || inputJsonSchema(response) !== null) return;
-  add('no-json-schema', `The schema of the response of step "${step}" has no JSON Schema.`, { step });
+  add('no-json-schema', `The schema (${response['~standard'].vendor}) of the response of step "${step}" has no JSON Schema.`, { step });
 }
 
 function checkAsks(step: string, { prompt, response }: StepConfig, insight: SkillInsight, add: Add): void {

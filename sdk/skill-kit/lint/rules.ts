@@ -76,7 +76,8 @@ export const RULES = {
   'no-json-schema': {
     severity: 'warning',
     about: 'the schema of an answer, or of the params, cannot be written as JSON Schema, so that nobody is told what fits',
-    remedy: 'Take a schema that can be (zod, ArkType, Valibot through toStandardJsonSchema of @valibot/to-json-schema).',
+    remedy:
+      'Take a schema that can be (`z` and `type` of voidbox/skill-kit, zod from 4.2, ArkType, Valibot through toStandardJsonSchema of @valibot/to-json-schema).',
   },
   'orphan-references': { severity: 'warning', about: 'nothing mentions a file below `references/`', remedy: 'Load it, mention it, or remove it.' },
 } as const satisfies Readonly<Record<string, Rule>>;
