@@ -115,6 +115,14 @@ describe('results and store', () => {
     expect(storeView(frameOf(session.state, 0), session.state.records)['env']).toEqual({ a: { x: 1, y: 3 }, list: [9], gone: null });
   });
 
+  test('a write that does not fit is warned about, in every library', async () => {
+    const standard = (value: unknown) => ((value as { n?: unknown }).n === 'wrong' ? { issues: [{ message: 'not a number', path: ['n'] }] } : { value });
+    const bare = { '~standard': { version: 1, vendor: 'own', validate: standard } } as const;
+    const session = await started(skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { n: 'wrong' } }) } }, { stores: { env: bare } }));
+    await answer(session, 'a');
+    expect(warnings).toEqual(['save validation warning at step "a": env.n: not a number']);
+  });
+
   test('an undeclared store is warned about and written', async () => {
     const session = await started(
       skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: { x: 1 } }) } }, { stores: { env: z.object({ x: z.number() }) } }),

@@ -1,7 +1,7 @@
 import { type } from 'arktype';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
-import { checkMade, checkPart, checkValue, inputJsonSchema, outputJsonSchema } from './schema.ts';
+import { checkMade, checkValue, inputJsonSchema, outputJsonSchema } from './schema.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 
 const bare: AnySchema = {
@@ -87,19 +87,5 @@ describe('inputJsonSchema', () => {
     const schema = z.object({ n: z.string().pipe(z.coerce.number()) });
     expect(inputJsonSchema(schema)).toMatchObject({ properties: { n: { type: 'string' } } });
     expect(outputJsonSchema(schema)).toMatchObject({ properties: { n: { type: 'number' } } });
-  });
-});
-
-describe('checkPart', () => {
-  it('lets keys be absent, but checks those that are there', () => {
-    for (const schema of [type({ host: 'string', port: 'number' }), z.object({ host: z.string(), port: z.number() })]) {
-      expect(checkPart(schema, { host: 'h' }, 'x').ok).toBe(true);
-      expect(checkPart(schema, { port: 'p' }, 'x').ok).toBe(false);
-    }
-  });
-
-  it('checks nothing where the library has no partial form', () => {
-    expect(checkPart(bare, 'anything', 'x')).toEqual({ ok: true, value: 'anything' });
-    expect(checkPart(type('string'), 5, 'x')).toEqual({ ok: true, value: 5 });
   });
 });

@@ -1,6 +1,6 @@
 /**
- * What step machines ask of a schema, for every library that speaks Standard Schema: check a value now, say as JSON Schema
- * what may go in, and check a part of an object. No schema library is imported here.
+ * What step machines ask of a schema, for every library that speaks Standard Schema: check a value now, and say as JSON
+ * Schema what may go in. No schema library is imported here.
  */
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import { type AnySchema, describeIssues, type InferOutput, type SchemaResult } from '../../domain/step-machine/schema.ts';
@@ -71,15 +71,6 @@ export function outputJsonSchema(schema: AnySchema): Record<string, unknown> | n
   return declared ?? inputJsonSchema(schema);
 }
 
-/**
- * Checks a part of what the schema describes: top-level keys may be absent. A library without `.partial()`, or a schema that
- * is no object, checks nothing.
- */
-export function checkPart(schema: AnySchema, value: unknown, where: string): Checked<unknown> {
-  const partial = hasPartial(schema) ? attempt(() => schema.partial()) : null;
-  return partial === null ? { ok: true, value } : checkValue(partial, value, where);
-}
-
 interface OwnJsonSchema {
   toJsonSchema(options: { fallback(context: { readonly base: Record<string, unknown> }): Record<string, unknown> }): Record<string, unknown>;
 }
@@ -87,10 +78,6 @@ interface OwnJsonSchema {
 /** Schemas are functions in some libraries, objects in others. */
 function hasToJsonSchema(schema: AnySchema): schema is AnySchema & OwnJsonSchema {
   return 'toJsonSchema' in schema && typeof schema.toJsonSchema === 'function';
-}
-
-function hasPartial(schema: AnySchema): schema is AnySchema & { partial(): AnySchema } {
-  return 'partial' in schema && typeof schema.partial === 'function';
 }
 
 function isPromise<T>(result: SchemaResult<T> | Promise<SchemaResult<T>>): result is Promise<SchemaResult<T>> {
