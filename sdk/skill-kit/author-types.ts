@@ -76,7 +76,7 @@ export type InferActionResult<TAction> =
  * What `save` may give back. Keys that are no sub-stores are forbidden by name: a generic return type would accept them.
  */
 export type SaveReturn<TStores, TSave = never> =
-  | ({ readonly step?: unknown } & { readonly [K in keyof TStores]?: DeepPartial<TStores[K]> } & {
+  | (object & { readonly step?: unknown } & { readonly [K in keyof TStores]?: DeepPartial<TStores[K]> } & {
       readonly [K in Exclude<KeysOf<Extract<TSave, object>>, keyof TStores | 'step'>]: never;
     })
   | null

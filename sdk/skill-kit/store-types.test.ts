@@ -330,6 +330,12 @@ describe('sub-stores', () => {
     base.step('a', { prompt: 'A', save: () => ({ env: { host: 1 } }), next: terminal });
     // @ts-expect-error there is no such sub-store
     base.step('a', { prompt: 'A', save: () => ({ nope: { x: 1 } }), next: terminal });
+    // @ts-expect-error a number is no writes
+    base.step('a', { prompt: 'A', save: () => 5, next: terminal });
+    // @ts-expect-error nor is a text
+    base.step('a', { prompt: 'A', save: ({ response }) => JSON.stringify(response), next: terminal });
+    // @ts-expect-error nor a list
+    base.step('a', { prompt: 'A', save: () => ['x'], next: terminal });
   });
 });
 
