@@ -28,6 +28,7 @@ export interface ServerLink {
 export type LinkContext = Pick<CliContext, 'env'>;
 
 const BRIEF_MS = 5_000;
+const EMBEDDED_REMEDY = 'It is started again when it has died: type it once more. See how it is: voidbox ps. From the beginning: voidbox down, then voidbox up';
 
 export interface LinkOptions {
   /** Whether the embedded stack is started when it is not running. */
@@ -47,7 +48,7 @@ export async function openServerLink(context: LinkContext, options: LinkOptions)
 }
 
 async function linkToOwnServer(target: TemporalAddress, context: LinkContext): Promise<ServerLink> {
-  const connection = await connect(target);
+  const connection = await connect(target, 'Check TEMPORAL_ADDRESS and the profile, or unset them to use the embedded server. This machine: voidbox doctor');
   const ui = context.env.variables['TEMPORAL_UI_URL'] ?? null;
   return {
     isEmbedded: false,
@@ -61,7 +62,7 @@ async function linkToOwnServer(target: TemporalAddress, context: LinkContext): P
 
 async function linkToStack(first: StackInfo, context: LinkContext, onProgress: LinkOptions['onProgress']): Promise<ServerLink> {
   let stack = first;
-  let connection = await connect(embeddedAddress(stack.address, stack.namespace));
+  let connection = await connect(embeddedAddress(stack.address, stack.namespace), EMBEDDED_REMEDY);
   return {
     isEmbedded: true,
     address: () => stack.address,
@@ -71,7 +72,7 @@ async function linkToStack(first: StackInfo, context: LinkContext, onProgress: L
     async tend() {
       const now = (await readStack(context.env)) ?? (await startStack(context, onProgress));
       if (now.address === stack.address) return;
-      connection = await connect(embeddedAddress(now.address, now.namespace));
+      connection = await connect(embeddedAddress(now.address, now.namespace), EMBEDDED_REMEDY);
       stack = now;
     },
   };
@@ -85,15 +86,11 @@ async function startStack(context: LinkContext, onProgress: LinkOptions['onProgr
   return await ensureStack(context.env, onProgress === undefined ? {} : { onProgress });
 }
 
-async function connect(target: TemporalAddress): Promise<RunsConnection> {
+async function connect(target: TemporalAddress, remedy: string): Promise<RunsConnection> {
   try {
     return await connectRuns(target);
   } catch (error) {
-    throw environmentError(
-      'cli/no-server',
-      `the Temporal server at ${target.address} does not answer: ${(error as Error).message}`,
-      'Check TEMPORAL_ADDRESS and the profile, or unset them to use the embedded server. This machine: voidbox doctor',
-    );
+    throw environmentError('cli/no-server', `the Temporal server at ${target.address} does not answer: ${(error as Error).message}`, remedy);
   }
 }
 

@@ -147,3 +147,18 @@ export default skill({ name: 'slow', entry: 'ask' })
   const again = await voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}', '--json');
   expect(json(again)).toMatchObject({ result: { kind: 'done' } });
 });
+
+test('an embedded server that does not answer is said to be that, and what to do', { timeout: 120_000 }, async () => {
+  expect((await voidbox('up', '--skills', 'skills')).code).toBe(0);
+  const { serverPid } = JSON.parse(readFileSync(join(dir, 'state', 'stack.json'), 'utf8')) as { serverPid: number };
+  process.kill(serverPid, 'SIGSTOP');
+  try {
+    const typed = await voidbox('session', 'list');
+    expect(typed.code).toBe(3);
+    expect(typed.stderr).toContain('does not answer');
+    expect(typed.stderr).toContain('voidbox ps');
+    expect(typed.stderr).not.toContain('TEMPORAL_ADDRESS');
+  } finally {
+    process.kill(serverPid, 'SIGCONT');
+  }
+});
