@@ -25,7 +25,10 @@ export interface Outcome {
 
 /** What the author's code threw, or a session that has come to a bad end; a refused answer is none. */
 export function failureOf(result: CliResult): string | null {
-  return result.kind === 'error' && (result.error === 'action' || result.error === 'failed') ? result.message : null;
+  if (result.kind !== 'error' || (result.error !== 'action' && result.error !== 'failed')) return null;
+  const { step, message } = result;
+  // What callbacks throw seldom says where.
+  return step === '' || message.includes(`"${step}"`) ? message : `step "${step}": ${message}`;
 }
 
 /** A skill with nowhere to redirect to leaves redirects to its caller. */

@@ -277,3 +277,24 @@ it('without a session, a deadline that nobody will measure is said to be none', 
   // Nothing is said of a person without a deadline.
   expect(await runCommand(approval, ['advance', '--step', 'ask', '--output', '{}'])).toMatchObject({ code: 0, stderr: '' });
 });
+
+it('a branch that is answered without the history of its split is warned about, and what a callback throws names its step', async () => {
+  const split = skill({ name: 'split', entry: 'both' })
+    .step('both', { parallel: { branches: ['left', 'right'], join: 'sum' } })
+    .step('left', { prompt: 'L', response: z.object({ n: z.number() }), next: 'sum' })
+    .step('right', { prompt: 'R', response: z.object({ n: z.number() }), next: 'sum' })
+    .step('sum', { save: ({ store }) => ({ step: { sum: store.steps.left.n + store.steps.right.n } }), next: terminal })
+    .build();
+  const { autoAdvanced = [] } = await json(split, ['start']);
+  const left = ['advance', '--step', 'left', '--output', '{"n":1}'];
+  const { completed } = await json(split, [...left, '--history', JSON.stringify(autoAdvanced)]);
+  const right = ['advance', '--step', 'right', '--output', '{"n":2}'];
+  const whole = await runCommand(split, [...right, '--history', JSON.stringify([...autoAdvanced, completed])]);
+  expect(whole.stderr).toBe('');
+  expect(JSON.parse(whole.stdout)).toMatchObject({ kind: 'done', finalOutput: { sum: 3 } });
+  const { code, stderr } = await runCommand(split, right);
+  expect(code).toBe(1);
+  expect(stderr).toMatch(
+    /^\[skill-kit\] step "right" is answered as one that stands alone.* "both" was passed.* autoAdvanced .*\nerror: step "sum": Cannot read .*\n$/,
+  );
+});

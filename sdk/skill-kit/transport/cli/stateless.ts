@@ -28,6 +28,13 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
   replayHistory(session, history.entries);
   const checkpoint = history.checkpoint(session.state);
   placeSession(session, step);
+  const split = splitNotPassed(call.definition, session, step);
+  if (split !== null) {
+    const remedy = 'Append autoAdvanced of every reply to the history as well';
+    warnOn(call.io)(
+      `step "${step}" is answered as one that stands alone, for the history does not show that "${split}" was passed, whose branch it is. ${remedy}.`,
+    );
+  }
   const result = await waitedFor(session, await advanceSession(session, { step, output }));
   return outcomeOf(call, checkpoint === null ? result : withCheckpoint(result, checkpoint));
 }
@@ -87,6 +94,12 @@ function subskillOf({ steps, subskills }: SkillDefinition, step: string, history
   if (Object.hasOwn(steps, name) && steps[name]?.config.call !== undefined) return undefined;
   const wasDispatched = history.some((entry) => readEntry(entry)?.step.includes('/') === false);
   return wasDispatched ? undefined : name;
+}
+
+/** The step that splits into several, of which `step` is one; null where they are open, or it is none. */
+function splitNotPassed({ steps }: SkillDefinition, { state }: Session, step: string): string | null {
+  if (state.groups.length > 0) return null;
+  return Object.entries(steps).find(([, { config }]) => config.parallel?.branches.includes(step))?.[0] ?? null;
 }
 
 /** @throws {Error} for a wait that would take too long */
