@@ -1,6 +1,5 @@
 /** What a client does with sessions of step machines: start, answer, look, cancel. Follows into sub-skills by itself. */
 import { createHash, randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   ApplicationFailure,
   CancelledFailure,
@@ -14,16 +13,12 @@ import {
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
 import type { AdvanceRequest, ChildSession, SessionAnswer, SessionRecords, SessionRequest, SessionView } from '../../activities/contract-session.ts';
-import type { CliResult, OpenStep, PromptResult } from '../../domain/step-machine/result.ts';
+import type { CliResult } from '../../domain/step-machine/result.ts';
 import { tooLarge } from '../../domain/step-machine/size-limits.ts';
-import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import { SESSION_MESSAGES, SESSION_STARTED_AT_MEMO, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import { concernsOthers, type GivenAnswer, inFamily, joinedViews, prefixed, prefixedView } from './session-family.ts';
+import { isClosing, refusalIn, updateSession } from './session-update.ts';
 
-/** A session that begins its history anew is away for this long at most. */
-const GAP_TRIES = 20;
-const GAP_MS = 100;
-/** Of gRPC. */
-const RESOURCE_EXHAUSTED = 8;
-const FAILED_PRECONDITION = 9;
 /** Of the server's API. */
 const TASK_QUEUE_TYPE_WORKFLOW = 1;
 
@@ -94,13 +89,6 @@ export async function requireWorker(client: Client): Promise<void> {
   if ((pollers ?? []).length === 0) throw new NoSessionWorkerError();
 }
 
-export interface GivenAnswer {
-  readonly turn: number;
-  /** With the prefix of its sub-skill. */
-  readonly step: string;
-  readonly output: unknown;
-}
-
 /**
  * Waits until the session has gone on. A refusal is a result like any other. The same answer, sent again, gets what it got.
  * @throws NoSuchSessionError
@@ -120,7 +108,7 @@ async function answeredBy(client: Client, session: string, { turn, step, output 
   }
   const request: AdvanceRequest = { turn, step, output, key: keyOf(step, output) };
   try {
-    return await followed(client, session, await update(client, session, SESSION_MESSAGES.advance, request));
+    return await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.advance, request));
   } catch (error) {
     const refused = refusalIn(error);
     if (refused !== null) return refused;
@@ -132,7 +120,7 @@ async function answeredBy(client: Client, session: string, { turn, step, output 
 /** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
 export async function settleSession(client: Client, session: string): Promise<CliResult> {
   try {
-    return await amongOthers(client, session, null, await followed(client, session, await update(client, session, SESSION_MESSAGES.settle, {})));
+    return await amongOthers(client, session, null, await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, {})));
   } catch (error) {
     const isOver = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
     if (isOver) return await overResult(client, session, '');
@@ -157,67 +145,16 @@ export async function viewSession(client: Client, session: string): Promise<Sess
 /** With the addresses that its caller's clients use; null while it is not there. */
 async function innerView(client: Client, { session, prefix }: ChildSession): Promise<SessionView | null> {
   try {
-    const view = await viewSession(client, session);
-    return {
-      ...view,
-      current: view.current === null ? null : prefixed(view.current, prefix),
-      open: view.open.map((one) => ({ ...one, step: prefix + one.step })),
-      last: view.last === null ? null : { ...view.last, step: prefix + view.last.step },
-    };
+    return prefixedView(await viewSession(client, session), prefix);
   } catch (error) {
     if (error instanceof NoSuchSessionError) return null;
     throw error;
   }
 }
 
-function joinedViews(view: SessionView, inner: SessionView | null): SessionView {
-  if (inner === null) return view;
-  const { current } = view;
-  const isAsking = current?.kind === 'prompt';
-  const isInner = inner.current?.kind === 'prompt' || current === null || (current.kind === 'error' && current.error === 'busy');
-  return {
-    ...view,
-    current: isAsking ? withOpen(current, promptsIn(inner.current)) : isInner ? inner.current : current,
-    open: [...view.open, ...inner.open],
-    last: isAsking ? view.last : (inner.last ?? view.last),
-  };
-}
-
-function promptsIn(result: CliResult | null): readonly OpenStep[] {
-  if (result?.kind !== 'prompt' || result.turn === undefined) return [];
-  const { step, prompt, schema, turn, open = [] } = result;
-  return [{ step, prompt, schema, turn }, ...open];
-}
-
-function withOpen(result: PromptResult, others: readonly OpenStep[]): PromptResult {
-  const open = [...(result.open ?? []), ...others.filter(({ step }) => step !== result.step && !result.open?.some((one) => one.step === step))];
-  return open.length === 0 ? result : { ...result, open };
-}
-
-/**
- * What one session of several answered, in the light of the others: sub-skills that were called in parallel branches run side
- * by side, and neither knows what the other asks.
- */
+/** Sub-skills that were called in parallel branches run side by side, and neither knows what the other asks. */
 async function amongOthers(client: Client, session: string, given: GivenAnswer | null, result: CliResult): Promise<CliResult> {
-  const isRefused = given !== null && result.kind === 'error' && result.error === 'order';
-  // Most sessions call nothing, and are not asked.
-  const isCalled = given?.step.includes('/') === true || (result.kind === 'prompt' && result.step.includes('/'));
-  if (!isRefused && result.kind !== 'waiting' && !(result.kind === 'prompt' && isCalled)) return result;
-  const { current, open, childSessions, status } = await viewSession(client, session);
-  if (childSessions.length === 0 || status !== 'open') return result;
-  if (result.kind === 'prompt') return withOpen(result, promptsIn(current));
-  if (result.kind === 'waiting') {
-    const { completed, autoAdvanced } = result;
-    return current?.kind === 'prompt' ? { ...current, ...(completed && { completed }), ...(autoAdvanced && { autoAdvanced }) } : result;
-  }
-  if (given === null) return result;
-  const due = open.filter(({ phase }) => phase === 'asking' || phase === 'stuck').map((one) => `turn ${one.turn} of step "${one.step}"`);
-  if (due.length === 0) return result;
-  const { step, turn } = given;
-  const what = open.some((one) => one.step === step)
-    ? `Turn ${turn} of step "${step}" is not current: it was answered before, or never asked.`
-    : `Step "${step}" is not the current step.`;
-  return result.kind === 'error' ? { ...result, message: `${what} Due: ${due.join(', ')}.` } : result;
+  return concernsOthers(given, result) ? inFamily(await viewSession(client, session), given, result) : result;
 }
 
 /** What ended it did not tell it. */
@@ -316,7 +253,7 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
   const { child } = answer;
   let inner: CliResult;
   try {
-    inner = await followed(client, child.session, await update(client, child.session, SESSION_MESSAGES.settle, {}));
+    inner = await followed(client, child.session, await updateSession(client, child.session, SESSION_MESSAGES.settle, {}));
   } catch (error) {
     if (!(error instanceof WorkflowNotFoundError) && refusalIn(error) === null && !(error instanceof WorkflowUpdateFailedError)) throw error;
     inner = { kind: 'done', done: true, finalOutput: null };
@@ -329,74 +266,11 @@ async function returned(client: Client, session: string, child: ChildSession, in
   const isOver = inner.kind === 'done' || (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
   if (!isOver) return prefixed(inner, child.prefix);
   try {
-    return await followed(client, session, await update(client, session, SESSION_MESSAGES.settle, { ended: child.session }));
+    return await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, { ended: child.session }));
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return await overResult(client, session, '');
     throw failureOf(error);
   }
-}
-
-function prefixed(result: CliResult, prefix: string): CliResult {
-  if (result.kind === 'done' || result.kind === 'redirect') return result;
-  const named = { ...result, step: prefix + result.step };
-  if (named.kind !== 'prompt') return named;
-  const completed = named.completed === undefined ? {} : { completed: { ...named.completed, step: prefix + named.completed.step } };
-  const open = named.open === undefined ? {} : { open: named.open.map((one): OpenStep => ({ ...one, step: prefix + one.step })) };
-  return { ...named, ...completed, ...open };
-}
-
-/** One update. Between two runs of a session's workflow there is a moment in which nobody takes it: then it is sent again. */
-async function update(client: Client, session: string, name: string, argument: Partial<AdvanceRequest> & { readonly ended?: string }): Promise<SessionAnswer> {
-  const handle = client.workflow.getHandle(session);
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return (await handle.executeUpdate(name, { args: [argument], updateId: randomUUID() })) as SessionAnswer;
-    } catch (error) {
-      const crowded = crowdedAnswer(error, argument.step ?? '');
-      if (crowded !== null) return crowded;
-      if (refusalIn(error) !== null || tries >= GAP_TRIES || !(isOverrun(error) || (await isBetweenRuns(client, session, error)))) throw error;
-      await sleep(GAP_MS);
-    }
-  }
-}
-
-/** The server takes only so many updates of one run, at once and in all: 10 and 2,000, unless it is set otherwise. */
-function crowdedAnswer(error: unknown, step: string): SessionAnswer | null {
-  const { code, details } = (error instanceof Error ? (error.cause as { readonly code?: unknown; readonly details?: unknown } | undefined) : null) ?? {};
-  const words = String(details);
-  const isFull = code === FAILED_PRECONDITION && words.includes('total number of distinct updates');
-  if (!isFull && !(code === RESOURCE_EXHAUSTED && words.includes('in-flight updates'))) return null;
-  const until = isFull ? 'its history begins anew, when the actions and sub-skills that are under way have ended' : 'another one has its reply';
-  const message = `The server takes no more updates of this session until ${until}; the answer was not taken. Give it again then. It says: ${words}`;
-  return { kind: 'answer', result: { kind: 'error', error: 'busy', step, message, retry: true } };
-}
-
-/** The workflow was to end with this update when it was cancelled: the server has it begin again from before the update, without it. */
-function isOverrun(error: unknown): boolean {
-  const { cause } = error instanceof Error ? (error as { readonly cause?: { readonly code?: unknown; readonly details?: unknown } }) : {};
-  return cause?.code === FAILED_PRECONDITION && String(cause.details).includes('unexpected workflow task failure');
-}
-
-async function isBetweenRuns(client: Client, session: string, error: unknown): Promise<boolean> {
-  const isGap = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
-  if (!isGap) return false;
-  try {
-    return (await client.workflow.getHandle(session).describe()).status.name === 'RUNNING';
-  } catch (described) {
-    if (described instanceof WorkflowNotFoundError) return false;
-    throw described;
-  }
-}
-
-/** The server's own words for an update that its workflow's run did not live to finish. */
-function isClosing(cause: unknown): boolean {
-  return cause instanceof ApplicationFailure && (cause.type === 'AcceptedUpdateCompletedWorkflow' || cause.type === 'WorkflowClosing');
-}
-
-function refusalIn(error: unknown): CliResult | null {
-  if (!(error instanceof WorkflowUpdateFailedError)) return null;
-  const { cause } = error;
-  return cause instanceof ApplicationFailure && cause.type === SESSION_REFUSED ? ((cause.details?.[0] as CliResult | undefined) ?? null) : null;
 }
 
 /** Of a session whose workflow has ended: what the same answer got when it was taken. */
