@@ -17,8 +17,10 @@ const PRODUCT = ['domain', 'activities', 'workflows', 'store', 'native', 'guest/
 const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
-/** What fails soonest comes first. All but `rust` are vitest's projects. */
-const TEST_GROUPS = ['pure', 'process', 'rust', 'server', 'vm'];
+/** What fails soonest comes first. All but `static` and `rust` are vitest's projects. */
+const TEST_GROUPS = ['static', 'pure', 'process', 'rust', 'server', 'vm'];
+/** What `npm run check` runs: all that needs neither a server nor a VM. */
+const CHECK_GROUPS = ['static', 'rust', 'pure', 'process'];
 const START_EXAMPLE = 'examples/hello.yaml';
 
 const startedAtMs = Date.now();
@@ -220,57 +222,73 @@ async function start(args) {
   return 0;
 }
 
+/** What can be said without running the code; types are checked by the build before. @type {[string, () => [string, string[]]][]} */
+const STATIC_STEPS = [
+  ['TypeScript format', () => [tool('oxfmt'), ['--check']]],
+  ['lint and boundaries', () => [tool('oxlint'), ['--type-aware', '--deny-warnings']]],
+  ['Rust format', () => ['cargo', ['fmt', '--all', '--check']]],
+  ['clippy', () => ['cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']]],
+];
+
+/** All of them, so that one look shows everything. Gives the exit code of the first that failed. */
+async function runStatic() {
+  let first = 0;
+  for (const [what, command] of STATIC_STEPS) {
+    progress(`static: ${what}`);
+    const code = await run(...command());
+    if (code === 130) return code;
+    if (code !== 0) progress(`static: ${what} failed (exit code ${code})`);
+    first ||= code;
+  }
+  return first;
+}
+
+/** @param {string} group @param {string[]} rest for vitest */
+function runGroup(group, rest) {
+  if (group === 'static') return runStatic();
+  if (group === 'rust') return run('cargo', ['test', '--workspace', '--locked', '--quiet']);
+  return run(process.execPath, [join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--project', group, ...rest]);
+}
+
+/** @param {string[]} args */
+function groupsOf(args) {
+  const named = args.filter((argument) => TEST_GROUPS.includes(argument));
+  return { groups: TEST_GROUPS.filter((group) => named.length === 0 || named.includes(group)), rest: args.filter((argument) => !named.includes(argument)) };
+}
+
 /** @param {string[]} args names of groups, then anything for vitest */
 async function test(args) {
-  const named = args.filter((argument) => TEST_GROUPS.includes(argument));
-  const rest = args.filter((argument) => !named.includes(argument));
-  const groups = TEST_GROUPS.filter((group) => named.length === 0 || named.includes(group));
+  const { groups, rest } = groupsOf(args);
   for (const [index, group] of groups.entries()) {
     progress(`tests: ${group} (${index + 1} of ${groups.length})`);
-    const code =
-      group === 'rust'
-        ? await run('cargo', ['test', '--workspace', '--locked', '--quiet'])
-        : await run(process.execPath, [join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--project', group, ...rest]);
+    const code = await runGroup(group, rest);
     if (code !== 0) throw new BootstrapError(`tests failed: ${group}`, code === 130 ? 130 : 1);
   }
   return 0;
 }
 
-/** Everything that can be said without starting a server or a VM, then the replay of recorded histories. */
+/** Everything that needs neither a server nor a VM, to its end, whatever fails. */
 async function check() {
-  /** @type {[string, string, string[]][]} */
-  const steps = [
-    ['TypeScript format', tool('oxfmt'), ['--check']],
-    ['lint and boundaries', tool('oxlint'), ['--type-aware', '--deny-warnings']],
-    ['Rust format', 'cargo', ['fmt', '--all', '--check']],
-    ['clippy', 'cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']],
-    ['cargo test', 'cargo', ['test', '--workspace', '--locked', '--quiet']],
-    [
-      'pure tests, workflow bundle, replay',
-      process.execPath,
-      [join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--project', 'pure', '--project', 'process'],
-    ],
-  ];
   /** @type {string[]} */
   const failed = [];
-  for (const [what, program, args] of steps) {
-    progress(`check: ${what}`);
-    if ((await run(program, args)) !== 0) failed.push(what);
+  for (const group of CHECK_GROUPS) {
+    progress(`check: ${group}`);
+    if ((await runGroup(group, [])) !== 0) failed.push(group);
   }
   if (failed.length > 0) throw new BootstrapError(`check failed: ${failed.join(', ')}`, 1);
   progress('check: all passed');
   return 0;
 }
 
-/** @type {Record<string, { everything?: boolean, work: (args: string[]) => Promise<number> }>} */
+/** @type {Record<string, { everything?: (args: string[]) => boolean, work: (args: string[]) => Promise<number> }>} */
 const VERBS = {
   start: { work: start },
-  test: { work: test },
-  check: { everything: true, work: check },
-  build: { everything: true, work: () => Promise.resolve(0) },
+  test: { everything: (args) => groupsOf(args).groups.includes('static'), work: test },
+  check: { everything: () => true, work: check },
+  build: { everything: () => true, work: () => Promise.resolve(0) },
   kernel: { work: (args) => run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'kernel', ...args]) },
-  bench: { everything: true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]) },
-  'bench-steps': { everything: true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]) },
+  bench: { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]) },
+  'bench-steps': { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]) },
 };
 
 /** @param {string[]} argv */
@@ -278,7 +296,7 @@ async function main(argv) {
   const [name = '', ...args] = argv;
   const verb = VERBS[name];
   if (verb === undefined) throw new BootstrapError(`unknown verb "${name}"; one of: ${Object.keys(VERBS).join(', ')}`, 2);
-  await prepareCheckout(verb.everything ?? false);
+  await prepareCheckout(verb.everything?.(args) ?? false);
   return verb.work(args);
 }
 

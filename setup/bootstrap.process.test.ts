@@ -44,9 +44,9 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(checkout, { recursive: true, force: true }));
 
-function bootstrap(verb: string): Promise<{ exitCode: number | null; stderr: string }> {
+function bootstrap(...args: readonly string[]): Promise<{ exitCode: number | null; stderr: string }> {
   return new Promise((resolve) => {
-    const child = spawn(process.execPath, [join(checkout, 'setup', 'bootstrap.mjs'), verb], {
+    const child = spawn(process.execPath, [join(checkout, 'setup', 'bootstrap.mjs'), ...args], {
       env: { PATH: join(checkout, 'bin'), HOME: checkout },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
@@ -105,5 +105,60 @@ describe('bootstrap', () => {
     const result = await bootstrap('fly');
     expect(result.exitCode).toBe(2);
     expect(result.stderr).toContain('unknown verb "fly"; one of: start, test, check, build, kernel, bench');
+  });
+});
+
+describe('npm test and npm run check', () => {
+  /** Formatter, linter, cargo and vitest that write down how they were called, and fail when a file `fail-NAME` says so. */
+  async function withTools(): Promise<void> {
+    await bootstrap('build');
+    const script = (name: string): string => `#!/bin/sh\necho "${name} $1 $2" >> calls\n[ ! -e "fail-${name}" ]\n`;
+    put('node_modules/.bin/oxfmt', script('oxfmt'), 0o755);
+    put('node_modules/.bin/oxlint', script('oxlint'), 0o755);
+    put('bin/cargo', script('cargo'), 0o755);
+    put('node_modules/vitest/vitest.mjs', "import { appendFileSync } from 'node:fs'; appendFileSync('calls', `vitest ${process.argv.slice(2).join(' ')}\\n`);");
+    rmSync(join(checkout, 'calls'));
+  }
+
+  it('look at format, lint and clippy before any test', async () => {
+    await withTools();
+    expect(await bootstrap('test')).toMatchObject({ exitCode: 0 });
+    expect(calls()).toEqual([
+      'oxfmt --check ',
+      'oxlint --type-aware --deny-warnings',
+      'cargo fmt --all',
+      'cargo clippy --workspace',
+      'vitest run --project pure',
+      'vitest run --project process',
+      'cargo test --workspace',
+      'vitest run --project server',
+      'vitest run --project vm',
+    ]);
+  });
+
+  it.each(['oxfmt', 'oxlint', 'cargo'])('end with 1 when %s is not content, and npm test runs no further group', async (name) => {
+    await withTools();
+    put(`fail-${name}`, '');
+    const tested = await bootstrap('test');
+    expect(tested.exitCode).toBe(1);
+    expect(tested.stderr).toContain('tests failed: static');
+    expect(calls().filter((call) => call.startsWith('vitest'))).toEqual([]);
+    const checked = await bootstrap('check');
+    expect(checked.exitCode).toBe(1);
+    expect(checked.stderr).toContain('check failed: static');
+  });
+
+  it('compile tests and benchmarks too, so that a type error in them fails', async () => {
+    await withTools();
+    put('test/c.ts', 'export {};');
+    writeFileSync(join(checkout, 'node_modules/typescript/bin/tsc'), 'process.exit(1);');
+    expect(await bootstrap('test')).toMatchObject({ exitCode: 1, stderr: expect.stringContaining('compiling failed') });
+    expect(existsSync(join(checkout, 'calls'))).toBe(false);
+  });
+
+  it('npm test runs the groups that are named, and hands on what is left', async () => {
+    await withTools();
+    expect(await bootstrap('test', 'pure', 'store/')).toMatchObject({ exitCode: 0 });
+    expect(calls()).toEqual(['vitest run --project pure store/']);
   });
 });
