@@ -17,6 +17,8 @@ export interface SessionRequest {
   readonly params?: unknown;
   /** Refuses to start with any other version. */
   readonly version?: string;
+  /** Refuses to start with any other code: its SHA-256 in hex, or the first digits of it. */
+  readonly codeHash?: string;
   /** Starts that sub-skill on its own, its steps named as if the skill had led to it. Then `params` are its. */
   readonly subskill?: string;
   /** Names of sub-skills: the session is one of the skill that they lead to. */

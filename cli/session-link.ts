@@ -98,6 +98,8 @@ function exitCodeOf(result: CliResult): ExitCode {
   }
 }
 
+const USAGE_CODES: ReadonlySet<string> = new Set(['skill/params', 'skill/unknown', 'skill/ambiguous']);
+
 /** @throws what was thrown, as an error with a remedy where there is one */
 export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } = await import('../workers/client/sessions.ts');
@@ -115,7 +117,7 @@ export async function throwSessionError(error: unknown): Promise<never> {
   if (error instanceof SessionFailedError) {
     const { ERROR_CODES } = await import('../domain/errors/codes.ts');
     const remedy = error.code in ERROR_CODES ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;
-    const exitCode = error.code === 'skill/params' || error.code === 'skill/unknown' ? EXIT.usage : EXIT.runFailed;
+    const exitCode = USAGE_CODES.has(error.code) ? EXIT.usage : EXIT.runFailed;
     throw new CliError(exitCode, error.code, error.message, remedy);
   }
   throw error;

@@ -119,11 +119,17 @@ test('a session is started, answered, looked at, and outlives its worker and its
   mkdirSync(join(dir, 'empty'));
   expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain('there is no skill at `empty`');
 
-  const unknown = await voidbox('session', 'start', 'nothing', '--json');
-  expect(unknown.code).toBe(2);
-  expect(JSON.parse(unknown.stderr.trim().split('\n').at(-1)!)).toMatchObject({
-    error: { code: 'skill/unknown', message: expect.stringContaining('greeter 1.0.0') },
-  });
+  for (const [args, code, reason] of [
+    [['nothing'], 'skill/unknown', 'there is no skill "nothing"; loaded: greeter 1.0.0'],
+    [['greeter', '--skill-version', '9.0.0'], 'skill/unknown', 'there is no skill "greeter" in version 9.0.0; loaded: greeter 1.0.0'],
+    [['greeter', '--code', '0123456789ab'], 'skill/unknown', 'there is no skill "greeter" with code 0123456789ab'],
+    [['greeter', '--subskill', 'none'], 'skill/params', 'has no sub-skill "none"'],
+    [['greeter', '--params', '{"place":7}'], 'skill/params', 'place'],
+  ] as const) {
+    const refused = await voidbox('session', 'start', ...args, '--json');
+    expect(refused.code).toBe(2);
+    expect(JSON.parse(refused.stderr.trim().split('\n').at(-1)!)).toMatchObject({ error: { code, message: expect.stringContaining(reason) as string } });
+  }
   expect((await voidbox('session', 'status', 'nobody')).stderr).toContain('there is no session nobody');
 });
 

@@ -3,6 +3,7 @@
  * of an installed Voidbox by its path. One connection for as long as the process lives.
  */
 import { randomBytes } from 'node:crypto';
+import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
 import { ERROR_CODES } from '../domain/errors/codes.ts';
@@ -23,8 +24,9 @@ import {
   startSession,
   viewSession,
 } from '../workers/client/sessions.ts';
+import type { BundledSkill } from '../workers/skills/bundle-skill.ts';
 import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
-import { isKnownEntry, rememberSkillPaths } from '../workers/embedded/skill-paths.ts';
+import { isKnownEntry, knownEntries, rememberSkillPaths } from '../workers/embedded/skill-paths.ts';
 import { CliError } from './cli-error.ts';
 import { newRunId, RUN_ID } from './run-id.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
@@ -47,6 +49,10 @@ class StackSessions implements DurableSessions {
   readonly #env: Environment;
   readonly #onProgress: (line: string) => void;
   #link: Promise<ServerLink> | null = null;
+  /** Which code is to be started, among others; null where there are none. */
+  #codeHash: string | null = null;
+  /** An entry of the worker's that has the same code as this skill's own. */
+  #twin: string | null = null;
   /** Sessions that are known to be this skill's. */
   readonly #own = new Set<string>();
 
@@ -60,23 +66,25 @@ class StackSessions implements DurableSessions {
     const { name, version } = this.#skill;
     const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
     if (!RUN_ID.test(session)) return refusal('params', `"${session}" is no session id.`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
-    const request: SessionRequest = {
+    const request = (): SessionRequest => ({
       skill: name,
       version,
+      ...(this.#codeHash === null ? {} : { codeHash: this.#codeHash }),
       ...(params === undefined ? {} : { params }),
       ...(subskill === undefined ? {} : { subskill }),
       ...(handshake === undefined ? {} : { handshake }),
-    };
+    });
     let isAgain = false;
     return await this.#refusable(async () => {
       if (!this.#isLoaded()) this.#link = null;
+      this.#codeHash = await this.#ownCode();
       const full = atMost === undefined ? null : await this.#full(atMost);
       if (full !== null) return full;
       const result = await this.#call(async (client) => {
         // A new id is nobody else's: the try before this one has come through.
-        if (isAgain && named === undefined) return await startedBefore(client, session, request);
+        if (isAgain && named === undefined) return await startedBefore(client, session, request());
         isAgain = true;
-        return await startSession(client, session, request);
+        return await startSession(client, session, request());
       });
       this.#own.add(session);
       return { kind: 'answered', session, result };
@@ -146,17 +154,47 @@ class StackSessions implements DurableSessions {
   }
 
   async #open(): Promise<ServerLink> {
-    const { stateDir, temporalConfigured, skills } = this.#env;
-    if (!temporalConfigured) rememberSkillPaths(stateDir, [...skills, this.#skill.entry], 'add');
+    if (!this.#env.temporalConfigured) await this.#beLoaded();
     const link = await openServerLink({ env: this.#env }, { start: true, onProgress: this.#onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
     if (!link.isEmbedded) await requireWorker(link.client());
     return link;
   }
 
+  /** Has the embedded worker load the skill. The same code is not loaded twice. */
+  async #beLoaded(): Promise<void> {
+    const { stateDir, skills } = this.#env;
+    const { entry } = this.#skill;
+    rememberSkillPaths(stateDir, skills, 'add');
+    this.#twin = null;
+    if (isKnownEntry(stateDir, entry)) return;
+    const codeHash = this.#codeHash ?? (await this.#ownCode());
+    for (const other of codeHash === null ? [] : this.#others()) {
+      // What cannot be bundled is the worker's to complain of.
+      const found = await bundled(other, stateDir).catch(() => null);
+      if (found?.codeHash !== codeHash) continue;
+      this.#twin = other;
+      return;
+    }
+    rememberSkillPaths(stateDir, [entry], 'add');
+  }
+
+  /** Null where no other entry is loaded that could have this skill's name. */
+  async #ownCode(): Promise<string | null> {
+    const { stateDir, temporalConfigured } = this.#env;
+    if (temporalConfigured || this.#others().length === 0) return null;
+    return (await bundled(this.#skill.entry, stateDir)).codeHash;
+  }
+
+  #others(): readonly string[] {
+    const own = realpathSync(this.#skill.entry);
+    return knownEntries(this.#env.stateDir).filter((one) => one !== own);
+  }
+
   /** Whether the embedded worker is told to load the skill: somebody may have named others instead meanwhile. */
   #isLoaded(): boolean {
-    return this.#env.temporalConfigured || isKnownEntry(this.#env.stateDir, this.#skill.entry);
+    const { stateDir, temporalConfigured } = this.#env;
+    return temporalConfigured || isKnownEntry(stateDir, this.#twin ?? this.#skill.entry);
   }
 
   async #refusable<T>(work: () => Promise<T>): Promise<T | Refused> {
@@ -191,6 +229,12 @@ class StackSessions implements DurableSessions {
     if (isUnavailable(error)) return refusal('unavailable', `the Temporal server has gone: ${serverWords(error)}`, 'Try again; see how it is: voidbox ps');
     return null;
   }
+}
+
+/** As the worker bundles it: its hash is the worker's. */
+async function bundled(entry: string, stateDir: string): Promise<BundledSkill> {
+  const { bundleSkill } = await import('../workers/skills/bundle-skill.ts');
+  return await bundleSkill(entry, stateDir);
 }
 
 async function startedBefore(client: Client, session: string, request: SessionRequest): Promise<CliResult> {

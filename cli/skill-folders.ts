@@ -13,7 +13,7 @@ export function givenSkills(paths: readonly string[], cwd: string): string[] {
     if (entriesAt(full).length === 0) {
       throw usageError(
         `--skills: there is no skill at \`${path}\``,
-        "Name a skill's file, a folder with a skill.ts (.mts, .js, .mjs), or a folder of such folders.",
+        "Name a skill's file, a folder with a skill.ts (.mts, .js, .mjs), a folder that `voidbox skill build` made for Node, or a folder of such folders.",
       );
     }
     return full;

@@ -8,6 +8,7 @@ interface Options {
   readonly params?: string;
   readonly id?: string;
   readonly skillVersion?: string;
+  readonly code?: string;
   readonly subskill?: string;
   readonly skills?: readonly string[];
 }
@@ -19,6 +20,7 @@ export const command = defineCommand<Options>({
       .option('-p, --params <json>', 'its params: JSON, `@file`, or `-` for standard input')
       .option('--id <id>', "the session's id; a new one by default")
       .option('--skill-version <version>', 'only this version of the skill')
+      .option('--code <hash>', 'only this code of the skill; its first 8 digits or more')
       .option('--subskill <name>', 'begin with that sub-skill, whose params are given then')
       .option('--skills <folder...>', 'folders of skills that the embedded worker loads, instead of those it had');
   },
@@ -27,12 +29,18 @@ export const command = defineCommand<Options>({
     const session = options.id ?? newRunId(skill, context.now());
     checkSessionId(session);
     if (skill === '') throw usageError('name the skill');
+    if (options.code !== undefined && !/^[0-9a-f]{8,64}$/.test(options.code))
+      throw usageError(
+        `--code is \`${options.code}\``,
+        'It takes 8 to 64 of the hexadecimal digits of a code hash, as errors and `session status --json` show it.',
+      );
     const { link, sessions } = await sessionLink(context, options.skills);
-    const { skillVersion: version, subskill } = options;
+    const { skillVersion: version, code: codeHash, subskill } = options;
     const request = {
       skill,
       ...(params === undefined ? {} : { params }),
       ...(version === undefined ? {} : { version }),
+      ...(codeHash === undefined ? {} : { codeHash }),
       ...(subskill === undefined ? {} : { subskill }),
     };
     try {

@@ -162,6 +162,12 @@ export const ERROR_CODES = {
     summary: 'No skill of that name, version or code is loaded by the worker.',
     remedy: 'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
   },
+  'skill/ambiguous': {
+    kind: 'world',
+    retryable: false,
+    summary: 'Different codes are loaded under one name of a skill, and the start of a session does not say which it means.',
+    remedy: 'Choose one by its hash: `voidbox session start NAME --code HASH`. Or load one of them alone: `voidbox up --skills PATH…`.',
+  },
   'skill/not-found': {
     kind: 'world',
     retryable: false,

@@ -68,7 +68,27 @@ export async function startSession(client: Client, session: string, request: Ses
     return await amongOthers(client, session, null, await followed(client, session, answer));
   } catch (error) {
     if (error instanceof WorkflowExecutionAlreadyStartedError) throw new SessionExistsError(session);
-    throw failureOf(error);
+    throw isPassedBy(error) ? ((await endOfSession(client, session)) ?? failureOf(error)) : failureOf(error);
+  }
+}
+
+/** The workflow had ended before it heard of the update: what the server says then is no reason. */
+function isPassedBy(error: unknown): boolean {
+  return error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
+}
+
+/** Why a session has ended without its result, by its workflow's own failure; null when it runs, ended well, or is not there. */
+export async function endOfSession(client: Client, session: string): Promise<SessionFailedError | null> {
+  const handle = client.workflow.getHandle(session);
+  try {
+    if ((await handle.describe()).status.name === 'RUNNING') return null;
+    await handle.result();
+    return null;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return null;
+    const failed = failureOf(error);
+    if (failed instanceof SessionFailedError) return failed;
+    throw error;
   }
 }
 
@@ -122,8 +142,7 @@ export async function settleSession(client: Client, session: string): Promise<Cl
   try {
     return await amongOthers(client, session, null, await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, {})));
   } catch (error) {
-    const isOver = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
-    if (isOver) return await overResult(client, session, '');
+    if (isPassedBy(error)) return await overResult(client, session, '');
     throw failureOf(error);
   }
 }

@@ -21,6 +21,11 @@ export function skillPaths(stateDir: string): readonly string[] {
   return paths;
 }
 
+/** Of all that is loaded, links followed. */
+export function knownEntries(stateDir: string): readonly string[] {
+  return [...new Set(skillPaths(stateDir).flatMap((path) => entriesAt(path).map((entry) => realpathSync(entry))))];
+}
+
 /** Whether the entry is among what is loaded, by its own name or with a folder. */
 export function isKnownEntry(stateDir: string, entry: string): boolean {
   return isEntryOf(skillPaths(stateDir), entry);

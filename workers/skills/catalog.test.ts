@@ -20,7 +20,45 @@ test('a skill that is named by its entry, by its folder, by a folder above and b
   expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(skills, 'one/skill.mjs') });
   mkdirSync(join(skills, 'two'));
   writeFileSync(join(skills, 'two/skill.mjs'), 'export default 2;');
-  await expect(catalog.find('one')).rejects.toThrow(`skill "one" stands in several places: ${join(skills, 'one/skill.mjs')}, ${join(skills, 'two/skill.mjs')}`);
+  const first = await catalog.find('one').catch((error: Error) => error);
+  expect(first).toMatchObject({ code: 'skill/ambiguous', message: expect.stringMatching(/^2 different codes are loaded as skill "one":/) });
+  const lines = (first as Error).message.split('\n').slice(1);
+  expect(lines.map((line) => line.trim().replace(/^[0-9a-f]{12} /, 'HASH '))).toEqual([
+    `HASH  version 1.0.0, ${join(skills, 'one/skill.mjs')}`,
+    `HASH  version 1.0.0, ${join(skills, 'two/skill.mjs')}`,
+  ]);
+  const second = lines[1]!.trim().slice(0, 12);
+  expect(await catalog.find('one', '1.0.0', second)).toMatchObject({ entry: join(skills, 'two/skill.mjs') });
+  await expect(catalog.find('one', undefined, '00000000')).rejects.toMatchObject({ code: 'skill/unknown', message: expect.stringContaining(`code ${second}`) });
+});
+
+test('the same code in two places is one skill', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-catalog-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  for (const name of ['one', 'copy']) {
+    mkdirSync(join(dir, name));
+    writeFileSync(join(dir, name, 'skill.mjs'), 'export default 1;');
+  }
+  const identify = () => Promise.resolve({ name: 'one', version: '1.0.0' });
+  const catalog = new SkillCatalog({ paths: [dir], stateDir: join(dir, 'state'), identify, log: () => undefined });
+  expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(dir, 'copy/skill.mjs') });
+  expect(await catalog.current('one')).not.toBeNull();
+});
+
+test('a folder that was built for Node is a skill, also beside others', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-catalog-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  mkdirSync(join(dir, 'built/bin'), { recursive: true });
+  for (const file of ['SKILL.md', 'bin/built.part-aBcD1234.cjs']) writeFileSync(join(dir, 'built', file), '');
+  writeFileSync(join(dir, 'built/bin/built.cjs'), 'module.exports = 1;');
+  // For bun: nothing there that a worker could load.
+  mkdirSync(join(dir, 'executable/bin'), { recursive: true });
+  for (const file of ['SKILL.md', 'bin/executable-linux-x64']) writeFileSync(join(dir, 'executable', file), '');
+  const identify = () => Promise.resolve({ name: 'built', version: '1.0.0' });
+  for (const paths of [[dir], [join(dir, 'built')]]) {
+    const catalog = new SkillCatalog({ paths, stateDir: join(dir, 'state'), identify, log: () => undefined });
+    expect(await catalog.find('built')).toMatchObject({ entry: join(dir, 'built/bin/built.cjs') });
+  }
 });
 
 test('a skill that cannot be loaded is tried again when its files change and when a session is started, not at every turn', async () => {

@@ -9,6 +9,8 @@ import type { ChildHello } from './protocol.ts';
 
 /** Files are looked at again after this; a turn in between takes what was found. */
 const FRESH_MS = 1_000;
+/** Of a hash, as it is shown and typed. */
+const SHOWN_DIGITS = 12;
 
 export interface LoadedSkill extends BundledSkill {
   readonly name: string;
@@ -42,18 +44,20 @@ export class SkillCatalog {
     this.#options = options;
   }
 
-  /** @throws CodedError `skill/unknown`, or `skill/unusable` when its files are there and no skill */
-  async find(name: string, version?: string): Promise<LoadedSkill> {
+  /**
+   * @param codeHash  takes this code alone; its first digits are enough
+   * @throws CodedError `skill/unknown`, `skill/ambiguous`, or `skill/unusable` when its files are there and no skill
+   */
+  async find(name: string, version?: string, codeHash?: string): Promise<LoadedSkill> {
     await this.#look(true);
     const named = this.#skills().filter((skill) => skill.name === name);
-    const fitting = named.filter((skill) => version === undefined || skill.version === version);
+    const fitting = named.filter((skill) => (version === undefined || skill.version === version) && skill.codeHash.startsWith(codeHash ?? ''));
     if (fitting.length === 1) return fitting[0]!;
-    if (fitting.length > 1) {
-      throw new CodedError('skill/unknown', `skill "${name}" stands in several places: ${fitting.map(({ entry }) => entry).join(', ')}; load one of them`);
-    }
+    if (fitting.length > 1) throw ambiguous(name, fitting);
     const broken = [...this.#byEntry.values()].flatMap(({ skill }) => (typeof skill === 'string' ? [skill] : []));
-    const loaded = this.#skills().map((skill) => `${skill.name} ${skill.version}`);
-    const wanted = version === undefined ? `"${name}"` : `"${name}" in version ${version}`;
+    const loaded = this.#skills().map((skill) => `${skill.name} ${skill.version}${skill.name === name ? ` (code ${shortHash(skill)})` : ''}`);
+    const which = [...(version === undefined ? [] : [` in version ${version}`]), ...(codeHash === undefined ? [] : [` with code ${codeHash}`])];
+    const wanted = `"${name}"${which.join('')}`;
     const here = loaded.length === 0 ? 'none is loaded' : `loaded: ${loaded.join(', ')}`;
     throw new CodedError(
       broken.length > 0 && named.length === 0 ? 'skill/unusable' : 'skill/unknown',
@@ -75,8 +79,11 @@ export class SkillCatalog {
     return existsSync(file) ? file : null;
   }
 
+  /** The same code in several places is one skill. */
   #skills(): LoadedSkill[] {
-    return [...this.#byEntry.values()].flatMap(({ skill }) => (typeof skill === 'string' ? [] : [skill]));
+    const byHash = new Map<string, LoadedSkill>();
+    for (const { skill } of this.#byEntry.values()) if (typeof skill !== 'string' && !byHash.has(skill.codeHash)) byHash.set(skill.codeHash, skill);
+    return [...byHash.values()];
   }
 
   async #look(anew: boolean): Promise<void> {
@@ -118,6 +125,15 @@ export class SkillCatalog {
       return { signature: signatureOf(inputs), inputs, skill: `${entry}: ${textOf(error)}` };
     }
   }
+}
+
+function ambiguous(name: string, skills: readonly LoadedSkill[]): CodedError {
+  const lines = skills.map((skill) => `  ${shortHash(skill)}  version ${skill.version}, ${skill.entry}`);
+  return new CodedError('skill/ambiguous', `${skills.length} different codes are loaded as skill "${name}":\n${lines.join('\n')}`);
+}
+
+function shortHash({ codeHash }: LoadedSkill): string {
+  return codeHash.slice(0, SHOWN_DIGITS);
 }
 
 /** A bundle may have been pruned. What could not be loaded may have been mended in a file that nobody got to see: who starts a session tries it. */

@@ -65,9 +65,9 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   async open({ request }: OpenRequest): Promise<Omit<OpenedSession, 'searchAttributes'>> {
-    const { skill, version, path = [], params, calledWith, subskill } = request;
+    const { skill, version, codeHash, path = [], params, calledWith, subskill } = request;
     if (typeof skill !== 'string') throw new CodedError('skill/params', 'a session is started with an object that names its skill: { "skill": "NAME" }');
-    const code = calledWith?.code ?? codeOf(await this.#catalog.find(skill, version));
+    const code = calledWith?.code ?? codeOf(await this.#catalog.find(skill, version, codeHash));
     try {
       const asked = { op: 'open' as const, path, params, checked: calledWith !== undefined, ...(subskill === undefined ? {} : { subskill }) };
       const opened = (await this.#pool.run('turn', await this.#codeFor(code), asked, this.#turnLimitMs())) as OpenAnswer;

@@ -6,12 +6,22 @@ import { CodedError } from '../../../domain/errors/coded-error.ts';
 const CODE = ['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs'];
 /** What marks a folder as that of one skill; the first that is there counts. */
 const SKILL_FILES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
+/** Like a skill of agentskills.io is called. */
+const BUILT_PROGRAM = /^[a-z0-9-]+\.[cm]js$/;
 /** Taken as well where a folder was named, rather than come upon in a search. */
 const INDEX_FILES = ['index.ts', 'index.mts', 'index.js', 'index.mjs'];
 
-/** The entry of a folder that is a skill's; null for any other. */
+/** The entry of a folder that is a skill's, its source or built; null for any other. */
 export function entryOfSkillFolder(folder: string): string | null {
-  return firstFile(folder, SKILL_FILES);
+  return firstFile(folder, SKILL_FILES) ?? builtProgram(folder);
+}
+
+/** What `skill build` makes for Node: of the files in `bin/` all but one are parts, whose names have a further dot. */
+function builtProgram(folder: string): string | null {
+  const isBuilt = statOf(join(folder, 'SKILL.md'))?.isFile() === true && statOf(join(folder, 'bin'))?.isDirectory() === true;
+  if (!isBuilt) return null;
+  const programs = readdirSync(join(folder, 'bin')).filter((name) => BUILT_PROGRAM.test(name));
+  return programs.length === 1 ? join(folder, 'bin', programs[0]!) : null;
 }
 
 /**
@@ -47,7 +57,7 @@ function statOf(path: string): Stats | undefined {
   }
 }
 
-/** Those of a skill's entry, a skill's folder, or a folder of such folders; none where there is nothing. `path`: absolute. */
+/** Those of a skill's entry, a skill's folder (its source, or built for Node), or a folder of such folders; none where there is nothing. `path`: absolute. */
 export function entriesAt(path: string): string[] {
   const found = statOf(path);
   if (found === undefined) return [];
