@@ -30,7 +30,7 @@ export function rustSources(packageRoot: string): string[] {
     if (!existsSync(root)) continue;
     const entries = readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
     const paths = entries.map((entry) => join(entry.parentPath, entry.name));
-    files.push(...paths.filter((path) => /\.rs$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(relative(root, path))));
+    files.push(...paths.filter((path) => /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(relative(root, path))));
   }
   return files.sort();
 }

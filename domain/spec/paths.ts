@@ -37,8 +37,28 @@ export function overlaps(paths: readonly string[]): readonly (readonly [number, 
   return pairs.sort((a, b) => a[1] - b[1]);
 }
 
-/** Folders of the guest's own system; nothing may be put into or over them. */
-const SYSTEM_FOLDERS = ['/bin', '/boot', '/dev', '/etc', '/init', '/lib', '/lib64', '/proc', '/root', '/run', '/sbin', '/sys', '/usr', '/var'];
+/**
+ * Folders of the guest's own system; nothing may be put into or over them. The guest reads the same list from
+ * `guest/protocol/src/system-folders.txt`, which this module cannot: it is pure.
+ */
+export const SYSTEM_FOLDERS = [
+  '/bin',
+  '/boot',
+  '/dev',
+  '/etc',
+  '/init',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/libx32',
+  '/proc',
+  '/root',
+  '/run',
+  '/sbin',
+  '/sys',
+  '/usr',
+  '/var',
+];
 
 /** Folders that every stage needs writable. */
 const WRITABLE_FOLDERS = ['/workspace', '/tmp', '/home', '/home/sandbox'];

@@ -3,7 +3,7 @@
 //! `frame` has the byte layout and its caps, `decode` turns bytes into frames (blocking, or
 //! incremental for an event loop), `message` types every frame after the handshake, `handshake`
 //! types the three frames before it, `credit` counts what each stream may still send, `mailbox` has
-//! the slots that data may stand in instead of a frame.
+//! the slots that data may stand in instead of a frame, `system_folders` what mounts stay out of.
 //! `docs/protocol.md` is the prose; `vectors/` pins the bytes.
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod frame;
 pub mod handshake;
 pub mod mailbox;
 pub mod message;
+pub mod system_folders;
 
 /// Version that `Hello`, `Ping` and `Pong` carry; peers of different versions do not talk.
 pub const PROTOCOL_VERSION: u32 = 1;

@@ -5,17 +5,13 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
+use voidbox_protocol::system_folders::is_system_folder;
+
 use super::access;
 use crate::boot::{USER_FOLDERS, bind_scratch_folder};
 use crate::failure::Failure;
 use crate::guest::{Guest, Role, SANDBOX};
 use crate::lock::lock;
-
-/// First components that belong to the guest's system.
-const SYSTEM: &[&str] = &[
-    "bin", "boot", "dev", "etc", "init", "lib", "lib32", "lib64", "proc", "root", "run", "sbin",
-    "sys", "usr", "var",
-];
 
 /// Makes sure that the sandbox user can have a folder at `path` (its parents are made by the
 /// request itself): the first part of the path that does not exist becomes a folder of the scratch
@@ -49,7 +45,7 @@ fn refuse_system(path: &Path) -> Result<(), Failure> {
         .nth(1)
         .and_then(|part| part.as_os_str().to_str());
     match first {
-        Some(name) if !SYSTEM.contains(&name) => Ok(()),
+        Some(name) if !is_system_folder(name) => Ok(()),
         _ => Err(Failure::new(
             voidbox_protocol::body::ErrorCode::NotAllowed,
             format!("{}: is a folder of the guest's system", path.display()),

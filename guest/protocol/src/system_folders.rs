@@ -1,0 +1,23 @@
+//! The folders at the root of a guest that belong to its system: nothing is mounted on them or put
+//! into them. The compiler of specs has the same list, and a test that compares it with this file.
+
+const NAMES: &str = include_str!("system-folders.txt");
+
+/// True for the name of a folder at the root that is the system's.
+pub fn is_system_folder(name: &str) -> bool {
+    !name.is_empty() && NAMES.lines().any(|line| line == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_system_folder;
+
+    #[test]
+    fn whole_names_count() {
+        assert!(is_system_folder("lib32"));
+        assert!(is_system_folder("bin"));
+        for other in ["", "b", "bin2", "workspace", "bin\nboot"] {
+            assert!(!is_system_folder(other), "{other:?}");
+        }
+    }
+}
