@@ -39,6 +39,7 @@ export interface LaunchConfig {
   readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
   readonly orphanTimeoutMs?: number;
   readonly bootTimeoutMs?: number;
+  readonly guestSilenceMs?: number;
   readonly consoleMaxBytes?: number;
   readonly spoolMaxBytes?: number;
 }
@@ -85,7 +86,15 @@ export interface ExecEnd {
 }
 
 /** Codes of the API that are codes of ours; the others are translated below. */
-const SAME_CODES: ReadonlySet<string> = new Set<ErrorCode>(['fence/stale', 'vm/boot-timeout', 'vm/lost', 'vm/protocol', 'stage/bad-output', 'host/not-ready']);
+const SAME_CODES: ReadonlySet<string> = new Set<ErrorCode>([
+  'fence/stale',
+  'vm/boot-timeout',
+  'vm/lost',
+  'vm/protocol',
+  'vm/refused',
+  'stage/bad-output',
+  'host/not-ready',
+]);
 
 /**
  * The error of an answer's `error` field. A plain Error is a bug of this client: a request that the keeper

@@ -26,7 +26,7 @@ import { StreamConnection } from './stream.ts';
 const REQUEST_LIMIT_MS = 30_000;
 /** Beyond what the keeper itself grants: its own limit speaks first. */
 const READY_GRACE_MS = 10_000;
-/** A transfer in which the guest takes or gives nothing for this long is given up. */
+/** A transfer in which nothing moves for this long is given up; a keeper ends a silent guest before that (docs/keeper.md, `guestSilenceMs`). */
 export const TRANSFER_IDLE_LIMIT_MS = 120_000;
 const TREE_LIMIT_MS = 60 * 60 * 1000;
 const STOP_LIMIT_MS = 30_000;
@@ -218,6 +218,17 @@ export class MicroVm {
     return this.#guarded(stream.bytes(TRANSFER_IDLE_LIMIT_MS));
   }
 
+  /** Why the newest tar of a path broke off; null when the keeper knows no reason, or is of a build that keeps none. */
+  async tarCut(path: string): Promise<string | null> {
+    try {
+      const { message } = await this.#fenced('tar.cut', { path });
+      return typeof message === 'string' ? cutText(message) : null;
+    } catch (error) {
+      if (isCodedError(error)) throw error;
+      return null;
+    }
+  }
+
   async treeIn(hostPath: string, guestPath: string, signal: AbortSignal): Promise<void> {
     await this.#fenced('tree.in', { hostPath, guestPath }, { signal, limitMs: TREE_LIMIT_MS });
   }
@@ -360,7 +371,7 @@ export class MicroVm {
   async #loss(cause?: unknown): Promise<CodedError> {
     const { state, exit } = await readRunDir(this.#keeper, this.dir);
     const why = exit === null ? `its keeper went without a word (${state})` : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
-    const code = exit?.code === 'vm/protocol' || exit?.code === 'vm/boot-timeout' ? exit.code : 'vm/lost';
+    const code = exit?.code === 'vm/protocol' || exit?.code === 'vm/boot-timeout' || exit?.code === 'vm/refused' ? exit.code : 'vm/lost';
     return new CodedError(code, `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`, isCodedError(cause) || cause === undefined ? {} : { cause });
   }
 }

@@ -5,8 +5,8 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import { ANSWER_LINE_BYTES, errorOfAnswer, type Answer } from './api.ts';
 import { ConnectionError, asError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
 
-/** How long the answer line may take. */
-const ANSWER_LIMIT_MS = 30_000;
+/** How long the answer line may take. The keeper may wait for its guest first, whose silence it ends sooner. */
+const ANSWER_LIMIT_MS = 120_000;
 
 export class StreamConnection {
   readonly #socket: Socket;

@@ -4,6 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Sandbox } from '../activities/ports.ts';
 import { writeCpio } from '../guest/image/cpio.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { readEnvironment } from '../setup/environment.ts';
@@ -11,6 +12,7 @@ import { resolveHostPieces } from '../setup/resolve.ts';
 import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
 import { limit } from './conformance/behaviour.ts';
 import { sweepVms } from './sweep.ts';
+import { writeTar } from './tar/write.ts';
 
 /** Emulated, on a busy machine, a guest gets to its first line in 30 s; a silent one is waited for twice. */
 const BOOT_TIMEOUT_MS = 40_000;
@@ -25,6 +27,14 @@ interface HostileGuest {
 }
 
 const HELLO = String.raw`printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        ' >&3`;
+
+/** A session that is set up as it should be; the guest says no more. */
+const SILENT = [
+  HELLO,
+  String.raw`head -c 42 <&3 >/dev/null; printf '\005\000\000\000\004\001\000\000\000\001' >&3`,
+  String.raw`head -c 5 <&3 >/dev/null; printf '\006\000\000\000\057\000\000\000\000{}' >&3`,
+  'sleep 1000',
+].join('; ');
 
 const GUESTS: readonly HostileGuest[] = [
   { name: 'says nothing', script: 'sleep 1000', code: 'vm/boot-timeout', bootTimeoutMs: 4_000 },
@@ -62,8 +72,34 @@ describe('a hostile guest', () => {
   });
 });
 
+describe('a guest that goes silent', () => {
+  it('ends each exchange with it as a lost VM', { timeout: 200_000 }, async () => {
+    const pieces = await resolveHostPieces(readEnvironment(), { install: true, kernelKind: 'debian' });
+    const folder = await mkdtemp(join(tmpdir(), 'voidbox-silent-'));
+    const initramfs = await imageWithInit(folder, pieces.initramfs, { name: 'silent', script: SILENT });
+    const host = await createRealHost({ ...pieces, initramfs }, { bootTimeoutMs: BOOT_TIMEOUT_MS, guestSilenceMs: 2_000 });
+    const exchanges: readonly ((sandbox: Sandbox) => Promise<unknown>)[] = [
+      (sandbox) => sandbox.getTar('/workspace/out', limit()),
+      (sandbox) => sandbox.readFile('/workspace/out.json', limit()),
+      (sandbox) => sandbox.putTar('/workspace/in', writeTar([]), limit()),
+    ];
+    try {
+      for (const [generation, exchange] of exchanges.entries()) {
+        const sandbox = await host.backend.launch({ runId: 'silent', scope: 'guest', generation }, SMALL_VM, limit());
+        await expect(exchange(sandbox)).rejects.toMatchObject({ code: 'vm/protocol', message: expect.stringContaining('went silent') as string });
+        sandbox.detach();
+        // What is left of a lost VM can be ended as ever.
+        await host.backend.release({ runId: 'silent', scope: 'guest', generation });
+      }
+    } finally {
+      expect(await host.dispose()).toEqual([]);
+      await rm(folder, { recursive: true, force: true });
+    }
+  });
+});
+
 /** The guest image with another /init laid over it: a kernel unpacks archives one after the other. */
-async function imageWithInit(folder: string, image: string, guest: HostileGuest): Promise<string> {
+async function imageWithInit(folder: string, image: string, guest: Pick<HostileGuest, 'name' | 'script'>): Promise<string> {
   const script = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin

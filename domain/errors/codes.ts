@@ -77,6 +77,12 @@ export const ERROR_CODES = {
     summary: 'What came out of the guest was not the protocol; the VM was killed.',
     remedy: 'If a stage does it each time, its code attacks the guest agent; otherwise report it with the console log.',
   },
+  'vm/refused': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The guest refused what its VM was launched with, such as a mount on a folder of its system. Another VM would refuse it too.',
+    remedy: 'Change what the message names, in most cases the `guest` path of a mount.',
+  },
   'vm/guest-error': {
     kind: 'world',
     retryable: false,

@@ -211,6 +211,17 @@ export const FILES: readonly Behaviour[] = [
     },
   },
   {
+    name: 'a mount that the guest refuses is said to be refused, by its path, and by no lost VM',
+    guest: 'real',
+    async run(c) {
+      const key = c.newKey();
+      const mounts = [{ hostPath: c.mountedDir, guestPath: '/lib32', mode: 'ro' }] as const;
+      await assertCode(c.backend.launch(key, { ...c.plan, mounts }, limit()), 'vm/refused', 'the first launch');
+      await assert.rejects(c.backend.launch(key, { ...c.plan, mounts }, limit()), /\/lib32/);
+      await c.backend.release(key);
+    },
+  },
+  {
     name: 'a read-only mount is live and cannot be written',
     guest: 'real',
     async run(c) {

@@ -17,7 +17,10 @@ export interface RealHost {
 
 export const SMALL_VM: SandboxPlan = { mode: 'qemu', isolation: 'microvm', memoryMib: 192, vcpus: 1, diskMib: 64, mounts: [] };
 
-export async function createRealHost(pieces: QemuPieces, options: { readonly bootTimeoutMs?: number } = {}): Promise<RealHost> {
+export async function createRealHost(
+  pieces: QemuPieces,
+  options: { readonly bootTimeoutMs?: number; readonly guestSilenceMs?: number } = {},
+): Promise<RealHost> {
   const base = await mkdtemp(join(tmpdir(), 'voidbox-vms-'));
   const vmsDir = join(base, 'vms');
   const backend = createQemuBackend({ vmsDir, keeper: pieces.keeper, pieces: async () => pieces, ...options });

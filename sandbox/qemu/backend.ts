@@ -38,6 +38,8 @@ export interface QemuBackendOptions {
   /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
   readonly pieces: () => Promise<QemuPieces>;
   readonly bootTimeoutMs?: number;
+  /** How long a guest may owe something without progress; the keeper's default otherwise. */
+  readonly guestSilenceMs?: number;
 }
 
 export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
@@ -65,7 +67,10 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
       // An emulated KVM runs no stock kernel; only hardware counts.
       const accelerator = host.kvm === 'hardware' ? 'kvm' : 'tcg';
       const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
-      const config = launchConfig(name, plan, pieces, accelerator, bootTimeoutMs);
+      const config = {
+        ...launchConfig(name, plan, pieces, accelerator, bootTimeoutMs),
+        ...(options.guestSilenceMs === undefined ? {} : { guestSilenceMs: options.guestSilenceMs }),
+      };
       const vm = await MicroVm.launch({ keeper: pieces.keeper, dir: vmRunDir(options.vmsDir, key), config }, signal);
       holders.get(name)?.close(new CodedError('fence/stale', `VM ${name}: a newer attempt in this process took over`));
       holders.set(name, vm);

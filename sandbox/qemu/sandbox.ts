@@ -66,8 +66,11 @@ export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () 
 /** The keeper ends a tar without its end marker when it refuses what is in it; a lost or taken VM does so too. */
 async function whyTarWasCut(vm: MicroVm, guestPath: string): Promise<Error> {
   await vm.renew();
+  const reason = await vm.tarCut(guestPath);
   return new CodedError(
     'stage/bad-output',
-    `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them (${vm.logPath} names the entry)`,
+    reason === null
+      ? `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them (${vm.logPath} names the entry)`
+      : `${guestPath} may not leave its VM: ${reason}`,
   );
 }

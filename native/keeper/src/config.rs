@@ -31,6 +31,9 @@ pub struct LaunchConfig {
     pub orphan_timeout_ms: u64,
     #[serde(default = "default_boot_timeout_ms")]
     pub boot_timeout_ms: u64,
+    /// How long the guest may make no progress in an exchange that it owes something in.
+    #[serde(default = "default_guest_silence_ms")]
+    pub guest_silence_ms: u64,
     #[serde(default = "default_console_max_bytes")]
     pub console_max_bytes: u64,
     #[serde(default = "default_spool_max_bytes")]
@@ -80,6 +83,10 @@ fn default_orphan_timeout_ms() -> u64 {
 
 fn default_boot_timeout_ms() -> u64 {
     20_000
+}
+
+fn default_guest_silence_ms() -> u64 {
+    100_000
 }
 
 fn default_console_max_bytes() -> u64 {

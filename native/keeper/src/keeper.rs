@@ -1,7 +1,7 @@
 //! The keeper's life: boot, serve, and one end of many.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::process::ExitStatus;
 use std::rc::Rc;
@@ -15,8 +15,9 @@ use tokio::time::{Instant, timeout};
 use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, SpoolBudget, now_ms};
-use crate::guest::handshake::{Session, open_session};
+use crate::guest::handshake::{Session, SessionError, open_session};
 use crate::guest::link::Link;
+use crate::guest::patience::Patience;
 use crate::lease::Lease;
 use crate::run_dir::{CONSOLE, EXIT, KEEPER, KeeperFile, RunDir, SCRATCH, SOCKET, STARTED};
 use crate::vmm::{Vmm, console};
@@ -25,6 +26,8 @@ use crate::vmm::{Vmm, console};
 const MAX_BOOTS: u32 = 2;
 /// How long clients may take to read what is left for them after the VM's end.
 const DRAIN: Duration = Duration::from_secs(10);
+/// Broken tars that are remembered.
+const MAX_CUT_TARS: usize = 16;
 const CONSOLE_TAIL_BYTES: u64 = 8 << 10;
 
 /// Why a VM ended, as `exit.json` says it.
@@ -39,6 +42,8 @@ pub enum EndReason {
     Lost,
     /// The guest broke the protocol.
     Protocol,
+    /// The guest refused what its VM was launched with.
+    Refused,
     /// No boot came to a session.
     BootTimeout,
     /// The keeper was told to end by a signal.
@@ -111,6 +116,8 @@ pub struct Keeper {
     pub vmm_pid: Cell<Option<u32>>,
     pub started_at_ms: u64,
     pub stop_asked: Notify,
+    /// Why the newest tars of some paths broke off, newest last.
+    cut_tars: RefCell<VecDeque<(String, Failure)>>,
     pub connections: Cell<usize>,
     /// Requests and streams at work.
     pub busy: Cell<usize>,
@@ -158,6 +165,7 @@ pub async fn run(dir: RunDir, config: LaunchConfig) -> Result<(), Failure> {
         vmm_pid: Cell::new(None),
         started_at_ms: keeper_file.started_at_ms,
         stop_asked: Notify::new(),
+        cut_tars: RefCell::default(),
         connections: Cell::new(0),
         busy: Cell::new(0),
         idle: Notify::new(),
@@ -184,6 +192,24 @@ pub async fn run(dir: RunDir, config: LaunchConfig) -> Result<(), Failure> {
 }
 
 impl Keeper {
+    /// Keeps why a tar of `path` broke off; behind raw bytes there is no line to say it in.
+    pub fn remember_tar(&self, path: String, cut: Option<Failure>) {
+        let mut tars = self.cut_tars.borrow_mut();
+        tars.retain(|(known, _)| *known != path);
+        if let Some(failure) = cut {
+            tars.push_back((path, failure));
+        }
+        if tars.len() > MAX_CUT_TARS {
+            tars.pop_front();
+        }
+    }
+
+    pub fn why_cut(&self, path: &str) -> Option<Failure> {
+        let tars = self.cut_tars.borrow();
+        let found = tars.iter().find(|(known, _)| known == path);
+        found.map(|(_, failure)| failure.clone())
+    }
+
     async fn live(self: Rc<Self>) -> End {
         let mut vmm = None;
         let end = tokio::select! {
@@ -237,7 +263,8 @@ impl Keeper {
             Ok(session) => session,
             Err(end) => return end,
         };
-        let link = Link::start(session);
+        let silence = Duration::from_millis(self.config.guest_silence_ms);
+        let link = Link::start(session, Patience::new(silence));
         self.phase.send_replace(Phase::Ready(link.clone()));
         let vmm = slot.as_mut().expect("a session has a VMM");
         let failure = tokio::select! {
@@ -293,7 +320,8 @@ impl Keeper {
                 }
                 Err(end) => end,
             };
-            if self.boots.get() >= MAX_BOOTS || end.reason == EndReason::Protocol {
+            let is_final = matches!(end.reason, EndReason::Protocol | EndReason::Refused);
+            if self.boots.get() >= MAX_BOOTS || is_final {
                 return Err(end);
             }
             eprintln!(
@@ -321,6 +349,13 @@ impl Keeper {
         );
         let error = match session.await {
             Ok(Ok(session)) => return Ok(session),
+            Ok(Err(error @ SessionError::Refused(_))) => {
+                return Err(End::new(
+                    EndReason::Refused,
+                    Code::VmRefused,
+                    error.to_string(),
+                ));
+            }
             Ok(Err(error)) if error.is_violation() => {
                 let message = format!("the guest broke the protocol before it was ready: {error}");
                 return Err(End::new(EndReason::Protocol, Code::VmProtocol, message));

@@ -20,6 +20,7 @@ const WHEN_ASKED: &str = "until [ -e asked ]; do sleep 0.02; done;";
 struct Vm {
     dir: PathBuf,
     boot_timeout_ms: u64,
+    guest_silence_ms: u64,
 }
 
 impl Vm {
@@ -38,6 +39,7 @@ impl Vm {
         Self {
             dir,
             boot_timeout_ms,
+            guest_silence_ms: 60_000,
         }
     }
 
@@ -51,6 +53,7 @@ impl Vm {
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
             "accelerator": "agent-process", "qemu": "/bin/bash", "bwrap": "/none",
             "bootTimeoutMs": self.boot_timeout_ms, "orphanTimeoutMs": 20_000,
+            "guestSilenceMs": self.guest_silence_ms,
             "testVmmArgs": ["-c", format!("PORT={{fd}}; {script}")],
         });
         let mut launch = command
@@ -75,16 +78,22 @@ impl Vm {
     }
 
     fn call(&self, op: &str) -> Value {
+        let answer = self.ask(op, || std::fs::write(self.dir.join("asked"), "").unwrap());
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    /// The answer's line; `asked` is called when the request is out.
+    fn ask(&self, op: &str, asked: impl FnOnce()) -> String {
         let mut stream = UnixStream::connect(self.dir.join("k.sock")).unwrap();
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         let request = json!({ "v": 1, "id": 1, "op": op, "timeoutMs": 15_000 });
         stream.write_all(format!("{request}\n").as_bytes()).unwrap();
-        std::fs::write(self.dir.join("asked"), "").unwrap();
+        asked();
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
+        line
     }
 
     /// Waits for the keeper's end and gives `exit.json`.
@@ -255,4 +264,132 @@ fn a_vmm_gets_no_descriptor_of_whoever_launched_its_keeper() {
     let console = exit["consoleTail"].as_str().unwrap();
     assert!(console.contains("end"), "{console}");
     assert!(!console.lines().any(|line| line == "200"), "{console}");
+}
+
+/// Bash that says hello, takes the session and its configuration, and leaves the next frames of the
+/// keeper unread until it calls `take`.
+fn session_then(answer_configure: &str, then: &str) -> String {
+    let hello =
+        r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
+    let pong = r"printf '\005\000\000\000\004\001\000\000\000\001'";
+    format!(
+        "take() {{ head -c $1 <&$PORT >/dev/null; }}; {hello} >&$PORT; take 42; {pong} >&$PORT; take 5; \
+         {answer_configure} {then} exec sleep 60"
+    )
+}
+
+/// Bash that sends one frame.
+fn said(kind: u8, id: u32, body: &str) -> String {
+    let length = u32::try_from(body.len() + 4).unwrap();
+    let mut frame = length.to_le_bytes().to_vec();
+    frame.push(kind);
+    frame.extend(id.to_le_bytes());
+    frame.extend(body.as_bytes());
+    let escaped: String = frame.iter().map(|byte| format!("\\{byte:03o}")).collect();
+    format!("printf '{escaped}' >&$PORT;")
+}
+
+/// What a keeper answers to a request whose guest says no more, line by line.
+fn silent_guest_answers(name: &str, then: &str, op: Value, sent: &[u8]) -> (Vec<Value>, Value) {
+    let then = format!("{WHEN_ASKED} {then}");
+    let mut vm = Vm::new(name, LONG_BOOT_MS);
+    vm.guest_silence_ms = 600;
+    assert_eq!(
+        vm.relaunch(&session_then(&said(47, 0, "{}"), &then)).0,
+        "created"
+    );
+    let answer = |op| serde_json::from_str::<Value>(&vm.ask(op, || {})).unwrap();
+    assert!(answer("ready")["ok"].is_object(), "{name}");
+    let fence = answer("attach")["ok"]["fence"].clone();
+    let mut stream = UnixStream::connect(vm.dir.join("k.sock")).unwrap();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(15)))
+        .unwrap();
+    let mut request = op;
+    for (field, value) in [("v", json!(1)), ("id", json!(1)), ("fence", fence)] {
+        request[field] = value;
+    }
+    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+    // A keeper that gives up early takes no more.
+    let _ = stream.write_all(sent);
+    std::fs::write(vm.dir.join("asked"), "").unwrap();
+    let mut lines = Vec::new();
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut line = Vec::new();
+        match reader.read_until(b'\n', &mut line) {
+            Ok(0) => break,
+            Ok(_) => lines.extend(serde_json::from_slice::<Value>(&line)),
+            Err(error) => panic!("{name}: the keeper waits with its guest: {error}"),
+        }
+    }
+    (lines, vm.exit())
+}
+
+#[test]
+fn a_guest_that_goes_silent_in_an_exchange_loses_its_vm() {
+    let path = "/workspace/x";
+    // The first request has the id 1.
+    let present = &said(19, 1, r#"{"sizeBytes":9,"mode":420}"#);
+    let is_folder = &said(41, 1, r#"{"kind":"dir"}"#);
+    let tar = [0u8; 1024];
+    let cases: [(&str, &str, Value, &[u8]); 7] = [
+        (
+            "no-file",
+            "",
+            json!({ "op": "file.get", "path": path }),
+            &[],
+        ),
+        (
+            "no-bytes",
+            present,
+            json!({ "op": "file.get", "path": path }),
+            &[],
+        ),
+        ("no-tar", "", json!({ "op": "tar.get", "path": path }), &[]),
+        (
+            "no-entries",
+            is_folder,
+            json!({ "op": "tar.get", "path": path }),
+            &[],
+        ),
+        (
+            "no-answer",
+            "",
+            json!({ "op": "tar.put", "path": path }),
+            &tar,
+        ),
+        (
+            "no-file-answer",
+            "",
+            json!({ "op": "file.put", "path": path, "mode": 420, "sizeBytes": 0 }),
+            &[],
+        ),
+        ("no-figures", "", json!({ "op": "stats" }), &[]),
+    ];
+    for (name, said, op, sent) in cases {
+        let (lines, exit) = silent_guest_answers(name, said, op, sent);
+        assert_eq!(exit["code"], "vm/protocol", "{name}: {exit}");
+        let message = exit["message"].as_str().unwrap();
+        assert!(message.contains("went silent"), "{name}: {exit}");
+        if !name.starts_with("no-bytes") && !name.starts_with("no-entries") {
+            let last = lines.last().unwrap();
+            assert_eq!(last["error"]["code"], "vm/protocol", "{name}: {last}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_configuration_is_not_booted_again() {
+    let error = r#"{"code":"not-allowed","message":"/lib32: is a folder of the guest's system"}"#;
+    let vm = Vm::new("refused", LONG_BOOT_MS);
+    let script = session_then(&said(42, 0, error), "");
+    assert_eq!(vm.relaunch(&script).0, "created");
+    let answer = vm.call("ready");
+    assert_eq!(answer["error"]["code"], "vm/refused", "{answer}");
+    let exit = vm.exit();
+    assert_eq!(exit["reason"], "refused", "{exit}");
+    assert_eq!(exit["boots"], 1, "{exit}");
+    let message = exit["message"].as_str().unwrap();
+    assert!(message.contains("/lib32"), "{exit}");
 }

@@ -122,6 +122,11 @@ fn open_source(path: &Path) -> Result<Option<(OwnedFd, bool)>, Failure> {
     }
 }
 
+/// True for what an entry answers that was removed, or became another kind, while its folder is read.
+fn has_changed(error: Errno) -> bool {
+    matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+}
+
 /// A folder that is being sent: its path in the tar and the names left in it, last one first.
 struct Level {
     path: PathBuf,
@@ -153,8 +158,14 @@ fn list(top: BorrowedFd<'_>, path: PathBuf, waiting: &mut usize) -> Result<Level
         false => path.as_path(),
     };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let fd = access::open_beneath(top, relative, flags, Mode::empty()).map_err(failed)?;
     let mut names = Vec::new();
+    let fd = match access::open_beneath(top, relative, flags, Mode::empty()) {
+        // It vanished behind its entry.
+        Err(error) if !path.as_os_str().is_empty() && has_changed(error) => {
+            return Ok(Level { path, names });
+        }
+        other => other.map_err(failed)?,
+    };
     for entry in Dir::new(fd).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
@@ -184,9 +195,15 @@ fn add_entry(
 ) -> Result<Option<Level>, Failure> {
     let failed = |error: io::Error| Failure::io(path.display(), error);
     // The parent is opened without a link on the way, so the name in it is judged by itself.
-    let (parent, name) = parent_in(top, &path).map_err(|error| failed(error.into()))?;
-    let stat =
-        statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|error| failed(error.into()))?;
+    let found = parent_in(top, &path).and_then(|(parent, name)| {
+        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok((parent, name, stat))
+    });
+    let (parent, name, stat) = match found {
+        // Another command of the VM took it away since its folder was read.
+        Err(error) if has_changed(error) => return Ok(None),
+        other => other.map_err(|error| failed(error.into()))?,
+    };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => {
             let mut header = header_of(&stat, EntryType::Directory, 0);
@@ -196,16 +213,22 @@ fn add_entry(
             return list(top, path, waiting).map(Some);
         }
         FileType::Symlink => {
-            let target =
-                readlinkat(&parent, name, Vec::new()).map_err(|error| failed(error.into()))?;
+            let target = match readlinkat(&parent, name, Vec::new()) {
+                Err(error) if has_changed(error) || error == Errno::INVAL => return Ok(None),
+                other => other.map_err(|error| failed(error.into()))?,
+            };
             let mut header = header_of(&stat, EntryType::Symlink, 0);
             tar.append_link(&mut header, &path, OsStr::from_bytes(target.as_bytes()))
                 .map_err(failed)?;
         }
         FileType::RegularFile => {
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW;
-            let fd = access::open_beneath(parent.as_fd(), Path::new(name), flags, Mode::empty())
-                .map_err(|error| failed(error.into()))?;
+            let opened =
+                access::open_beneath(parent.as_fd(), Path::new(name), flags, Mode::empty());
+            let fd = match opened {
+                Err(error) if has_changed(error) => return Ok(None),
+                other => other.map_err(|error| failed(error.into()))?,
+            };
             add_file(tar, &path, fd.into())?;
         }
         other => {

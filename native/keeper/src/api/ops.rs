@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use voidbox_protocol::body::Empty;
+use voidbox_protocol::body::{Empty, PathRequest};
 use voidbox_protocol::message::Message;
 
 use super::request::Request;
@@ -42,9 +42,8 @@ pub async fn run(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failur
             Ok(serde_json::to_value(outcome).expect("plain data serialises"))
         }
         "stats" => stats(keeper).await,
-        "renew" | "exec.start" | "exec.signal" | "exec.ack" | "tree.in" | "tree.out" | "stop" => {
-            fenced(keeper, request).await
-        }
+        "renew" | "exec.start" | "exec.signal" | "exec.ack" | "tar.cut" | "tree.in"
+        | "tree.out" | "stop" => fenced(keeper, request).await,
         other => Err(Failure::bad_request(format!("op {other:?} is unknown"))),
     }
 }
@@ -58,6 +57,15 @@ async fn fenced(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure
         "exec.ack" => {
             find_exec(keeper, request)?.acknowledge()?;
             Ok(json!({}))
+        }
+        "tar.cut" => {
+            let PathRequest { path } = request.fields()?;
+            Ok(match keeper.why_cut(&path) {
+                Some(failure) => {
+                    json!({ "code": failure.code.as_str(), "message": failure.message })
+                }
+                None => json!({}),
+            })
         }
         "tree.in" | "tree.out" => {
             let link = keeper.guest().await?;

@@ -64,7 +64,7 @@ impl Client {
     ) -> Result<usize, Interrupted> {
         tokio::select! {
             count = self.read(buffer) => Ok(count?),
-            response = transfer.response() => Err(match response {
+            response = transfer.early_response() => Err(match response {
                 Err(failure) => failure,
                 Ok(_) => Failure::new(
                     Code::GuestError,
@@ -350,7 +350,7 @@ async fn tar_get(
 ) -> Result<(), Interrupted> {
     let path: PathRequest = request.fields()?;
     let link = keeper.guest().await?;
-    let transfer = Transfer::open(&link, &Message::TarGet(path))?;
+    let transfer = Transfer::open(&link, &Message::TarGet(path.clone()))?;
     let kind = match transfer.response().await? {
         Message::TarGetResponse(kind) => serde_json::to_value(kind).expect("plain data serialises"),
         _ => {
@@ -362,7 +362,8 @@ async fn tar_get(
     let absent = kind.get("absent").is_some();
     client.answer(&Ok(kind)).await?;
     if !absent {
-        tar_stream::get(client, transfer, keeper.config.guest_bytes()).await?;
+        let refusal = tar_stream::get(client, transfer, keeper.config.guest_bytes()).await?;
+        keeper.remember_tar(path.path, refusal);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use voidbox_protocol::PROTOCOL_VERSION;
-use voidbox_protocol::body::{Configure, GuestMount};
+use voidbox_protocol::body::{Configure, ErrorCode, GuestMount};
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::handshake::{
@@ -32,6 +32,9 @@ pub enum SessionError {
     Message(#[from] MessageError),
     #[error("the guest could not be configured: {0}")]
     Configure(String),
+    /// The same configuration would be refused by every VM.
+    #[error("the guest refuses its configuration: {0}")]
+    Refused(String),
     #[error("the guest closed its port")]
     Closed,
     #[error("the guest port: {0}")]
@@ -41,7 +44,10 @@ pub enum SessionError {
 impl SessionError {
     /// True when the guest broke the protocol, false when it went away.
     pub fn is_violation(&self) -> bool {
-        !matches!(self, SessionError::Closed | SessionError::Io(_))
+        !matches!(
+            self,
+            SessionError::Closed | SessionError::Io(_) | SessionError::Refused(_)
+        )
     }
 }
 
@@ -131,7 +137,10 @@ pub async fn open_session(
             hello,
             mailbox: (pong.flags & FLAG_MAILBOX != 0).then_some(mailbox),
         }),
-        (CONFIGURE_ID, Message::Error(error)) => Err(SessionError::Configure(error.message)),
+        (CONFIGURE_ID, Message::Error(error)) => Err(match error.code {
+            ErrorCode::NotAllowed | ErrorCode::BadRequest => SessionError::Refused(error.message),
+            _ => SessionError::Configure(error.message),
+        }),
         (_, other) => Err(SessionError::Configure(format!(
             "it answered with {:?}",
             other.frame_type()

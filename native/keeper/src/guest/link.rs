@@ -17,6 +17,7 @@ use voidbox_protocol::message::{Message, MessageError, Stream};
 use super::handshake::Session;
 use super::mailbox::{Mailbox, Slot};
 use super::outbox::{ControlFull, Outbox};
+use super::patience::Patience;
 use crate::error::{Code, Failure};
 
 const READ_BYTES: usize = 256 << 10;
@@ -64,18 +65,20 @@ pub struct Link {
     mailbox: Option<Rc<Mailbox>>,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
+    pub patience: Rc<Patience>,
     /// The reason, once the link is over.
     ended: watch::Sender<Option<Failure>>,
 }
 
 impl Link {
     /// Starts the two tasks that read and write the port.
-    pub fn start(session: Session) -> Rc<Self> {
+    pub fn start(session: Session, patience: Rc<Patience>) -> Rc<Self> {
         let link = Rc::new(Self {
             outbox: Outbox::default(),
             mailbox: session.mailbox.map(Mailbox::new),
             requests: RefCell::default(),
             next_id: Cell::new(1),
+            patience,
             ended: watch::Sender::new(None),
         });
         let (reader, writer) = session.port.into_split();

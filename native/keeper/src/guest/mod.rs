@@ -4,4 +4,5 @@ pub mod handshake;
 pub mod link;
 pub mod mailbox;
 pub mod outbox;
+pub mod patience;
 pub mod transfer;

@@ -1,6 +1,7 @@
 //! One request that moves a file or a tar, or just asks: its answer and its two data streams.
 
 use std::cell::RefCell;
+use std::future::Future;
 use std::rc::Rc;
 
 use tokio::sync::Notify;
@@ -46,6 +47,18 @@ pub struct Transfer {
     link: Rc<Link>,
     id: u32,
     inner: Rc<Inner>,
+    /// For messages.
+    what: String,
+}
+
+fn describe(message: &Message) -> String {
+    match message {
+        Message::ReadFile(request) => format!("reading {}", request.path),
+        Message::WriteFile(request) => format!("writing {}", request.path),
+        Message::TarGet(request) => format!("reading the folder {}", request.path),
+        Message::TarPut(request) => format!("writing the folder {}", request.path),
+        other => format!("{:?}", other.frame_type()),
+    }
 }
 
 fn guest_failure(error: &ErrorBody) -> Failure {
@@ -84,11 +97,40 @@ impl Transfer {
             link: link.clone(),
             id,
             inner,
+            what: describe(message),
         })
     }
 
-    /// The guest's response.
+    /// What the guest owes, or the end of its VM: one that makes no progress for too long would hold
+    /// up its stage for ever.
+    async fn progress<T>(&self, owed: impl Future<Output = T>) -> Result<T, Failure> {
+        let patience = &self.link.patience;
+        if let Some(done) = patience.wait(owed).await {
+            return Ok(done);
+        }
+        let failure = Failure::new(
+            Code::VmProtocol,
+            format!(
+                "the guest went silent: nothing came of {} within {} ms",
+                self.what,
+                patience.limit().as_millis()
+            ),
+        );
+        self.link.end(failure.clone());
+        Err(failure)
+    }
+
+    /// The guest's response, which it owes now.
     pub async fn response(&self) -> Result<Message, Failure> {
+        self.answer(true).await
+    }
+
+    /// The guest's response while it may still wait for data of the client.
+    pub async fn early_response(&self) -> Result<Message, Failure> {
+        self.answer(false).await
+    }
+
+    async fn answer(&self, is_due: bool) -> Result<Message, Failure> {
         loop {
             let changed = self.inner.changed.notified();
             {
@@ -100,7 +142,11 @@ impl Transfer {
                     return Ok(response);
                 }
             }
-            changed.await;
+            if is_due {
+                self.progress(changed).await?;
+            } else {
+                changed.await;
+            }
         }
     }
 
@@ -123,7 +169,7 @@ impl Transfer {
                     return Ok(());
                 }
             }
-            changed.await;
+            self.progress(changed).await?;
         }
     }
 
@@ -177,7 +223,7 @@ impl Transfer {
                     return Ok(());
                 }
             }
-            changed.await;
+            self.progress(changed).await?;
         }
     }
 
@@ -188,7 +234,7 @@ impl Transfer {
         let frame = Message::Mail(mail)
             .encode(self.id)
             .map_err(|error| Failure::bad_request(error.to_string()))?;
-        self.link.send_data(frame).await;
+        self.progress(self.link.send_data(frame)).await?;
         slot.sent();
         Ok(())
     }
@@ -197,7 +243,7 @@ impl Transfer {
         for chunk in bytes.chunks(MAX_CHUNK_BYTES) {
             let frame = encode_data(self.id, chunk)
                 .map_err(|error| Failure::bad_request(error.to_string()))?;
-            self.link.send_data(frame).await;
+            self.progress(self.link.send_data(frame)).await?;
         }
         Ok(())
     }
@@ -206,7 +252,7 @@ impl Transfer {
     pub async fn send_end(&self) -> Result<(), Failure> {
         let end = Message::StreamEnd(StreamEnd::default()).encode(self.id);
         let frame = end.map_err(|error| Failure::bad_request(error.to_string()))?;
-        self.link.send_data(frame).await;
+        self.progress(self.link.send_data(frame)).await?;
         Ok(())
     }
 }

@@ -71,12 +71,12 @@ impl EndMarker {
 }
 
 /// Checks the guest's tar, writes it anew and sends it to the client. A tar that breaks the rules,
-/// or off, ends without its end marker; the reason is in the keeper's log.
+/// or off, ends without its end marker; the reason is what this gives, and is in the keeper's log.
 pub async fn get(
     client: &mut Client,
     transfer: Transfer,
     max_bytes: u64,
-) -> Result<(), Interrupted> {
+) -> Result<Option<Failure>, Interrupted> {
     let (raw_in, raw_out) = pipe();
     let (checked_in, mut checked_out) = pipe();
     let checking = tokio::task::spawn_blocking(move || {
@@ -99,13 +99,14 @@ pub async fn get(
     let checked = checking
         .await
         .map_err(|error| Failure::new(Code::HostIo, error.to_string()))?;
-    if let Err(failure) = pumped
+    let refusal = pumped
         .and_then(|()| checked.map_err(|error| Failure::new(Code::BadOutput, error.to_string())))
-    {
+        .err();
+    if let Some(failure) = &refusal {
         eprintln!("tar.get: {failure}");
     }
     // There is no line behind raw bytes.
-    Ok(())
+    Ok(refusal)
 }
 
 fn rewrite(reader: PipeReader, writer: PipeWriter, max_bytes: u64) -> Result<(), TarError> {
