@@ -1,15 +1,24 @@
 /** A child process that is started again when it ends, later and later while it keeps failing. */
-import { spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess, type ChildProcessByStdio } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 
 const FIRST_DELAY_MS = 200;
 const MAX_DELAY_MS = 10_000;
 /** A child that lived this long was healthy: the next start is prompt again. */
 const HEALTHY_MS = 30_000;
 
+export interface ChildCommand {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd?: string;
+  /** Of the child; without one it is the parent's. */
+  readonly umask?: number;
+}
+
 export interface KeptChildOptions {
   /** Asked before each start, since ports and addresses may change. */
-  readonly command: () => Promise<{ readonly file: string; readonly args: readonly string[] }>;
+  readonly command: () => Promise<ChildCommand>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly onLine: (line: string) => void;
   readonly onStart: (pid: number) => void;
@@ -47,9 +56,12 @@ export function keepChild(options: KeptChildOptions): KeptChild {
     }
     if (stopped) return;
     const startedAt = Date.now();
-    const mine = spawn(command.file, command.args, { stdio: ['ignore', 'pipe', 'pipe'], env: options.env });
+    const mine = spawnChild(command, options.env);
     child = mine;
-    for (const stream of [mine.stdout, mine.stderr]) createInterface({ input: stream, crlfDelay: Infinity }).on('line', options.onLine);
+    // Without a descriptor left there are no pipes; the child then ends by its 'error'.
+    for (const stream of [mine.stdout, mine.stderr] as (Readable | undefined)[]) {
+      if (stream !== undefined) createInterface({ input: stream, crlfDelay: Infinity }).on('line', options.onLine);
+    }
     ended = new Promise((resolve) => {
       const onEnd = (how: string): void => {
         if (child !== mine) return;
@@ -80,4 +92,16 @@ export function keepChild(options: KeptChildOptions): KeptChild {
       clearTimeout(kill);
     },
   };
+}
+
+type ChildWithPipes = ChildProcessByStdio<null, Readable, Readable>;
+
+/** Node has no option for a child's umask; it is inherited, and `spawn` forks before it returns. */
+function spawnChild({ file, args, cwd, umask }: ChildCommand, env: KeptChildOptions['env']): ChildWithPipes {
+  const before = umask === undefined ? null : process.umask(umask);
+  try {
+    return spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], env, ...(cwd === undefined ? {} : { cwd }) });
+  } finally {
+    if (before !== null) process.umask(before);
+  }
 }

@@ -1,9 +1,9 @@
 /** The embedded stack as processes: started on demand, alone in its folder, gone with its supervisor. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
@@ -133,6 +133,31 @@ test('a stack of another build is drained and started anew', { timeout: 120_000 
   expect(second.supervisorPid).not.toBe(first.supervisorPid);
   expect(second.hostId).toBe(first.hostId);
   expect(isAlive(first.supervisorPid)).toBe(false);
+});
+
+test("its files are their user's alone in a folder that others may look into, and older ones become so", { timeout: 120_000 }, async () => {
+  chmodSync(env.stateDir, 0o755);
+  writeFileSync(join(env.stateDir, 'skills.json'), '{"paths":[]}', { mode: 0o644 });
+  await start();
+  await stopStack(env);
+  // As builds before this one left it.
+  for (const name of ['temporal.db', 'host-id']) chmodSync(join(env.stateDir, name), 0o644);
+  await start();
+  const open = readdirSync(env.stateDir).filter((name) => (statSync(join(env.stateDir, name)).mode & 0o077) !== 0);
+  expect(open).toEqual([]);
+  expect(readdirSync(env.stateDir)).toEqual(expect.arrayContaining(['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'stack.json', 'logs']));
+});
+
+test('starts in a folder whose name means something in a URI', { timeout: 120_000 }, async () => {
+  const stateDir = join(env.stateDir, 'a #b?c%41&mode=memory');
+  const odd = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
+  onTestFinished(async () => void (await stopStack(odd)));
+  const { address } = await ensureStack(odd, { pieces });
+  const runs = await connectRuns(embeddedAddress(address));
+  await startRun(runs.client, { runId: 'odd', request: { spec: specOf(0) }, summary: 'nap' });
+  expect((await awaitOutcome(runs.client, 'odd')).state).toBe('succeeded');
+  await runs.close();
+  expect(readdirSync(stateDir)).toContain('temporal.db');
 });
 
 const current = (): StackInfo => JSON.parse(readFileSync(stackFile(env.stateDir), 'utf8')) as StackInfo;

@@ -15,10 +15,14 @@ import { RUN_WORKFLOW_TYPE, SESSION_WORKFLOW_TYPE } from '../../workflows/messag
 import { hostId } from '../host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
-import { keepChild } from './kept-child.ts';
+import { keepChild, type ChildCommand } from './kept-child.ts';
 import { skillPaths } from './skill-paths.ts';
 import { freePort, isFree } from './ports.ts';
+import { closeToOthers } from './private-files.ts';
+import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
 import { logsDir, removeStackFile, stackFile, writeStackFile } from './stack-info.ts';
+import { openUiDoor } from './ui-door.ts';
+import { createUiPages } from './ui-pages.ts';
 
 const NAMESPACE = 'default';
 /** Without open runs for this long, the stack ends. */
@@ -35,25 +39,6 @@ const EXIT_NOT_STARTED = 1;
 /** How the line begins that a worker prints when it polls. */
 const WORKER_READY_LINE = 'voidbox-worker ready';
 
-/**
- * A dev server as it comes waits 40 ms per task, writes its database the slow way, and takes 10 updates of a workflow at
- * once, 2,000 in all: a session beside a running action has as many answers.
- */
-const SERVER_SETTINGS = [
-  '--dynamic-config-value',
-  'history.maxInFlightUpdates=1000',
-  '--dynamic-config-value',
-  'history.maxTotalUpdates=8000',
-  '--dynamic-config-value',
-  'history.transferProcessorMaxPollRPS=2000',
-  '--dynamic-config-value',
-  'frontend.enableServerVersionCheck=false',
-  '--sqlite-pragma',
-  'journal_mode=wal',
-  '--sqlite-pragma',
-  'synchronous=normal',
-];
-
 interface SupervisorOptions {
   readonly stateDir: string;
   readonly cacheDir: string;
@@ -63,23 +48,32 @@ interface SupervisorOptions {
 }
 
 /** Settles when the stack has ended: false when it never came up. */
-export function supervise(options: SupervisorOptions): Promise<boolean> {
-  const { stateDir } = options;
+export async function supervise(options: SupervisorOptions): Promise<boolean> {
+  const { stateDir, pieces } = options;
+  closeToOthers(stateDir);
   const file = openCappedLog(join(logsDir(stateDir), 'supervisor.log'));
   const log = createLog('supervisor', (line) => file.write(line));
   const startedAtMs = Date.now();
   const env = readEnvironment().variables;
-  let ports: StackPorts | null = null;
+  let ports: ServerPorts | null = null;
   let workerReady = false;
   let stopping = false;
   let wasUp = false;
+  const httpHost = secretHostName();
+  const pagesLog = openCappedLog(join(logsDir(stateDir), 'temporal-ui.log'));
+  const pages = createUiPages({ pieces, env, onLine: (line) => pagesLog.write(`${line}\n`) });
+  const ui = await openUiDoor({
+    api: () => (ports === null ? null : { port: ports.http, hostName: httpHost }),
+    pagesPort: () => pages.port(),
+    onProblem: (message) => log('warning', `UI: ${message}`),
+  });
+  const uiUrl = `http://127.0.0.1:${ui.port}`;
 
   const publish = (): void => {
     const serverPid = server.pid();
     const workerPid = worker.pid();
     if (stopping || !workerReady || ports === null || serverPid === null || workerPid === null) return;
     const { build } = options;
-    const uiUrl = `http://127.0.0.1:${ports.ui}`;
     writeStackFile(stateDir, {
       address: addressOf(ports),
       namespace: NAMESPACE,
@@ -105,16 +99,16 @@ export function supervise(options: SupervisorOptions): Promise<boolean> {
   const server = keepChild({
     env,
     async command() {
-      if (ports === null || !(await isFree(ports.grpc)) || !(await isFree(ports.ui))) {
+      if (ports === null || !(await isFree(ports.grpc)) || !(await isFree(ports.http))) {
         const moved = ports !== null;
-        ports = { grpc: await freePort(), ui: await freePort() };
+        ports = { grpc: await freePort(), http: await freePort() };
         if (moved) worker.restart();
       }
-      return serverCommand(options, ports);
+      return serverCommand({ ...options, ports, httpHost });
     },
     onLine: serverSays.line,
     onStart: (pid) => {
-      if (ports !== null) log('info', `Temporal server ${pid} starts on ${addressOf(ports)}, UI on http://127.0.0.1:${ports.ui}`);
+      if (ports !== null) log('info', `Temporal server ${pid} starts on ${addressOf(ports)}, UI on ${uiUrl}`);
       publish();
     },
     onEnd: serverSays.ended,
@@ -146,36 +140,22 @@ export function supervise(options: SupervisorOptions): Promise<boolean> {
     clearInterval(idleTimer);
     log('info', `stops: ${why}`);
     removeStackFile(stateDir, process.pid);
-    await worker.stop(WORKER_GRACE_MS);
+    ui.close();
+    await Promise.all([worker.stop(WORKER_GRACE_MS), pages.stop()]);
     await server.stop(SERVER_GRACE_MS);
     log('info', 'stopped');
     settle(wasUp);
   };
   const idleTimer = watchIdle(options, () => (ports === null ? null : addressOf(ports)), log, stop);
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void stop(signal));
-  return ended;
+  return await ended;
 }
 
-interface StackPorts {
-  readonly grpc: number;
-  readonly ui: number;
-}
-
-interface ChildCommand {
-  readonly file: string;
-  readonly args: readonly string[];
-}
-
-function addressOf({ grpc }: StackPorts): string {
+function addressOf({ grpc }: ServerPorts): string {
   return `127.0.0.1:${grpc}`;
 }
 
-function serverCommand({ pieces, stateDir }: SupervisorOptions, ports: StackPorts): ChildCommand {
-  const where = ['--ip', '127.0.0.1', '--port', String(ports.grpc), '--ui-port', String(ports.ui), '--db-filename', join(stateDir, 'temporal.db')];
-  return { file: pieces.keeper, args: ['tie', '--', pieces.temporalCli, 'server', 'start-dev', ...where, '--log-level', 'warn', ...SERVER_SETTINGS] };
-}
-
-function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: StackPorts): ChildCommand {
+function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPorts): ChildCommand {
   const script = join(packageRoot(), 'dist/workers/main.js');
   const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
   const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);

@@ -1,0 +1,77 @@
+/** How the Temporal dev server of the embedded stack is started, and what that leaves open. */
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { StackPieces } from '../../setup/host-pieces.ts';
+import type { ChildCommand } from './kept-child.ts';
+
+const DATABASE = 'temporal.db';
+
+/**
+ * A dev server as it comes waits 40 ms per task, writes its database the slow way, and takes 10 updates of a workflow at
+ * once, 2,000 in all: a session beside a running action has as many answers.
+ */
+const SPEED_SETTINGS = [
+  ...['history.maxInFlightUpdates=1000', 'history.maxTotalUpdates=8000', 'history.transferProcessorMaxPollRPS=2000'].flatMap(dynamic),
+  ...['journal_mode=wal', 'synchronous=normal'].flatMap((pragma) => ['--sqlite-pragma', pragma]),
+];
+
+export interface ServerPorts {
+  readonly grpc: number;
+  /** The HTTP API's, which cannot be closed: it answers those alone who know `httpHost`. */
+  readonly http: number;
+}
+
+/** A name that no page can have its requests carry: the HTTP API refuses every other `Host`. */
+export function secretHostName(): string {
+  return `voidbox-${randomBytes(16).toString('hex')}`;
+}
+
+export interface ServerOptions {
+  readonly pieces: StackPieces;
+  readonly stateDir: string;
+  readonly ports: ServerPorts;
+  readonly httpHost: string;
+}
+
+/** Tied to its parent: it dies with the supervisor. */
+export function serverCommand({ pieces, stateDir, ports, httpHost }: ServerOptions): ChildCommand {
+  return {
+    file: pieces.keeper,
+    // The database by name and not by path: the server makes a URI of it, in which `#`, `?` and `%` mean something.
+    args: devServer(pieces, { port: ports.grpc, 'http-port': ports.http, 'db-filename': DATABASE, 'log-level': 'warn' }).concat(
+      '--headless',
+      SPEED_SETTINGS,
+      closedSettings(httpHost),
+    ),
+    cwd: stateDir,
+    umask: 0o077,
+  };
+}
+
+/** A server in memory, for the pages of its UI alone. */
+export function pagesCommand(pieces: StackPieces, ports: { readonly grpc: number; readonly ui: number }): ChildCommand {
+  return {
+    file: pieces.keeper,
+    args: devServer(pieces, { port: ports.grpc, 'ui-port': ports.ui, 'log-level': 'error' }).concat(closedSettings(secretHostName())),
+    cwd: '/',
+  };
+}
+
+function devServer(pieces: StackPieces, flags: Readonly<Record<string, string | number>>): string[] {
+  const given = Object.entries({ ip: '127.0.0.1', ...flags }).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  return ['tie', '--', pieces.temporalCli, 'server', 'start-dev', ...given];
+}
+
+/** The dev server opens what a web page could use; none of it is used here. */
+function closedSettings(httpHost: string): string[] {
+  return ['activity.enableStandalone=false', 'frontend.enableServerVersionCheck=false', `frontend.httpAllowedHosts=["${httpHost}"]`].flatMap(dynamic);
+}
+
+function dynamic(setting: string): string[] {
+  return ['--dynamic-config-value', setting];
+}
+
+/** The database with what SQLite keeps beside it. */
+export function databaseFiles(stateDir: string): string[] {
+  return ['', '-wal', '-shm', '-journal'].map((suffix) => join(stateDir, `${DATABASE}${suffix}`));
+}

@@ -1,0 +1,77 @@
+/**
+ * The pages of the Temporal UI. They come out of the dev server's own UI server, whose interface to data asks nobody who
+ * they are and cannot be switched off. So the server with the runs has none, and pages are fetched from one beside it that
+ * holds no data, lives in memory, and runs while somebody looks at the UI.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { StackPieces } from '../../setup/host-pieces.ts';
+import { keepChild, type KeptChild } from './kept-child.ts';
+import { freePort, isFree } from './ports.ts';
+import { pagesCommand } from './server-process.ts';
+
+const START_LIMIT_MS = 20_000;
+const POLL_MS = 50;
+const STOP_GRACE_MS = 5_000;
+const IDLE_LIMIT_MS = 10 * 60_000;
+
+export interface UiPagesOptions {
+  readonly pieces: StackPieces;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly onLine: (line: string) => void;
+  readonly idleLimitMs?: number;
+}
+
+export interface UiPages {
+  /** The port of loopback that has the pages; starts what serves them. @throws Error when that does not start */
+  port(): Promise<number>;
+  /** Null while nobody looks. */
+  pid(): number | null;
+  stop(): Promise<void>;
+}
+
+export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS }: UiPagesOptions): UiPages {
+  let server: KeptChild | null = null;
+  let port = 0;
+  let idle: NodeJS.Timeout | undefined;
+
+  const stop = async (): Promise<void> => {
+    clearTimeout(idle);
+    const ending = server;
+    server = null;
+    port = 0;
+    await ending?.stop(STOP_GRACE_MS);
+  };
+
+  const start = (): KeptChild =>
+    keepChild({
+      // Without a home: a server in memory would write a name for itself into its user's settings.
+      env: { ...env, HOME: undefined, XDG_CONFIG_HOME: undefined },
+      async command() {
+        port = await freePort();
+        return pagesCommand(pieces, { grpc: await freePort(), ui: port });
+      },
+      onLine,
+      onStart: () => undefined,
+      onEnd: (how) => {
+        port = 0;
+        onLine(`ended: ${how}`);
+      },
+    });
+
+  return {
+    async port() {
+      clearTimeout(idle);
+      idle = setTimeout(() => void stop(), idleLimitMs).unref();
+      server ??= start();
+      const until = Date.now() + START_LIMIT_MS;
+      // A port that is free has no server yet, or none any more.
+      while (port === 0 || (await isFree(port))) {
+        if (Date.now() > until) throw new Error('the pages of the Temporal UI did not come up');
+        await sleep(POLL_MS);
+      }
+      return port;
+    },
+    pid: () => server?.pid() ?? null,
+    stop,
+  };
+}
