@@ -63,3 +63,13 @@ export function sourceIds(stage: StagePlan): string[] {
   if (stage.input.kind === 'merge') ids.push(...stage.input.stages);
   return ids;
 }
+
+/** What a stage takes of one that it takes data of. */
+export function takenOf(stage: StagePlan, source: string): { readonly output: boolean; readonly outputs: readonly string[] } {
+  const { stdin, input, inputs } = stage;
+  const output =
+    (stdin.kind === 'stage-output' && stdin.stage === source) ||
+    (input.kind === 'carry' && input.stage === source) ||
+    (input.kind === 'merge' && input.stages.includes(source));
+  return { output, outputs: inputs.filter(({ fromStage }) => fromStage === source).map((each) => each.output) };
+}

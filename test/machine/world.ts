@@ -2,6 +2,7 @@ import { LOST_VM_ATTEMPTS, type Plan } from '../../domain/plan/plan.ts';
 import type { RunOutcome, StageResult } from '../../domain/run/event.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import { isReachable, lastGeneration } from '../../domain/pipeline/reach.ts';
 import { type MachineRunEvent, start, type Transition, transition } from '../../domain/pipeline/machine.ts';
 import type { RunState } from '../../domain/pipeline/state.ts';
 
@@ -83,6 +84,7 @@ export class World {
   }
 
   #check(command: Command): void {
+    if (command.type === 'acquire-vm' || command.type === 'release-vm') this.#checkGeneration(command.scope, command.generation);
     if (command.type === 'acquire-vm') this.#acquire(`${command.scope}/${command.generation}`);
     if (command.type === 'release-vm') this.#vms.delete(`${command.scope}/${command.generation}`);
     if (command.type === 'run-stage') this.#checkRun(command);
@@ -95,10 +97,14 @@ export class World {
     if (open.length > 0) this.complaints.push(`finish while open: ${open.map(describe).join(', ')}`);
   }
 
+  /** What activities refuse must be what the machine never asks for. */
+  #checkGeneration(id: string, generation: number): void {
+    const scope = this.plan.scopes.find((each) => each.id === id)!;
+    if (generation > lastGeneration(scope, (stage) => this.plan.stages.find((each) => each.id === stage)))
+      this.complaints.push(`${id} gets more VMs than it may`);
+  }
+
   #acquire(vm: string): void {
-    const [scope, generation] = vm.split('/');
-    // Each new VM of a scope follows a loss, and losses are counted.
-    if (Number(generation) > LOST_VM_ATTEMPTS) this.complaints.push(`${scope} gets more VMs than it may`);
     if (this.#vms.has(vm)) this.complaints.push(`${vm} acquired twice`);
     this.#vms.add(vm);
   }
@@ -108,12 +114,14 @@ export class World {
     this.#execKeys.add(command.execKey);
     const vm = `${command.scope}/${command.generation}`;
     const isShared = this.plan.scopes.find(({ id }) => id === command.scope)!.stages.length > 1;
+    const stage = this.plan.stages.find(({ id }) => id === command.stageId)!;
+    if (!isReachable(stage, isShared, command.attempt, command.generation)) this.complaints.push(`${command.execKey} in ${vm} is out of reach`);
     if (isShared !== (command.lease !== null)) this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
     if (isShared && !this.#vms.has(vm)) this.complaints.push(`${command.execKey} runs without ${vm}`);
     if (isShared && command.lease?.vmKey !== `run/${vm}`) this.complaints.push(`${command.execKey} has the lease of another VM`);
     if (!isShared && this.#execKeys.has(`own ${vm}`)) this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
     if (!isShared) this.#execKeys.add(`own ${vm}`);
-    const { dependsOn, input } = this.plan.stages.find(({ id }) => id === command.stageId)!;
+    const { dependsOn, input } = stage;
     for (const dependency of dependsOn) {
       const phase = this.#phaseAfter(dependency);
       if (phase !== 'succeeded') this.complaints.push(`${command.execKey} starts while ${dependency} is ${phase}`);
