@@ -1,15 +1,17 @@
 /** The first activity of each run: nothing runs that was not checked here, whatever client started it. */
 import { Buffer } from 'node:buffer';
-import { realpath } from 'node:fs/promises';
-import { sep } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { ERROR_CODES } from '../domain/errors/codes.ts';
+import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
+import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
-import type { Admission, InlineOrRef, RunRequest } from './contract.ts';
+import { assertCalledByRun, endOf } from './admitted-run.ts';
+import { dataRefOf } from './call-values.ts';
+import type { Admission, AdmitRequest, InlineOrRef, RunRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
+import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 
 /** Compiles a spec's text. Exactly one of the two is set; problems are readable lines with positions. */
 export type CompileSpec = (text: string, options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> }) => Checked;
@@ -17,9 +19,20 @@ export type CompileSpec = (text: string, options: { readonly baseDir: string; re
 export type CheckPlan = (plan: unknown) => Checked;
 export type Checked = { readonly plan: Plan } | { readonly problems: readonly string[] };
 
-/** Record `admission`: a second admission of the run answers with it. */
+/** Record `admission`: a second admission of the same execution answers with it. */
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes'> {
   readonly serverId: string;
+  /** Of the execution that was admitted, also after a reset; absent in records of earlier builds. */
+  readonly executionId?: string;
+  /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
+  readonly mounts?: Readonly<Record<string, string>>;
+}
+
+/** Record `refusal`: why an execution was not admitted, for when its `admit` is called again. */
+interface RefusalRecord {
+  readonly executionId: string;
+  readonly code: ErrorCode;
+  readonly message: string;
 }
 
 const RUN_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
@@ -27,38 +40,62 @@ const RUN_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
 const SPEC_BYTES = 512 * 1024;
 const INPUT_BYTES = 1024 * 1024;
 
-export async function admit(deps: ActivityDeps, request: RunRequest & { readonly runId: string }): Promise<Admission> {
+export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<Admission> {
   try {
-    return await admitted(deps, request);
+    const { runId, originalExecutionRunId } = request;
+    const caller = assertCalledByRun(runId);
+    assertRunId(runId);
+    // A workflow that passes none has not been reset: then it would have been admitted before.
+    const executionId = typeof originalExecutionRunId === 'string' ? originalExecutionRunId : caller.executionId;
+    return (await admittedBefore(deps, runId, executionId)) ?? (await admitNew(deps, request, executionId));
   } catch (error) {
-    await recordRefusal(deps, request.runId, error);
     throw toActivityFailure(error);
   }
 }
 
-async function admitted(deps: ActivityDeps, request: RunRequest & { readonly runId: string }): Promise<Admission> {
-  const { runId } = request;
-  if (!RUN_ID.test(runId))
-    throw new CodedError(
-      'admit/invalid',
-      `the workflow id ${JSON.stringify(runId.slice(0, 160))} is not a run id: 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front`,
-    );
+/** The records of a run belong to one execution of its workflow: another one with its id gets neither its results nor its folder. */
+async function admittedBefore(deps: ActivityDeps, runId: string, executionId: string): Promise<Admission | null> {
   const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
-  if (earlier !== null && earlier !== undefined) {
-    const { plan, hostQueue, hostId, input } = earlier;
-    await deps.events.append(runId, [admittedEvent(deps, plan)]);
-    return { plan, hostQueue, hostId, input, searchAttributes: deps.searchAttributes };
+  const hasEnded = (await endOf(deps.events, runId)) !== null;
+  if (earlier === null || earlier === undefined) {
+    if (!hasEnded) return null;
+    const refusal = (await deps.records.get(runId, 'refusal')) as RefusalRecord | null | undefined;
+    throw refusal?.executionId === executionId ? new CodedError(refusal.code, refusal.message) : idTaken(runId);
   }
-  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps, runId) : null;
+  // An earlier build did not record the execution: while its run goes on, the server has no second one.
+  if (earlier.executionId === undefined ? hasEnded : earlier.executionId !== executionId) throw idTaken(runId);
+  const { plan, hostQueue, hostId, input, behaviour } = earlier;
+  if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan)]);
+  return { plan, hostQueue, hostId, input, searchAttributes: deps.searchAttributes, ...(behaviour === undefined ? {} : { behaviour }) };
+}
+
+function idTaken(runId: string): CodedError {
+  return new CodedError('run/id-taken', `there is a run ${runId} already, of an earlier workflow with this id: its records stay as they are`);
+}
+
+async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+  try {
+    return await admitted(deps, request, executionId);
+  } catch (error) {
+    await recordRefusal(deps, request.runId, executionId, error);
+    throw error;
+  }
+}
+
+async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+  const { runId } = request;
+  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.records, runId) : null;
   const plan = planOf(deps, request, baseDir);
   const bytes = planBytes(plan);
   if (bytes > PLAN_LIMITS.planBytes) throw new CodedError('run/too-large', `the plan has ${bytes} bytes, a run takes ${PLAN_LIMITS.planBytes}: split it`);
-  await checkMounts(plan, [...deps.mountPolicy.allowedRoots, ...(baseDir === null ? [] : [baseDir])]);
+  const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId));
   const input = await inputOf(deps, request.input);
   const wire = toWire(plan);
-  const admission = { plan: wire, hostQueue: deps.hostQueue, hostId: deps.hostId, input };
+  // A workflow of an earlier build goes on as it does.
+  const behaviour = request.behaviour === undefined ? {} : { behaviour: Math.min(request.behaviour, BEHAVIOUR) };
+  const admission = { plan: wire, hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...behaviour };
   await deps.records.put(runId, 'plan', wire);
-  await deps.records.put(runId, 'admission', { ...admission, serverId: deps.serverId } satisfies AdmissionRecord);
+  await deps.records.put(runId, 'admission', { ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord);
   await deps.events.append(runId, [admittedEvent(deps, plan)]);
   return { ...admission, searchAttributes: deps.searchAttributes };
 }
@@ -76,12 +113,6 @@ function admittedEvent(deps: ActivityDeps, plan: PlanWire): NewRunEvent {
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
     },
   };
-}
-
-/** What the client that started the run left for the worker of its own machine. */
-async function specFolder(deps: ActivityDeps, runId: string): Promise<string | null> {
-  const client = (await deps.records.get(runId, 'client')) as { readonly baseDir?: unknown } | null | undefined;
-  return typeof client?.baseDir === 'string' ? client.baseDir : null;
 }
 
 function planOf(deps: ActivityDeps, request: RunRequest, baseDir: string | null): Plan {
@@ -123,44 +154,27 @@ async function inputOf(deps: ActivityDeps, value: unknown): Promise<InlineOrRef 
     if (bytes.length <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text: input['text'] };
     return { kind: 'ref', ref: await deps.artifacts.put(once(bytes), 'application/json') };
   }
-  if (input['kind'] === 'ref' && isDataRef(input['ref'])) return { kind: 'ref', ref: input['ref'] };
+  const ref = input['kind'] === 'ref' ? dataRefOf(input['ref']) : null;
+  if (ref !== null) return { kind: 'ref', ref };
   throw new CodedError('admit/invalid', '`input` must be {"kind":"inline","text":"…"} or {"kind":"ref","ref":{"sha256":"…","sizeBytes":n,"mediaType":"…"}}');
-}
-
-function isDataRef(value: unknown): value is Extract<InlineOrRef, { kind: 'ref' }>['ref'] {
-  if (typeof value !== 'object' || value === null) return false;
-  const { sha256, sizeBytes, mediaType } = value as Record<string, unknown>;
-  return (
-    typeof sha256 === 'string' && /^[0-9a-f]{64}$/.test(sha256) && Number.isSafeInteger(sizeBytes) && Number(sizeBytes) >= 0 && typeof mediaType === 'string'
-  );
 }
 
 async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
   yield bytes;
 }
 
-/** Both sides are resolved first: a link inside an allowed folder does not lead out of it. */
-async function checkMounts(plan: Plan, allowedRoots: readonly string[]): Promise<void> {
-  const roots = await Promise.all(allowedRoots.map((root) => realpath(root).catch(() => null)));
-  for (const scope of plan.scopes) {
-    for (const { hostPath } of scope.sandbox.mounts) {
-      const real = await realpath(hostPath).catch(() => null);
-      if (real === null) throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope.id} is not on the host that runs it`);
-      if (!roots.some((root) => root !== null && isInside(real, root))) {
-        const allowed = allowedRoots.length === 0 ? 'this worker allows no host folders' : `this worker allows ${allowedRoots.join(', ')}`;
-        throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope.id} is refused: ${allowed}`);
-      }
-    }
-  }
-}
-
-function isInside(path: string, root: string): boolean {
-  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
+function assertRunId(runId: string): void {
+  if (RUN_ID.test(runId)) return;
+  throw new CodedError(
+    'admit/invalid',
+    `the workflow id ${JSON.stringify(runId.slice(0, 160))} is not a run id: 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front`,
+  );
 }
 
 /** Readers wait for a terminal event; a run that is refused must have one too. */
-async function recordRefusal(deps: ActivityDeps, runId: string, error: unknown): Promise<void> {
-  if (!isCodedError(error) || ERROR_CODES[error.code].retryable || !RUN_ID.test(runId)) return;
+async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
+  if (!isCodedError(error) || ERROR_CODES[error.code].retryable) return;
+  await deps.records.put(runId, 'refusal', { executionId, code: error.code, message: error.message } satisfies RefusalRecord);
   const outcome = { state: 'failed', failedStage: null, failure: { code: error.code, message: error.message, stderrTail: '' }, output: null } as const;
   await deps.events.append(runId, [{ id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
   await deps.records.dropHostVariables(runId);

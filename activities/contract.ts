@@ -19,6 +19,15 @@ export interface RunRequest {
 
 export type InlineOrRef = { readonly kind: 'inline'; readonly text: string } | { readonly kind: 'ref'; readonly ref: DataRef };
 
+/** What the workflow adds to what its client sent. */
+export interface AdmitRequest extends RunRequest {
+  readonly runId: string;
+  /** Names this execution among those with the same workflow id; a reset keeps it. Workflows before behaviour 1 pass none. */
+  readonly originalExecutionRunId?: string;
+  /** The newest behaviour that the workflow knows; absent is 0. */
+  readonly behaviour?: number;
+}
+
 export interface Admission {
   readonly plan: PlanWire;
   /** Queue of the host that this run's VMs live on. */
@@ -27,24 +36,52 @@ export interface Admission {
   readonly input: InlineOrRef | null;
   /** Search attributes of ours that the server knows. */
   readonly searchAttributes: readonly string[];
+  /** What the workflow does, of `domain/run/behaviour.ts`; absent is 0. It never changes during a run. */
+  readonly behaviour?: number;
 }
 
+/** What `acquireVm` and `releaseVm` are told. */
+export interface ScopeCall {
+  readonly runId: string;
+  readonly scope: string;
+  readonly generation: number;
+}
+
+/** What `runStage` is told: ids, and what only the workflow knows. Everything else is read from the run's records. */
+export interface StageCall {
+  readonly runId: string;
+  readonly stage: string;
+  /** Part of the exec key; 0 so far. */
+  readonly item: number;
+  readonly attempt: number;
+  readonly generation: number;
+  readonly lease: VmLease | null;
+  /** Of each stage that this one takes data of, what it takes. */
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  readonly events: readonly NewRunEvent[];
+}
+
+/** What activities work with, made of a `ScopeCall`; workflows of behaviour 0 send it whole, and only its ids are believed. */
 export interface ScopeRequest {
   readonly runId: string;
   readonly scope: ScopePlan;
   /** Raised by the run machine each time that the scope's VM is lost. */
   readonly generation: number;
+  /** True when the scope's mounts name the paths that admission resolved. Set here, never by a caller. */
+  readonly mountsAreResolved?: boolean;
 }
 
 export interface VmLease {
   readonly vmKey: string;
 }
 
+/** What `runStage` works with, made of a `StageCall`; workflows of behaviour 0 send it whole, and only its ids are believed. */
 export interface StageRequest {
   readonly runId: string;
   readonly stage: StagePlan;
   readonly scope: ScopePlan;
   readonly generation: number;
+  readonly mountsAreResolved?: boolean;
   /** Null: this stage's activity owns the VM (a scope of one stage). */
   readonly lease: VmLease | null;
   /** `<stage>/<item>/<attempt>`: the command's identity; the same key never runs twice. */
@@ -70,15 +107,18 @@ export interface FinishRequest {
   readonly events: readonly NewRunEvent[];
 }
 
-/** Each is idempotent by its keys, heartbeats for its whole life and can be cancelled. */
+/**
+ * Whoever reaches the server can call these with anything: `run-calls.ts` checks each call against the run's records.
+ * Each is idempotent by its keys, heartbeats for its whole life and can be cancelled.
+ */
 export interface Activities {
   /** First command of each run: checks, stores the plan, picks the host. */
-  admit(request: RunRequest & { readonly runId: string }): Promise<Admission>;
+  admit(request: AdmitRequest): Promise<Admission>;
   /** Finds or creates the VM of a scope that several stages share. */
-  acquireVm(request: ScopeRequest): Promise<VmLease>;
+  acquireVm(call: ScopeCall | ScopeRequest): Promise<VmLease>;
   /** Runs one attempt of one stage and returns only what is durable. */
-  runStage(request: StageRequest): Promise<StageResult>;
-  releaseVm(request: ScopeRequest): Promise<void>;
+  runStage(call: StageCall | StageRequest): Promise<StageResult>;
+  releaseVm(call: ScopeCall | ScopeRequest): Promise<void>;
   /** Appends events that no stage will carry. */
   appendEvents(request: { readonly runId: string; readonly events: readonly NewRunEvent[] }): Promise<void>;
   /** Makes a merged output, writes the terminal event and the manifest, drops handed-over variables. Returns the outcome as it is written. */

@@ -1,20 +1,32 @@
-/** The activities of a worker, made of its dependencies. */
+/** The activities of a worker, made of its dependencies. Each call is checked against the run's records first. */
 import { admit } from './admit.ts';
 import type { Activities } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
-import { finishRun } from './finish-run.ts';
+import { finishedAlready, finishRun } from './finish-run.ts';
+import { createRunCalls } from './run-calls.ts';
 import { runStage } from './run-stage.ts';
 import { acquireVm, releaseVm } from './shared-vm.ts';
 
 export function createActivities(deps: ActivityDeps): Activities {
+  const calls = createRunCalls(deps);
   return {
     admit: (request) => admit(deps, request),
-    acquireVm: (request) => acquireVm(deps, request),
-    runStage: (request) => runStage(deps, request),
-    releaseVm: (request) => releaseVm(deps, request),
-    appendEvents: ({ runId, events }) => coded(() => deps.events.append(runId, events).then(() => undefined)),
-    finishRun: (request) => coded(() => finishRun(deps, request)),
+    acquireVm: (call) => coded(async () => acquireVm(deps, await calls.acquire(call))),
+    runStage: (call) => coded(async () => runStage(deps, await calls.stage(call))),
+    releaseVm: (call) => coded(async () => releaseVm(deps, await calls.release(call))),
+    appendEvents: (call) =>
+      coded(async () => {
+        const { runId, events } = await calls.append(call);
+        await deps.events.append(runId, events);
+      }),
+    finishRun: (call) =>
+      coded(async () => {
+        const { ended, ...request } = await calls.finish(call);
+        const outcome = ended === null ? await finishRun(deps, request) : await finishedAlready(deps, request.runId, ended);
+        calls.forget(request.runId);
+        return outcome;
+      }),
   };
 }
 

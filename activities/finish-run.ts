@@ -24,6 +24,15 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
   return outcome;
 }
 
+/**
+ * The outcome that stands: of an attempt whose answer was lost, or of a run that was reset after its end.
+ * What follows the last event is done again.
+ */
+export async function finishedAlready(deps: Pick<ActivityDeps, 'records'>, runId: string, outcome: RunOutcome): Promise<RunOutcome> {
+  await deps.records.dropHostVariables(runId);
+  return outcome;
+}
+
 /** A merge that can't be made fails a run that would have succeeded; the run ends all the same. */
 async function withMerge(deps: ActivityDeps, outcome: RunOutcome, merge: readonly NamedOutput[]): Promise<RunOutcome> {
   try {

@@ -2,6 +2,7 @@
  * Activities on the queue that all workers of a server share: only runs that were admitted on this host are worked on.
  * A task of another host's run goes back, and the host that has its files and VMs takes it the next time.
  */
+import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Activities } from './contract.ts';
 import { toActivityFailure } from './failure.ts';
@@ -26,7 +27,8 @@ export function ofThisHost(activities: Activities, records: RunRecords): Activit
   const guarded =
     <Request extends { readonly runId: string }, Result>(activity: (request: Request) => Promise<Result>) =>
     async (request: Request): Promise<Result> => {
-      await check(request.runId);
+      // What no run's workflow asks for is given back to nobody: it is refused.
+      if (isCallOfRun(request)) await check(request.runId);
       return await activity(request);
     };
   return {
@@ -37,4 +39,8 @@ export function ofThisHost(activities: Activities, records: RunRecords): Activit
     appendEvents: guarded(activities.appendEvents),
     finishRun: guarded(activities.finishRun),
   };
+}
+
+function isCallOfRun({ runId }: { readonly runId: string }): boolean {
+  return Context.current().info.workflowExecution?.workflowId === runId;
 }

@@ -3,16 +3,18 @@ import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { ScopeRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
+import { confirmMounts } from './mount-policy.ts';
 import type { SandboxBackend, VmKey } from './ports.ts';
 import { vmKeyText, type PooledVm } from './vm-pool.ts';
 
-/** @throws CodedError `vm/no-capacity`, `vm/too-large` and what `SandboxBackend.launch` throws */
+/** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */
 export async function openVm(deps: ActivityDeps, request: ScopeRequest, backend: SandboxBackend, life: AttemptLife): Promise<PooledVm> {
   const key: VmKey = { runId: request.runId, scope: request.scope.id, generation: request.generation };
   const name = vmKeyText(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
   const event = (transition: string, body: RunEventBody): NewRunEvent => ({ id: `vm/${name}/${transition}`, atMs: deps.now(), body });
 
+  await confirmMounts(deps, request.runId, request.scope, request.mountsAreResolved === true);
   // A mock has no memory of its own to count.
   if (backend.name !== 'mock') deps.capacity.reserve(key, request.scope.sandbox.memoryMib);
   life.phase('starting the VM');

@@ -10,18 +10,20 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities, Admission, RunRequest } from '../activities/contract.ts';
+import type { Activities, Admission, RunRequest, ScopeCall, ScopeRequest } from '../activities/contract.ts';
 import type { Command } from '../domain/pipeline/command.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../domain/pipeline/machine.ts';
 import type { Plan, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
+import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from './activity-options.ts';
 import { reasonOf, stageFailureEvent } from './activity-outcome.ts';
 import { stageTable } from './current-details.ts';
 import { SEARCH_ATTRIBUTES } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
+import { stageCall, wholeStageCall } from './stage-call.ts';
 
 const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
 const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
@@ -47,7 +49,8 @@ async function admitted(request: unknown): Promise<Admission> {
     throw ApplicationFailure.create({ type: 'admit/invalid', message: `the argument can't be read: ${request.unreadable}`, nonRetryable: true });
   const fields = typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
-    return await admit({ ...fields, runId: workflowInfo().workflowId });
+    const { workflowId, originalExecutionRunId } = workflowInfo();
+    return await admit({ ...fields, runId: workflowId, originalExecutionRunId, behaviour: BEHAVIOUR });
   } catch (error) {
     const { code, message } = reasonOf(error);
     throw ApplicationFailure.create({ type: code, message, nonRetryable: true });
@@ -82,6 +85,7 @@ class RunLoop {
   readonly #admission: Admission;
   readonly #plan: Plan;
   readonly #runId: string;
+  readonly #behaviour: number;
   readonly #stages: ReadonlyMap<string, StagePlan>;
   readonly #scopes: ReadonlyMap<string, ScopePlan>;
   readonly #heard: MachineEvent[] = [];
@@ -97,6 +101,7 @@ class RunLoop {
   constructor(admission: Admission, runId: string) {
     this.#admission = admission;
     this.#runId = runId;
+    this.#behaviour = admission.behaviour ?? 0;
     this.#plan = fromWire(admission.plan);
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
     this.#scopes = new Map(this.#plan.scopes.map((scope) => [scope.id, scope]));
@@ -151,7 +156,7 @@ class RunLoop {
   }
 
   #runStage(command: CommandOf<'run-stage'>): void {
-    const { stageId, execKey, attempt, generation, lease, upstream } = command;
+    const { stageId, execKey, attempt } = command;
     const stage = this.#stages.get(stageId)!;
     const events = this.#takeUnwritten();
     const scope = new CancellationScope();
@@ -165,18 +170,9 @@ class RunLoop {
           summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
         },
         [
-          {
-            runId: this.#runId,
-            stage,
-            scope: this.#scopes.get(command.scope)!,
-            generation,
-            lease,
-            execKey,
-            attempt,
-            input: stage.input.kind === 'run-input' ? this.#admission.input : null,
-            upstream,
-            events,
-          },
+          this.#behaviour === 0
+            ? wholeStageCall(this.#runId, this.#admission.input, stage, this.#scopes.get(command.scope)!, command, events)
+            : stageCall(this.#runId, stage, command, events),
         ],
       ),
     );
@@ -195,7 +191,7 @@ class RunLoop {
     this.#running.set(key, cancellation);
     const call = cancellation.run(() =>
       acquireVm.executeWithOptions({ ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` }, [
-        this.#scopeRequest(scope, generation),
+        this.#scopeCall(scope, generation),
       ]),
     );
     this.#hearEnd(
@@ -217,7 +213,7 @@ class RunLoop {
 
   #releaseVm({ scope, generation }: CommandOf<'release-vm'>): void {
     const call = releaseVm.executeWithOptions({ ...ACTIVITY_OPTIONS.releaseVm, taskQueue: this.#admission.hostQueue, summary: `stop the VM of ${scope}` }, [
-      this.#scopeRequest(scope, generation),
+      this.#scopeCall(scope, generation),
     ]);
     void call
       .catch((error: unknown) => {
@@ -267,8 +263,8 @@ class RunLoop {
     return events;
   }
 
-  #scopeRequest(scope: string, generation: number): { runId: string; scope: ScopePlan; generation: number } {
-    return { runId: this.#runId, scope: this.#scopes.get(scope)!, generation };
+  #scopeCall(scope: string, generation: number): ScopeCall | ScopeRequest {
+    return this.#behaviour === 0 ? { runId: this.#runId, scope: this.#scopes.get(scope)!, generation } : { runId: this.#runId, scope, generation };
   }
 
   /** Only attributes that admission found on the server: another one would fail the task again and again. */

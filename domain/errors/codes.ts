@@ -150,6 +150,26 @@ export const ERROR_CODES = {
     remedy:
       "Make the folder on the worker's host and start the worker with it allowed (`--allow-mounts`); without a server of one's own, let it lie below the spec's folder.",
   },
+  'call/refused': {
+    kind: 'world',
+    retryable: false,
+    summary:
+      "An activity was called with something that the run's records do not confirm: a run, stage, VM, lease, event or outcome that its workflow cannot have named.",
+    remedy:
+      'Start runs as workflows `voidboxRun` and leave their activities to them. If a run of your own met it, its records are damaged or another build carried it on: start it again.',
+  },
+  'run/ended': {
+    kind: 'world',
+    retryable: false,
+    summary: 'More was asked for a run whose last event is written, by a reset for example: a run that has ended stays as it is.',
+    remedy: 'Start a new run.',
+  },
+  'run/id-taken': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A second workflow was started with the id of a run that has its records here already; they are neither handed out nor overwritten.',
+    remedy: 'Start the run with another workflow id (id reuse policy RejectDuplicate says so at the start), or reset the first one.',
+  },
   'session/failed': {
     kind: 'outcome',
     retryable: false,

@@ -1,0 +1,103 @@
+/** What was admitted, read from a run's records: the only source of what its activities do. */
+import { Context } from '@temporalio/activity';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { planIndex } from '../domain/pipeline/plan-index.ts';
+import type { Plan } from '../domain/plan/plan.ts';
+import { fromWire } from '../domain/plan/wire.ts';
+import type { RunOutcome } from '../domain/run/event.ts';
+import type { AdmissionRecord } from './admit.ts';
+import type { InlineOrRef } from './contract.ts';
+import type { EventStore, RunRecords } from './ports.ts';
+
+export interface AdmittedRun {
+  readonly runId: string;
+  readonly plan: Plan;
+  readonly input: InlineOrRef | null;
+  readonly behaviour: number;
+  /** False for runs of a build that did not record where mounts lead. */
+  readonly mountsAreResolved: boolean;
+}
+
+export interface AdmittedRuns {
+  /** @throws CodedError `call/refused` when the run was not admitted on this host */
+  get(runId: string): Promise<AdmittedRun>;
+  /** The run has ended: no call of it is expected. */
+  forget(runId: string): void;
+}
+
+/** Plans that are kept, by their stages: a plan of 2,000 stages holds some 2 MB. */
+const MOST_KEPT_STAGES = 20_000;
+
+export function createAdmittedRuns(records: RunRecords, mostKeptStages = MOST_KEPT_STAGES): AdmittedRuns {
+  /** In the order of last use. */
+  const kept = new Map<string, AdmittedRun>();
+  let stages = 0;
+  const forget = (runId: string): void => {
+    stages -= kept.get(runId)?.plan.stages.length ?? 0;
+    kept.delete(runId);
+  };
+  return {
+    forget,
+    async get(runId) {
+      const run = kept.get(runId) ?? (await readAdmitted(records, runId));
+      forget(runId);
+      kept.set(runId, run);
+      stages += run.plan.stages.length;
+      for (const oldest of kept.keys()) {
+        if (stages <= mostKeptStages || oldest === runId) break;
+        forget(oldest);
+      }
+      return run;
+    },
+  };
+}
+
+async function readAdmitted(records: RunRecords, runId: string): Promise<AdmittedRun> {
+  const record = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
+  if (record === null || record === undefined) throw new CodedError('call/refused', `no run ${quoted(runId)} was admitted on this host`);
+  try {
+    const plan = withResolvedMounts(fromWire(record.plan), record.mounts ?? {});
+    // Throws for a plan whose parts do not fit each other.
+    planIndex(plan);
+    return { runId, plan, input: record.input, behaviour: record.behaviour ?? 0, mountsAreResolved: record.mounts !== undefined };
+  } catch (error) {
+    throw new CodedError('call/refused', `the record of run ${quoted(runId)}'s admission is damaged: ${String(error)}`, { cause: error });
+  }
+}
+
+/** A link that leads elsewhere since then leads a VM nowhere else. */
+function withResolvedMounts(plan: Plan, resolved: Readonly<Record<string, string>>): Plan {
+  const scopes = plan.scopes.map((scope) => {
+    const mounts = scope.sandbox.mounts.map((mount) => ({ ...mount, hostPath: resolved[mount.hostPath] ?? mount.hostPath }));
+    return { ...scope, sandbox: { ...scope.sandbox, mounts } };
+  });
+  return { ...plan, scopes };
+}
+
+/** The outcome that stands in the run's last event; null while it has none. */
+export async function endOf(events: EventStore, runId: string): Promise<RunOutcome | null> {
+  const last = await events.find(runId, 'run/finished');
+  return last?.body.type === 'run-finished' ? last.body.outcome : null;
+}
+
+/**
+ * The workflow that scheduled this activity must have the run's id: the server gives that id to one open workflow alone.
+ * An activity that a client schedules without a workflow has none.
+ * @returns the id of the workflow's execution, which a reset changes
+ * @throws CodedError `call/refused`
+ */
+export function assertCalledByRun(runId: unknown): { readonly executionId: string } {
+  const { workflowExecution } = Context.current().info;
+  if (typeof runId === 'string' && workflowExecution?.workflowId === runId) return { executionId: workflowExecution.runId };
+  const caller = workflowExecution === undefined ? 'a client, without a workflow,' : `the workflow ${quoted(workflowExecution.workflowId)}`;
+  throw new CodedError(
+    'call/refused',
+    `${caller} asked for work of ${typeof runId === 'string' ? `run ${quoted(runId)}` : 'no run'}, which only that run's own workflow may do`,
+  );
+}
+
+/** Of what a caller sent: in an error message, and not longer than that takes. */
+export function quoted(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 160 ? `${text.slice(0, 160)}…` : text;
+}

@@ -1,0 +1,80 @@
+/** The events that the workflow of a run makes, and no others: what stages, VMs and the run's end come to is written by activities alone. */
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { execKeyOf } from '../domain/pipeline/draft.ts';
+import { planIndex } from '../domain/pipeline/plan-index.ts';
+import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
+import type { Plan } from '../domain/plan/plan.ts';
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import { type AdmittedRun, quoted } from './admitted-run.ts';
+import { type Fields, fieldsOf } from './call-values.ts';
+
+/** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
+const TEXT_CHARACTERS = 8 * 1024;
+
+/**
+ * The events, made anew of what was checked.
+ * @throws CodedError `call/refused` for an event that the workflow does not make, under an id that is not that event's
+ */
+export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRunEvent[] {
+  if (!Array.isArray(value)) throw new CodedError('call/refused', `run ${run.runId}: the events of a call have to be a list`);
+  return value.map((each: unknown) => {
+    const { id, atMs, body: given } = fieldsOf(each, 'an event');
+    const body = typeof id === 'string' ? bodyOf(run.plan, id, fieldsOf(given, 'the body of an event')) : null;
+    if (body !== null && typeof atMs === 'number' && Number.isFinite(atMs)) return { id: id as string, atMs, body };
+    throw new CodedError('call/refused', `run ${run.runId}: its workflow makes no event ${quoted(id)} like this`);
+  });
+}
+
+function bodyOf(plan: Plan, id: string, given: Fields): RunEventBody | null {
+  switch (given['type']) {
+    case 'scope-restarted':
+      return scopeRestarted(plan, id, given);
+    case 'stage-retrying':
+      return stageRetrying(plan, id, given);
+    case 'stage-skipped':
+      return stageSkipped(plan, id, given);
+    case 'notice':
+      return notice(plan, id, given);
+    default:
+      return null;
+  }
+}
+
+function scopeRestarted(plan: Plan, id: string, { scope, reason, stages }: Fields): RunEventBody | null {
+  if (!isText(scope) || !isText(reason) || !Array.isArray(stages) || !isOfGeneration(plan, id, 'run/scope-restarted', scope)) return null;
+  const known = new Set(plan.scopes.find((each) => each.id === scope)!.stages);
+  return stages.every((stage) => known.has(stage as string)) ? { type: 'scope-restarted', scope, reason, stages: [...(stages as string[])] } : null;
+}
+
+function stageRetrying(plan: Plan, id: string, { stage: name, execKey, reason, delayMs }: Fields): RunEventBody | null {
+  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
+  if (stage === undefined || !isText(execKey) || !isText(reason) || id !== `stage/${execKey}/retrying`) return null;
+  const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
+  if (execKey !== execKeyOf(stage.id, attempt) || !Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage)) return null;
+  return delayMs === 0 || delayMs === stage.retry.backoffMs ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs } : null;
+}
+
+function stageSkipped(plan: Plan, id: string, { stage, reason }: Fields): RunEventBody | null {
+  if (!isText(stage) || !isText(reason) || id !== `stage/${stage}/skipped` || planIndex(plan).stageById(stage) === undefined) return null;
+  return { type: 'stage-skipped', stage, reason };
+}
+
+/** That a VM could not be released. */
+function notice(plan: Plan, id: string, { level, message }: Fields): RunEventBody | null {
+  const scope = /^run\/release-failed\/([^/]+)\/\d+$/.exec(id)?.[1];
+  if (level !== 'warning' || typeof message !== 'string' || scope === undefined || !isOfGeneration(plan, id, 'run/release-failed', scope)) return null;
+  return { type: 'notice', level, message: message.slice(0, TEXT_CHARACTERS) };
+}
+
+function isOfGeneration(plan: Plan, id: string, prefix: string, scopeId: string): boolean {
+  const index = planIndex(plan);
+  const scope = plan.scopes[index.scopeById(scopeId) ?? -1];
+  if (scope === undefined) return false;
+  const generation = Number(id.slice(id.lastIndexOf('/') + 1));
+  const last = lastGeneration(scope, (stage) => plan.stages[index.stageById(stage)!]);
+  return Number.isSafeInteger(generation) && generation >= 0 && generation <= last && id === `${prefix}/${scopeId}/${generation}`;
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === 'string' && value.length <= TEXT_CHARACTERS;
+}

@@ -1,0 +1,66 @@
+/** Which host folders a run may see: decided at admission, and again each time that a VM of the run is launched. */
+import { realpath } from 'node:fs/promises';
+import { sep } from 'node:path';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
+import type { ActivityDeps } from './deps.ts';
+
+/**
+ * Both sides are resolved: a link inside an allowed folder does not lead out of it.
+ * @returns by the plan's host paths, where each leads
+ * @throws CodedError `admit/mount-refused`
+ */
+export async function resolveMounts(plan: Plan, allowedRoots: readonly string[]): Promise<Readonly<Record<string, string>>> {
+  const resolved: Record<string, string> = {};
+  const roots = await resolvedRoots(allowedRoots);
+  for (const scope of plan.scopes) for (const { hostPath } of scope.sandbox.mounts) resolved[hostPath] = await allowed(scope.id, hostPath, allowedRoots, roots);
+  return resolved;
+}
+
+/**
+ * Before a VM is launched. The worker may have been started with another policy since admission, and a folder on the way to
+ * what was admitted may have become a link.
+ * @throws CodedError `admit/mount-refused`
+ */
+export async function confirmMounts(deps: Pick<ActivityDeps, 'records' | 'mountPolicy'>, runId: string, scope: ScopePlan, isResolved: boolean): Promise<void> {
+  if (scope.sandbox.mounts.length === 0) return;
+  const allowedRoots = await allowedRootsOf(deps, runId);
+  const roots = await resolvedRoots(allowedRoots);
+  for (const { hostPath } of scope.sandbox.mounts) {
+    const real = await allowed(scope.id, hostPath, allowedRoots, roots);
+    if (isResolved && real !== hostPath)
+      throw new CodedError(
+        'admit/mount-refused',
+        `the mount ${hostPath} of scope ${scope.id} leads to ${real} since the run was admitted: start the run again`,
+      );
+  }
+}
+
+/** The worker's own folders, and that of the spec where the client is on this machine and left its name in the run's records. */
+export async function allowedRootsOf({ records, mountPolicy }: Pick<ActivityDeps, 'records' | 'mountPolicy'>, runId: string): Promise<readonly string[]> {
+  const baseDir = mountPolicy.specFolder ? await specFolder(records, runId) : null;
+  return [...mountPolicy.allowedRoots, ...(baseDir === null ? [] : [baseDir])];
+}
+
+/** What the client that started the run left for the worker of its own machine. */
+export async function specFolder(records: ActivityDeps['records'], runId: string): Promise<string | null> {
+  const client = (await records.get(runId, 'client')) as { readonly baseDir?: unknown } | null | undefined;
+  return typeof client?.baseDir === 'string' ? client.baseDir : null;
+}
+
+async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {
+  const roots = await Promise.all(allowedRoots.map((root) => realpath(root).catch(() => null)));
+  return roots.filter((root) => root !== null);
+}
+
+async function allowed(scope: string, hostPath: string, allowedRoots: readonly string[], roots: readonly string[]): Promise<string> {
+  const real = await realpath(hostPath).catch(() => null);
+  if (real === null) throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope} is not on the host that runs it`);
+  if (roots.some((root) => isInside(real, root))) return real;
+  const policy = allowedRoots.length === 0 ? 'this worker allows no host folders' : `this worker allows ${allowedRoots.join(', ')}`;
+  throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope} is refused: ${policy}`);
+}
+
+function isInside(path: string, root: string): boolean {
+  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
+}

@@ -1,0 +1,300 @@
+/** Calls of a run's activities as a hostile client may make them. Each is refused for one reason, beside calls that are taken. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/plan.ts';
+import { toWire } from '../domain/plan/wire.ts';
+import type { NewRunEvent, RunEventBody, RunOutcome, StageResult } from '../domain/run/event.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import { planOf } from '../test/machine/plan-of.ts';
+import type { AdmissionRecord } from './admit.ts';
+import type { StageCall } from './contract.ts';
+import type { EventStore } from './ports.ts';
+import { createRunCalls, type RunCalls } from './run-calls.ts';
+import { writeResult } from './stage-record.ts';
+
+const REF = { sha256: 'a'.repeat(64), sizeBytes: 3, mediaType: 'text/plain' };
+const OUTPUT = { output: REF, outputs: {} };
+/** `own` has a VM for itself, `one` and `two` share one, `last` takes the output of `own`. */
+const PLAN: Plan = planOf('own:2 one two>one last>own', { shared: 'one two', carry: true });
+
+let stateDir: string;
+let events: EventStore;
+let records: FileRunRecords;
+let calls: RunCalls;
+
+beforeEach(async () => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-calls-'));
+  events = createFileEventStore(stateDir);
+  records = createFileRunRecords(stateDir);
+  calls = createRunCalls({ events, records });
+  await admitted('run');
+  await admitted('old', {});
+});
+
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+async function admitted(runId: string, more: Partial<AdmissionRecord> = { behaviour: 1, mounts: {} }, plan: Plan = PLAN): Promise<void> {
+  await records.put(runId, 'admission', { plan: toWire(plan), hostQueue: 'q', hostId: 'h', input: null, serverId: 's', ...more } satisfies AdmissionRecord);
+}
+
+/** As the workflow `workflowId` calls; null is a client that schedules an activity without a workflow. */
+async function as<T>(workflowId: string | null, work: () => Promise<T>): Promise<T> {
+  const environment = new MockActivityEnvironment(
+    { workflowExecution: { workflowId: workflowId ?? '', runId: 'x' } },
+    { logger: new DefaultLogger('ERROR', () => undefined) },
+  );
+  return (await environment.run(async () => {
+    // The environment itself needs one before and after.
+    const info = environment.context.info as { workflowExecution?: unknown };
+    const { workflowExecution } = info;
+    if (workflowId === null) delete info.workflowExecution;
+    return work().finally(() => (info.workflowExecution = workflowExecution));
+  })) as T;
+}
+
+const own: StageCall = { runId: 'run', stage: 'own', item: 0, attempt: 1, generation: 0, lease: null, upstream: {}, events: [] };
+const shared: StageCall = { ...own, stage: 'one', lease: { vmKey: 'run/_shared/0' } };
+const last: StageCall = { ...own, stage: 'last', upstream: { own: OUTPUT } };
+
+const whole = (stage: string, change: object = {}): object => ({
+  ...own,
+  runId: 'old',
+  stage: PLAN.stages.find(({ id }) => id === stage),
+  scope: PLAN.scopes.find(({ stages }) => stages.includes(stage)),
+  execKey: `${stage}/0/1`,
+  input: null,
+  ...change,
+});
+
+function eventOf(id: string, body: object): NewRunEvent {
+  return { id, atMs: 1, body: body as RunEventBody };
+}
+
+describe('a call of a stage', () => {
+  test('is made of ids and what was admitted', async () => {
+    expect(await as('run', () => calls.stage(own))).toMatchObject({
+      stage: PLAN.stages[0],
+      scope: { id: 'own', stages: ['own'] },
+      execKey: 'own/0/1',
+      lease: null,
+    });
+    expect(await as('run', () => calls.stage(shared))).toMatchObject({ scope: { id: '_shared' }, lease: { vmKey: 'run/_shared/0' } });
+    expect(await as('run', () => calls.stage({ ...last, upstream: { own: { ...OUTPUT, more: 1 } } }))).toMatchObject({ upstream: { own: OUTPUT } });
+    expect(await as('run', () => calls.stage({ ...own, attempt: 2, generation: 1 }))).toMatchObject({ execKey: 'own/0/2' });
+  });
+
+  test('of a run of an earlier build is believed its ids alone', async () => {
+    const mounts = [{ hostPath: '/etc', guestPath: '/data', mode: 'rw' }];
+    const forged = whole('own', { scope: { id: 'own', stages: ['own'], sandbox: { ...PLAN.scopes[0]!.sandbox, mounts, memoryMib: 99_999 } } });
+    const request = await as('old', () => calls.stage(forged));
+    expect(request.scope).toEqual(PLAN.scopes[0]);
+    expect(
+      await as('old', () => calls.stage(whole('own', { stage: { ...PLAN.stages[0], run: { program: 'evil', args: [], cwd: '/', env: [] } } }))),
+    ).toMatchObject({
+      stage: { run: { program: 'true' } },
+    });
+  });
+
+  test.each<[string, unknown, string | null, RegExp]>([
+    ['without a workflow', own, null, /a client, without a workflow, asked for work of run "run"/],
+    ['by another workflow', own, 'other', /the workflow "other" asked for work of run "run"/],
+    ['of no run', { ...own, runId: undefined }, 'run', /asked for work of no run/],
+    ['of a run that is not in the records', { ...own, runId: 'unknown' }, 'unknown', /no run "unknown" was admitted/],
+    ['that is no object', 'run', 'run', /has to be an object/],
+    ['of an unknown stage', { ...own, stage: 'evil' }, 'run', /no stage "evil"/],
+    ['of a stage that is no id', { ...own, stage: ['own'] }, 'run', /names a stage by id/],
+    ['of a whole stage, where ids are sent', whole('own', { runId: 'run' }), 'run', /names a stage by id, this call carries one/],
+    ['of a scope that is not the stage’s', whole('own', { scope: PLAN.scopes[1] }), 'old', /stage own is in scope own/],
+    ['of a command that is not the attempt’s', whole('own', { execKey: 'last/0/1' }), 'old', /its command is not "last\/0\/1"/],
+    ['of another item', { ...own, item: 1 }, 'run', /no item 1/],
+    ['of no attempt', { ...own, attempt: 0 }, 'run', /no attempt 0/],
+    ['of half an attempt', { ...own, attempt: 1.5 }, 'run', /no attempt 1.5/],
+    ['of an attempt that is no number', { ...own, attempt: '1' }, 'run', /no attempt "1"/],
+    [
+      'of an attempt beyond the plan',
+      { ...own, attempt: 3 + LOST_VM_ATTEMPTS, generation: 2 + LOST_VM_ATTEMPTS },
+      'run',
+      /no attempt 6 in a VM of generation 5/,
+    ],
+    ['in a VM that was used', { ...own, attempt: 2, generation: 0 }, 'run', /no attempt 2 in a VM of generation 0/],
+    [
+      'in a shared VM beyond those that may be lost',
+      { ...shared, generation: 4, lease: { vmKey: 'run/_shared/4' } },
+      'run',
+      /no attempt 1 in a VM of generation 4/,
+    ],
+    ['with the lease of another scope', { ...shared, lease: { vmKey: 'run/own/0' } }, 'run', /works in the VM run\/_shared\/0, the call names "run\/own\/0"/],
+    ['with the lease of another generation', { ...shared, generation: 1 }, 'run', /works in the VM run\/_shared\/1/],
+    ['with the lease of another run', { ...shared, lease: { vmKey: 'old/_shared/0' } }, 'run', /the call names "old\/_shared\/0"/],
+    ['without the lease of its shared VM', { ...shared, lease: null }, 'run', /the call names none/],
+    ['with a lease where it owns its VM', { ...own, lease: { vmKey: 'run/own/0' } }, 'run', /has the VM of its only stage/],
+    ['without the output that it takes', { ...last, upstream: {} }, 'run', /takes data of own, which the call lacks/],
+    ['with no output where it takes one', { ...last, upstream: { own: { output: null, outputs: {} } } }, 'run', /output of own for stage last is no ref/],
+    ['with outputs of a stage that it takes nothing of', { ...own, upstream: { one: OUTPUT } }, 'run', /takes no data of "one"/],
+    ['with a path for a hash', { ...last, upstream: { own: { output: { ...REF, sha256: '../../x' }, outputs: {} } } }, 'run', /is no ref/],
+    ['with a negative size', { ...last, upstream: { own: { output: { ...REF, sizeBytes: -1 }, outputs: {} } } }, 'run', /is no ref/],
+    ['with an output that its source does not have', { ...last, upstream: { own: { output: REF, outputs: { evil: REF } } } }, 'run', /"evil" of own/],
+    ['with the prototype of objects for a source', { ...own, upstream: JSON.parse('{"__proto__":{}}') as object }, 'run', /takes no data of "__proto__"/],
+    ['without events', { ...own, events: undefined }, 'run', /events of a call have to be a list/],
+  ])('%s is refused', async (_what, call, workflow, reason) => {
+    await expect(as(workflow, () => calls.stage(call))).rejects.toMatchObject({ code: 'call/refused', message: expect.stringMatching(reason) });
+  });
+});
+
+describe('events of a call', () => {
+  const result = { stage: 'own', execKey: 'own/0/1', outcome: 'succeeded', failure: null, output: REF, outputs: {} };
+  const taken: readonly NewRunEvent[] = [
+    eventOf('stage/own/0/1/retrying', { type: 'stage-retrying', stage: 'own', execKey: 'own/0/1', reason: 'attempt 1 of 2 failed', delayMs: 0 }),
+    eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'stage "own" failed' }),
+    eventOf('run/scope-restarted/_shared/0', { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: gone', stages: ['one'] }),
+    eventOf('run/release-failed/own/0', { type: 'notice', level: 'warning', message: 'the VM of own could not be released' }),
+  ];
+
+  test('that its workflow makes are taken', async () => {
+    expect(await as('run', () => calls.append({ runId: 'run', events: taken }))).toEqual({ runId: 'run', events: taken });
+    expect((await as('run', () => calls.stage({ ...own, events: taken }))).events).toEqual(taken);
+  });
+
+  test('are taken without what is not part of them', async () => {
+    const more = taken.map((event) => ({ ...event, seq: 9, body: { ...event.body, more: 'x' } }));
+    expect((await as('run', () => calls.append({ runId: 'run', events: more }))).events).toEqual(taken);
+  });
+
+  test.each<[string, NewRunEvent]>([
+    ['a result of a stage', eventOf('stage/own/0/1/finished', { type: 'stage-finished', stage: 'own', execKey: 'own/0/1', result })],
+    ['the end of the run', eventOf('run/finished', { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } })],
+    ['the end of the run under another type', eventOf('run/finished', { type: 'notice', level: 'warning', message: 'x' })],
+    ['a result under the type of a skip', eventOf('stage/own/0/1/finished', { type: 'stage-skipped', stage: 'own', reason: 'x' })],
+    [
+      'output',
+      eventOf('exec/own/0/1/stdout/0', { type: 'output', stage: 'own', execKey: 'own/0/1', stream: 'stdout', from: 0, to: 1, encoding: 'utf8', data: 'x' }),
+    ],
+    ['a lost VM', eventOf('vm/run/own/0/lost', { type: 'vm-lost', vmKey: 'run/own/0', scope: 'own', generation: 0, reason: 'x' })],
+    ['a skip of an unknown stage', eventOf('stage/evil/skipped', { type: 'stage-skipped', stage: 'evil', reason: 'x' })],
+    ['a skip without a reason', eventOf('stage/own/skipped', { type: 'stage-skipped', stage: 'own' })],
+    [
+      'a retry of an attempt that cannot be',
+      eventOf('stage/own/0/9/retrying', { type: 'stage-retrying', stage: 'own', execKey: 'own/0/9', reason: 'x', delayMs: 0 }),
+    ],
+    [
+      'a retry with a delay of its own',
+      eventOf('stage/own/0/1/retrying', { type: 'stage-retrying', stage: 'own', execKey: 'own/0/1', reason: 'x', delayMs: 7 }),
+    ],
+    ['a restart of an unknown scope', eventOf('run/scope-restarted/evil/0', { type: 'scope-restarted', scope: 'evil', reason: 'x', stages: [] })],
+    [
+      'a restart of stages of another scope',
+      eventOf('run/scope-restarted/_shared/0', { type: 'scope-restarted', scope: '_shared', reason: 'x', stages: ['own'] }),
+    ],
+    [
+      'a restart of a generation that cannot be',
+      eventOf('run/scope-restarted/_shared/9', { type: 'scope-restarted', scope: '_shared', reason: 'x', stages: [] }),
+    ],
+    ['a notice of its own', eventOf('run/hello', { type: 'notice', level: 'warning', message: 'x' })],
+    ['a text without an end', eventOf('stage/own/skipped', { type: 'stage-skipped', stage: 'own', reason: 'x'.repeat(9_000) })],
+  ])('are refused: %s', async (_what, event) => {
+    await expect(as('run', () => calls.append({ runId: 'run', events: [event] }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('run', () => calls.stage({ ...own, events: [event] }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('run', () => calls.finish({ ...finish, events: [event] }))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+});
+
+describe('a call for a VM', () => {
+  test('is made of what was admitted', async () => {
+    expect(await as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 3 }))).toMatchObject({ scope: PLAN.scopes[1], generation: 3 });
+    const forged = { ...PLAN.scopes[1]!, sandbox: { ...PLAN.scopes[1]!.sandbox, mounts: [{ hostPath: '/', guestPath: '/data', mode: 'rw' }] } };
+    expect(await as('old', () => calls.acquire({ runId: 'old', scope: forged, generation: 0 }))).toMatchObject({ scope: PLAN.scopes[1] });
+    expect(await as('run', () => calls.release({ runId: 'run', scope: 'own', generation: 1 + LOST_VM_ATTEMPTS }))).toMatchObject({ scope: PLAN.scopes[0] });
+  });
+
+  test.each<[string, object, string | null]>([
+    ['without a workflow', { scope: '_shared', generation: 0 }, null],
+    ['of an unknown scope', { scope: 'evil', generation: 0 }, 'run'],
+    ['of a whole scope', { scope: PLAN.scopes[1], generation: 0 }, 'run'],
+    ['of a generation that cannot be', { scope: '_shared', generation: 4 }, 'run'],
+    ['of a negative generation', { scope: '_shared', generation: -1 }, 'run'],
+  ])('%s is refused', async (_what, call, workflow) => {
+    await expect(as(workflow, () => calls.acquire({ runId: 'run', ...call }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as(workflow, () => calls.release({ runId: 'run', ...call }))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
+  test('that belongs to a stage is refused', async () => {
+    await expect(as('run', () => calls.acquire({ runId: 'run', scope: 'own', generation: 0 }))).rejects.toThrow(/belongs to its only stage/);
+  });
+});
+
+const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: REF };
+const failure = { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: '' };
+const finish = { runId: 'run', outcome, merge: null, events: [] };
+
+describe('an outcome', () => {
+  test.each<[string, RunOutcome]>([
+    ['succeeded', outcome],
+    ['failed', { ...outcome, state: 'failed', failedStage: 'own', failure }],
+    ['failed without a stage', { ...outcome, state: 'failed', failure }],
+    ['cancelled', { ...outcome, state: 'cancelled', output: null }],
+    ['cancelled after a failure', { ...outcome, state: 'cancelled', failedStage: 'own', failure }],
+  ])('%s is taken', async (_what, given) => {
+    expect(await as('run', () => calls.finish({ ...finish, outcome: { ...given, more: 1 } }))).toEqual({ ...finish, outcome: given, ended: null });
+  });
+
+  test.each<[string, object]>([
+    ['of another state', { ...outcome, state: 'excellent' }],
+    ['that only an operator makes', { ...outcome, state: 'terminated' }],
+    ['succeeded with a failure', { ...outcome, failure }],
+    ['failed without a failure', { ...outcome, state: 'failed' }],
+    ['of an unknown stage', { ...outcome, state: 'failed', failedStage: 'evil', failure }],
+    ['with an output that is no ref', { ...outcome, output: { sha256: 'x' } }],
+    ['with a failure that is no text', { ...outcome, state: 'failed', failure: { code: 1, message: 2, stderrTail: 3 } }],
+  ])('%s is refused', async (_what, given) => {
+    await expect(as('run', () => calls.finish({ ...finish, outcome: given }))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
+  test('of a plan that ends in a merge brings its parts in order', async () => {
+    await admitted('merges', { behaviour: 1 }, planOf('a b', { merge: 'b a' }));
+    const merge = [
+      { name: 'b', output: REF },
+      { name: 'a', output: REF },
+    ];
+    const request = { ...finish, runId: 'merges', outcome: { ...outcome, output: null } };
+    expect((await as('merges', () => calls.finish({ ...request, merge }))).merge).toEqual(merge);
+    for (const wrong of [merge.toReversed(), merge.slice(1), [...merge, merge[0]], { length: 2 }])
+      await expect(as('merges', () => calls.finish({ ...request, merge: wrong }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('merges', () => calls.finish({ ...request, merge, outcome }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('run', () => calls.finish({ ...finish, merge }))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+});
+
+describe('a run that has ended', () => {
+  beforeEach(() => events.append('run', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]));
+
+  test('is asked for nothing more, but its VMs may be ended', async () => {
+    await expect(as('run', () => calls.stage(own))).rejects.toMatchObject({ code: 'run/ended' });
+    await expect(as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 0 }))).rejects.toMatchObject({ code: 'run/ended' });
+    await expect(as('run', () => calls.append({ runId: 'run', events: [] }))).rejects.toMatchObject({ code: 'run/ended' });
+    expect(await as('run', () => calls.release({ runId: 'run', scope: '_shared', generation: 0 }))).toMatchObject({ generation: 0 });
+  });
+
+  test('hands out what stands, and ends as it has ended', async () => {
+    await writeResult(events, 'run', { stage: 'own', execKey: 'own/0/1' } as StageResult, null, 1);
+    const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
+    expect(await as('run', () => calls.stage({ ...own, events: [skipped] }))).toMatchObject({ execKey: 'own/0/1', events: [] });
+    const { ended } = await as('run', () => calls.finish({ ...finish, outcome: { ...outcome, state: 'cancelled', output: null } }));
+    expect(ended).toEqual(outcome);
+  });
+});
+
+test('plans of other runs make room, and are read again', async () => {
+  const reads: string[] = [];
+  const counted = { ...records, get: (runId: string, name: string) => (reads.push(runId), records.get(runId, name)) };
+  const { createAdmittedRuns } = await import('./admitted-run.ts');
+  // PLAN has four stages: two of its kind fit.
+  const runs = createAdmittedRuns(counted, 8);
+  for (const runId of ['a', 'b', 'c']) await admitted(runId);
+  for (const runId of ['a', 'b', 'a', 'c', 'a', 'b']) expect((await runs.get(runId)).runId).toBe(runId);
+  expect(reads).toEqual(['a', 'b', 'c', 'b']);
+});
