@@ -60,6 +60,8 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
       return concludeWithoutVm(context, await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()));
     }
     if (isCodedError(error) && LOST_VM_CODES.has(error.code)) await recordLoss(context, error);
+    // Its VM is gone as well, and no other one is asked for.
+    if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
     throw error;
   }
 }
@@ -102,7 +104,7 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promis
     await exec.acknowledge();
     if (context.ownsVm) await sandbox.stop();
   } catch (error) {
-    if (!(isCodedError(error) && LOST_VM_CODES.has(error.code))) throw error;
+    if (!(isCodedError(error) && (LOST_VM_CODES.has(error.code) || error.code === 'host/disk-full'))) throw error;
   }
   if (!context.ownsVm) return;
   deps.vms.drop(vmKey);

@@ -42,6 +42,18 @@ export interface LaunchConfig {
   readonly guestSilenceMs?: number;
   readonly consoleMaxBytes?: number;
   readonly spoolMaxBytes?: number;
+  /** How long the VM waits while the host's disk is full. */
+  readonly diskFullTimeoutMs?: number;
+}
+
+/** The VM stands still for want of room on the host, and its deadlines with it. */
+export interface FullDisk {
+  readonly forMs: number;
+  /** After this long the VM is given up with `host/disk-full`. */
+  readonly limitMs: number;
+  readonly availableBytes: number;
+  /** With this much room it goes on. */
+  readonly neededBytes: number;
 }
 
 /** What the keeper says of its VM. */
@@ -58,6 +70,8 @@ export interface VmStatus {
   readonly memoryMib: number;
   readonly leaseLeftMs: number;
   readonly execs: readonly { readonly execKey: string; readonly state: string }[];
+  /** Null where there is room, and from keepers of builds that did not look. */
+  readonly diskFull: FullDisk | null;
 }
 
 export interface ExecStart {
@@ -94,6 +108,7 @@ const SAME_CODES: ReadonlySet<string> = new Set<ErrorCode>([
   'vm/refused',
   'stage/bad-output',
   'host/not-ready',
+  'host/disk-full',
 ]);
 
 /**
@@ -119,8 +134,10 @@ export function errorOfAnswer(error: unknown, what: string): Error {
 
 /** True for an error that says that the VM cannot be used any more. */
 export function isVmGone(error: unknown): boolean {
-  return isCodedError(error) && (error.code === 'vm/lost' || error.code === 'vm/protocol' || error.code === 'vm/boot-timeout');
+  return isCodedError(error) && GONE_CODES.has(error.code);
 }
+
+const GONE_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['vm/lost', 'vm/protocol', 'vm/boot-timeout', 'host/disk-full']);
 
 export function cutText(text: string): string {
   const clean = text.replace(/[^\P{Cc}\t\n]/gu, '\ufffd');
@@ -166,6 +183,18 @@ export function readVmStatus(answer: Answer): VmStatus {
     memoryMib: readCount(answer, 'memoryMib', 'status'),
     leaseLeftMs: readCount(answer, 'leaseLeftMs', 'status'),
     execs: execs.map((exec) => ({ execKey: readText(exec, 'execKey', 'status'), state: readText(exec, 'state', 'status') })),
+    diskFull: readFullDisk(answer),
+  };
+}
+
+export function readFullDisk(status: Answer): FullDisk | null {
+  const full = status['diskFull'];
+  if (!isRecord(full)) return null;
+  return {
+    forMs: readCount(full, 'forMs', 'status'),
+    limitMs: readCount(full, 'limitMs', 'status'),
+    availableBytes: readCount(full, 'availableBytes', 'status'),
+    neededBytes: readCount(full, 'neededBytes', 'status'),
   };
 }
 

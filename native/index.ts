@@ -2,5 +2,6 @@
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
 export { ConnectionError } from './connection.ts';
 export { isAlive, readHostFacts, readRunDir, sealRunDir, sweepRunDirs, type HostFacts, type RunDirStatus, type SweptVm } from './keeper-command.ts';
-export type { ExecEnd, ExecStart, LaunchConfig, OutputStream, SignalName, VmState, VmStatus } from './api.ts';
+export { readDiskOfVm } from './disk-patience.ts';
+export type { ExecEnd, ExecStart, FullDisk, LaunchConfig, OutputStream, SignalName, VmState, VmStatus } from './api.ts';
 export { isVmGone } from './api.ts';

@@ -4,6 +4,7 @@
  */
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
 import {
   cutText,
   isVmGone,
@@ -20,6 +21,7 @@ import {
 } from './api.ts';
 import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
 import { isAlive, launchKeeper, readRunDir } from './keeper-command.ts';
+import { startPatientLimit } from './disk-patience.ts';
 import { StreamConnection } from './stream.ts';
 
 /** A keeper answers control requests at once; this long means that it is stopped or its host is. */
@@ -30,6 +32,8 @@ const READY_GRACE_MS = 10_000;
 export const TRANSFER_IDLE_LIMIT_MS = 120_000;
 const TREE_LIMIT_MS = 60 * 60 * 1000;
 const STOP_LIMIT_MS = 30_000;
+/** Codes of a VM's end that say more than that it is lost. */
+const ENDS_WITH_CODES: ReadonlySet<string> = new Set<ErrorCode>(['vm/protocol', 'vm/boot-timeout', 'vm/refused', 'host/disk-full']);
 /** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
 const CONNECT_ATTEMPTS = 5;
 const CONNECT_PAUSE_MS = 200;
@@ -273,17 +277,19 @@ export class MicroVm {
   async #request(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {
     const limitMs = options.limitMs === undefined ? REQUEST_LIMIT_MS : options.limitMs;
     const limit = new AbortController();
-    const timer =
+    const stopLimit =
       limitMs === null
         ? undefined
-        : setTimeout(() => limit.abort(new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`)), limitMs);
+        : startPatientLimit(this.dir, limitMs, () =>
+            limit.abort(new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`)),
+          );
     const signal = AbortSignal.any([limit.signal, this.#closed.signal, ...(options.signal === undefined ? [] : [options.signal])]);
     try {
       return await this.#alive(signal, async () => (await this.#connection(signal)).request(op, fields, signal));
     } catch (error) {
       throw await this.#explain(error);
     } finally {
-      clearTimeout(timer);
+      stopLimit?.();
     }
   }
 
@@ -371,7 +377,7 @@ export class MicroVm {
   async #loss(cause?: unknown): Promise<CodedError> {
     const { state, exit } = await readRunDir(this.#keeper, this.dir);
     const why = exit === null ? `its keeper went without a word (${state})` : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
-    const code = exit?.code === 'vm/protocol' || exit?.code === 'vm/boot-timeout' || exit?.code === 'vm/refused' ? exit.code : 'vm/lost';
+    const code = exit !== null && ENDS_WITH_CODES.has(exit.code) ? (exit.code as ErrorCode) : 'vm/lost';
     return new CodedError(code, `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`, isCodedError(cause) || cause === undefined ? {} : { cause });
   }
 }

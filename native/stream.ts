@@ -3,6 +3,7 @@ import { Buffer } from 'node:buffer';
 import type { Socket } from 'node:net';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { ANSWER_LINE_BYTES, errorOfAnswer, type Answer } from './api.ts';
+import { startPatientLimit } from './disk-patience.ts';
 import { ConnectionError, asError, connectKeeper, parseAnswer, requestLine } from './connection.ts';
 
 /** How long the answer line may take. The keeper may wait for its guest first, whose silence it ends sooner. */
@@ -11,6 +12,7 @@ const ANSWER_LIMIT_MS = 120_000;
 export class StreamConnection {
   readonly #socket: Socket;
   readonly #op: string;
+  readonly #dir: string;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #dispose: () => void;
   /** Bytes that came behind a line. */
@@ -28,7 +30,7 @@ export class StreamConnection {
     signal: AbortSignal,
   ): Promise<{ readonly stream: StreamConnection; readonly answer: Answer }> {
     const line = requestLine(1, op, fields);
-    const stream = new StreamConnection(await connectKeeper(dir, signal), op, signal);
+    const stream = new StreamConnection(await connectKeeper(dir, signal), dir, op, signal);
     try {
       stream.#socket.write(line);
       return { stream, answer: await stream.readAnswer(ANSWER_LIMIT_MS) };
@@ -38,7 +40,8 @@ export class StreamConnection {
     }
   }
 
-  constructor(socket: Socket, op: string, signal: AbortSignal) {
+  constructor(socket: Socket, dir: string, op: string, signal: AbortSignal) {
+    this.#dir = dir;
     this.#socket = socket;
     this.#op = op;
     this.#chunks = socket.iterator({ destroyOnReturn: false })[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
@@ -106,14 +109,14 @@ export class StreamConnection {
     if (this.#socket.write(chunk)) return;
     await new Promise<void>((resolve, reject) => {
       const settle = (then: () => void): void => {
-        clearTimeout(timer);
+        stopLimit();
         this.#socket.off('drain', onDrain);
         this.#socket.off('close', onClose);
         then();
       };
       const onDrain = (): void => settle(resolve);
       const onClose = (): void => settle(() => reject(this.#failure()));
-      const timer = setTimeout(() => this.#cut(this.#stall(idleLimitMs)), idleLimitMs);
+      const stopLimit = startPatientLimit(this.#dir, idleLimitMs, () => this.#cut(this.#stall(idleLimitMs)));
       this.#socket.once('drain', onDrain);
       this.#socket.once('close', onClose);
     });
@@ -182,10 +185,7 @@ export class StreamConnection {
 
   async #next(limitMs: number | null): Promise<Buffer | null> {
     if (this.#broken !== null) throw this.#failure();
-    let timer: NodeJS.Timeout | undefined;
-    if (limitMs !== null) {
-      timer = setTimeout(() => this.#cut(this.#stall(limitMs)), limitMs);
-    }
+    const stopLimit = limitMs === null ? null : startPatientLimit(this.#dir, limitMs, () => this.#cut(this.#stall(limitMs)));
     try {
       const next = await this.#chunks.next();
       return next.done === true ? null : next.value;
@@ -193,7 +193,7 @@ export class StreamConnection {
       this.#broken ??= asError(error);
       throw this.#failure();
     } finally {
-      clearTimeout(timer);
+      stopLimit?.();
     }
   }
 

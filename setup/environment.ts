@@ -16,6 +16,8 @@ export interface Environment {
   readonly kernelKind: 'debian' | 'voidbox' | null;
   /** `VOIDBOX_BOOT_TIMEOUT_MS`: how long one boot may take until the guest's hello; null is the backend's own limit. For slow machines. */
   readonly bootTimeoutMs: number | null;
+  /** `VOIDBOX_DISK_FULL_LIMIT_MS`: how long a VM waits while the disk of the state folder is full; null is the keeper's own limit. */
+  readonly diskFullLimitMs: number | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
   readonly skills: readonly string[];
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
@@ -59,6 +61,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     temporalConfigured: ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'].some((name) => read(name) !== null),
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
+    diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
       .filter((path) => path !== '')

@@ -34,6 +34,7 @@ try {
     keeper: values.keeper ?? known?.keeper ?? (await resolveStackPieces(env, { install: false })).keeper,
     pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
     bootTimeoutMs: env.bootTimeoutMs,
+    diskFullLimitMs: env.diskFullLimitMs,
     embedded: values.embedded,
     allowedMountRoots: values['allow-mounts'],
     // The supervisor of the embedded stack names them all.

@@ -21,11 +21,19 @@ export interface HostSandboxOptions {
   readonly stateDir: string;
   /** Null is the backend's own limit. */
   readonly bootTimeoutMs: number | null;
+  /** Null is the keeper's own limit. */
+  readonly diskFullLimitMs: number | null;
 }
 
-export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs }: HostSandboxOptions): HostSandboxes {
+export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs }: HostSandboxOptions): HostSandboxes {
   const vmsDir = join(stateDir, 'vms');
-  const backends = createSandboxBackends({ vmsDir, keeper, pieces, ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }) });
+  const backends = createSandboxBackends({
+    vmsDir,
+    keeper,
+    pieces,
+    ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
+    ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
+  });
   return {
     backendFor: (plan) => selectBackend(backends, plan),
     release: (key) => backends.qemu.release(key),

@@ -44,6 +44,8 @@ export interface WorkerProcessOptions {
   readonly pieces: () => Promise<HostPieces>;
   /** How long one boot may take; null is the sandbox's own limit. */
   readonly bootTimeoutMs: number | null;
+  /** How long a VM waits while the disk is full; null is the keeper's own limit. */
+  readonly diskFullLimitMs: number | null;
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
   readonly allowedMountRoots: readonly string[];
@@ -64,7 +66,13 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const hostId = readHostId(stateDir);
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS);
   const searchAttributes = await ensureSearchAttributes(runs.connection, target.namespace, log);
-  const sandboxes = createHostSandboxes({ keeper: options.keeper, pieces: options.pieces, stateDir, bootTimeoutMs: options.bootTimeoutMs });
+  const sandboxes = createHostSandboxes({
+    keeper: options.keeper,
+    pieces: options.pieces,
+    stateDir,
+    bootTimeoutMs: options.bootTimeoutMs,
+    diskFullLimitMs: options.diskFullLimitMs,
+  });
   const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
   const skills = skillHostOf(options);
   const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir, serverId(options)), searchAttributes });

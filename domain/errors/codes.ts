@@ -125,6 +125,12 @@ export const ERROR_CODES = {
     summary: 'A worker was handed work of a run that another host admitted; it gives the work back.',
     remedy: "Nothing needs to be done while the run's host is up; otherwise start its worker.",
   },
+  'host/disk-full': {
+    kind: 'world',
+    retryable: false,
+    summary: 'The disk of the host was full for longer than a VM waits for room (an hour, unless `VOIDBOX_DISK_FULL_LIMIT_MS` says otherwise).',
+    remedy: 'Make room on the disk of the state folder, which the message names (`voidbox prune` removes old runs), then run again.',
+  },
   'host/unreachable': {
     kind: 'world',
     retryable: false,

@@ -40,6 +40,8 @@ export interface QemuBackendOptions {
   readonly bootTimeoutMs?: number;
   /** How long a guest may owe something without progress; the keeper's default otherwise. */
   readonly guestSilenceMs?: number;
+  /** How long a VM waits while the disk is full; the keeper's own limit otherwise. */
+  readonly diskFullLimitMs?: number;
 }
 
 export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
@@ -68,7 +70,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
       const accelerator = host.kvm === 'hardware' ? 'kvm' : 'tcg';
       const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
       const config = {
-        ...launchConfig(name, plan, pieces, accelerator, bootTimeoutMs),
+        ...launchConfig(name, plan, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs: options.diskFullLimitMs }),
         ...(options.guestSilenceMs === undefined ? {} : { guestSilenceMs: options.guestSilenceMs }),
       };
       const vm = await MicroVm.launch({ keeper: pieces.keeper, dir: vmRunDir(options.vmsDir, key), config }, signal);
@@ -105,7 +107,13 @@ function refuseTooLarge(key: VmKey, plan: SandboxPlan, host: HostFacts): void {
   );
 }
 
-function launchConfig(vmKey: string, plan: SandboxPlan, pieces: QemuPieces, accelerator: LaunchConfig['accelerator'], bootTimeoutMs: number): LaunchConfig {
+function launchConfig(
+  vmKey: string,
+  plan: SandboxPlan,
+  pieces: QemuPieces,
+  accelerator: LaunchConfig['accelerator'],
+  { bootTimeoutMs, diskFullLimitMs }: { readonly bootTimeoutMs: number; readonly diskFullLimitMs: number | undefined },
+): LaunchConfig {
   return {
     vmKey,
     memoryMib: plan.memoryMib,
@@ -119,6 +127,7 @@ function launchConfig(vmKey: string, plan: SandboxPlan, pieces: QemuPieces, acce
     mke2fs: pieces.mke2fs,
     mounts: plan.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
     bootTimeoutMs,
+    ...(diskFullLimitMs === undefined ? {} : { diskFullTimeoutMs: diskFullLimitMs }),
   };
 }
 

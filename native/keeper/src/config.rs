@@ -38,6 +38,9 @@ pub struct LaunchConfig {
     pub console_max_bytes: u64,
     #[serde(default = "default_spool_max_bytes")]
     pub spool_max_bytes: u64,
+    /// How long a VM waits while its host's disk is full.
+    #[serde(default = "default_disk_full_timeout_ms")]
+    pub disk_full_timeout_ms: u64,
     /// Arguments of the program that plays the VMM; `{fd}` becomes the guest port's descriptor.
     #[cfg(feature = "test-vmm")]
     #[serde(default)]
@@ -95,6 +98,10 @@ fn default_console_max_bytes() -> u64 {
 
 fn default_spool_max_bytes() -> u64 {
     1 << 30
+}
+
+fn default_disk_full_timeout_ms() -> u64 {
+    60 * 60 * 1000
 }
 
 impl LaunchConfig {
@@ -242,6 +249,7 @@ mod tests {
         let config = LaunchConfig::parse(&text(|_| ())).unwrap();
         assert_eq!(config.orphan_timeout_ms, 900_000);
         assert_eq!(config.boot_timeout_ms, 20_000);
+        assert_eq!(config.disk_full_timeout_ms, 3_600_000);
         assert_eq!(config.kernel.kind, KernelKind::Debian);
     }
 

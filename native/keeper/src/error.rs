@@ -15,6 +15,7 @@ pub enum Code {
     ExecUnknown,
     BadOutput,
     HostIo,
+    DiskFull,
     HostNotReady,
     GuestError,
 }
@@ -32,6 +33,7 @@ impl Code {
             Code::ExecUnknown => "exec/unknown",
             Code::BadOutput => "stage/bad-output",
             Code::HostIo => "host/io",
+            Code::DiskFull => "host/disk-full",
             Code::HostNotReady => "host/not-ready",
             Code::GuestError => "guest/error",
         }

@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use voidbox_protocol::body::ExecRequest;
 use voidbox_protocol::credit::SendWindow;
 use voidbox_protocol::message::{Message, Stream};
 
+use crate::disk::Disk;
 use crate::error::Failure;
 use crate::guest::link::{After, Inbound, Link, Violation};
 
@@ -19,6 +19,7 @@ mod end;
 mod output;
 mod record;
 mod request;
+mod settle;
 mod spool;
 mod stdin;
 
@@ -33,6 +34,8 @@ struct State {
     stdin: SendWindow,
     /// Why the keeper had it killed.
     killed_for: Option<Reason>,
+    /// How it has ended, while there is no room to write that down.
+    ending: Option<settle::Ending>,
     outcome: Option<Outcome>,
     failure: Option<Failure>,
 }
@@ -41,8 +44,8 @@ pub struct Exec {
     pub start: StartExec,
     folder: PathBuf,
     started_at_ms: u64,
-    deadline: Instant,
     budget: Rc<SpoolBudget>,
+    disk: Rc<Disk>,
     id: Cell<u32>,
     /// Bytes of standard input that are on their way to the guest.
     stdin_taken: Cell<u64>,
@@ -50,6 +53,8 @@ pub struct Exec {
     stdin_owner: Cell<u64>,
     state: RefCell<State>,
     changed: Notify,
+    /// Something waits for room on the disk, or never will.
+    owes: Notify,
 }
 
 pub fn now_ms() -> u64 {
@@ -65,6 +70,7 @@ impl Exec {
         start: StartExec,
         folder: PathBuf,
         budget: Rc<SpoolBudget>,
+        disk: Rc<Disk>,
         link: &Rc<Link>,
     ) -> Result<Rc<Self>, Failure> {
         let spools = || -> std::io::Result<(Spool, Spool)> {
@@ -75,12 +81,11 @@ impl Exec {
             ))
         };
         let (stdout, stderr) = spools().map_err(|error| Failure::io("making the spool", &error))?;
-        let timeout = Duration::from_millis(start.timeout_ms);
         let exec = Rc::new(Self {
-            deadline: Instant::now() + timeout,
             started_at_ms: now_ms(),
             folder,
             budget,
+            disk,
             id: Cell::new(0),
             stdin_taken: Cell::new(0),
             stdin_owner: Cell::new(0),
@@ -90,13 +95,15 @@ impl Exec {
                 stderr,
                 stdin: SendWindow::default(),
                 killed_for: None,
+                ending: None,
                 outcome: None,
                 failure: None,
             }),
             changed: Notify::new(),
+            owes: Notify::new(),
             start,
         });
-        exec.write_record()
+        exec.write_record(Phase::Running, None)
             .map_err(|error| Failure::io("writing the exec record", &error))?;
         let request = Message::ExecRequest(ExecRequest {
             program: exec.start.program.clone(),
@@ -114,6 +121,7 @@ impl Exec {
         }
         tokio::task::spawn_local(exec.clone().keep_deadline(link.clone()));
         tokio::task::spawn_local(exec.clone().watch_kill(link.clone()));
+        tokio::task::spawn_local(exec.clone().pay_what_it_owes(link.clone()));
         Ok(exec)
     }
 
@@ -121,8 +129,14 @@ impl Exec {
         self.state.borrow().phase
     }
 
+    fn outcome(&self) -> Option<Outcome> {
+        self.state.borrow().outcome.clone()
+    }
+
+    /// False from the guest's word on its end, also while there is no room for what it wrote.
     fn is_running(&self) -> bool {
-        self.phase() == Phase::Running
+        let state = self.state.borrow();
+        state.phase == Phase::Running && state.ending.is_none()
     }
 }
 

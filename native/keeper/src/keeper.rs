@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
 
 use crate::config::LaunchConfig;
+use crate::disk::{self, Disk};
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, SpoolBudget, now_ms};
 use crate::guest::handshake::{Session, SessionError, open_session};
@@ -28,6 +29,9 @@ const MAX_BOOTS: u32 = 2;
 const DRAIN: Duration = Duration::from_secs(10);
 /// Broken tars that are remembered.
 const MAX_CUT_TARS: usize = 16;
+/// How long the VM's end waits for room to be written down.
+const EXIT_LIMIT: Duration = Duration::from_secs(20);
+const EXIT_PAUSE: Duration = Duration::from_millis(250);
 const CONSOLE_TAIL_BYTES: u64 = 8 << 10;
 
 /// Why a VM ended, as `exit.json` says it.
@@ -50,6 +54,8 @@ pub enum EndReason {
     Terminated,
     /// The VMM could not be started.
     HostFailure,
+    /// The host's disk was full for longer than a VM waits.
+    DiskFull,
 }
 
 #[derive(Debug, Clone)]
@@ -107,6 +113,7 @@ pub struct Keeper {
     pub dir: RunDir,
     pub config: LaunchConfig,
     pub lease: Lease,
+    pub disk: Rc<Disk>,
     pub fence: watch::Sender<u64>,
     pub phase: watch::Sender<Phase>,
     pub execs: RefCell<HashMap<String, Rc<Exec>>>,
@@ -156,6 +163,10 @@ pub async fn run(dir: RunDir, config: LaunchConfig) -> Result<(), Failure> {
     let fence = fence.map_err(|error| Failure::io("writing the run directory", &error))?;
     let keeper = Rc::new(Keeper {
         lease: Lease::new(Duration::from_millis(config.orphan_timeout_ms)),
+        disk: Disk::new(
+            dir.path(),
+            Duration::from_millis(config.disk_full_timeout_ms),
+        ),
         fence: watch::Sender::new(fence),
         phase: watch::Sender::new(Phase::Booting),
         execs: RefCell::default(),
@@ -219,6 +230,12 @@ impl Keeper {
                 Code::VmLost,
                 format!("nobody renewed the lease for {} ms", self.config.orphan_timeout_ms),
             ),
+            // A client cannot attach while the disk is full, and so not renew.
+            () = self.disk.given_up(|| self.lease.renew()) => End::new(
+                EndReason::DiskFull,
+                Code::DiskFull,
+                format!("{}, which is how long a VM waits for it: make room and run again", self.disk.limit_text()),
+            ),
             () = self.stop_asked.notified() => End::new(EndReason::Stopped, Code::VmLost, "the VM was stopped"),
             () = terminated() => End::new(EndReason::Terminated, Code::VmLost, "the keeper was told to end"),
         };
@@ -233,12 +250,12 @@ impl Keeper {
             None => None,
         };
         let _ = std::fs::remove_file(self.dir.file(SCRATCH));
-        self.write_exit(&end, status);
+        self.write_exit(&end, status).await;
         self.phase.send_replace(Phase::Ended(end.failure.clone()));
         end
     }
 
-    fn write_exit(&self, end: &End, status: Option<ExitStatus>) {
+    async fn write_exit(&self, end: &End, status: Option<ExitStatus>) {
         let exit = ExitFile {
             v: 1,
             vm_key: &self.config.vm_key,
@@ -252,8 +269,16 @@ impl Keeper {
             console_tail: console::tail(&self.dir.file(CONSOLE), CONSOLE_TAIL_BYTES),
         };
         let text = serde_json::to_vec_pretty(&exit).expect("plain data serialises");
-        if let Err(error) = self.dir.write_durable(EXIT, &text) {
-            eprintln!("writing {EXIT}: {error}");
+        let deadline = Instant::now() + EXIT_LIMIT;
+        loop {
+            match self.dir.write_durable(EXIT, &text) {
+                // The scratch disk is gone, so there is room, unless others take it first.
+                Err(error) if disk::is_full(&error) && Instant::now() < deadline => {
+                    tokio::time::sleep(EXIT_PAUSE).await;
+                }
+                Err(error) => return eprintln!("writing {EXIT}: {error}"),
+                Ok(()) => return,
+            }
         }
     }
 
@@ -267,8 +292,14 @@ impl Keeper {
         let link = Link::start(session, Patience::new(silence));
         self.phase.send_replace(Phase::Ready(link.clone()));
         let vmm = slot.as_mut().expect("a session has a VMM");
+        let broken = vmm.broken_control();
         let failure = tokio::select! {
+            why = broken => Failure::new(
+                Code::VmProtocol,
+                format!("the VMM broke the protocol of its control: {why}"),
+            ),
             failure = link.ended() => failure,
+            () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it goes on for as long as the VM"),
             _ = vmm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
         };
         // A closed port and the VMM's end come together, in either order; say the one that tells more.
@@ -301,12 +332,16 @@ impl Keeper {
         };
         let tsc = tokio::task::spawn_blocking(crate::host::measure_tsc_khz);
         let tsc_khz = tsc.await.unwrap_or(0);
-        let marker = self.dir.write_durable(STARTED, b"");
-        marker.map_err(|error| host_failure(Failure::io("writing the marker", &error)))?;
+        let marker = self
+            .disk
+            .once_there_is_room(|| self.dir.write_durable(STARTED, b""));
+        marker
+            .await
+            .map_err(|error| host_failure(Failure::io("writing the marker", &error)))?;
         loop {
             let start = Instant::now();
             self.boots.set(self.boots.get() + 1);
-            let (vmm, port, mailbox) = Vmm::start(&self.config, &self.dir, tsc_khz)
+            let (vmm, port, mailbox) = Vmm::start(&self.config, &self.dir, &self.disk, tsc_khz)
                 .await
                 .map_err(host_failure)?;
             self.vmm_pid.set(vmm.pid());
@@ -343,7 +378,7 @@ impl Keeper {
     ) -> Result<Session, End> {
         let limit = Duration::from_millis(self.config.boot_timeout_ms);
         let hostname = "voidbox";
-        let session = timeout(
+        let session = self.disk.within(
             limit,
             open_session(port, &self.config.mounts, hostname, mailbox),
         );

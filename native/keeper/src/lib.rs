@@ -5,6 +5,7 @@
 pub mod api;
 pub mod commands;
 pub mod config;
+pub mod disk;
 pub mod error;
 pub mod exec;
 pub mod guest;

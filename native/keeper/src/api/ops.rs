@@ -149,6 +149,7 @@ fn status(keeper: &Keeper) -> Value {
         "memoryMib": config.memory_mib,
         "leaseLeftMs": keeper.lease.left_ms(),
         "vmmPid": keeper.vmm_pid.get(),
+        "diskFull": keeper.disk.report(),
         "execs": execs,
     })
 }
@@ -177,7 +178,8 @@ async fn ready(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure>
         timeout_ms: u64,
     }
     let Ready { timeout_ms } = request.fields()?;
-    match tokio::time::timeout(Duration::from_millis(timeout_ms), keeper.guest()).await {
+    let limit = Duration::from_millis(timeout_ms);
+    match keeper.disk.within(limit, keeper.guest()).await {
         Ok(guest) => guest.map(|_| status(keeper)),
         Err(_) => Err(Failure::new(
             Code::BootTimeout,
@@ -207,7 +209,13 @@ async fn start_exec(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Fai
     }
     let key = start.exec_key.clone();
     let folder = exec::folder(&keeper.dir.file(EXECS), &key);
-    let exec = Exec::start(start, folder, keeper.budget.clone(), &link)?;
+    let exec = Exec::start(
+        start,
+        folder,
+        keeper.budget.clone(),
+        keeper.disk.clone(),
+        &link,
+    )?;
     keeper.execs.borrow_mut().insert(key, exec);
     Ok(json!({ "known": false }))
 }

@@ -7,6 +7,7 @@ use voidbox_protocol::body::{ExecReason, ExecResponse, ExecSignal};
 use voidbox_protocol::message::Message;
 
 use super::record::{Outcome, Phase, Reason};
+use super::settle::Ending;
 use super::{Exec, now_ms};
 use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};
@@ -26,7 +27,7 @@ impl Exec {
         };
         tokio::select! {
             () = ended => {}
-            () = tokio::time::sleep_until(self.deadline) => self.kill(&link, Reason::Timeout),
+            () = self.disk.sleep(Duration::from_millis(self.start.timeout_ms)) => self.kill(&link, Reason::Timeout),
         }
     }
 
@@ -34,7 +35,8 @@ impl Exec {
     pub(super) fn kill(&self, link: &Link, reason: Reason) {
         {
             let mut state = self.state.borrow_mut();
-            if state.phase != Phase::Running || state.killed_for.is_some() {
+            if state.phase != Phase::Running || state.ending.is_some() || state.killed_for.is_some()
+            {
                 return;
             }
             state.killed_for = Some(reason);
@@ -60,7 +62,7 @@ impl Exec {
             }
             changed.await;
         }
-        tokio::time::sleep(KILL_GRACE).await;
+        self.disk.sleep(KILL_GRACE).await;
         if !self.is_running() {
             return;
         }
@@ -80,29 +82,19 @@ impl Exec {
     }
 
     pub(super) fn finish(&self, reason: Reason, exit_code: i32, message: Option<String>) {
-        let mut state = self.state.borrow_mut();
-        let spooled = state.stdout.finish();
-        if let Err(error) = spooled.and(state.stderr.finish()) {
-            state
-                .failure
-                .get_or_insert(Failure::io("writing the spool", &error));
+        {
+            let mut state = self.state.borrow_mut();
+            state.stdout.close();
+            state.stderr.close();
+            state.ending = Some(Ending {
+                reason,
+                exit_code,
+                message,
+                ended_at_ms: now_ms(),
+            });
         }
-        let dropped = state.stdout.dropped() + state.stderr.dropped();
-        state.outcome = Some(Outcome {
-            reason,
-            exit_code,
-            message,
-            started_at_ms: self.started_at_ms,
-            ended_at_ms: now_ms(),
-            stdout_bytes: state.stdout.len(),
-            stderr_bytes: state.stderr.len(),
-            dropped_bytes: dropped,
-        });
-        state.phase = Phase::Ended;
-        drop(state);
-        if let Err(error) = self.write_record() {
-            eprintln!("exec {}: writing the record: {error}", self.start.exec_key);
-        }
+        self.settle(None);
+        self.owes.notify_one();
         self.changed.notify_waiters();
     }
 
@@ -168,11 +160,13 @@ impl Exec {
             return;
         }
         state.phase = Phase::Lost;
+        state.ending = None;
         state.failure.get_or_insert_with(|| failure.clone());
         drop(state);
-        if let Err(error) = self.write_record() {
+        if let Err(error) = self.write_record(Phase::Lost, None) {
             eprintln!("exec {}: writing the record: {error}", self.start.exec_key);
         }
+        self.owes.notify_one();
         self.changed.notify_waiters();
     }
 }

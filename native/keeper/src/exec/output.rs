@@ -6,11 +6,13 @@ use voidbox_protocol::message::Stream;
 
 use super::Exec;
 use super::record::{Phase, Reason};
+use crate::disk::is_full;
 use crate::error::{Code, Failure};
 use crate::guest::link::{Link, Violation};
 
 impl Exec {
-    /// Spools what came and lets the guest send as much again; kills an exec that has no room left.
+    /// Spools what came and lets the guest send as much again; kills an exec that has reached its limit.
+    /// For what the disk has no room for the guest gets no credit, so it waits too.
     pub(super) fn on_output(
         &self,
         link: &Link,
@@ -27,8 +29,10 @@ impl Exec {
             &mut state.stdout
         };
         spool.window.received(bytes.len())?;
+        let waited = spool.waiting();
         let kept = spool.append(bytes, own_room, &self.budget);
-        let due = spool.window.consumed(bytes.len());
+        let waits = spool.waiting() - waited;
+        let due = spool.window.consumed(bytes.len() - waits);
         let limited = match kept {
             Ok(all_kept) => !all_kept,
             Err(error) => {
@@ -43,6 +47,9 @@ impl Exec {
         drop(state);
         if let Some(due) = due {
             link.credit(id, stream, due);
+        }
+        if waits > 0 {
+            self.owes.notify_one();
         }
         if limited {
             self.kill(link, Reason::OutputLimit);
@@ -119,9 +126,11 @@ impl Exec {
         for name in ["stdout", "stderr"] {
             let _ = fs::remove_file(self.folder.join(name));
         }
-        self.write_record()
-            .map_err(|error| Failure::io("writing the exec record", &error))?;
         self.changed.notify_waiters();
-        Ok(())
+        match self.write_record(Phase::Acknowledged, self.outcome().as_ref()) {
+            // The record says `ended` then, which is as true, and the key stays taken here.
+            Err(error) if !is_full(&error) => Err(Failure::io("writing the exec record", &error)),
+            _ => Ok(()),
+        }
     }
 }

@@ -56,16 +56,19 @@ struct Record<'a> {
 
 impl Exec {
     /// Replaces the record. It need not survive a power cut, which the VM does not either.
-    pub(super) fn write_record(&self) -> std::io::Result<()> {
-        let state = self.state.borrow();
+    pub(super) fn write_record(
+        &self,
+        state: Phase,
+        outcome: Option<&Outcome>,
+    ) -> std::io::Result<()> {
         let record = Record {
             v: 1,
             exec_key: &self.start.exec_key,
-            state: state.phase,
+            state,
             program: &self.start.program,
             started_at_ms: self.started_at_ms,
             deadline_at_ms: self.started_at_ms.saturating_add(self.start.timeout_ms),
-            outcome: state.outcome.as_ref(),
+            outcome,
         };
         let temporary = self.folder.join("record.json.new");
         fs::write(&temporary, serde_json::to_vec(&record)?)?;

@@ -1,4 +1,5 @@
-//! One output stream of an exec on disk. It only grows, so an offset stays what it is.
+//! One output stream of an exec on disk. It only grows, so an offset stays what it is. What the disk
+//! has no room for waits in memory, and the guest gets no credit for it.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -8,6 +9,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use voidbox_protocol::credit::ReceiveWindow;
+
+use crate::disk::is_full;
 
 /// Bytes of what came after the limit that are kept, from its end.
 const TAIL_BYTES: usize = 1 << 20;
@@ -43,6 +46,8 @@ pub struct Spool {
     /// Bytes in the file.
     len: u64,
     received: u64,
+    /// What there was no room for: at most the guest's window, at the end the tail as well.
+    waiting: Vec<u8>,
     tail: VecDeque<u8>,
     pub window: ReceiveWindow,
 }
@@ -60,6 +65,7 @@ impl Spool {
             file: Some(file),
             len: 0,
             received: 0,
+            waiting: Vec::new(),
             tail: VecDeque::new(),
             window: ReceiveWindow::default(),
         })
@@ -80,7 +86,12 @@ impl Spool {
 
     /// Bytes that count against the exec's limit.
     pub fn taken(&self) -> u64 {
-        self.len
+        self.len + self.waiting.len() as u64
+    }
+
+    /// Bytes that wait for room.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 
     pub fn dropped(&self) -> u64 {
@@ -97,11 +108,13 @@ impl Spool {
             0
         };
         let (kept, rest) = bytes.split_at(fits);
-        if let Some(file) = &self.file {
-            file.write_all_at(kept, self.len)
-                .inspect_err(|_| budget.give_back(fits as u64))?;
-            self.len += fits as u64;
-        }
+        let written = match self.waiting.is_empty() {
+            true => self
+                .write(kept)
+                .inspect_err(|_| budget.give_back(fits as u64))?,
+            false => 0,
+        };
+        self.waiting.extend_from_slice(&kept[written..]);
         if rest.is_empty() {
             return Ok(true);
         }
@@ -112,16 +125,37 @@ impl Spool {
         Ok(false)
     }
 
-    /// Appends the end of what came after the limit.
-    pub fn finish(&mut self) -> io::Result<()> {
-        let tail = std::mem::take(&mut self.tail);
-        if let Some(file) = &self.file {
-            for part in [tail.as_slices().0, tail.as_slices().1] {
-                file.write_all_at(part, self.len)?;
-                self.len += part.len() as u64;
+    /// Writes as much of `bytes` as there is room for; the answer is how much.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(file) = &self.file else {
+            return Ok(bytes.len());
+        };
+        let start = self.len;
+        let mut written = 0;
+        while written < bytes.len() {
+            match file.write_at(&bytes[written..], start + written as u64) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_full(&error) => break,
+                Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.len += written as u64;
+        Ok(written)
+    }
+
+    /// Writes what waits for room; the answer is how much of it there was room for.
+    pub fn flush(&mut self) -> io::Result<usize> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let written = self.write(&waiting)?;
+        self.waiting = waiting;
+        self.waiting.drain(..written);
+        Ok(written)
+    }
+
+    /// Nothing comes any more: the end of what came after the limit is all that is still to be flushed.
+    pub fn close(&mut self) {
+        self.waiting.extend(std::mem::take(&mut self.tail));
     }
 
     /// Reads what is there at `offset`.
@@ -161,7 +195,8 @@ mod tests {
         for index in 0u8..40 {
             assert!(!spool.append(&vec![index; 64 << 10], 0, &budget).unwrap());
         }
-        spool.finish().unwrap();
+        spool.close();
+        assert_eq!(spool.flush().unwrap(), TAIL_BYTES);
         let kept = contents(&spool);
         assert_eq!(&kept[..6], b"headAB");
         assert_eq!(kept.len(), 6 + TAIL_BYTES);
@@ -180,5 +215,33 @@ mod tests {
         budget.give_back(one.len());
         let mut three = Spool::create(&temp.0.join("3")).unwrap();
         assert!(three.append(b"1234", 100, &budget).unwrap());
+    }
+
+    /// A spool on a device that is always full, and on a file from when there is room.
+    #[test]
+    fn what_there_is_no_room_for_waits_in_order() {
+        let temp = TempDir::new("spool-full");
+        let budget = SpoolBudget::new(1 << 30);
+        let mut spool = Spool::create(&temp.0.join("s")).unwrap();
+        assert!(spool.append(b"one", 100, &budget).unwrap());
+        let file = spool.file.replace(
+            OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open("/dev/full")
+                .unwrap(),
+        );
+        assert!(spool.append(b"two", 97, &budget).unwrap());
+        assert_eq!(spool.flush().unwrap(), 0);
+        assert_eq!((spool.len(), spool.waiting(), spool.taken()), (3, 3, 6));
+        spool.file = file;
+        assert!(
+            spool.append(b"three", 94, &budget).unwrap(),
+            "it goes behind what waits"
+        );
+        assert_eq!(spool.len(), 3);
+        assert_eq!(spool.flush().unwrap(), 8);
+        assert_eq!(contents(&spool), b"onetwothree");
+        assert_eq!((spool.waiting(), spool.dropped()), (0, 0));
     }
 }

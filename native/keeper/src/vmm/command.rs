@@ -23,6 +23,8 @@ pub struct Descriptors {
     pub port: i32,
     pub console: i32,
     pub mailbox: i32,
+    /// QMP; its other end is the keeper's alone.
+    pub control: i32,
 }
 
 /// The arguments behind QEMU's own path. Nothing in them is secret.
@@ -60,6 +62,8 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<O
     add("-chardev", format!("socket,id=console,fd={}", fds.console));
     add("-serial", "chardev:console".into());
     add("-chardev", format!("socket,id=port,fd={}", fds.port));
+    add("-chardev", format!("socket,id=control,fd={}", fds.control));
+    add("-mon", "chardev=control,mode=control".into());
     add("-device", format!("virtio-serial-{bus},max_ports=2"));
     add(
         "-device",
@@ -67,7 +71,10 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<O
     );
     add(
         "-drive",
-        format!("if=none,id=scratch,file={SCRATCH},format=raw,cache=unsafe,discard=unmap"),
+        // Without room on the host the VM stops, and its guest sees nothing of it.
+        format!(
+            "if=none,id=scratch,file={SCRATCH},format=raw,cache=unsafe,discard=unmap,werror=enospc"
+        ),
     );
     add("-device", format!("virtio-blk-{bus},drive=scratch"));
     // QEMU opens it for reading first unless it may not, and a descriptor has one mode.
@@ -134,6 +141,7 @@ mod tests {
             port: 7,
             console: 8,
             mailbox: 9,
+            control: 10,
         };
         let args = qemu_args(config, fds, 2_900_000);
         args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
@@ -177,9 +185,17 @@ mod tests {
             "debian",
             serde_json::json!([{ "hostPath": "/secret/x", "guestPath": "/data" }]),
         ));
-        for forbidden in ["net", "-monitor", "-qmp", "/secret", "/home"] {
+        // Nothing that anybody could connect to, by a path or a port.
+        for forbidden in [
+            "net", "-monitor", "-qmp", "server", "path=/vm", "host=", "port=", "/secret", "/home",
+        ] {
             assert!(!line.contains(forbidden), "{forbidden} in {line}");
         }
+        // The one control is the socket whose other end the keeper has.
+        assert_eq!(line.matches("-mon ").count(), 1);
+        assert!(
+            line.contains("-chardev socket,id=control,fd=10 -mon chardev=control,mode=control")
+        );
         assert!(line.contains("readonly=on"));
     }
 }

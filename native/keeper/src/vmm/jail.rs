@@ -242,6 +242,7 @@ mod tests {
             port: 7,
             console: 8,
             mailbox: 9,
+            control: 10,
         };
         let args = command(&config, &dir, Path::new("/usr/bin/env"), uid, fds, 1).unwrap();
         args.into_iter()

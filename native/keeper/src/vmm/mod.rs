@@ -4,6 +4,7 @@ mod command;
 pub mod console;
 mod jail;
 mod process;
+mod qmp;
 mod scratch;
 
 pub use process::Vmm;

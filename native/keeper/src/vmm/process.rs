@@ -1,25 +1,28 @@
-//! The VMM's process: started with its two sockets and a lifeline, gone when the lifeline is.
+//! The VMM's process: started with its three sockets and a lifeline, gone when the lifeline is.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::process::{ExitStatus, Stdio};
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::config::LaunchConfig;
+use crate::disk::Disk;
 use crate::error::Failure;
 use crate::guest::mailbox;
 use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
 use crate::vmm::command::Descriptors;
 use crate::vmm::console::{self, Ring};
-use crate::vmm::{jail, scratch};
+use crate::vmm::{jail, qmp, scratch};
 
 const SOCKET_BUFFER_BYTES: usize = 1 << 20;
 /// How long a VMM may take to go with its lifeline before its process is killed.
@@ -35,6 +38,9 @@ pub struct Vmm {
     /// keeper, and whenever, the VMM's side reads the end.
     lifeline: OwnedFd,
     console: tokio::task::JoinHandle<()>,
+    control: tokio::task::JoinHandle<()>,
+    /// What the VMM said over its control that is not QMP.
+    broken: watch::Receiver<Option<String>>,
 }
 
 impl Vmm {
@@ -43,20 +49,23 @@ impl Vmm {
     pub async fn start(
         config: &LaunchConfig,
         dir: &RunDir,
+        disk: &Rc<Disk>,
         tsc_khz: u64,
     ) -> Result<(Self, UnixStream, File), Failure> {
         let uid = jail::vmm_uid(dir);
         if let (true, Some(mke2fs)) = (config.is_jailed(), config.mke2fs_path()) {
-            scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid).await?;
+            scratch::make(&mke2fs, &dir.file(SCRATCH), config.disk_mib, uid, disk).await?;
         }
         let io_failure = |error: io::Error| Failure::io("starting the VMM", &error);
         let (port, guest_port) = socket_pair().map_err(io_failure)?;
         let (console, guest_console) = socket_pair().map_err(io_failure)?;
+        let (control, vmm_control) = socket_pair().map_err(io_failure)?;
         let mailbox = mailbox::memory().map_err(io_failure)?;
         let fds = Descriptors {
             mailbox: mailbox.as_raw_fd(),
             port: guest_port.as_raw_fd(),
             console: guest_console.as_raw_fd(),
+            control: vmm_control.as_raw_fd(),
         };
         let keeper = std::env::current_exe().map_err(io_failure)?;
         let words = match config.is_jailed() {
@@ -68,14 +77,22 @@ impl Vmm {
         let (held, lifeline) =
             pipe_with(PipeFlags::CLOEXEC).map_err(|error| io_failure(error.into()))?;
         let child = spawn(&words, fds, held, said).map_err(io_failure)?;
-        drop((guest_port, guest_console));
+        drop((guest_port, guest_console, vmm_control));
         let console = UnixStream::from_std(console).map_err(io_failure)?;
         let console = tokio::task::spawn_local(console::drain(console, ring));
         let port = UnixStream::from_std(port).map_err(io_failure)?;
+        let control = UnixStream::from_std(control).map_err(io_failure)?;
+        let (said_wrong, broken) = watch::channel(None);
+        let watched = qmp::watch(control, disk.clone());
+        let control = tokio::task::spawn_local(async move {
+            said_wrong.send_replace(Some(watched.await.to_string()));
+        });
         let vmm = Self {
             child,
             lifeline,
             console,
+            control,
+            broken,
         };
         Ok((vmm, port, mailbox))
     }
@@ -83,6 +100,17 @@ impl Vmm {
     /// Process id of what the keeper started; QEMU is below it.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
+    }
+
+    /// Returns why the VMM cannot be trusted with its control any more; never for one that can.
+    pub fn broken_control(&self) -> impl Future<Output = String> + use<> {
+        let mut broken = self.broken.clone();
+        async move {
+            match broken.wait_for(Option::is_some).await.as_deref() {
+                Ok(Some(why)) => why.clone(),
+                _ => std::future::pending().await,
+            }
+        }
     }
 
     pub async fn exited(&mut self) -> io::Result<ExitStatus> {
@@ -96,7 +124,11 @@ impl Vmm {
             mut child,
             lifeline,
             mut console,
+            control,
+            ..
         } = self;
+        // It counts the VM as one that waits for room, for as long as it lives.
+        control.abort();
         drop(lifeline);
         let status = match timeout(END_LIMIT, child.wait()).await {
             Ok(status) => status,
@@ -118,6 +150,7 @@ fn test_command(
         .test_vmm_args
         .iter()
         .map(|arg| arg.replace("{fd}", &fds.port.to_string()))
+        .map(|arg| arg.replace("{control}", &fds.control.to_string()))
         .map(|arg| arg.replace("{mailbox}", &fds.mailbox.to_string()).into());
     [keeper.into(), "lifeline".into(), "--".into()]
         .into_iter()
@@ -163,6 +196,7 @@ fn spawn(
             if libc::fcntl(fds.port, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.console, libc::F_SETFD, 0) == -1
                 || libc::fcntl(fds.mailbox, libc::F_SETFD, 0) == -1
+                || libc::fcntl(fds.control, libc::F_SETFD, 0) == -1
             {
                 return Err(io::Error::last_os_error());
             }

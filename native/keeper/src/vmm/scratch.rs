@@ -2,13 +2,34 @@
 
 use std::os::unix::fs::chown;
 use std::path::Path;
+use std::rc::Rc;
 
 use tokio::process::Command;
 
+use crate::disk::Disk;
 use crate::error::{Code, Failure};
 
-/// Makes a disk of `mib` MiB at `path` that `owner` may write.
-pub async fn make(mke2fs: &Path, path: &Path, mib: u32, owner: Option<u32>) -> Result<(), Failure> {
+/// Makes a disk of `mib` MiB at `path` that `owner` may write, once there is room for it.
+pub async fn make(
+    mke2fs: &Path,
+    path: &Path,
+    mib: u32,
+    owner: Option<u32>,
+    disk: &Rc<Disk>,
+) -> Result<(), Failure> {
+    let mut waiting = None;
+    loop {
+        let made = try_make(mke2fs, path, mib, owner).await;
+        // What mke2fs says is for people; whether there is room is asked of the disk.
+        if made.is_ok() || disk.has_room() {
+            return made;
+        }
+        waiting.get_or_insert_with(|| disk.wait_begins());
+        disk.room().await;
+    }
+}
+
+async fn try_make(mke2fs: &Path, path: &Path, mib: u32, owner: Option<u32>) -> Result<(), Failure> {
     let made =
         crate::run_dir::private_file(path).and_then(|file| file.set_len(u64::from(mib) << 20));
     made.map_err(|error| Failure::io(format_args!("making {}", path.display()), &error))?;

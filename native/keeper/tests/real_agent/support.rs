@@ -17,7 +17,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const KEEPER: &str = env!("CARGO_BIN_EXE_voidbox-vm");
 
 /// The agent of this checkout, built where the keeper was.
-fn agent() -> &'static Path {
+pub fn agent() -> &'static Path {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
     AGENT.get_or_init(|| {
         let folder = Path::new(KEEPER).parent().unwrap();
@@ -45,6 +45,7 @@ fn agent() -> &'static Path {
 pub struct Vm {
     pub dir: PathBuf,
     guest: PathBuf,
+    mount_point: Option<PathBuf>,
 }
 
 impl Vm {
@@ -64,9 +65,38 @@ impl Vm {
         Self::launch(name, json!({}), command)
     }
 
-    fn launch(name: &str, extra: Value, mut command: Command) -> Self {
+    /// The same with a run directory on a file system of `mib` MiB, in a mount namespace of the keeper's.
+    pub fn with_agent_on_small_disk(name: &str, mib: u64, extra: Value) -> Self {
+        let disk = std::env::temp_dir().join(format!("voidbox-disk-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&disk);
+        std::fs::create_dir(&disk).unwrap();
+        let mut command = Command::new("unshare");
+        // SAFETY: a plain call that cannot fail.
+        match unsafe { libc::geteuid() } {
+            0 => command.arg("--mount"),
+            _ => command.args(["--user", "--map-current-user", "--keep-caps", "--mount"]),
+        };
+        let script = format!(
+            "mount -t tmpfs -o size={mib}m tmpfs {0:?} && exec \"$0\" \"$@\"",
+            disk
+        );
+        command.args(["bash", "-c", &script, KEEPER]);
+        let mut vm = Self::at(disk.join("vm"), name);
+        let pid = vm.launch_by(extra, command);
+        // Where this process sees that file system; the folder that it is mounted on stays empty.
+        vm.dir = PathBuf::from(format!("/proc/{pid}/root{}", vm.dir.display()));
+        vm.mount_point = Some(disk);
+        vm
+    }
+
+    fn launch(name: &str, extra: Value, command: Command) -> Self {
         let name = format!("voidbox-keeper-{name}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(&name);
+        let vm = Self::at(std::env::temp_dir().join(&name), &name);
+        vm.launch_by(extra, command);
+        vm
+    }
+
+    fn at(dir: PathBuf, name: &str) -> Self {
         // The agent serves files as a user that has no way into a run directory.
         let guest = std::env::temp_dir().join(format!("{name}-guest"));
         for folder in [&dir, &guest] {
@@ -74,6 +104,15 @@ impl Vm {
         }
         std::fs::create_dir(&guest).unwrap();
         std::fs::set_permissions(&guest, std::fs::Permissions::from_mode(0o777)).unwrap();
+        Self {
+            dir,
+            guest,
+            mount_point: None,
+        }
+    }
+
+    /// The keeper's process id.
+    fn launch_by(&self, extra: Value, mut command: Command) -> u64 {
         let mut config = json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
@@ -84,10 +123,9 @@ impl Vm {
         for (key, value) in extra.as_object().unwrap() {
             config[key] = value.clone();
         }
-        let vm = Self { dir, guest };
         let mut launch = command
             .args(["launch", "--dir"])
-            .arg(&vm.dir)
+            .arg(&self.dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -97,7 +135,7 @@ impl Vm {
         let output = launch.wait_with_output().unwrap();
         let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(answer["state"], "created", "{answer}");
-        vm
+        answer["pid"].as_u64().unwrap()
     }
 
     /// A path that commands and files of the guest may use.
@@ -185,7 +223,10 @@ impl Drop for Vm {
         {
             let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
         }
-        for folder in [&self.dir, &self.guest] {
+        for folder in [&self.dir, &self.guest]
+            .into_iter()
+            .chain(&self.mount_point)
+        {
             let _ = std::fs::remove_dir_all(folder);
         }
     }

@@ -1,0 +1,174 @@
+//! A keeper whose disk is full: what waits, what is said of it, and what comes of it.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::{MIB, Vm, agent};
+
+fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn disk_full(vm: &Vm) -> Value {
+    vm.call("status", json!({}))["ok"]["diskFull"].clone()
+}
+
+/// Writes into the file until nothing fits any more.
+fn fill(vm: &Vm) {
+    let mut file = std::fs::File::create(vm.dir.join("filler")).unwrap();
+    for size in [64 << 10, 4096, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+fn make_room(vm: &Vm) {
+    std::fs::remove_file(vm.dir.join("filler")).unwrap();
+}
+
+#[test]
+fn output_waits_for_room_and_comes_whole_and_once() {
+    let vm = Vm::with_agent_on_small_disk("spool", 6, json!({}));
+    let fence = vm.attach();
+    let go = vm.guest_path("go");
+    let script =
+        format!("until [ -e {go} ]; do sleep 0.02; done; seq 300000; echo end >&2; exit 3");
+    // Far less time than the disk is full.
+    vm.start(fence, "k", &script, json!({ "timeoutMs": 1500 }));
+    fill(&vm);
+    std::fs::write(&go, "").unwrap();
+    wait_until("a full disk is said", || !disk_full(&vm).is_null());
+    std::thread::sleep(Duration::from_secs(3));
+    let said = disk_full(&vm);
+    assert!(said["forMs"].as_u64().unwrap() >= 2500, "{said}");
+    assert_eq!(said["limitMs"], 3_600_000);
+    assert!(said["availableBytes"].as_u64() < said["neededBytes"].as_u64());
+    let status = vm.call("status", json!({}));
+    assert_eq!(status["ok"]["execs"][0]["state"], "running");
+    assert!(
+        vm.keeper_resident_bytes() < 24 * MIB,
+        "the guest waits, so memory does not grow"
+    );
+    make_room(&vm);
+    let exit = vm.wait("k");
+    assert_eq!(
+        (&exit["reason"], &exit["exitCode"]),
+        (&json!("exited"), &json!(3))
+    );
+    let numbers: String = (1..=300_000).map(|number| format!("{number}\n")).collect();
+    assert!(vm.output("k", "stdout", 0).rest() == numbers.into_bytes());
+    assert_eq!(vm.output("k", "stderr", 0).rest(), b"end\n");
+    assert!(disk_full(&vm).is_null());
+    vm.acknowledge(fence, "k");
+}
+
+#[test]
+fn an_end_that_cannot_be_written_down_is_told_once_it_can() {
+    let vm = Vm::with_agent_on_small_disk("record", 6, json!({}));
+    let fence = vm.attach();
+    let go = vm.guest_path("go");
+    vm.start(
+        fence,
+        "k",
+        &format!("until [ -e {go} ]; do sleep 0.02; done; exit 7"),
+        json!({}),
+    );
+    fill(&vm);
+    std::fs::write(&go, "").unwrap();
+    wait_until("a full disk is said", || !disk_full(&vm).is_null());
+    make_room(&vm);
+    assert_eq!(vm.wait("k")["exitCode"], 7);
+    let record = walk_for(&vm.dir.join("exec"), "record.json");
+    assert_eq!(record["outcome"]["exitCode"], 7, "{record}");
+}
+
+fn walk_for(folder: &std::path::Path, name: &str) -> Value {
+    let exec = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap();
+    serde_json::from_slice(&std::fs::read(exec.path().join(name)).unwrap()).unwrap()
+}
+
+/// The agent behind a VMM that stops it as QEMU does once there is a file `full`, and goes on when it
+/// is asked to and there is a file `room`.
+fn stopping(extra: Value) -> Value {
+    let script = r#"
+        exec 9<&{control}; control={control}
+        "$0" --fd {fd} --mailbox-fd {mailbox} & guest=$!
+        say() { printf '%s\r\n' "$1" >&$control; }
+        say '{"QMP": {"version": {}, "capabilities": []}}'
+        read -r -u 9 line; say '{"return": {}}'
+        until [ -e full ]; do sleep 0.02; done
+        kill -STOP $guest
+        say '{"event": "BLOCK_IO_ERROR", "data": {"nospace": true, "action": "stop", "operation": "write"}}'
+        say '{"event": "STOP"}'
+        while read -r -u 9 line; do
+            echo "$line" >> asked
+            if [ -e room ]; then
+                kill -CONT $guest; say '{"event": "RESUME"}'; say '{"return": {}}'
+            else
+                say '{"error": {"class": "GenericError", "desc": "not yet"}}'
+            fi
+        done
+        wait"#;
+    let mut config = json!({
+        "qemu": "/bin/bash", "testVmmArgs": ["-c", script, agent()],
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config
+}
+
+#[test]
+fn a_vm_that_found_no_room_goes_on_and_its_deadlines_stood_still() {
+    let vm = Vm::with_agent("qmp", stopping(json!({})));
+    let fence = vm.attach();
+    let script = "echo begun; sleep 1; echo done";
+    vm.start(fence, "k", script, json!({ "timeoutMs": 2500 }));
+    wait_until("the command begins", || {
+        vm.call("exec.wait", json!({ "execKey": "none" }));
+        walk_for_output(&vm)
+    });
+    std::fs::write(vm.dir.join("full"), "").unwrap();
+    wait_until("a full disk is said", || !disk_full(&vm).is_null());
+    let asked = || std::fs::read_to_string(vm.dir.join("asked")).unwrap_or_default();
+    // Longer than the deadline, and asked again and again.
+    std::thread::sleep(Duration::from_secs(3));
+    wait_until("it is asked again", || asked().lines().count() >= 3);
+    assert!(asked().lines().all(|line| line == r#"{"execute":"cont"}"#));
+    std::fs::write(vm.dir.join("room"), "").unwrap();
+    let exit = vm.wait("k");
+    assert_eq!(
+        (&exit["reason"], &exit["exitCode"]),
+        (&json!("exited"), &json!(0))
+    );
+    assert_eq!(vm.output("k", "stdout", 0).rest(), b"begun\ndone\n");
+    assert!(disk_full(&vm).is_null());
+}
+
+fn walk_for_output(vm: &Vm) -> bool {
+    std::fs::read_dir(vm.dir.join("exec")).unwrap().any(|exec| {
+        std::fs::metadata(exec.unwrap().path().join("stdout")).is_ok_and(|file| file.len() > 0)
+    })
+}
+
+#[test]
+fn a_disk_that_stays_full_ends_the_vm_with_a_reason_of_its_own() {
+    let limit = json!({ "diskFullTimeoutMs": 800, "orphanTimeoutMs": 700 });
+    let vm = Vm::with_agent("given-up", stopping(limit));
+    let fence = vm.attach();
+    vm.start(fence, "k", "sleep 60", json!({}));
+    std::fs::write(vm.dir.join("full"), "").unwrap();
+    let answer = vm.call("exec.wait", json!({ "execKey": "k" }));
+    assert_eq!(answer["error"]["code"], "host/disk-full", "{answer}");
+    let exit = vm.exit();
+    assert_eq!(
+        (&exit["reason"], &exit["code"]),
+        (&json!("disk-full"), &json!("host/disk-full")),
+        "{exit}"
+    );
+}
