@@ -288,6 +288,7 @@ const VERBS = {
   build: { everything: () => true, work: () => Promise.resolve(0) },
   kernel: { work: (args) => run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'kernel', ...args]) },
   bench: { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]) },
+  storm: { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', '.storm', 'storm', 'main.js'), ...args]) },
   'bench-steps': { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]) },
 };
 

@@ -5,14 +5,13 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
+import { packageRoot } from '../../setup/package-root.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 
-const ROOT = join(dirname(fileURLToPath(import.meta.url)), '..', '..');
-export const BIN = join(ROOT, 'bin', 'voidbox.js');
+export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
 
 export interface CliResult {
   readonly code: number | null;
@@ -86,7 +85,12 @@ export class Rig implements AsyncDisposable {
   }
 
   start(...args: readonly string[]): RunningCli {
-    const child = spawn(process.execPath, [BIN, ...args], { env: this.env, cwd: this.specDir, stdio: ['ignore', 'pipe', 'pipe'] });
+    return this.startWith({}, ...args);
+  }
+
+  /** With variables that nothing but this one command gets. */
+  startWith(variables: Readonly<Record<string, string>>, ...args: readonly string[]): RunningCli {
+    const child = spawn(process.execPath, [BIN, ...args], { env: { ...this.env, ...variables }, cwd: this.specDir, stdio: ['ignore', 'pipe', 'pipe'] });
     this.#children.add(child);
     let stdout = '';
     let stderr = '';

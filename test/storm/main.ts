@@ -1,0 +1,77 @@
+/** `npm run storm -- [--rounds N] [--seed N] [--from N] [--lanes N] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
+import { randomInt } from 'node:crypto';
+import { parseArgs } from 'node:util';
+import { storm, type StormRound } from './storm.ts';
+
+const USAGE = `usage: npm run storm -- [options]
+  --rounds N   how many rounds (20)
+  --seed N     repeats the blows of an earlier storm; without it a new one, which is printed
+  --from N     number of the first round (0): with --rounds 1 plays that round alone
+  --lanes N    rounds side by side, each lane with a stack of its own (2)
+  --json       one object a line: a round each, then the summary
+`;
+
+async function main(argv: readonly string[]): Promise<number> {
+  const { values } = parseArgs({
+    args: [...argv],
+    options: {
+      rounds: { type: 'string', default: '20' },
+      seed: { type: 'string', default: String(randomInt(1_000_000)) },
+      from: { type: 'string', default: '0' },
+      lanes: { type: 'string', default: '2' },
+      json: { type: 'boolean', default: false },
+      help: { type: 'boolean', default: false },
+    },
+  });
+  if (values.help) {
+    process.stdout.write(USAGE);
+    return 0;
+  }
+  const [rounds, seed, firstRound, lanes] = [
+    numberOf('--rounds', values.rounds, 1, 1_000_000),
+    numberOf('--seed', values.seed, 0, 0xffff_ffff),
+    numberOf('--from', values.from, 0, 1_000_000),
+    numberOf('--lanes', values.lanes, 1, 16),
+  ];
+  const stop = new AbortController();
+  // The first Ctrl-C lets the rounds that go on come to their end, which wakes and ends what they started.
+  process.once('SIGINT', () => {
+    process.stderr.write('\nfinishing the rounds that go on\n');
+    stop.abort();
+  });
+  process.stderr.write(`storm of ${rounds} rounds, seed ${seed}\n`);
+  const reports = await storm({ seed, rounds, firstRound, lanes, signal: stop.signal, onRound: (report) => say(report, values.json) });
+  const bad = reports.filter(({ findings }) => findings.length > 0);
+  const summary = { seed, rounds: reports.length, blows: reports.reduce((sum, { blows }) => sum + blows.length, 0), roundsWithFindings: bad.length };
+  if (values.json) process.stdout.write(`${JSON.stringify(summary)}\n`);
+  else
+    process.stdout.write(
+      `${summary.rounds} rounds, ${summary.blows} blows, seed ${seed}: ${bad.length === 0 ? 'no finding' : `${bad.length} rounds with findings`}\n`,
+    );
+  for (const { round, keptIn } of bad) process.stderr.write(`again: npm run storm -- --seed ${seed} --from ${round} --rounds 1 (state kept in ${keptIn})\n`);
+  if (stop.signal.aborted) return 130;
+  return bad.length === 0 ? 0 : 1;
+}
+
+function numberOf(option: string, text: string, least: number, most: number): number {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isInteger(value) || value < least || value > most)
+    throw new RangeError(`${option} is ${JSON.stringify(text)}: give a whole number from ${least} to ${most}`);
+  return value;
+}
+
+function say(report: StormRound, asJson: boolean): void {
+  if (asJson) return void process.stdout.write(`${JSON.stringify(report)}\n`);
+  const { round, durationMs, blows, findings } = report;
+  process.stderr.write(`round ${round}: ${findings.length === 0 ? 'ok' : 'FINDINGS'} in ${(durationMs / 1000).toFixed(0)} s; ${blows.join(', ')}\n`);
+  for (const finding of findings) process.stderr.write(`  ${finding}\n`);
+}
+
+try {
+  process.exitCode = await main(process.argv.slice(2));
+} catch (error) {
+  const isUsage = error instanceof RangeError || (error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS'));
+  if (!isUsage) throw error;
+  process.stderr.write(`${error.message}\n${USAGE}`);
+  process.exitCode = 2;
+}

@@ -1,0 +1,73 @@
+/** Rounds of a storm, some side by side, each lane with a stack of its own that lives on over its rounds. */
+import { cpSync, mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Rig } from '../e2e/rig.ts';
+import { randomOf, roundSeed } from './random.ts';
+import { playRound } from './round.ts';
+
+export interface StormOptions {
+  readonly seed: number;
+  readonly rounds: number;
+  /** The first round's number: with `rounds` 1 it plays one round of a storm again. */
+  readonly firstRound: number;
+  readonly lanes: number;
+  readonly onRound: (report: StormRound) => void;
+  /** Stops after the rounds that go on. */
+  readonly signal: AbortSignal;
+}
+
+export interface StormRound {
+  readonly round: number;
+  readonly seed: number;
+  readonly durationMs: number;
+  readonly blows: readonly string[];
+  readonly findings: readonly string[];
+  /** A copy of the state folder as the round left it; null without findings. */
+  readonly keptIn: string | null;
+}
+
+/** Plays all rounds, whatever they find. */
+export async function storm(options: StormOptions): Promise<readonly StormRound[]> {
+  const reports: StormRound[] = [];
+  let next = options.firstRound;
+  const end = options.firstRound + options.rounds;
+  const lane = async (): Promise<void> => {
+    while (next < end && !options.signal.aborted) {
+      await using rig = new Rig();
+      // Errors of the last look are those of the last round.
+      while (next < end && !options.signal.aborted) {
+        const report = await play(rig, options.seed, next++, next >= end);
+        reports.push(report);
+        options.onRound(report);
+        // What a round leaves must not be taken for the next one's.
+        if (report.findings.length > 0) break;
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(options.lanes, options.rounds) }, lane));
+  return reports.toSorted((a, b) => a.round - b.round);
+}
+
+async function play(rig: Rig, seed: number, round: number, isLast: boolean): Promise<StormRound> {
+  const startedAt = Date.now();
+  const ofRound = roundSeed(seed, round);
+  let blows: readonly string[] = [];
+  const findings: string[] = [];
+  try {
+    const report = await playRound(rig, `r${round}`, randomOf(ofRound));
+    blows = report.blows;
+    findings.push(...report.findings);
+    if (isLast) await rig.assertNothingLeft();
+  } catch (error) {
+    findings.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
+  }
+  return { round, seed: ofRound, durationMs: Date.now() - startedAt, blows, findings, keptIn: findings.length === 0 ? null : keep(rig) };
+}
+
+/** Sockets cannot be copied; what they were is in the findings. */
+function keep(rig: Rig): string {
+  const folder = mkdtempSync(join(tmpdir(), 'voidbox-storm-'));
+  cpSync(rig.specDir, folder, { recursive: true, filter: (path) => !path.endsWith('.sock') && !path.endsWith('scratch.img') });
+  return folder;
+}

@@ -1,0 +1,42 @@
+/** What a storm does to the processes behind a run, and when: chosen from a seed before the round begins. */
+import type { Random } from './random.ts';
+
+export const TARGETS = ['worker', 'server', 'supervisor', 'keeper', 'vmm', 'jail', 'lifeline', 'cli'] as const;
+export type Target = (typeof TARGETS)[number];
+
+export interface Blow {
+  readonly target: Target;
+  /** Null kills; a number holds the process still for so long. */
+  readonly stopMs: number | null;
+  /** Chooses among several processes of that kind. */
+  readonly which: number;
+}
+
+export interface Strike {
+  /** Counted from the start of the runs, or from their first VM, which a busy machine boots late. */
+  readonly from: 'start' | 'vm';
+  readonly atMs: number;
+  readonly blows: readonly Blow[];
+}
+
+/** Strikes fall from a round's first moment to past its end. */
+const SPAN_MS = { start: 6_000, vm: 12_000 } as const;
+/** Longer than the heartbeat timeout of stages: what is stopped for so long is given up by the server. */
+const LONG_STOP_MS = 13_000;
+
+export function planStrikes(random: Random): readonly Strike[] {
+  return Array.from({ length: random.between(1, 3) }, () => {
+    const from = random.pick(['start', 'vm', 'vm'] as const);
+    return { from, atMs: random.below(SPAN_MS[from]), blows: Array.from({ length: random.between(1, 5) }, () => blow(random)) };
+  });
+}
+
+function blow(random: Random): Blow {
+  const target = random.pick(TARGETS);
+  const kills = random.below(5) < 3;
+  return { target, stopMs: kills ? null : random.below(3) === 0 ? LONG_STOP_MS : random.between(100, 4_000), which: random.below(1_000) };
+}
+
+export function describeBlow({ target, stopMs }: Blow): string {
+  return stopMs === null ? `kill ${target}` : `stop ${target} for ${(stopMs / 1000).toFixed(1)} s`;
+}
