@@ -1,0 +1,184 @@
+/**
+ * A secret of the host goes through everything that a stage can do with it; then all that is kept is searched for it.
+ * What is promised is that it stands nowhere; what is not promised is asserted as well, so that no page says more.
+ */
+import { Buffer } from 'node:buffer';
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { readEnvironment } from '../../setup/environment.ts';
+import { resolveHostPieces } from '../../setup/resolve.ts';
+import { filesBelow } from '../storm/leftovers.ts';
+import { Rig, temporal, until } from './rig.ts';
+
+/** With signs that JSON and URLs write otherwise. */
+const SECRET = `canary "${randomBytes(12).toString('hex')}" /end`;
+const BASE64 = Buffer.from(SECRET).toString('base64');
+/** Stands in the plan: a search that does not find it finds nothing. */
+const CONTROL = `control-${randomBytes(12).toString('hex')}`;
+
+/** Half of the secret at a time, at the border of a piece, as JSON, in a file that becomes the output, in a named output, in a mounted folder, in base64. */
+const LEAK = `
+set -e
+echo "begin $CANARY end"
+echo "error $CANARY end" >&2
+printf %s "$CANARY" | cut -c 1-20 | tr -d '\\n'; sleep 0.5; printf %s "$CANARY" | cut -c 21-
+head -c 65520 /dev/zero | tr '\\0' x; printf '%s\\n' "$CANARY"
+printf '{"token":"%s"}\\n' "$(printf %s "$CANARY" | sed 's/"/\\\\"/g')"
+printf %s "$CANARY" | base64 -w 0; echo
+printf %s "$CANARY" > /workspace/answer
+mkdir /workspace/output; printf %s "$CANARY" > /workspace/output/kept
+printf %s "$CANARY" > /data/written
+echo waiting
+while [ ! -e /live/go ]; do sleep 0.1; done
+`;
+
+const indented = (script: string): string => script.trim().replaceAll('\n', '\n            ');
+
+const SPEC = `api_version: v1
+kind: pipeline
+name: canary
+sandbox: { memory_mb: 256, disk_mb: 64, env: { MARK: ${CONTROL} } }
+pipeline:
+  boxes:
+    - name: leak
+      env: { CANARY: "" }
+      sandbox:
+        mounts:
+          - { host: ./shared, guest: /data, mode: rw }
+          - { host: ./live, guest: /live, mode: ro }
+      run:
+        program: sh
+        args:
+          - -c
+          - |
+            ${indented(LEAK)}
+      output_file: /workspace/answer
+      outputs: [{ name: kept, guest: /workspace/output }]
+    - name: fails
+      env: { CANARY: "" }
+      inputs: [{ from: kept, guest: /workspace/kept }]
+      run:
+        program: sh
+        args: [-c, "cat /workspace/input.json; [ \\"$(cat /workspace/kept/kept)\\" = \\"$CANARY\\" ] && echo the same; echo failing with $CANARY >&2; exit 3"]
+`;
+
+/** The secret as it is, as JSON writes it and as URLs do. */
+function holdsSecret(bytes: Buffer): boolean {
+  return [SECRET, JSON.stringify(SECRET).slice(1, -1), encodeURIComponent(SECRET)].some((form) => bytes.includes(form));
+}
+
+/** Paths below a folder whose bytes hold the secret. Each must be for its owner alone. */
+function hitsBelow(folder: string): readonly string[] {
+  return filesBelow(folder).filter((path) => {
+    const file = join(folder, path);
+    const facts = statSync(file, { throwIfNoEntry: false });
+    if (facts === undefined || !facts.isFile() || !holdsSecret(readFileSync(file))) return false;
+    expect(facts.mode & 0o077, `the mode of ${path}`).toBe(0);
+    return true;
+  });
+}
+
+/** Reads the command lines of all processes until it is disposed. */
+class CommandLines implements Disposable {
+  readonly hits = new Set<string>();
+  looks = 0;
+  readonly #timer = setInterval(() => this.#look(), 50);
+
+  #look(): void {
+    this.looks += 1;
+    for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+      const command = readIfThere(`/proc/${pid}/cmdline`);
+      if (holdsSecret(command)) this.hits.add(command.toString('utf8'));
+    }
+  }
+
+  [Symbol.dispose](): void {
+    clearInterval(this.#timer);
+  }
+}
+
+/** History with its payloads as they are: JSON shows them in base64. */
+function decoded(history: string): Buffer {
+  const strings = [...history.matchAll(/"([A-Za-z0-9+/=]{8,})"/g)].map((match) => Buffer.from(match[1]!, 'base64'));
+  return Buffer.concat([Buffer.from(history), ...strings]);
+}
+
+test('a secret stands in no history, database, log, event, output or command line; data that a stage passes on has it', async () => {
+  await using rig = new Rig();
+  for (const folder of ['shared', 'live']) mkdirSync(join(rig.specDir, folder));
+  const run = rig.startWith({ CANARY: SECRET }, 'run', rig.spec('spec.yaml', SPEC), '--run-id', 'canary');
+  using commandLines = new CommandLines();
+  await rig.waitOutput('canary', 'leak', 'waiting\n');
+
+  // While the stage runs: the file that was handed over, and the folder of the VM that has the command's raw output.
+  const during = hitsBelow(rig.stateDir);
+  expect(during).toContain('runs/canary/host-variables.json');
+  expect(
+    during.filter((path) => path !== 'runs/canary/host-variables.json' && !/^vms\/[0-9a-f]+\/(?:exec\/[0-9a-f]+\/std(?:out|err)|scratch\.img)$/.test(path)),
+  ).toEqual([]);
+
+  // The command that was given the secret has it; nothing that goes on without it does.
+  const stack = await rig.liveStack();
+  const lasting = [stack.supervisorPid, ...rig.keepers().map(({ pid }) => pid)].flatMap((pid) => [pid, ...rig.descendants(pid).map((child) => child.pid)]);
+  expect(lasting.length).toBeGreaterThanOrEqual(6);
+  expect(lasting.filter((pid) => holdsSecret(readIfThere(`/proc/${pid}/environ`)))).toEqual([]);
+
+  writeFileSync(join(rig.specDir, 'live/go'), '');
+  const { code, stdout, stderr } = await run.done;
+  expect(code).toBe(1);
+  expect(stderr).toContain('failing with [redacted]');
+  const finished = await rig.finish('canary', 10_000);
+  expect(finished.outcome.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: expect.stringContaining('failing with [redacted]') });
+
+  // What the stage that follows saw: the output without the secret, the named output with it.
+  expect(await rig.output('canary', 'fails')).toBe('[redacted]the same\n');
+
+  const printed = await rig.output('canary', 'leak');
+  // Also where its halves came apart in time.
+  expect(printed.startsWith('begin [redacted] end\n[redacted]\nxxx')).toBe(true);
+  expect(printed).toContain('{"token":"[redacted]"}');
+  expect(printed).toContain('xxx[redacted]\n');
+  // Not promised: another writing of it passes.
+  expect(printed).toContain(`\n${BASE64}\n`);
+
+  const answers = await Promise.all([
+    rig.cli('logs', 'canary', '--raw'),
+    rig.cli('logs', 'canary', '--json'),
+    rig.cli('status', 'canary', '--json'),
+    rig.cli('runs', '--json'),
+  ]);
+  for (const text of [stdout, stderr, ...answers.flatMap((answer) => [answer.stdout, answer.stderr])]) expect(holdsSecret(Buffer.from(text))).toBe(false);
+
+  const { temporalCli } = await resolveHostPieces(readEnvironment(), { install: false });
+  const history = decoded(await temporal(temporalCli, rig, 'workflow', 'show', '--workflow-id', 'canary', '--output', 'json'));
+  expect(history.includes(CONTROL), 'the control in the history').toBe(true);
+  expect(holdsSecret(history)).toBe(false);
+
+  await until('the VMs to be gone', 30_000, () => rig.keepers().length === 0);
+  expect((await rig.cli('down')).code).toBe(0);
+  const database = ['temporal.db', 'temporal.db-wal'].map((name) => readIfThere(join(rig.stateDir, name)));
+  expect(Buffer.concat(database).includes(CONTROL), 'the control in the database').toBe(true);
+
+  // At the end one file has it: the named output, which is data.
+  const kept = (await rig.events('canary')).flatMap(({ body }) =>
+    body.type === 'stage-finished' && body.stage === 'leak' ? [body.result.outputs['kept']!.sha256] : [],
+  );
+  expect(kept).toHaveLength(1);
+  expect(hitsBelow(rig.stateDir)).toEqual([`artifacts/${kept[0]!.slice(0, 2)}/${kept[0]!}`]);
+  expect(readFileSync(join(rig.specDir, 'shared/written'), 'utf8')).toBe(SECRET);
+
+  expect(commandLines.looks).toBeGreaterThan(20);
+  expect([...commandLines.hits]).toEqual([]);
+  await rig.assertNothingLeft();
+});
+
+/** Empty for what is gone: processes end, and the database merges its files. */
+function readIfThere(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch {
+    return Buffer.alloc(0);
+  }
+}
