@@ -10,7 +10,16 @@ const REF = { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' };
 function result(stage: string, execKey: string, outcome: StageResult['outcome'] = 'succeeded', code: string | null = null): StageResult {
   const exitCode = outcome === 'succeeded' ? 0 : 3;
   return {
-    ...{ stage, execKey, outcome, exitCode, durationMs: 1, stdoutBytes: 0, stderrBytes: 0, outputs: {}, isolation: 'microvm', accelerator: 'tcg' },
+    stage,
+    execKey,
+    outcome,
+    exitCode,
+    durationMs: 1,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    outputs: {},
+    isolation: 'microvm',
+    accelerator: 'tcg',
     failure: code === null ? null : { code, message: 'a message', stderrTail: '' },
     output: outcome === 'succeeded' ? REF : null,
   };
