@@ -16,15 +16,21 @@ import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { cliArms } from './cli.ts';
 import { measureMemory } from './memory.ts';
-import { type ArmResult, interleave, loadLine, pairedRatio, spread } from './measure.ts';
+import { type ArmResult, format, interleave, loadLine, pairedRatio, spread } from './measure.ts';
 import { recoveryArm } from './recovery.ts';
 import { type Figure, type Lane, renderReport } from './report.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
+import { around, soak } from './soak.ts';
 import { noopSpec, stageArm } from './stages.ts';
 import { coldBootArm, execArm, fileArm, warmVm } from './vm.ts';
 
 /** The worker's heartbeat timeout in seconds; @see workflows/activity-options.ts */
 const HEARTBEAT_TIMEOUT_S = 10;
+
+const SOAK_RUNS = 5_000;
+const SOAK_EARLY_RUNS = 1_000;
+const SOAK_WINDOW = 500;
+const SOAK_SAMPLE_EVERY = 25;
 
 interface Bench {
   readonly env: Environment;
@@ -45,6 +51,7 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   memory: memoryFigure,
   cli: cliFigure,
   recovery: recoveryFigure,
+  soak: soakFigure,
 };
 
 async function main(): Promise<void> {
@@ -261,6 +268,53 @@ async function cliFigure(bench: Bench): Promise<Figure> {
     goals: [
       { what: '`voidbox --help` in ms', value: help, goal: '≤ 120', met: help <= 120 },
       { what: '`voidbox validate` in ms', value: validate, goal: '≤ 200', met: validate <= 200 },
+    ],
+  };
+}
+
+/** Once, whatever the number of rounds: it is as long as all the others together. */
+async function soakFigure({ pieces, workDir, root, env, say }: Bench): Promise<Figure> {
+  await using server = await startServer(pieces.temporalCli, join(workDir, 'soak.db'), TUNED_FLAGS);
+  await using worker = await startNode(
+    [
+      join(root, 'dist', 'workers', 'main.js'),
+      '--address',
+      server.address,
+      '--embedded',
+      '--state-dir',
+      join(workDir, 'soak-state'),
+      '--pieces',
+      JSON.stringify(pieces),
+    ],
+    env.variables,
+    /voidbox-worker ready/,
+  );
+  const samples = await soak({
+    address: server.address,
+    workerPid: worker.pid,
+    serverPid: server.pid,
+    spec: noopSpec(2),
+    runs: SOAK_RUNS,
+    sampleEvery: SOAK_SAMPLE_EVERY,
+    onSample({ runs, workerMib, serverMib }) {
+      if (runs % SOAK_WINDOW === 0) say(`  ${runs} of ${SOAK_RUNS} runs: worker ${format(workerMib)} MiB, server ${format(serverMib)} MiB`);
+    },
+  });
+  const early = around(samples, SOAK_EARLY_RUNS, SOAK_WINDOW);
+  const late = around(samples, SOAK_RUNS, SOAK_WINDOW);
+  const growth = { worker: late.workerMib.median / early.workerMib.median, server: late.serverMib.median / early.serverMib.median };
+  return {
+    title: '(h) Memory over many runs',
+    method: `${SOAK_RUNS} runs of two stages on the mock sandbox, eight at a time, on one worker and one server. Resident memory is read every ${SOAK_SAMPLE_EVERY} runs; each figure is over the ${SOAK_WINDOW} runs before it.`,
+    rows: [
+      { what: `worker after ${SOAK_EARLY_RUNS} runs`, value: early.workerMib, unit: 'MiB' },
+      { what: `worker after ${SOAK_RUNS} runs`, value: late.workerMib, unit: 'MiB' },
+      { what: `server after ${SOAK_EARLY_RUNS} runs`, value: early.serverMib, unit: 'MiB' },
+      { what: `server after ${SOAK_RUNS} runs`, value: late.serverMib, unit: 'MiB' },
+    ],
+    goals: [
+      { what: `worker after ${SOAK_RUNS} runs against ${SOAK_EARLY_RUNS}`, value: growth.worker, goal: '≤ 1.10', met: growth.worker <= 1.1 },
+      { what: `server after ${SOAK_RUNS} runs against ${SOAK_EARLY_RUNS}`, value: growth.server, goal: '≤ 1.10', met: growth.server <= 1.1 },
     ],
   };
 }

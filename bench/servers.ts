@@ -9,6 +9,8 @@ import { Connection } from '@temporalio/client';
 export const TUNED_FLAGS: readonly string[] = [
   '--dynamic-config-value',
   'history.transferProcessorMaxPollRPS=2000',
+  '--dynamic-config-value',
+  'history.hostLevelCacheMaxSize=512',
   '--sqlite-pragma',
   'journal_mode=wal',
   '--sqlite-pragma',

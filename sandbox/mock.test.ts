@@ -3,6 +3,7 @@ import { BEHAVIOURS } from './conformance.ts';
 import { createConformanceRig, type ConformanceRig } from './conformance/rig.ts';
 import { limit, request, run } from './conformance/behaviour.ts';
 import { createMockBackend } from './mock/backend.ts';
+import { REMEMBERED_MS } from './mock/ended-vms.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 
 const PLAN: SandboxPlan = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
@@ -64,5 +65,20 @@ describe('the mock pretends nothing', () => {
     await expect(exec.wait(limit())).rejects.toMatchObject({ code: 'vm/lost' });
     await expect(backend.launch(KEY, PLAN, limit())).rejects.toMatchObject({ code: 'vm/lost' });
     expect(backend.alive()).toEqual([]);
+  });
+
+  it('remembers for 15 minutes that a VM has ended', async () => {
+    let nowMs = 0;
+    const backend = createMockBackend({ now: () => nowMs });
+    for (let run = 0; run < 20; run += 1) {
+      const key = { ...KEY, runId: `run-${run}` };
+      await backend.launch(key, PLAN, limit());
+      await backend.release(key);
+      await expect(backend.launch(key, PLAN, limit())).rejects.toMatchObject({ code: 'vm/lost' });
+    }
+    expect(backend.remembered()).toBe(20);
+    nowMs += REMEMBERED_MS + 1;
+    await backend.release({ ...KEY, runId: 'later' });
+    expect(backend.remembered()).toBe(1);
   });
 });

@@ -5,8 +5,9 @@
 import type { SandboxBackend, VmKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../vm-key.ts';
-import { copyHostTreeIn } from './host-tree.ts';
 import { MOCK_PROGRAMS, type MockProgram } from './programs.ts';
+import { EndedVms } from './ended-vms.ts';
+import { copyHostTreeIn } from './host-tree.ts';
 import { createMockSandbox } from './sandbox.ts';
 import { MockVm } from './vm.ts';
 
@@ -15,6 +16,8 @@ export interface MockBackendOptions {
   readonly programs?: Readonly<Record<string, MockProgram>>;
   /** How long a launch takes. */
   readonly bootMs?: number;
+  /** Milliseconds since 1970. */
+  readonly now?: () => number;
 }
 
 export interface MockBackend extends SandboxBackend {
@@ -22,10 +25,14 @@ export interface MockBackend extends SandboxBackend {
   lose(key: VmKey): void;
   /** Keys of the VMs that are alive. */
   alive(): readonly string[];
+  /** How many ended VMs it still knows. */
+  remembered(): number;
 }
 
 export function createMockBackend(options: MockBackendOptions = {}): MockBackend {
+  /** Those that are alive: what an ended one held is free at once. */
   const vms = new Map<string, MockVm>();
+  const ended = new EndedVms(options.now ?? Date.now);
   const programs = { ...MOCK_PROGRAMS, ...options.programs };
   const bootMs = options.bootMs ?? 0;
 
@@ -36,12 +43,14 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
     async launch(key, plan, signal) {
       signal.throwIfAborted();
       const name = vmKeyText(key);
+      const end = ended.find(name);
+      if (end !== null) throw new CodedError('vm/lost', end);
       const found = vms.get(name);
-      if (found !== undefined) {
-        found.check();
-        return createMockSandbox(found, found.attach(), true);
-      }
-      const vm = new MockVm(name, programs, bootMs);
+      if (found !== undefined) return createMockSandbox(found, found.attach(), true);
+      const vm = new MockVm(name, programs, bootMs, (message) => {
+        vms.delete(name);
+        ended.add(name, message);
+      });
       vms.set(name, vm);
       if (bootMs > 0) await new Promise((resolve) => setTimeout(resolve, bootMs));
       for (const mount of plan.mounts) if (mount.mode === 'ro') await copyHostTreeIn(vm.files, mount.hostPath, mount.guestPath);
@@ -51,16 +60,18 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
 
     async release(key) {
       const name = vmKeyText(key);
-      const vm = vms.get(name) ?? new MockVm(name, programs, bootMs);
+      const message = `mock VM ${name} was released`;
+      const vm = vms.get(name);
+      if (vm !== undefined) vm.end(new CodedError('vm/lost', message));
       // Kept though it never was: a later launch of the key must not make one.
-      vms.set(name, vm);
-      vm.end(new CodedError('vm/lost', `mock VM ${name} was released`));
+      else if (ended.find(name) === null) ended.add(name, message);
     },
 
     lose(key) {
       vms.get(vmKeyText(key))?.end(new CodedError('vm/lost', `mock VM ${vmKeyText(key)} was lost`));
     },
 
-    alive: () => [...vms.values()].filter((vm) => vm.isAlive).map((vm) => vm.name),
+    alive: () => [...vms.keys()],
+    remembered: () => ended.size,
   };
 }

@@ -21,17 +21,19 @@ export class MockVm {
   #hold: MockHold | null = null;
   #fence = 0;
   #end: CodedError | null = null;
+  readonly #onEnd: (message: string) => void;
 
-  constructor(name: string, programs: Readonly<Record<string, MockProgram>>, bootMs: number) {
+  /** @param onEnd  called once, with the reason's message, when the VM has ended */
+  constructor(name: string, programs: Readonly<Record<string, MockProgram>>, bootMs: number, onEnd: (message: string) => void) {
     this.name = name;
     this.bootMs = bootMs;
     this.#programs = programs;
+    this.#onEnd = onEnd;
   }
 
   get isAlive(): boolean {
     return this.#end === null;
   }
-
   /** @throws CodedError `vm/lost`, and `fence/stale` for a holder that another has replaced */
   check(hold?: MockHold): void {
     if (this.#end !== null) throw this.#end;
@@ -64,5 +66,6 @@ export class MockVm {
     this.#end = reason;
     this.#hold?.cut.abort(reason);
     for (const exec of this.#execs.values()) exec.kill('killed', 137);
+    this.#onEnd(reason.message);
   }
 }
