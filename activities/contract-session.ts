@@ -111,9 +111,17 @@ export interface SessionRecords {
   readonly records: readonly StepRecord[];
 }
 
-export interface OpenRequest {
+export interface OpenRequest extends OfWorkflow {
   readonly session: string;
   readonly request: SessionRequest;
+}
+
+/** What only a workflow knows of itself: local activities are told, for they are asked by workflow code of this worker alone. */
+export interface OfWorkflow {
+  /** Id of the first of its runs. Absent: asked by workflow code of an earlier build. */
+  readonly firstRun?: string;
+  /** The workflow that started it as its child. */
+  readonly parent?: { readonly session: string; readonly run: string };
 }
 
 export interface OpenedSession {
@@ -135,7 +143,7 @@ export interface SkillPlace {
   readonly handshake: Partial<Handshake>;
 }
 
-export interface TurnRequest extends SkillPlace {
+export interface TurnRequest extends SkillPlace, OfWorkflow {
   readonly state: SessionState;
   readonly event: SessionEventBody;
 }
@@ -176,7 +184,7 @@ export interface ObserveRequest extends SkillPlace {
   readonly events: readonly Observation[];
 }
 
-export interface FlushRequest {
+export interface FlushRequest extends OfWorkflow {
   readonly session: string;
   readonly previous: string | null;
   readonly records: readonly StepRecord[];

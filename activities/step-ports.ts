@@ -1,7 +1,8 @@
 /** What the activities of sessions need: somebody who runs the code of skills, and a place for records. */
 import type { SessionEventBody } from '../domain/step-machine/event.ts';
 import type { StepRecord } from '../domain/step-machine/records.ts';
-import type { ActionRequest, FlushRequest, ObserveRequest, OpenedSession, OpenRequest, TurnOutcome, TurnRequest } from './contract-session.ts';
+import type { Handshake } from '../domain/step-machine/definition.ts';
+import type { ActionRequest, FlushRequest, ObserveRequest, OpenedSession, OpenRequest, SkillCode, TurnOutcome, TurnRequest } from './contract-session.ts';
 
 /** Runs authors' code in processes of its own. */
 export interface SkillHost {
@@ -26,3 +27,37 @@ export interface SessionRecordStore {
   /** Oldest first. @throws CodedError `store/io` when they are not here */
   read(session: string, ref: string): Promise<readonly StepRecord[]>;
 }
+
+/** What a host remembers of a session that was opened on it: what its activities are told has to agree. */
+export interface OpenSession {
+  readonly session: string;
+  /** Id of its workflow's first run: another workflow may have the session's id later. */
+  readonly firstRun: string;
+  /** Runs of the workflow in which this host's workflow code asked for something, newest last. */
+  readonly runs: readonly string[];
+  /** Code that it runs, or ran before a migration, newest last. */
+  readonly codes: readonly SkillCode[];
+  readonly path: readonly string[];
+  readonly handshake: Partial<Handshake>;
+  /** The session that called it, or that one's caller, to the outermost; its own id when nobody did. */
+  readonly root: string;
+}
+
+export interface OpenSessionStore {
+  /** Null: it was not opened here. @throws CodedError `store/io` when the record cannot be read or is no record */
+  read(session: string): Promise<OpenSession | null>;
+  /** On disk when it is over. */
+  write(record: OpenSession): Promise<void>;
+  /** Sessions that began earlier have no record, for the build of that time kept none. */
+  readonly keptSinceMs: number;
+}
+
+export interface WorkflowRun {
+  readonly type: string;
+  readonly taskQueue: string;
+  readonly firstRun: string | null;
+  readonly startedAtMs: number;
+}
+
+/** What the Temporal server says of one run of a workflow; null when it has none. */
+export type WorkflowRunLookup = (workflowId: string, runId: string) => Promise<WorkflowRun | null>;

@@ -1,40 +1,62 @@
-/** Activities of sessions: thin, for what they do is done in a skill's own process. */
+/** Activities of sessions: thin, for what they do is done in a skill's own process, and who may ask for it is the guard's. */
+import { parseSessionRequest } from '../domain/step-machine/session-request.ts';
+import { problemOfState } from '../domain/step-machine/check-state.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { SessionActivities } from './contract-session.ts';
+import type { SessionActivities, SkillPlace } from './contract-session.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
+import { SessionGuard, type SessionGuardDeps } from './session-guard.ts';
 import type { SessionRecordStore, SkillHost } from './step-ports.ts';
 
-/** Of a session, and with `~` of those that sessions call. Stands in paths. */
-const SESSION_ID = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;
-
-export interface SessionDeps {
+export interface SessionDeps extends SessionGuardDeps {
   readonly skills: SkillHost;
   readonly records: SessionRecordStore;
   /** Search attributes of ours that the server knows. */
   readonly searchAttributes: readonly string[];
 }
 
-export function createSessionActivities({ skills, records, searchAttributes }: SessionDeps): SessionActivities {
+export function createSessionActivities({ skills, records, searchAttributes, ...guarded }: SessionDeps): SessionActivities {
+  const guard = new SessionGuard(guarded);
   return {
-    openSession: (request) =>
+    openSession: (given) =>
       coded(async () => {
-        checkId(request.session);
-        return { ...(await skills.open(request)), searchAttributes };
+        const request = { ...given, request: parseSessionRequest(given.request) };
+        const allowed = await guard.mayOpen(request);
+        const opened = { ...(await skills.open(request)), searchAttributes };
+        await guard.isOpen(request, opened, allowed);
+        return opened;
       }),
-    sessionTurn: (request) => coded(() => skills.turn(request)),
-    flushRecords: (request) => coded(() => records.write(request)),
-    sessionAction: (request) => withHeartbeat((life) => skills.act(request, life.ended)),
-    observe: (request) => withHeartbeat((life) => skills.observe(request, life.ended)),
+    sessionTurn: (request) =>
+      coded(async () => {
+        const record = await guard.mayTurn(request);
+        checkState(request, request.state);
+        const outcome = await skills.turn(request);
+        // Before anybody hears of it: the next turn names that code.
+        if (outcome.kind === 'done' && outcome.migrated !== undefined) await guard.hasMigrated(record, outcome.migrated.opened.code);
+        return outcome;
+      }),
+    flushRecords: (request) =>
+      coded(async () => {
+        await guard.mayFlush(request);
+        return await records.write(request);
+      }),
+    sessionAction: (request) =>
+      withHeartbeat(async (life) => {
+        await guard.mayAct(request);
+        checkState(request, request.state);
+        return await skills.act(request, life.ended);
+      }),
+    observe: (request) =>
+      withHeartbeat(async (life) => {
+        await guard.mayAct(request);
+        return await skills.observe(request, life.ended);
+      }),
   };
 }
 
-function checkId(session: string): void {
-  if (SESSION_ID.test(session)) return;
-  throw new CodedError(
-    'skill/params',
-    `the workflow id ${JSON.stringify(session.slice(0, 160))} is not a session id: 1 to 200 of A-Z, a-z, 0-9, ".", "_", "-", "~", no "." or "~" in front`,
-  );
+function checkState({ session }: SkillPlace, state: unknown): void {
+  const problem = problemOfState(state, session);
+  if (problem !== null) throw new CodedError('session/foreign', `the state of session "${session}" is not one that it can have: ${problem}`);
 }
 
 async function coded<T>(work: () => Promise<T>): Promise<T> {

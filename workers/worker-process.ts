@@ -14,14 +14,16 @@ import { packageRoot } from '../setup/package-root.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
-import { hostTaskQueue, RUN_TASK_QUEUE } from '../workflows/messages.ts';
+import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { builtBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from './client/connect.ts';
+import { workflowRun } from './client/workflow-run.ts';
 import { hostId as readHostId } from './host-id.ts';
 import { announceResumed, cleanUp, unfinished, type JanitorOptions } from './janitor.ts';
 import { textOf, type Log } from './log.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes } from './search-attributes.ts';
+import { createOpenedFiles } from './skills/opened-files.ts';
 import { createRecordFiles } from './skills/record-files.ts';
 import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
@@ -75,7 +77,17 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   });
   const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
   const skills = skillHostOf(options);
-  const sessions = skills === null ? null : createSessionActivities({ skills, records: createRecordFiles(stateDir, serverId(options)), searchAttributes });
+  const sessions =
+    skills === null
+      ? null
+      : createSessionActivities({
+          skills,
+          records: createRecordFiles(stateDir, serverId(options)),
+          opened: createOpenedFiles(stateDir, serverId(options)),
+          runOf: (workflowId, runId) => workflowRun(runs.client, workflowId, runId),
+          workflow: { type: SESSION_WORKFLOW_TYPE, taskQueue: SESSION_TASK_QUEUE },
+          searchAttributes,
+        });
   const activities = createActivities(deps);
   const workers = await startWorkers({
     target,

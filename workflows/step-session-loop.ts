@@ -3,6 +3,7 @@ import { allHandlersFinished, condition, log, patched, setCurrentDetails, workfl
 import type {
   AdvanceRequest,
   ChildSession,
+  OfWorkflow,
   OpenedSession,
   SessionAnswer,
   SessionCarried,
@@ -293,7 +294,7 @@ export class SessionLoop implements Answered, Viewed {
 
   async #outcomeOf(event: SessionEventBody): Promise<TurnOutcome> {
     try {
-      return await localActivities.sessionTurn({ ...this.#place(), state: this.#state, event });
+      return await localActivities.sessionTurn({ ...this.#place(), ...ofWorkflow(), state: this.#state, event });
     } catch (error) {
       return { kind: 'crashed', atMs: Date.now(), message: reasonOf(error).message };
     }
@@ -411,7 +412,12 @@ export class SessionLoop implements Answered, Viewed {
     const { records } = this.#state;
     if (records.length === 0) return;
     const last = lastOf(this);
-    const ref = await localActivities.flushRecords({ session: this.#state.session, previous: records.flushedRef, records: [...recordsOf(records)] });
+    const ref = await localActivities.flushRecords({
+      ...ofWorkflow(),
+      session: this.#state.session,
+      previous: records.flushedRef,
+      records: [...recordsOf(records)],
+    });
     // Cancelling applies at once and adds no record: what was written is what there is.
     this.#lastFlushed = last;
     this.#recordBytes = 0;
@@ -422,4 +428,10 @@ export class SessionLoop implements Answered, Viewed {
     const { path = [], handshake = {} } = this.#request;
     return { session: this.#state.session, code: this.#opened.code, path, handshake };
   }
+}
+
+/** By which the worker knows that it is this session's workflow which asks. */
+export function ofWorkflow(): OfWorkflow {
+  const { firstExecutionRunId, parent } = workflowInfo();
+  return { firstRun: firstExecutionRunId, ...(parent === undefined ? {} : { parent: { session: parent.workflowId, run: parent.runId } }) };
 }

@@ -29,7 +29,7 @@ import { reasonOf } from './activity-outcome.ts';
 import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
 import { localActivities } from './step-session-calls.ts';
-import { SessionLoop } from './step-session-loop.ts';
+import { ofWorkflow, SessionLoop } from './step-session-loop.ts';
 import { refusalOf } from './step-session-admission.ts';
 import { openingView, viewOf } from './step-session-view.ts';
 
@@ -91,7 +91,7 @@ async function open(given: unknown): Promise<SessionLoop> {
   if (large !== null) throw failure('skill/params', large);
   let opened: OpenedSession;
   try {
-    opened = await localActivities.openSession({ session, request });
+    opened = await localActivities.openSession({ session, request, ...ofWorkflow() });
   } catch (error) {
     const { code, message } = reasonOf(error);
     throw failure(code, message);
@@ -138,8 +138,9 @@ function failure(type: string, message: string, ...details: unknown[]): Applicat
   return ApplicationFailure.create({ type, message, nonRetryable: true, details });
 }
 
+/** What a client starts with counts as a request, whatever it says. */
 function isCarried(given: unknown): given is SessionCarried {
-  return isRecord(given) && given['carried'] === 1;
+  return isRecord(given) && given['carried'] === 1 && workflowInfo().continuedFromExecutionRunId !== undefined;
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -188,6 +188,14 @@ export const ERROR_CODES = {
     summary: 'An answer for a session was not taken: another step or turn is due, or the session is over.',
     remedy: 'See what is due with `voidbox session status SESSION`.',
   },
+  'session/foreign': {
+    kind: 'world',
+    retryable: false,
+    summary:
+      'Work of a session was asked for by something else than its own workflow, or for a session that this host did not open, or with other facts than it was opened with; nothing was done.',
+    remedy:
+      'Sessions are moved by `voidbox session` and the update `advance`. Where nobody of yours asked, somebody else reaches your Temporal server: see docs/sessions.md, "Who may ask".',
+  },
   'skill/unknown': {
     kind: 'world',
     retryable: false,

@@ -26,7 +26,8 @@ export type CallbackCommand = Extract<
 export function definitionAt(root: SkillDefinition, path: readonly string[]): SkillDefinition {
   let definition = root;
   for (const name of path) {
-    const sub = definition.subskills?.[name];
+    const { subskills = {} } = definition;
+    const sub = Object.hasOwn(subskills, name) ? subskills[name] : undefined;
     if (sub === undefined) throw new Error(`skill "${definition.name}" has no sub-skill "${name}"`);
     ({ definition } = sub);
   }

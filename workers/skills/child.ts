@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
 import { Worker } from 'node:worker_threads';
 import type { Observation, TurnOutcome } from '../../activities/contract-session.ts';
+import { problemOfAction } from '../../domain/step-machine/check-state.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { Handshake, MigrationConfig, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
@@ -19,7 +20,7 @@ import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk
 import { withOlderPath } from '../../sdk/skill-kit/drive-observers.ts';
 import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
 import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
-import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type OpenAnswer, type TurnAnswer } from './protocol.ts';
+import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type FailedCode, type OpenAnswer, type TurnAnswer } from './protocol.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
 import { readRecords } from './record-files.ts';
 
@@ -31,7 +32,7 @@ type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
 type Of<T extends ChildRequest['op']> = Extract<ChildRequest, { readonly op: T }>;
 
 class Failed extends Error {
-  readonly code: 'skill/params' | 'skill/unusable';
+  readonly code: FailedCode;
   constructor(code: Failed['code'], message: string) {
     super(message);
     this.code = code;
@@ -166,6 +167,8 @@ function checkSize(added: unknown, state: SessionState): void {
 
 async function act(root: SkillDefinition, { path, state, command, handshake, recordsDir }: Of<'act'>): Promise<SessionEventBody> {
   const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
+  const problem = problemOfAction(runtime.facts, state, command);
+  if (problem !== null) throw new Failed('session/foreign', `session "${state.session}": ${problem}`);
   acting = new AbortController();
   try {
     const { event, left } = await runAction(new Place(runtime, state, command), command, acting);
@@ -186,7 +189,8 @@ async function act(root: SkillDefinition, { path, state, command, handshake, rec
 async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'observe'>): Promise<void> {
   if (event.number <= lastObserved(recordsDir)) return;
   const { observers } = definitionAt(root, [...path, ...event.skill]);
-  const handler = observers?.[event.observer] as ((payload: unknown) => unknown) | undefined;
+  const isThere = observers !== undefined && Object.hasOwn(observers, event.observer);
+  const handler = (isThere ? observers[event.observer] : undefined) as ((payload: unknown) => unknown) | undefined;
   // What an observer throws is its author's to read, and nobody else's.
   try {
     await handler?.call(observers, payloadOf(event, recordsDir));

@@ -64,8 +64,10 @@ export interface TurnAnswer {
   readonly migrated?: { readonly open: OpenAnswer; readonly state: SessionState; readonly event: SessionEventBody };
 }
 
+export type FailedCode = 'skill/params' | 'skill/unusable' | 'session/foreign';
+
 export type ChildAnswer =
   | { readonly hello: ChildHello }
   | { readonly ok: unknown }
   /** `kind` names the error code; without one it is the author's doing or a bug. */
-  | { readonly failed: string; readonly code?: 'skill/params' | 'skill/unusable' };
+  | { readonly failed: string; readonly code?: FailedCode };

@@ -17,7 +17,13 @@ interface RecordFile {
 /** Of processes that serve many sessions, the records of some. */
 const MOST_CACHED = 32;
 
+/** Neither leads out of its folder. */
+const SESSION = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;
+const REF = /^[0-9a-f]{64}$/;
+
+/** @throws CodedError `session/foreign` for what is no session's id */
 export function sessionRecordsDir(stateDir: string, session: string): string {
+  if (!SESSION.test(session)) throw new CodedError('session/foreign', `${JSON.stringify(session).slice(0, 160)} is not the id of a session`);
   return join(stateDir, 'sessions', session);
 }
 
@@ -87,5 +93,6 @@ function readFile(file: string): RecordFile {
 }
 
 function fileOf(dir: string, ref: string): string {
+  if (!REF.test(ref)) throw new CodedError('session/foreign', `${JSON.stringify(ref).slice(0, 160)} names no records of a session`);
   return join(dir, `records-${ref}.json`);
 }

@@ -115,6 +115,7 @@ class ProcessSkillHost implements RunningSkillHost {
       const timedOut = error instanceof SkillProcessGone && error.isLate;
       const message = timedOut ? `ran past its timeoutMs of ${command.timeoutMs} and did not listen to its signal; its process was ended` : textOf(error);
       if (!(error instanceof SkillProcessGone) && !(error instanceof SkillRequestFailed)) throw error;
+      if (error instanceof SkillRequestFailed && error.code === 'session/foreign') throw new CodedError(error.code, error.message, { cause: error });
       return { type: 'action-ended', cursor, attempt, ok: false, error: { name: 'SkillCrash', message }, retryable: true, timedOut };
     }
   }
@@ -125,6 +126,7 @@ class ProcessSkillHost implements RunningSkillHost {
     mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
     markUse(recordsDir, this.#options.serverId);
     for (const event of events) {
+      if (!Number.isSafeInteger(event.number)) throw new CodedError('session/foreign', `an event of session "${session}" has no number`);
       if (event.number <= lastObserved(recordsDir)) continue;
       try {
         await this.#pool.run('turn', runnable, { op: 'observe', path, event, recordsDir }, OBSERVER_LIMIT_MS, signal);

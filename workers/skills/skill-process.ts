@@ -2,7 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
-import { ANSWER_FD, type ChildAnswer, type ChildHello, type ChildRequest } from './protocol.ts';
+import { ANSWER_FD, type ChildAnswer, type ChildHello, type ChildRequest, type FailedCode } from './protocol.ts';
 
 /** Import of a bundle, on a loaded machine. */
 const LOAD_LIMIT_MS = 60_000;
@@ -26,7 +26,7 @@ export class SkillProcessGone extends Error {
 
 /** The child answered that it could not do it. */
 export class SkillRequestFailed extends Error {
-  readonly code: 'skill/params' | 'skill/unusable' | null;
+  readonly code: FailedCode | null;
   constructor(message: string, code: SkillRequestFailed['code']) {
     super(message);
     this.name = 'SkillRequestFailed';

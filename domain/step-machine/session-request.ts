@@ -1,0 +1,54 @@
+/** The argument that a session is started with: any client of the server may write it. */
+import { CodedError } from '../errors/coded-error.ts';
+import { isPlain } from './deep-merge.ts';
+import type { Handshake } from './definition.ts';
+
+const MOST_CHARACTERS = 256;
+const MOST_TOOLS = 1_000;
+/** Of sub-skills in each other. */
+const MOST_LEVELS = 32;
+const HASH = /^[0-9a-f]{8,64}$/;
+
+/** What `activities/contract-session.ts` calls a SessionRequest. */
+interface Given {
+  readonly skill: string;
+  readonly version?: string;
+  readonly codeHash?: string;
+  readonly subskill?: string;
+  readonly path?: readonly string[];
+  readonly handshake?: Partial<Handshake>;
+}
+
+/** The same value. @throws CodedError `skill/params` naming what is wrong with it */
+export function parseSessionRequest<T extends Given>(given: T): T {
+  const request: unknown = given;
+  if (!isPlain(request) || !isName(request['skill'])) throw wrong('a session is started with an object that names its skill: { "skill": "NAME" }');
+  const { version, codeHash, subskill, path, handshake } = request as Readonly<Record<keyof Given, unknown>>;
+  for (const [key, value] of Object.entries({ version, subskill }))
+    if (value !== undefined && !isName(value)) throw wrong(`\`${key}\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
+  if (codeHash !== undefined && !(typeof codeHash === 'string' && HASH.test(codeHash))) throw wrong('`codeHash` is not 8 to 64 hexadecimal digits');
+  if (path !== undefined && !isListOfNames(path, MOST_LEVELS)) throw wrong(`\`path\` is not a list of at most ${MOST_LEVELS} names of sub-skills`);
+  if (handshake !== undefined) checkHandshake(handshake);
+  return given;
+}
+
+function checkHandshake(handshake: unknown): void {
+  if (!isPlain(handshake)) throw wrong('`handshake` is not an object');
+  const { host, toolsAvailable, isSubagent } = handshake as Readonly<Record<keyof Handshake, unknown>>;
+  if (host !== undefined && !isName(host)) throw wrong(`\`handshake.host\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
+  if (toolsAvailable !== undefined && !isListOfNames(toolsAvailable, MOST_TOOLS))
+    throw wrong(`\`handshake.toolsAvailable\` is not a list of at most ${MOST_TOOLS} names`);
+  if (isSubagent !== undefined && typeof isSubagent !== 'boolean') throw wrong('`handshake.isSubagent` is neither true nor false');
+}
+
+function isListOfNames(value: unknown, most: number): boolean {
+  return Array.isArray(value) && value.length <= most && value.every(isName);
+}
+
+function isName(value: unknown): boolean {
+  return typeof value === 'string' && value !== '' && value.length <= MOST_CHARACTERS;
+}
+
+function wrong(message: string): CodedError {
+  return new CodedError('skill/params', message);
+}

@@ -1,0 +1,25 @@
+/** What the server says of one run of a workflow. */
+import { type Client, isGrpcServiceError } from '@temporalio/client';
+import type { WorkflowRun } from '../../activities/step-ports.ts';
+
+/** Of gRPC. */
+const INVALID_ARGUMENT = 3;
+const NOT_FOUND = 5;
+
+/** Null when the server has no such run. */
+export async function workflowRun({ workflowService, options: { namespace } }: Client, workflowId: string, runId: string): Promise<WorkflowRun | null> {
+  try {
+    const { workflowExecutionInfo: info } = await workflowService.describeWorkflowExecution({ namespace, execution: { workflowId, runId } });
+    if (!info) return null;
+    const { seconds, nanos } = info.startTime ?? {};
+    return {
+      type: info.type?.name ?? '',
+      taskQueue: info.taskQueue ?? '',
+      firstRun: info.firstRunId || null,
+      startedAtMs: Number(seconds ?? 0) * 1_000 + Math.floor((nanos ?? 0) / 1_000_000),
+    };
+  } catch (error) {
+    if (isGrpcServiceError(error) && (error.code === NOT_FOUND || error.code === INVALID_ARGUMENT)) return null;
+    throw error;
+  }
+}

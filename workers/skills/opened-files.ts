@@ -1,0 +1,86 @@
+/** What this host remembers of the sessions that were opened on it, a file for each. */
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { open, rename } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { OpenSession, OpenSessionStore } from '../../activities/step-ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { isPlain } from '../../domain/step-machine/deep-merge.ts';
+import { DurableFolders, syncDir } from '../../store/file/layout.ts';
+import { lastObserved, forgetObserved } from './observed-files.ts';
+import { sessionRecordsDir } from './record-files.ts';
+import { markUse } from './server-mark.ts';
+
+const FILE = 'opened.json';
+/** A dot in front: no session is called that, and no prune takes it. */
+const KEPT_SINCE = '.kept-since';
+
+export function createOpenedFiles(stateDir: string, serverId: string): OpenSessionStore {
+  const folders = new DurableFolders(stateDir);
+  return {
+    keptSinceMs: keptSince(join(stateDir, 'sessions')),
+    read: (session) => Promise.resolve(readOpened(stateDir, session)),
+    async write(record) {
+      const dir = sessionRecordsDir(stateDir, record.session);
+      // An ended session's id may be given to another one, whose observers have heard of nothing.
+      if (lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun) forgetObserved(dir);
+      await folders.make(dir);
+      const file = join(dir, FILE);
+      await writeDurably(`${file}.${process.pid}`, `${JSON.stringify(record)}\n`);
+      await rename(`${file}.${process.pid}`, file);
+      await syncDir(dir);
+      markUse(dir, serverId);
+    },
+  };
+}
+
+function readOpened(stateDir: string, session: string): OpenSession | null {
+  const file = join(sessionRecordsDir(stateDir, session), FILE);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+  const record = parsed(text);
+  if (record?.session === session) return record;
+  throw new CodedError('session/foreign', `${file} is not what was written when session "${session}" was opened; end the session and start it again`);
+}
+
+function parsed(text: string): OpenSession | null {
+  try {
+    const value = JSON.parse(text) as unknown;
+    if (!isPlain(value)) return null;
+    const { session, firstRun, runs, codes, path, handshake, root } = value;
+    const areTexts = [session, firstRun, root].every((one) => typeof one === 'string');
+    const areLists = [runs, path].every((one) => Array.isArray(one) && one.every((item) => typeof item === 'string'));
+    return areTexts && areLists && isPlain(handshake) && Array.isArray(codes) && codes.every(isPlain) ? (value as unknown as OpenSession) : null;
+  } catch {
+    return null;
+  }
+}
+
+async function writeDurably(file: string, text: string): Promise<void> {
+  const handle = await open(file, 'w', 0o600);
+  try {
+    await handle.writeFile(text);
+    await handle.datasync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** When a worker first kept such records in this folder. */
+function keptSince(folder: string): number {
+  const file = join(folder, KEPT_SINCE);
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  try {
+    if (!existsSync(file)) writeFileSync(file, String(Date.now()), { flag: 'wx', mode: 0o600 });
+  } catch (error) {
+    // Another worker was first.
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  }
+  const sinceMs = Number(readFileSync(file, 'utf8'));
+  // Half written by a power cut, it lets no session in that is without a record.
+  return Number.isSafeInteger(sinceMs) ? sinceMs : 0;
+}
