@@ -1,0 +1,72 @@
+/** docs/security.md promises nothing without a test, and names no test that is not there. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../setup/package-root.ts';
+
+const ROOT = packageRoot();
+const PAGE = readFileSync(join(ROOT, 'docs/security.md'), 'utf8');
+
+interface Row {
+  readonly what: string;
+  readonly verdict: string;
+  readonly tests: readonly { readonly file: string; readonly title: string }[];
+}
+
+function rowsOf(page: string): readonly Row[] {
+  return page
+    .split('\n')
+    .filter((line) => line.startsWith('| ') && !line.startsWith('| what |'))
+    .map((line) => {
+      const [what = '', verdict = '', tests = ''] = line
+        .slice(1, -1)
+        .split('|')
+        .map((cell) => cell.trim());
+      return { what, verdict, tests: [...tests.matchAll(/`([^`]+)` "([^"]+)"/g)].map(([, file = '', title = '']) => ({ file, title })) };
+    });
+}
+
+const ROWS = rowsOf(PAGE);
+
+/** What is wrong with a row; null when nothing is. */
+function problemOf({ what, verdict, tests }: Row, read: (file: string) => string | null): string | null {
+  if (!/^(?:cannot|\*\*can\*\*)/.test(verdict)) return `"${what}" says neither cannot nor **can**`;
+  if (verdict.startsWith('cannot') && tests.length === 0) return `"${what}" names no test`;
+  for (const { file, title } of tests) {
+    const text = read(file);
+    if (text === null) return `"${what}" names ${file}, which is not there`;
+    if (!text.includes(title)) return `"${what}" names "${title}", which ${file} does not have`;
+  }
+  return null;
+}
+
+const onDisk = (file: string): string | null => (existsSync(join(ROOT, file)) ? readFileSync(join(ROOT, file), 'utf8') : null);
+
+test('has a table for each who', () => {
+  const headings = [...PAGE.matchAll(/^## (.+)$/gm)].map((match) => match[1]);
+  expect(headings).toEqual(
+    expect.arrayContaining([
+      'Another user of this machine',
+      'A web page',
+      'A guest',
+      "A skill's author",
+      'A Temporal client',
+      "A holder of an artifact's hash",
+    ]),
+  );
+  expect(ROWS.length).toBeGreaterThan(35);
+});
+
+test.each(ROWS)('$what: $verdict', (row) => {
+  expect(problemOf(row, onDisk)).toBeNull();
+});
+
+test('a row without a test, with one that is gone or with another title is found', () => {
+  const row = (text: string): Row => rowsOf(text)[0]!;
+  const read = (file: string): string | null => (file === 'a.test.ts' ? "test('does it')" : null);
+  expect(problemOf(row('| x | cannot | `a.test.ts` "does it" |'), read)).toBeNull();
+  expect(problemOf(row('| x | cannot | |'), read)).toContain('names no test');
+  expect(problemOf(row('| x | cannot | `b.test.ts` "does it" |'), read)).toContain('not there');
+  expect(problemOf(row('| x | cannot | `a.test.ts` "does not" |'), read)).toContain('does not have');
+  expect(problemOf(row('| x | may | |'), read)).toContain('neither');
+});
