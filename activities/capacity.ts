@@ -3,7 +3,7 @@
  * already (re-attached, or found alive at the worker's start) costs nothing more.
  */
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { vmKeyText } from './vm-pool.ts';
+import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmKey } from './ports.ts';
 
 /** What a VM costs beside its guest's memory: QEMU, its page tables, the keeper. */

@@ -6,6 +6,7 @@
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
 import type { NewRunEvent, RunEventBody, StageResult } from '../domain/run/event.ts';
+import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import type { StageRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -18,7 +19,6 @@ import { collectOutputs, copyBack } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
 import { cancelledResult, describeExit } from './stage-result.ts';
 import { openVm } from './open-vm.ts';
-import { vmKeyText } from './vm-pool.ts';
 
 /** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
 const TERM_GRACE_MS = 2_000;

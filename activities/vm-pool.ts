@@ -2,7 +2,10 @@
  * Live sandbox handles of this process, one per VM. Attaching raises the fence and cuts the earlier holder
  * off, so the stages of a shared scope must use one handle instead of attaching each for itself.
  */
+import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { Sandbox, VmKey } from './ports.ts';
+
+export { vmKeyText } from '../domain/run/vm-key.ts';
 
 export interface PooledVm {
   readonly sandbox: Sandbox;
@@ -19,10 +22,6 @@ export interface VmPool {
 interface Entry {
   readonly sandbox: Promise<Sandbox>;
   users: number;
-}
-
-export function vmKeyText(key: VmKey): string {
-  return `${key.runId}/${key.scope}/${key.generation}`;
 }
 
 export function createVmPool(): VmPool {

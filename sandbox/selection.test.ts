@@ -3,7 +3,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import { readHostMemory, vmBudgetMib } from './host-memory.ts';
 import { createSandboxBackends, selectBackend } from './select.ts';
-import { parseVmKey, vmKeyText, vmRunDir } from './vm-key.ts';
+import { vmRunDir } from './vm-key.ts';
 
 const PLAN: SandboxPlan = { mode: 'auto', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 256, mounts: [] };
 const KEY = { runId: 'run-1', scope: 'fetch', generation: 2 };
@@ -33,12 +33,6 @@ describe('selection', () => {
 });
 
 describe('keys', () => {
-  it('are text and back', () => {
-    expect(vmKeyText(KEY)).toBe('run-1/fetch/2');
-    expect(parseVmKey('run-1/fetch/2')).toEqual(KEY);
-    for (const text of ['', 'a/b', 'a/b/c', 'a/b/c/1', 'a/b/-1', 'a//1']) expect(parseVmKey(text)).toBeNull();
-  });
-
   it('have a run directory each, of 16 hexadecimal digits', () => {
     const dir = vmRunDir('/vms', KEY);
     expect(dir).toMatch(/^\/vms\/[0-9a-f]{16}$/);

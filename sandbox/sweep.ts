@@ -2,8 +2,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { VmKey } from '../activities/ports.ts';
+import { parseVmKey } from '../domain/run/vm-key.ts';
 import { sweepRunDirs } from '../native/index.ts';
-import { parseVmKey } from './vm-key.ts';
 
 /** All run directories together; beyond it dead VMs lose theirs, oldest first. */
 export const RUN_DIRS_BUDGET_BYTES = 4 * 1024 * 1024 * 1024;

@@ -4,7 +4,7 @@
  */
 import type { SandboxBackend, VmKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { vmKeyText } from '../vm-key.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
 import { MOCK_PROGRAMS, type MockProgram } from './programs.ts';
 import { EndedVms } from './ended-vms.ts';
 import { copyHostTreeIn } from './host-tree.ts';

@@ -3,8 +3,9 @@ import { kill } from 'node:process';
 import type { Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
+import { vmKeyText } from '../../domain/run/vm-key.ts';
 import { MicroVm, isAlive, isVmGone, readHostFacts, readRunDir, sealRunDir, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
-import { vmKeyText, vmRunDir } from '../vm-key.ts';
+import { vmRunDir } from '../vm-key.ts';
 import { createQemuSandbox } from './sandbox.ts';
 
 /** What a VM costs beside its guest's memory: QEMU, its page tables, the keeper. */

@@ -8,6 +8,9 @@ use crate::error::{Code, Failure};
 
 pub const CONFIG_VERSION: u32 = 1;
 
+/// A run's id has up to 1,000 bytes and stands in the key with three for each that is escaped.
+const MAX_VM_KEY_BYTES: usize = 4096;
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LaunchConfig {
@@ -128,8 +131,8 @@ impl LaunchConfig {
                 ),
             ));
         }
-        if self.vm_key.is_empty() || self.vm_key.len() > 512 {
-            return refuse("vmKey", format!("{:?}", self.vm_key), "1 to 512 bytes");
+        if self.vm_key.is_empty() || self.vm_key.len() > MAX_VM_KEY_BYTES {
+            return refuse("vmKey", format!("{:?}", self.vm_key), "1 to 4096 bytes");
         }
         if !(64..=1 << 20).contains(&self.memory_mib) {
             return refuse("memoryMib", self.memory_mib.to_string(), "64 to 1048576");
@@ -267,6 +270,13 @@ mod tests {
             assert!(error.message.contains(field), "{error}");
             assert_eq!(error.code, Code::BadRequest);
         }
+        let longest = "%E5".repeat(1_000) + "/a-scope/0";
+        assert!(
+            LaunchConfig::parse(&text(|config| config["vmKey"] = longest.clone().into())).is_ok()
+        );
+        let longer = "x".repeat(4_097);
+        let error = LaunchConfig::parse(&text(|config| config["vmKey"] = longer.clone().into()));
+        assert!(error.unwrap_err().message.contains("vmKey"));
         let relative = LaunchConfig::parse(&text(|config| {
             config["mounts"][0]["hostPath"] = "data".into()
         }));

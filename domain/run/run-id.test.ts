@@ -1,0 +1,98 @@
+import { describe, expect, test } from 'vitest';
+import { escapeRunId, isRunId, runIdProblem, unescapeRunId } from './run-id.ts';
+import { parseVmKey, vmKeyText } from './vm-key.ts';
+
+const IDS = [
+  'sales-20260304-050607-ab12',
+  '-x',
+  'a',
+  '.',
+  '..',
+  '...',
+  '.hidden',
+  'nightly-2026-11-22T06:00:00Z',
+  'a/b',
+  '/',
+  '../../etc/passwd',
+  'a%2Fb',
+  '%',
+  '%2E',
+  'with space',
+  "quote's",
+  '"double"',
+  "!'()*~",
+  'new\nline',
+  'nul\0nul',
+  '\u001b[31mred',
+  'größe',
+  '実行',
+  '🚀',
+  'x'.repeat(128),
+  'x'.repeat(129),
+  'x'.repeat(1_000),
+  '実'.repeat(333),
+];
+
+describe('a run id', () => {
+  test.each(IDS)('%j is one, and its escaped form says it and nothing else', (id) => {
+    expect(runIdProblem(id)).toBeNull();
+    expect(escapeRunId(id)).toMatch(/^(?!\.)[A-Za-z0-9._%-]+$/);
+    expect(unescapeRunId(escapeRunId(id))).toBe(id);
+  });
+
+  test.each(['', 'x'.repeat(1_001), '実'.repeat(334), 'a\ud800', '\udc00'])('%j is none', (id) => {
+    expect(isRunId(id)).toBe(false);
+  });
+
+  test.each(['%', '%2', '%zz', '%2f', '%41', 'a b', '.', '.x', '%ff', ''])('no id is escaped as %j', (text) => {
+    expect(unescapeRunId(text)).toBeNull();
+  });
+
+  test('no two of them share an escaped form', () => {
+    const random = seeded(7);
+    const ids = new Set(IDS);
+    while (ids.size < 3_000) ids.add(randomId(random));
+    const escaped = new Map<string, string>();
+    for (const id of ids) {
+      const form = escapeRunId(id);
+      expect(escaped.get(form)).toBeUndefined();
+      escaped.set(form, id);
+      expect(unescapeRunId(form)).toBe(id);
+    }
+  });
+});
+
+describe('a VM key', () => {
+  test.each(IDS)('of the run %j comes back from its text', (runId) => {
+    for (const key of [
+      { runId, scope: '_shared', generation: 0 },
+      { runId, scope: 'a.b-c', generation: 12 },
+    ]) {
+      const text = vmKeyText(key);
+      // It stands on a command line and in messages.
+      expect(text).toMatch(/^[A-Za-z0-9._%/-]+$/);
+      expect(parseVmKey(text)).toEqual(key);
+    }
+  });
+
+  test('of an id of letters, digits, dots and dashes is the id, the scope and the generation', () => {
+    expect(vmKeyText({ runId: 'sales-1', scope: 'build', generation: 2 })).toBe('sales-1/build/2');
+  });
+
+  test.each(['', 'a', 'a/b', 'a/b/x', 'a/b/1/2', 'a//1', '/b/1', 'a b/c/1', 'a/b/-1', 'a/b/1e3', 'a/b/0123456789'])('is not the text %j', (text) => {
+    expect(parseVmKey(text)).toBeNull();
+  });
+});
+
+function randomId(random: () => number): string {
+  const alphabet = ['a', 'B', '9', '.', '_', '-', '%', '/', ':', ' ', '2', 'E', 'F', '\n', '\0', 'é', '実', '🚀'];
+  return Array.from({ length: 1 + Math.floor(random() * 6) }, () => alphabet[Math.floor(random() * alphabet.length)]).join('');
+}
+
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}

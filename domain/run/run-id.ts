@@ -1,0 +1,43 @@
+/**
+ * A run's id is its Temporal workflow id, so it is any text that Temporal takes: schedules make ids with colons,
+ * clients make what they like. Where an id becomes a part of a name (a folder, a VM key) it is escaped here.
+ */
+import { utf8Length } from '../units/utf8.ts';
+
+/** Temporal's `limit.maxIDLength`, which counts bytes of UTF-8. */
+export const RUN_ID_BYTES = 1_000;
+
+const LONE_SURROGATE = /\p{Surrogate}/u;
+
+/** What keeps a text from being a run id, as the end of a sentence; null when nothing does. */
+export function runIdProblem(id: string): string | null {
+  if (id === '') return 'it is empty';
+  if (LONE_SURROGATE.test(id)) return 'it is not Unicode text';
+  const bytes = utf8Length(id);
+  return bytes > RUN_ID_BYTES ? `it has ${bytes} bytes, at most ${RUN_ID_BYTES} are allowed` : null;
+}
+
+export function isRunId(id: string): boolean {
+  return runIdProblem(id) === null;
+}
+
+/**
+ * The id with everything but `A-Z a-z 0-9 . _ -` as `%XX`: no two ids have the same, and an id of those characters is
+ * itself. A dot in front is escaped too, so that none is `.`, `..` or hidden as a name.
+ */
+export function escapeRunId(id: string): string {
+  return encodeURIComponent(id)
+    .replace(/[!'()*~]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
+    .replace(/^\./, '%2E');
+}
+
+/** The id that `escapeRunId` makes this text of; null when it makes it of none. */
+export function unescapeRunId(escaped: string): string | null {
+  let id: string;
+  try {
+    id = decodeURIComponent(escaped);
+  } catch {
+    return null;
+  }
+  return isRunId(id) && escapeRunId(id) === escaped ? id : null;
+}
