@@ -6,6 +6,7 @@ import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import { runIdProblem } from '../domain/run/run-id.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
 import { dataRefOf } from './call-values.ts';
 import type { Admission, AdmitRequest, InlineOrRef, RunRequest } from './contract.ts';
@@ -35,7 +36,6 @@ interface RefusalRecord {
   readonly message: string;
 }
 
-const RUN_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
 /** A spec text travels in history; more than this is no text that a person wrote. */
 const SPEC_BYTES = 512 * 1024;
 const INPUT_BYTES = 1024 * 1024;
@@ -164,18 +164,20 @@ async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
 }
 
 function assertRunId(runId: string): void {
-  if (RUN_ID.test(runId)) return;
-  throw new CodedError(
-    'admit/invalid',
-    `the workflow id ${JSON.stringify(runId.slice(0, 160))} is not a run id: 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front`,
-  );
+  const problem = runIdProblem(runId);
+  if (problem !== null) throw new CodedError('admit/invalid', `the workflow id ${JSON.stringify(runId.slice(0, 160))} cannot be a run's: ${problem}`);
 }
 
 /** Readers wait for a terminal event; a run that is refused must have one too. */
 async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
   if (!isCodedError(error) || ERROR_CODES[error.code].retryable) return;
-  await deps.records.put(runId, 'refusal', { executionId, code: error.code, message: error.message } satisfies RefusalRecord);
   const outcome = { state: 'failed', failedStage: null, failure: { code: error.code, message: error.message, stderrTail: '' }, output: null } as const;
-  await deps.events.append(runId, [{ id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
-  await deps.records.dropHostVariables(runId);
+  try {
+    await deps.records.put(runId, 'refusal', { executionId, code: error.code, message: error.message } satisfies RefusalRecord);
+    await deps.events.append(runId, [{ id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
+    await deps.records.dropHostVariables(runId);
+  } catch (failure) {
+    // Readers of a damaged run are told of the damage instead.
+    if (!isCodedError(failure) || failure.code !== 'store/damaged') throw failure;
+  }
 }

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
@@ -94,8 +95,17 @@ test('a run that failed already keeps its own reason', async () => {
   expect(await finishRun(deps, { runId: RUN, outcome: failed, merge, events: [] })).toEqual(failed);
 });
 
-test('a broken store is tried again, not taken for a failed run', async () => {
+test('an output that is not there any more fails the run instead of being looked for again and again', async () => {
   const merge = [{ name: 'a', output: { sha256: '0'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' } }];
-  await expect(finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow(/0{64}/);
+  expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toMatchObject({ state: 'failed', failure: { code: 'store/damaged' } });
+});
+
+test('a broken store is tried again, not taken for a failed run', async () => {
+  const merge = [{ name: 'a', output: await artifactOf('x') }];
+  const open = (): never => {
+    throw new CodedError('store/io', 'the disk is away');
+  };
+  const broken = { ...deps, artifacts: { ...artifacts, open } };
+  await expect(finishRun(broken, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow('the disk is away');
   expect(await written()).toEqual([]);
 });

@@ -16,7 +16,10 @@ export function ofThisHost(activities: Activities, records: RunRecords): Activit
   const known = new Set<string>();
   const check = async (runId: string): Promise<void> => {
     if (known.has(runId)) return;
-    if (((await records.get(runId, 'admission')) ?? null) === null) {
+    const admission = await records.get(runId, 'admission').catch((error: unknown) => {
+      throw toActivityFailure(error);
+    });
+    if ((admission ?? null) === null) {
       throw toActivityFailure(
         new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, { nextRetryDelayMs: RETRY_DELAY_MS }),
       );

@@ -125,7 +125,7 @@ export interface EventStore {
 export interface ArtifactStore {
   /** Hashes and stores; the same bytes are stored once. Durable when it settles. */
   put(bytes: AsyncIterable<Uint8Array>, mediaType: string): Promise<DataRef>;
-  /** @throws CodedError `store/io` when the bytes are absent or do not hash to the ref */
+  /** @throws CodedError `store/damaged` when the bytes are absent or do not hash to the ref */
   open(ref: DataRef, offset?: number): AsyncIterable<Uint8Array>;
 }
 

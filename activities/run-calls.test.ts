@@ -40,6 +40,8 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 async function admitted(runId: string, more: Partial<AdmissionRecord> = { behaviour: 1, mounts: {} }, plan: Plan = PLAN): Promise<void> {
   await records.put(runId, 'admission', { plan: toWire(plan), hostQueue: 'q', hostId: 'h', input: null, serverId: 's', ...more } satisfies AdmissionRecord);
+  const stages = plan.stages.map(({ id, dependsOn }) => ({ id, dependsOn }));
+  await events.append(runId, [eventOf('run/admitted', { type: 'run-admitted', name: plan.name, kind: plan.kind, hostId: 'h', stages, outputStage: null })]);
 }
 
 /** As the workflow `workflowId` calls; null is a client that schedules an activity without a workflow. */
@@ -280,7 +282,21 @@ describe('a run that has ended', () => {
   });
 
   test('hands out what stands, and ends as it has ended', async () => {
-    await writeResult(events, 'run', { stage: 'own', execKey: 'own/0/1' } as StageResult, null, 1);
+    const result: StageResult = {
+      stage: 'own',
+      execKey: 'own/0/1',
+      outcome: 'succeeded',
+      failure: null,
+      exitCode: 0,
+      durationMs: 1,
+      stdoutBytes: 0,
+      stderrBytes: 0,
+      output: null,
+      outputs: {},
+      isolation: 'none',
+      accelerator: 'mock',
+    };
+    await writeResult(events, 'run', result, null, 1);
     const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
     expect(await as('run', () => calls.stage({ ...own, events: [skipped] }))).toMatchObject({ execKey: 'own/0/1', events: [] });
     const { ended } = await as('run', () => calls.finish({ ...finish, outcome: { ...outcome, state: 'cancelled', output: null } }));

@@ -45,6 +45,12 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       { name: 'result', usage: 'result RUN', summary: 'print the result of a run', load: () => import('./commands/result.ts') },
       { name: 'cancel', usage: 'cancel RUN', summary: 'stop a run and its VMs', load: () => import('./commands/cancel.ts') },
       { name: 'prune', usage: 'prune', summary: 'delete old runs and what nothing needs any more', load: () => import('./commands/prune.ts') },
+      {
+        name: 'set-aside',
+        usage: 'set-aside RUN…',
+        summary: 'put damaged runs out of the way, into damaged/',
+        load: () => import('./commands/set-aside.ts'),
+      },
     ],
   },
   {

@@ -1,7 +1,7 @@
 import type { EventStore } from '../activities/ports.ts';
 import type { RunView } from '../store/projection.ts';
 import type { CliContext } from './context.ts';
-import { readView } from './run-lookup.ts';
+import { readWhatIsThere } from './run-lookup.ts';
 
 /**
  * Views of runs, after those that seem to go on have been looked up at Temporal: one that was terminated, or that
@@ -10,11 +10,12 @@ import { readView } from './run-lookup.ts';
  */
 export async function readMendedViews(runIds: readonly string[], store: EventStore, context: CliContext): Promise<readonly RunView[]> {
   const views: RunView[] = [];
-  for (const runId of runIds) views.push(await readView(store, runId));
-  const open = views.filter((view) => view.outcome === null).map((view) => view.runId);
+  const { stateDir } = context.env;
+  for (const runId of runIds) views.push(await readWhatIsThere(store, stateDir, runId));
+  const open = views.filter((view) => view.outcome === null && view.damage === null).map((view) => view.runId);
   if (open.length === 0) return views;
   const mended = await mend(open, store, context);
-  return await Promise.all(views.map(async (view) => (mended.has(view.runId) ? await readView(store, view.runId) : view)));
+  return await Promise.all(views.map(async (view) => (mended.has(view.runId) ? await readWhatIsThere(store, stateDir, view.runId) : view)));
 }
 
 async function mend(runIds: readonly string[], store: EventStore, context: CliContext): Promise<ReadonlySet<string>> {

@@ -2,6 +2,7 @@ import type { EventStore } from '../activities/ports.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
+import { typedRunId } from './run-id.ts';
 import { findRunId } from './run-lookup.ts';
 
 /** A run that Temporal knows and this host's store does not: another host's, or one that no worker has admitted yet. */
@@ -44,7 +45,7 @@ export async function findRunHere(command: 'logs' | 'result', store: EventStore,
     EXIT.environment,
     'cli/run-elsewhere',
     `run ${found.runId} (${found.state}) lives on host ${found.host}: its data is there`,
-    `On that host: voidbox ${command} ${found.runId}`,
+    `On that host: voidbox ${command} ${typedRunId(found.runId)}`,
   );
 }
 

@@ -1,6 +1,8 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CliError } from './cli-error.ts';
-import { matchRunId, newRunId, RUN_ID } from './run-id.ts';
+import { matchRunId, newRunId, typedRunId } from './run-id.ts';
 
 describe('newRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');
@@ -10,7 +12,8 @@ describe('newRunId', () => {
   });
 
   test.each(['', '...', 'größe & co', '-x', 'a'.repeat(200), '../../etc/passwd'])('is a valid run id for the name %j', (name) => {
-    expect(newRunId(name, now)).toMatch(RUN_ID);
+    // Also a folder's name and part of a VM's, as it is.
+    expect(newRunId(name, now)).toMatch(/^(?!\.)[A-Za-z0-9._-]{1,128}$/);
   });
 
   test('differs each time', () => {
@@ -51,5 +54,21 @@ describe('matchRunId', () => {
 
   test('without any run the error says how to start one', () => {
     expect(failure('latest', []).remedy).toBe('Start one: voidbox run FILE');
+  });
+});
+
+describe('an id in a command that is to be typed', () => {
+  test.each(['sales-1', 'nightly-2026-11-22T06:00:00Z', "it's", 'a b', '$HOME', '-x', 'tab\tand\nline', '\u001b[2J', "'; rm -rf ~ #", '実行', 'back\\slash'])(
+    '%j comes out of a shell as it is',
+    async (runId) => {
+      const typed = typedRunId(runId);
+      expect(typed).toMatch(/^[\P{Cc}]+$/u);
+      const { stdout } = await promisify(execFile)('bash', ['-c', `printf %s\\\\0 ${typed}`]);
+      expect(stdout.split('\0').filter((word) => word !== '--' && word !== '')).toEqual([runId]);
+    },
+  );
+
+  test('is left as it is where a shell reads it so', () => {
+    expect(typedRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');
   });
 });

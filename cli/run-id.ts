@@ -1,8 +1,29 @@
 import { randomBytes } from 'node:crypto';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { usageError } from './cli-error.ts';
 
-/** `admit` refuses anything else: the id is a workflow id, a folder's name and part of VM keys. */
-export const RUN_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
+/** Ids of sessions: a session's name is a folder's. */
+export const SESSION_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
+
+/** An id in a line that a person reads. */
+export function shownRunId(runId: string): string {
+  return sanitizeLine(runId);
+}
+
+/** An id in a command line that is to be typed: quoted where a shell would read something else. */
+export function typedRunId(runId: string): string {
+  if (/^(?!-)[A-Za-z0-9._:@%+=,/-]+$/.test(runId)) return runId;
+  const quoted = sanitizeLine(runId) === runId ? `'${runId.replaceAll("'", `'\\''`)}'` : bashString(runId);
+  return runId.startsWith('-') ? `-- ${quoted}` : quoted;
+}
+
+/** What a terminal would act on, as bash and zsh write it. */
+function bashString(text: string): string {
+  const escaped = Array.from(new TextEncoder().encode(text), (byte) =>
+    byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c ? String.fromCharCode(byte) : `\\x${byte.toString(16).padStart(2, '0')}`,
+  );
+  return `$'${escaped.join('')}'`;
+}
 
 /** `<name>-<yyyymmdd>-<hhmmss>-<4 hex>` in UTC: readable, sorted by start, unique enough that a clash is refused at start. */
 export function newRunId(name: string, now: Date, random: string = randomBytes(2).toString('hex')): string {
@@ -35,7 +56,7 @@ export function matchRunId(text: string, known: readonly string[]): string {
 }
 
 function listing(title: string, runIds: readonly string[]): string {
-  const shown = runIds.slice(0, 5).map((runId) => `  ${runId}`);
+  const shown = runIds.slice(0, 5).map((runId) => `  ${shownRunId(runId)}`);
   const more = runIds.length > shown.length ? [`  … ${runIds.length - shown.length} more: voidbox runs`] : [];
   return [title, ...shown, ...more].join('\n');
 }

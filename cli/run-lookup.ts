@@ -1,6 +1,7 @@
 import type { EventStore } from '../activities/ports.ts';
-import type { RunEvent } from '../domain/run/event.ts';
-import { emptyView, project, type RunView } from '../store/projection.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import { inspectMainRecords } from '../store/inspect.ts';
+import { emptyView, project, type RunView, withDamage } from '../store/projection.ts';
 import { matchRunId } from './run-id.ts';
 
 /** Reads of first events that are under way at once, so that a folder of thousands of runs is listed without thousands of open files. */
@@ -12,7 +13,7 @@ export async function runIdsLatestFirst(store: EventStore): Promise<readonly str
   const started: { readonly runId: string; readonly atMs: number }[] = [];
   const next = runIds.values();
   const reader = async (): Promise<void> => {
-    for (const runId of next) started.push({ runId, atMs: (await firstEvent(store, runId))?.atMs ?? 0 });
+    for (const runId of next) started.push({ runId, atMs: await startedAtMs(store, runId) });
   };
   await Promise.all(Array.from({ length: READERS }, reader));
   return started.sort((one, other) => other.atMs - one.atMs || (one.runId < other.runId ? 1 : -1)).map(({ runId }) => runId);
@@ -28,13 +29,33 @@ export async function findRunId(store: EventStore, text: string): Promise<string
   return matchRunId(text, await runIdsLatestFirst(store));
 }
 
+/** @throws CodedError `store/damaged`, `store/io` */
 export async function readView(store: EventStore, runId: string): Promise<RunView> {
   let view = emptyView(runId);
   for await (const event of store.read(runId, 0, { output: false })) view = project(view, event);
   return view;
 }
 
-async function firstEvent(store: EventStore, runId: string): Promise<RunEvent | null> {
-  for await (const event of store.read(runId, 0, { output: false })) return event;
-  return null;
+/** As `readView`; of a run that is damaged or cannot be read it is what could be read, and says so. */
+export async function readWhatIsThere(store: EventStore, stateDir: string, runId: string): Promise<RunView> {
+  let view = emptyView(runId);
+  try {
+    for await (const event of store.read(runId, 0, { output: false })) view = project(view, event);
+    inspectMainRecords(stateDir, runId, view.seq);
+    return view;
+  } catch (error) {
+    if (!isCodedError(error)) throw error;
+    return withDamage(view, error.message);
+  }
+}
+
+/** Of a run whose first event cannot be read the time is unknown: it stands in front, where it is seen. */
+async function startedAtMs(store: EventStore, runId: string): Promise<number> {
+  try {
+    for await (const event of store.read(runId, 0, { output: false })) return event.atMs;
+    return 0;
+  } catch (error) {
+    if (isCodedError(error)) return Number.MAX_SAFE_INTEGER;
+    throw error;
+  }
 }

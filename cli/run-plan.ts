@@ -20,6 +20,7 @@ import { handOver } from './hand-over.ts';
 import { printResult, resultText } from './print-result.ts';
 import { renderRunEnd } from './render/run-end.ts';
 import { toRunJson } from './render/run-json.ts';
+import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { readRunInput } from './run-input.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
@@ -99,15 +100,15 @@ async function leave({ runId, json }: RunPlanOptions, link: ServerLink, context:
     await context.stdout.write(`${JSON.stringify({ runId, uiUrl: url })}\n`);
     return EXIT.success;
   }
-  await context.stdout.write(`${runId}\n`);
-  await context.stderr.write(`${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${runId}`)}\n`);
+  await context.stdout.write(`${shownRunId(runId)}\n`);
+  await context.stderr.write(`${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${typedRunId(runId)}`)}\n`);
   return EXIT.success;
 }
 
 async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display: RunDisplay, context: CliContext): Promise<ExitCode> {
   const url = link.runUrl(runId);
-  display.note(`run ${runId}${url === null ? '' : ` · ${url}`}`);
-  display.note(context.advise(`follow it elsewhere: voidbox logs -f ${runId}`));
+  display.note(`run ${shownRunId(runId)}${url === null ? '' : ` · ${url}`}`);
+  display.note(context.advise(`follow it elsewhere: voidbox logs -f ${typedRunId(runId)}`));
   const detach = new AbortController();
   let interrupts = 0;
   const listening = context.onInterrupt(() => {
@@ -129,7 +130,7 @@ async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display
     });
     await display.close();
     if (view.outcome === null) {
-      await context.stderr.write(context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${runId}\n`));
+      await context.stderr.write(context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${typedRunId(runId)}\n`));
       return EXIT.interrupted;
     }
     return await conclude(view, interrupts > 0, json, context);
@@ -162,9 +163,11 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
     const lines = renderRunEnd(view, { style: context.stderr.style, nowMs: Date.now(), advise: context.advise });
     await context.stderr.write(`\n${lines.join('\n')}\n`);
     if (view.state === 'succeeded' && output !== null && isElsewhere) {
-      await context.stderr.write(context.advise(`Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${view.runId}\n`));
+      await context.stderr.write(
+        context.advise(`Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${typedRunId(view.runId)}\n`),
+      );
     } else if (view.state === 'succeeded' && output !== null) {
-      await printResult(output, artifacts, context, context.advise(`voidbox result ${view.runId} -o FILE`));
+      await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(view.runId)} -o FILE`));
     }
   }
   if (view.state === 'succeeded') return EXIT.success;

@@ -9,7 +9,7 @@ import { CliError, environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderResult } from './render/session.ts';
-import { RUN_ID } from './run-id.ts';
+import { SESSION_ID } from './run-id.ts';
 import type { ServerLink } from './server-link.ts';
 import { givenSkills } from './skill-folders.ts';
 
@@ -57,7 +57,7 @@ async function textOf(argument: string, flag: string, context: CliContext): Prom
 }
 
 export function checkSessionId(session: string): void {
-  if (!RUN_ID.test(session)) throw usageError(`\`${session}\` is not a session id`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
+  if (!SESSION_ID.test(session)) throw usageError(`\`${session}\` is not a session id`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
 }
 
 /** Steps that can be answered now, wherever they run. */

@@ -28,7 +28,7 @@ import type { BundledSkill } from '../workers/skills/bundle-skill.ts';
 import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from '../workers/embedded/skill-paths.ts';
 import { CliError } from './cli-error.ts';
-import { newRunId, RUN_ID } from './run-id.ts';
+import { newRunId, SESSION_ID } from './run-id.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
 
 export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
@@ -65,7 +65,8 @@ class StackSessions implements DurableSessions {
   async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
     const { name, version } = this.#skill;
     const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
-    if (!RUN_ID.test(session)) return refusal('params', `"${session}" is no session id.`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
+    if (!SESSION_ID.test(session))
+      return refusal('params', `"${session}" is no session id.`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
     const request = (): SessionRequest => ({
       skill: name,
       version,
@@ -121,7 +122,7 @@ class StackSessions implements DurableSessions {
     if (this.#own.has(session)) return null;
     const { name } = this.#skill;
     const unknown = (message: string): Refused => refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
-    if (!RUN_ID.test(session)) return unknown(`"${session}" is no session id.`);
+    if (!SESSION_ID.test(session)) return unknown(`"${session}" is no session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
     if (skill !== '' && skill !== name) return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
     this.#own.add(session);

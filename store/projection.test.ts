@@ -69,6 +69,7 @@ describe('projection', () => {
   test('a failed run, whole', () => {
     expect(view(FAILED_RUN)).toMatchInlineSnapshot(`
       {
+        "damage": null,
         "finishedAtMs": 1110,
         "hostId": "host-1",
         "kind": "workflow",

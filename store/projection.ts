@@ -7,7 +7,8 @@ export interface RunView {
   readonly name: string;
   readonly kind: string;
   readonly hostId: string;
-  readonly state: 'running' | RunOutcome['state'];
+  /** `damaged` is no event: whoever reads a run says it with `withDamage`. */
+  readonly state: 'running' | RunOutcome['state'] | 'damaged';
   /** In the order of the spec; a stage that no admission named stands after them. */
   readonly stages: readonly StageView[];
   /** In the order of their first start. */
@@ -21,6 +22,8 @@ export interface RunView {
   readonly outcome: RunOutcome | null;
   /** Cursor of the last event that was folded in. */
   readonly seq: number;
+  /** What of the run's files is not what was written; what else the view says was read before that. */
+  readonly damage: string | null;
 }
 
 export type StageState = 'waiting' | 'running' | 'retrying' | 'succeeded' | 'failed' | 'cancelled' | 'skipped';
@@ -83,7 +86,12 @@ export function emptyView(runId: string): RunView {
     finishedAtMs: null,
     outcome: null,
     seq: 0,
+    damage: null,
   };
+}
+
+export function withDamage(view: RunView, damage: string): RunView {
+  return { ...view, state: 'damaged', damage };
 }
 
 /**

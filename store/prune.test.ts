@@ -1,7 +1,8 @@
+import { statSync } from 'node:fs';
 import { mkdtemp, readdir, rename, mkdir, rm, utimes, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { artifactPath, createFileArtifactStore } from './file/artifact-store.ts';
 import { createFileEventStore, type FileEventStore } from './file/event-store.ts';
@@ -10,6 +11,7 @@ import { prune, type PruneOptions } from './prune.ts';
 import { bytesOf, chunksOf, finishedEvent, noticeEvent } from './suite.ts';
 
 const HOUR_MS = 3_600_000;
+const NOTHING = { runs: [], removed: [], runBytes: 0, damaged: [], artifacts: 0, artifactBytes: 0, youngArtifacts: 0, youngArtifactBytes: 0 };
 const nowMs = Date.now();
 let dir: string;
 let events: FileEventStore;
@@ -66,10 +68,13 @@ test('says what would go and leaves it on a dry run', async () => {
   await finishedRun('old', 50 * HOUR_MS);
   await createFileRunRecords(dir).put('old', 'manifest', { refs: [await artifact('of old', 48 * HOUR_MS)] });
   const report = await prune(dir, options({ olderThanMs: 0, dryRun: true }));
-  expect(report).toEqual({ runs: ['old'], artifacts: 1, artifactBytes: 6, youngArtifacts: 0, youngArtifactBytes: 0 });
+  expect(report).toMatchObject({ runs: ['old'], artifacts: 1, artifactBytes: 6, youngArtifacts: 0, youngArtifactBytes: 0 });
+  expect(report.removed).toEqual([{ runId: 'old', sizeBytes: report.runBytes }]);
+  const files = ['events.jsonl', 'records/manifest.json'].map((name) => statSync(join(dir, 'runs/old', name)).size);
+  expect(report.runBytes).toBe(files.reduce((sum, size) => sum + size, 0));
   expect(await events.listRuns()).toEqual(['old']);
   expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual(report);
-  expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual({ runs: [], artifacts: 0, artifactBytes: 0, youngArtifacts: 0, youngArtifactBytes: 0 });
+  expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual(NOTHING);
 });
 
 test('removes artifacts that no run names, once they are a day old', async () => {
@@ -82,7 +87,7 @@ test('removes artifacts that no run names, once they are a day old', async () =>
   await events.append('done', [
     { ...finishedEvent(), body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: inEvent } } },
   ]);
-  expect(await prune(dir, options({}))).toEqual({ runs: [], artifacts: 1, artifactBytes: 7, youngArtifacts: 1, youngArtifactBytes: 5 });
+  expect(await prune(dir, options({}))).toEqual({ ...NOTHING, artifacts: 1, artifactBytes: 7, youngArtifacts: 1, youngArtifactBytes: 5 });
   expect([await isStored(inRecord), await isStored(inEvent), await isStored(young), await isStored(garbage)]).toEqual([true, true, true, false]);
 });
 
@@ -138,11 +143,76 @@ test('takes two prunes at once', async () => {
 });
 
 test('has nothing to do in an empty state folder', async () => {
-  expect(await prune(join(dir, 'absent'), options({ olderThanMs: 0 }))).toEqual({
-    runs: [],
-    artifacts: 0,
-    artifactBytes: 0,
-    youngArtifacts: 0,
-    youngArtifactBytes: 0,
+  expect(await prune(join(dir, 'absent'), options({ olderThanMs: 0 }))).toEqual(NOTHING);
+});
+
+test('with both conditions takes away only what both let go', async () => {
+  for (let index = 0; index < 20; index++) await finishedRun(`r${String(index).padStart(2, '0')}`, (40 - index) * HOUR_MS);
+  const report = await prune(dir, options({ olderThanMs: HOUR_MS, keepLast: 15 }));
+  expect(report.runs).toEqual(['r00', 'r01', 'r02', 'r03', 'r04']);
+  expect((await prune(dir, options({ olderThanMs: 39 * HOUR_MS, keepLast: 2 }))).runs).toEqual([]);
+  expect((await prune(dir, options({ olderThanMs: 30 * HOUR_MS, keepLast: 2 }))).runs).toEqual(['r05', 'r06', 'r07', 'r08', 'r09']);
+});
+
+describe('artifacts that go at once', () => {
+  const MINUTE_MS = 60_000;
+
+  test('are those that nothing names, but for the last minute', async () => {
+    const garbage = await artifact('garbage', 2 * MINUTE_MS);
+    const fresh = await artifact('just stored', 30_000);
+    await finishedRun('done', HOUR_MS);
+    expect(await prune(dir, options({ artifactsNow: true, dryRun: true }))).toMatchObject({ artifacts: 1, youngArtifacts: 1 });
+    expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 1, artifactBytes: 7, youngArtifacts: 1, youngArtifactBytes: 11 });
+    expect([await isStored(garbage), await isStored(fresh)]).toEqual([false, true]);
+  });
+
+  test('go with the run that named them', async () => {
+    const named = await artifact('of old', HOUR_MS);
+    await events.append('old', [
+      {
+        ...finishedEvent(),
+        atMs: nowMs - HOUR_MS,
+        body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: named } },
+      },
+    ]);
+    expect(await prune(dir, options({ artifactsNow: true, keepLast: 1 }))).toMatchObject({ runs: [], artifacts: 0 });
+    expect(await prune(dir, options({ artifactsNow: true, keepLast: 0 }))).toMatchObject({ runs: ['old'], artifacts: 1 });
+    expect(await isStored(named)).toBe(false);
+  });
+
+  test('are none that an open run may be about to name', async () => {
+    await events.append('open', [{ ...noticeEvent('a'), atMs: nowMs - HOUR_MS }]);
+    const before = await artifact('from before', 2 * HOUR_MS);
+    const during = await artifact('from the run', 30 * MINUTE_MS);
+    expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 1, youngArtifacts: 1 });
+    expect([await isStored(before), await isStored(during)]).toEqual([false, true]);
+    // The run claims the same bytes again: they count as new.
+    const again = await artifact('stored before, wanted again', 2 * HOUR_MS);
+    await createFileArtifactStore(dir).put(chunksOf(Buffer.from('stored before, wanted again'), 9), 'text/plain');
+    expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 0, youngArtifacts: 2 });
+    expect(await isStored(again)).toBe(true);
+  });
+});
+
+describe('a damaged run', () => {
+  beforeEach(async () => {
+    await finishedRun('old', 50 * HOUR_MS);
+    await finishedRun('hurt', 50 * HOUR_MS);
+    await writeFile(join(dir, 'runs/hurt/events.jsonl'), '{"commit":2,"seq":2,"by":"x","events":[]}\n');
+  });
+
+  test('stays and is named, and the others go', async () => {
+    expect(await prune(dir, options({ olderThanMs: HOUR_MS }))).toMatchObject({ runs: ['old'], damaged: ['hurt'] });
+    expect(await readdir(join(dir, 'runs'))).toEqual(['hurt']);
+  });
+
+  test('keeps the artifacts that its files name, also when it is set aside', async () => {
+    const named = await artifact('of the damaged run', 48 * HOUR_MS);
+    await createFileRunRecords(dir).put('hurt', 'manifest', { version: 1, refs: [named] });
+    expect(await prune(dir, options({}))).toMatchObject({ artifacts: 0 });
+    await mkdir(join(dir, 'damaged'));
+    await rename(join(dir, 'runs/hurt'), join(dir, 'damaged/hurt'));
+    expect(await prune(dir, options({}))).toMatchObject({ artifacts: 0, damaged: [] });
+    expect(await isStored(named)).toBe(true);
   });
 });

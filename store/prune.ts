@@ -4,21 +4,27 @@
  * looked at once more, and put back if somebody has claimed it meanwhile.
  */
 import { randomBytes } from 'node:crypto';
-import { createReadStream } from 'node:fs';
-import { readdir, rename, rm, stat } from 'node:fs/promises';
+import { createReadStream, type Stats } from 'node:fs';
+import { lstat, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import { artifactPath, partialDir, restoreFromTrash, trashPath } from './file/artifact-store.ts';
 import { createFileEventStore } from './file/event-store.ts';
-import { artifactsDir, errnoOf, eventLogPath, isRunId, makePrivateDir, recordsDir, runDir, runsDir, storeFailure } from './file/layout.ts';
+import { artifactsDir, damagedDir, errnoOf, makePrivateDir, runsDir, storeFailure } from './file/layout.ts';
+import { listRunFolders, runDir } from './file/run-folder.ts';
 
-/** Younger artifacts stay in any case: their run may not have written their names yet. */
+/** Younger artifacts stay: their run may not have written their names yet. */
 export const ARTIFACT_GRACE_MS = 24 * 60 * 60 * 1000;
+/** The same where only what runs are about to name stays: between storing and naming lie moments. */
+const NAMING_MS = 60_000;
 
 export interface PruneOptions {
-  /** Takes away runs that finished longer ago than this; null takes none away by age. */
+  /** Runs that finished less long ago than this stay; null protects none by age. */
   readonly olderThanMs: number | null;
-  /** Keeps this many of the runs that finished last, and takes away the others; null takes none away by count. */
+  /** This many of the runs that finished last stay; null protects none by count. With neither, all runs stay. */
   readonly keepLast: number | null;
+  /** Artifacts that no run names go without waiting for a day: all but those of the last minute, and those as young as an open run. */
+  readonly artifactsNow?: boolean;
   /** Says what would go and leaves it. */
   readonly dryRun: boolean;
   /** Milliseconds since the epoch. */
@@ -28,6 +34,11 @@ export interface PruneOptions {
 export interface PruneReport {
   /** Ids of runs that went (or would go), the one that finished first at the head. */
   readonly runs: readonly string[];
+  /** The same runs with the bytes of their folders. */
+  readonly removed: readonly { readonly runId: string; readonly sizeBytes: number }[];
+  readonly runBytes: number;
+  /** Ids (or names of folders) of runs that stay because it cannot be read whether they may go. */
+  readonly damaged: readonly string[];
   readonly artifacts: number;
   /** Bytes of those artifacts. */
   readonly artifactBytes: number;
@@ -39,32 +50,74 @@ export interface PruneReport {
 /** @throws CodedError `store/io` */
 export async function prune(stateDir: string, options: PruneOptions): Promise<PruneReport> {
   try {
-    const runs = await runsToRemove(stateDir, options);
-    if (!options.dryRun) {
-      for (const runId of runs) await removeRun(stateDir, runId);
-      await removeLeftovers(stateDir, options.nowMs);
+    const survey = await surveyRuns(stateDir);
+    const runs = runsToRemove(survey, options);
+    const removed: { runId: string; sizeBytes: number }[] = [];
+    for (const runId of runs) {
+      removed.push({ runId, sizeBytes: await sizeOf(runDir(stateDir, runId)) });
+      if (!options.dryRun) await removeRun(stateDir, runId);
     }
-    const garbage = await removeGarbage(stateDir, new Set(runs), options);
-    return { runs, ...garbage };
+    if (!options.dryRun) await removeLeftovers(stateDir, options.nowMs);
+    const garbage = await removeGarbage(stateDir, new Set(runs), youngestToRemoveMs(survey, options), options.dryRun);
+    const runBytes = removed.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+    return { runs, removed, runBytes, damaged: survey.damaged, ...garbage };
   } catch (error) {
     throw storeFailure('cannot prune', stateDir, error);
   }
 }
 
-/** A run without a terminal event is open and stays, however old it is. */
-async function runsToRemove(stateDir: string, options: PruneOptions): Promise<string[]> {
-  if (options.olderThanMs === null && options.keepLast === null) return [];
+interface Survey {
+  /** In the order of their end. */
+  readonly finished: readonly { readonly runId: string; readonly atMs: number }[];
+  /** When the open runs began. */
+  readonly openSinceMs: readonly number[];
+  readonly damaged: readonly string[];
+}
+
+async function surveyRuns(stateDir: string): Promise<Survey> {
   const store = createFileEventStore(stateDir);
   const finished: { runId: string; atMs: number }[] = [];
+  const openSinceMs: number[] = [];
+  const damaged = (await listRunFolders(runsDir(stateDir))).flatMap(({ name, problem }) => (problem === null ? [] : [name]));
   for (const runId of await store.listRuns()) {
-    for await (const event of store.read(runId, 0, { output: false })) {
-      if (event.body.type === 'run-finished') finished.push({ runId, atMs: event.atMs });
+    try {
+      let beganMs: number | null = null;
+      let endedMs: number | null = null;
+      for await (const event of store.read(runId, 0, { output: false })) {
+        beganMs ??= event.atMs;
+        if (event.body.type === 'run-finished') endedMs = event.atMs;
+      }
+      if (endedMs !== null) finished.push({ runId, atMs: endedMs });
+      // Nothing was written yet: it begins now.
+      else if (beganMs !== null) openSinceMs.push(beganMs);
+    } catch (error) {
+      if (!isCodedError(error)) throw error;
+      damaged.push(runId);
     }
   }
   finished.sort((a, b) => a.atMs - b.atMs || (a.runId < b.runId ? -1 : 1));
-  const beyond = options.keepLast === null ? 0 : Math.max(0, finished.length - options.keepLast);
-  const before = options.olderThanMs === null ? -Infinity : options.nowMs - options.olderThanMs;
-  return finished.filter(({ atMs }, index) => index < beyond || atMs < before).map(({ runId }) => runId);
+  return { finished, openSinceMs, damaged };
+}
+
+/** A run goes when every condition that is given lets it. One without a terminal event is open and stays, however old it is. */
+function runsToRemove({ finished }: Survey, { olderThanMs, keepLast, nowMs }: PruneOptions): readonly string[] {
+  if (olderThanMs === null && keepLast === null) return [];
+  const beyond = keepLast === null ? finished.length : Math.max(0, finished.length - keepLast);
+  const before = olderThanMs === null ? Infinity : nowMs - olderThanMs;
+  return finished.filter(({ atMs }, index) => index < beyond && atMs < before).map(({ runId }) => runId);
+}
+
+/** Artifacts that were stored (or claimed) after this stay: a run may be about to name them. A damaged run names nothing any more. */
+function youngestToRemoveMs({ openSinceMs }: Survey, { artifactsNow = false, nowMs }: PruneOptions): number {
+  return artifactsNow ? Math.min(nowMs - NAMING_MS, ...openSinceMs) : nowMs - ARTIFACT_GRACE_MS;
+}
+
+async function sizeOf(path: string): Promise<number> {
+  const facts = await lstat(path).catch(() => null);
+  if (facts === null || !facts.isDirectory()) return facts?.size ?? 0;
+  let sizeBytes = 0;
+  for (const name of await names(path)) sizeBytes += await sizeOf(join(path, name));
+  return sizeBytes;
 }
 
 /** The leading dot takes the folder out of every list before its files go. */
@@ -91,7 +144,9 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   }
 }
 
-async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>, options: PruneOptions): Promise<Omit<PruneReport, 'runs'>> {
+type Garbage = Pick<PruneReport, 'artifacts' | 'artifactBytes' | 'youngArtifacts' | 'youngArtifactBytes'>;
+
+async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>, youngestMs: number, dryRun: boolean): Promise<Garbage> {
   const dir = artifactsDir(stateDir);
   // A prune that was killed left these; they are looked at again like all others.
   for (const sha256 of await names(join(dir, '.trash'))) await restoreFromTrash(dir, sha256);
@@ -104,12 +159,12 @@ async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>,
     for (const sha256 of await names(join(dir, folder))) {
       const facts = named.has(sha256) ? null : await statOrNull(artifactPath(dir, sha256));
       if (facts === null) continue;
-      if (options.nowMs - facts.mtimeMs <= ARTIFACT_GRACE_MS) {
+      if (facts.mtimeMs >= youngestMs) {
         youngArtifacts++;
         youngArtifactBytes += facts.size;
         continue;
       }
-      if (!options.dryRun && !(await removeArtifact(dir, sha256, options.nowMs))) continue;
+      if (!dryRun && !(await removeArtifact(dir, sha256, youngestMs))) continue;
       artifacts++;
       artifactBytes += facts.size;
     }
@@ -118,7 +173,7 @@ async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>,
 }
 
 /** False when somebody claimed it between the first look and the move. */
-async function removeArtifact(dir: string, sha256: string, nowMs: number): Promise<boolean> {
+async function removeArtifact(dir: string, sha256: string, youngestMs: number): Promise<boolean> {
   const aside = trashPath(dir, sha256);
   await makePrivateDir(join(dir, '.trash'));
   try {
@@ -128,7 +183,7 @@ async function removeArtifact(dir: string, sha256: string, nowMs: number): Promi
     throw error;
   }
   const facts = await statOrNull(aside);
-  if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) {
+  if (facts !== null && facts.mtimeMs < youngestMs) {
     await rm(aside, { force: true });
     return true;
   }
@@ -137,14 +192,16 @@ async function removeArtifact(dir: string, sha256: string, nowMs: number): Promi
 }
 
 /**
- * Every hash that stands in the records or events of a run that stays. It reads text, not structure: a
- * record of a later version, or one that nobody thought of here, keeps its artifacts too.
+ * Every hash that stands in the records or events of a run that stays, damaged and set aside included. It reads text, not
+ * structure: a record of a later version, or one that nobody thought of here, keeps its artifacts too.
  */
 async function namedArtifacts(stateDir: string, removedRuns: ReadonlySet<string>): Promise<Set<string>> {
   const named = new Set<string>();
-  for (const runId of (await names(runsDir(stateDir))).filter((name) => isRunId(name) && !removedRuns.has(name))) {
-    const records = recordsDir(stateDir, runId);
-    const files = [eventLogPath(stateDir, runId), ...(await names(records)).map((name) => join(records, name))];
+  const kept = (await listRunFolders(runsDir(stateDir))).filter(({ runId }) => runId === null || !removedRuns.has(runId));
+  const aside = damagedDir(stateDir);
+  for (const path of [...kept.map((folder) => folder.path), ...(await names(aside)).map((name) => join(aside, name))]) {
+    const records = join(path, 'records');
+    const files = [join(path, 'events.jsonl'), ...(await names(records)).map((name) => join(records, name))];
     for (const file of files) await hashesIn(file, named);
   }
   return named;
@@ -159,24 +216,28 @@ async function hashesIn(file: string, into: Set<string>): Promise<void> {
       tail = text.slice(-65);
     }
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw error;
+    // A folder in the place of a file names nothing; a file that cannot be read might, and then nothing goes.
+    if (!ABSENT.has(errnoOf(error))) throw error;
   }
 }
+
+/** Nothing is there, or something of another kind. */
+const ABSENT: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ENOTDIR', 'EISDIR']);
 
 async function names(dir: string): Promise<string[]> {
   try {
     return (await readdir(dir)).toSorted();
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return [];
+    if (ABSENT.has(errnoOf(error))) return [];
     throw error;
   }
 }
 
-async function statOrNull(path: string): Promise<{ readonly size: number; readonly mtimeMs: number } | null> {
+async function statOrNull(path: string): Promise<Stats | null> {
   try {
     return await stat(path);
   } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return null;
+    if (ABSENT.has(errnoOf(error))) return null;
     throw error;
   }
 }

@@ -152,9 +152,18 @@ export function describeEventStore(subject: EventStoreSubject): void {
       expect(await store.listRuns()).toEqual(['one', 'two']);
     });
 
-    test.each(['../up', '.hidden', 'a/b', '', 'x'.repeat(129)])('refuses the run id %j', async (runId) => {
+    test.each(['', 'x'.repeat(1_001), 'lone \ud800'])('refuses the run id %j', async (runId) => {
       const store = await fresh();
       await expect(store.append(runId, [noticeEvent('a')])).rejects.toMatchObject({ code: 'store/io' });
+    });
+
+    test('takes any id that Temporal takes, and keeps them apart', async () => {
+      const store = await fresh();
+      const ids = ['../up', '.hidden', 'a/b', '..', 'a:b', 'a%3Ab', 'new\nline', 'nul\0', 'x'.repeat(1_000), `${'x'.repeat(999)}y`, '実'.repeat(333)];
+      for (const id of ids) await store.append(id, [noticeEvent(`of ${id}`)]);
+      expect(await subject.openStore(location).listRuns()).toHaveLength(ids.length);
+      expect(new Set(await store.listRuns())).toEqual(new Set(ids));
+      for (const id of ids) expect((await collect(store.read(id, 0))).map((event) => event.id)).toEqual([`of ${id}`]);
     });
 
     test('keeps the first of an id, also within one append and for another store', async () => {
@@ -398,14 +407,14 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
     test('says so when the bytes are absent or the ref is not one', async () => {
       const store = await fresh();
       const absent = { sha256: 'ab'.repeat(32), sizeBytes: 3, mediaType: 'a/b' };
-      await expect(bytesOf(store.open(absent))).rejects.toMatchObject({ code: 'store/io' });
-      await expect(bytesOf(store.open({ ...absent, sha256: '../../etc/passwd' }))).rejects.toMatchObject({ code: 'store/io' });
+      await expect(bytesOf(store.open(absent))).rejects.toMatchObject({ code: 'store/damaged' });
+      await expect(bytesOf(store.open({ ...absent, sha256: '../../etc/passwd' }))).rejects.toMatchObject({ code: 'store/damaged' });
     });
 
     test('says so when the ref has another size', async () => {
       const store = await fresh();
       const ref = await store.put(chunksOf(Buffer.from('abc'), 1), 'a/b');
-      await expect(bytesOf(store.open({ ...ref, sizeBytes: 4 }))).rejects.toMatchObject({ code: 'store/io' });
+      await expect(bytesOf(store.open({ ...ref, sizeBytes: 4 }))).rejects.toMatchObject({ code: 'store/damaged' });
     });
   });
 }

@@ -4,6 +4,7 @@
  */
 import type { Client } from '@temporalio/client';
 import type { EventStore, RunRecords, VmKey } from '../activities/ports.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import { describeRun, repairRun } from './client/runs.ts';
 import { textOf, type Log } from './log.ts';
 
@@ -44,13 +45,16 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
 }
 
 async function cleanUpRun({ client, events, records, serverId, release, log }: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
-  if ((await serverOf(records, runId)) !== serverId) return;
+  // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
+  const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
+  if (server !== serverId && server !== 'damaged') return;
   const { state } = await describeRun(client, runId);
-  if (state === 'running') return;
+  if (state === 'running' || (server === 'damaged' && state === 'missing')) return;
   for (const { key } of vms) {
     log('info', `run ${runId} is ${state}: ending its VM ${key.scope}/${key.generation}`);
     await release(key);
   }
+  if (server === 'damaged') return;
   const mended = await repairRun(client, events, runId, { missingIsGone: true });
   if (mended === null) return;
   await records.dropHostVariables(runId);
@@ -61,9 +65,20 @@ async function cleanUpRun({ client, events, records, serverId, release, log }: J
 export async function unfinished({ events, records, serverId }: Pick<JanitorOptions, 'events' | 'records' | 'serverId'>): Promise<readonly string[]> {
   const open: string[] = [];
   for (const runId of await events.listRuns()) {
-    if ((await serverOf(records, runId)) === serverId && !(await isFinished(events, runId))) open.push(runId);
+    // A damaged run is told of by `runs` and `doctor`; here it must not keep others from being looked after.
+    const isOpen = await unlessDamaged(async () => (await serverOf(records, runId)) === serverId && !(await isFinished(events, runId)), false);
+    if (isOpen) open.push(runId);
   }
   return open;
+}
+
+async function unlessDamaged<T>(work: () => Promise<T>, otherwise: T): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (isCodedError(error)) return otherwise;
+    throw error;
+  }
 }
 
 /** Null for a run that was not admitted here. */
@@ -79,5 +94,5 @@ async function isFinished(events: EventStore, runId: string): Promise<boolean> {
 
 /** Tells the readers of each unfinished run that this worker has taken it up. */
 export async function announceResumed(events: EventStore, runIds: readonly string[], by: string, now: () => number = Date.now): Promise<void> {
-  for (const runId of runIds) await events.append(runId, [{ id: `run/resumed/${by}`, atMs: now(), body: { type: 'run-resumed', by } }]);
+  for (const runId of runIds) await unlessDamaged(() => events.append(runId, [{ id: `run/resumed/${by}`, atMs: now(), body: { type: 'run-resumed', by } }]), 0);
 }

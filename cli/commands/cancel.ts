@@ -4,8 +4,9 @@ import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
+import { shownRunId, typedRunId } from '../run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from '../run-elsewhere.ts';
-import { readView } from '../run-lookup.ts';
+import { readWhatIsThere } from '../run-lookup.ts';
 
 /** How long the run's end is waited for before the command leaves it to the worker. */
 const WAIT_MS = 20_000;
@@ -20,14 +21,19 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const found = await findRunOrElsewhere(store, text, context);
     const runId = isElsewhere(found) ? found.runId : found;
     const before = isElsewhere(found) ? undefined : (await readMendedViews([runId], store, context))[0];
-    if (before !== undefined && before.outcome !== null) return await say({ runId, state: before.state, wasRunning: false }, options, context);
+    if (before !== undefined && before.outcome !== null) return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
     if (isElsewhere(found) && found.state !== 'running') return await say({ runId, state: found.state, wasRunning: false }, options, context);
     const { openServerLink } = await import('../server-link.ts');
-    const { cancelRun } = await import('../../workers/client/runs.ts');
+    const { cancelRun, describeRun } = await import('../../workers/client/runs.ts');
     // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
     const link = await openServerLink(context, { start: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
     if (link === null) throw new Error('the embedded stack was not started');
-    await link.briefly((client) => cancelRun(client, runId));
+    const wasRunning = await link.briefly((client) => cancelRun(client, runId));
+    if (before?.damage !== undefined && before.damage !== null) {
+      // Its events tell nothing any more; the server knows.
+      const { state } = await link.briefly((client) => describeRun(client, runId));
+      return await say({ runId, state: wasRunning ? 'cancelling' : state, wasRunning }, options, context);
+    }
     if (isElsewhere(found)) return await say({ runId, state: 'cancelling', wasRunning: true }, options, context);
     return await say({ runId, state: await stateInTime(runId, context), wasRunning: true }, options, context);
   },
@@ -37,12 +43,13 @@ async function stateInTime(runId: string, context: CliContext): Promise<string> 
   const store = createFileEventStore(context.env.stateDir);
   const until = Date.now() + WAIT_MS;
   while (Date.now() < until) {
-    const view = await readView(store, runId);
-    if (view.outcome !== null) return view.state;
+    const view = await readWhatIsThere(store, context.env.stateDir, runId);
+    if (view.outcome !== null) return view.outcome.state;
+    if (view.damage !== null) return 'cancelling';
     await sleep(POLL_MS);
   }
   const [view] = await readMendedViews([runId], store, context);
-  return view === undefined || view.outcome === null ? 'cancelling' : view.state;
+  return view === undefined || view.outcome === null ? 'cancelling' : view.outcome.state;
 }
 
 async function say(
@@ -51,8 +58,9 @@ async function say(
   context: CliContext,
 ): Promise<ExitCode> {
   if (options.json) await context.stdout.write(`${JSON.stringify(fact)}\n`);
-  else if (!fact.wasRunning) await context.stdout.write(`${fact.runId} had ended before: ${fact.state}\n`);
-  else if (fact.state === 'cancelling') await context.stdout.write(context.advise(`${fact.runId} is asked to stop. See: voidbox status ${fact.runId}\n`));
-  else await context.stdout.write(`${fact.runId} ${fact.state}\n`);
+  else if (!fact.wasRunning) await context.stdout.write(`${shownRunId(fact.runId)} had ended before: ${fact.state}\n`);
+  else if (fact.state === 'cancelling')
+    await context.stdout.write(context.advise(`${shownRunId(fact.runId)} is asked to stop. See: voidbox status ${typedRunId(fact.runId)}\n`));
+  else await context.stdout.write(`${shownRunId(fact.runId)} ${fact.state}\n`);
   return EXIT.success;
 }

@@ -1,17 +1,24 @@
 import { inspectHost } from '../../setup/resolve.ts';
+import { findDamagedRuns } from '../../store/inspect.ts';
 import { readStack } from '../../workers/embedded/client.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
+import { renderDamagedRuns } from '../render/damaged-runs.ts';
 import { renderDoctor, type TemporalReport } from '../render/doctor.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
   async execute(_args, options, context) {
-    const [report, temporal] = await Promise.all([inspectHost(context.env), inspectTemporal(context)]);
     const { cacheDir, stateDir } = context.env;
-    if (options.json) await context.stdout.write(`${JSON.stringify({ ...report, temporal, cacheDir, stateDir })}\n`);
-    else await context.stdout.write(`${renderDoctor(report, temporal, { cacheDir, stateDir }, context.stdout.style).join('\n')}\n`);
+    const [report, temporal, damaged] = await Promise.all([inspectHost(context.env), inspectTemporal(context), findDamagedRuns(stateDir)]);
+    if (options.json) {
+      const damagedRuns = damaged.map(({ runId, folder, problem }) => ({ runId, folder: folder.path, problem: problem.message }));
+      await context.stdout.write(`${JSON.stringify({ ...report, temporal, cacheDir, stateDir, damagedRuns })}\n`);
+    } else {
+      const lines = [...renderDoctor(report, temporal, { cacheDir, stateDir }, context.stdout.style), ...renderDamagedRuns(damaged, context)];
+      await context.stdout.write(`${lines.join('\n')}\n`);
+    }
     return report.isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
   },
 });

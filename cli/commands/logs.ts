@@ -40,14 +40,15 @@ export const command = defineCommand<Options>({
     const listening = context.onInterrupt(() => detach.abort());
     const writer = createLogWriter(options, context);
     try {
-      if (options.follow && view?.outcome === null) await follow(runId, detach.signal, options, writer, context);
+      if (options.follow && view?.outcome === null && view.damage === null) await follow(runId, detach.signal, options, writer, context);
       else
         for await (const event of store.read(runId, options.since)) {
           if (detach.signal.aborted) break;
           await writer.write(event);
         }
-      await writer.end();
     } finally {
+      // Of a run that is damaged, what was read before that is printed to its end.
+      await writer.end();
       listening.dispose();
     }
     return detach.signal.aborted ? EXIT.interrupted : EXIT.success;

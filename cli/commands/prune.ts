@@ -6,11 +6,13 @@ import { prune } from '../../store/prune.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
+import { shownRunId } from '../run-id.ts';
 import { pruneSessionFiles } from '../prune-sessions.ts';
 
 interface Options {
   readonly olderThan?: number;
   readonly keepLast?: number;
+  readonly artifactsNow?: boolean;
   readonly dryRun?: boolean;
   readonly json?: boolean;
 }
@@ -20,9 +22,18 @@ const WEEK_MS = 7 * 86_400_000;
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .option('--older-than <age>', 'delete runs that ended longer ago than this: 45s, 30m, 12h, 7d (default 7d, without --keep-last)', age)
-      .option('--keep-last <number>', 'keep this many of the runs that ended last and delete the others', count)
-      .option('-n, --dry-run', 'say what would go and leave it');
+      .option('--older-than <age>', 'keep runs that ended less long ago than this: 45s, 30m, 12h, 7d (default 7d, without --keep-last)', age)
+      .option('--keep-last <number>', 'keep this many of the runs that ended last', count)
+      .option('--artifacts-now', 'delete artifacts that no run names without waiting for a day', false)
+      .option('-n, --dry-run', 'say what would go, with sizes, and leave it')
+      .addHelpText(
+        'after',
+        `
+Each option that is given protects: with both, a run goes only when it is older and not among the last ones. (Up to
+version 0.1.0 a run went when either named it.) Runs that have not ended and damaged runs stay in any case.
+Artifacts are kept while a run names them. Of the others, those of the last day stay, since a run may be about to name
+one; with --artifacts-now only those of the last minute and those not older than a run that has not ended.`,
+      );
   },
   async execute(_args, options, context) {
     const store = createFileEventStore(context.env.stateDir);
@@ -31,21 +42,30 @@ export const command = defineCommand<Options>({
     const dryRun = options.dryRun ?? false;
     const keepLast = options.keepLast ?? null;
     const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);
-    const report = await prune(context.env.stateDir, { olderThanMs, keepLast, dryRun, nowMs: context.now().getTime() });
+    const report = await prune(context.env.stateDir, {
+      olderThanMs,
+      keepLast,
+      artifactsNow: options.artifactsNow ?? false,
+      dryRun,
+      nowMs: context.now().getTime(),
+    });
     const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
     if (options.json) {
       await context.stdout.write(`${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills })}\n`);
       return EXIT.success;
     }
     const verb = dryRun ? 'would delete' : 'deleted';
-    const lines = report.runs.map((runId) => `${verb} ${runId}`);
-    lines.push(`${verb} ${counted(report.runs.length, 'run')} and ${counted(report.artifacts, 'artifact')} (${formatBytes(report.artifactBytes)})`);
+    const lines = report.removed.map(({ runId, sizeBytes }) => `${verb} ${shownRunId(runId)} (${formatBytes(sizeBytes)})`);
+    const runs = `${counted(report.runs.length, 'run')} (${formatBytes(report.runBytes)})`;
+    lines.push(`${verb} ${runs} and ${counted(report.artifacts, 'artifact')} (${formatBytes(report.artifactBytes)})`);
     if (report.youngArtifacts > 0) {
       const size = formatBytes(report.youngArtifactBytes);
-      lines.push(
-        `${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} until a day old; prune again then`,
-      );
+      const until = options.artifactsNow
+        ? 'for a minute, or while a run goes on that began before: it may be about to name them; prune again then'
+        : 'until a day old; prune again then, or with --artifacts-now';
+      lines.push(`${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`);
     }
+    if (report.damaged.length > 0) lines.push(context.advise(`${counted(report.damaged.length, 'damaged run')} stayed. See: voidbox doctor`));
     if (skills.sessions.length > 0) lines.push(`${verb} what ${counted(skills.sessions.length, 'session')} left: ${skills.sessions.join(', ')}`);
     if (skills.skills.length > 0) lines.push(`${verb} code of skills that no session runs: ${counted(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));

@@ -1,6 +1,8 @@
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
@@ -8,6 +10,7 @@ import { readMendedViews } from '../mend-runs.ts';
 import { printResult, resultText, saveResult } from '../print-result.ts';
 import { renderRunEnd } from '../render/run-end.ts';
 import { toRunJson } from '../render/run-json.ts';
+import { typedRunId } from '../run-id.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 
 interface Options {
@@ -23,22 +26,24 @@ export const command = defineCommand<Options>({
     const store = createFileEventStore(context.env.stateDir);
     const runId = await findRunHere('result', store, text, context);
     const [view] = await readMendedViews([runId], store, context);
-    if (view === undefined || view.outcome === null) throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${runId}`);
+    if (view !== undefined && view.damage !== null && view.outcome === null) throw new CodedError('store/damaged', view.damage);
+    if (view === undefined || view.outcome === null) throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${typedRunId(runId)}`);
+    if (view.damage !== null) await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
     const artifacts = createFileArtifactStore(context.env.stateDir);
     const output = view.outcome.output;
     if (options.output !== undefined && output !== null) await saveResult(output, artifacts, options.output, context);
     if (options.json) {
       const outputText = output === null ? null : await resultText(output, artifacts);
       await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
-      return view.state === 'succeeded' ? EXIT.success : EXIT.runFailed;
+      return view.outcome.state === 'succeeded' ? EXIT.success : EXIT.runFailed;
     }
-    if (view.state !== 'succeeded') {
+    if (view.outcome.state !== 'succeeded') {
       await context.stderr.write(`${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`);
       return EXIT.runFailed;
     }
     if (output === null) throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded without a result that was kept`);
     if (options.output !== undefined) await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
-    else await printResult(output, artifacts, context, context.advise(`voidbox result ${runId} -o FILE`));
+    else await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));
     return EXIT.success;
   },
 });

@@ -1,12 +1,13 @@
 import { Option } from 'commander';
 import type { Plan } from '../../domain/plan/plan.ts';
+import { runIdProblem } from '../../domain/run/run-id.ts';
 import { CliError, environmentError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { loadSpec, parseParam } from '../load-spec.ts';
 import { renderDiagnostics } from '../render/diagnostics.ts';
-import { newRunId, RUN_ID } from '../run-id.ts';
+import { newRunId } from '../run-id.ts';
 
 interface Options {
   readonly detach?: boolean;
@@ -34,8 +35,8 @@ export const command = defineCommand<Options>({
   async execute([file = ''], options, context) {
     const { plan, baseDir } = await compile(file, options, context);
     const runId = options.runId ?? newRunId(plan.name, context.now());
-    if (!RUN_ID.test(runId))
-      throw usageError(`\`${runId}\` cannot be a run id`, 'A run id has 1 to 128 letters, digits, dots, dashes and underscores, and no dot first.');
+    const problem = runIdProblem(runId);
+    if (problem !== null) throw usageError(`\`${runId}\` cannot be a run id: ${problem}`);
     const hostVariables = takeHostVariables(plan, context);
     // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
     const { runPlan } = await import('../run-plan.ts');

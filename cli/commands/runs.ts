@@ -1,7 +1,9 @@
 import { InvalidArgumentError, Option } from 'commander';
 import type { EventStore } from '../../activities/ports.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
-import type { RunView } from '../../store/projection.ts';
+import { runsDir } from '../../store/file/layout.ts';
+import { listRunFolders } from '../../store/file/run-folder.ts';
+import { emptyView, type RunView, withDamage } from '../../store/projection.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -16,7 +18,7 @@ interface Options {
   readonly limit: number;
 }
 
-const STATES: readonly RunView['state'][] = ['running', 'succeeded', 'failed', 'cancelled', 'terminated'];
+const STATES: readonly RunView['state'][] = ['running', 'succeeded', 'failed', 'cancelled', 'terminated', 'damaged'];
 
 export const command = defineCommand<Options>({
   configure: (command) => {
@@ -27,7 +29,8 @@ export const command = defineCommand<Options>({
   async execute(_args, options, context) {
     const store = createFileEventStore(context.env.stateDir);
     const runIds = await runIdsLatestFirst(store);
-    const views = await select(runIds, options, store, context);
+    const nameless = await namelessRuns(context.env.stateDir, options);
+    const views = [...nameless, ...(await select(runIds, { ...options, limit: options.limit - nameless.length }, store, context))];
     if (options.json) {
       await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson) })}\n`);
       return EXIT.success;
@@ -44,9 +47,17 @@ export const command = defineCommand<Options>({
   },
 });
 
+/** Damaged runs of which not even the id can be read: they stand in front, under the names of their folders. */
+async function namelessRuns(stateDir: string, { state, limit }: Options): Promise<readonly RunView[]> {
+  if (state !== undefined && state !== 'damaged') return [];
+  const folders = await listRunFolders(runsDir(stateDir));
+  return folders.flatMap(({ name, problem }) => (problem === null ? [] : [withDamage(emptyView(name), problem.message)])).slice(0, limit);
+}
+
 /** Reads page after page until enough runs are in the wanted state, so that a long past costs nothing. */
 async function select(runIds: readonly string[], { state, limit }: Options, store: EventStore, context: CliContext): Promise<readonly RunView[]> {
   const chosen: RunView[] = [];
+  if (limit <= 0) return chosen;
   for (let from = 0; from < runIds.length && chosen.length < limit; from += limit) {
     const views = await readMendedViews(runIds.slice(from, from + limit), store, context);
     chosen.push(...views.filter((view) => state === undefined || view.state === state));

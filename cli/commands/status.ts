@@ -6,6 +6,7 @@ import { EXIT } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
 import { toRunJson } from '../render/run-json.ts';
 import { renderStatus } from '../render/status.ts';
+import { shownRunId } from '../run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from '../run-elsewhere.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
@@ -37,7 +38,7 @@ async function printElsewhere(
   if (options.json) await context.stdout.write(`${JSON.stringify({ runId, state, host, stages: null })}\n`);
   else
     await context.stdout.write(
-      `${runId} is ${state}${host === null ? '; no worker has taken it yet, or its host is unknown' : `; its stages and output are on host ${host}`}\n`,
+      `${shownRunId(runId)} is ${state}${host === null ? '; no worker has taken it yet, or its host is unknown' : `; its stages and output are on host ${host}`}\n`,
     );
   return EXIT.success;
 }

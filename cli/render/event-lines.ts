@@ -113,7 +113,7 @@ function renderStageEnd(result: StageResult, style: Style): string {
 /** A state in its colour: green is success, red failure, yellow ended by someone. */
 export function paintOutcome(state: string, style: Style): string {
   if (state === 'succeeded') return style.green(state);
-  if (state === 'failed') return style.red(state);
+  if (state === 'failed' || state === 'damaged') return style.red(state);
   if (state === 'cancelled' || state === 'terminated') return style.yellow(state);
   return state;
 }

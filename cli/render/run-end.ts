@@ -3,6 +3,7 @@ import { ERROR_CODES } from '../../domain/errors/codes.ts';
 import type { StageFailure } from '../../domain/run/event.ts';
 import { paintOutcome } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import { typedRunId } from '../run-id.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from './style.ts';
 
@@ -57,7 +58,7 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
   const lines = ['', `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`];
   const tail = sanitize(failure.stderrTail).replace(/(?<!\n)\n+$/, '');
   if (tail !== '') lines.push(style.dim('  its last lines on standard error:'), ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`));
-  const remedy = remedyOf(failure.code)?.replaceAll('logs RUN', `logs ${runId}`) ?? null;
+  const remedy = remedyOf(failure.code)?.replaceAll(/\b(logs|set-aside) RUN\b/g, (_, command: string) => `${command} ${typedRunId(runId)}`) ?? null;
   if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);
   return lines;
 }
@@ -66,7 +67,7 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
 export function renderNextSteps(view: RunView, { style, advise }: Telling, commands: readonly ('logs' | 'status')[]): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
   const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
-  const runId = sanitizeLine(view.runId);
+  const runId = typedRunId(view.runId);
   const lines = { logs: `  voidbox logs ${runId}${stage}`, status: `  voidbox status ${runId}` };
   return ['', style.dim('Next:'), ...commands.map((command) => advise(lines[command]))];
 }

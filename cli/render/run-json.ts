@@ -13,6 +13,8 @@ export interface RunJson {
   readonly failedStage: string | null;
   readonly failure: { readonly code: string; readonly message: string; readonly stderrTail: string } | null;
   readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string } | null;
+  /** What of the run's files is not what was written; the other fields are what could be read. */
+  readonly damage: string | null;
 }
 
 export interface StageJson {
@@ -48,6 +50,7 @@ export function toRunJson(view: RunView): RunJson {
     failedStage: view.outcome?.failedStage ?? null,
     failure: view.outcome?.failure ?? null,
     output: view.outcome?.output ?? null,
+    damage: view.damage,
   };
 }
 

@@ -10,7 +10,8 @@ export function renderRuns(views: readonly RunView[], options: { readonly style:
   const rows = views.map((view) => {
     const done = view.stages.filter((stage) => stage.state === 'succeeded').length;
     const started = view.startedAtMs === null ? '-' : formatAge(options.nowMs - view.startedAtMs);
-    const took = view.startedAtMs === null ? '-' : formatDurationMs((view.finishedAtMs ?? options.nowMs) - view.startedAtMs);
+    const until = view.finishedAtMs ?? (view.damage === null ? options.nowMs : null);
+    const took = view.startedAtMs === null || until === null ? '-' : formatDurationMs(until - view.startedAtMs);
     const failed = view.outcome?.failedStage ?? null;
     return [
       sanitizeLine(view.runId),
@@ -18,7 +19,7 @@ export function renderRuns(views: readonly RunView[], options: { readonly style:
       `${done}/${view.stages.length}`,
       started,
       took,
-      failed === null ? '' : `failed at ${sanitizeLine(failed)}`,
+      view.damage !== null ? sanitizeLine(view.damage) : failed === null ? '' : `failed at ${sanitizeLine(failed)}`,
     ];
   });
   return renderTable(['RUN', 'STATE', 'STAGES', 'STARTED', 'TOOK', ''], rows, options);

@@ -64,7 +64,20 @@ test('runs are a table that fits the terminal', () => {
 
 test('the JSON of a run has exactly the documented fields', () => {
   const json = toRunJson(FAILED_RUN);
-  expect(Object.keys(json)).toEqual(['runId', 'name', 'kind', 'state', 'host', 'startedAt', 'finishedAt', 'stages', 'failedStage', 'failure', 'output']);
+  expect(Object.keys(json)).toEqual([
+    'runId',
+    'name',
+    'kind',
+    'state',
+    'host',
+    'startedAt',
+    'finishedAt',
+    'stages',
+    'failedStage',
+    'failure',
+    'output',
+    'damage',
+  ]);
   expect(Object.keys(json.stages[0] ?? {})).toEqual(['id', 'state', 'attempt', 'exitCode', 'durationMs', 'isolation', 'accelerator', 'failure']);
   expect(json).toMatchObject({ state: 'failed', startedAt: '2026-03-04T05:06:07.000Z', finishedAt: '2026-03-04T05:06:09.500Z', failedStage: 'build' });
 });

@@ -268,6 +268,12 @@ export const ERROR_CODES = {
     summary: 'The event or artifact store could not be read or written.',
     remedy: 'Look at disk space and permissions of the state folder named in the message.',
   },
+  'store/damaged': {
+    kind: 'world',
+    retryable: false,
+    summary: 'What the state folder holds of a run is not what was written there: events or records are missing, swapped or changed.',
+    remedy: 'Restore the file that the message names from a copy, or put the run out of the way with `voidbox set-aside RUN`; other runs are not touched.',
+  },
   'internal/bug': {
     kind: 'world',
     retryable: false,

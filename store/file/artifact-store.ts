@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import type { ArtifactStore } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
+import { damaged, runFileFailure } from './damage.ts';
 import { artifactsDir, DurableFolders, errnoOf, makePrivateDir, storeFailure, syncDir } from './layout.ts';
 
 const SHA256 = /^[0-9a-f]{64}$/;
@@ -141,7 +142,7 @@ async function writeAll(handle: FileHandle, chunk: Uint8Array): Promise<void> {
 
 /** Yields from `offset`, but hashes from the first byte, so that what is not the ref's is never passed off as it. */
 async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<Uint8Array> {
-  if (!SHA256.test(ref.sha256)) throw new CodedError('store/io', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
+  if (!SHA256.test(ref.sha256)) throw new CodedError('store/damaged', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
   if (!Number.isSafeInteger(offset) || offset < 0) throw new RangeError(`offset ${offset} is not a position in an artifact`);
   const path = artifactPath(dir, ref.sha256);
   const handle = await openArtifact(dir, ref.sha256);
@@ -151,7 +152,7 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
       const chunk = Buffer.allocUnsafe(READ_BYTES);
       const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, position);
       if (bytesRead === 0) {
-        if (position !== ref.sizeBytes) throw new CodedError('store/io', `artifact ${path} has ${position} bytes, the ref says ${ref.sizeBytes}`);
+        if (position !== ref.sizeBytes) throw damaged(`artifact ${path}`, `it has ${position} bytes, the run says ${ref.sizeBytes}`);
         break;
       }
       const piece = chunk.subarray(0, bytesRead);
@@ -161,9 +162,9 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
       if (skip < bytesRead) yield piece.subarray(skip);
     }
     const found = hash.digest('hex');
-    if (found !== ref.sha256) throw new CodedError('store/io', `artifact ${path} hashes to ${found}; the file is damaged: remove it and run the stage again`);
+    if (found !== ref.sha256) throw damaged(`artifact ${path}`, `its bytes hash to ${found}; remove it and run again`);
   } catch (error) {
-    throw errnoOf(error) === undefined ? error : storeFailure('cannot read', path, error);
+    throw errnoOf(error) === undefined ? error : runFileFailure('cannot read', path, error);
   } finally {
     await handle.close();
   }
@@ -171,17 +172,15 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
 
 async function openArtifact(dir: string, sha256: string): Promise<FileHandle> {
   const path = artifactPath(dir, sha256);
-  try {
-    return await open(path, 'r');
-  } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw storeFailure('cannot open', path, error);
+  // Prune moves one aside and back: looked for here, there and here again it cannot be missed.
+  for (const place of [path, trashPath(dir, sha256), path]) {
+    try {
+      return await open(place, 'r');
+    } catch (error) {
+      if (errnoOf(error) !== 'ENOENT') throw runFileFailure('cannot open', place, error);
+    }
   }
-  try {
-    return await open(trashPath(dir, sha256), 'r');
-  } catch (error) {
-    if (errnoOf(error) !== 'ENOENT') throw storeFailure('cannot open', path, error);
-    throw new CodedError('store/io', `artifact ${path} does not exist`, { cause: error });
-  }
+  throw damaged(`artifact ${path}`, 'it does not exist');
 }
 
 /** Puts an artifact back from the trash; what was stored anew meanwhile stands. */

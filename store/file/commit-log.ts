@@ -8,8 +8,11 @@
  * count and it decides again. No lock exists, so no dead or stopped process can hold one, and a line
  * that a zombie writes late is a line that does not count.
  */
-import { CodedError } from '../../domain/errors/coded-error.ts';
+import type { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { storedEventShape } from '../../domain/run/event-shape.ts';
+import { aCount, aText, listOf, objectOf, optional } from '../../domain/run/shape.ts';
+import { damaged } from './damage.ts';
 
 export type OutputBody = Extract<RunEventBody, { type: 'output' }>;
 
@@ -49,6 +52,8 @@ export interface Commit {
 export const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 const NEWLINE = 0x0a;
+
+const commitShape = objectOf({ writer: optional(objectOf({ execKey: aText, fence: aCount })), events: listOf(storedEventShape) });
 
 export function isPlaced(body: RunEventBody | PlacedOutput): body is PlacedOutput {
   return body.type === 'output' && 'place' in body;
@@ -119,15 +124,17 @@ export class CommitFold {
     if (commit === null) return null;
     if (commit.commit <= this.commit) return null;
     if (commit.commit !== this.commit + 1 || commit.seq !== this.seq + 1) {
-      throw this.#damaged(`commit ${commit.commit} follows commit ${this.commit}`);
+      throw this.#damaged(`commit ${commit.commit} follows commit ${this.commit}: what stood between them is gone`);
     }
+    const problem = commitShape(commit, 'commit');
+    if (problem !== null) throw this.#damaged(problem);
     this.commit = commit.commit;
     this.seq += commit.events.length;
     return commit;
   }
 
   #damaged(what: string): CodedError {
-    return new CodedError('store/io', `${this.path} is damaged at byte ${this.offset}: ${what}; restore the file from a copy or remove the run's folder`);
+    return damaged(this.path, `at byte ${this.offset}: ${what}`);
   }
 }
 

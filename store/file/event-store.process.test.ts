@@ -74,8 +74,8 @@ describe('file event store', () => {
     for (const id of ['a', 'b', 'c']) await store.append('r', [noticeEvent(id)]);
     const lines = (await readFile(log, 'utf8')).split('\n');
     await writeFile(log, [lines[0], '{"dam', lines[2], ''].join('\n'));
-    await expect(collect(store.read('r', 0))).rejects.toMatchObject({ code: 'store/io', message: expect.stringContaining('damaged at byte') });
-    await expect(createFileEventStore(dir).append('r', [noticeEvent('d')])).rejects.toMatchObject({ code: 'store/io' });
+    await expect(collect(store.read('r', 0))).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('damaged: at byte') });
+    await expect(createFileEventStore(dir).append('r', [noticeEvent('d')])).rejects.toMatchObject({ code: 'store/damaged' });
   });
 
   test('reads what happened without the files of what was printed', async () => {
@@ -83,7 +83,7 @@ describe('file event store', () => {
     await rm(join(dir, 'runs/r/output'), { recursive: true });
     expect((await collect(store.read('r', 0, { output: false }))).map((event) => event.id)).toEqual(['run/finished']);
     expect(await createFileEventStore(dir).outputCursor('r', 'a/0/1', 'stdout')).toBe(5_000);
-    await expect(collect(store.read('r', 0))).rejects.toMatchObject({ code: 'store/io' });
+    await expect(collect(store.read('r', 0))).rejects.toMatchObject({ code: 'store/damaged' });
   });
 
   test('keeps the log short under many small pieces', async () => {
@@ -115,7 +115,7 @@ describe('file event store', () => {
   test('says so when the log became shorter', async () => {
     await store.append('r', [noticeEvent('a')]);
     await truncate(log, 3);
-    await expect(store.append('r', [noticeEvent('b')])).rejects.toMatchObject({ code: 'store/io' });
+    await expect(store.append('r', [noticeEvent('b')])).rejects.toMatchObject({ code: 'store/damaged' });
   });
 
   test('lets only the owner look', async () => {

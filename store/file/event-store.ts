@@ -1,9 +1,10 @@
 /** Events of runs in files below a state folder, for the processes of one host. */
 import { randomBytes } from 'node:crypto';
 import { accessSync } from 'node:fs';
-import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
 import type { EventStore } from '../../activities/ports.ts';
-import { DurableFolders, errnoOf, eventLogPath, isRunId, runDir, runsDir, storeFailure } from './layout.ts';
+import { DurableFolders, errnoOf, runsDir } from './layout.ts';
+import { eventLogPath, listRunFolders, runFolderName } from './run-folder.ts';
 import { RunLog } from './run-log.ts';
 import { RunReader } from './run-reader.ts';
 import { FileWake } from './wake.ts';
@@ -84,14 +85,8 @@ async function* follow(
 }
 
 async function listRuns(stateDir: string): Promise<readonly string[]> {
-  const dir = runsDir(stateDir);
-  try {
-    const names = (await readdir(dir)).filter(isRunId).toSorted();
-    return names.filter((name) => exists(eventLogPath(stateDir, name)));
-  } catch (error) {
-    if (errnoOf(error) === 'ENOENT') return [];
-    throw storeFailure('cannot list', dir, error);
-  }
+  const folders = await listRunFolders(runsDir(stateDir));
+  return folders.flatMap(({ path, runId }) => (runId !== null && exists(join(path, 'events.jsonl')) ? [runId] : []));
 }
 
 function exists(path: string): boolean {
@@ -101,7 +96,8 @@ function exists(path: string): boolean {
   } catch (error) {
     const errno = errnoOf(error);
     if (errno === 'ENOENT' || errno === 'ENOTDIR') return false;
-    throw storeFailure('cannot look at', path, error);
+    // That it cannot be looked at is told of this run when it is read.
+    return true;
   }
 }
 
@@ -120,7 +116,7 @@ class OpenLogs {
   }
 
   async use<T>(runId: string, work: (log: RunLog) => Promise<T>): Promise<T> {
-    runDir(this.#stateDir, runId);
+    runFolderName(runId);
     // A log that is opened again writes another output file: the earlier one has its own end.
     const entry = this.#entries.get(runId) ?? {
       log: RunLog.open(this.#stateDir, this.#folders, runId, `${this.#token}-${this.#opened++}`),

@@ -1,4 +1,4 @@
-/** Where things lie below the state folder, and the one shape of an I/O failure. */
+/** Where things lie below the state folder, and the one shape of an I/O failure. What lies in a run's folder: `run-folder.ts`. */
 import { closeSync, fsync, mkdirSync, openSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -7,35 +7,14 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 
 const sync = promisify(fsync);
 const MAX_KNOWN_FOLDERS = 10_000;
-const RUN_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
-
-export function isRunId(value: string): boolean {
-  return RUN_ID.test(value);
-}
 
 export function runsDir(stateDir: string): string {
   return join(stateDir, 'runs');
 }
 
-/** @throws CodedError `store/io` when the id could leave the runs folder */
-export function runDir(stateDir: string, runId: string): string {
-  if (!isRunId(runId)) {
-    throw new CodedError('store/io', `run id ${JSON.stringify(runId)} is not [A-Za-z0-9._-]{1,128} without a leading dot`);
-  }
-  return join(runsDir(stateDir), runId);
-}
-
-export function eventLogPath(stateDir: string, runId: string): string {
-  return join(runDir(stateDir, runId), 'events.jsonl');
-}
-
-/** Output pieces too large for the log, one file per writing process. */
-export function outputDir(stateDir: string, runId: string): string {
-  return join(runDir(stateDir, runId), 'output');
-}
-
-export function recordsDir(stateDir: string, runId: string): string {
-  return join(runDir(stateDir, runId), 'records');
+/** Where `set-aside` puts damaged runs. */
+export function damagedDir(stateDir: string): string {
+  return join(stateDir, 'damaged');
 }
 
 export function artifactsDir(stateDir: string): string {

@@ -3,13 +3,13 @@
  * Each writing process has its own file, so that it knows every offset without asking anybody; a piece
  * exists from the moment that a commit names its place.
  */
-import { closeSync, fdatasync, mkdirSync, openSync, writeSync } from 'node:fs';
+import { closeSync, constants, fdatasync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { OutputPlace } from './commit-log.ts';
-import { storeFailure, syncDir } from './layout.ts';
+import { damaged, runFileFailure } from './damage.ts';
+import { errnoOf, storeFailure, syncDir } from './layout.ts';
 
 const sync = promisify(fdatasync);
 const FILE_NAME = /^[a-z0-9-]{1,64}$/;
@@ -100,24 +100,28 @@ export class OutputFileReader {
   }
 
   async #fill(place: OutputPlace): Promise<void> {
-    if (!FILE_NAME.test(place.file)) throw new CodedError('store/io', `output file name ${JSON.stringify(place.file)} in ${this.#dir} is not one of ours`);
+    if (!FILE_NAME.test(place.file)) throw damaged(this.#dir, `the log names ${JSON.stringify(place.file)}, which is no name of an output file`);
     const path = join(this.#dir, place.file);
     try {
       let handle = this.#handles.get(place.file);
       if (handle === undefined) {
-        handle = await open(path, 'r');
+        handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
         this.#handles.set(place.file, handle);
       }
+      // Before room is made for what a changed log may ask for.
+      const { size } = await handle.stat();
+      if (place.offset + place.bytes > size) throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
       const buffer = Buffer.allocUnsafe(Math.max(WINDOW_BYTES, place.bytes));
       let done = 0;
       while (done < place.bytes) {
         const { bytesRead } = await handle.read(buffer, done, buffer.length - done, place.offset + done);
-        if (bytesRead === 0) throw new CodedError('store/io', `${path} ends before byte ${place.offset + place.bytes}, which the log names`);
+        if (bytesRead === 0) throw damaged(path, `it ends before byte ${place.offset + place.bytes}, which the log names`);
         done += bytesRead;
       }
       this.#window = { file: place.file, offset: place.offset, bytes: buffer.subarray(0, done) };
     } catch (error) {
-      throw storeFailure('cannot read', path, error);
+      if (errnoOf(error) === 'ENOENT') throw damaged(path, 'it is missing, and the log names it', error);
+      throw runFileFailure('cannot read', path, error);
     }
   }
 }

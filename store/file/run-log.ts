@@ -1,11 +1,15 @@
 /** One run's log as a writer sees it: what is known of it, and appending to it. */
-import { closeSync, constants, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { closeSync, constants, existsSync, fdatasync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { storedEventShape } from '../../domain/run/event-shape.ts';
 import { CommitFold, encodeCommit, isPlaced, type Commit, type OutputBody, type PlacedOutput, type StoredEvent, type Writer } from './commit-log.ts';
-import { eventLogPath, outputDir, runDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
+import { damaged, runFileFailure } from './damage.ts';
+import { syncDir, type DurableFolders } from './layout.ts';
 import { OutputFileWriter } from './output-file.ts';
+import { eventLogPath, makeRunFolder, outputDir, recordsDir, runDir } from './run-folder.ts';
 
 const sync = promisify(fdatasync);
 const READ_BYTES = 256 * 1024;
@@ -21,6 +25,7 @@ const DURABLE = new Set<RunEventBody['type']>(['run-admitted', 'stage-finished',
 export class RunLog {
   readonly #path: string;
   readonly #dir: string;
+  readonly #admissionPath: string;
   readonly #token: string;
   readonly #fd: number;
   readonly #fold: CommitFold;
@@ -33,21 +38,24 @@ export class RunLog {
   #nameDurable = false;
   #lostLine = false;
 
-  /** @throws CodedError `store/io` */
+  /** @throws CodedError `store/io`, `store/damaged` */
   static async open(stateDir: string, folders: DurableFolders, runId: string, token: string): Promise<RunLog> {
     const path = eventLogPath(stateDir, runId);
     try {
-      await folders.make(runDir(stateDir, runId));
-      const fd = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT, 0o600);
-      return new RunLog(stateDir, runId, token, fd);
+      await makeRunFolder(stateDir, folders, runId);
+      const fd = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o600);
+      if (fstatSync(fd).isFile()) return new RunLog(stateDir, runId, token, fd);
+      closeSync(fd);
     } catch (error) {
-      throw storeFailure('cannot open', path, error);
+      throw runFileFailure('cannot open', path, error);
     }
+    throw damaged(path, 'it is not a file');
   }
 
   private constructor(stateDir: string, runId: string, token: string, fd: number) {
     this.#path = eventLogPath(stateDir, runId);
     this.#dir = runDir(stateDir, runId);
+    this.#admissionPath = join(recordsDir(stateDir, runId), 'admission.json');
     this.#token = token;
     this.#fd = fd;
     this.#fold = new CommitFold(this.#path);
@@ -62,7 +70,7 @@ export class RunLog {
     try {
       return this.#append(events, writer);
     } catch (error) {
-      throw storeFailure('cannot append to', this.#path, error);
+      throw runFileFailure('cannot append to', this.#path, error);
     }
   }
 
@@ -80,7 +88,7 @@ export class RunLog {
       await syncDir(this.#dir);
       this.#nameDurable = true;
     } catch (error) {
-      throw storeFailure('cannot sync', this.#path, error);
+      throw runFileFailure('cannot sync', this.#path, error);
     }
   }
 
@@ -88,7 +96,7 @@ export class RunLog {
     try {
       this.#catchUp();
     } catch (error) {
-      throw storeFailure('cannot read', this.#path, error);
+      throw runFileFailure('cannot read', this.#path, error);
     }
     return this.#cursors.get(cursorKey(execKey, stream)) ?? 0;
   }
@@ -98,7 +106,7 @@ export class RunLog {
     try {
       this.#catchUp();
     } catch (error) {
-      throw storeFailure('cannot read', this.#path, error);
+      throw runFileFailure('cannot read', this.#path, error);
     }
     return this.#ids.has(id);
   }
@@ -113,6 +121,7 @@ export class RunLog {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
       const sizeBefore = this.#catchUp();
       this.#checkFence(writer);
+      this.#checkBeginning(events);
       const fresh = this.#fresh(events);
       const raisesFence = writer !== undefined && writer.fence > (this.#fences.get(writer.execKey) ?? -1);
       if (fresh.length === 0 && !raisesFence) return 0;
@@ -153,7 +162,7 @@ export class RunLog {
   #catchUp(onCommit?: (commit: Commit) => void): number {
     const facts = fstatSync(this.#fd);
     if (facts.nlink === 0) throw new CodedError('store/io', `${this.#path} was removed; the run was pruned`);
-    if (facts.size < this.#fold.readOffset) throw new CodedError('store/io', `${this.#path} became shorter; it was changed by something other than Voidbox`);
+    if (facts.size < this.#fold.readOffset) throw damaged(this.#path, 'it became shorter; something other than Voidbox changed it');
     while (this.#fold.readOffset < facts.size) {
       const wanted = Math.min(READ_BYTES, facts.size - this.#fold.readOffset);
       const count = readSync(this.#fd, this.#chunk, 0, wanted, this.#fold.readOffset);
@@ -180,6 +189,12 @@ export class RunLog {
       this.#cursors.set(key, Math.max(this.#cursors.get(key) ?? 0, body.to));
       if (!isPlaced(body)) this.#inlineBytes += body.data.length;
     }
+  }
+
+  /** A run that was admitted has events: without them it would begin anew, beside what its commands have done. */
+  #checkBeginning(events: readonly NewRunEvent[]): void {
+    if (this.#fold.commit > 0 || events.length === 0 || events.some(({ body }) => body.type === 'run-admitted')) return;
+    if (existsSync(this.#admissionPath)) throw damaged(this.#path, 'it is empty, and the run was admitted');
   }
 
   #checkFence(writer: Writer | undefined): void {
@@ -215,6 +230,9 @@ export class RunLog {
 
   #stored(event: NewRunEvent, placed: Map<NewRunEvent, StoredEvent>): StoredEvent {
     const { id, atMs, body } = event;
+    const problem = storedEventShape(event, 'the event');
+    // Written, it would have the whole run count as damaged.
+    if (problem !== null) throw new TypeError(`${problem}: ${JSON.stringify(id)} is not written`);
     if (body.type !== 'output') return { id, atMs, body };
     const earlier = placed.get(event);
     if (earlier !== undefined) return earlier;

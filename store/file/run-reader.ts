@@ -1,14 +1,18 @@
 /** One run's log as a reader sees it: a position that moves to the end of the file and can be asked again. */
+import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { CommitFold, isPlaced, toRunEvent, type StoredEvent } from './commit-log.ts';
-import { errnoOf, eventLogPath, outputDir, storeFailure } from './layout.ts';
+import { CommitFold, isPlaced, toRunEvent, type OutputPlace, type StoredEvent } from './commit-log.ts';
+import { damaged, runFileFailure } from './damage.ts';
+import { errnoOf } from './layout.ts';
 import { OutputFileReader } from './output-file.ts';
+import { eventLogPath, outputDir } from './run-folder.ts';
 
 const READ_BYTES = 256 * 1024;
 
 export class RunReader {
   readonly path: string;
+  readonly outputDir: string;
   readonly #output: OutputFileReader;
   readonly #fold: CommitFold;
   readonly #after: number;
@@ -19,7 +23,8 @@ export class RunReader {
 
   constructor(stateDir: string, runId: string, after: number, withOutput: boolean) {
     this.path = eventLogPath(stateDir, runId);
-    this.#output = new OutputFileReader(outputDir(stateDir, runId));
+    this.outputDir = outputDir(stateDir, runId);
+    this.#output = new OutputFileReader(this.outputDir);
     this.#fold = new CommitFold(this.path);
     this.#after = after;
     this.#withOutput = withOutput;
@@ -30,8 +35,16 @@ export class RunReader {
     return this.#finished;
   }
 
-  /** What the log holds from here to its present end; nothing while it does not exist. */
-  async *toEnd(): AsyncGenerator<RunEvent> {
+  /** Number of the last event that was read. */
+  get seq(): number {
+    return this.#fold.seq;
+  }
+
+  /**
+   * What the log holds from here to its present end; nothing while it does not exist.
+   * @param onPlace hears of every piece of output that lies beside the log
+   */
+  async *toEnd(onPlace?: (place: OutputPlace) => void): AsyncGenerator<RunEvent> {
     const handle = await this.#opened();
     if (handle === null) return;
     const chunk = this.#chunk;
@@ -40,12 +53,13 @@ export class RunReader {
       try {
         count = (await handle.read(chunk, 0, READ_BYTES, this.#fold.readOffset)).bytesRead;
       } catch (error) {
-        throw storeFailure('cannot read', this.path, error);
+        throw runFileFailure('cannot read', this.path, error);
       }
       if (count === 0) return;
       for (const commit of this.#fold.feed(chunk.subarray(0, count))) {
         let seq = commit.seq;
         for (const event of commit.events) {
+          if (onPlace !== undefined && isPlaced(event.body)) onPlace(event.body.place);
           const read = await this.#wanted(event, seq++);
           if (read !== null) yield read;
         }
@@ -72,11 +86,13 @@ export class RunReader {
   async #opened(): Promise<FileHandle | null> {
     if (this.#handle !== null) return this.#handle;
     try {
-      this.#handle = await open(this.path, 'r');
+      // Opening what is no file must not wait for somebody at its other end.
+      this.#handle = await open(this.path, constants.O_RDONLY | constants.O_NONBLOCK);
+      if ((await this.#handle.stat()).isFile()) return this.#handle;
     } catch (error) {
       if (errnoOf(error) === 'ENOENT') return null;
-      throw storeFailure('cannot open', this.path, error);
+      throw runFileFailure('cannot open', this.path, error);
     }
-    return this.#handle;
+    throw damaged(this.path, 'it is not a file');
   }
 }

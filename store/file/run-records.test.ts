@@ -14,9 +14,9 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 test('gives values back, replaced as a whole, and null for what is not there', async () => {
   expect(await records.get('r', 'plan')).toBeNull();
-  await records.put('r', 'plan', { version: 1, stages: ['a', 'b'] });
-  await records.put('r', 'plan', { version: 2 });
-  expect(await createFileRunRecords(dir).get('r', 'plan')).toEqual({ version: 2 });
+  await records.put('r', 'note', { version: 1, stages: ['a', 'b'] });
+  await records.put('r', 'note', { version: 2 });
+  expect(await createFileRunRecords(dir).get('r', 'note')).toEqual({ version: 2 });
   expect(await records.get('other', 'plan')).toBeNull();
 });
 
@@ -32,8 +32,16 @@ test.each(['', 'x'.repeat(221), '/'.repeat(100)])('refuses the name %j', async (
   await expect(records.put('r', name, 1)).rejects.toMatchObject({ code: 'store/io' });
 });
 
-test('refuses a run id that leaves its folder', async () => {
-  await expect(async () => records.put('../r', 'plan', 1)).rejects.toMatchObject({ code: 'store/io' });
+test('keeps ids that could leave their folder, and long ones, in folders of their own', async () => {
+  const ids = ['../r', '..', 'a/b', 'x'.repeat(1_000), `${'x'.repeat(999)}y`];
+  for (const id of ids) await records.put(id, 'note', id);
+  for (const id of ids) expect(await createFileRunRecords(dir).get(id, 'note')).toBe(id);
+  expect(await readdir(dir)).toEqual(['runs']);
+  expect(await readdir(join(dir, 'runs'))).toHaveLength(ids.length);
+});
+
+test.each(['', 'x'.repeat(1_001), '\udc00'])('refuses the run id %j', async (runId) => {
+  await expect(async () => records.put(runId, 'note', 1)).rejects.toMatchObject({ code: 'store/io' });
 });
 
 test('never shows half a value to readers beside writers', async () => {
@@ -65,8 +73,46 @@ test('hands variables over in a private file until they are dropped', async () =
 test('says which file does not hold what it should', async () => {
   await records.putHostVariables('r', {});
   await writeFile(join(dir, 'runs/r/host-variables.json'), '{"A": 1}');
-  await expect(records.hostVariables('r')).rejects.toMatchObject({ code: 'store/io', message: expect.stringContaining('host-variables.json') });
+  await expect(records.hostVariables('r')).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('host-variables.json') });
   await records.put('r', 'x', 1);
   await writeFile(join(dir, 'runs/r/records/x.json'), '{"half');
-  await expect(records.get('r', 'x')).rejects.toMatchObject({ code: 'store/io', message: expect.stringContaining('x.json') });
+  await expect(records.get('r', 'x')).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('x.json') });
+});
+
+const PLAN = {
+  version: 1,
+  kind: 'workflow',
+  name: 'p',
+  stages: [{ id: 'a', run: { program: 'ls' } }],
+  scopes: [{ id: 'a' }],
+  output: { kind: 'stage', stage: 'a' },
+  maxParallel: 1,
+  hostVariables: [],
+};
+const ADMISSION = { plan: PLAN, hostQueue: 'q', hostId: 'h', input: null, serverId: 's' };
+
+test.each([
+  ['admission', ADMISSION],
+  ['admission', { ...ADMISSION, aKeyOfALaterBuild: [1] }],
+  ['plan', PLAN],
+  ['client', { baseDir: '/x' }],
+  ['manifest', { version: 1, refs: [] }],
+  ['prepared-a/0/1', { generation: 0 }],
+])('gives back a record %s that looks as it should', async (name, value) => {
+  await records.put('r', name, value);
+  expect(await records.get('r', name)).toEqual(value);
+});
+
+test.each([
+  ['admission', [], 'admission is not an object'],
+  ['admission', { ...ADMISSION, serverId: 5 }, 'admission.serverId is not a text'],
+  ['admission', { ...ADMISSION, plan: { ...PLAN, stages: [{ id: 'a' }] } }, 'admission.plan.stages[0].run is not an object'],
+  ['admission', { ...ADMISSION, input: { kind: 'ref', ref: 'x' } }, 'admission.input.ref is not an object'],
+  ['plan', { ...PLAN, scopes: {} }, 'plan.scopes is not a list'],
+  ['client', { baseDir: ['/x'] }, 'client.baseDir is not a text'],
+  ['manifest', { version: 1, refs: [{ sha256: 'x', sizeBytes: -1, mediaType: 'a/b' }] }, 'manifest.refs[0].sizeBytes is not a whole number from 0'],
+  ['prepared-a/0/1', { generation: '0' }, 'prepared-a/0/1.generation is not a whole number from 0'],
+])('does not give back a record %s of the wrong shape', async (name, value, problem) => {
+  await records.put('r', name, value);
+  await expect(records.get('r', name)).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining(problem) });
 });

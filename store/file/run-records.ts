@@ -1,12 +1,16 @@
 /** Small JSON records of a run, each replaced as a whole. */
 import { randomBytes } from 'node:crypto';
-import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import type { RunRecords } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { DurableFolders, errnoOf, recordsDir, runDir, storeFailure, syncDir } from './layout.ts';
+import { aText, valuesOf } from '../../domain/run/shape.ts';
+import { damaged, runFileFailure } from './damage.ts';
+import { DurableFolders, errnoOf, storeFailure, syncDir } from './layout.ts';
+import { recordProblem } from './record-shapes.ts';
+import { makeRunFolder, recordsDir, refuseSetAside, runDir, runFolderName } from './run-folder.ts';
 
 const sync = promisify(fsync);
 /** Room for the `.json` and for the suffix of a file on its way. */
@@ -18,23 +22,23 @@ export interface FileRunRecords extends RunRecords {
 }
 
 /**
- * `get` answers null for a record that does not exist. Names are any text (exec keys have slashes); a name
+ * `get` answers null for a record that does not exist, and gives no value that does not look as its name says. Names are any text (exec keys have slashes); a name
  * whose file name would be too long is refused with `store/io`.
  */
 export function createFileRunRecords(stateDir: string): FileRunRecords {
   const folders = new DurableFolders(stateDir);
   return {
     async put(runId, name, value) {
-      await writeJson(folders, recordPath(stateDir, runId, name), value);
+      const path = recordPath(stateDir, runId, name);
+      await makeRunFolder(stateDir, folders, runId);
+      await writeJson(folders, path, value);
     },
-    get: async (runId, name) => readJson(recordPath(stateDir, runId, name)),
+    get: async (runId, name) => readRecord(stateDir, runId, name),
     async putHostVariables(runId, variables) {
+      await makeRunFolder(stateDir, folders, runId);
       await writeJson(folders, hostVariablesPath(stateDir, runId), variables);
     },
-    async hostVariables(runId) {
-      const path = hostVariablesPath(stateDir, runId);
-      return checkVariables(path, readJson(path));
-    },
+    hostVariables: async (runId) => readHostVariables(stateDir, runId),
     async dropHostVariables(runId) {
       const path = hostVariablesPath(stateDir, runId);
       try {
@@ -79,23 +83,46 @@ async function writeJson(folders: DurableFolders, path: string, value: unknown):
     await syncDir(dirname(path));
   } catch (error) {
     rmSync(partial, { force: true });
-    throw storeFailure('cannot write', path, error);
+    throw runFileFailure('cannot write', path, error);
   }
 }
 
+/** @throws CodedError `store/damaged` for one that does not look as it was written, or whose run was set aside */
+export function readRecord(stateDir: string, runId: string, name: string): unknown {
+  const path = recordPath(stateDir, runId, name);
+  const value = readJson(path);
+  if (value === null) refuseSetAside(stateDir, runFolderName(runId));
+  const problem = value === null ? null : recordProblem(name, value);
+  if (problem !== null) throw damaged(path, problem);
+  return value;
+}
+
+/** Null for a file that is not there; what is in one is never null. */
 function readJson(path: string): unknown {
+  let text: string;
   try {
-    return JSON.parse(readFileSync(path, 'utf8')) as unknown;
+    if (!statSync(path).isFile()) throw damaged(path, 'it is not a file');
+    text = readFileSync(path, 'utf8');
   } catch (error) {
     if (errnoOf(error) === 'ENOENT') return null;
-    throw storeFailure('cannot read', path, error);
+    throw runFileFailure('cannot read', path, error);
   }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw damaged(path, 'it is not JSON', error);
+  }
+  if (value === null) throw damaged(path, 'it holds nothing');
+  return value;
 }
 
-function checkVariables(path: string, value: unknown): Readonly<Record<string, string>> {
+/** @throws CodedError `store/damaged` */
+export function readHostVariables(stateDir: string, runId: string): Readonly<Record<string, string>> {
+  const path = hostVariablesPath(stateDir, runId);
+  const value = readJson(path);
   if (value === null) return {};
-  if (typeof value !== 'object' || Array.isArray(value) || !Object.values(value).every((text) => typeof text === 'string')) {
-    throw new CodedError('store/io', `${path} does not hold variables as an object of texts; start the run again`);
-  }
+  const problem = valuesOf(aText)(value, 'variables');
+  if (problem !== null) throw damaged(path, problem);
   return value as Record<string, string>;
 }

@@ -1,0 +1,63 @@
+import { findDamagedRuns, type DamagedRun } from '../../store/inspect.ts';
+import { setAside } from '../../store/set-aside.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+import { shownRunId, typedRunId } from '../run-id.ts';
+
+interface Options {
+  readonly all?: boolean;
+  readonly dryRun?: boolean;
+  readonly json?: boolean;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('[run...]', 'ids of damaged runs, or beginnings of them')
+      .option('--all', 'every damaged run')
+      .option('-n, --dry-run', 'say what would be put aside and leave it');
+  },
+  async execute(names, options, context) {
+    const { stateDir } = context.env;
+    if ((names.length === 0) === (options.all !== true)) {
+      throw usageError('name damaged runs, or all of them with --all', 'Which are damaged: voidbox doctor');
+    }
+    const damaged = await findDamagedRuns(stateDir);
+    const known = await createFileEventStore(stateDir).listRuns();
+    const chosen = options.all === true ? damaged : [...new Set(names.map((name) => choose(name, damaged, known)))];
+    const dryRun = options.dryRun ?? false;
+    const report: { runId: string; problem: string; folder: string }[] = [];
+    for (const run of chosen) {
+      report.push({ runId: nameOf(run), problem: run.problem.message, folder: dryRun ? run.folder.path : await setAside(stateDir, run) });
+    }
+    if (options.json) await context.stdout.write(`${JSON.stringify({ dryRun, runs: report })}\n`);
+    else if (report.length === 0) await context.stdout.write('No run is damaged.\n');
+    else {
+      const lines = report.map(({ runId, problem, folder }) =>
+        dryRun ? `would set ${shownRunId(runId)} aside: ${sanitizeLine(problem)}` : `set ${shownRunId(runId)} aside, to ${folder}`,
+      );
+      await context.stdout.write(`${lines.join('\n')}\n`);
+    }
+    return EXIT.success;
+  },
+});
+
+/** The id, or the folder's name where the id cannot be read. */
+function nameOf(run: DamagedRun): string {
+  return run.runId ?? run.folder.name;
+}
+
+/** @throws CliError for a name of no run, of several, or of one that is well */
+function choose(name: string, damaged: readonly DamagedRun[], known: readonly string[]): DamagedRun {
+  const exact = damaged.find((run) => nameOf(run) === name);
+  if (exact !== undefined) return exact;
+  if (known.includes(name)) throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${typedRunId(name)}`);
+  const matches = name === '' ? [] : damaged.filter((run) => nameOf(run).startsWith(name));
+  if (matches.length === 1 && matches[0] !== undefined) return matches[0];
+  const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(nameOf(run))}`);
+  if (matches.length > 1) throw usageError(`\`${name}\` could be any of ${matches.length} damaged runs`, ['Type more of one of these:', ...listed].join('\n'));
+  throw usageError(`there is no damaged run \`${name}\``, listed.length === 0 ? 'No run is damaged.' : ['Damaged are:', ...listed].join('\n'));
+}

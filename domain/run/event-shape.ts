@@ -1,0 +1,64 @@
+/** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
+import { aCount, aNumber, aText, aTime, type Check, kindOf, listOf, objectOf, oneOf, orNull, valuesOf } from './shape.ts';
+
+export const dataRefShape: Check = objectOf({ sha256: aText, sizeBytes: aCount, mediaType: aText });
+
+const failure = objectOf({ code: aText, message: aText, stderrTail: aText });
+const vm = { vmKey: aText, scope: aText, generation: aCount };
+
+const result = objectOf({
+  stage: aText,
+  execKey: aText,
+  outcome: oneOf('succeeded', 'failed', 'cancelled'),
+  failure: orNull(failure),
+  exitCode: orNull(aNumber),
+  durationMs: aNumber,
+  stdoutBytes: aCount,
+  stderrBytes: aCount,
+  output: orNull(dataRefShape),
+  outputs: valuesOf(dataRefShape),
+  isolation: aText,
+  accelerator: aText,
+});
+
+const outcome = objectOf({
+  state: oneOf('succeeded', 'failed', 'cancelled', 'terminated'),
+  failedStage: orNull(aText),
+  failure: orNull(failure),
+  output: orNull(dataRefShape),
+});
+
+const outputRange = { stage: aText, execKey: aText, stream: oneOf('stdout', 'stderr'), from: aCount, to: aCount, encoding: oneOf('utf8', 'base64') };
+const inlineOutput = objectOf({ ...outputRange, data: aText });
+const placedOutput = objectOf({ ...outputRange, place: objectOf({ file: aText, offset: aCount, bytes: aCount }) });
+
+const body = kindOf(
+  'type',
+  {
+    'run-admitted': objectOf({
+      name: aText,
+      kind: aText,
+      hostId: aText,
+      stages: listOf(objectOf({ id: aText, dependsOn: listOf(aText) })),
+      outputStage: orNull(aText),
+    }),
+    'run-resumed': objectOf({ by: aText }),
+    'run-finished': objectOf({ outcome }),
+    'vm-starting': objectOf(vm),
+    'vm-ready': objectOf({ ...vm, isolation: aText, accelerator: aText, kernel: aText, jail: aText, bootMs: aNumber }),
+    'vm-lost': objectOf({ ...vm, reason: aText }),
+    'vm-stopped': objectOf(vm),
+    'scope-restarted': objectOf({ scope: aText, reason: aText, stages: listOf(aText) }),
+    'stage-started': objectOf({ stage: aText, execKey: aText, attempt: aCount }),
+    'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
+    output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
+    'stage-finished': objectOf({ stage: aText, execKey: aText, result }),
+    'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
+    'stage-skipped': objectOf({ stage: aText, reason: aText }),
+    notice: objectOf({ level: oneOf('info', 'warning'), message: aText }),
+  },
+  { others: true },
+);
+
+/** An event as a log holds it: output may lie in a file beside the log. */
+export const storedEventShape: Check = objectOf({ id: aText, atMs: aTime, body });

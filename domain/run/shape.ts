@@ -1,0 +1,88 @@
+/**
+ * What a value read back has to look like. A check gives what is wrong, with its place, or null; keys that it does not
+ * know are those of another build and pass.
+ */
+export type Check = (value: unknown, at: string) => string | null;
+
+export const aText: Check = (value, at) => (typeof value === 'string' ? null : `${at} is not a text`);
+
+export const aFlag: Check = (value, at) => (typeof value === 'boolean' ? null : `${at} is not true or false`);
+
+/** A whole number from 0. */
+export const aCount: Check = (value, at) => (Number.isSafeInteger(value) && (value as number) >= 0 ? null : `${at} is not a whole number from 0`);
+
+export const aNumber: Check = (value, at) => (typeof value === 'number' && Number.isFinite(value) ? null : `${at} is not a number`);
+
+/** Milliseconds since the epoch that a date can say. */
+export const aTime: Check = (value, at) => (typeof value === 'number' && Math.abs(value) <= 8.64e15 ? null : `${at} is not a time`);
+
+export const anything: Check = () => null;
+
+export function oneOf(...texts: readonly string[]): Check {
+  return (value, at) => (typeof value === 'string' && texts.includes(value) ? null : `${at} is not one of ${texts.join(', ')}`);
+}
+
+export function orNull(check: Check): Check {
+  return (value, at) => (value === null ? null : check(value, at));
+}
+
+export function optional(check: Check): Check {
+  return (value, at) => (value === undefined ? null : check(value, at));
+}
+
+export function listOf(check: Check): Check {
+  return (value, at) => {
+    if (!Array.isArray(value)) return `${at} is not a list`;
+    return firstProblem(value.map((each, index) => () => check(each, `${at}[${index}]`)));
+  };
+}
+
+/** Every value of an object, whatever its keys. */
+export function valuesOf(check: Check): Check {
+  return (value, at) => {
+    if (!isObject(value)) return `${at} is not an object`;
+    return firstProblem(
+      Object.entries(value).map(
+        ([key, each]) =>
+          () =>
+            check(each, `${at}.${key}`),
+      ),
+    );
+  };
+}
+
+export function objectOf(fields: Readonly<Record<string, Check>>): Check {
+  return (value, at) => {
+    if (!isObject(value)) return `${at} is not an object`;
+    return firstProblem(
+      Object.entries(fields).map(
+        ([key, check]) =>
+          () =>
+            check(Object.hasOwn(value, key) ? value[key] : undefined, `${at}.${key}`),
+      ),
+    );
+  };
+}
+
+/** An object whose `key` says which of the checks is its own. Of an unknown kind it is taken when `others` is set. */
+export function kindOf(key: string, kinds: Readonly<Record<string, Check>>, options: { readonly others?: boolean } = {}): Check {
+  return (value, at) => {
+    if (!isObject(value)) return `${at} is not an object`;
+    const kind = value[key];
+    if (typeof kind !== 'string') return `${at}.${key} is not a text`;
+    if (Object.hasOwn(kinds, kind)) return (kinds[kind] as Check)(value, at);
+    return options.others === true ? null : `${at}.${key} is not one of ${Object.keys(kinds).join(', ')}`;
+  };
+}
+
+function firstProblem(checks: readonly (() => string | null)[]): string | null {
+  for (const check of checks) {
+    const problem = check();
+    if (problem !== null) return problem;
+  }
+  return null;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

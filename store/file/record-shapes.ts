@@ -1,0 +1,67 @@
+/** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
+import { dataRefShape } from '../../domain/run/event-shape.ts';
+import { aCount, anything, aNumber, aText, type Check, kindOf, listOf, objectOf, oneOf, optional, orNull, valuesOf } from '../../domain/run/shape.ts';
+
+/** A plan as it travels (`domain/plan/wire.ts`): shape alone. Its rules were applied at admission, and may have changed since. */
+const env = objectOf({ name: aText, value: kindOf('kind', { literal: objectOf({ text: aText }), 'from-host': objectOf({ fromHost: aText }) }) });
+const stage = objectOf({
+  id: aText,
+  scope: optional(aText),
+  dependsOn: optional(listOf(aText)),
+  run: objectOf({ program: aText, args: optional(listOf(aText)), cwd: optional(aText), env: optional(listOf(env)) }),
+  stdin: optional(kindOf('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) })),
+  input: optional(kindOf('kind', { none: anything, 'run-input': anything, carry: objectOf({ stage: aText }), merge: objectOf({ stages: listOf(aText) }) })),
+  inputs: optional(listOf(objectOf({ fromStage: aText, output: aText, guestPath: aText }))),
+  outputs: optional(listOf(objectOf({ name: aText, guestPath: aText }))),
+  outputFile: optional(orNull(aText)),
+  timeoutMs: optional(aNumber),
+  retry: optional(objectOf({ maxAttempts: aCount, backoffMs: aNumber })),
+  maxOutputBytes: optional(aNumber),
+});
+const sandbox = objectOf({
+  mode: optional(oneOf('auto', 'qemu', 'mock')),
+  isolation: optional(oneOf('microvm', 'process', 'none')),
+  memoryMib: optional(aNumber),
+  vcpus: optional(aNumber),
+  diskMib: optional(aNumber),
+  mounts: optional(listOf(objectOf({ hostPath: aText, guestPath: aText, mode: oneOf('ro', 'rw') }))),
+});
+const plan = objectOf({
+  version: aCount,
+  kind: oneOf('workflow', 'pipeline'),
+  name: aText,
+  stages: listOf(stage),
+  scopes: listOf(objectOf({ id: aText, stages: optional(listOf(aText)), sandbox: optional(sandbox) })),
+  output: kindOf('kind', { stage: objectOf({ stage: aText }), merge: objectOf({ stages: listOf(aText) }) }),
+  maxParallel: aCount,
+  hostVariables: listOf(aText),
+});
+
+const input = kindOf('kind', { inline: objectOf({ text: aText }), ref: objectOf({ ref: dataRefShape }) });
+
+const SHAPES: Readonly<Record<string, Check>> = {
+  admission: objectOf({
+    plan,
+    hostQueue: aText,
+    hostId: aText,
+    input: orNull(input),
+    serverId: aText,
+    // Absent in records of earlier builds.
+    behaviour: optional(aCount),
+    executionId: optional(aText),
+    mounts: optional(valuesOf(aText)),
+  }),
+  refusal: objectOf({ executionId: aText, code: aText, message: aText }),
+  plan,
+  client: objectOf({ baseDir: aText }),
+  manifest: objectOf({ version: aCount, refs: listOf(dataRefShape) }),
+};
+
+/** Of the records that are known by the beginning of their name. */
+const PREFIXED: readonly (readonly [string, Check])[] = [['prepared-', objectOf({ generation: aCount })]];
+
+/** What is wrong with a record of this name; null when it is as it should be, or of a name that is not known here. */
+export function recordProblem(name: string, value: unknown): string | null {
+  const check = Object.hasOwn(SHAPES, name) ? SHAPES[name] : PREFIXED.find(([prefix]) => name.startsWith(prefix))?.[1];
+  return check === undefined ? null : check(value, name);
+}

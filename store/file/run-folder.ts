@@ -1,0 +1,122 @@
+/**
+ * Which folder below `runs/` is whose. An id of `A-Z a-z 0-9 . _ -` is its folder's name; others are escaped, and one
+ * whose escaped form is too long for a file system is named by its hash, with the id in a file inside. A name that
+ * none of these makes is no run's.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { escapeRunId, isRunId, runIdProblem, unescapeRunId } from '../../domain/run/run-id.ts';
+import { damaged } from './damage.ts';
+import { damagedDir, errnoOf, runsDir, storeFailure, syncDir, type DurableFolders } from './layout.ts';
+
+/** File systems take 255 bytes; what moves a folder aside adds to its name. */
+const NAME_BYTES = 200;
+/** No escaped id looks like this: `%lo` escapes nothing. */
+const HASHED = /^%long-[0-9a-f]{64}$/;
+const ID_FILE = 'run-id';
+
+/** @throws CodedError `store/io` for a text that is no run id */
+export function runFolderName(runId: string): string {
+  const problem = runIdProblem(runId);
+  if (problem !== null) throw new CodedError('store/io', `${JSON.stringify(runId.slice(0, 160))} is not a run id: ${problem}`);
+  const escaped = escapeRunId(runId);
+  return escaped.length <= NAME_BYTES ? escaped : `%long-${createHash('sha256').update(runId).digest('hex')}`;
+}
+
+/** The folder of a run's files. @throws CodedError `store/io` for a text that is no run id */
+export function runDir(stateDir: string, runId: string): string {
+  return join(runsDir(stateDir), runFolderName(runId));
+}
+
+/** The id of the run whose folder has this name; null for a folder that is no run's. @throws CodedError `store/damaged`, `store/io` */
+export function runIdOfFolder(parent: string, name: string): string | null {
+  if (HASHED.test(name)) return readHashedId(parent, name);
+  if (name.length > NAME_BYTES) return null;
+  return unescapeRunId(name);
+}
+
+export interface RunFolder {
+  readonly name: string;
+  readonly path: string;
+  /** Null where the name is a hash and the id cannot be read. */
+  readonly runId: string | null;
+  /** Why the id cannot be read; null when it can. */
+  readonly problem: CodedError | null;
+}
+
+/** Folders of runs, by name; what else lies beside them is passed over. @throws CodedError `store/io` */
+export async function listRunFolders(parent: string): Promise<readonly RunFolder[]> {
+  let names: string[];
+  try {
+    names = (await readdir(parent)).toSorted();
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw storeFailure('cannot list', parent, error);
+  }
+  return names.flatMap((name): RunFolder[] => {
+    const path = join(parent, name);
+    try {
+      const runId = runIdOfFolder(parent, name);
+      return runId === null ? [] : [{ name, path, runId, problem: null }];
+    } catch (error) {
+      if (!isCodedError(error)) throw error;
+      return [{ name, path, runId: null, problem: error }];
+    }
+  });
+}
+
+/** Makes the folder of a run, with its id where the name does not say it. @throws CodedError `store/damaged` for a run that was set aside */
+export async function makeRunFolder(stateDir: string, folders: DurableFolders, runId: string): Promise<void> {
+  const name = runFolderName(runId);
+  const dir = join(runsDir(stateDir), name);
+  if (!existsSync(dir)) refuseSetAside(stateDir, name);
+  await folders.make(dir);
+  // Also in a folder that was there: who made it may have died in between.
+  if (!HASHED.test(name) || existsSync(join(dir, ID_FILE))) return;
+  const partial = join(dir, `${ID_FILE}.${randomBytes(6).toString('hex')}.partial`);
+  try {
+    writeFileSync(partial, JSON.stringify(runId), { flag: 'wx', mode: 0o600, flush: true });
+    renameSync(partial, join(dir, ID_FILE));
+    await syncDir(dir);
+  } catch (error) {
+    rmSync(partial, { force: true });
+    throw storeFailure('cannot write', join(dir, ID_FILE), error);
+  }
+}
+
+/** A run that was set aside has no data here any more; whoever goes on with it must not begin from nothing. */
+export function refuseSetAside(stateDir: string, folder: string): void {
+  const aside = join(damagedDir(stateDir), folder);
+  if (existsSync(aside)) throw damaged(aside, 'the run was set aside; to use its id again, take that folder away');
+}
+
+function readHashedId(parent: string, name: string): string {
+  const path = join(parent, name, ID_FILE);
+  let id: unknown;
+  try {
+    id = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (error) {
+    const errno = errnoOf(error);
+    if (errno === undefined) throw damaged(path, 'it does not hold the id of the run', error);
+    if (errno === 'ENOENT' || errno === 'EISDIR') throw damaged(path, 'the id of the run is missing', error);
+    throw storeFailure('cannot read', path, error);
+  }
+  if (typeof id !== 'string' || !isRunId(id) || runFolderName(id) !== name) throw damaged(path, 'it holds the id of another run');
+  return id;
+}
+
+export function eventLogPath(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'events.jsonl');
+}
+
+/** Output pieces too large for the log, one file per writing process. */
+export function outputDir(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'output');
+}
+
+export function recordsDir(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'records');
+}

@@ -1,0 +1,105 @@
+/** Looks at all that is kept of a run and says what of it is not what was written. Reads, and changes nothing. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { type CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import { damaged } from './file/damage.ts';
+import { errnoOf, runsDir } from './file/layout.ts';
+import { listRunFolders, type RunFolder, runDir } from './file/run-folder.ts';
+import { RunReader } from './file/run-reader.ts';
+import { readHostVariables, readRecord } from './file/run-records.ts';
+
+/** A run is admitted by a record and then by an event: only a log that stays empty has lost something. */
+const ADMISSION_MS = 10_000;
+const MAIN_RECORDS = ['client', 'plan', 'admission', 'manifest'] as const;
+
+export interface DamagedRun {
+  /** Null where the folder's name is a hash and its id cannot be read. */
+  readonly runId: string | null;
+  readonly folder: RunFolder;
+  /** What is wrong and where; one reason of possibly several. */
+  readonly problem: CodedError;
+}
+
+/** Every damaged run below the state folder, by folder. @throws CodedError `store/io` when the runs cannot be listed */
+export async function findDamagedRuns(stateDir: string): Promise<readonly DamagedRun[]> {
+  const found: DamagedRun[] = [];
+  for (const folder of await listRunFolders(runsDir(stateDir))) {
+    const problem = folder.runId === null ? folder.problem : await inspectRun(stateDir, folder.runId, folder.path);
+    if (problem !== null) found.push({ runId: folder.runId, folder, problem });
+  }
+  return found;
+}
+
+/** What is wrong with a run's files; null when nothing is. That a file cannot be read at all counts as well. */
+export async function inspectRun(stateDir: string, runId: string, path: string): Promise<CodedError | null> {
+  try {
+    const events = await readThrough(stateDir, runId);
+    inspectRecords(stateDir, runId, path);
+    if (events === 0) inspectBeginning(path);
+    return null;
+  } catch (error) {
+    if (isCodedError(error)) return error;
+    throw error;
+  }
+}
+
+/** Every event, and of output that it is where the log says. @returns how many events there are */
+async function readThrough(stateDir: string, runId: string): Promise<number> {
+  const reader = new RunReader(stateDir, runId, 0, false);
+  const sizes = new Map<string, number>();
+  try {
+    for await (const _ of reader.toEnd((place) => checkPlace(reader.outputDir, place, sizes))) continue;
+    return reader.seq;
+  } finally {
+    await reader.close();
+  }
+}
+
+function checkPlace(dir: string, place: { readonly file: string; readonly offset: number; readonly bytes: number }, sizes: Map<string, number>): void {
+  const path = join(dir, place.file);
+  let size = sizes.get(place.file);
+  if (size === undefined) {
+    size = sizeOrNull(path) ?? undefined;
+    if (size === undefined) throw damaged(path, 'it is missing, and the log names it');
+    sizes.set(place.file, size);
+  }
+  if (place.offset + place.bytes > size) throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
+}
+
+function inspectRecords(stateDir: string, runId: string, path: string): void {
+  for (const name of recordNames(join(path, 'records'))) readRecord(stateDir, runId, name);
+  readHostVariables(stateDir, runId);
+}
+
+/** The records that a run as a whole stands on. @throws CodedError `store/damaged`, `store/io` */
+export function inspectMainRecords(stateDir: string, runId: string, events: number): void {
+  for (const name of MAIN_RECORDS) readRecord(stateDir, runId, name);
+  readHostVariables(stateDir, runId);
+  if (events === 0) inspectBeginning(runDir(stateDir, runId));
+}
+
+function recordNames(dir: string): readonly string[] {
+  try {
+    return readdirSync(dir)
+      .filter((file) => file.endsWith('.json'))
+      .map((file) => decodeURIComponent(file.slice(0, -'.json'.length)));
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return [];
+    throw damaged(dir, `its records cannot be listed: ${(error as Error).message}`, error);
+  }
+}
+
+function inspectBeginning(path: string): void {
+  const admission = join(path, 'records', 'admission.json');
+  if (!existsSync(admission) || Date.now() - statSync(admission).mtimeMs < ADMISSION_MS) return;
+  throw damaged(join(path, 'events.jsonl'), 'the run was admitted, and its events are gone');
+}
+
+function sizeOrNull(path: string): number | null {
+  try {
+    return statSync(path).size;
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null;
+    throw error;
+  }
+}
