@@ -2,11 +2,12 @@ import { expect, test } from 'vitest';
 import { createCapacity, VM_OVERHEAD_MIB } from './capacity.ts';
 
 const key = (scope: string) => ({ runId: 'r', scope, generation: 0 });
+const ROOM = { availableBytes: 1, floorBytes: 1 };
 const full = { code: 'vm/no-capacity', nextRetryDelayMs: expect.any(Number) };
 
 /** Room for two VMs of 100 MiB. */
 function twoRooms(now: () => number = () => 0) {
-  return createCapacity({ budgetMib: 2 * (100 + VM_OVERHEAD_MIB), availableMib: () => 10_000, now });
+  return createCapacity({ budgetMib: 2 * (100 + VM_OVERHEAD_MIB), availableMib: () => 10_000, disk: () => ROOM, now });
 }
 
 function refusal(work: () => void): unknown {
@@ -52,7 +53,18 @@ test('what can never fit says so at once', () => {
 });
 
 test('memory that others use on the host counts, but the only VM may try', () => {
-  const capacity = createCapacity({ budgetMib: 4_000, availableMib: () => 50 });
+  const capacity = createCapacity({ budgetMib: 4_000, availableMib: () => 50, disk: () => ROOM });
   capacity.reserve(key('a'), 100);
   expect(refusal(() => capacity.reserve(key('b'), 100))).toMatchObject(full);
+});
+
+test('no VM is started on a disk that is nearly full, and those that live are not asked about it', () => {
+  let availableBytes = 10_000_000;
+  const capacity = createCapacity({ budgetMib: 4_000, availableMib: () => 4_000, disk: () => ({ availableBytes, floorBytes: 5_000_000 }) });
+  capacity.reserve(key('a'), 100);
+  availableBytes = 4_999_999;
+  capacity.reserve(key('a'), 100);
+  expect(refusal(() => capacity.reserve(key('b'), 100))).toMatchObject({ ...full, message: expect.stringContaining('waits for room on the disk') });
+  availableBytes = 5_000_000;
+  capacity.reserve(key('b'), 100);
 });

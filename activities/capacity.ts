@@ -1,9 +1,11 @@
 /**
- * Guest memory of one host, given out in the order of asking. Idempotent by VM key: a VM that is counted
+ * Guest memory of one host, given out in the order of asking, while its disk has room. A VM's disk is sparse, so what
+ * it may grow to is not set aside; but none is started on a disk that is nearly full. Idempotent by VM key: a VM that is counted
  * already (re-attached, or found alive at the worker's start) costs nothing more.
  */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
+import { formatBytes } from '../domain/units/bytes.ts';
 import type { VmKey } from './ports.ts';
 
 /** What a VM costs beside its guest's memory: QEMU, its page tables, the keeper. */
@@ -21,11 +23,19 @@ export interface Capacity {
   countLive(name: string, memoryMib: number): void;
 }
 
+export interface HostDiskRoom {
+  readonly availableBytes: number;
+  /** No VM is started with less than this. */
+  readonly floorBytes: number;
+}
+
 export interface CapacityOptions {
   /** Memory that all VMs together may take. */
   readonly budgetMib: number;
   /** Memory that the host could give now. */
   readonly availableMib: () => number;
+  /** Room on the disk that VMs and runs are on. */
+  readonly disk: () => HostDiskRoom;
   readonly now?: () => number;
 }
 
@@ -56,6 +66,15 @@ export function createCapacity(options: CapacityOptions): Capacity {
         throw new CodedError(
           'vm/no-capacity',
           `scope ${key.scope} waits for ${needMib} MiB: ${used} of ${options.budgetMib} MiB are given to ${reserved.size} VMs`,
+          { nextRetryDelayMs: ASK_AGAIN_MS },
+        );
+      }
+      const room = options.disk();
+      if (room.availableBytes < room.floorBytes) {
+        waiting.set(name, now());
+        throw new CodedError(
+          'vm/no-capacity',
+          `scope ${key.scope} waits for room on the disk: ${formatBytes(room.availableBytes)} are free where VMs and runs are, and none is started with less than ${formatBytes(room.floorBytes)}: make room (voidbox prune)`,
           { nextRetryDelayMs: ASK_AGAIN_MS },
         );
       }

@@ -2,6 +2,7 @@
 import type { CompileSpec, CheckPlan } from './admit.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { Capacity } from './capacity.ts';
+import type { PumpDisk } from './output-pump.ts';
 import type { ArtifactStore, EventStore, RunRecords, SandboxBackend } from './ports.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
@@ -13,6 +14,8 @@ export interface ActivityDeps {
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: SandboxPlan) => SandboxBackend;
   readonly capacity: Capacity;
+  /** The disk that events, artifacts and VMs of this host are on. */
+  readonly disk: PumpDisk;
   readonly attempts: AttemptRegistry;
   readonly vms: VmPool;
   readonly hostId: string;

@@ -6,9 +6,12 @@ import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
 
 /** Thrown by an attempt that let go of its work so that another attempt can take it up. */
 export class DetachedError extends Error {
+  readonly reason: string;
+
   constructor(reason: string) {
     super(`this attempt let go (${reason}); the work goes on and the next attempt takes it up`);
     this.name = 'DetachedError';
+    this.reason = reason;
   }
 }
 

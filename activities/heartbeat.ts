@@ -83,7 +83,15 @@ interface Reasons {
   readonly paused?: boolean;
 }
 
+const REASONS = {
+  notFound: 'the server had given it up',
+  timedOut: 'the server did not hear of it in time',
+  workerShutdown: 'its worker was shut down',
+  reset: 'it was reset',
+  paused: 'it was paused',
+} as const satisfies Record<keyof Reasons, string>;
+
 function reasonOf(details: Reasons | undefined): string {
-  const reasons = (['notFound', 'timedOut', 'workerShutdown', 'reset', 'paused'] as const).filter((name) => details?.[name] === true);
-  return reasons.length === 0 ? 'workerShutdown' : reasons.join(', ');
+  const reasons = (Object.keys(REASONS) as (keyof Reasons)[]).filter((name) => details?.[name] === true);
+  return reasons.length === 0 ? REASONS.workerShutdown : reasons.map((name) => REASONS[name]).join(', ');
 }

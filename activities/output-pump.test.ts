@@ -1,11 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { createRedactor } from '../domain/security/redactor.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
-import { pumpOutput } from './output-pump.ts';
+import { pumpOutput, type PumpDisk } from './output-pump.ts';
 import type { EventStore, Exec } from './ports.ts';
 
+const ROOM: PumpDisk = { hasRoomForOutput: () => true, isFull: () => false, limitMs: 60_000 };
+
 /** Pumps the given chunks as standard output, from where the store stands. */
-async function pump(chunks: readonly Uint8Array[], options: { readonly cursor?: number; readonly appendMs?: number } = {}) {
+async function pump(
+  chunks: readonly Uint8Array[],
+  options: { readonly cursor?: number; readonly appendMs?: number; readonly disk?: PumpDisk; readonly onAppend?: () => void } = {},
+) {
   const stored: NewRunEvent[] = [];
   const peak = { unread: 0, largest: 0 };
   let read = 0;
@@ -29,6 +34,7 @@ async function pump(chunks: readonly Uint8Array[], options: { readonly cursor?: 
   const events: Pick<EventStore, 'append' | 'outputCursor'> = {
     outputCursor: async (_run, _key, stream) => (stream === 'stdout' ? cursor : 0),
     async append(_run, added) {
+      options.onAppend?.();
       if (options.appendMs !== undefined) await new Promise((resolve) => setTimeout(resolve, options.appendMs));
       for (const event of added)
         if (event.body.type === 'output') {
@@ -40,7 +46,17 @@ async function pump(chunks: readonly Uint8Array[], options: { readonly cursor?: 
     },
   };
   await pumpOutput(
-    { runId: 'r', stage: 's', execKey: 's/0/1', fence: 1, exec: exec as Exec, events: events as EventStore, redactor: createRedactor([]), now: () => 0 },
+    {
+      runId: 'r',
+      stage: 's',
+      execKey: 's/0/1',
+      fence: 1,
+      exec: exec as Exec,
+      events: events as EventStore,
+      redactor: createRedactor([]),
+      now: () => 0,
+      disk: options.disk ?? ROOM,
+    },
     new AbortController().signal,
   );
   const bodies = stored.flatMap(({ body }) => (body.type === 'output' ? [body] : []));
@@ -75,5 +91,31 @@ describe('the pump', () => {
     const chunks = Array.from({ length: 64 }, () => Buffer.alloc(64 * 1024, 'y'));
     const { peak } = await pump(chunks, { appendMs: 20 });
     expect(peak.unread).toBeLessThanOrEqual(512 * 1024);
+  });
+
+  test('waits while the disk is full, and stores every byte once when there is room', async () => {
+    const full = new Error('no space left');
+    let looks = 0;
+    let tries = 0;
+    const disk: PumpDisk = { hasRoomForOutput: () => (looks += 1) > 2, isFull: (error) => error === full, limitMs: 60_000 };
+    const onAppend = (): void => {
+      if ((tries += 1) === 1) throw full;
+    };
+    const { bodies } = await pump([Buffer.from('one\n'), Buffer.from('two\n')], { disk, onAppend });
+    expect(bodies).toHaveLength(1);
+    expect([looks > 3, tries]).toEqual([true, 2]);
+  });
+
+  test('gives up after a limit, with a code that no other VM is started for', async () => {
+    const disk: PumpDisk = { hasRoomForOutput: () => false, isFull: () => false, limitMs: 20 };
+    await expect(pump([Buffer.from('x')], { disk })).rejects.toMatchObject({ code: 'host/disk-full' });
+  });
+
+  test('waits for nothing but room', async () => {
+    const broken = new Error('EIO');
+    const onAppend = (): void => {
+      throw broken;
+    };
+    await expect(pump([Buffer.from('x')], { onAppend })).rejects.toBe(broken);
   });
 });

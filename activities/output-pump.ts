@@ -3,6 +3,7 @@
  * most 64 KiB, from where the store's cursor stands. Memory is bounded: reading waits for writing.
  */
 import { Buffer } from 'node:buffer';
+import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
 import type { EventStore, Exec } from './ports.ts';
@@ -11,6 +12,8 @@ const PIECE_BYTES = 64 * 1024;
 /** Buffered bytes at which reading waits for the store. */
 const FLUSH_BYTES = 256 * 1024;
 const FLUSH_INTERVAL_MS = 100;
+/** How often a full disk is looked at. */
+const ROOM_INTERVAL_MS = 500;
 
 export interface PumpOptions {
   readonly runId: string;
@@ -21,6 +24,17 @@ export interface PumpOptions {
   readonly events: EventStore;
   readonly redactor: Redactor;
   readonly now: () => number;
+  readonly disk: PumpDisk;
+}
+
+/** Where output waits while the host's disk is full: the command does too, by the credit that its guest gets. */
+export interface PumpDisk {
+  /** False while what room is left is for messages. */
+  hasRoomForOutput(): boolean;
+  /** True for the failure that more room would have prevented. */
+  isFull(error: unknown): boolean;
+  /** How long output waits before its stage fails. */
+  readonly limitMs: number;
 }
 
 type StreamName = 'stdout' | 'stderr';
@@ -82,7 +96,7 @@ function createPieceWriter(options: PumpOptions, stream: StreamName, signal: Abo
         buffered = rest;
         bufferedBytes = rest.reduce((sum, piece) => sum + piece.bytes.length, 0);
         const events = joinPieces(ready).map((piece) => outputEvent(options, stream, piece));
-        if (events.length > 0) await options.events.append(options.runId, events, { execKey: options.execKey, fence: options.fence });
+        if (events.length > 0) await appendOnceThereIsRoom(options, events, signal);
       })
       .catch((error: unknown) => {
         failure ??= { error };
@@ -109,6 +123,27 @@ function createPieceWriter(options: PumpOptions, stream: StreamName, signal: Abo
     },
     dispose: () => clearTimeout(timer),
   };
+}
+
+/** Nothing but room is waited for. The store knows what it has of a try that failed half-way. */
+async function appendOnceThereIsRoom({ disk, events, runId, execKey, fence }: PumpOptions, added: readonly NewRunEvent[], signal: AbortSignal): Promise<void> {
+  const givenUpAtMs = performance.now() + disk.limitMs;
+  while (!signal.aborted) {
+    if (disk.hasRoomForOutput()) {
+      try {
+        await events.append(runId, added, { execKey, fence });
+        return;
+      } catch (error) {
+        if (!disk.isFull(error)) throw error;
+      }
+    }
+    if (performance.now() > givenUpAtMs)
+      throw new CodedError(
+        'host/disk-full',
+        `output of ${execKey} found no room on the disk of the state folder for ${disk.limitMs / 1000} s: make room and run again`,
+      );
+    await new Promise((resolve) => setTimeout(resolve, ROOM_INTERVAL_MS));
+  }
 }
 
 function outputEvent(options: PumpOptions, stream: StreamName, piece: Piece): NewRunEvent {

@@ -12,6 +12,7 @@ import type { SandboxPlan, StagePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/event.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { isDiskFull } from '../store/file/disk-room.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { createAttemptRegistry } from './attempt-registry.ts';
@@ -77,7 +78,8 @@ function processDeps(change: Partial<ActivityDeps> = {}): ActivityDeps {
     artifacts: createFileArtifactStore(stateDir),
     records,
     backendFor: () => backend,
-    capacity: createCapacity({ budgetMib: 1024, availableMib: () => 1024 }),
+    capacity: createCapacity({ budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
     hostId: 'h',
@@ -154,6 +156,12 @@ async function typesOf(): Promise<string[]> {
   return types;
 }
 
+async function reattachments(): Promise<(string | undefined)[]> {
+  const reasons: (string | undefined)[] = [];
+  for await (const { body } of events.read(RUN, 0, { output: false })) if (body.type === 'stage-reattached') reasons.push(body.reason);
+  return reasons;
+}
+
 async function untilStored(text: string): Promise<void> {
   while (!(await storedOutput()).includes(text)) await sleep(10);
 }
@@ -187,6 +195,41 @@ describe('an attempt that loses its server', () => {
     expect((await second.result).outcome).toBe('succeeded');
     expect(started).toBe(1);
     expect(await storedOutput()).toBe(TWENTY_LINES);
+    expect(await reattachments()).toEqual(['the attempt before it let go: a newer attempt in this process took over']);
+  });
+
+  test('each attachment says how the attempt before it ended', async () => {
+    let broken = false;
+    const deps = processDeps({
+      events: {
+        ...events,
+        append: (runId, added, writer) => {
+          if (broken && added.some(({ body }) => body.type === 'output')) throw new CodedError('store/io', 'cannot append to events.jsonl: EIO');
+          return events.append(runId, added, writer);
+        },
+      },
+    });
+    const first = begin(deps, request('lines'));
+    await untilStored('line 3\n');
+    broken = true;
+    await expect(first.result).rejects.toMatchObject({ type: 'store/io', nonRetryable: false });
+    broken = false;
+    const second = begin(deps, request('lines'));
+    await untilStored('line 6\n');
+    second.cancel({ timedOut: true });
+    await expect(second.result).rejects.toMatchObject({ type: 'attempt/detached' });
+    const third = begin(deps, request('lines'));
+    await untilStored('line 9\n');
+    third.cancel({ workerShutdown: true });
+    await expect(third.result).rejects.toMatchObject({ type: 'attempt/detached' });
+    // What another process knows of it died with that.
+    expect((await begin(processDeps(), request('lines')).result).outcome).toBe('succeeded');
+    expect(await storedOutput()).toBe(TWENTY_LINES);
+    expect(await reattachments()).toEqual([
+      'store/io: cannot append to events.jsonl: EIO',
+      'the attempt before it let go: the server did not hear of it in time',
+      'the worker before it ended, or lost touch with this host',
+    ]);
   });
 
   test('writes nothing any more once another process has taken over', async () => {

@@ -26,7 +26,11 @@ const TERM_GRACE_MS = 2_000;
 const KILL_LIMIT_MS = 5_000;
 
 export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
-  return withHeartbeat((life) => deps.attempts.drive(`${request.runId}/${request.execKey}`, life, () => attempt(deps, request, life)));
+  return withHeartbeat((life) => deps.attempts.drive(attemptName(request), life, () => attempt(deps, request, life)));
+}
+
+function attemptName({ runId, execKey }: StageRequest): string {
+  return `${runId}/${execKey}`;
 }
 
 interface Attempt {
@@ -80,7 +84,7 @@ async function inVm(context: Attempt): Promise<StageResult> {
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
     );
-    const exec = await startCommand(context, sandbox, env);
+    const exec = await startCommand(context, sandbox, env, redactor);
     life.phase('running');
     const exit = await follow(context, sandbox, exec, redactor);
     life.phase('collecting outputs');
@@ -113,7 +117,7 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promis
 }
 
 /** Files first, once for this VM, then the command, once for its key. */
-async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Record<string, string>>): Promise<Exec> {
+async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Record<string, string>>, redactor: Redactor): Promise<Exec> {
   const { deps, request, life } = context;
   const { runId, execKey, stage } = request;
   const writer = { execKey, fence: sandbox.facts.fence };
@@ -126,7 +130,8 @@ async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Re
     )) > 0;
   if (!isFirst) {
     const id = `stage/${execKey}/reattached/${vmKeyText(context.vmKey)}/${sandbox.facts.fence}`;
-    await deps.events.append(runId, [event(context, id, { type: 'stage-reattached', stage: stage.id, execKey, fence: sandbox.facts.fence })], writer);
+    const reason = redactor.text(deps.attempts.earlierEnd(attemptName(request)) ?? 'the worker before it ended, or lost touch with this host');
+    await deps.events.append(runId, [event(context, id, { type: 'stage-reattached', stage: stage.id, execKey, fence: sandbox.facts.fence, reason })], writer);
   }
   if (needsFiles(request) && !(await isPrepared(deps.records, runId, execKey, request.generation))) {
     life.phase('preparing files');
@@ -164,6 +169,7 @@ async function follow(context: Attempt, sandbox: Sandbox, exec: Exec, redactor: 
       events: deps.events,
       redactor,
       now: deps.now,
+      disk: deps.disk,
     },
     signal,
   );

@@ -40,7 +40,7 @@ export interface StageView {
   readonly durationMs: number | null;
   readonly exitCode: number | null;
   readonly failure: StageFailure | null;
-  /** Why it was skipped or is tried again. */
+  /** Why it was skipped, is tried again, or was taken over. */
   readonly reason: string | null;
   readonly isolation: IsolationLevel | null;
   readonly accelerator: string | null;
@@ -151,7 +151,11 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
     case 'stage-started':
       return withStage(view, body.stage, (stage) => started(stage, body.execKey, body.attempt, atMs));
     case 'stage-reattached':
-      return withStage(view, body.stage, (stage) => ({ ...stage, reattached: stage.reattached + 1 }));
+      return withStage(view, body.stage, (stage) => ({
+        ...stage,
+        reattached: stage.reattached + 1,
+        reason: stage.state === 'running' && !isStale(stage, body.execKey) ? (body.reason ?? stage.reason) : stage.reason,
+      }));
     case 'output':
       return withStage(view, body.stage, (stage) =>
         isStale(stage, body.execKey) ? stage : { ...stage, outputBytes: stage.outputBytes + body.to - body.from },

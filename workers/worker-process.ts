@@ -7,12 +7,14 @@ import { createCapacity, type Capacity } from '../activities/capacity.ts';
 import { createActivities } from '../activities/create-activities.ts';
 import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
+import type { PumpDisk } from '../activities/output-pump.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { readDiskRoom } from '../store/file/disk-room.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
@@ -21,6 +23,7 @@ import { connectWhenUp, type RunsConnection } from './client/connect.ts';
 import { workflowRun } from './client/workflow-run.ts';
 import { hostId as readHostId } from './host-id.ts';
 import { announceResumed, cleanUp, unfinished, type JanitorOptions } from './janitor.ts';
+import { watchDisk } from './disk-watch.ts';
 import { textOf, type Log } from './log.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes } from './search-attributes.ts';
@@ -66,6 +69,8 @@ export interface WorkerProcessOptions {
 export async function runWorkerProcess(options: WorkerProcessOptions): Promise<void> {
   const { target, stateDir, log } = options;
   installRuntime(log);
+  // First: on a full disk it makes room for what follows.
+  const disk = watchDisk(stateDir, options.diskFullLimitMs, log);
   const hostId = readHostId(stateDir);
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS);
   const searchAttributes = await ensureSearchAttributes(runs.connection, target.namespace, log);
@@ -76,7 +81,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     bootTimeoutMs: options.bootTimeoutMs,
     diskFullLimitMs: options.diskFullLimitMs,
   });
-  const deps = await composeActivities(options, hostId, searchAttributes, sandboxes);
+  const deps = await composeActivities(options, hostId, searchAttributes, sandboxes, disk.pump);
   const skills = skillHostOf(options);
   const sessions =
     skills === null
@@ -105,6 +110,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     await workers.ended;
   } finally {
     stopCleaning();
+    disk.stop();
     skills?.close();
     await Promise.allSettled([workers.close(), runs.close()]);
   }
@@ -128,6 +134,7 @@ async function composeActivities(
   hostId: string,
   searchAttributes: readonly string[],
   sandboxes: HostSandboxes,
+  disk: PumpDisk,
 ): Promise<ActivityDeps> {
   const { stateDir } = options;
   return {
@@ -135,7 +142,8 @@ async function composeActivities(
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     backendFor: sandboxes.backendFor,
-    capacity: await hostCapacity(sandboxes),
+    capacity: await hostCapacity(sandboxes, stateDir),
+    disk,
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
     hostId,
@@ -155,8 +163,8 @@ function serverId({ embedded, target }: WorkerProcessOptions): string {
   return serverIdOf(embedded ? null : target);
 }
 
-async function hostCapacity(sandboxes: HostSandboxes): Promise<Capacity> {
-  const capacity = createCapacity({ budgetMib: Math.floor(totalmem() / MIB) - HOST_RESERVE_MIB, availableMib });
+async function hostCapacity(sandboxes: HostSandboxes, stateDir: string): Promise<Capacity> {
+  const capacity = createCapacity({ budgetMib: Math.floor(totalmem() / MIB) - HOST_RESERVE_MIB, availableMib, disk: () => readDiskRoom(stateDir) });
   for (const vm of await sandboxes.sweep()) if (vm.alive) capacity.countLive(vmKeyText(vm.key), vm.memoryMib);
   return capacity;
 }

@@ -102,6 +102,11 @@ describe('states', () => {
     ],
     [{ type: 'vm-lost', vmKey: 'r/shared/0', scope: 'shared', generation: 0, reason: 'killed' }, 'vm shared lost: killed'],
     [{ type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a started (attempt 2)'],
+    [{ type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 2 }, 'a goes on: a worker has attached again'],
+    [
+      { type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 3, reason: 'store/io: no\u001b[2J space' },
+      'a goes on: a worker has attached again (store/io: no space)',
+    ],
     [{ type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 1', delayMs: 2_000 }, 'a is tried again in 2.0 s: exit code 1'],
     [{ type: 'stage-skipped', stage: 'b', reason: 'a failed' }, 'b skipped: a failed'],
     [{ type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure: null, output: null } }, 'run failed'],

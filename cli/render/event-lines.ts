@@ -86,7 +86,9 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'stage-started':
       return `${style.bold(sanitizeLine(body.stage))} started${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
     case 'stage-reattached':
-      return style.yellow(`${sanitizeLine(body.stage)} goes on: a worker has attached again`);
+      return style.yellow(
+        `${sanitizeLine(body.stage)} goes on: a worker has attached again${body.reason === undefined ? '' : ` (${sanitizeLine(body.reason)})`}`,
+      );
     case 'stage-finished':
       return `${style.bold(sanitizeLine(body.stage))} ${renderStageEnd(body.result, style)}`;
     case 'stage-retrying':

@@ -10,7 +10,7 @@ describe('renderStages', () => {
   test('each state has its sign, its time and its reason', () => {
     const view = run([
       stage('fetch', { state: 'succeeded', attempt: 1, startedAtMs: START_MS, durationMs: 2_400 }),
-      stage('analyse-north', { state: 'running', attempt: 1, startedAtMs: START_MS + 5_000, reattached: 1 }),
+      stage('analyse-north', { state: 'running', attempt: 1, startedAtMs: START_MS + 5_000, reattached: 1, reason: 'store/io: no space' }),
       stage('flaky', { state: 'retrying', attempt: 2, startedAtMs: START_MS, reason: 'exit code 1' }),
       FAILED_STAGE,
       stage('stopped', { state: 'cancelled', attempt: 1, startedAtMs: START_MS, durationMs: 500 }),
@@ -19,7 +19,7 @@ describe('renderStages', () => {
     ]);
     expect(renderStages(view, OPTIONS)).toEqual([
       '✓ fetch          succeeded  2.4 s',
-      '▶ analyse-north  running    1m 00s   re-attached 1×',
+      '▶ analyse-north  running    1m 00s   re-attached 1×, store/io: no space',
       '↻ flaky          retrying   1m 05s   attempt 2, exit code 1',
       '✗ build          failed     1.5 s    attempt 2, stage build ended with exit code 2',
       '■ stopped        cancelled  500 ms',

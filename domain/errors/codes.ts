@@ -92,8 +92,8 @@ export const ERROR_CODES = {
   'vm/no-capacity': {
     kind: 'world',
     retryable: true,
-    summary: 'The host has no free memory for another VM now.',
-    remedy: 'Wait, lower `memory_mb`, or add a host.',
+    summary: 'The host has no free memory for another VM now, or its disk is nearly full (below 512 MiB, or 5 % of a small one).',
+    remedy: 'Wait, lower `memory_mb`, make room on the disk, or add a host.',
   },
   'vm/too-large': {
     kind: 'world',

@@ -47,7 +47,8 @@ export type RunEventBody =
   | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
   | { readonly type: 'scope-restarted'; readonly scope: string; readonly reason: string; readonly stages: readonly string[] }
   | { readonly type: 'stage-started'; readonly stage: string; readonly execKey: string; readonly attempt: number }
-  | { readonly type: 'stage-reattached'; readonly stage: string; readonly execKey: string; readonly fence: number }
+  /** `reason`: how the attempt before this one ended; absent in events of earlier builds. */
+  | { readonly type: 'stage-reattached'; readonly stage: string; readonly execKey: string; readonly fence: number; readonly reason?: string }
   /** A piece of a stream, after redaction. `from`/`to` are byte offsets before redaction: the writer's cursor. */
   | {
       readonly type: 'output';

@@ -144,7 +144,10 @@ export class RunLog {
     const torn = this.#fold.pendingBytes > 0;
     const bytes = torn ? Buffer.concat([Buffer.from('\n'), line]) : line;
     const written = writeSync(this.#fd, bytes);
-    if (written !== bytes.length) throw new CodedError('store/io', `${this.#path}: only ${written} of ${bytes.length} bytes fit; the disk is full`);
+    if (written !== bytes.length) {
+      const cause = Object.assign(new Error('ENOSPC'), { code: 'ENOSPC' });
+      throw new CodedError('store/io', `${this.#path}: only ${written} of ${bytes.length} bytes fit; the disk is full`, { cause });
+    }
     if (!torn && fstatSync(this.#fd).size === sizeBefore + bytes.length) {
       // Nobody else wrote since the decision, so the line stands where it was meant to.
       this.#fold.advance(commit, line.length);

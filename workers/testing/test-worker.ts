@@ -12,6 +12,7 @@ import type { SandboxBackend } from '../../activities/ports.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
+import { isDiskFull } from '../../store/file/disk-room.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
@@ -51,7 +52,8 @@ export async function startTestStack(backend: SandboxBackend, temporalCli: strin
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     backendFor: () => backend,
-    capacity: createCapacity({ budgetMib: 4096, availableMib: () => 4096 }),
+    capacity: createCapacity({ budgetMib: 4096, availableMib: () => 4096, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
     hostId: HOST_ID,

@@ -1,0 +1,68 @@
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { ballastPath, createBallast } from './ballast.ts';
+import { isDiskFull, readDiskRoom, type DiskRoom } from './disk-room.ts';
+import { storeFailure } from './layout.ts';
+
+const MIB = 1024 * 1024;
+let stateDir: string;
+beforeEach(() => void (stateDir = mkdtempSync(join(tmpdir(), 'voidbox-ballast-'))));
+afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+function room(availableMib: number, sizeMib = 100_000): DiskRoom {
+  const floorBytes = Math.min(512, sizeMib / 20) * MIB;
+  return { availableBytes: availableMib * MIB, sizeBytes: sizeMib * MIB, floorBytes, isLow: availableMib * MIB < floorBytes };
+}
+
+test('the ballast is made where there is room, given up when the disk is full, and made anew', () => {
+  let now = room(600);
+  const ballast = createBallast(stateDir, () => now);
+  expect(ballast.look()).toBe('made');
+  expect(statSync(ballastPath(stateDir)).size).toBe(8 * MIB);
+  expect(statSync(ballastPath(stateDir)).mode & 0o777).toBe(0o600);
+  expect(statSync(ballastPath(stateDir)).blocks * 512).toBeGreaterThanOrEqual(8 * MIB);
+  now = room(8);
+  expect(ballast.look()).toBeNull();
+  now = room(7.9);
+  expect(ballast.look()).toBe('released');
+  expect(statSync(ballastPath(stateDir), { throwIfNoEntry: false })).toBeUndefined();
+  // What was given up is not taken again as long as it may be needed.
+  for (const availableMib of [0, 15, 100, 511]) {
+    now = room(availableMib);
+    expect(ballast.look()).toBeNull();
+  }
+  now = room(520);
+  expect(ballast.look()).toBe('made');
+});
+
+test('on a small disk it is a hundredth', () => {
+  const ballast = createBallast(stateDir, () => room(60, 96));
+  expect(ballast.look()).toBe('made');
+  expect(statSync(ballastPath(stateDir)).size).toBe(Math.floor((96 * MIB) / 100));
+});
+
+test('what the ballast gave free is for messages, and output waits', () => {
+  let now = room(15.9);
+  const ballast = createBallast(stateDir, () => now);
+  expect(ballast.hasRoomForOutput()).toBe(false);
+  now = room(16);
+  expect(ballast.hasRoomForOutput()).toBe(true);
+});
+
+test('room is read of the folder that a state folder will be made in', () => {
+  const here = readDiskRoom(stateDir);
+  expect(readDiskRoom(join(stateDir, 'not', 'yet')).sizeBytes).toBe(here.sizeBytes);
+  expect(here.floorBytes).toBe(Math.min(512 * MIB, Math.floor(here.sizeBytes / 20)));
+});
+
+test('a full disk is known however its failure is wrapped', () => {
+  const enospc = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC', syscall: 'write' });
+  expect(isDiskFull(enospc)).toBe(true);
+  expect(isDiskFull(storeFailure('cannot append to', '/x', enospc))).toBe(true);
+  expect(isDiskFull(new CodedError('store/io', 'x', { cause: storeFailure('cannot append to', '/x', enospc) }))).toBe(true);
+  expect(isDiskFull(storeFailure('cannot append to', '/x', Object.assign(new Error('EIO'), { code: 'EIO' })))).toBe(false);
+  expect(isDiskFull('ENOSPC')).toBe(false);
+});

@@ -1,0 +1,80 @@
+/**
+ * A file that holds room on the disk of a state folder. When the disk is full it is given up, so that messages, results
+ * and the last events of runs can still be written; when there is room again it is made anew.
+ */
+import { randomFillSync } from 'node:crypto';
+import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { readDiskRoom, type DiskRoom } from './disk-room.ts';
+import { errnoOf } from './layout.ts';
+
+const MIB = 1024 * 1024;
+const BALLAST_BYTES = 8 * MIB;
+/** On a small file system it is this part of it. A VM that waits for room goes on with more than twice as much. */
+const BALLAST_SHARE = 100;
+
+export interface Ballast {
+  /** Looks at the disk: gives the ballast up or makes it. Says what was done. */
+  look(): 'made' | 'released' | null;
+  /** False while what is left is for messages: output then waits for room. */
+  hasRoomForOutput(): boolean;
+}
+
+export function ballastPath(stateDir: string): string {
+  return join(stateDir, 'ballast');
+}
+
+export function createBallast(stateDir: string, readRoom: () => DiskRoom = () => readDiskRoom(stateDir)): Ballast {
+  const path = ballastPath(stateDir);
+  return {
+    look() {
+      const room = readRoom();
+      const sizeBytes = ballastBytes(room);
+      if (isThere(path)) {
+        if (room.availableBytes >= sizeBytes) return null;
+        rmSync(path, { force: true });
+        return 'released';
+      }
+      if (room.availableBytes < room.floorBytes + sizeBytes) return null;
+      return make(path, sizeBytes) ? 'made' : null;
+    },
+    hasRoomForOutput() {
+      const room = readRoom();
+      return room.availableBytes >= 2 * ballastBytes(room);
+    },
+  };
+}
+
+function ballastBytes({ sizeBytes }: DiskRoom): number {
+  return Math.min(BALLAST_BYTES, Math.floor(sizeBytes / BALLAST_SHARE));
+}
+
+function isThere(path: string): boolean {
+  try {
+    return statSync(path).isFile();
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return false;
+    throw error;
+  }
+}
+
+/** Random bytes: a file system that compresses would store others in no room. */
+function make(path: string, sizeBytes: number): boolean {
+  const partial = `${path}.${process.pid}.partial`;
+  const chunk = Buffer.allocUnsafe(Math.min(MIB, Math.max(1, sizeBytes)));
+  try {
+    const fd = openSync(partial, 'w', 0o600);
+    try {
+      for (let left = sizeBytes; left > 0;) left -= writeSync(fd, randomFillSync(chunk), 0, Math.min(left, chunk.length));
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(partial, path);
+    return true;
+  } catch (error) {
+    rmSync(partial, { force: true });
+    // Others took the room meanwhile.
+    if (errnoOf(error) === 'ENOSPC' || errnoOf(error) === 'EDQUOT') return false;
+    throw error;
+  }
+}

@@ -1,0 +1,48 @@
+/** How much room the disk of a state folder has, and when that is too little to begin anything new. */
+import { statfsSync, type StatsFs } from 'node:fs';
+import { dirname } from 'node:path';
+import { errnoOf } from './layout.ts';
+
+/** Below this no VM is started. */
+const FLOOR_BYTES = 512 * 1024 * 1024;
+/** On a small file system it is this part of it. */
+const FLOOR_SHARE = 20;
+
+export interface DiskRoom {
+  readonly availableBytes: number;
+  readonly sizeBytes: number;
+  /** With less than this no VM is started: 512 MiB, or 5 % of a file system where that is less. */
+  readonly floorBytes: number;
+  readonly isLow: boolean;
+}
+
+/** Room for this user at a path, or at the folder that it will be made in. */
+export function readDiskRoom(path: string): DiskRoom {
+  const { bavail, blocks, bsize } = statfsAt(path);
+  const availableBytes = bavail * bsize;
+  const sizeBytes = blocks * bsize;
+  const floorBytes = Math.min(FLOOR_BYTES, Math.floor(sizeBytes / FLOOR_SHARE));
+  return { availableBytes, sizeBytes, floorBytes, isLow: availableBytes < floorBytes };
+}
+
+function statfsAt(path: string): StatsFs {
+  try {
+    return statfsSync(path);
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error;
+    return statfsAt(dirname(path));
+  }
+}
+
+const MAX_CAUSES = 5;
+
+/** True for a failure that more room would have prevented, however it is wrapped. */
+export function isDiskFull(error: unknown): boolean {
+  let at = error;
+  for (let depth = 0; depth < MAX_CAUSES && at instanceof Error; depth += 1) {
+    const errno = errnoOf(at);
+    if (errno === 'ENOSPC' || errno === 'EDQUOT') return true;
+    at = at.cause;
+  }
+  return false;
+}
