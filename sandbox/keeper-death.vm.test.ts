@@ -80,6 +80,9 @@ async function expectOver(key: VmKey): Promise<void> {
   await expect(launch(key)).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('console.log') as string });
   await host.backend.release(key);
   await host.backend.release(key);
+  const left = readdirSync(vmRunDir(host.vmsDir, key));
+  expect(left).toContain('intent.json');
+  expect(left.filter((name) => name === 'k.sock' || name === 'scratch.img')).toEqual([]);
 }
 
 describe('a keeper that is killed', () => {

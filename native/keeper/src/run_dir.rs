@@ -137,6 +137,18 @@ impl RunDir {
         }
     }
 
+    /// Removes what a keeper that was killed could not, and what nobody can use without it: its socket
+    /// and its VM's disk, by far the largest file. Only for who holds the lock.
+    pub fn remove_leftovers(&self) -> io::Result<()> {
+        for name in [SOCKET, SCRATCH] {
+            match fs::remove_file(self.file(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The last fence that was granted; 0 when none was.
     pub fn read_fence(&self) -> io::Result<u64> {
         match fs::read_to_string(self.file(FENCE)) {

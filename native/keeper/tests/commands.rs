@@ -233,6 +233,67 @@ fn a_launch_that_died_behind_the_marker_is_a_lost_vm() {
 }
 
 #[test]
+fn what_a_killed_keeper_left_is_removed_by_a_sweep_and_by_a_seal() {
+    for command in ["sweep", "seal"] {
+        let vms = Folder::new(&format!("leftovers-{command}"));
+        let folder = Folder(vms.0.join("vm"));
+        fs::create_dir(&folder.0).unwrap();
+        let launched = std::thread::scope(|scope| {
+            let launched = scope.spawn(|| launch(&folder));
+            wait_until("no keeper starts its VM", || {
+                folder.0.join("started").exists()
+            });
+            let status: Value = serde_json::from_slice(&command_output(&[
+                "status",
+                "--dir",
+                folder.0.to_str().unwrap(),
+            ]))
+            .unwrap();
+            let keeper = status["pid"].to_string();
+            Command::new("kill").args(["-9", &keeper]).status().unwrap();
+            wait_until("the keeper outlives SIGKILL", || !alive(&keeper)());
+            launched.join()
+        });
+        drop(launched);
+        assert!(
+            folder.0.join("k.sock").exists(),
+            "the keeper left its socket"
+        );
+        assert_eq!(ask("status", &folder), "lost");
+        fs::write(folder.0.join("scratch.img"), "disk").unwrap();
+        match command {
+            "sweep" => drop(command_output(&["sweep", "--vms", vms.0.to_str().unwrap()])),
+            _ => assert_eq!(ask("seal", &folder), "lost"),
+        }
+        for name in ["k.sock", "scratch.img"] {
+            assert!(!folder.0.join(name).exists(), "{command} left {name}");
+        }
+        assert_eq!(ask("status", &folder), "lost");
+    }
+}
+
+#[test]
+fn a_sweep_leaves_the_socket_of_a_keeper_that_lives() {
+    let vms = Folder::new("living-socket");
+    let folder = Folder(vms.0.join("vm"));
+    fs::create_dir(&folder.0).unwrap();
+    let dir = voidbox_keeper::run_dir::RunDir::at(&folder.0);
+    let _keeper = dir.try_lock().unwrap().expect("a free lock");
+    for name in ["started", "k.sock", "scratch.img"] {
+        fs::write(folder.0.join(name), "").unwrap();
+    }
+    drop(command_output(&["sweep", "--vms", vms.0.to_str().unwrap()]));
+    assert!(folder.0.join("k.sock").exists());
+    assert!(folder.0.join("scratch.img").exists());
+}
+
+fn command_output(args: &[&str]) -> Vec<u8> {
+    let output = Command::new(KEEPER).args(args).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    output.stdout
+}
+
+#[test]
 fn a_configuration_of_another_version_is_refused_before_anything_is_written() {
     let folder = Folder::new("version");
     let dir = folder.0.join("vm");

@@ -41,6 +41,10 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         dir.write_durable(EXIT, exit.to_string().as_bytes())
             .map_err(CommandError::io("writing exit.json"))?;
     }
+    if locked.is_some() {
+        dir.remove_leftovers()
+            .map_err(CommandError::io("removing what a killed keeper left"))?;
+    }
     let sealed = match state {
         VmState::New => VmState::Stopped,
         other => other,

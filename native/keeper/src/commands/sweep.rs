@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::CommandError;
-use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, SCRATCH, STARTED, VmState};
+use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, SCRATCH, SOCKET, STARTED, VmState};
 
 /// Prefix of a directory that is being removed.
 const TRASH: &str = ".trash-";
@@ -121,9 +121,12 @@ fn list(vms: &Path) -> io::Result<Vec<Swept>> {
         }
         let dir = RunDir::at(entry.path());
         let state = dir.state()?;
-        if state == VmState::Lost {
-            // The disk of a VM that cannot come back: by far the largest file, and of no use.
-            let _ = fs::remove_file(dir.file(SCRATCH));
+        if state != VmState::Running && [SOCKET, SCRATCH].iter().any(|name| dir.file(name).exists())
+        {
+            // Under the lock: a launch may begin in a directory that has no VM yet.
+            if let Some(_lock) = dir.try_lock()? {
+                dir.remove_leftovers()?;
+            }
         }
         let json = |name: &str| -> Option<serde_json::Value> {
             serde_json::from_slice(&fs::read(dir.file(name)).ok()?).ok()
