@@ -8,9 +8,6 @@ import { vmKeyText } from '../domain/run/vm-key.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import type { VmKey } from './ports.ts';
 
-/** What a VM costs beside its guest's memory: QEMU, its page tables, the keeper. */
-export const VM_OVERHEAD_MIB = 160;
-
 /** How long a waiting VM keeps its place without asking again. */
 const TICKET_LIFETIME_MS = 15_000;
 const ASK_AGAIN_MS = 2_000;
@@ -30,6 +27,8 @@ export interface HostDiskRoom {
 }
 
 export interface CapacityOptions {
+  /** What a VM costs beside its guest's memory: the VMM, its keeper. */
+  readonly overheadMib: number;
   /** Memory that all VMs together may take. */
   readonly budgetMib: number;
   /** Memory that the host could give now. */
@@ -41,6 +40,7 @@ export interface CapacityOptions {
 
 export function createCapacity(options: CapacityOptions): Capacity {
   const now = options.now ?? Date.now;
+  const { overheadMib } = options;
   const reserved = new Map<string, number>();
   /** Waiting keys in ticket order, with the time of their last asking. */
   const waiting = new Map<string, number>();
@@ -49,11 +49,11 @@ export function createCapacity(options: CapacityOptions): Capacity {
     reserve(key, memoryMib) {
       const name = vmKeyText(key);
       if (reserved.has(name)) return;
-      const needMib = memoryMib + VM_OVERHEAD_MIB;
+      const needMib = memoryMib + overheadMib;
       if (needMib > options.budgetMib) {
         throw new CodedError(
           'vm/too-large',
-          `scope ${key.scope} needs ${needMib} MiB (${memoryMib} MiB of guest memory and ${VM_OVERHEAD_MIB} MiB for the VM itself), the host has ${options.budgetMib} MiB for VMs: lower memory_mb`,
+          `scope ${key.scope} needs ${needMib} MiB (${memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${options.budgetMib} MiB for VMs: ${remedy(options.budgetMib - overheadMib)}`,
         );
       }
       for (const [other, askedAt] of waiting) if (now() - askedAt > TICKET_LIFETIME_MS) waiting.delete(other);
@@ -82,6 +82,13 @@ export function createCapacity(options: CapacityOptions): Capacity {
       reserved.set(name, needMib);
     },
     release: (key) => void reserved.delete(vmKeyText(key)),
-    countLive: (name, memoryMib) => void reserved.set(name, memoryMib + VM_OVERHEAD_MIB),
+    countLive: (name, memoryMib) => void reserved.set(name, memoryMib + overheadMib),
   };
+}
+
+/** Below it no guest boots: the least that a spec may say. */
+const LEAST_GUEST_MIB = 128;
+
+function remedy(roomMib: number): string {
+  return roomMib < LEAST_GUEST_MIB ? 'run on a host with more memory' : `lower memory_mb to ${roomMib} or less`;
 }

@@ -78,7 +78,7 @@ function processDeps(change: Partial<ActivityDeps> = {}): ActivityDeps {
     artifacts: createFileArtifactStore(stateDir),
     records,
     backendFor: () => backend,
-    capacity: createCapacity({ budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
-import { readHostMemory, vmBudgetMib } from './host-memory.ts';
 import { createSandboxBackends, selectBackend } from './select.ts';
 import { vmRunDir } from './vm-key.ts';
 
@@ -37,37 +36,5 @@ describe('keys', () => {
     const dir = vmRunDir('/vms', KEY);
     expect(dir).toMatch(/^\/vms\/[0-9a-f]{16}$/);
     expect(vmRunDir('/vms', { ...KEY, generation: 3 })).not.toBe(dir);
-  });
-});
-
-describe('memory of a host', () => {
-  const meminfo = 'MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n';
-  const files =
-    (extra: Record<string, string>) =>
-    (path: string): string => {
-      const text = { '/proc/meminfo': meminfo, ...extra }[path];
-      if (text === undefined) throw new Error('ENOENT');
-      return text;
-    };
-
-  it('is the machine’s', () => {
-    expect(readHostMemory(files({}))).toEqual({ totalMib: 16_384, availableMib: 8_192 });
-    expect(readHostMemory(files({ '/sys/fs/cgroup/memory.max': 'max\n' }))).toEqual({ totalMib: 16_384, availableMib: 8_192 });
-  });
-
-  it('is the cgroup’s where that is less', () => {
-    const limited = files({ '/sys/fs/cgroup/memory.max': `${4096 * 1024 * 1024}\n`, '/sys/fs/cgroup/memory.current': `${1024 * 1024 * 1024}\n` });
-    expect(readHostMemory(limited)).toEqual({ totalMib: 4_096, availableMib: 3_072 });
-  });
-
-  it('leaves the host a share', () => {
-    expect(vmBudgetMib(4_096)).toBe(3_276);
-    expect(vmBudgetMib(65_536)).toBe(63_488);
-  });
-
-  it('of this machine is read', () => {
-    const { totalMib, availableMib } = readHostMemory();
-    expect(totalMib).toBeGreaterThan(100);
-    expect(availableMib).toBeLessThanOrEqual(totalMib);
   });
 });

@@ -2,11 +2,15 @@
 import { join } from 'node:path';
 import type { SandboxBackend, VmKey } from '../activities/ports.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
+import { readHostFacts } from '../native/index.ts';
+import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/qemu/vm-overhead.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 
 export interface HostSandboxes {
+  /** What each VM takes of this host beside its guest's memory. */
+  readonly vmOverheadMib: () => Promise<number>;
   readonly backendFor: (plan: SandboxPlan) => SandboxBackend;
   /** Ends a VM whatever made it. */
   readonly release: (key: VmKey) => Promise<void>;
@@ -35,6 +39,7 @@ export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, d
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
   });
   return {
+    vmOverheadMib: async () => VM_OVERHEAD_MIB[acceleratorOf(await readHostFacts(keeper))],
     backendFor: (plan) => selectBackend(backends, plan),
     release: (key) => backends.qemu.release(key),
     sweep: () => sweepVms(keeper, vmsDir),

@@ -1,16 +1,12 @@
 /** Composition root of a worker: stores, sandboxes and activities around one Temporal connection. */
-import { freemem, totalmem } from 'node:os';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createAttemptRegistry } from '../activities/attempt-registry.ts';
-import { createCapacity, type Capacity } from '../activities/capacity.ts';
 import { createActivities } from '../activities/create-activities.ts';
 import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
-import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
@@ -32,14 +28,12 @@ import { createRecordFiles } from './skills/record-files.ts';
 import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
 import { serverIdOf, type TemporalAddress } from './temporal-address.ts';
+import { createVmCapacity } from './vm-capacity.ts';
 import { installRuntime, startWorkers } from './workers.ts';
 
-/** Memory that the host keeps for itself. */
-const HOST_RESERVE_MIB = 512;
 /** A server that starts at the same time, or comes back, is waited for. */
 const SERVER_LIMIT_MS = 60_000;
 const CLEAN_UP_INTERVAL_MS = 20_000;
-const MIB = 1024 * 1024;
 
 export interface WorkerProcessOptions {
   readonly target: TemporalAddress;
@@ -142,7 +136,7 @@ async function composeActivities(
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     backendFor: sandboxes.backendFor,
-    capacity: await hostCapacity(sandboxes, stateDir),
+    capacity: createVmCapacity({ overheadMib: await sandboxes.vmOverheadMib(), living: await sandboxes.sweep(), disk: () => readDiskRoom(stateDir) }),
     disk,
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
@@ -161,18 +155,6 @@ async function composeActivities(
 
 function serverId({ embedded, target }: WorkerProcessOptions): string {
   return serverIdOf(embedded ? null : target);
-}
-
-async function hostCapacity(sandboxes: HostSandboxes, stateDir: string): Promise<Capacity> {
-  const capacity = createCapacity({ budgetMib: Math.floor(totalmem() / MIB) - HOST_RESERVE_MIB, availableMib, disk: () => readDiskRoom(stateDir) });
-  for (const vm of await sandboxes.sweep()) if (vm.alive) capacity.countLive(vmKeyText(vm.key), vm.memoryMib);
-  return capacity;
-}
-
-/** What Linux could give without swapping: page cache counts, unlike in `freemem`. */
-function availableMib(): number {
-  const match = /^MemAvailable:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8'));
-  return Math.floor(match === null ? freemem() / MIB : Number(match[1]) / 1024);
 }
 
 /** Says what is taken up again, then cleans up now and then. Returns how to stop it. */

@@ -5,12 +5,11 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 import { MicroVm, isAlive, isVmGone, readHostFacts, readRunDir, sealRunDir, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
+import { readHostMemory } from '../host-memory.ts';
 import { vmRunDir } from '../vm-key.ts';
 import { createQemuSandbox } from './sandbox.ts';
+import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
 
-/** What a VM costs beside its guest's memory: QEMU, its page tables, the keeper. */
-const VM_OVERHEAD_MIB = 160;
-const MIB = 1024 * 1024;
 /**
  * One boot without the agent's hello counts as hung; the keeper tries twice. Emulated, a boot takes 5 s on
  * an idle machine and 30 s on one with six times as much to do as it has cores.
@@ -65,10 +64,9 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
     async launch(key, plan, signal): Promise<Sandbox> {
       const pieces = await options.pieces();
       const host = await readHost(pieces.keeper);
-      refuseTooLarge(key, plan, host);
+      const accelerator = acceleratorOf(host);
+      refuseTooLarge(key, plan, accelerator);
       const name = vmKeyText(key);
-      // An emulated KVM runs no stock kernel; only hardware counts.
-      const accelerator = host.kvm === 'hardware' ? 'kvm' : 'tcg';
       const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
       const config = {
         ...launchConfig(name, plan, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs: options.diskFullLimitMs }),
@@ -98,13 +96,14 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
   };
 }
 
-function refuseTooLarge(key: VmKey, plan: SandboxPlan, host: HostFacts): void {
-  const totalMib = Math.floor(host.memoryTotalBytes / MIB);
-  const needMib = plan.memoryMib + VM_OVERHEAD_MIB;
+function refuseTooLarge(key: VmKey, plan: SandboxPlan, accelerator: Accelerator): void {
+  const { totalMib } = readHostMemory();
+  const overheadMib = VM_OVERHEAD_MIB[accelerator];
+  const needMib = plan.memoryMib + overheadMib;
   if (needMib <= totalMib) return;
   throw new CodedError(
     'vm/too-large',
-    `scope ${key.scope} needs ${needMib} MiB (${plan.memoryMib} MiB of guest memory and ${VM_OVERHEAD_MIB} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
+    `scope ${key.scope} needs ${needMib} MiB (${plan.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
   );
 }
 

@@ -52,7 +52,7 @@ export async function startTestStack(backend: SandboxBackend, temporalCli: strin
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     backendFor: () => backend,
-    capacity: createCapacity({ budgetMib: 4096, availableMib: () => 4096, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    capacity: createCapacity({ overheadMib: 160, budgetMib: 4096, availableMib: () => 4096, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),

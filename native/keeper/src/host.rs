@@ -41,6 +41,25 @@ pub fn measure_tsc_khz() -> u64 {
     u64::try_from(ticks * 1_000_000 / elapsed.as_nanos().max(1)).unwrap_or(0)
 }
 
+/// What the host knows of its TSC, for guests whose TSC it is.
+#[derive(Debug, Clone, Copy)]
+pub struct HostTsc {
+    pub khz: u64,
+    /// The host's own clock runs by it: its kernel found it even, and alike on all CPUs.
+    pub trusted: bool,
+}
+
+impl HostTsc {
+    /// Takes 50 ms.
+    pub fn read() -> Self {
+        let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+        Self {
+            khz: measure_tsc_khz(),
+            trusted: std::fs::read_to_string(clock).is_ok_and(|name| name.trim() == "tsc"),
+        }
+    }
+}
+
 fn read_tsc() -> u64 {
     // SAFETY: rdtsc has no preconditions; user space may execute it on Linux.
     unsafe { core::arch::x86_64::_rdtsc() }

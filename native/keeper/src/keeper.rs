@@ -19,6 +19,7 @@ use crate::exec::{Exec, SpoolBudget, now_ms};
 use crate::guest::handshake::{Session, SessionError, open_session};
 use crate::guest::link::Link;
 use crate::guest::patience::Patience;
+use crate::host::HostTsc;
 use crate::lease::Lease;
 use crate::run_dir::{CONSOLE, EXIT, KEEPER, KeeperFile, RunDir, SCRATCH, SOCKET, STARTED};
 use crate::vmm::{Vmm, console};
@@ -330,8 +331,11 @@ impl Keeper {
             reason: EndReason::HostFailure,
             failure,
         };
-        let tsc = tokio::task::spawn_blocking(crate::host::measure_tsc_khz);
-        let tsc_khz = tsc.await.unwrap_or(0);
+        let tsc = tokio::task::spawn_blocking(HostTsc::read).await;
+        let tsc = tsc.unwrap_or(HostTsc {
+            khz: 0,
+            trusted: false,
+        });
         let marker = self
             .disk
             .once_there_is_room(|| self.dir.write_durable(STARTED, b""));
@@ -341,7 +345,7 @@ impl Keeper {
         loop {
             let start = Instant::now();
             self.boots.set(self.boots.get() + 1);
-            let (vmm, port, mailbox) = Vmm::start(&self.config, &self.dir, &self.disk, tsc_khz)
+            let (vmm, port, mailbox) = Vmm::start(&self.config, &self.dir, &self.disk, tsc)
                 .await
                 .map_err(host_failure)?;
             self.vmm_pid.set(vmm.pid());

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 
 use crate::config::{Accelerator, KernelKind, LaunchConfig};
+use crate::host::HostTsc;
 
 /// Where the jail has the keeper's binary, which starts QEMU there.
 pub const KEEPER: &str = "/vm/voidbox-vm";
@@ -28,7 +29,7 @@ pub struct Descriptors {
 }
 
 /// The arguments behind QEMU's own path. Nothing in them is secret.
-pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<OsString> {
+pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc: HostTsc) -> Vec<OsString> {
     let (machine, bus) = match config.kernel.kind {
         KernelKind::Debian => ("microvm,acpi=on,pcie=on,rtc=on", "pci"),
         KernelKind::Voidbox => ("microvm,acpi=off,pcie=off,rtc=on", "device"),
@@ -41,8 +42,10 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<O
     };
     let (accelerator, cpu) = match config.accelerator {
         Accelerator::Kvm => ("kvm", "host"),
-        // 64 MiB of translated code; the default is a 1 GiB reservation.
-        _ => ("tcg,tb-size=64", EMULATED_CPU),
+        // MiB of translated code. A program that does not fit is translated again and again: with 64 a
+        // large one costs half as much CPU again. QEMU grows by what is used of it, and admission
+        // counts all of it. The default is a 1 GiB reservation.
+        _ => ("tcg,tb-size=256", EMULATED_CPU),
     };
     let mut args: Vec<OsString> = Vec::new();
     let mut add = |name: &str, value: String| args.extend([name.into(), value.into()]);
@@ -53,7 +56,7 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<O
     add("-smp", config.vcpus.to_string());
     add("-kernel", KERNEL.into());
     add("-initrd", INITRAMFS.into());
-    add("-append", kernel_command_line(config, tsc_khz));
+    add("-append", kernel_command_line(config, tsc));
     add("-display", "none".into());
     add(
         "-sandbox",
@@ -105,20 +108,26 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc_khz: u64) -> Vec<O
     args
 }
 
-fn kernel_command_line(config: &LaunchConfig, tsc_khz: u64) -> String {
+fn kernel_command_line(config: &LaunchConfig, tsc: HostTsc) -> String {
     // Failures of an early boot stay visible on the console.
     let mut line =
         String::from("console=ttyS0 loglevel=4 panic=-1 reboot=t voidbox.scratch=/dev/vda");
     if config.kernel.kind == KernelKind::Debian {
         // This machine has no timer that Debian's kernel could calibrate its TSC with: without the
         // figure one boot of five hangs.
-        line.push_str(&format!(" tsc_early_khz={tsc_khz}"));
+        line.push_str(&format!(" tsc_early_khz={}", tsc.khz));
     }
     if config.accelerator != Accelerator::Kvm {
         // They mend a speculation that an emulated CPU does not have, and cost it a switch of page
         // tables at every call of the kernel. Zeroing each page of the page cache, as Debian's kernel
         // does, is 512 more instructions for it.
         line.push_str(" mitigations=off init_on_alloc=0");
+        // An emulated TSC is the host's. The kernel checks it against a timer that is late whenever
+        // one of two virtual CPUs waits for a CPU of the host, gives it up for that, and its clock
+        // falls behind from then on. The host has checked it already.
+        if tsc.trusted {
+            line.push_str(" tsc=reliable");
+        }
     }
     line
 }
@@ -137,13 +146,21 @@ mod tests {
     }
 
     fn line(config: &LaunchConfig) -> String {
+        line_on(config, true)
+    }
+
+    fn line_on(config: &LaunchConfig, trusted: bool) -> String {
         let fds = Descriptors {
             port: 7,
             console: 8,
             mailbox: 9,
             control: 10,
         };
-        let args = qemu_args(config, fds, 2_900_000);
+        let tsc = HostTsc {
+            khz: 2_900_000,
+            trusted,
+        };
+        let args = qemu_args(config, fds, tsc);
         args.join(std::ffi::OsStr::new(" ")).into_string().unwrap()
     }
 
@@ -177,6 +194,15 @@ mod tests {
         config.accelerator = Accelerator::Kvm;
         let line = line(&config);
         assert!(!line.contains("mitigations") && line.contains("-cpu host"));
+    }
+
+    #[test]
+    fn a_tsc_that_the_host_trusts_is_trusted_by_an_emulated_guest_and_no_other() {
+        let mut config = config("debian", serde_json::json!([]));
+        assert!(line_on(&config, true).contains(" tsc=reliable"));
+        assert!(!line_on(&config, false).contains("tsc=reliable"));
+        config.accelerator = Accelerator::Kvm;
+        assert!(!line_on(&config, true).contains("tsc=reliable"));
     }
 
     #[test]

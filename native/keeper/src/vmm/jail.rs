@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::{Accelerator, LaunchConfig};
 use crate::error::{Code, Failure};
+use crate::host::HostTsc;
 use crate::run_dir::{RunDir, SCRATCH};
 use crate::vmm::command::{self, Descriptors};
 
@@ -52,7 +53,7 @@ pub fn command(
     keeper: &Path,
     uid: Option<u32>,
     fds: Descriptors,
-    tsc_khz: u64,
+    tsc: HostTsc,
 ) -> Result<Vec<OsString>, Failure> {
     let mut args: Vec<OsString> = vec![config.bwrap.clone().into()];
     let flags = [
@@ -114,7 +115,7 @@ pub fn command(
         args.extend(drop_privileges(config, uid)?);
     }
     args.push(qemu.into());
-    args.extend(command::qemu_args(config, fds, tsc_khz));
+    args.extend(command::qemu_args(config, fds, tsc));
     Ok(args)
 }
 
@@ -244,7 +245,11 @@ mod tests {
             mailbox: 9,
             control: 10,
         };
-        let args = command(&config, &dir, Path::new("/usr/bin/env"), uid, fds, 1).unwrap();
+        let tsc = HostTsc {
+            khz: 1,
+            trusted: false,
+        };
+        let args = command(&config, &dir, Path::new("/usr/bin/env"), uid, fds, tsc).unwrap();
         args.into_iter()
             .map(|arg| arg.into_string().unwrap())
             .collect()

@@ -19,6 +19,7 @@ use crate::config::LaunchConfig;
 use crate::disk::Disk;
 use crate::error::Failure;
 use crate::guest::mailbox;
+use crate::host::HostTsc;
 use crate::run_dir::{CONSOLE, RunDir, SCRATCH};
 use crate::vmm::command::Descriptors;
 use crate::vmm::console::{self, Ring};
@@ -50,7 +51,7 @@ impl Vmm {
         config: &LaunchConfig,
         dir: &RunDir,
         disk: &Rc<Disk>,
-        tsc_khz: u64,
+        tsc: HostTsc,
     ) -> Result<(Self, UnixStream, File), Failure> {
         let uid = jail::vmm_uid(dir);
         if let (true, Some(mke2fs)) = (config.is_jailed(), config.mke2fs_path()) {
@@ -69,7 +70,7 @@ impl Vmm {
         };
         let keeper = std::env::current_exe().map_err(io_failure)?;
         let words = match config.is_jailed() {
-            true => jail::command(config, dir, &keeper, uid, fds, tsc_khz)?,
+            true => jail::command(config, dir, &keeper, uid, fds, tsc)?,
             false => test_command(config, &keeper, fds),
         };
         let said = guest_console.try_clone().map_err(io_failure)?;
