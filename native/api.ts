@@ -72,6 +72,8 @@ export interface VmStatus {
   readonly execs: readonly { readonly execKey: string; readonly state: string }[];
   /** Null where there is room, and from keepers of builds that did not look. */
   readonly diskFull: FullDisk | null;
+  /** What the keeper can beyond the first version of its API; a keeper of an earlier build names none. */
+  readonly features: readonly string[];
 }
 
 export interface ExecStart {
@@ -170,6 +172,7 @@ export function readVmStatus(answer: Answer): VmStatus {
   const state = readText(answer, 'state', 'status');
   if (!VM_STATUS_STATES.has(state)) throw badAnswer('status', 'state', state);
   const execs = Array.isArray(answer['execs']) ? answer['execs'].filter(isRecord) : [];
+  const features: unknown[] = Array.isArray(answer['features']) ? answer['features'] : [];
   return {
     state: state as VmStatus['state'],
     vmKey: readText(answer, 'vmKey', 'status'),
@@ -183,6 +186,7 @@ export function readVmStatus(answer: Answer): VmStatus {
     memoryMib: readCount(answer, 'memoryMib', 'status'),
     leaseLeftMs: readCount(answer, 'leaseLeftMs', 'status'),
     execs: execs.map((exec) => ({ execKey: readText(exec, 'execKey', 'status'), state: readText(exec, 'state', 'status') })),
+    features: features.filter((name) => typeof name === 'string'),
     diskFull: readFullDisk(answer),
   };
 }

@@ -1,5 +1,6 @@
 /** The door to native pieces: the keeper's client. Nothing here loads a binary into this process. */
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
+export { keepVmAlive } from './keepalive.ts';
 export { ConnectionError } from './connection.ts';
 export { isAlive, readHostFacts, readRunDir, sealRunDir, sweepRunDirs, type HostFacts, type RunDirStatus, type SweptVm } from './keeper-command.ts';
 export { readDiskOfVm } from './disk-patience.ts';

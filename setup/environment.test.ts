@@ -14,6 +14,7 @@ describe('readEnvironment', () => {
       VOIDBOX_QEMU: '',
       VOIDBOX_KERNEL_KIND: '',
       VOIDBOX_BOOT_TIMEOUT_MS: '',
+      VOIDBOX_ORPHAN_TIMEOUT_MS: '',
       TEMPORAL_ADDRESS: '',
       TEMPORAL_PROFILE: '',
       NO_COLOR: '',
@@ -31,6 +32,7 @@ describe('readEnvironment', () => {
     ['VOIDBOX_KERNEL_KIND', 'debain'],
     ['VOIDBOX_BOOT_TIMEOUT_MS', '30s'],
     ['VOIDBOX_BOOT_TIMEOUT_MS', '0'],
+    ['VOIDBOX_ORPHAN_TIMEOUT_MS', '15m'],
   ])('%s=%s is refused and not taken for the default', (name, value) => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);

@@ -18,6 +18,8 @@ export interface Environment {
   readonly bootTimeoutMs: number | null;
   /** `VOIDBOX_DISK_FULL_LIMIT_MS`: how long a VM waits while the disk of the state folder is full; null is the keeper's own limit. */
   readonly diskFullLimitMs: number | null;
+  /** `VOIDBOX_ORPHAN_TIMEOUT_MS`: how long a VM lives that no worker asks to keep; null is the keeper's own limit. */
+  readonly orphanTimeoutMs: number | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
   readonly skills: readonly string[];
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
@@ -62,6 +64,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),
+    orphanTimeoutMs: milliseconds('VOIDBOX_ORPHAN_TIMEOUT_MS', read('VOIDBOX_ORPHAN_TIMEOUT_MS')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
       .filter((path) => path !== '')

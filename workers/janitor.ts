@@ -4,9 +4,9 @@
  */
 import type { Client } from '@temporalio/client';
 import type { EventStore, RunRecords, VmKey } from '../activities/ports.ts';
-import { isCodedError } from '../domain/errors/coded-error.ts';
 import { describeRun, repairRun } from './client/runs.ts';
 import { textOf, type Log } from './log.ts';
+import { serverOf, unlessDamaged, type OpenRuns } from './open-runs.ts';
 
 export interface HostVm {
   readonly key: VmKey;
@@ -16,7 +16,7 @@ export interface HostVm {
 
 export interface JanitorOptions {
   readonly client: Client;
-  readonly events: EventStore;
+  readonly openRuns: OpenRuns;
   readonly records: RunRecords;
   /** Runs of another server are left alone. */
   readonly serverId: string;
@@ -30,7 +30,7 @@ export interface JanitorOptions {
 export async function cleanUp(options: JanitorOptions): Promise<void> {
   const { log } = options;
   const live = (await options.listVms()).filter((vm) => vm.alive);
-  const runIds = new Set([...live.map(({ key }) => key.runId), ...(await unfinished(options))]);
+  const runIds = new Set([...live.map(({ key }) => key.runId), ...(await options.openRuns.list())]);
   for (const runId of runIds) {
     try {
       await cleanUpRun(
@@ -44,7 +44,7 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
   }
 }
 
-async function cleanUpRun({ client, events, records, serverId, release, log }: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
+async function cleanUpRun({ client, openRuns, records, serverId, release, log }: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
   // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
   const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
   if (server !== serverId && server !== 'damaged') return;
@@ -55,41 +55,10 @@ async function cleanUpRun({ client, events, records, serverId, release, log }: J
     await release(key);
   }
   if (server === 'damaged') return;
-  const mended = await repairRun(client, events, runId, { missingIsGone: true });
-  if (mended === null) return;
+  const mended = await repairRun(client, openRuns.events, runId, { missingIsGone: true });
+  if (mended === null) return openRuns.ended(runId);
   await records.dropHostVariables(runId);
   log('info', `run ${runId} ended without its last event (${state}); it is written now`);
-}
-
-/** Runs of this server that were admitted here and have no terminal event. */
-export async function unfinished({ events, records, serverId }: Pick<JanitorOptions, 'events' | 'records' | 'serverId'>): Promise<readonly string[]> {
-  const open: string[] = [];
-  for (const runId of await events.listRuns()) {
-    // A damaged run is told of by `runs` and `doctor`; here it must not keep others from being looked after.
-    const isOpen = await unlessDamaged(async () => (await serverOf(records, runId)) === serverId && !(await isFinished(events, runId)), false);
-    if (isOpen) open.push(runId);
-  }
-  return open;
-}
-
-async function unlessDamaged<T>(work: () => Promise<T>, otherwise: T): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    if (isCodedError(error)) return otherwise;
-    throw error;
-  }
-}
-
-/** Null for a run that was not admitted here. */
-async function serverOf(records: RunRecords, runId: string): Promise<string | null> {
-  const admission = (await records.get(runId, 'admission')) as { readonly serverId?: unknown } | null | undefined;
-  return typeof admission?.serverId === 'string' ? admission.serverId : null;
-}
-
-async function isFinished(events: EventStore, runId: string): Promise<boolean> {
-  for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return true;
-  return false;
 }
 
 /** Tells the readers of each unfinished run that this worker has taken it up. */

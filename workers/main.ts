@@ -35,6 +35,7 @@ try {
     pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
     bootTimeoutMs: env.bootTimeoutMs,
     diskFullLimitMs: env.diskFullLimitMs,
+    orphanTimeoutMs: env.orphanTimeoutMs,
     embedded: values.embedded,
     allowedMountRoots: values['allow-mounts'],
     // The supervisor of the embedded stack names them all.

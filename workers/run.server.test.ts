@@ -10,6 +10,7 @@ import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { awaitOutcome, cancelRun, describeRun, repairRun, RunExistsError, startRun } from './client/runs.ts';
 import { cleanUp } from './janitor.ts';
+import { createOpenRuns } from './open-runs.ts';
 import { recordHistoriesOf } from './testing/record-histories.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';
 import { startTestStack, type TestStack } from './testing/test-worker.ts';
@@ -340,7 +341,7 @@ describe('a run that is interrupted', () => {
     const key = { runId: 'terminated', scope: await scopeOf('terminated'), generation: 0 };
     await cleanUp({
       client: stack.runs.client,
-      events,
+      openRuns: createOpenRuns({ events, records, serverId: 'embedded', log: () => undefined }),
       records,
       serverId: 'embedded',
       log: () => undefined,

@@ -2,10 +2,11 @@
 import { join } from 'node:path';
 import type { SandboxBackend, VmKey } from '../activities/ports.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
-import { readHostFacts } from '../native/index.ts';
+import { keepVmAlive, readHostFacts } from '../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/qemu/vm-overhead.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
+import { vmRunDir } from '../sandbox/vm-key.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 
 export interface HostSandboxes {
@@ -14,8 +15,10 @@ export interface HostSandboxes {
   readonly backendFor: (plan: SandboxPlan) => SandboxBackend;
   /** Ends a VM whatever made it. */
   readonly release: (key: VmKey) => Promise<void>;
-  /** Removes what dead VMs left and lists the rest. */
+  /** Removes what dead VMs left and lists the rest. Who asks while it is at work gets the same answer. */
   readonly sweep: () => Promise<readonly SweptHostVm[]>;
+  /** Renews the lease of a living VM; the time that it has then, or null where its keeper is of an earlier build. */
+  readonly keepAlive: (key: VmKey) => Promise<number | null>;
 }
 
 export interface HostSandboxOptions {
@@ -27,9 +30,14 @@ export interface HostSandboxOptions {
   readonly bootTimeoutMs: number | null;
   /** Null is the keeper's own limit. */
   readonly diskFullLimitMs: number | null;
+  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  readonly orphanTimeoutMs: number | null;
 }
 
-export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs }: HostSandboxOptions): HostSandboxes {
+/** A keeper answers at once; one that does not is stopped, or its host is. */
+const KEEP_ALIVE_LIMIT_MS = 10_000;
+
+export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs }: HostSandboxOptions): HostSandboxes {
   const vmsDir = join(stateDir, 'vms');
   const backends = createSandboxBackends({
     vmsDir,
@@ -37,11 +45,14 @@ export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, d
     pieces,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
+    ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),
   });
+  let sweeping: Promise<readonly SweptHostVm[]> | null = null;
   return {
     vmOverheadMib: async () => VM_OVERHEAD_MIB[acceleratorOf(await readHostFacts(keeper))],
     backendFor: (plan) => selectBackend(backends, plan),
     release: (key) => backends.qemu.release(key),
-    sweep: () => sweepVms(keeper, vmsDir),
+    sweep: () => (sweeping ??= sweepVms(keeper, vmsDir).finally(() => (sweeping = null))),
+    keepAlive: (key) => keepVmAlive(vmRunDir(vmsDir, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS)),
   };
 }

@@ -5,6 +5,7 @@ import { createActivities } from '../activities/create-activities.ts';
 import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
+import type { RunRecords } from '../activities/ports.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
@@ -18,9 +19,10 @@ import { builtBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from './client/connect.ts';
 import { workflowRun } from './client/workflow-run.ts';
 import { hostId as readHostId } from './host-id.ts';
-import { announceResumed, cleanUp, unfinished, type JanitorOptions } from './janitor.ts';
+import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { watchDisk } from './disk-watch.ts';
 import { textOf, type Log } from './log.ts';
+import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes } from './search-attributes.ts';
 import { createOpenedFiles } from './skills/opened-files.ts';
@@ -29,6 +31,7 @@ import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
 import { serverIdOf, type TemporalAddress } from './temporal-address.ts';
 import { createVmCapacity } from './vm-capacity.ts';
+import { keepLeases, renewalIntervalMs } from './vm-leases.ts';
 import { installRuntime, startWorkers } from './workers.ts';
 
 /** A server that starts at the same time, or comes back, is waited for. */
@@ -46,6 +49,8 @@ export interface WorkerProcessOptions {
   readonly bootTimeoutMs: number | null;
   /** How long a VM waits while the disk is full; null is the keeper's own limit. */
   readonly diskFullLimitMs: number | null;
+  /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
+  readonly orphanTimeoutMs: number | null;
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
   readonly allowedMountRoots: readonly string[];
@@ -68,14 +73,11 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const hostId = readHostId(stateDir);
   const runs = await connectWhenUp(target, SERVER_LIMIT_MS);
   const searchAttributes = await ensureSearchAttributes(runs.connection, target.namespace, log);
-  const sandboxes = createHostSandboxes({
-    keeper: options.keeper,
-    pieces: options.pieces,
-    stateDir,
-    bootTimeoutMs: options.bootTimeoutMs,
-    diskFullLimitMs: options.diskFullLimitMs,
-  });
-  const deps = await composeActivities(options, hostId, searchAttributes, sandboxes, disk.pump);
+  const { keeper, pieces, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs } = options;
+  const sandboxes = createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs });
+  const records = createFileRunRecords(stateDir);
+  const openRuns = createOpenRuns({ events: createFileEventStore(stateDir), records, serverId: serverId(options), log });
+  const deps = await composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, disk: disk.pump });
   const skills = skillHostOf(options);
   const sessions =
     skills === null
@@ -97,7 +99,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     sessions,
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
   });
-  const stopCleaning = await startJanitor(options, runs, deps, sandboxes);
+  const stopCleaning = await startJanitor(options, runs, deps, sandboxes, openRuns);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => workers.shutdown());
   options.onReady(hostId);
   try {
@@ -123,18 +125,22 @@ function skillHostOf(options: WorkerProcessOptions): RunningSkillHost | null {
   });
 }
 
-async function composeActivities(
-  options: WorkerProcessOptions,
-  hostId: string,
-  searchAttributes: readonly string[],
-  sandboxes: HostSandboxes,
-  disk: PumpDisk,
-): Promise<ActivityDeps> {
+interface Composed {
+  readonly options: WorkerProcessOptions;
+  readonly hostId: string;
+  readonly searchAttributes: readonly string[];
+  readonly sandboxes: HostSandboxes;
+  readonly openRuns: OpenRuns;
+  readonly records: RunRecords;
+  readonly disk: PumpDisk;
+}
+
+async function composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, disk }: Composed): Promise<ActivityDeps> {
   const { stateDir } = options;
   return {
-    events: createFileEventStore(stateDir),
+    events: openRuns.events,
     artifacts: createFileArtifactStore(stateDir),
-    records: createFileRunRecords(stateDir),
+    records,
     backendFor: sandboxes.backendFor,
     capacity: createVmCapacity({ overheadMib: await sandboxes.vmOverheadMib(), living: await sandboxes.sweep(), disk: () => readDiskRoom(stateDir) }),
     disk,
@@ -157,31 +163,31 @@ function serverId({ embedded, target }: WorkerProcessOptions): string {
   return serverIdOf(embedded ? null : target);
 }
 
-/** Says what is taken up again, then cleans up now and then. Returns how to stop it. */
+/** Says what is taken up again, then keeps the VMs of open runs and cleans up now and then. Returns how to stop it. */
 async function startJanitor(
-  { log, ...options }: WorkerProcessOptions,
+  options: WorkerProcessOptions,
   runs: RunsConnection,
   deps: ActivityDeps,
   sandboxes: HostSandboxes,
+  openRuns: OpenRuns,
 ): Promise<() => void> {
-  const { events, records } = deps;
+  const { log, orphanTimeoutMs } = options;
+  const common = { client: runs.client, records: deps.records, serverId: serverId(options), listVms: sandboxes.sweep, log };
+  // First: leases have run on while no worker was here.
+  const stopKeeping = keepLeases({ ...common, keepAlive: sandboxes.keepAlive }, renewalIntervalMs(orphanTimeoutMs));
   const janitor: JanitorOptions = {
-    client: runs.client,
-    events,
-    records,
-    serverId: serverId({ log, ...options }),
-    listVms: sandboxes.sweep,
+    ...common,
+    openRuns,
     release: async (key) => {
       await sandboxes.release(key);
       deps.vms.drop(key);
       deps.capacity.release(key);
     },
-    log,
   };
-  const open = await unfinished(janitor);
+  const open = await openRuns.list();
   if (open.length > 0) {
     log('info', `takes up ${open.length} unfinished runs: ${open.join(', ')}`);
-    await announceResumed(events, open, `worker-${process.pid}-${Date.now()}`);
+    await announceResumed(deps.events, open, `worker-${process.pid}-${Date.now()}`);
   }
   let busy = false;
   const round = (): void => {
@@ -193,5 +199,8 @@ async function startJanitor(
   };
   round();
   const timer = setInterval(round, CLEAN_UP_INTERVAL_MS);
-  return () => clearInterval(timer);
+  return () => {
+    clearInterval(timer);
+    stopKeeping();
+  };
 }

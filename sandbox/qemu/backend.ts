@@ -42,6 +42,8 @@ export interface QemuBackendOptions {
   readonly guestSilenceMs?: number;
   /** How long a VM waits while the disk is full; the keeper's own limit otherwise. */
   readonly diskFullLimitMs?: number;
+  /** How long a VM lives whose lease nobody renews. */
+  readonly orphanTimeoutMs?: number;
 }
 
 export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
@@ -70,6 +72,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
       const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
       const config = {
         ...launchConfig(name, plan, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs: options.diskFullLimitMs }),
+        ...(options.orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs: options.orphanTimeoutMs }),
         ...(options.guestSilenceMs === undefined ? {} : { guestSilenceMs: options.guestSilenceMs }),
       };
       const vm = await MicroVm.launch({ keeper: pieces.keeper, dir: vmRunDir(options.vmsDir, key), config }, signal);

@@ -18,6 +18,9 @@ use crate::run_dir::EXECS;
 use crate::transfer::tree;
 use crate::vmm;
 
+/// What this keeper can beyond the API's first version; a client asks before it uses one of them.
+const FEATURES: &[&str] = &["keepalive"];
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ExecKey {
@@ -42,6 +45,10 @@ pub async fn run(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failur
             Ok(serde_json::to_value(outcome).expect("plain data serialises"))
         }
         "stats" => stats(keeper).await,
+        "keepalive" => {
+            keeper.lease.renew();
+            Ok(json!({ "leaseLeftMs": keeper.lease.left_ms() }))
+        }
         "renew" | "exec.start" | "exec.signal" | "exec.ack" | "tar.cut" | "tree.in"
         | "tree.out" | "stop" => fenced(keeper, request).await,
         other => Err(Failure::bad_request(format!("op {other:?} is unknown"))),
@@ -151,6 +158,7 @@ fn status(keeper: &Keeper) -> Value {
         "vmmPid": keeper.vmm_pid.get(),
         "diskFull": keeper.disk.report(),
         "execs": execs,
+        "features": FEATURES,
     })
 }
 

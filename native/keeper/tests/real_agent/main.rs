@@ -200,6 +200,28 @@ fn a_lease_that_nobody_renews_ends_the_vm_and_one_that_is_renewed_does_not() {
 }
 
 #[test]
+fn an_idle_vm_is_kept_alive_by_who_holds_no_fence_and_ends_when_that_stops() {
+    let vm = Vm::with_agent("keepalive", json!({ "orphanTimeoutMs": 1500 }));
+    let fence = vm.attach();
+    let features = vm.call("status", json!({}))["ok"]["features"].clone();
+    assert!(
+        features.as_array().unwrap().contains(&json!("keepalive")),
+        "{features}"
+    );
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(300));
+        let left = vm.call("keepalive", json!({}))["ok"]["leaseLeftMs"].as_u64();
+        assert!(left.is_some_and(|left| left > 1_000), "{left:?}");
+    }
+    let renewed = vm.call("renew", json!({ "fence": fence }));
+    assert!(
+        renewed["ok"].is_object(),
+        "its holder still has it: {renewed}"
+    );
+    assert_eq!(vm.exit()["reason"], "orphaned");
+}
+
+#[test]
 fn another_version_of_the_api_is_refused_and_the_connection_goes_on() {
     let vm = Vm::with_agent("version", json!({}));
     let mut stream = Stream::connect(&vm.dir);

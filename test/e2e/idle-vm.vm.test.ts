@@ -1,0 +1,39 @@
+/** A VM that several steps share, while none of them runs: it lives for as long as its run goes on. */
+import { expect, test } from 'vitest';
+import { Rig } from './rig.ts';
+
+/** Of VMs whose lease nobody renews; a worker starts again within it. */
+const LEASE_MS = 12_000;
+const IDLE_SECONDS = 30;
+
+/** The second step finds what the first left in the VM, fails, and is tried again after a long pause. */
+const SPEC = `api_version: v1
+kind: workflow
+name: idle
+sandbox: { memory_mb: 256 }
+workflow:
+  steps:
+    - name: first
+      run: { program: sh, args: [-c, "echo first >> /workspace/done"] }
+    - name: second
+      depends_on: [first]
+      retry: { max_attempts: 2, backoff_secs: ${IDLE_SECONDS} }
+      run: { program: sh, args: [-c, "echo second >> /workspace/done; cat /workspace/done; test $(wc -l < /workspace/done) = 3"] }
+`;
+
+test('an idle shared VM outlives its lease while its run goes on, also over the death of the worker', async () => {
+  await using rig = new Rig({ VOIDBOX_ORPHAN_TIMEOUT_MS: String(LEASE_MS) });
+  await rig.launch(rig.spec('spec.yaml', SPEC), 'idle');
+  await rig.eventOf('idle', 'stage-retrying');
+  const idleSince = Date.now();
+  const { workerPid } = await rig.liveStack();
+  rig.kill(workerPid);
+  expect((await rig.finish('idle')).outcome).toMatchObject({ state: 'succeeded', failure: null });
+  expect(Date.now() - idleSince, 'the VM was idle for longer than its lease').toBeGreaterThan(2 * LEASE_MS);
+  expect(await rig.output('idle', 'second')).toBe('first\nsecond\nfirst\nsecond\nsecond\n');
+  const events = await rig.events('idle');
+  expect(events.filter(({ body }) => body.type === 'vm-lost')).toEqual([]);
+  expect(events.flatMap(({ body }) => (body.type === 'vm-ready' ? [body.generation] : []))).toEqual([0]);
+  expect((await rig.liveStack()).workerPid).not.toBe(workerPid);
+  await rig.assertNothingLeft();
+});

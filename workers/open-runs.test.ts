@@ -1,0 +1,121 @@
+import { expect, test } from 'vitest';
+import type { EventStore, RunRecords } from '../activities/ports.ts';
+import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
+import { createOpenRuns } from './open-runs.ts';
+
+const ADMITTED = { type: 'run-admitted', name: 'n', kind: 'workflow', hostId: 'h', stages: [], outputStage: null } as const;
+const FINISHED = { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } } as const;
+const event = (body: NewRunEvent['body']): NewRunEvent => ({ id: body.type, atMs: 0, body });
+
+/** Logs and admissions in memory that count how often they are read. */
+function store() {
+  const logs = new Map<string, NewRunEvent[]>();
+  const owners = new Map<string, unknown>();
+  const counts = { lists: 0, reads: 0, records: 0 };
+  const append: EventStore['append'] = async (runId, written) => {
+    logs.set(runId, [...(logs.get(runId) ?? []), ...written]);
+    return written.length;
+  };
+  const events: EventStore = {
+    append,
+    async *read(runId) {
+      counts.reads += 1;
+      let seq = 0;
+      for (const written of logs.get(runId) ?? []) yield { ...written, seq: (seq += 1) } as RunEvent;
+    },
+    async listRuns() {
+      counts.lists += 1;
+      return [...logs.keys()];
+    },
+    find: () => Promise.reject(new Error('not asked for')),
+    follow: () => {
+      throw new Error('not asked for');
+    },
+    outputCursor: () => Promise.reject(new Error('not asked for')),
+  };
+  const records: RunRecords = {
+    put: () => Promise.reject(new Error('not asked for')),
+    async get(runId) {
+      counts.records += 1;
+      const owner = owners.get(runId);
+      if (owner === 'damaged') throw new Error('admission.json is no JSON');
+      return owner === undefined ? null : { serverId: owner };
+    },
+    hostVariables: () => Promise.reject(new Error('not asked for')),
+    dropHostVariables: () => Promise.reject(new Error('not asked for')),
+  };
+  /** As another worker on the same state folder writes them. */
+  const elsewhere = async (runId: string, owner: unknown, ...bodies: NewRunEvent['body'][]): Promise<void> => {
+    if (owner !== undefined) owners.set(runId, owner);
+    await append(runId, bodies.map(event));
+  };
+  return { events, records, counts, elsewhere, logs };
+}
+
+test('2,000 runs that have ended are read once, however often it is asked which go on', async () => {
+  const { events, records, counts, elsewhere } = store();
+  for (let run = 0; run < 2_000; run += 1) await elsewhere(`done-${run}`, 'here', ADMITTED, FINISHED);
+  await elsewhere('open', 'here', ADMITTED);
+  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: () => undefined, now: () => 0 });
+  expect(await openRuns.list()).toEqual(['open']);
+  expect(counts).toEqual({ lists: 1, reads: 2_001, records: 2_001 });
+  for (let round = 0; round < 20; round += 1) expect(await openRuns.list()).toEqual(['open']);
+  expect(counts, 'nothing more').toEqual({ lists: 1, reads: 2_001, records: 2_001 });
+});
+
+test('runs that are listed again later are read only where they are new', async () => {
+  const { events, records, counts, elsewhere } = store();
+  for (let run = 0; run < 50; run += 1) await elsewhere(`done-${run}`, 'here', ADMITTED, FINISHED);
+  let now = 0;
+  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: () => undefined, now: () => now });
+  await openRuns.list();
+  await elsewhere('of-another-worker', 'here', ADMITTED);
+  await elsewhere('of-another-server', 'there', ADMITTED);
+  expect(await openRuns.list()).toEqual([]);
+  now += 10 * 60_000;
+  expect(await openRuns.list()).toEqual(['of-another-worker']);
+  expect(counts.reads).toBe(51);
+});
+
+test('what this worker admits and finishes is known at once', async () => {
+  const { events, records, counts } = store();
+  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: () => undefined, now: () => 0 });
+  expect(await openRuns.list()).toEqual([]);
+  await openRuns.events.append('a', [event(ADMITTED)]);
+  await openRuns.events.append('b', [event(ADMITTED)]);
+  expect(await openRuns.list()).toEqual(['a', 'b']);
+  await openRuns.events.append('a', [event(FINISHED)]);
+  expect(await openRuns.list()).toEqual(['b']);
+  openRuns.ended('b');
+  expect(await openRuns.list()).toEqual([]);
+  expect(counts.reads).toBe(0);
+});
+
+test('a run that is not admitted yet is looked at again, one that cannot be read is said once and holds up no other', async () => {
+  const { events, records, elsewhere } = store();
+  await elsewhere('a-damaged', 'damaged', ADMITTED);
+  await elsewhere('waiting', undefined);
+  await elsewhere('open', 'here', ADMITTED);
+  let now = 0;
+  const said: string[] = [];
+  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: (_, message) => void said.push(message), now: () => now });
+  expect(await openRuns.list()).toEqual(['open']);
+  await elsewhere('waiting', 'here', ADMITTED);
+  now += 10 * 60_000;
+  expect((await openRuns.list()).toSorted()).toEqual(['open', 'waiting']);
+  expect(said).toEqual(['run a-damaged cannot be looked after: admission.json is no JSON']);
+});
+
+test('a pruned run is forgotten, and one of the same id is a new one', async () => {
+  const { events, records, elsewhere, logs } = store();
+  await elsewhere('again', 'here', ADMITTED, FINISHED);
+  let now = 0;
+  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: () => undefined, now: () => now });
+  await openRuns.list();
+  logs.clear();
+  now += 10 * 60_000;
+  await openRuns.list();
+  await elsewhere('again', 'here', ADMITTED);
+  now += 10 * 60_000;
+  expect(await openRuns.list()).toEqual(['again']);
+});

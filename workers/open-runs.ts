@@ -1,0 +1,115 @@
+/**
+ * Which runs of this host go on, known without reading those that have ended: each log is read once in a worker's life,
+ * and from then on the events that this worker writes tell.
+ */
+import type { EventStore, RunRecords } from '../activities/ports.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import { textOf, type Log } from './log.ts';
+
+/** Another worker on the same state folder may have admitted runs and be gone since. */
+const LIST_AGAIN_MS = 10 * 60_000;
+
+export interface OpenRuns {
+  /** The store to write with: admissions and ends that go through it are noticed. */
+  readonly events: EventStore;
+  /** Runs of this server that were admitted here and have no terminal event. */
+  list(): Promise<readonly string[]>;
+  /** For a run whose terminal event another process wrote. */
+  ended(runId: string): void;
+}
+
+export interface OpenRunsOptions {
+  readonly events: EventStore;
+  readonly records: RunRecords;
+  /** Runs of another server are left alone. */
+  readonly serverId: string;
+  readonly log: Log;
+  readonly now?: () => number;
+}
+
+export function createOpenRuns({ events, records, serverId, log, now = Date.now }: OpenRunsOptions): OpenRuns {
+  const open = new Set<string>();
+  /** Ended, or another server's. What neither is nor was admitted is looked at again. */
+  let settled = new Set<string>();
+  const unreadable = new Set<string>();
+  let listedAtMs: number | null = null;
+
+  const settle = (runId: string): void => {
+    open.delete(runId);
+    settled.add(runId);
+  };
+  const notice = (runId: string, written: readonly NewRunEvent[]): void => {
+    for (const { body } of written) {
+      if (body.type === 'run-admitted') {
+        settled.delete(runId);
+        open.add(runId);
+      } else if (body.type === 'run-finished') settle(runId);
+    }
+  };
+
+  async function look(runId: string): Promise<void> {
+    const owner = await serverOf(records, runId);
+    // No record: refused, or another worker is about to admit it.
+    if (owner === null) return;
+    if (owner !== serverId || (await isFinished(events, runId))) settle(runId);
+    else if (!settled.has(runId)) open.add(runId);
+  }
+
+  async function lookAtAll(): Promise<void> {
+    const runIds = await events.listRuns();
+    for (const runId of runIds) {
+      if (open.has(runId) || settled.has(runId)) continue;
+      try {
+        await look(runId);
+        unreadable.delete(runId);
+      } catch (error) {
+        if (!unreadable.has(runId)) log('warning', `run ${runId} cannot be looked after: ${textOf(error)}`);
+        unreadable.add(runId);
+      }
+    }
+    // Pruned runs are forgotten.
+    const there = new Set(runIds);
+    settled = new Set([...settled].filter((runId) => there.has(runId)));
+  }
+
+  return {
+    events: {
+      ...events,
+      async append(runId, written, writer) {
+        const count = await events.append(runId, written, writer);
+        notice(runId, written);
+        return count;
+      },
+    },
+    async list() {
+      if (listedAtMs === null || now() - listedAtMs >= LIST_AGAIN_MS) {
+        await lookAtAll();
+        listedAtMs = now();
+      }
+      return [...open];
+    },
+    ended: settle,
+  };
+}
+
+/** Null for a run that was not admitted here. */
+export async function serverOf(records: RunRecords, runId: string): Promise<string | null> {
+  const admission = (await records.get(runId, 'admission')) as { readonly serverId?: unknown } | null | undefined;
+  return typeof admission?.serverId === 'string' ? admission.serverId : null;
+}
+
+/** What work on one run gives, or `otherwise` where the run's files are damaged: that run is told of, and others go on. */
+export async function unlessDamaged<T, U>(work: () => Promise<T>, otherwise: U): Promise<T | U> {
+  try {
+    return await work();
+  } catch (error) {
+    if (isCodedError(error)) return otherwise;
+    throw error;
+  }
+}
+
+async function isFinished(events: EventStore, runId: string): Promise<boolean> {
+  for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return true;
+  return false;
+}

@@ -1,0 +1,74 @@
+import { WorkflowNotFoundError, type Client } from '@temporalio/client';
+import { expect, test } from 'vitest';
+import type { RunRecords } from '../activities/ports.ts';
+import { renewalIntervalMs, renewLeases, type VmLeasesOptions } from './vm-leases.ts';
+
+type Answer = 'RUNNING' | 'TERMINATED' | 'COMPLETED' | 'unknown' | 'unreachable';
+
+/** A server that says of each run what stands in `answers`. */
+function clientThatSays(answers: Readonly<Record<string, Answer>>): Client {
+  const describe = async (runId: string): Promise<unknown> => {
+    const answer = answers[runId] ?? 'unknown';
+    if (answer === 'unreachable') throw new Error('UNAVAILABLE: connection refused');
+    if (answer === 'unknown') throw new WorkflowNotFoundError('no such workflow', runId, undefined);
+    return { status: { name: answer }, startTime: new Date(0) };
+  };
+  return { workflow: { getHandle: (runId: string) => ({ describe: () => describe(runId) }) } } as unknown as Client;
+}
+
+function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeasesOptions> = {}) {
+  const kept: string[] = [];
+  const said: string[] = [];
+  const vms = Object.keys(answers).map((runId) => ({ key: { runId, scope: 's', generation: 0 }, alive: true, memoryMib: 1 }));
+  const all: VmLeasesOptions = {
+    client: clientThatSays(answers),
+    records: { get: async (runId: string) => ({ serverId: runId.startsWith('foreign') ? 'there' : 'here' }) } as unknown as RunRecords,
+    serverId: 'here',
+    listVms: async () => vms,
+    keepAlive: async ({ runId }) => {
+      kept.push(runId);
+      return 1;
+    },
+    log: (_, message) => void said.push(message),
+    ...more,
+  };
+  return { all, kept, said };
+}
+
+test('VMs of runs that go on are kept; those of ended, unknown and foreign runs are not', async () => {
+  const { all, kept } = options({ open: 'RUNNING', terminated: 'TERMINATED', done: 'COMPLETED', gone: 'unknown', foreign: 'RUNNING' });
+  await renewLeases(all);
+  expect(kept).toEqual(['open']);
+});
+
+test('while the server does not answer nothing is kept, so that a VM ends with its lease', async () => {
+  const { all, kept, said } = options({ open: 'unreachable' });
+  await renewLeases(all);
+  expect(kept).toEqual([]);
+  expect(said).toEqual(['run open: its VMs are not kept, for it is not known to go on: UNAVAILABLE: connection refused']);
+});
+
+test('dead VMs are not asked, and one that does not answer keeps no other from being renewed', async () => {
+  const vm = (scope: string, alive: boolean) => ({ key: { runId: 'open', scope, generation: 0 }, alive, memoryMib: 1 });
+  const kept: string[] = [];
+  const { all, said } = options(
+    { open: 'RUNNING' },
+    {
+      listVms: async () => [vm('dead', false), vm('stuck', true), vm('old-keeper', true), vm('idle', true)],
+      keepAlive: async ({ scope }) => {
+        if (scope === 'stuck') throw new Error('The operation was aborted due to timeout');
+        kept.push(scope);
+        return scope === 'old-keeper' ? null : 900_000;
+      },
+    },
+  );
+  await renewLeases(all);
+  expect(kept).toEqual(['old-keeper', 'idle']);
+  expect(said).toEqual(['run open: the lease of its VM stuck/0 was not renewed: The operation was aborted due to timeout']);
+});
+
+test('a lease is renewed several times in its length, and once a minute at least', () => {
+  expect(renewalIntervalMs(null)).toBe(60_000);
+  expect(renewalIntervalMs(10_000)).toBe(2_500);
+  expect(renewalIntervalMs(1)).toBe(1);
+});

@@ -1,0 +1,80 @@
+/**
+ * Keeps the VMs of runs that go on. A running stage renews the lease of its VM; between two stages of a shared VM, while
+ * a retry waits, and while no worker holds a stage, this does. A lease is renewed only by who has just seen the run go
+ * on: without its server, and without a worker on its host, a VM ends when the lease does.
+ */
+import type { Client } from '@temporalio/client';
+import type { RunRecords, VmKey } from '../activities/ports.ts';
+import { describeRun } from './client/runs.ts';
+import type { HostVm } from './janitor.ts';
+import { textOf, type Log } from './log.ts';
+import { serverOf, unlessDamaged } from './open-runs.ts';
+
+/** What a keeper gives where nothing else was said. */
+const DEFAULT_LEASE_MS = 15 * 60_000;
+/** Three renewals may fail before a VM ends. */
+const RENEWALS_IN_A_LEASE = 4;
+const LONGEST_INTERVAL_MS = 60_000;
+
+export interface VmLeasesOptions {
+  readonly client: Client;
+  readonly records: RunRecords;
+  /** VMs of another server's runs are left alone. */
+  readonly serverId: string;
+  readonly listVms: () => Promise<readonly HostVm[]>;
+  /** Null where the VM's keeper cannot be asked: one of an earlier build. */
+  readonly keepAlive: (key: VmKey) => Promise<number | null>;
+  readonly log: Log;
+}
+
+/** How often to renew, so that a failure or two cost no VM. */
+export function renewalIntervalMs(leaseMs: number | null): number {
+  return Math.max(1, Math.min(LONGEST_INTERVAL_MS, Math.floor((leaseMs ?? DEFAULT_LEASE_MS) / RENEWALS_IN_A_LEASE)));
+}
+
+/** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
+export async function renewLeases(options: VmLeasesOptions): Promise<void> {
+  const byRun = new Map<string, VmKey[]>();
+  for (const { key, alive } of await options.listVms()) {
+    if (alive) byRun.set(key.runId, [...(byRun.get(key.runId) ?? []), key]);
+  }
+  await Promise.all(
+    [...byRun].map(async ([runId, keys]) => {
+      try {
+        if (await goesOn(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
+      } catch (error) {
+        options.log('warning', `run ${runId}: its VMs are not kept, for it is not known to go on: ${textOf(error)}`);
+      }
+    }),
+  );
+}
+
+async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
+  // Whose a run with a damaged admission is nobody knows: it goes on when this server says so.
+  const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
+  return (server === serverId || server === 'damaged') && (await describeRun(client, runId)).state === 'running';
+}
+
+async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<void> {
+  try {
+    await keepAlive(key);
+  } catch (error) {
+    // Most likely it has just been stopped; the next stage of a VM that is lost says so.
+    log('info', `run ${key.runId}: the lease of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`);
+  }
+}
+
+/** Renews from now on, every `intervalMs`. Returns how to stop it. */
+export function keepLeases(options: VmLeasesOptions, intervalMs: number): () => void {
+  let busy = false;
+  const round = (): void => {
+    if (busy) return;
+    busy = true;
+    renewLeases(options)
+      .catch((error: unknown) => options.log('warning', `keeping VMs: ${textOf(error)}`))
+      .finally(() => (busy = false));
+  };
+  round();
+  const timer = setInterval(round, intervalMs);
+  return () => clearInterval(timer);
+}
