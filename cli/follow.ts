@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { EventStore } from '../activities/ports.ts';
 import type { RunEvent } from '../domain/run/event.ts';
+import { readDiskRoom } from '../store/file/disk-room.ts';
 import { emptyView, project, type RunView } from '../store/projection.ts';
 import { awaitOutcome, repairRun } from '../workers/client/runs.ts';
+import { describeRoom, MAKE_ROOM } from './render/disk.ts';
 import { hostOfRun } from './run-host.ts';
 import { readView } from './run-lookup.ts';
 import type { ServerLink } from './server-link.ts';
@@ -21,6 +23,8 @@ export interface FollowOptions {
   readonly onEvent: (event: RunEvent, view: RunView) => Promise<void>;
   /** Trouble that following goes on in spite of; each is told once. */
   readonly onTrouble: (message: string) => void;
+  /** The state folder, whose disk is looked at: a full one is told once, each time that it is. */
+  readonly stateDir: string;
 }
 
 /** How long events of a run may take to come to this host's store before it is said that they are elsewhere. */
@@ -99,12 +103,16 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   }
 }
 
-async function takeCare({ runId, store, link, onTrouble }: FollowOptions, signal: AbortSignal, isOurs: () => boolean): Promise<void> {
+async function takeCare({ runId, store, link, onTrouble, stateDir }: FollowOptions, signal: AbortSignal, isOurs: () => boolean): Promise<void> {
   const told = new Set<string>();
   let repairedAtMs = Date.now();
+  let wasLow = false;
   while (!signal.aborted) {
     await sleep(TEND_EVERY_MS, undefined, { signal }).catch(() => undefined);
     if (signal.aborted) return;
+    const disk = readDiskRoom(stateDir);
+    if (disk.isLow && !wasLow) onTrouble(`${describeRoom(disk, stateDir)}; ${MAKE_ROOM}`);
+    wasLow = disk.isLow;
     try {
       await link.tend();
       if (Date.now() - repairedAtMs < REPAIR_EVERY_MS) continue;

@@ -122,6 +122,7 @@ async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display
     const view = await followWherever({
       runId,
       store: createFileEventStore(context.env.stateDir),
+      stateDir: context.env.stateDir,
       link,
       signal: detach.signal,
       onEvent: (event, now) => display.event(event, now),

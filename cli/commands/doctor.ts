@@ -1,4 +1,5 @@
 import { inspectHost } from '../../setup/resolve.ts';
+import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { findDamagedRuns } from '../../store/inspect.ts';
 import { readStack } from '../../workers/embedded/client.ts';
 import { defineCommand } from '../command.ts';
@@ -12,14 +13,19 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   async execute(_args, options, context) {
     const { cacheDir, stateDir } = context.env;
     const [report, temporal, damaged] = await Promise.all([inspectHost(context.env), inspectTemporal(context), findDamagedRuns(stateDir)]);
+    const disk = readDiskRoom(stateDir);
+    const isReady = report.isReady && !disk.isLow;
     if (options.json) {
       const damagedRuns = damaged.map(({ runId, folder, problem }) => ({ runId, folder: folder.path, problem: problem.message }));
-      await context.stdout.write(`${JSON.stringify({ ...report, temporal, cacheDir, stateDir, damagedRuns })}\n`);
+      await context.stdout.write(`${JSON.stringify({ ...report, isReady, disk, temporal, cacheDir, stateDir, damagedRuns })}\n`);
     } else {
-      const lines = [...renderDoctor(report, temporal, { cacheDir, stateDir }, context.stdout.style), ...renderDamagedRuns(damaged, context)];
+      const lines = [
+        ...renderDoctor({ ...report, isReady }, temporal, { cacheDir, stateDir, disk }, context.stdout.style),
+        ...renderDamagedRuns(damaged, context),
+      ];
       await context.stdout.write(`${lines.join('\n')}\n`);
     }
-    return report.isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
+    return isReady && temporal.problem === null ? EXIT.success : EXIT.environment;
   },
 });
 

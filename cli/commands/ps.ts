@@ -1,8 +1,10 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { readStack } from '../../workers/embedded/client.ts';
+import { readDiskState } from '../../workers/client/disk-state.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
 import { listVms } from '../vm-list.ts';
@@ -21,8 +23,9 @@ export const command = defineCommand<Options>({
     const stack = await readStack(env);
     const findKeeper = async (): Promise<string> => (await resolveStackPieces(env, { install: false })).keeper;
     const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
+    const disk = await readDiskState(env.stateDir, null);
     if (options.json) {
-      await stdout.write(`${JSON.stringify({ stack, vms })}\n`);
+      await stdout.write(`${JSON.stringify({ stack, vms, disk })}\n`);
       return EXIT.success;
     }
     const lines =
@@ -45,6 +48,8 @@ export const command = defineCommand<Options>({
           { style: stdout.style, width: stdout.width() },
         ),
       );
+    const held = describeDisk(disk, env.stateDir);
+    if (held.length > 0) lines.push('', ...held.map((line) => stdout.style.yellow(line)), `${stdout.style.cyan('help:')} ${context.advise(MAKE_ROOM)}`);
     await stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },

@@ -5,6 +5,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
 import { toRunJson } from '../render/run-json.ts';
+import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStatus } from '../render/status.ts';
 import { shownRunId } from '../run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from '../run-elsewhere.ts';
@@ -19,11 +20,17 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (isElsewhere(found)) return await printElsewhere(found.runId, found.state, found.host, options, context);
     const [view] = await readMendedViews([found], store, context);
     if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${text}\``);
-    if (options.json) await context.stdout.write(`${JSON.stringify(toRunJson(view))}\n`);
-    else
-      await context.stdout.write(
-        `${renderStatus(view, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`,
-      );
+    const { stateDir } = context.env;
+    // A run that has ended waits for nothing.
+    const disk = view.outcome === null ? await (await import('../../workers/client/disk-state.ts')).readDiskState(stateDir, view.runId) : null;
+    if (options.json) await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), disk })}\n`);
+    else {
+      const { style } = context.stdout;
+      const lines = renderStatus(view, { style, width: context.stdout.width(), nowMs: context.now().getTime(), advise: context.advise });
+      const held = disk === null ? [] : describeDisk(disk, stateDir);
+      if (held.length > 0) lines.push('', ...held.map((line) => style.yellow(line)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`);
+      await context.stdout.write(`${lines.join('\n')}\n`);
+    }
     return EXIT.success;
   },
 });

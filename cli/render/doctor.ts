@@ -1,5 +1,8 @@
 import type { HostReport, PieceReport } from '../../setup/resolve.ts';
+import type { DiskRoom } from '../../store/file/disk-room.ts';
+import { formatBytes } from '../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { describeRoom, MAKE_ROOM } from './disk.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 
@@ -16,7 +19,7 @@ export interface TemporalReport {
 export function renderDoctor(
   report: HostReport,
   temporal: TemporalReport,
-  folders: { readonly cacheDir: string; readonly stateDir: string },
+  folders: { readonly cacheDir: string; readonly stateDir: string; readonly disk: DiskRoom },
   style: Style,
 ): string[] {
   const { system } = report;
@@ -39,7 +42,8 @@ export function renderDoctor(
     `  ${renderTemporal(temporal, style)}`,
     '',
     `${style.dim('cache')} ${folders.cacheDir}`,
-    `${style.dim('state')} ${folders.stateDir}`,
+    `${style.dim('state')} ${folders.stateDir} ${style.dim(`(${formatBytes(folders.disk.availableBytes)} of ${formatBytes(folders.disk.sizeBytes)} free)`)}`,
+    ...(folders.disk.isLow ? [`  ${style.red('✗')} ${describeRoom(folders.disk, folders.stateDir)}`, ...fixes([MAKE_ROOM], style)] : []),
     '',
     ready,
   ];

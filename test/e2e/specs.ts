@@ -17,6 +17,23 @@ workflow:
 `;
 }
 
+/** A stage that writes a file of half a MiB before each of its lines, and at its end prints how often it was started. */
+export function writing(files: number): string {
+  return `api_version: v1
+kind: workflow
+name: writing
+sandbox: { memory_mb: 256 }
+workflow:
+  steps:
+    - name: write
+      run:
+        program: sh
+        args:
+          - -c
+          - echo start >> /workspace/starts; i=0; while [ $i -lt ${files} ]; do i=$((i+1)); head -c 524288 /dev/urandom > /workspace/file-$i; sync; echo line $i; sleep 0.2; done; cat /workspace/starts
+`;
+}
+
 /** What \`counting\` prints when its command ran once and no byte was lost or doubled. */
 export function countedOnce(lines: number): string {
   return Array.from({ length: lines }, (_, index) => `line ${index + 1}\n`).join('') + 'start\n';

@@ -1,0 +1,20 @@
+import { expect, test } from 'vitest';
+import { describeDisk } from './disk.ts';
+
+const MIB = 1024 * 1024;
+const ROOM = { availableBytes: 75_000 * MIB, sizeBytes: 250_000 * MIB, floorBytes: 512 * MIB, isLow: false, waiting: [] };
+
+test('where there is room nothing is said', () => expect(describeDisk(ROOM, '/state')).toEqual([]));
+
+test('a disk that is nearly full is said with what it holds up', () => {
+  expect(describeDisk({ ...ROOM, availableBytes: 100 * MIB, isLow: true }, '/state\u001b[2J')).toEqual([
+    '100 MiB of 244 GiB are free on the disk of /state: no VM is started with less than 512 MiB, and writers wait',
+  ]);
+});
+
+test('each VM that waits is named, with when it goes on and when it is given up', () => {
+  const waiting = [{ vmKey: 'r/s/0', runId: 'r', forMs: 130_000, limitMs: 3_600_000, availableBytes: 0, neededBytes: 16 * MIB }];
+  expect(describeDisk({ ...ROOM, waiting }, '/state')).toEqual([
+    'the disk is full: vm r/s/0 has waited 2m 10s for room; it goes on by itself with 16 MiB free, and is given up after 1h 00m',
+  ]);
+});

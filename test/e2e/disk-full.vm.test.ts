@@ -1,0 +1,76 @@
+/** The disk of the state folder is full: what runs waits for room, it is said, and all goes on by itself. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, test } from 'vitest';
+import { SmallDisk } from '../rig/small-disk.ts';
+import { Rig, until } from './rig.ts';
+import { countedOnce, sleeping, writing } from './specs.ts';
+
+const DISK_MIB = 160;
+const FILES = 40;
+
+interface StatusJson {
+  readonly disk: { readonly isLow: boolean; readonly waiting: readonly { readonly vmKey: string; readonly limitMs: number }[] } | null;
+}
+
+async function diskOf(rig: Rig, runId: string): Promise<StatusJson['disk']> {
+  const { stdout } = await rig.cli('status', runId, '--json');
+  return (JSON.parse(stdout) as StatusJson).disk;
+}
+
+test('a stage on a full disk waits, says so, and prints every line once when there is room', async () => {
+  await using rig = new Rig();
+  using disk = new SmallDisk(rig.stateDir, DISK_MIB);
+  await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'full');
+  await rig.waitOutput('full', 'write', 'line 5\n');
+  expect(await diskOf(rig, 'full')).toMatchObject({ isLow: false, waiting: [] });
+
+  disk.fill();
+  const waiting = await until('the VM to wait for room', 60_000, async () => (await diskOf(rig, 'full'))?.waiting[0] ?? null, 500);
+  expect(waiting).toMatchObject({ vmKey: 'full/_shared/0', limitMs: 3_600_000 });
+  expect((await rig.cli('status', 'full')).stdout).toMatch(/the disk is full: vm full\/_shared\/0 has waited .* for room; it goes on by itself/);
+  expect((await rig.cli('ps')).stdout).toContain('the disk is full: vm full/_shared/0');
+  const doctor = await rig.cli('doctor');
+  expect(doctor.stdout).toContain('runs cannot start');
+  expect(doctor.stdout).toContain('make room on that disk');
+  expect(doctor.code).toBe(3);
+
+  // A worker that dies meanwhile is followed by one that starts on a full disk; and a run that comes now gets no VM.
+  const before = await rig.liveStack();
+  rig.kill(before.workerPid);
+  await until('the next worker', 60_000, () => {
+    const stack = rig.stack();
+    return stack !== null && stack.workerPid !== before.workerPid;
+  });
+  await rig.launch(rig.spec('late.yaml', sleeping(0)), 'late');
+  await sleep(15_000);
+  expect((await diskOf(rig, 'full'))?.waiting).toHaveLength(1);
+  expect(rig.keepers().map(({ vmKey }) => vmKey)).toEqual(['full/_shared/0']);
+
+  disk.makeRoom();
+  expect((await rig.finish('full')).outcome.state).toBe('succeeded');
+  expect(await rig.output('full', 'write')).toBe(countedOnce(FILES));
+  expect((await rig.finish('late')).outcome.state).toBe('succeeded');
+  const events = await rig.events('full');
+  expect(events.filter(({ body }) => body.type === 'vm-ready' || body.type === 'vm-lost')).toHaveLength(1);
+  const attached = events.flatMap(({ body }) => (body.type === 'stage-reattached' ? [body.reason] : []));
+  expect(attached.length).toBeGreaterThan(0);
+  expect(attached.every((reason) => reason !== undefined && reason !== '')).toBe(true);
+  expect((await rig.cli('doctor')).stdout).toContain('runs can start');
+  await rig.assertNothingLeft();
+});
+
+test('a disk that stays full ends the stage with a code of its own, and no other VM starts', async () => {
+  await using rig = new Rig({ VOIDBOX_DISK_FULL_LIMIT_MS: '4000' });
+  using disk = new SmallDisk(rig.stateDir, DISK_MIB);
+  await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'given-up');
+  await rig.waitOutput('given-up', 'write', 'line 5\n');
+  disk.fill();
+  const { outcome } = await rig.finish('given-up');
+  expect(outcome).toMatchObject({ state: 'failed', failedStage: 'write', failure: { code: 'host/disk-full' } });
+  const types = (await rig.events('given-up')).map(({ body }) => body.type);
+  expect(types.filter((type) => type === 'vm-ready')).toHaveLength(1);
+  expect(types).not.toContain('vm-lost');
+  expect((await rig.cli('status', 'given-up')).stdout).toContain('had no room for 4 s');
+  disk.makeRoom();
+  await rig.assertNothingLeft();
+});
