@@ -12,6 +12,7 @@ export interface SweptHostVm {
   readonly key: VmKey;
   /** A keeper runs it, whether or not any worker holds it. */
   readonly alive: boolean;
+  /** Of its guest; 0 for one that is not alive. */
   readonly memoryMib: number;
   readonly sizeBytes: number;
 }
@@ -26,9 +27,8 @@ export async function sweepVms(keeper: string, vmsDir: string, budgetBytes: numb
   const vms = await Promise.all(
     left.map(async (vm) => {
       const key = parseVmKey(vm.vmKey as string);
-      return key === null
-        ? []
-        : [{ key, alive: vm.state === 'running' && !vm.ended, memoryMib: await intendedMemoryMib(join(vmsDir, vm.name)), sizeBytes: vm.sizeBytes }];
+      const alive = vm.state === 'running' && !vm.ended;
+      return key === null ? [] : [{ key, alive, memoryMib: alive ? await intendedMemoryMib(join(vmsDir, vm.name)) : 0, sizeBytes: vm.sizeBytes }];
     }),
   );
   return vms.flat();

@@ -72,9 +72,9 @@ fn sweep(vms: &Path, max_bytes: Option<u64>, stopped_known: Duration) -> io::Res
     found.sort_by_key(|vm| vm.modified_ms);
     for vm in found.iter_mut().filter(|vm| vm.acknowledged) {
         if vm.ended_ago < stopped_known {
-            vm.bytes = reduce(vms, vm)?;
+            vm.bytes = while_it_is_there(reduce(vms, vm))?.unwrap_or(0);
         } else {
-            vm.removed = remove(vms, vm)?;
+            vm.removed = while_it_is_there(remove(vms, vm))?.unwrap_or(true);
         }
     }
     let left = |found: &[Swept]| {
@@ -90,7 +90,7 @@ fn sweep(vms: &Path, max_bytes: Option<u64>, stopped_known: Duration) -> io::Res
             let vm = &mut found[index];
             let dead = matches!(vm.state, VmState::Lost | VmState::Stopped);
             if over && dead && !vm.removed && !vm.acknowledged {
-                vm.removed = remove(vms, vm)?;
+                vm.removed = while_it_is_there(remove(vms, vm))?.unwrap_or(true);
             }
         }
     }
@@ -109,45 +109,61 @@ fn list(vms: &Path) -> io::Result<Vec<Swept>> {
         Err(error) => return Err(error),
     };
     for entry in entries {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if !entry.file_type()?.is_dir() {
-            continue;
+        // What another sweep removes meanwhile is no failure of this one.
+        if let Some(vm) = while_it_is_there(look_at(&entry?))?.flatten() {
+            found.push(vm);
         }
-        if name.starts_with(TRASH) {
-            // A sweep that was killed left it.
-            fs::remove_dir_all(entry.path())?;
-            continue;
-        }
-        let dir = RunDir::at(entry.path());
-        let state = dir.state()?;
-        if state != VmState::Running && [SOCKET, SCRATCH].iter().any(|name| dir.file(name).exists())
-        {
-            // Under the lock: a launch may begin in a directory that has no VM yet.
-            if let Some(_lock) = dir.try_lock()? {
-                dir.remove_leftovers()?;
-            }
-        }
-        let json = |name: &str| -> Option<serde_json::Value> {
-            serde_json::from_slice(&fs::read(dir.file(name)).ok()?).ok()
-        };
-        let exit = json(EXIT);
-        found.push(Swept {
-            name,
-            vm_key: json(INTENT).and_then(|intent| Some(intent.get("vmKey")?.as_str()?.to_owned())),
-            state,
-            ended: exit.is_some(),
-            acknowledged: state == VmState::Stopped
-                && exit.as_ref().is_some_and(|exit| {
-                    exit.get("reason").is_some_and(|reason| reason == "stopped")
-                }),
-            ended_ago: age(&dir.file(EXIT)),
-            bytes: disk_bytes(&entry.path())?,
-            modified_ms: modified_ms(&entry.path())?,
-            removed: false,
-        });
     }
     Ok(found)
+}
+
+/// `None` for what was not found.
+fn while_it_is_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What a run directory says; `None` for what is none.
+fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
+    let name = entry.file_name().to_string_lossy().into_owned();
+    if !entry.file_type()?.is_dir() {
+        return Ok(None);
+    }
+    if name.starts_with(TRASH) {
+        // A sweep that was killed left it.
+        fs::remove_dir_all(entry.path())?;
+        return Ok(None);
+    }
+    let dir = RunDir::at(entry.path());
+    let state = dir.state()?;
+    let leaves = [SOCKET, SCRATCH].iter().any(|name| dir.file(name).exists());
+    if state != VmState::Running && leaves {
+        // Under the lock: a launch may begin in a directory that has no VM yet.
+        if let Some(_lock) = dir.try_lock()? {
+            dir.remove_leftovers()?;
+        }
+    }
+    let json = |name: &str| -> Option<serde_json::Value> {
+        serde_json::from_slice(&fs::read(dir.file(name)).ok()?).ok()
+    };
+    let exit = json(EXIT);
+    Ok(Some(Swept {
+        name,
+        vm_key: json(INTENT).and_then(|intent| Some(intent.get("vmKey")?.as_str()?.to_owned())),
+        state,
+        ended: exit.is_some(),
+        acknowledged: state == VmState::Stopped
+            && exit
+                .as_ref()
+                .is_some_and(|exit| exit.get("reason").is_some_and(|reason| reason == "stopped")),
+        ended_ago: age(&dir.file(EXIT)),
+        bytes: disk_bytes(&entry.path())?,
+        modified_ms: modified_ms(&entry.path())?,
+        removed: false,
+    }))
 }
 
 /// Leaves of a stopped VM that it was stopped; the bytes that this takes.
@@ -274,6 +290,24 @@ mod tests {
         assert!(!lost.path().exists());
         assert!(running.path().exists());
     }
+
+    #[test]
+    fn sweeps_at_the_same_time_do_not_fail_one_another() {
+        let temp = TempDir::new("sweep-at-once");
+        for round in 0..20 {
+            for name in 0..40 {
+                let files = [(STARTED, ""), (EXIT, r#"{"reason":"stopped"}"#)];
+                vm(&temp.0, &format!("{round}-{name}"), &files);
+            }
+            std::thread::scope(|scope| {
+                let sweeps = [(); 3].map(|()| scope.spawn(|| sweep(&temp.0, None, Duration::ZERO)));
+                for sweep in sweeps {
+                    sweep.join().unwrap().unwrap();
+                }
+            });
+        }
+    }
+
     #[test]
     fn that_a_vm_was_stopped_stays_known_for_a_while_and_costs_little() {
         let temp = TempDir::new("sweep-known");
