@@ -19,9 +19,9 @@ export interface DiskWatch {
 export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log): DiskWatch {
   const ballast = createBallast(stateDir);
   let trouble = '';
-  const look = (): void => {
+  const look = (atOnce: boolean): void => {
     try {
-      const done = ballast.look();
+      const done = ballast.look(atOnce);
       trouble = '';
       if (done === 'released') {
         const { availableBytes } = readDiskRoom(stateDir);
@@ -38,8 +38,8 @@ export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log
       trouble = text;
     }
   };
-  look();
-  const timer = setInterval(look, LOOK_INTERVAL_MS);
+  look(true);
+  const timer = setInterval(() => look(false), LOOK_INTERVAL_MS);
   timer.unref();
   return {
     pump: { hasRoomForOutput: () => ballast.hasRoomForOutput(), isFull: isDiskFull, limitMs: waitLimitMs ?? WAIT_LIMIT_MS },

@@ -13,9 +13,15 @@ const BALLAST_BYTES = 8 * MIB;
 /** On a small file system it is this part of it. A VM that waits for room goes on with more than twice as much. */
 const BALLAST_SHARE = 100;
 
+/** Keepers look once a second and stop their VMs on a full disk: those that still run would eat what is given free. */
+const LOOKS = 3;
+
 export interface Ballast {
-  /** Looks at the disk: gives the ballast up or makes it. Says what was done. */
-  look(): 'made' | 'released' | null;
+  /**
+   * Looks at the disk: gives the ballast up or makes it. Says what was done.
+   * @param atOnce  a full disk is believed at the first look, not at the third
+   */
+  look(atOnce?: boolean): 'made' | 'released' | null;
   /** False while what is left is for messages: output then waits for room. */
   hasRoomForOutput(): boolean;
 }
@@ -26,12 +32,15 @@ export function ballastPath(stateDir: string): string {
 
 export function createBallast(stateDir: string, readRoom: () => DiskRoom = () => readDiskRoom(stateDir)): Ballast {
   const path = ballastPath(stateDir);
+  let lowLooks = 0;
   return {
-    look() {
+    look(atOnce = false) {
       const room = readRoom();
       const sizeBytes = ballastBytes(room);
       if (isThere(path)) {
-        if (room.availableBytes >= sizeBytes) return null;
+        lowLooks = room.availableBytes < sizeBytes ? lowLooks + 1 : 0;
+        if (lowLooks === 0 || (lowLooks < LOOKS && !atOnce)) return null;
+        lowLooks = 0;
         rmSync(path, { force: true });
         return 'released';
       }

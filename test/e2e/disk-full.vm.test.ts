@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { SmallDisk } from '../rig/small-disk.ts';
 import { Rig, until } from './rig.ts';
-import { countedOnce, sleeping, writing } from './specs.ts';
+import { countedOnce, counting, sleeping, writing } from './specs.ts';
 
-const DISK_MIB = 160;
-const FILES = 40;
+const DISK_MIB = 200;
+const FILES = 60;
 
 interface StatusJson {
   readonly disk: { readonly isLow: boolean; readonly waiting: readonly { readonly vmKey: string; readonly limitMs: number }[] } | null;
@@ -21,6 +21,8 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   await using rig = new Rig();
   using disk = new SmallDisk(rig.stateDir, DISK_MIB);
   await rig.launch(rig.spec('spec.yaml', writing(FILES)), 'full');
+  await rig.launch(rig.spec('other.yaml', counting(10_000, 0.1)), 'other');
+  await rig.waitOutput('other', 'count', 'line 5\n');
   await rig.waitOutput('full', 'write', 'line 5\n');
   expect(await diskOf(rig, 'full')).toMatchObject({ isLow: false, waiting: [] });
 
@@ -42,6 +44,11 @@ test('a stage on a full disk waits, says so, and prints every line once when the
     return stack !== null && stack.workerPid !== before.workerPid;
   });
   await rig.launch(rig.spec('late.yaml', sleeping(0)), 'late');
+
+  // The ballast keeps room for the end of a run that is cancelled meanwhile.
+  await until('the other VM to be stopped too', 60_000, async () => (await diskOf(rig, 'other'))?.waiting[0] ?? null, 500);
+  await rig.cli('cancel', 'other');
+  expect((await rig.finish('other', 60_000)).outcome.state).toBe('cancelled');
   await sleep(15_000);
   expect((await diskOf(rig, 'full'))?.waiting).toHaveLength(1);
   expect(rig.keepers().map(({ vmKey }) => vmKey)).toEqual(['full/_shared/0']);

@@ -14,6 +14,13 @@ use tokio::time::Instant;
 
 /// How often a full disk is looked at.
 const POLL: Duration = Duration::from_millis(500);
+/// How often one that is not is.
+const LOW_POLL: Duration = Duration::from_secs(1);
+/// Below this a VM is stopped before it finds no room: what a worker's ballast then gives free is for
+/// messages, and a VM that still runs would eat it.
+const LOW_BYTES: u64 = 8 << 20;
+/// On a small file system it is this part of it.
+const LOW_SHARE: u64 = 100;
 /// Room with which a VM goes on: more than the ballast that a worker gives free for messages.
 const ROOM_BYTES: u64 = 16 << 20;
 /// On a small file system it is this part of it.
@@ -42,6 +49,9 @@ pub struct Disk {
     /// The last time of fullness: its begin and its end.
     earlier: Cell<Option<(Instant, Instant)>>,
     full: watch::Sender<bool>,
+    /// Available and all bytes, for tests.
+    #[cfg(test)]
+    pub pretended: Cell<Option<(u64, u64)>>,
 }
 
 /// Somebody waits for room, until this is dropped.
@@ -83,6 +93,8 @@ impl Disk {
             since: Cell::new(None),
             earlier: Cell::new(None),
             full: watch::Sender::new(false),
+            #[cfg(test)]
+            pretended: Cell::new(None),
         })
     }
 
@@ -111,25 +123,39 @@ impl Disk {
         }
     }
 
-    /// Available bytes, and how many a VM needs to go on. A file system that cannot be asked has room:
-    /// trying is then all that tells.
+    /// Returns when so little room is left that a VM is better stopped.
+    pub async fn runs_low(&self) {
+        loop {
+            tokio::time::sleep(LOW_POLL).await;
+            let (available, size) = self.bytes();
+            if available < LOW_BYTES.min(size / LOW_SHARE) {
+                return;
+            }
+        }
+    }
+
+    /// Available bytes, and those of the whole file system. One that cannot be asked has room: trying is
+    /// then all that tells.
     fn bytes(&self) -> (u64, u64) {
+        #[cfg(test)]
+        if let Some(bytes) = self.pretended.get() {
+            return bytes;
+        }
         match rustix::fs::statvfs(&self.folder) {
             Ok(found) => {
                 let unit = found.f_frsize;
-                let size = found.f_blocks.saturating_mul(unit);
                 (
                     found.f_bavail.saturating_mul(unit),
-                    ROOM_BYTES.min(size / ROOM_SHARE),
+                    found.f_blocks.saturating_mul(unit),
                 )
             }
-            Err(_) => (u64::MAX, 0),
+            Err(_) => (u64::MAX, u64::MAX),
         }
     }
 
     pub fn has_room(&self) -> bool {
-        let (available, needed) = self.bytes();
-        available >= needed
+        let (available, size) = self.bytes();
+        available >= needed(size)
     }
 
     /// Does `work` as soon as it does not fail for want of room.
@@ -152,12 +178,12 @@ impl Disk {
     /// What there is to say while the disk is full.
     pub fn report(&self) -> Option<FullDisk> {
         let since = self.since.get()?;
-        let (available_bytes, needed_bytes) = self.bytes();
+        let (available_bytes, size) = self.bytes();
         Some(FullDisk {
             for_ms: millis(since.elapsed()),
             limit_ms: millis(self.limit),
             available_bytes,
-            needed_bytes,
+            needed_bytes: needed(size),
         })
     }
 
@@ -225,6 +251,11 @@ impl Disk {
             self.limit.as_secs_f32()
         )
     }
+}
+
+/// Room with which a VM goes on, on a file system of `size` bytes.
+fn needed(size: u64) -> u64 {
+    ROOM_BYTES.min(size / ROOM_SHARE)
 }
 
 fn millis(length: Duration) -> u64 {

@@ -1,5 +1,6 @@
 //! The VMM's control socket. The keeper alone has its other end, and uses it for one thing: QEMU
-//! stops a VM whose disk image finds no room on the host, and somebody has to let it go on.
+//! stops a VM whose disk image finds no room on the host, and somebody has to let it go on. One that
+//! has not found that out yet is stopped from here.
 
 use std::convert::Infallible;
 use std::io;
@@ -137,6 +138,10 @@ async fn serve(lines: &mut Lines, disk: &Rc<Disk>) -> Result<Infallible, Violati
             () = disk.room(), if stopped.is_some() => {
                 let _ = lines.send("cont").await;
             }
+            () = disk.runs_low(), if stopped.is_none() => {
+                stopped = Some(disk.wait_begins());
+                let _ = lines.send("stop").await;
+            }
         }
     }
 }
@@ -243,6 +248,28 @@ mod tests {
             assert_eq!(command(&mut peer).await["execute"], "cont");
             say(&mut peer, r#"{"event": "RESUME"}"#).await;
             say(&mut peer, r#"{"return": {}}"#).await;
+            while disk.report().is_some() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+
+    #[test]
+    fn a_vm_is_stopped_before_it_eats_what_is_left_for_messages() {
+        with_peer(async |mut peer, disk| {
+            say(&mut peer, GREETING).await;
+            assert_eq!(command(&mut peer).await["execute"], "qmp_capabilities");
+            say(&mut peer, r#"{"return": {}}"#).await;
+            let mib = |count: u64| count << 20;
+            disk.pretended.set(Some((mib(7), mib(100_000))));
+            assert_eq!(command(&mut peer).await["execute"], "stop");
+            assert!(disk.report().is_some());
+            // What the ballast gives free lets no VM go on.
+            disk.pretended.set(Some((mib(15), mib(100_000))));
+            tokio::time::sleep(Duration::from_millis(1200)).await;
+            disk.pretended.set(Some((mib(16), mib(100_000))));
+            assert_eq!(command(&mut peer).await["execute"], "cont");
+            say(&mut peer, r#"{"event": "RESUME"}"#).await;
             while disk.report().is_some() {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
