@@ -4,7 +4,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { MicroVm } from './index.ts';
+import { keepVmAlive, MicroVm } from './index.ts';
 
 /**
  * A scripted keeper: a Unix socket server and a `voidbox-vm` that is a shell script. What a real keeper never
@@ -380,5 +380,51 @@ describe('streams', () => {
     );
     await vm.execStdin('k', 11, (offset) => once('hello world'.slice(offset)), soon());
     expect(got).toBe('world');
+  });
+});
+
+describe('keeping a VM from outside', () => {
+  const STATUS = {
+    state: 'ready',
+    vmKey: 'run/scope/0',
+    fence: 3,
+    bootMs: 1,
+    boots: 1,
+    accelerator: 'tcg',
+    kernel: 'debian',
+    jail: 'j',
+    memoryMib: 128,
+    leaseLeftMs: 5,
+    execs: [],
+  };
+  /** The ops that a keeper was asked for, with its answers. */
+  async function asked(status: object): Promise<{ readonly keeper: FakeKeeper; readonly ops: string[] }> {
+    const ops: string[] = [];
+    const say =
+      (ok: object): Handler =>
+      (request, socket) => {
+        ops.push(request['op'] as string);
+        answer(socket, request, ok);
+      };
+    return { keeper: await fakeKeeper({ status: say(status), keepalive: say({ leaseLeftMs: 900_000 }), attach: say({ fence: 4 }) }), ops };
+  }
+
+  it('renews its lease and takes it from nobody', async () => {
+    const { keeper, ops } = await asked({ ...STATUS, features: ['keepalive', 'of-a-later-build'] });
+    expect(await keepVmAlive(keeper.dir, soon())).toBe(900_000);
+    expect(ops).toEqual(['status', 'keepalive']);
+  });
+
+  it('leaves a keeper of an earlier build alone', async () => {
+    const { keeper, ops } = await asked(STATUS);
+    expect(await keepVmAlive(keeper.dir, soon())).toBeNull();
+    expect(ops).toEqual(['status']);
+  });
+
+  it('gives up on a keeper that says nothing, and on one that is gone', async () => {
+    const silent = await fakeKeeper({ status: () => undefined });
+    await expect(keepVmAlive(silent.dir, AbortSignal.timeout(200))).rejects.toMatchObject({ name: 'TimeoutError' });
+    silent.kill();
+    await expect(keepVmAlive(silent.dir, soon())).rejects.toMatchObject({ code: 'store/io' });
   });
 });
