@@ -124,10 +124,11 @@ function residentOutsideGuestMib(pid: number): number {
   let kib = 0;
   let isGuest = false;
   for (const line of readFileSync(`/proc/${pid}/smaps`, 'utf8').split('\n')) {
-    const range = /^([0-9a-f]+)-([0-9a-f]+) /.exec(line);
+    const range = /^([0-9a-f]+)-([0-9a-f]+) (\S+)/.exec(line);
     if (range) {
       const sizeMib = (Number.parseInt(range[2]!, 16) - Number.parseInt(range[1]!, 16)) / 2 ** 20;
-      isGuest = sizeMib === GUEST_MIB;
+      // The cache of translated code may be as large, and is executable.
+      isGuest = sizeMib === GUEST_MIB && !range[3]!.includes('x');
     } else if (!isGuest && line.startsWith('Rss:')) {
       kib += Number(line.split(/\s+/)[1]);
     }
