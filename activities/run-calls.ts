@@ -8,13 +8,13 @@ import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { isReachable, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import { vmKeyText } from '../domain/run/vm-key.ts';
 import { type AdmittedRun, assertCalledByRun, createAdmittedRuns, endOf, quoted } from './admitted-run.ts';
 import { checkedEvents } from './call-events.ts';
 import { checkedMerge, checkedOutcome, checkedUpstream, type Fields, fieldsOf } from './call-values.ts';
 import type { FinishRequest, ScopeRequest, StageRequest, VmLease } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { readResult } from './stage-record.ts';
-import { vmKeyText } from './vm-pool.ts';
 
 /** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
 export interface RunCalls {

@@ -5,8 +5,6 @@
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { Sandbox, VmKey } from './ports.ts';
 
-export { vmKeyText } from '../domain/run/vm-key.ts';
-
 export interface PooledVm {
   readonly sandbox: Sandbox;
   /** Gives the handle back. The last user of a VM closes its connections; the VM lives on. */

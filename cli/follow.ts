@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { EventStore } from '../activities/ports.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';
 import { emptyView, project, type RunView } from '../store/projection.ts';
@@ -18,6 +19,8 @@ export interface FollowOptions {
   readonly runId: string;
   readonly store: EventStore;
   readonly link: ServerLink;
+  /** The run is known to live on this host; absent means as much as its events here say. */
+  readonly isHere?: boolean;
   /** Aborting it ends the following, not the run. */
   readonly signal: AbortSignal;
   readonly onEvent: (event: RunEvent, view: RunView) => Promise<void>;
@@ -90,12 +93,14 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   const signal = AbortSignal.any([options.signal, done.signal]);
   let view = emptyView(options.runId);
   // Without an event here a run on a server of one's own may live on another host, whose store is not ours to mend.
-  const care = takeCare(options, signal, () => options.link.isEmbedded || view.seq > 0);
+  const damage = new AbortController();
+  const care = takeCare(options, signal, () => options.isHere === true || options.link.isEmbedded || view.seq > 0, damage);
   try {
-    for await (const event of options.store.follow(options.runId, 0, options.signal)) {
+    for await (const event of options.store.follow(options.runId, 0, AbortSignal.any([options.signal, damage.signal]))) {
       view = project(view, event);
       await options.onEvent(event, view);
     }
+    if (damage.signal.aborted && view.outcome === null) throw damage.signal.reason;
     return view;
   } finally {
     done.abort();
@@ -103,7 +108,13 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   }
 }
 
-async function takeCare({ runId, store, link, onTrouble, stateDir }: FollowOptions, signal: AbortSignal, isOurs: () => boolean): Promise<void> {
+/** Aborts `damage` when the run's files are damaged: its last event would be waited for for ever. */
+async function takeCare(
+  { runId, store, link, onTrouble, stateDir }: FollowOptions,
+  signal: AbortSignal,
+  isOurs: () => boolean,
+  damage: AbortController,
+): Promise<void> {
   const told = new Set<string>();
   let repairedAtMs = Date.now();
   let wasLow = false;
@@ -119,6 +130,7 @@ async function takeCare({ runId, store, link, onTrouble, stateDir }: FollowOptio
       repairedAtMs = Date.now();
       if (isOurs()) await link.briefly((client) => repairRun(client, store, runId));
     } catch (error) {
+      if (isCodedError(error) && error.code === 'store/damaged') return damage.abort(error);
       const message = error instanceof Error ? error.message : String(error);
       if (!told.has(message) && !signal.aborted) onTrouble(message);
       told.add(message);

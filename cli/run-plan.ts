@@ -8,7 +8,8 @@ import { makeOwnFolder } from '../setup/own-folder.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
-import { createFileRunRecords } from '../store/file/run-records.ts';
+import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import { refuseSetAside, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/projection.ts';
 import { CLIENT_RECORD, type ClientRecord } from '../workers/client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../workers/client/runs.ts';
@@ -24,6 +25,9 @@ import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { readRunInput } from './run-input.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
+
+/** Record: the ref of an input that is on its way to the run. */
+const INPUT_RECORD = 'input';
 
 export interface RunPlanOptions {
   readonly plan: Plan;
@@ -53,14 +57,14 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
 async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOptions, display: RunDisplay, context: CliContext): Promise<ServerLink> {
   const { env } = context;
   const onProgress = (line: string): void => display.note(line);
+  const records = createFileRunRecords(env.stateDir);
   makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
   try {
     // What was typed wrong is told before anything is fetched or started.
     const known = new Set(await createFileEventStore(env.stateDir).listRuns());
     if (known.has(runId)) throw new RunExistsError(runId);
-    const wire = toWire(plan);
-    const request: RunRequest =
-      input === null ? { plan: wire } : { plan: wire, input: await readRunInput(input, createFileArtifactStore(env.stateDir), context) };
+    refuseSetAside(env.stateDir, runFolderName(runId));
+    const request = await requestOf(plan, runId, input, records, context);
     // On a server of one's own the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
       await checkMounts(plan, baseDir);
@@ -68,7 +72,6 @@ async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOpti
     }
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
-    const records = createFileRunRecords(env.stateDir);
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
     if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0)) await records.put(runId, CLIENT_RECORD, { baseDir } satisfies ClientRecord);
@@ -76,8 +79,24 @@ async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOpti
     await handOver(records, runId, hostVariables, () => startRun(link.client(), { runId, request, summary }));
     return link;
   } catch (error) {
-    throw error instanceof RunExistsError ? usageError(error.message) : error;
+    if (error instanceof RunExistsError) throw usageError(error.message);
+    await records.drop(runId, INPUT_RECORD);
+    throw error;
   }
+}
+
+/**
+ * What the workflow is started with. A large input is named in the run's records from here on: until admission does it,
+ * `prune --artifacts-now` would not know that it is wanted.
+ */
+async function requestOf(plan: Plan, runId: string, input: string | null, records: FileRunRecords, context: CliContext): Promise<RunRequest> {
+  const { env } = context;
+  const wire = toWire(plan);
+  if (input === null) return { plan: wire };
+  const read = await readRunInput(input, createFileArtifactStore(env.stateDir), context);
+  // On a server of one's own the run may live elsewhere, and what was written here would stay for ever.
+  if (read.kind === 'ref' && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, read.ref);
+  return { plan: wire, input: read };
 }
 
 /** Admission looks again, on the host that it is about; here a wrong path costs no run. */

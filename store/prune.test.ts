@@ -131,6 +131,15 @@ test('clears what killed writers left, when it is a day old', async () => {
   expect(await readdir(partial)).toEqual(['new']);
 });
 
+test('forgets the input of a run that was never started after a day, and then the input goes', async () => {
+  const input = await artifact('of a run that was never started', 48 * HOUR_MS);
+  await createFileRunRecords(dir).put('never', 'input', input);
+  expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 0 });
+  const at = new Date(nowMs - 25 * HOUR_MS);
+  await utimes(join(dir, 'runs/never/records/input.json'), at, at);
+  expect(await prune(dir, options({}))).toMatchObject({ artifacts: 1 });
+});
+
 test('takes two prunes at once', async () => {
   for (let index = 0; index < 20; index++) await finishedRun(`r${index}`, 50 * HOUR_MS);
   for (let index = 0; index < 20; index++) await artifact(`garbage ${index}`, 48 * HOUR_MS);

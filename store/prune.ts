@@ -137,6 +137,12 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   for (const name of await names(runsDir(stateDir))) {
     if (name.startsWith('.removed-')) await rm(join(runsDir(stateDir), name), { recursive: true, force: true });
   }
+  // Of a run that was never started: its client was killed before.
+  for (const { path } of await listRunFolders(runsDir(stateDir))) {
+    const input = join(path, 'records', 'input.json');
+    const facts = (await statOrNull(join(path, 'events.jsonl'))) === null ? await statOrNull(input) : null;
+    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(input, { force: true });
+  }
   const partial = partialDir(artifactsDir(stateDir));
   for (const name of await names(partial)) {
     const facts = await statOrNull(join(partial, name));

@@ -4,6 +4,7 @@
  */
 import type { Client } from '@temporalio/client';
 import type { EventStore, RunRecords, VmKey } from '../activities/ports.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
 import { describeRun, repairRun } from './client/runs.ts';
 import { textOf, type Log } from './log.ts';
 import { serverOf, unlessDamaged, type OpenRuns } from './open-runs.ts';
@@ -55,7 +56,11 @@ async function cleanUpRun({ client, openRuns, records, serverId, release, log }:
     await release(key);
   }
   if (server === 'damaged') return;
-  const mended = await repairRun(client, openRuns.events, runId, { missingIsGone: true });
+  const mended = await repairRun(client, openRuns.events, runId, { missingIsGone: true }).catch((error: unknown) => {
+    // It has ended, and its log takes no last event any more: there is nothing left to look after.
+    if (isCodedError(error) && error.code === 'store/damaged') return null;
+    throw error;
+  });
   if (mended === null) return openRuns.ended(runId);
   await records.dropHostVariables(runId);
   log('info', `run ${runId} ended without its last event (${state}); it is written now`);

@@ -64,7 +64,16 @@ async function follow(runId: string, signal: AbortSignal, options: Options, writ
   if (link === null) throw new Error('the embedded stack was not started');
   const store = createFileEventStore(context.env.stateDir);
   const onEvent = (event: RunEvent): Promise<void> => (event.seq > options.since ? writer.write(event) : Promise.resolve());
-  await followRun({ runId, store, link, stateDir: context.env.stateDir, signal, onEvent, onTrouble: (message) => note(`trouble, trying on: ${message}`) });
+  await followRun({
+    runId,
+    store,
+    link,
+    isHere: true,
+    stateDir: context.env.stateDir,
+    signal,
+    onEvent,
+    onTrouble: (message) => note(`trouble, trying on: ${message}`),
+  });
   return EXIT.success;
 }
 

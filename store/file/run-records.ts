@@ -19,6 +19,7 @@ const MAX_NAME_BYTES = 220;
 export interface FileRunRecords extends RunRecords {
   /** What a client hands over for a run: read by the worker, dropped at the terminal event. */
   putHostVariables(runId: string, variables: Readonly<Record<string, string>>): Promise<void>;
+  drop(runId: string, name: string): Promise<void>;
 }
 
 /**
@@ -39,15 +40,17 @@ export function createFileRunRecords(stateDir: string): FileRunRecords {
       await writeJson(folders, hostVariablesPath(stateDir, runId), variables);
     },
     hostVariables: async (runId) => readHostVariables(stateDir, runId),
-    async dropHostVariables(runId) {
-      const path = hostVariablesPath(stateDir, runId);
-      try {
-        await rm(path, { force: true });
-      } catch (error) {
-        throw storeFailure('cannot remove', path, error);
-      }
-    },
+    dropHostVariables: (runId) => remove(hostVariablesPath(stateDir, runId)),
+    drop: (runId, name) => remove(recordPath(stateDir, runId, name)),
   };
+}
+
+async function remove(path: string): Promise<void> {
+  try {
+    await rm(path, { force: true });
+  } catch (error) {
+    throw storeFailure('cannot remove', path, error);
+  }
 }
 
 function hostVariablesPath(stateDir: string, runId: string): string {

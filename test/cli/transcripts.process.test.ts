@@ -1,5 +1,5 @@
 /** What the command line says, word for word, where no server and no VM is needed. */
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { leaveFinishedRuns } from './finished-runs.ts';
@@ -183,5 +183,38 @@ describe('runs that have ended', () => {
     const { runs } = JSON.parse((await terminal.type('prune', '--older-than', '1m', '--keep-last', '1', '--json')).stdout) as { runs: string[] };
     expect(runs).toEqual(['sales-bad']);
     expect((await terminal.type('prune', '--help')).stdout).toContain('Each option that is given protects');
+  });
+});
+
+describe('a run whose events are damaged', () => {
+  beforeEach(async () => {
+    await leaveFinishedRuns(terminal.stateDir);
+    const log = join(terminal.stateDir, 'runs/sales-bad/events.jsonl');
+    const [first = '', ...rest] = readFileSync(log, 'utf8').split('\n');
+    // The first line again in front of the last one, with a number that skips one.
+    const late = first.replace('"commit":1', '"commit":3').replace('"seq":1', '"seq":99');
+    writeFileSync(log, [first, ...rest.filter((line) => line !== ''), late, ''].join('\n'));
+  });
+
+  test.each(['runs', 'status sales-bad', 'logs sales-bad', 'result sales-bad', 'prune --older-than 1h --keep-last 0', 'set-aside sales-good', 'set-aside'])(
+    '%s',
+    async (line) => {
+      expect((await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)').replaceAll(/byte \d+/g, 'byte N')).toMatchSnapshot();
+    },
+  );
+
+  test('is set aside, and the others are as they were', async () => {
+    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({ damagedRuns: [{ runId: 'sales-bad' }] });
+    expect((await terminal.type('doctor')).stdout).toContain('voidbox set-aside sales-bad');
+    expect((await terminal.type('set-aside', 'sales-b', '--dry-run')).stdout).toContain('would set sales-bad aside');
+    expect((await terminal.type('set-aside', '--all')).code).toBe(0);
+    expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual(['sales-good']);
+    expect(readdirSync(join(terminal.stateDir, 'damaged'))).toEqual(['sales-bad']);
+    expect((await terminal.type('set-aside', '--all')).stdout).toBe('No run is damaged.\n');
+    expect((await terminal.type('status', 'sales-bad')).code).toBe(2);
+    // Its id is not begun anew while it lies there.
+    terminal.file('spec.yaml', 'kind: workflow\nname: a\nworkflow:\n  steps:\n    - name: a\n      run: { program: ls }\n');
+    const again = await terminal.type('run', 'spec.yaml', '--mode', 'mock', '--run-id', 'sales-bad');
+    expect([again.code, again.stderr]).toEqual([3, expect.stringContaining('set aside')]);
   });
 });

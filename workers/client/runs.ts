@@ -1,5 +1,6 @@
 /** What a client does with runs: start, cancel, wait, look, and mend what a terminated run could not write. */
 import {
+  ActivityFailure,
   ApplicationFailure,
   CancelledFailure,
   TerminatedFailure,
@@ -100,6 +101,8 @@ export async function awaitOutcome(client: Client, runId: string): Promise<RunOu
 
 function outcomeOf(cause: Error | undefined): RunOutcome {
   const none = { failedStage: null, output: null } as const;
+  // The run's last activity could not be done: its reason is the run's.
+  if (cause instanceof ActivityFailure && cause.cause !== undefined) return outcomeOf(cause.cause);
   if (cause instanceof ApplicationFailure || cause instanceof CancelledFailure) {
     const carried = cause.details?.[0] as RunOutcome | undefined;
     if (carried !== undefined && carried !== null && typeof carried === 'object' && 'state' in carried) return carried;

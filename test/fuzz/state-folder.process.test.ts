@@ -1,0 +1,233 @@
+/** Files of runs are damaged in every way; each command answers in words, and every other run goes on. */
+import { cpSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative } from 'node:path';
+import { Writable } from 'node:stream';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createContext } from '../../cli/context.ts';
+import { runCli } from '../../cli/program.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { readEnvironment } from '../../setup/environment.ts';
+import { createFileEventStore } from '../../store/file/event-store.ts';
+import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { announceResumed } from '../../workers/janitor.ts';
+import { createOpenRuns } from '../../workers/open-runs.ts';
+import { leaveFinishedRuns } from '../cli/finished-runs.ts';
+import { DAMAGES, readBytes, seededRandom, type Random } from './damage.ts';
+
+const ROUNDS = 200;
+const SEED = 20_261_122;
+const SERVER = 'embedded';
+/** Whole in every round. */
+const GOOD = ['sales-good', 'sales-bad', 'open-good'];
+const VICTIM = 'victim';
+/** In a folder that is named by a hash. */
+const LONG = `long/${'x'.repeat(900)}`;
+const OPEN_VICTIM = 'open-victim';
+
+let pristine: string;
+let dir: string;
+let expected: ReadonlyMap<string, unknown>;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-fuzz-'));
+  pristine = join(dir, 'pristine');
+  await leaveFinishedRuns(pristine);
+  for (const runId of ['sales-good', 'sales-bad']) await leaveRecords(pristine, runId);
+  await leaveRun(pristine, 'open-good', false);
+  for (const runId of [VICTIM, LONG]) await leaveRun(pristine, runId, true);
+  await leaveRun(pristine, OPEN_VICTIM, false);
+  const whole = await type(pristine, 'runs', '--json');
+  expected = new Map((JSON.parse(whole.stdout) as { runs: { runId: string }[] }).runs.map((run) => [run.runId, run]));
+});
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+interface Typed {
+  readonly code: number;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function type(stateDir: string, ...argv: readonly string[]): Promise<Typed> {
+  const texts = { stdout: '', stderr: '' };
+  const stream = (name: 'stdout' | 'stderr'): NodeJS.WriteStream =>
+    new Writable({
+      write(chunk, _encoding, done) {
+        texts[name] += String(chunk);
+        done();
+      },
+    }) as unknown as NodeJS.WriteStream;
+  const env = readEnvironment({ PATH: process.env['PATH'] ?? '', HOME: dir, VOIDBOX_STATE_DIR: stateDir });
+  const context = createContext(env, { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => dir });
+  const code = await runCli(argv, context);
+  return { code, ...texts };
+}
+
+/** @throws when it is a crash and not an answer */
+async function answer(stateDir: string, codes: readonly number[], ...argv: readonly string[]): Promise<Typed> {
+  const typed = await type(stateDir, ...argv);
+  expect(typed.stderr).not.toMatch(/bug of voidbox|\n\s+at /);
+  expect(codes, `${argv.join(' ').slice(0, 80)} ended with ${typed.code}: ${typed.stderr}`).toContain(typed.code);
+  // Nothing of it may drive a terminal.
+  const printed = argv.includes('--json') ? '' : typed.stdout + typed.stderr;
+  expect(printed.includes('\u001b')).toBe(false);
+  return typed;
+}
+
+async function checkAll(stateDir: string, withDoctor: boolean): Promise<void> {
+  const runs = JSON.parse((await answer(stateDir, [0], 'runs', '--json')).stdout) as { runs: { runId: string }[] };
+  for (const runId of GOOD) expect(runs.runs.find((run) => run.runId === runId)).toEqual(expected.get(runId));
+  await answer(stateDir, [0], 'runs');
+  await answer(stateDir, [0], 'runs', '--state', 'damaged', '--json');
+  for (const runId of [VICTIM, LONG, OPEN_VICTIM]) {
+    // 2: its folder tells no run any more.
+    await answer(stateDir, [0, 2], 'status', runId);
+    await answer(stateDir, [0, 2], 'status', runId, '--json');
+    await answer(stateDir, [0, 2, 3], 'logs', runId);
+    await answer(stateDir, [0, 1, 2, 3], 'result', runId);
+  }
+  expect((await answer(stateDir, [0], 'result', 'sales-good')).stdout).toBe('the result\n');
+  await answer(stateDir, [0], 'logs', 'sales-bad');
+  const pruned = JSON.parse((await answer(stateDir, [0], 'prune', '--dry-run', '--keep-last', '0', '--json')).stdout) as { runs: string[] };
+  expect(pruned.runs).toEqual(expect.arrayContaining(['sales-bad', 'sales-good']));
+  await answer(stateDir, [0], 'set-aside', '--all', '--dry-run');
+  if (withDoctor) await answer(stateDir, [0, 3], 'doctor');
+  await checkWorkerStart(stateDir);
+}
+
+/** What a worker does with runs before it takes work, and the janitor in each round. */
+async function checkWorkerStart(stateDir: string): Promise<void> {
+  const events = createFileEventStore(stateDir);
+  try {
+    const open = await createOpenRuns({ events, records: createFileRunRecords(stateDir), serverId: SERVER, log: () => undefined }).list();
+    expect(open).toContain('open-good');
+    await announceResumed(events, open, 'a-worker');
+    expect(await events.find('open-good', 'run/resumed/a-worker')).not.toBeNull();
+  } finally {
+    events.close();
+  }
+}
+
+test('nothing is damaged to begin with', async () => {
+  expect([...expected.keys()].toSorted()).toEqual([...GOOD, VICTIM, LONG, OPEN_VICTIM].toSorted());
+  const copy = join(dir, 'whole');
+  cpSync(pristine, copy, { recursive: true });
+  await checkAll(copy, true);
+  expect((await type(copy, 'set-aside', '--all', '--dry-run')).stdout).toBe('No run is damaged.\n');
+});
+
+test(`${ROUNDS} damages, and then everything that is damaged is set aside`, { timeout: 300_000 }, async () => {
+  const random = seededRandom(SEED);
+  const seen = { damaged: 0, unnoticed: 0 };
+  for (let round = 0; round < ROUNDS; round++) {
+    const copy = join(dir, `round-${round}`);
+    cpSync(pristine, copy, { recursive: true });
+    const what = hurt(copy, random);
+    try {
+      await checkAll(copy, round % 40 === 0);
+      const { runs } = JSON.parse((await answer(copy, [0], 'set-aside', '--all', '--json')).stdout) as { runs: { runId: string }[] };
+      if (runs.length > 0) seen.damaged++;
+      else seen.unnoticed++;
+      expect((await answer(copy, [0], 'set-aside', '--all', '--dry-run')).stdout).toBe('No run is damaged.\n');
+      const left = JSON.parse((await answer(copy, [0], 'runs', '--json')).stdout) as { runs: { runId: string; state: string }[] };
+      for (const { runId, state } of left.runs) expect([runId.slice(0, 40), state]).not.toEqual([runId.slice(0, 40), 'damaged']);
+    } catch (error) {
+      throw new Error(`round ${round}, seed ${SEED}: ${what}`, { cause: error });
+    }
+    rmSync(copy, { recursive: true, force: true });
+  }
+  // Both happen, so that neither check passes for want of cases.
+  expect(seen.damaged).toBeGreaterThan(ROUNDS / 4);
+  expect(seen.unnoticed).toBeGreaterThan(0);
+});
+
+/** @returns what was done, in words */
+function hurt(stateDir: string, random: Random): string {
+  const files = victimFiles(stateDir);
+  const kinds = Object.keys(DAMAGES);
+  for (;;) {
+    const path = files[random(files.length)] as string;
+    const kind = kinds[random(kinds.length)] as string;
+    const other = readBytes(files[random(files.length)] as string);
+    if (DAMAGES[kind]?.(path, readBytes(path), random, other) === true) return `${kind} of ${relative(stateDir, path)}`;
+  }
+}
+
+/** Files of the runs that may suffer; the log of each counts several times, since most stands in it. */
+function victimFiles(stateDir: string): readonly string[] {
+  const folders = readdirSync(join(stateDir, 'runs')).filter((name) => !GOOD.includes(name));
+  const files = folders.flatMap((name) => {
+    const inside = readdirSync(join(stateDir, 'runs', name), { recursive: true }).map((file) => join(stateDir, 'runs', name, String(file)));
+    return inside.filter((path) => statSync(path).isFile());
+  });
+  return files.flatMap((path) => (path.endsWith('events.jsonl') ? [path, path, path, path] : [path]));
+}
+
+const PLAN = {
+  version: 1,
+  kind: 'workflow',
+  name: 'fuzzed',
+  stages: [{ id: 'a', run: { program: 'ls', args: ['-l'] }, retry: { maxAttempts: 2, backoffMs: 10 } }],
+  scopes: [{ id: 'a', sandbox: { mode: 'mock', isolation: 'none', mounts: [{ hostPath: '/x', guestPath: '/y', mode: 'ro' }] } }],
+  output: { kind: 'stage', stage: 'a' },
+  maxParallel: 4,
+  hostVariables: ['TOKEN'],
+};
+
+async function leaveRecords(stateDir: string, runId: string): Promise<void> {
+  const records = createFileRunRecords(stateDir);
+  await records.put(runId, 'client', { baseDir: '/somewhere' });
+  await records.put(runId, 'plan', PLAN);
+  await records.put(runId, 'admission', { plan: PLAN, hostQueue: 'voidbox', hostId: 'h', input: null, serverId: SERVER });
+  await records.put(runId, 'prepared-a/0/1', { generation: 0 });
+}
+
+async function leaveRun(stateDir: string, runId: string, isFinished: boolean): Promise<void> {
+  await leaveRecords(stateDir, runId);
+  const records = createFileRunRecords(stateDir);
+  await records.putHostVariables(runId, { TOKEN: 'secret' });
+  const atMs = Date.now() - 3_600_000;
+  const vm = { vmKey: 'v/a/0', scope: 'a', generation: 0 };
+  const output = { sha256: 'ab'.repeat(32), sizeBytes: 3, mediaType: 'text/plain' };
+  const result = {
+    stage: 'a',
+    execKey: 'a/0/1',
+    outcome: 'succeeded',
+    failure: null,
+    exitCode: 0,
+    durationMs: 5,
+    stdoutBytes: 9_000,
+    stderrBytes: 0,
+    output,
+    outputs: {},
+    isolation: 'none',
+    accelerator: 'mock',
+  } as const;
+  const events = createFileEventStore(stateDir);
+  const write = async (...bodies: NewRunEvent['body'][]): Promise<void> => {
+    for (const body of bodies) await events.append(runId, [{ id: `${body.type}/${Math.random()}`, atMs, body }]);
+  };
+  await events.append(runId, [
+    {
+      id: 'run/admitted',
+      atMs,
+      body: { type: 'run-admitted', name: 'fuzzed', kind: 'workflow', hostId: 'h', stages: [{ id: 'a', dependsOn: [] }], outputStage: 'a' },
+    },
+  ]);
+  await write(
+    { type: 'vm-starting', ...vm },
+    { type: 'vm-ready', ...vm, isolation: 'none', accelerator: 'mock', kernel: 'k', jail: 'j', bootMs: 3 },
+    { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
+    { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stdout', from: 0, to: 2, encoding: 'utf8', data: 'hi' },
+    { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stdout', from: 2, to: 9_002, encoding: 'utf8', data: 'large\n'.repeat(1_500) },
+    { type: 'notice', level: 'warning', message: 'mind this' },
+  );
+  if (isFinished) {
+    await records.put(runId, 'manifest', { version: 1, refs: [output] });
+    await write({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result }, { type: 'vm-stopped', ...vm });
+    await events.append(runId, [
+      { id: 'run/finished', atMs, body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output } } },
+    ]);
+  }
+  events.close();
+}

@@ -1,0 +1,207 @@
+/** Runs with ids that Temporal makes, and runs whose files are damaged while they go on, through a real server. */
+import { readFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Writable } from 'node:stream';
+import { WorkflowFailedError } from '@temporalio/client';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createContext } from '../cli/context.ts';
+import { runCli } from '../cli/program.ts';
+import { parseVmKey } from '../domain/run/vm-key.ts';
+import { createMockBackend } from '../sandbox/mock/backend.ts';
+import type { MockProgram } from '../sandbox/mock/programs.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { createFileRunRecords } from '../store/file/run-records.ts';
+import { awaitOutcome, describeRun, startRun } from './client/runs.ts';
+import { cleanUp } from './janitor.ts';
+import { createOpenRuns } from './open-runs.ts';
+import { temporalCliForTests } from './testing/temporal-cli.ts';
+import { startTestStack, type TestStack } from './testing/test-worker.ts';
+import type { RunningWorkers } from './workers.ts';
+
+/** What a run may take to end once its files are damaged: attempts of activities that are tried again take longer. */
+const END_LIMIT_MS = 30_000;
+
+/** gRPC's. */
+const INVALID_ARGUMENT = 3;
+
+const programs: Record<string, MockProgram> = {
+  /** `lines N MS`: N numbered lines, one each MS. */
+  lines: async ({ args, killed, write }) => {
+    for (let line = 1; line <= Number(args[0]); line += 1) {
+      await sleep(Number(args[1]), undefined, { signal: killed });
+      await write('stdout', `line ${line}\n`);
+    }
+    return 0;
+  },
+};
+
+const backend = createMockBackend({ programs });
+let stack: TestStack;
+let worker: RunningWorkers;
+
+beforeAll(async () => {
+  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
+  worker = await stack.startWorker();
+});
+afterAll(async () => {
+  worker?.shutdown();
+  await worker?.ended;
+  await worker?.close();
+  await stack?.stop();
+});
+
+const spec = (args: string): string =>
+  `api_version: v1\nkind: workflow\nname: talk\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: talk, run: { program: lines, args: ${args} } }\n`;
+
+/** The command line against this server and this state folder. */
+async function type(...argv: readonly string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  const texts = { stdout: '', stderr: '' };
+  const stream = (name: 'stdout' | 'stderr'): NodeJS.WriteStream =>
+    new Writable({
+      write(chunk, _encoding, done) {
+        texts[name] += String(chunk);
+        done();
+      },
+    }) as unknown as NodeJS.WriteStream;
+  const env = readEnvironment({ HOME: stack.stateDir, VOIDBOX_STATE_DIR: stack.stateDir, TEMPORAL_ADDRESS: stack.target.address });
+  const context = createContext(env, { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => stack.stateDir });
+  return { code: await runCli(argv, context), ...texts };
+}
+
+async function started(runId: string, args = '["600", "50"]'): Promise<void> {
+  await startRun(stack.runs.client, { runId, request: { spec: spec(args) }, summary: runId });
+  await untilOutput(runId);
+}
+
+async function untilOutput(runId: string): Promise<void> {
+  await expect.poll(async () => (await stack.eventsOf(runId)).some(({ body }) => body.type === 'output'), { timeout: 30_000, interval: 100 }).toBe(true);
+}
+
+function fileOf(runId: string, name: string): string {
+  return join(stack.stateDir, 'runs', runId, name);
+}
+
+async function janitorRound(): Promise<void> {
+  const events = createFileEventStore(stack.stateDir);
+  const records = createFileRunRecords(stack.stateDir);
+  await cleanUp({
+    client: stack.runs.client,
+    openRuns: createOpenRuns({ events, records, serverId: 'embedded', log: () => undefined }),
+    records,
+    serverId: 'embedded',
+    log: () => undefined,
+    listVms: async () =>
+      backend.alive().flatMap((text) => {
+        const key = parseVmKey(text);
+        return key === null ? [] : [{ key, alive: true, memoryMib: 0 }];
+      }),
+    release: (key) => backend.release(key),
+  });
+  events.close();
+}
+
+describe('a Temporal Schedule', () => {
+  test('starts runs that are listed, shown and cancelled by their ids', async () => {
+    const workflowId = `nightly "it's" 50%/é`;
+    const schedule = await stack.runs.client.schedule.create({
+      scheduleId: 'nightly',
+      spec: {},
+      action: { type: 'startWorkflow', workflowType: 'voidboxRun', workflowId, taskQueue: 'voidbox', args: [{ spec: spec('["600", "50"]') }] },
+    });
+    await schedule.trigger();
+    const known = async (): Promise<string[]> => (await stack.deps.events.listRuns()).filter((id) => id.startsWith(workflowId));
+    await expect.poll(known, { timeout: 30_000, interval: 200 }).toHaveLength(1);
+    const [runId = ''] = await known();
+    expect(runId).toMatch(/-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
+    await untilOutput(runId);
+    const listed = JSON.parse((await type('runs', '--json')).stdout) as { runs: { runId: string; state: string }[] };
+    expect(listed.runs).toContainEqual(expect.objectContaining({ runId, state: 'running' }));
+    expect((await type('runs')).stdout).toContain(runId);
+    // Also by the beginning of it.
+    expect((await type('status', 'nightly')).stdout).toContain(runId);
+    expect(JSON.parse((await type('cancel', runId, '--json')).stdout)).toEqual({ runId, state: 'cancelled', wasRunning: true });
+    expect((await type('logs', runId)).stdout).toContain('line 1');
+    expect(backend.alive()).toEqual([]);
+    await schedule.delete();
+  });
+
+  test('and an id of 1,000 bytes runs to its end; one more byte is Temporal’s own limit', async () => {
+    const runId = `${'é/'.repeat(333)}x`;
+    expect(Buffer.byteLength(runId)).toBe(1_000);
+    await startRun(stack.runs.client, { runId, request: { spec: spec('["2", "1"]') }, summary: 'long' });
+    expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
+    expect((await type('logs', runId)).stdout).toContain('line 2');
+    expect(readdirSync(join(stack.stateDir, 'runs')).some((name) => name.startsWith('%long-'))).toBe(true);
+    await expect(startRun(stack.runs.client, { runId: `${runId}y`, request: { spec: '' }, summary: 'longer' })).rejects.toHaveProperty(
+      'cause.code',
+      INVALID_ARGUMENT,
+    );
+  });
+});
+
+describe('a run whose files are damaged while it goes on', () => {
+  test.each<[string, (runId: string) => void]>([
+    ['lines-swapped', swapLines],
+    ['log-cut', (runId) => truncateSync(fileOf(runId, 'events.jsonl'), 40)],
+    ['admission-garbage', (runId) => writeFileSync(fileOf(runId, 'records/admission.json'), '{"half')],
+  ])(
+    'ends with a reason, and no other run hears of it: %s',
+    async (runId, hurt) => {
+      const other = `beside-${runId}`;
+      await started(runId, '["20", "50"]');
+      await started(other, '["40", "50"]');
+      hurt(runId);
+      const end = await stack.runs.client.workflow
+        .getHandle(runId)
+        .result()
+        .then(
+          () => null,
+          (error: unknown) => error,
+        );
+      expect(end).toBeInstanceOf(WorkflowFailedError);
+      expect(await awaitOutcome(stack.runs.client, runId)).toMatchObject({
+        state: 'failed',
+        failure: { code: 'store/damaged', message: expect.stringContaining(runId) },
+      });
+      await janitorRound();
+      expect(backend.alive().filter((key) => key.startsWith(`${runId}/`))).toEqual([]);
+      expect((await awaitOutcome(stack.runs.client, other)).state).toBe('succeeded');
+      const listed = async (id: string): Promise<unknown> => {
+        const { runs } = JSON.parse((await type('runs', '--json')).stdout) as { runs: { runId: string; state: string; damage: string | null }[] };
+        return runs.find((run) => run.runId === id);
+      };
+      // A log without a first event is taken for one that is just begun for some seconds.
+      await expect.poll(() => listed(runId), { timeout: 15_000, interval: 500 }).toMatchObject({ state: 'damaged', damage: expect.stringContaining(runId) });
+      expect(await listed(other)).toMatchObject({ state: 'succeeded', damage: null });
+    },
+    END_LIMIT_MS,
+  );
+
+  test('is not followed for ever', async () => {
+    await started('followed', '["40", "50"]');
+    const following = type('logs', '-f', 'followed');
+    truncateSync(fileOf('followed', 'events.jsonl'), 40);
+    const { code, stderr } = await following;
+    expect(stderr).toContain('store/damaged');
+    expect(code).toBe(3);
+  });
+
+  test('is set aside, and its workflow ends instead of beginning from nothing', async () => {
+    await started('aside', '["40", "50"]');
+    swapLines('aside');
+    expect((await type('set-aside', 'aside')).stdout).toContain(join(stack.stateDir, 'damaged', 'aside'));
+    expect((await awaitOutcome(stack.runs.client, 'aside')).failure?.code).toBe('store/damaged');
+    expect(readdirSync(join(stack.stateDir, 'runs'))).not.toContain('aside');
+    expect((await describeRun(stack.runs.client, 'aside')).state).toBe('failed');
+    await janitorRound();
+    expect(backend.alive().filter((key) => key.startsWith('aside/'))).toEqual([]);
+  });
+});
+
+function swapLines(runId: string): void {
+  const path = fileOf(runId, 'events.jsonl');
+  const [first = '', second = '', ...rest] = readFileSync(path, 'utf8').split('\n');
+  writeFileSync(path, [second, first, ...rest].join('\n'));
+}
