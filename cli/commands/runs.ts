@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander';
 import type { EventStore } from '../../activities/ports.ts';
+import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { runsDir } from '../../store/file/layout.ts';
 import { listRunFolders } from '../../store/file/run-folder.ts';
@@ -9,6 +10,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
 import { toRunJson } from '../render/run-json.ts';
+import { describeRoom, MAKE_ROOM } from '../render/disk.ts';
 import { renderRuns } from '../render/runs-table.ts';
 import { runIdsLatestFirst } from '../run-lookup.ts';
 
@@ -42,6 +44,11 @@ export const command = defineCommand<Options>({
       return EXIT.success;
     }
     const lines = renderRuns(views, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime() });
+    const disk = readDiskRoom(context.env.stateDir);
+    if (disk.isLow && views.some((view) => view.state === 'running')) {
+      const { style } = context.stdout;
+      lines.push('', style.yellow(describeRoom(disk, context.env.stateDir)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`);
+    }
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },

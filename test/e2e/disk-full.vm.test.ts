@@ -26,10 +26,14 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   await rig.waitOutput('full', 'write', 'line 5\n');
   expect(await diskOf(rig, 'full')).toMatchObject({ isLow: false, waiting: [] });
 
+  const stack = await rig.liveStack();
   disk.fill();
+  // Its supervisor has to start it again, and to say so, before anything gives room.
+  rig.kill(stack.serverPid);
   const waiting = await until('the VM to wait for room', 60_000, async () => (await diskOf(rig, 'full'))?.waiting[0] ?? null, 500);
   expect(waiting).toMatchObject({ vmKey: 'full/_shared/0', limitMs: 3_600_000 });
   expect((await rig.cli('status', 'full')).stdout).toMatch(/the disk is full: vm full\/_shared\/0 has waited .* for room; it goes on by itself/);
+  expect((await rig.cli('runs')).stdout).toMatch(/are free on the disk of .*: no VM is started with less than 10 MiB/);
   expect((await rig.cli('ps')).stdout).toContain('the disk is full: vm full/_shared/0');
   const doctor = await rig.cli('doctor');
   expect(doctor.stdout).toContain('runs cannot start');
@@ -37,7 +41,8 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   expect(doctor.code).toBe(3);
 
   // A worker that dies meanwhile is followed by one that starts on a full disk; and a run that comes now gets no VM.
-  const before = await rig.liveStack();
+  const before = await rig.liveStack(60_000);
+  expect(before.supervisorPid).toBe(stack.supervisorPid);
   rig.kill(before.workerPid);
   await until('the next worker', 60_000, () => {
     const stack = rig.stack();

@@ -20,6 +20,7 @@ import { skillPaths } from './skill-paths.ts';
 import { freePort, isFree } from './ports.ts';
 import { closeToOthers } from './private-files.ts';
 import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
+import { isDiskFull } from '../../store/file/disk-room.ts';
 import { logsDir, removeStackFile, stackFile, writeStackFile } from './stack-info.ts';
 import { openUiDoor } from './ui-door.ts';
 import { createUiPages } from './ui-pages.ts';
@@ -38,6 +39,8 @@ const LAST_LINES = 12;
 const EXIT_NOT_STARTED = 1;
 /** How the line begins that a worker prints when it polls. */
 const WORKER_READY_LINE = 'voidbox-worker ready';
+/** How long after a full disk `stack.json` is written again. */
+const PUBLISH_AGAIN_MS = 1_000;
 
 interface SupervisorOptions {
   readonly stateDir: string;
@@ -73,19 +76,25 @@ export async function supervise(options: SupervisorOptions): Promise<boolean> {
     const serverPid = server.pid();
     const workerPid = worker.pid();
     if (stopping || !workerReady || ports === null || serverPid === null || workerPid === null) return;
-    const { build } = options;
-    writeStackFile(stateDir, {
-      address: addressOf(ports),
-      namespace: NAMESPACE,
-      uiUrl,
-      supervisorPid: process.pid,
-      serverPid,
-      workerPid,
-      build,
-      hostId: hostId(stateDir),
-      startedAtMs,
-    });
     wasUp = true;
+    const { build } = options;
+    try {
+      writeStackFile(stateDir, {
+        address: addressOf(ports),
+        namespace: NAMESPACE,
+        uiUrl,
+        supervisorPid: process.pid,
+        serverPid,
+        workerPid,
+        build,
+        hostId: hostId(stateDir),
+        startedAtMs,
+      });
+    } catch (error) {
+      if (!isDiskFull(error)) throw error;
+      // The stack is up all the same; it says so once there is room.
+      setTimeout(publish, PUBLISH_AGAIN_MS);
+    }
   };
 
   const giveUp = (what: string, words: readonly string[]): void => {
