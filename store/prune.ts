@@ -15,15 +15,18 @@ import { listRunFolders, runDir } from './file/run-folder.ts';
 
 /** Younger artifacts stay: their run may not have written their names yet. */
 export const ARTIFACT_GRACE_MS = 24 * 60 * 60 * 1000;
-/** The same where only what runs are about to name stays: between storing and naming lie moments. */
-const NAMING_MS = 60_000;
+/** The same where only what runs are about to name stays: between storing and naming lie a few waits for the disk. */
+export const NAMING_MS = 10_000;
 
 export interface PruneOptions {
   /** Runs that finished less long ago than this stay; null protects none by age. */
   readonly olderThanMs: number | null;
   /** This many of the runs that finished last stay; null protects none by count. With neither, all runs stay. */
   readonly keepLast: number | null;
-  /** Artifacts that no run names go without waiting for a day: all but those of the last minute, and those as young as an open run. */
+  /**
+   * Artifacts that no run names go without waiting for a day: all but those of the last `NAMING_MS`, and those that were
+   * stored since an open run began. A dry run counts the former as if they had waited.
+   */
   readonly artifactsNow?: boolean;
   /** Says what would go and leaves it. */
   readonly dryRun: boolean;
@@ -108,8 +111,9 @@ function runsToRemove({ finished }: Survey, { olderThanMs, keepLast, nowMs }: Pr
 }
 
 /** Artifacts that were stored (or claimed) after this stay: a run may be about to name them. A damaged run names nothing any more. */
-function youngestToRemoveMs({ openSinceMs }: Survey, { artifactsNow = false, nowMs }: PruneOptions): number {
-  return artifactsNow ? Math.min(nowMs - NAMING_MS, ...openSinceMs) : nowMs - ARTIFACT_GRACE_MS;
+function youngestToRemoveMs({ openSinceMs }: Survey, { artifactsNow = false, dryRun, nowMs }: PruneOptions): number {
+  if (!artifactsNow) return nowMs - ARTIFACT_GRACE_MS;
+  return Math.min(dryRun ? nowMs : nowMs - NAMING_MS, ...openSinceMs);
 }
 
 async function sizeOf(path: string): Promise<number> {

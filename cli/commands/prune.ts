@@ -1,9 +1,11 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { parseDurationMs } from '../../domain/units/duration.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
-import { prune } from '../../store/prune.ts';
+import { NAMING_MS, prune, type PruneOptions, type PruneReport } from '../../store/prune.ts';
 import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { readMendedViews } from '../mend-runs.ts';
 import { shownRunId } from '../run-id.ts';
@@ -32,7 +34,7 @@ export const command = defineCommand<Options>({
 Each option that is given protects: with both, a run goes only when it is older and not among the last ones. (Up to
 version 0.1.0 a run went when either named it.) Runs that have not ended and damaged runs stay in any case.
 Artifacts are kept while a run names them. Of the others, those of the last day stay, since a run may be about to name
-one; with --artifacts-now only those of the last minute and those not older than a run that has not ended.`,
+one; with --artifacts-now only those that were stored since a run began that has not ended.`,
       );
   },
   async execute(_args, options, context) {
@@ -42,13 +44,8 @@ one; with --artifacts-now only those of the last minute and those not older than
     const dryRun = options.dryRun ?? false;
     const keepLast = options.keepLast ?? null;
     const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);
-    const report = await prune(context.env.stateDir, {
-      olderThanMs,
-      keepLast,
-      artifactsNow: options.artifactsNow ?? false,
-      dryRun,
-      nowMs: context.now().getTime(),
-    });
+    const artifactsNow = options.artifactsNow ?? false;
+    const report = await pruneRuns({ olderThanMs, keepLast, artifactsNow, dryRun, nowMs: context.now().getTime() }, context);
     const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
     if (options.json) {
       await context.stdout.write(`${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills })}\n`);
@@ -61,7 +58,7 @@ one; with --artifacts-now only those of the last minute and those not older than
     if (report.youngArtifacts > 0) {
       const size = formatBytes(report.youngArtifactBytes);
       const until = options.artifactsNow
-        ? 'for a minute, or while a run goes on that began before: it may be about to name them; prune again then'
+        ? 'while a run goes on that began before: it may be about to name them; prune again then'
         : 'until a day old; prune again then, or with --artifacts-now';
       lines.push(`${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`);
     }
@@ -73,6 +70,22 @@ one; with --artifacts-now only those of the last minute and those not older than
     return EXIT.success;
   },
 });
+
+/** What was stored just now may be about to be named: with --artifacts-now that is waited for, and looked at again. */
+async function pruneRuns(options: PruneOptions, context: CliContext): Promise<PruneReport> {
+  const { stateDir } = context.env;
+  const first = await prune(stateDir, options);
+  if (options.artifactsNow !== true || options.dryRun || first.youngArtifacts === 0) return first;
+  await context.stderr.write(`==> artifacts of the last ${NAMING_MS / 1_000} s may be about to be named: waiting that long\n`);
+  await sleep(NAMING_MS);
+  const { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes } = await prune(stateDir, {
+    ...options,
+    olderThanMs: null,
+    keepLast: null,
+    nowMs: options.nowMs + NAMING_MS,
+  });
+  return { ...first, artifacts: first.artifacts + artifacts, artifactBytes: first.artifactBytes + artifactBytes, youngArtifacts, youngArtifactBytes };
+}
 
 function counted(number: number, what: string): string {
   return number === 1 ? `1 ${what}` : `${number} ${what}s`;

@@ -62,6 +62,14 @@ test('runs are a table that fits the terminal', () => {
   for (const line of renderRuns([FAILED_RUN], { ...OPTIONS, width: 30 })) expect([...line].length).toBeLessThanOrEqual(30);
 });
 
+test('a long id leaves room for what else is to be known', () => {
+  const runId = `nightly-${'x'.repeat(900)}-2026-11-22T06:00:00Z`;
+  const line = renderRuns([{ ...FAILED_RUN, runId }], OPTIONS)[1] ?? '';
+  expect(line).toContain('nightly-xxx');
+  expect(line).toContain('x-2026-11-22T06:00:00Z  failed');
+  expect(toRunJson({ ...FAILED_RUN, runId }).runId).toBe(runId);
+});
+
 test('the JSON of a run has exactly the documented fields', () => {
   const json = toRunJson(FAILED_RUN);
   expect(Object.keys(json)).toEqual([

@@ -177,6 +177,17 @@ describe('runs that have ended', () => {
     expect((await terminal.type('prune', '--keep-last', 'all')).code).toBe(2);
   });
 
+  test('prune frees at once what no run names any more', async () => {
+    expect(JSON.parse((await terminal.type('prune', '--keep-last', '0', '--dry-run', '--artifacts-now', '--json')).stdout)).toMatchObject({ artifacts: 1 });
+    expect(JSON.parse((await terminal.type('prune', '--keep-last', '0', '--artifacts-now', '--json')).stdout)).toMatchObject({
+      runs: ['sales-bad', 'sales-good'],
+      artifacts: 1,
+      artifactBytes: 11,
+      youngArtifacts: 0,
+    });
+    expect((await terminal.type('prune', '--artifacts-now')).stderr).toBe('');
+  });
+
   test('prune with both conditions deletes only what both let go, and says so in its help', async () => {
     expect(JSON.parse((await terminal.type('prune', '--older-than', '1m', '--keep-last', '2', '--json')).stdout)).toMatchObject({ runs: [] });
     expect(JSON.parse((await terminal.type('prune', '--older-than', '30d', '--keep-last', '0', '--json')).stdout)).toMatchObject({ runs: [] });
