@@ -193,6 +193,12 @@ export class Rig implements AsyncDisposable {
     return found;
   }
 
+  sockets(): readonly string[] {
+    const vms = join(this.stateDir, 'vms');
+    const names = existsSync(vms) ? readdirSync(vms) : [];
+    return names.map((name) => join(vms, name, 'k.sock')).filter((path) => existsSync(path));
+  }
+
   async keeperOf(scope: string, limitMs = 30_000): Promise<KeeperProcess> {
     return await until(`the keeper of ${scope}`, limitMs, () => this.keepers().find((keeper) => keeper.vmKey.split('/').at(-2) === scope) ?? null);
   }
@@ -276,7 +282,7 @@ export class Rig implements AsyncDisposable {
     return [...commands].filter(([child]) => isBelow(child)).map(([child, command]) => ({ pid: child, command }));
   }
 
-  /** What a finished story must not leave: live VMs, handed-over variables, spools of finished VMs. */
+  /** What a finished story must not leave: live VMs, their sockets, handed-over variables, spools of finished VMs. */
   async assertNothingLeft(): Promise<void> {
     await until('all VMs to end', 15_000, () => this.keepers().length === 0).catch((error: unknown) => {
       throw new Error(
@@ -285,6 +291,10 @@ export class Rig implements AsyncDisposable {
           .join(', ')}`,
         { cause: error },
       );
+    });
+    // The end of a run releases its VMs; the janitor sweeps three times a minute.
+    await until('no socket of a VM to be left', 30_000, () => this.sockets().length === 0).catch((error: unknown) => {
+      throw new Error(`sockets of dead keepers are left: ${this.sockets().join(', ')}`, { cause: error });
     });
     const runs = join(this.stateDir, 'runs');
     for (const runId of existsSync(runs) ? readdirSync(runs) : []) {
