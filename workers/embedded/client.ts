@@ -4,11 +4,13 @@ import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync,
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { formatBytes } from '../../domain/units/bytes.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
+import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { buildId } from './build-id.ts';
 import { skillsMark } from './skill-paths.ts';
 import { logsDir, readStackFile, stackFile, stackLockFile, type StackInfo } from './stack-info.ts';
@@ -102,7 +104,12 @@ async function startStack(env: Environment, pieces: StackPieces, build: string):
 
 /** With the last words of what did not start: they say more than any exit code. */
 function notStarted(env: Environment, how: string, words: string): SetupError {
-  return new SetupError(`the embedded stack ${how}${words === '' ? '' : `:\n${words}`}`, `Its logs are in ${logsDir(env.stateDir)}.`);
+  const room = readDiskRoom(env.stateDir);
+  // A supervisor without room for its first file has no words either.
+  const remedy = room.isLow
+    ? `Make room on the disk of ${env.stateDir}, which has ${formatBytes(room.availableBytes)} free: \`voidbox prune\` removes old runs.`
+    : `Its logs are in ${logsDir(env.stateDir)}.`;
+  return new SetupError(`the embedded stack ${how}${words === '' ? '' : `:\n${words}`}`, remedy);
 }
 
 /** Two clients of different builds started at once and the other one was first: its stack is drained like any older one. */

@@ -1,0 +1,33 @@
+import { expect, test } from 'vitest';
+import { errorOfAnswer, isVmGone, readVmStatus } from './api.ts';
+
+const STATUS = {
+  state: 'ready',
+  vmKey: 'r/s/0',
+  fence: 1,
+  bootMs: 5,
+  boots: 1,
+  accelerator: 'tcg',
+  kernel: 'debian',
+  jail: 'bwrap',
+  memoryMib: 256,
+  leaseLeftMs: 1,
+  execs: [],
+};
+
+test('a keeper of a build that does not look at its disk says nothing of it', () => {
+  expect(readVmStatus(STATUS).diskFull).toBeNull();
+  expect(readVmStatus({ ...STATUS, diskFull: null }).diskFull).toBeNull();
+});
+
+test('a full disk is read, and one that makes no sense is a broken keeper', () => {
+  const diskFull = { forMs: 1, limitMs: 2, availableBytes: 0, neededBytes: 3 };
+  expect(readVmStatus({ ...STATUS, diskFull }).diskFull).toEqual(diskFull);
+  expect(() => readVmStatus({ ...STATUS, diskFull: { ...diskFull, forMs: 'long' } })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
+});
+
+test('a VM that was given up for want of room is gone, and not lost', () => {
+  const error = errorOfAnswer({ code: 'host/disk-full', message: 'no room' }, 'exec.wait');
+  expect(error).toMatchObject({ code: 'host/disk-full' });
+  expect(isVmGone(error)).toBe(true);
+});
