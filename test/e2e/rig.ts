@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
+import { runDir } from '../../store/file/run-folder.ts';
 
 export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
 
@@ -144,7 +145,7 @@ export class Rig implements AsyncDisposable {
     stage?: string,
   ): Promise<Extract<RunEvent['body'], { type: T }>> {
     return await until(`event ${type} of ${runId}`, limitMs, async () => {
-      if (!existsSync(join(this.stateDir, 'runs', runId))) return null;
+      if (!existsSync(runDir(this.stateDir, runId))) return null;
       const found = (await this.events(runId)).find(
         (event) => event.body.type === type && (stage === undefined || ('stage' in event.body && event.body.stage === stage)),
       );
@@ -167,7 +168,7 @@ export class Rig implements AsyncDisposable {
     await until(
       `"${needle}" from ${stage}`,
       limitMs,
-      async () => existsSync(join(this.stateDir, 'runs', runId)) && (await this.output(runId, stage)).includes(needle),
+      async () => existsSync(runDir(this.stateDir, runId)) && (await this.output(runId, stage)).includes(needle),
     );
   }
 
