@@ -133,7 +133,8 @@ describe('a keeper that is killed', () => {
       .toEqual([]);
     await expectOver(key);
     const next = { ...key, generation: 1 };
-    expect((await run(await launch(next), request('echo', ['again']))).stdout.toString()).toBe('again\n');
+    const { exit, stdout } = await run(await launch(next), request('echo', ['again']));
+    expect({ ...exit, stdout: stdout.toString() }).toMatchObject({ reason: 'exited', exitCode: 0, stdout: 'again\n' });
     await host.backend.release(next);
   });
 
