@@ -33,6 +33,7 @@ describe('readEnvironment', () => {
     ['VOIDBOX_BOOT_TIMEOUT_MS', '30s'],
     ['VOIDBOX_BOOT_TIMEOUT_MS', '0'],
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '15m'],
+    ['VOIDBOX_ORPHAN_TIMEOUT_MS', '9999'],
   ])('%s=%s is refused and not taken for the default', (name, value) => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);

@@ -64,7 +64,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),
-    orphanTimeoutMs: milliseconds('VOIDBOX_ORPHAN_TIMEOUT_MS', read('VOIDBOX_ORPHAN_TIMEOUT_MS')),
+    orphanTimeoutMs: milliseconds('VOIDBOX_ORPHAN_TIMEOUT_MS', read('VOIDBOX_ORPHAN_TIMEOUT_MS'), LEAST_ORPHAN_TIMEOUT_MS),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
       .filter((path) => path !== '')
@@ -84,9 +84,14 @@ function kernelKind(value: string | null): Environment['kernelKind'] {
   throw new SetupError(`VOIDBOX_KERNEL_KIND is \`${value}\`, which is no kind of kernel.`, 'Set it to debian or voidbox, or unset it.');
 }
 
-function milliseconds(name: string, text: string | null): number | null {
+/** A worker that died has to be back within it. */
+const LEAST_ORPHAN_TIMEOUT_MS = 10_000;
+
+function milliseconds(name: string, text: string | null, leastMs = 1): number | null {
   if (text === null) return null;
   const value = Number(text);
-  if (Number.isSafeInteger(value) && value > 0) return value;
-  throw new SetupError(`${name} is \`${text}\`, which is no number of milliseconds.`, `Set it to a whole number from 1, or unset ${name}.`);
+  if (!Number.isSafeInteger(value) || value <= 0)
+    throw new SetupError(`${name} is \`${text}\`, which is no number of milliseconds.`, `Set it to a whole number from ${leastMs}, or unset ${name}.`);
+  if (value < leastMs) throw new SetupError(`${name} is \`${text}\`, which is too short.`, `Set it to a whole number from ${leastMs}, or unset ${name}.`);
+  return value;
 }

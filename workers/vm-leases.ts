@@ -29,7 +29,7 @@ export interface VmLeasesOptions {
 
 /** How often to renew, so that a failure or two cost no VM. */
 export function renewalIntervalMs(leaseMs: number | null): number {
-  return Math.max(1, Math.min(LONGEST_INTERVAL_MS, Math.floor((leaseMs ?? DEFAULT_LEASE_MS) / RENEWALS_IN_A_LEASE)));
+  return Math.max(1_000, Math.min(LONGEST_INTERVAL_MS, Math.floor((leaseMs ?? DEFAULT_LEASE_MS) / RENEWALS_IN_A_LEASE)));
 }
 
 /** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
