@@ -1,5 +1,5 @@
 /** Files of runs are damaged in every way; each command answers in words, and every other run goes on. */
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { Writable } from 'node:stream';
@@ -10,6 +10,7 @@ import type { NewRunEvent } from '../../domain/run/event.ts';
 import { readEnvironment } from '../../setup/environment.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { hostId } from '../../workers/host-id.ts';
 import { announceResumed } from '../../workers/janitor.ts';
 import { createOpenRuns } from '../../workers/open-runs.ts';
 import { leaveFinishedRuns } from '../cli/finished-runs.ts';
@@ -18,6 +19,7 @@ import { DAMAGES, readBytes, seededRandom, type Random } from './damage.ts';
 const ROUNDS = 200;
 const SEED = 20_261_122;
 const SERVER = 'embedded';
+const HOST = 'this-host';
 /** Whole in every round. */
 const GOOD = ['sales-good', 'sales-bad', 'open-good'];
 const VICTIM = 'victim';
@@ -33,6 +35,7 @@ beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-fuzz-'));
   pristine = join(dir, 'pristine');
   await leaveFinishedRuns(pristine);
+  writeFileSync(join(pristine, 'host-id'), `${HOST}\n`);
   for (const runId of ['sales-good', 'sales-bad']) await leaveRecords(pristine, runId);
   await leaveRun(pristine, 'open-good', false);
   for (const runId of [VICTIM, LONG]) await leaveRun(pristine, runId, true);
@@ -97,6 +100,8 @@ async function checkAll(stateDir: string, withDoctor: boolean): Promise<void> {
 
 /** What a worker does with runs before it takes work, and the janitor in each round. */
 async function checkWorkerStart(stateDir: string): Promise<void> {
+  // A changed letter makes another id, which nothing tells from this one.
+  expect(hostId(stateDir)).toMatch(/^[A-Za-z0-9-]{1,64}$/);
   const events = createFileEventStore(stateDir);
   try {
     const open = await createOpenRuns({ events, records: createFileRunRecords(stateDir), serverId: SERVER, log: () => undefined }).list();
@@ -160,7 +165,7 @@ function victimFiles(stateDir: string): readonly string[] {
     const inside = readdirSync(join(stateDir, 'runs', name), { recursive: true }).map((file) => join(stateDir, 'runs', name, String(file)));
     return inside.filter((path) => statSync(path).isFile());
   });
-  return files.flatMap((path) => (path.endsWith('events.jsonl') ? [path, path, path, path] : [path]));
+  return [join(stateDir, 'host-id'), ...files].flatMap((path) => (path.endsWith('events.jsonl') ? [path, path, path, path] : [path]));
 }
 
 const PLAN = {
@@ -178,7 +183,7 @@ async function leaveRecords(stateDir: string, runId: string): Promise<void> {
   const records = createFileRunRecords(stateDir);
   await records.put(runId, 'client', { baseDir: '/somewhere' });
   await records.put(runId, 'plan', PLAN);
-  await records.put(runId, 'admission', { plan: PLAN, hostQueue: 'voidbox', hostId: 'h', input: null, serverId: SERVER });
+  await records.put(runId, 'admission', { plan: PLAN, hostQueue: 'voidbox', hostId: HOST, input: null, serverId: SERVER });
   await records.put(runId, 'prepared-a/0/1', { generation: 0 });
 }
 
