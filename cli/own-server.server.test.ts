@@ -75,7 +75,7 @@ test('on the host of the worker a run is as with the embedded server, its large 
   writeFileSync(join(dir, 'input.txt'), input);
   const run = await voidbox('with-worker', 'run', 'input.yaml', '--input', '@input.txt', '--run-id', 'here-1');
   expect({ code: run.code, isSame: run.stdout === input }, run.stderr).toEqual({ code: 0, isSame: true });
-  expect(await voidbox('with-worker', 'ps', '--json')).toMatchObject({ code: 0, stdout: '{"stack":null,"vms":[]}\n' });
+  expect(await voidbox('with-worker', 'ps', '--json')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\{"stack":null,"vms":\[\],/) });
 });
 
 test('from another host a run is waited for, and its result is said to be elsewhere', async () => {
