@@ -133,6 +133,8 @@ export interface OpenedSession {
   readonly observers: readonly string[];
   /** Search attributes of ours that the server knows. */
   readonly searchAttributes: readonly string[];
+  /** The session was handed values of variables, which are dropped at its end. */
+  readonly variables?: true;
 }
 
 /** Which code, where in it, and for whom. */
@@ -184,13 +186,17 @@ export interface ObserveRequest extends SkillPlace {
   readonly events: readonly Observation[];
 }
 
+export interface CloseRequest extends OfWorkflow {
+  readonly session: string;
+}
+
 export interface FlushRequest extends OfWorkflow {
   readonly session: string;
   readonly previous: string | null;
   readonly records: readonly StepRecord[];
 }
 
-/** The first three run as local activities. */
+/** The first three and the last run as local activities. */
 export interface SessionActivities {
   /** Finds the skill and checks its params. @throws `skill/unknown`, `skill/params`, `skill/unusable` */
   openSession(request: OpenRequest): Promise<OpenedSession>;
@@ -202,4 +208,6 @@ export interface SessionActivities {
   sessionAction(request: ActionRequest): Promise<SessionEventBody>;
   /** Tells observers, in order; what was told before is left out. */
   observe(request: ObserveRequest): Promise<void>;
+  /** Drops the values of variables that the session was handed. */
+  closeSession(request: CloseRequest): Promise<void>;
 }

@@ -87,6 +87,11 @@ export class SessionGuard {
     await this.#opened.write({ ...record, codes: [...record.codes, code].slice(-MOST_CODES) });
   }
 
+  /** At the end of a session that none has called. @throws CodedError `session/foreign` */
+  async mayClose(request: OfWorkflow & { readonly session: string }): Promise<void> {
+    await this.mayFlush(request);
+  }
+
   /** For writing records. @throws CodedError `session/foreign` */
   async mayFlush({ session, firstRun }: OfWorkflow & { readonly session: string }): Promise<void> {
     const asker = this.#askedByWorkflowCode();

@@ -4,20 +4,27 @@ import type { StepRecord } from '../domain/step-machine/records.ts';
 import type { Handshake } from '../domain/step-machine/definition.ts';
 import type { ActionRequest, FlushRequest, ObserveRequest, OpenedSession, OpenRequest, SkillCode, TurnOutcome, TurnRequest } from './contract-session.ts';
 
+/** Whose variables a session's code sees: those that its outermost caller was handed. */
+export interface VariablesOf {
+  readonly root: string;
+}
+
 /** Runs authors' code in processes of its own. */
 export interface SkillHost {
-  /** @throws CodedError `skill/unknown`, `skill/params`, `skill/unusable`, `skill/crashed` */
-  open(request: OpenRequest): Promise<Omit<OpenedSession, 'searchAttributes'>>;
+  /** @throws CodedError `skill/unknown`, `skill/ambiguous`, `skill/params`, `skill/unusable`, `skill/crashed`, `skill/variable-missing` */
+  open(request: OpenRequest, variables: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>>;
   /** What becomes of the author's code is part of the outcome. */
-  turn(request: TurnRequest): Promise<TurnOutcome>;
+  turn(request: TurnRequest, variables: VariablesOf): Promise<TurnOutcome>;
   /**
    * Gives the event that ends the attempt; an action that crashes or runs out of time is one as well.
    * @param signal  ends the action, and its process if it does not listen
-   * @throws CodedError `skill/away`
+   * @throws CodedError `skill/away`, `skill/variable-missing`
    */
-  act(request: ActionRequest, signal: AbortSignal): Promise<SessionEventBody>;
+  act(request: ActionRequest, variables: VariablesOf, signal: AbortSignal): Promise<SessionEventBody>;
   /** @throws CodedError `skill/away`, `skill/crashed` */
-  observe(request: ObserveRequest, signal: AbortSignal): Promise<void>;
+  observe(request: ObserveRequest, variables: VariablesOf, signal: AbortSignal): Promise<void>;
+  /** The session is over, or was never opened: what it was handed is gone when this returns. */
+  forget(session: string): void;
 }
 
 /** Records of sessions that their workflows carry no more. */

@@ -22,15 +22,21 @@ export function createSessionActivities({ skills, records, searchAttributes, ...
       coded(async () => {
         const request = { ...given, request: parseSessionRequest(given.request) };
         const allowed = await guard.mayOpen(request);
-        const opened = { ...(await skills.open(request)), searchAttributes };
-        await guard.isOpen(request, opened, allowed);
-        return opened;
+        try {
+          const opened = { ...(await skills.open(request, allowed)), searchAttributes };
+          await guard.isOpen(request, opened, allowed);
+          return opened;
+        } catch (error) {
+          // One that is not opened has no end at which that would be done.
+          if (allowed.root === request.session) skills.forget(request.session);
+          throw error;
+        }
       }),
     sessionTurn: (request) =>
       coded(async () => {
         const record = await guard.mayTurn(request);
         checkState(request, request.state);
-        const outcome = await skills.turn(request);
+        const outcome = await skills.turn(request, record);
         // Before anybody hears of it: the next turn names that code.
         if (outcome.kind === 'done' && outcome.migrated !== undefined) await guard.hasMigrated(record, outcome.migrated.opened.code);
         return outcome;
@@ -42,14 +48,19 @@ export function createSessionActivities({ skills, records, searchAttributes, ...
       }),
     sessionAction: (request) =>
       withHeartbeat(async (life) => {
-        await guard.mayAct(request);
+        const record = await guard.mayAct(request);
         checkState(request, request.state);
-        return await skills.act(request, life.ended);
+        return await skills.act(request, record, life.ended);
       }),
     observe: (request) =>
       withHeartbeat(async (life) => {
-        await guard.mayAct(request);
-        return await skills.observe(request, life.ended);
+        const record = await guard.mayAct(request);
+        return await skills.observe(request, record, life.ended);
+      }),
+    closeSession: (request) =>
+      coded(async () => {
+        await guard.mayClose(request);
+        skills.forget(request.session);
       }),
   };
 }

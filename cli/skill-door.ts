@@ -29,17 +29,24 @@ import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from '../workers/embedded/skill-paths.ts';
 import { CliError } from './cli-error.ts';
 import { newRunId, SESSION_ID } from './run-id.ts';
+import { handingOver } from './session-variables.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
 
 export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
+
+export const TAKES_VARIABLES = true;
 
 /** Whoever has the id has the session. */
 const ID_BYTES = 6;
 /** Calls of a client whose server is gone: the stack is brought up again in between. */
 const TRIES = 3;
 
-export function openDurableSessions(skill: DurableSkill, onProgress: (line: string) => void): DurableSessions {
-  return new StackSessions(skill, readEnvironment(), onProgress);
+export function openDurableSessions(
+  skill: DurableSkill,
+  onProgress: (line: string) => void,
+  variables?: Readonly<Record<string, string | undefined>>,
+): DurableSessions {
+  return new StackSessions(skill, readEnvironment(variables), onProgress);
 }
 
 type Refused = Extract<DurableReply, { readonly kind: 'refused' }>;
@@ -83,9 +90,11 @@ class StackSessions implements DurableSessions {
       if (full !== null) return full;
       const result = await this.#call(async (client) => {
         // A new id is nobody else's: the try before this one has come through.
-        if (isAgain && named === undefined) return await startedBefore(client, session, request());
+        const isSecond = isAgain && named === undefined;
         isAgain = true;
-        return await startSession(client, session, request());
+        return await handingOver(this.#env, session, this.#onProgress, () =>
+          isSecond ? startedBefore(client, session, request()) : startSession(client, session, request()),
+        );
       });
       this.#own.add(session);
       return { kind: 'answered', session, result };

@@ -1,4 +1,5 @@
 /** The one place that reads the environment. Everything else is handed what it needs. */
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SetupError } from './setup-error.ts';
@@ -48,7 +49,7 @@ const PIECE_VARIABLES: Readonly<Record<string, string>> = {
  * A variable that is set to nothing counts as not set, as it does for shells and the XDG folders.
  * @throws SetupError for a variable of Voidbox whose value means nothing
  */
-export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = process.env): Environment {
+export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = surroundings()): Environment {
   const read = (name: string): string | null => variables[name] || null;
   const home = read('HOME') ?? homedir();
   const piecePaths: Record<string, string> = {};
@@ -77,6 +78,65 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     isStartedByNpm: read('npm_command') !== null,
     variables,
   };
+}
+
+let withheld: Readonly<Record<string, string | undefined>> | null = null;
+
+/** The variables that this process was started with, also those that were withheld since. */
+export function surroundings(): Readonly<Record<string, string | undefined>> {
+  return withheld ?? process.env;
+}
+
+/** From now on code that looks at `process.env` finds those variables alone. Once withheld, others stay away. */
+export function withholdVariables(isKept: (name: string) => boolean): void {
+  withheld ??= { ...process.env };
+  for (const name of Object.keys(process.env)) if (!isKept(name)) delete process.env[name];
+}
+
+/** Code that looks at `process.env` finds these as well. */
+export function grantVariables(values: Readonly<Record<string, string>>): void {
+  Object.assign(process.env, values);
+}
+
+/** The opposite of both. */
+export function restoreVariables(): void {
+  if (withheld === null) return;
+  for (const [name, value] of Object.entries(withheld)) if (value !== undefined) process.env[name] = value;
+  withheld = null;
+}
+
+/** Code that looks at `process.env` finds these no more. */
+export function withdrawVariables(names: readonly string[]): void {
+  for (const name of names) delete process.env[name];
+}
+
+type Scope = Record<string, string>;
+
+let scopes: AsyncLocalStorage<Scope | null> | null = null;
+
+/**
+ * What runs within `work`, also later, finds these variables at `process.env` and no others; everything else in the process finds
+ * what there is. Null: within such work, what there is.
+ */
+export function withVariables<T>(variables: Readonly<Scope> | null, work: () => T): T {
+  scopes ??= scopedEnvironment();
+  return scopes.run(variables === null ? null : { ...variables }, work);
+}
+
+function scopedEnvironment(): AsyncLocalStorage<Scope | null> {
+  const found = new AsyncLocalStorage<Scope | null>();
+  const own = process.env;
+  const at = (): Record<string, string | undefined> => found.getStore() ?? own;
+  process.env = new Proxy(own, {
+    get: (_target, name) => Reflect.get(at(), name) as unknown,
+    set: (_target, name, value) => Reflect.set(at(), name, String(value)),
+    has: (_target, name) => Reflect.has(at(), name),
+    deleteProperty: (_target, name) => Reflect.deleteProperty(at(), name),
+    ownKeys: () => Reflect.ownKeys(at()),
+    getOwnPropertyDescriptor: (_target, name) => Reflect.getOwnPropertyDescriptor(at(), name),
+    defineProperty: (_target, name, descriptor) => Reflect.defineProperty(at(), name, descriptor),
+  });
+  return found;
 }
 
 function kernelKind(value: string | null): Environment['kernelKind'] {

@@ -17,7 +17,7 @@ import { createFileRunRecords } from '../store/file/run-records.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { builtBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from './client/connect.ts';
-import { workflowRun } from './client/workflow-run.ts';
+import { isRunning, workflowRun } from './client/workflow-run.ts';
 import { hostId as readHostId } from './host-id.ts';
 import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { watchDisk } from './disk-watch.ts';
@@ -28,6 +28,7 @@ import { ensureSearchAttributes } from './search-attributes.ts';
 import { createOpenedFiles } from './skills/opened-files.ts';
 import { createRecordFiles } from './skills/record-files.ts';
 import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
+import { startVariableSweep } from './skills/variable-sweep.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
 import { serverIdOf, type TemporalAddress } from './temporal-address.ts';
 import { createVmCapacity } from './vm-capacity.ts';
@@ -100,6 +101,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
   });
   const stopCleaning = await startJanitor(options, runs, deps, sandboxes, openRuns);
+  const stopSweeping = startVariableSweep({ stateDir, serverId: serverId(options), isOpen: (session) => isRunning(runs.client, session), log });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => workers.shutdown());
   options.onReady(hostId);
   try {
@@ -107,6 +109,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   } finally {
     stopCleaning();
     disk.stop();
+    stopSweeping();
     skills?.close();
     await Promise.allSettled([workers.close(), runs.close()]);
   }
@@ -120,6 +123,7 @@ function skillHostOf(options: WorkerProcessOptions): RunningSkillHost | null {
     stateDir,
     serverId: serverId(options),
     env: variables,
+    ownVariables: !options.embedded,
     log,
     ...(skillTurnLimitMs === null ? {} : { turnLimitMs: skillTurnLimitMs }),
   });

@@ -5,6 +5,12 @@ import { HEARTBEAT_TIMEOUT_MS } from './activity-options.ts';
 
 /** Longer than a callback may run and a child process may take to start: whoever is late is ended by the worker, which then says so. */
 const LOCAL_TIMEOUT_MS = 120_000;
+/** The values would be dropped by the worker later; a session is not kept from its end by that. */
+export const closing = proxyLocalActivities<Pick<SessionActivities, 'closeSession'>>({
+  startToCloseTimeout: 10_000,
+  retry: { maximumAttempts: 3 },
+});
+
 /** An action without `timeoutMs` may last, but not for ever: nobody would learn of it. */
 export const ACTION_LIMIT_MS = 30 * 24 * 3_600_000;
 

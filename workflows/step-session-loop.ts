@@ -127,6 +127,10 @@ export class SessionLoop implements Answered, Viewed {
   get childSessions(): readonly ChildSession[] {
     return this.#children.sessions;
   }
+  /** By another session, whose variables it shares. */
+  get isCalled(): boolean {
+    return this.#request.calledWith !== undefined;
+  }
   get isFull(): boolean {
     return isHistoryFull(workflowInfo());
   }

@@ -7,6 +7,7 @@ import {
   condition,
   defineQuery,
   defineUpdate,
+  log,
   makeContinueAsNewFunc,
   setCurrentDetails,
   setHandler,
@@ -28,7 +29,7 @@ import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import { reasonOf } from './activity-outcome.ts';
 import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
-import { localActivities } from './step-session-calls.ts';
+import { closing, localActivities } from './step-session-calls.ts';
 import { ofWorkflow, SessionLoop } from './step-session-loop.ts';
 import { refusalOf } from './step-session-admission.ts';
 import { openingView, viewOf } from './step-session-view.ts';
@@ -109,6 +110,7 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
     return await makeContinueAsNewFunc<typeof voidboxSession>({ memo })(end.carried);
   }
   const { status } = loop.state;
+  if (loop.opened.variables === true && !loop.isCalled) await dropVariables(loop.state.session);
   attributes(loop.opened, { state: status.kind === 'done' ? 'succeeded' : status.kind === 'cancelled' ? 'cancelled' : 'failed' });
   switch (status.kind) {
     case 'done':
@@ -121,6 +123,14 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
     case 'new':
     case 'open':
       throw failure('internal/bug', `the session ended while it was ${status.kind}`);
+  }
+}
+
+async function dropVariables(session: string): Promise<void> {
+  try {
+    await closing.closeSession({ session, ...ofWorkflow() });
+  } catch (error) {
+    log.warn(`values of variables were not dropped: ${reasonOf(error).message}`);
   }
 }
 

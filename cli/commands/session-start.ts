@@ -1,6 +1,7 @@
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { newRunId } from '../run-id.ts';
+import { handingOver } from '../session-variables.ts';
 import { checkSessionId, printResult, readJson, sessionLink, throwSessionError } from '../session-link.ts';
 
 interface Options {
@@ -45,7 +46,8 @@ export const command = defineCommand<Options>({
     };
     try {
       if (!link.isEmbedded) await sessions.requireWorker(link.client());
-      const result = await sessions.startSession(link.client(), session, request);
+      const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
+      const result = await handingOver(context.env, session, onProgress, () => sessions.startSession(link.client(), session, request));
       return await printResult(session, result, options, context);
     } catch (error) {
       return await throwSessionError(error);

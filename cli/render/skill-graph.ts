@@ -21,6 +21,7 @@ function draw(graph: SkillGraph, style: Style, title: string): readonly string[]
       ),
     ]),
     ...(graph.topics.length === 0 ? [] : [`topics: ${graph.topics.map(({ name }) => sanitizeLine(name)).join(', ')}`]),
+    ...(graph.env.length === 0 ? [] : [`variables: ${graph.env.map((name) => sanitizeLine(name)).join(', ')}`]),
     ...graph.subskills.flatMap((sub) => {
       const own = sub.name === sub.graph.name ? '' : ` (${sanitizeLine(sub.graph.name)})`;
       return [

@@ -250,6 +250,12 @@ export const ERROR_CODES = {
     summary: 'bun, which makes executables of skills, is missing or failed.',
     remedy: 'Install it from https://bun.sh and put it on the PATH, or build with `--mode node`, which needs none.',
   },
+  'skill/variable-missing': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A variable that a skill declares in `env` is not set where its session is started, or was not handed over.',
+    remedy: 'Set the variable where the session is started, or, on a server of your own, where its worker is.',
+  },
   'skill/crashed': {
     kind: 'world',
     retryable: false,

@@ -361,6 +361,8 @@ export interface SkillDefinition extends Frontmatter {
   readonly topics?: Readonly<Record<string, TopicConfig>>;
   readonly observers?: ObserverMap | undefined;
   readonly migrations?: readonly MigrationConfig[] | undefined;
+  /** Names of variables of the environment that its code reads, besides those that every program needs. */
+  readonly env?: readonly string[] | undefined;
   /** The text of SKILL.md's body, instead of the generated one. */
   readonly skillMd?: string | ((skill: SkillDefinition) => string) | undefined;
 }

@@ -3,6 +3,7 @@ import { PARENT_TARGET, RESERVED_STORES, type SkillDefinition, type StepConfig }
 import { edgesOf } from './facts.ts';
 import { reachable } from './graph.ts';
 import { splitTarget } from './moves.ts';
+import { envProblems } from './skill-variables.ts';
 
 /** What kind of mistake it is; a contract, as lint shows it. */
 export type DefinitionRule =
@@ -13,7 +14,8 @@ export type DefinitionRule =
   | 'unknown-target'
   | 'step-fields'
   | 'step-numbers'
-  | 'parallel-join';
+  | 'parallel-join'
+  | 'env-names';
 
 export interface SkillDiagnostic {
   readonly rule: DefinitionRule;
@@ -45,6 +47,8 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
     if (name === '' || name.includes('/'))
       found.push({ rule: 'reserved-name', severity: 'error', message: `Sub-skill name "${name}" is empty or has a "/", which separates it from its steps.` });
   }
+  for (const problem of envProblems(definition.env))
+    found.push({ rule: 'env-names', severity: 'error', message: `skill "${definition.name}": env ${problem}.` });
   const edges = edgesOf(definition);
   for (const [name, { config }] of Object.entries(steps)) {
     const add: Add = (rule, severity, message) => void found.push({ rule, severity, message, step: prefix + name });

@@ -56,5 +56,8 @@ export interface DurableSessions {
 
 export interface DurableDoor {
   readonly DURABLE_DOOR: number;
-  openDurableSessions(skill: DurableSkill, onProgress: (line: string) => void): DurableSessions;
+  /** False or absent in earlier ones, which look at the environment themselves. */
+  readonly TAKES_VARIABLES?: boolean;
+  /** @param variables  those that the caller's process was started with: it withholds them from the skill's code */
+  openDurableSessions(skill: DurableSkill, onProgress: (line: string) => void, variables?: Readonly<Record<string, string | undefined>>): DurableSessions;
 }

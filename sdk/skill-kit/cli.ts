@@ -3,6 +3,7 @@ import type { ReferenceDefinition, SkillDefinition } from '../../domain/step-mac
 import { sanitize } from '../../domain/security/sanitize.ts';
 import { offerToHost } from './hosted.ts';
 import { claimStdout } from './own-stdout.ts';
+import { grantDeclared, processRedaction, withholdEnvironment } from './skill-environment.ts';
 import { runReferenceCommand, runSkillCommand } from './transport/cli/commands.ts';
 import { InputBytes } from './transport/cli/input-bytes.ts';
 import type { CommandIo } from './transport/cli/io.ts';
@@ -38,14 +39,16 @@ function isMcp(): boolean {
 }
 
 async function runProcess(run: (io: CommandIo) => Promise<number>): Promise<void> {
+  withholdEnvironment();
   process.once('beforeExit', neverSettled);
   const { write } = claimStdout();
   process.stdout.once('error', nobodyReads);
   const code = await run({
     argv: process.argv.slice(2),
-    stdout: (text) => void write(text),
+    stdout: (text) => void write(processRedaction().text(text)),
     // Messages quote what agents answered and files hold.
-    stderr: (text) => void process.stderr.write(sanitize(text)),
+    stderr: (text) => void process.stderr.write(sanitize(processRedaction().text(text))),
+    enter: grantDeclared,
     readStdin,
     script: process.argv[1] ?? null,
   });

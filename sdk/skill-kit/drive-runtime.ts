@@ -6,6 +6,7 @@ import { diagnose } from '../../domain/step-machine/diagnose.ts';
 import type { SessionEvent } from '../../domain/step-machine/event.ts';
 import { factsOf, type SkillFacts } from '../../domain/step-machine/facts.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
+import { processRedaction, type Redaction } from './skill-environment.ts';
 import { startTimer } from './timer.ts';
 
 export interface RuntimeOptions {
@@ -30,6 +31,8 @@ export interface RuntimeOptions {
   readonly onCommand?: (command: Command) => void;
   /** Gives the records that were flushed from the state, oldest first; asked when somebody reads the history. */
   readonly olderRecords?: () => readonly StepRecord[];
+  /** Takes values of variables out of what callbacks give and throw. Default: those that this process was granted. */
+  readonly redaction?: Redaction;
 }
 
 export interface SkillRuntime extends Omit<RuntimeOptions, 'handshake' | 'codeHash'> {
@@ -41,6 +44,7 @@ export interface SkillRuntime extends Omit<RuntimeOptions, 'handshake' | 'codeHa
   readonly sleep: (durationMs: number) => Promise<void>;
   readonly warn: (message: string) => void;
   readonly olderRecords: () => readonly StepRecord[];
+  readonly redaction: Redaction;
 }
 
 const sound = new WeakSet<SkillDefinition>();
@@ -65,6 +69,7 @@ export function createRuntime(definition: SkillDefinition, options: RuntimeOptio
     sleep: options.sleep ?? delayed,
     warn: options.warn ?? warnOnStderr,
     olderRecords: options.olderRecords ?? (() => []),
+    redaction: options.redaction ?? processRedaction(),
   };
 }
 

@@ -173,10 +173,10 @@ export class Session {
 
   #call(command: Parameters<typeof carryOut>[2]): void {
     try {
-      this.#queue.push(carryOut(this.runtime, this.#fold.current, command));
+      this.#queue.push(this.runtime.redaction.value(carryOut(this.runtime, this.#fold.current, command)));
     } catch (cause) {
       this.#remember(command.cursor, cause);
-      this.#queue.push({ type: 'threw', cursor: command.cursor, error: errorFacts(cause) });
+      this.#queue.push({ type: 'threw', cursor: command.cursor, error: this.runtime.redaction.value(errorFacts(cause)) });
     }
     // Within a transition the queue is being worked off already; after a crash nobody does.
     if (!this.#isPumping) this.feed(this.#queue.shift()!);
@@ -188,7 +188,7 @@ export class Session {
     const { event, cause } = await runAction(new Place(this.runtime, this.#fold.current, command), command, abort);
     this.#aborts.delete(command.cursor);
     if (event.type === 'action-ended' && !event.ok) this.#remember(command.cursor, cause);
-    this.feed(event);
+    this.feed(this.runtime.redaction.value(event));
   }
 
   async #retryLater(cursor: number, durationMs: number): Promise<void> {

@@ -49,6 +49,11 @@ export type SkillBuilderConfig<
     readonly finalOutput?: AnySchema | undefined;
     /** Versions whose sessions this one takes over. */
     readonly migrations?: readonly MigrationConfig[] | undefined;
+    /**
+     * Names of variables of the environment that the skill's callbacks read, e.g. `['GITHUB_TOKEN']`. They see these and those that
+     * every program needs (PATH, HOME and the like), over every transport; one that is not set is refused at the start.
+     */
+    readonly env?: readonly string[] | undefined;
     /** The body of SKILL.md, instead of the generated one. */
     readonly skillMd?: SkillDefinition['skillMd'];
   };

@@ -5,6 +5,9 @@ import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { CliResult, DoneResult, PromptResult, RedirectResult } from '../../domain/step-machine/result.ts';
 import { frameOf } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
+import { declaredVariables, missingMessage, missingOf, valuesOf } from '../../domain/step-machine/skill-variables.ts';
+import { withVariables } from '../../setup/environment.ts';
+import { baseVariables, redactionOf } from './skill-environment.ts';
 import { advanceSession, createSession, type Session, type SessionConfig, startSession, tickSession } from './drive.ts';
 
 export interface ModelAdapter {
@@ -18,6 +21,8 @@ export interface RunSkillOptions {
   readonly host?: Partial<Handshake>;
   /** Default: every reference is an empty text. */
   readonly refs?: ReferenceLoader;
+  /** Values of the variables that the skill declares. Its callbacks find these at `process.env`, and those that every program needs. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 export interface SkillRunResult {
@@ -92,11 +97,23 @@ export async function runComposite(skill: SkillDefinition, options: RunComposite
   return { path: history.map(({ step }) => step), outputs, output: result.finalOutput, history, ...(redirectedTo === undefined ? {} : { redirectedTo }) };
 }
 
-async function run(
-  skill: SkillDefinition,
-  { params, model, host, refs }: RunSkillOptions,
-  config: SessionConfig,
-): Promise<{ session: Session; result: DoneResult | RedirectResult; outputs: Record<string, unknown> }> {
+interface Run {
+  readonly session: Session;
+  readonly result: DoneResult | RedirectResult;
+  readonly outputs: Record<string, unknown>;
+}
+
+/** @throws {Error} naming variables that the skill declares and that were not given */
+async function run(skill: SkillDefinition, options: RunSkillOptions, config: SessionConfig): Promise<Run> {
+  const names = declaredVariables(skill);
+  const { env = {} } = options;
+  const missing = missingOf(names, env);
+  if (missing.length > 0) throw new Error(`${missingMessage(skill.name, missing)}. Pass \`env\`: { ${missing.map((name) => `${name}: '…'`).join(', ')} }.`);
+  const values = valuesOf(names, env);
+  return await withVariables({ ...baseVariables(), ...values }, () => runWithin(skill, options, { ...config, redaction: redactionOf(values) }));
+}
+
+async function runWithin(skill: SkillDefinition, { params, model, host, refs }: RunSkillOptions, config: SessionConfig): Promise<Run> {
   let skippedMs = 0;
   const sleep = async (durationMs: number): Promise<void> => void (skippedMs += durationMs);
   const session = createSession(skill, {
@@ -118,7 +135,8 @@ async function run(
       throw new Error(`${result.error === 'validation' ? 'Validation error' : 'Error'} at step "${result.step}": ${result.message}`);
     } else {
       const { step, prompt } = result;
-      const output: unknown = await model.respond(step, prompt);
+      // The model is the test's, and no code of the skill.
+      const output: unknown = await withVariables(null, () => model.respond(step, prompt));
       if (output === noAnswer) {
         skippedMs += untilExpiry(result, session);
         result = await tickSession(session);

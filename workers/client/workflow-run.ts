@@ -1,10 +1,20 @@
 /** What the server says of one run of a workflow. */
-import { type Client, isGrpcServiceError } from '@temporalio/client';
+import { type Client, isGrpcServiceError, WorkflowNotFoundError } from '@temporalio/client';
 import type { WorkflowRun } from '../../activities/step-ports.ts';
 
 /** Of gRPC. */
 const INVALID_ARGUMENT = 3;
 const NOT_FOUND = 5;
+
+/** Whether a workflow of that id has not ended. */
+export async function isRunning(client: Client, workflowId: string): Promise<boolean> {
+  try {
+    return (await client.workflow.getHandle(workflowId).describe()).status.name === 'RUNNING';
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return false;
+    throw error;
+  }
+}
 
 /** Null when the server has no such run. */
 export async function workflowRun({ workflowService, options: { namespace } }: Client, workflowId: string, runId: string): Promise<WorkflowRun | null> {

@@ -14,7 +14,7 @@ test('a skill that is named by its entry, by its folder, by a folder above and b
   const catalog = new SkillCatalog({
     paths: [join(skills, 'one/skill.mjs'), join(skills, 'one'), skills, join(dir, 'link')],
     stateDir: join(dir, 'state'),
-    identify: () => Promise.resolve({ name: 'one', version: '1.0.0' }),
+    identify: () => Promise.resolve({ name: 'one', version: '1.0.0', env: [] }),
     log: () => undefined,
   });
   expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(skills, 'one/skill.mjs') });
@@ -39,7 +39,7 @@ test('the same code in two places is one skill', async () => {
     mkdirSync(join(dir, name));
     writeFileSync(join(dir, name, 'skill.mjs'), 'export default 1;');
   }
-  const identify = () => Promise.resolve({ name: 'one', version: '1.0.0' });
+  const identify = () => Promise.resolve({ name: 'one', version: '1.0.0', env: [] });
   const catalog = new SkillCatalog({ paths: [dir], stateDir: join(dir, 'state'), identify, log: () => undefined });
   expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(dir, 'copy/skill.mjs') });
   expect(await catalog.current('one')).not.toBeNull();
@@ -54,7 +54,7 @@ test('a folder that was built for Node is a skill, also beside others', async ()
   // For bun: nothing there that a worker could load.
   mkdirSync(join(dir, 'executable/bin'), { recursive: true });
   for (const file of ['SKILL.md', 'bin/executable-linux-x64']) writeFileSync(join(dir, 'executable', file), '');
-  const identify = () => Promise.resolve({ name: 'built', version: '1.0.0' });
+  const identify = () => Promise.resolve({ name: 'built', version: '1.0.0', env: [] });
   for (const paths of [[dir], [join(dir, 'built')]]) {
     const catalog = new SkillCatalog({ paths, stateDir: join(dir, 'state'), identify, log: () => undefined });
     expect(await catalog.find('built')).toMatchObject({ entry: join(dir, 'built/bin/built.cjs') });
@@ -100,7 +100,7 @@ test('what stands in a folder of skills and cannot be looked into costs none of 
   writeFileSync(join(dir, 'one/skill.mjs'), 'export default 1;');
   symlinkSync('one/skill.mjs', join(dir, 'file'));
   symlinkSync('circle', join(dir, 'circle'));
-  const identify = () => Promise.resolve({ name: 'one', version: '1.0.0' });
+  const identify = () => Promise.resolve({ name: 'one', version: '1.0.0', env: [] });
   const catalog = new SkillCatalog({ paths: [dir], stateDir: join(dir, 'state'), identify, log: () => undefined });
   expect(await catalog.find('one')).toMatchObject({ name: 'one', entry: join(dir, 'one/skill.mjs') });
 });

@@ -12,6 +12,7 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
+import { declaredVariables, isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
 import { MOST_STATE_BYTES, tooLarge } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { carryOut, definitionAt, Place, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
@@ -19,6 +20,8 @@ import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
 import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk/skill-kit/drive-runtime.ts';
 import { withOlderPath } from '../../sdk/skill-kit/drive-observers.ts';
 import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
+import { type Redaction, redactionOf } from '../../sdk/skill-kit/skill-environment.ts';
+import { grantVariables, withdrawVariables } from '../../setup/environment.ts';
 import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
 import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type FailedCode, type OpenAnswer, type TurnAnswer } from './protocol.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
@@ -65,10 +68,13 @@ function isSkill(value: unknown): value is SkillDefinition {
   return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'skill' && 'steps' in value && value.steps !== undefined;
 }
 
+/** Those of the request that is worked for. */
+let redaction: Redaction = redactionOf({});
+
 function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsDir?: string): RuntimeOptions {
   const ref = state?.records.flushedRef ?? null;
   const olderRecords = (): readonly StepRecord[] => (ref === null || recordsDir === undefined ? [] : readRecords(recordsDir, ref));
-  return { codeHash, handshake, refs: references, olderRecords };
+  return { codeHash, handshake, refs: references, olderRecords, redaction };
 }
 
 /** Files that were copied with the bundle. */
@@ -153,9 +159,9 @@ function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChil
   const { cursor } = command;
   try {
     const ready = carryOut(runtime, state, command);
-    return { cursor, params: ready.type === 'child-ready' ? ready.params : {} };
+    return { cursor, params: ready.type === 'child-ready' ? redaction.value(ready.params) : {} };
   } catch (error) {
-    return { cursor, error: errorFacts(error) };
+    return { cursor, error: redaction.value(errorFacts(error)) };
   }
 }
 
@@ -175,7 +181,7 @@ async function act(root: SkillDefinition, { path, state, command, handshake, rec
     // One request at a time: an action that does not listen is ended with its process by whoever waits for this.
     await left;
     const large = tooLarge('what the action gave has', event);
-    if (large === null) return event;
+    if (large === null) return redaction.value(event);
     const { cursor, attempt } = command;
     return { type: 'action-ended', cursor, attempt, ok: false, error: { name: 'Error', message: large }, retryable: false, timedOut: false };
   } finally {
@@ -195,7 +201,7 @@ async function observe(root: SkillDefinition, { path, event, recordsDir }: Of<'o
   try {
     await handler?.call(observers, payloadOf(event, recordsDir));
   } catch (error) {
-    process.stderr.write(`observer ${event.observer}: ${errorFacts(error).message}\n`);
+    process.stderr.write(redaction.text(`observer ${event.observer}: ${errorFacts(error).message}\n`));
   }
   noteObserved(recordsDir, event.number);
 }
@@ -204,10 +210,30 @@ function payloadOf({ payload, older }: Observation, recordsDir: string): Observa
   return older === undefined ? payload : withOlderPath(payload, older.frame, readRecords(recordsDir, older.ref));
 }
 
+/** The code sees the variables of this request while it works for it, and no longer: the next one may be another session's. */
 async function answer(root: SkillDefinition, request: ChildRequest): Promise<unknown> {
+  if (request.op === 'open') return open(root, request);
+  const { variables } = request;
+  grantVariables(variables);
+  redaction = redactionOf(variables);
+  try {
+    return await worked(root, request);
+  } catch (error) {
+    throw redacted(error);
+  } finally {
+    withdrawVariables(Object.keys(variables).filter((name) => !isBaseVariable(name)));
+  }
+}
+
+function redacted(error: unknown): unknown {
+  const { message } = errorFacts(error);
+  const text = redaction.text(message);
+  if (text === message) return error;
+  return error instanceof Failed ? new Failed(error.code, text) : new Error(text);
+}
+
+async function worked(root: SkillDefinition, request: Exclude<ChildRequest, { readonly op: 'open' }>): Promise<unknown> {
   switch (request.op) {
-    case 'open':
-      return open(root, request);
     case 'turn':
       return await turn(root, request);
     case 'act':
@@ -238,7 +264,7 @@ setInterval(() => {
 try {
   endWithWorker();
   const root = await load();
-  say({ hello: { name: root.name, version: root.version } });
+  say({ hello: { name: root.name, version: root.version, env: declaredVariables(root) } });
   const lines = createInterface({ input: process.stdin, crlfDelay: Infinity });
   // Whoever asked is gone: nobody hears what is still under way, but an observer hears its event to the end.
   lines.on('close', () => {

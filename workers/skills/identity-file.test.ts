@@ -7,10 +7,17 @@ it('what a bundle says of itself is kept, and asked again where that is damaged'
   using folder = new TemporaryFolder();
   const bundle = folder.file('skill.mjs');
   expect(readIdentity(bundle)).toBeNull();
-  keepIdentity(bundle, { name: 'greeter', version: '1.0.0' });
-  expect(readIdentity(bundle)).toEqual({ name: 'greeter', version: '1.0.0' });
+  keepIdentity(bundle, { name: 'greeter', version: '1.0.0', env: ['TOKEN'] });
+  expect(readIdentity(bundle)).toEqual({ name: 'greeter', version: '1.0.0', env: ['TOKEN'] });
   const [file] = readdirSync(folder.path);
-  for (const damaged of ['', '{"name":"gree', 'null', '{"name":"greeter"}']) {
+  for (const damaged of [
+    '',
+    '{"name":"gree',
+    'null',
+    '{"name":"greeter"}',
+    '{"name":"greeter","version":"1.0.0"}',
+    '{"name":"greeter","version":"1.0.0","env":["LD_PRELOAD"]}',
+  ]) {
     writeFileSync(folder.file(file!), damaged);
     expect(readIdentity(bundle)).toBeNull();
   }

@@ -1,17 +1,20 @@
 /** What a bundle says of itself, kept beside it: to ask takes a process, and a worker that starts has all its skills to ask. */
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { envProblems } from '../../domain/step-machine/skill-variables.ts';
 
 export interface Identity {
   readonly name: string;
   readonly version: string;
+  readonly env: readonly string[];
 }
 
 /** Null when nobody has asked yet, or a power cut has left half an answer: then it is asked again. */
 export function readIdentity(bundle: string): Identity | null {
   try {
     const kept = JSON.parse(readFileSync(fileOf(bundle), 'utf8')) as Partial<Identity> | null;
-    return typeof kept?.name === 'string' && typeof kept.version === 'string' ? { name: kept.name, version: kept.version } : null;
+    if (typeof kept?.name !== 'string' || typeof kept.version !== 'string' || envProblems(kept.env ?? null).length > 0) return null;
+    return { name: kept.name, version: kept.version, env: kept.env! };
   } catch (error) {
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null;
     throw error;

@@ -16,6 +16,11 @@ interface InSkill {
   readonly path: readonly string[];
 }
 
+/** What the code sees while it works for this request, besides what every program needs. */
+interface WithVariables {
+  readonly variables: Readonly<Record<string, string>>;
+}
+
 export type ChildRequest =
   /** `params` null: those of `checked` are taken as they are. */
   | ({ readonly op: 'open'; readonly params: unknown; readonly checked: boolean; readonly subskill?: string } & InSkill)
@@ -26,20 +31,23 @@ export type ChildRequest =
       readonly handshake: Partial<Handshake>;
       /** Folder of the session's records. */
       readonly recordsDir: string;
-    } & InSkill)
+    } & InSkill &
+      WithVariables)
   | ({
       readonly op: 'act';
       readonly state: SessionState;
       readonly command: Extract<Command, { readonly type: 'run-action' }>;
       readonly handshake: Partial<Handshake>;
       readonly recordsDir: string;
-    } & InSkill)
+    } & InSkill &
+      WithVariables)
   | ({
       readonly op: 'observe';
       readonly event: Observation;
       /** Folder of the session's files: there stands how far its observers have been told. */
       readonly recordsDir: string;
-    } & InSkill);
+    } & InSkill &
+      WithVariables);
 
 /** Ends the action that runs. */
 export interface AbortRequest {
@@ -50,6 +58,8 @@ export interface AbortRequest {
 export interface ChildHello {
   readonly name: string;
   readonly version: string;
+  /** Variables that it and its sub-skills declare. */
+  readonly env: readonly string[];
 }
 
 export interface OpenAnswer {

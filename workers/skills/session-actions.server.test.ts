@@ -17,8 +17,8 @@ const FLAKY = `export default skill({ name: 'flaky', entry: 'ask' })
       if (response.how === 'hang') {
         await new Promise((_resolve, reject) => signal.addEventListener('abort', () => { log('told to stop'); reject(signal.reason); }));
       }
-      if (response.how === 'let go' && !existsSync(process.env['SKILL_LINES'] + '.let-go')) {
-        writeFileSync(process.env['SKILL_LINES'] + '.let-go', '');
+      if (response.how === 'let go' && !existsSync(LINES + '.let-go')) {
+        writeFileSync(LINES + '.let-go', '');
         await new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
       }
       if (response.how !== 'let go' && attempt < 3) throw new Error('not yet');

@@ -25,7 +25,7 @@ export default skill({ name: 'many', entry: 'split' })
 /** One branch acts until it is let go, the other is answered. */
 const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
   .step('split', { parallel: { branches: ['long', 'short'], join: 'join' } })
-  .step('long', { prompt: 'Go?', response: z.object({}), action: async () => { while (!existsSync(process.env['SKILL_LINES'] + '.go')) await new Promise((resolve) => setTimeout(resolve, 50)); }, next: 'join' })
+  .step('long', { prompt: 'Go?', response: z.object({}), action: async () => { while (!existsSync(LINES + '.go')) await new Promise((resolve) => setTimeout(resolve, 50)); }, next: 'join' })
   .step('short', { prompt: 'What?', response: z.object({}), maxVisits: 1_000, next: 'self' })
   .step('join', { next: terminal })
   .build();
@@ -33,7 +33,7 @@ const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
 /** Tries every second until it is let go: first by itself, then for an answer. */
 const POLL = `const until = (file: string) => ({
   retry: { maxAttempts: 1_000, backoffMs: 1, backoffFactor: 1 },
-  action: ({ idempotencyKey }) => { log(idempotencyKey); if (!existsSync(process.env['SKILL_LINES'] + file)) throw new Error('not yet'); return file; },
+  action: ({ idempotencyKey }) => { log(idempotencyKey); if (!existsSync(LINES + file)) throw new Error('not yet'); return file; },
 });
 export default skill({ name: 'poll', entry: 'first' })
   .step('first', { ...until('.first'), next: 'ask' })

@@ -25,7 +25,7 @@ const LARGE = `export default skill({
 /** One branch acts until it is let go, the other is answered. */
 const BESIDE = `export default skill({ name: 'beside', entry: 'split' })
   .step('split', { parallel: { branches: ['long', 'short'], join: 'join' } })
-  .step('long', { prompt: 'Go?', response: z.object({}), action: async () => { while (!existsSync(process.env['SKILL_LINES'] + '.go')) await new Promise((resolve) => setTimeout(resolve, 50)); }, next: 'join' })
+  .step('long', { prompt: 'Go?', response: z.object({}), action: async () => { while (!existsSync(LINES + '.go')) await new Promise((resolve) => setTimeout(resolve, 50)); }, next: 'join' })
   .step('short', { prompt: 'What?', response: z.object({ pad: z.string() }), maxVisits: 1_000, next: 'self' })
   .step('join', { next: terminal })
   .build();

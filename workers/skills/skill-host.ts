@@ -1,8 +1,9 @@
 /** Which code answers for a session, and what becomes of what it says. */
 import type { ActionRequest, ObserveRequest, OpenedSession, OpenRequest, SkillCode, TurnOutcome, TurnRequest } from '../../activities/contract-session.ts';
-import type { SkillHost } from '../../activities/step-ports.ts';
+import type { SkillHost, VariablesOf } from '../../activities/step-ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { isBaseVariable, missingMessage, missingOf, type Variables, valuesOf } from '../../domain/step-machine/skill-variables.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -14,6 +15,7 @@ import type { OpenAnswer, TurnAnswer } from './protocol.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { markUse } from './server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
+import { dropVariables, handedOver, waitForVariables } from './variable-files.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
 /** Callbacks decide; what takes longer is an action. */
@@ -27,7 +29,9 @@ export interface SkillHostOptions {
   readonly stateDir: string;
   /** Whose sessions these are. */
   readonly serverId: string;
-  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly env: Variables;
+  /** Whether skills that declare variables may take them from `env`. */
+  readonly ownVariables: boolean;
   readonly turnLimitMs?: number;
   readonly log: Log;
 }
@@ -51,6 +55,8 @@ class ProcessSkillHost implements RunningSkillHost {
   readonly #options: SkillHostOptions;
   readonly #catalog: SkillCatalog;
   readonly #pool: SkillPool;
+  /** By hash: code says the same of itself each time. */
+  readonly #identities = new Map<string, Identity>();
   /** Pairs of a session's code and other code that may not go on with it. */
   readonly #refused = new Map<string, string>();
 
@@ -64,48 +70,55 @@ class ProcessSkillHost implements RunningSkillHost {
     this.#pool.close();
   }
 
-  async open({ request }: OpenRequest): Promise<Omit<OpenedSession, 'searchAttributes'>> {
+  async open({ session, request }: OpenRequest, { root }: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>> {
     const { skill, version, codeHash, path = [], params, calledWith, subskill } = request;
     if (typeof skill !== 'string') throw new CodedError('skill/params', 'a session is started with an object that names its skill: { "skill": "NAME" }');
     const code = calledWith?.code ?? codeOf(await this.#catalog.find(skill, version, codeHash));
     try {
+      const runnable = await this.#codeFor(code);
       const asked = { op: 'open' as const, path, params, checked: calledWith !== undefined, ...(subskill === undefined ? {} : { subskill }) };
-      const opened = (await this.#pool.run('turn', await this.#codeFor(code), asked, this.#turnLimitMs())) as OpenAnswer;
-      return { code, ...opened };
+      const opened = (await this.#pool.run('turn', runnable, asked, this.#turnLimitMs())) as OpenAnswer;
+      const { env: names } = await this.#identify(runnable);
+      if (names.length === 0) return { code, ...opened };
+      // What a session calls runs with what it was handed itself.
+      if (root === session) await waitForVariables(this.#options.stateDir, root, { skill: code.skill, names }, this.#own());
+      else this.#variables(root, code.skill, names);
+      return { code, ...opened, variables: true };
     } catch (error) {
       throw codedFailure(error, `skill "${skill}"`);
     }
   }
 
-  async turn(request: TurnRequest): Promise<TurnOutcome> {
+  async turn(request: TurnRequest, of: VariablesOf): Promise<TurnOutcome> {
     const successor = await this.#successorOf(request.code);
     if (successor !== null) {
       const pair = `${request.code.codeHash}/${successor.codeHash}/${request.path.join('/')}/${request.state.version}`;
       if (!this.#refused.has(pair)) {
-        const outcome = await this.#turnIn(successor, request, codeOf(successor));
+        const outcome = await this.#turnIn(successor, request, codeOf(successor), of);
         if (outcome.kind !== 'refused') return outcome;
         this.#refused.set(pair, outcome.message);
       }
       const kept = this.#catalog.kept(request.code.codeHash);
       // Earlier code goes on with what it began.
       if (kept === null) return { kind: 'refused', message: this.#refused.get(pair)! };
-      return await this.#turnIn({ bundle: kept, codeHash: request.code.codeHash }, request, request.code);
+      return await this.#turnIn({ bundle: kept, codeHash: request.code.codeHash }, request, request.code, of);
     }
     try {
-      return await this.#turnIn(await this.#codeFor(request.code), request, request.code);
+      return await this.#turnIn(await this.#codeFor(request.code), request, request.code, of);
     } catch (error) {
       if (error instanceof CodedError && error.code === 'skill/away') return { kind: 'refused', message: error.message };
       throw error;
     }
   }
 
-  async act(request: ActionRequest, signal: AbortSignal): Promise<SessionEventBody> {
+  async act(request: ActionRequest, of: VariablesOf, signal: AbortSignal): Promise<SessionEventBody> {
     const { command, path, state, handshake, session } = request;
     const code = await this.#codeFor(request.code);
+    const variables = await this.#variablesFor(code, request.code, of);
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     const limitMs = command.timeoutMs === null ? null : command.timeoutMs + TIMEOUT_GRACE_MS;
     try {
-      const event = (await this.#pool.run('action', code, { op: 'act', path, state, command, handshake, recordsDir }, limitMs, signal)) as ActionEnd;
+      const event = (await this.#pool.run('action', code, { op: 'act', path, state, command, handshake, recordsDir, variables }, limitMs, signal)) as ActionEnd;
       // That an action stopped when it was told to is no failure of its own: whoever lets go of it leaves it to the next attempt.
       if (!event.ok) signal.throwIfAborted();
       return event;
@@ -120,8 +133,9 @@ class ProcessSkillHost implements RunningSkillHost {
     }
   }
 
-  async observe({ session, code, path, events }: ObserveRequest, signal: AbortSignal): Promise<void> {
+  async observe({ session, code, path, events }: ObserveRequest, of: VariablesOf, signal: AbortSignal): Promise<void> {
     const runnable = await this.#codeFor(code);
+    const variables = await this.#variablesFor(runnable, code, of);
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
     markUse(recordsDir, this.#options.serverId);
@@ -129,7 +143,7 @@ class ProcessSkillHost implements RunningSkillHost {
       if (!Number.isSafeInteger(event.number)) throw new CodedError('session/foreign', `an event of session "${session}" has no number`);
       if (event.number <= lastObserved(recordsDir)) continue;
       try {
-        await this.#pool.run('turn', runnable, { op: 'observe', path, event, recordsDir }, OBSERVER_LIMIT_MS, signal);
+        await this.#pool.run('turn', runnable, { op: 'observe', path, event, recordsDir, variables }, OBSERVER_LIMIT_MS, signal);
       } catch (error) {
         if (!(error instanceof SkillProcessGone) || signal.aborted) throw error;
         // It harms nobody but itself, and would do so again; the next event finds a new process.
@@ -139,20 +153,46 @@ class ProcessSkillHost implements RunningSkillHost {
     }
   }
 
-  async #turnIn(runnable: Runnable, { session, path, state, event, handshake }: TurnRequest, code: SkillCode): Promise<TurnOutcome> {
+  async #turnIn(runnable: Runnable, { session, path, state, event, handshake }: TurnRequest, code: SkillCode, of: VariablesOf): Promise<TurnOutcome> {
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     try {
-      const request = { op: 'turn' as const, path, state, event, handshake, recordsDir };
+      const variables = await this.#variablesFor(runnable, code, of);
+      const request = { op: 'turn' as const, path, state, event, handshake, recordsDir, variables };
       const { outcome, migrated } = (await this.#pool.run('turn', runnable, request, this.#turnLimitMs())) as TurnAnswer;
       if (outcome.kind === 'refused' || migrated === undefined) return outcome;
       // What the server knows is the workflow's to say.
-      return { ...outcome, migrated: { opened: { code, ...migrated.open, searchAttributes: [] }, state: migrated.state, event: migrated.event } };
+      const opened = { code, ...migrated.open, searchAttributes: [], ...(Object.keys(variables).length > 0 ? { variables: true as const } : {}) };
+      return { ...outcome, migrated: { opened, state: migrated.state, event: migrated.event } };
     } catch (error) {
       if (error instanceof SkillProcessGone)
         return { kind: 'crashed', atMs: Date.now(), message: `A callback of skill "${code.skill}" did not end well: ${error.message}` };
       if (error instanceof SkillRequestFailed) return { kind: 'crashed', atMs: Date.now(), message: error.message };
+      // Other code may declare more than the session was handed.
+      if (error instanceof CodedError && error.code === 'skill/variable-missing') return { kind: 'refused', message: error.message };
       throw error;
     }
+  }
+
+  forget(session: string): void {
+    dropVariables(this.#options.stateDir, session);
+  }
+
+  /** What the code declares. @throws CodedError `skill/variable-missing` */
+  async #variablesFor(runnable: Runnable, { skill }: SkillCode, { root }: VariablesOf): Promise<Readonly<Record<string, string>>> {
+    const { env: names } = await this.#identify(runnable);
+    return names.length === 0 ? {} : this.#variables(root, skill, names);
+  }
+
+  #variables(root: string, skill: string, names: readonly string[]): Readonly<Record<string, string>> {
+    const values = valuesOf(names, { ...this.#own(), ...handedOver(this.#options.stateDir, root, skill) });
+    const missing = missingOf(names, values);
+    if (missing.length > 0) throw new CodedError('skill/variable-missing', `${missingMessage(skill, missing)}: session "${root}" was not handed over any`);
+    return values;
+  }
+
+  /** On a server of one's own the worker's operator sets them; the embedded worker has none of its shell. */
+  #own(): Variables {
+    return this.#options.ownVariables ? this.#options.env : {};
   }
 
   /** Other code under the session's name; null when there is none but its own. */
@@ -173,12 +213,15 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   async #identify(bundled: Runnable): Promise<Identity> {
-    const known = readIdentity(bundled.bundle);
-    if (known !== null) return known;
+    const known = this.#identities.get(bundled.codeHash) ?? readIdentity(bundled.bundle);
+    if (known !== null) {
+      this.#identities.set(bundled.codeHash, known);
+      return known;
+    }
     const process = new SkillProcess(this.#processOf(bundled));
     try {
-      const { name, version } = await process.hello;
-      return keepIdentity(bundled.bundle, { name, version });
+      const { name, version, env } = await process.hello;
+      return keepIdentity(bundled.bundle, { name, version, env });
     } catch (error) {
       throw codedFailure(error, bundled.bundle);
     } finally {
@@ -194,7 +237,7 @@ class ProcessSkillHost implements RunningSkillHost {
       script: join(packageRoot(), 'dist/workers/skills/child.js'),
       bundle,
       codeHash,
-      env,
+      env: valuesOf(Object.keys(env).filter(isBaseVariable), env),
       onLine: (line) => log('info', `skill ${codeHash.slice(0, 12)}: ${line}`),
     };
   }

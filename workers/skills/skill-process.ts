@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
+import { type Redaction, redactionOf } from '../../sdk/skill-kit/skill-environment.ts';
 import { ANSWER_FD, type ChildAnswer, type ChildHello, type ChildRequest, type FailedCode } from './protocol.ts';
 
 /** Import of a bundle, on a loaded machine. */
@@ -12,6 +13,8 @@ const ABORT_GRACE_MS = 2_000;
 const MOST_LINE_BYTES = 8 * 1024 * 1024;
 const MOST_HEAP_MIB = 512;
 const LAST_WORDS_CHARACTERS = 2_000;
+/** Of variables, kept out of what is printed. */
+const MOST_VALUES = 256;
 
 /** The process is gone, or was ended: nothing that it was asked has an answer. */
 export class SkillProcessGone extends Error {
@@ -54,6 +57,9 @@ export class SkillProcess {
   readonly #child: ChildProcess;
   #waiting: Waiting | null = null;
   #words = '';
+  /** Values that it was handed so far: what it prints may come late. */
+  #values: Readonly<Record<string, string>> = {};
+  #redaction: Redaction = redactionOf({});
   #gone: SkillProcessGone | null = null;
   #endedFor: { readonly why: string; readonly isLate: boolean } | null = null;
 
@@ -66,7 +72,8 @@ export class SkillProcess {
     // A child that has just ended takes no more input; its end is heard of below.
     stdin!.on('error', () => undefined);
     for (const stream of [stdout!, stderr!]) {
-      createInterface({ input: stream, crlfDelay: Infinity }).on('line', (line) => {
+      createInterface({ input: stream, crlfDelay: Infinity }).on('line', (written) => {
+        const line = this.#redaction.text(written);
         this.#words = `${this.#words}${line}\n`.slice(-LAST_WORDS_CHARACTERS);
         onLine(line);
       });
@@ -91,6 +98,7 @@ export class SkillProcess {
     await this.hello;
     if (this.#gone !== null) throw this.#gone;
     signal?.throwIfAborted();
+    if ('variables' in request) this.#keepToItself(request.variables);
     let grace: NodeJS.Timeout | undefined;
     const abort = (): void => {
       this.#write({ op: 'abort' });
@@ -105,6 +113,14 @@ export class SkillProcess {
       clearTimeout(grace);
       signal?.removeEventListener('abort', abort);
     }
+  }
+
+  #keepToItself(variables: Readonly<Record<string, string>>): void {
+    // By name and value: sessions may have been handed different ones.
+    const named = Object.fromEntries(Object.entries(variables).map(([name, value]) => [`${name}=${value}`, value]));
+    if (Object.keys(named).every((key) => Object.hasOwn(this.#values, key))) return;
+    this.#values = Object.fromEntries(Object.entries({ ...this.#values, ...named }).slice(-MOST_VALUES));
+    this.#redaction = redactionOf(this.#values);
   }
 
   end(why: string, isLate: boolean): void {

@@ -23,7 +23,7 @@ export interface SessionRig {
   starts(): number;
   /** What the workers wrote. */
   log(): string;
-  /** Writes a skill's entry below the folder that the worker loads. `code` sees `skill`, `terminal`, `z` and `log(text)`. */
+  /** Writes a skill's entry below the folder that the worker loads. `code` sees `skill`, `terminal`, `z`, `log(text)` and `LINES`, the path of what that writes. */
   writeSkill(name: string, code: string): void;
   /** Lines that skills wrote with `log`. */
   lines(): string[];
@@ -48,7 +48,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
   const { keeper } = await resolveHostPieces(readEnvironment(), { install: false });
   const script = join(packageRoot(), 'dist/workers/main.js');
   const worker: KeptChild = keepChild({
-    env: { ...readEnvironment().variables, VOIDBOX_SKILL_TURN_LIMIT_MS: String(TURN_LIMIT_MS), SKILL_LINES: logFile },
+    env: { ...readEnvironment().variables, VOIDBOX_SKILL_TURN_LIMIT_MS: String(TURN_LIMIT_MS) },
     command: () =>
       Promise.resolve({
         file: keeper,
@@ -100,7 +100,8 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
     writeSkill(name, code) {
       const head = `import { skill, terminal, z } from 'voidbox/skill-kit';
 import { appendFileSync, existsSync, rmSync, writeFileSync } from 'node:fs';
-const log = (text: string): void => appendFileSync(process.env['SKILL_LINES']!, text + '\\n');
+const LINES = ${JSON.stringify(logFile)};
+const log = (text: string): void => appendFileSync(LINES, text + '\\n');
 `;
       mkdirSync(join(skillsDir, name), { recursive: true });
       writeFileSync(join(skillsDir, name, 'skill.ts'), head + code);

@@ -23,8 +23,8 @@ export const GREETER = `export default skill({ name: 'greeter', version: '1.0.0'
  */
 export const DEPLOYER = `
 const dieAt = (point: string, die: string): void => {
-  if (die !== point || existsSync(process.env['SKILL_LINES'] + '.' + point)) return;
-  writeFileSync(process.env['SKILL_LINES'] + '.' + point, '');
+  if (die !== point || existsSync(LINES + '.' + point)) return;
+  writeFileSync(LINES + '.' + point, '');
   process.kill(process.ppid, 'SIGKILL');
   // This process would hear of it a moment later, and do more until then.
   process.kill(process.pid, 'SIGKILL');

@@ -436,11 +436,11 @@ describe('other skills', () => {
     writeFileSync(
       folder.file('skill.ts'),
       `import { skill, terminal } from 'voidbox/skill-kit';
-       if (process.env['VOIDBOX_TEST_BROKEN'] !== undefined) throw new Error('no luck today');
+       if (process.env['LC_BROKEN'] !== undefined) throw new Error('no luck today');
        export default skill({ name: 'broken', description: 'd', entry: 'a' }).step('a', { prompt: 'A', next: terminal }).build();`,
     );
     await mustBuild(folder.path, folder.file('broken'));
-    process.env['VOIDBOX_TEST_BROKEN'] = '1';
+    process.env['LC_BROKEN'] = '1';
     try {
       expect(await run(folder.file('broken/scripts/run'), ['start'])).toMatchObject({
         code: 1,
@@ -448,7 +448,7 @@ describe('other skills', () => {
         stderr: expect.stringContaining('no luck today') as string,
       });
     } finally {
-      delete process.env['VOIDBOX_TEST_BROKEN'];
+      delete process.env['LC_BROKEN'];
     }
   });
 

@@ -11,6 +11,7 @@ import { lazyArktype } from './lazy-arktype.ts';
 export type ReferencesBase = { readonly folder: string } | 'above-script' | 'above-executable';
 
 const STDOUT = 'voidbox:stdout';
+const ENVIRONMENT = 'voidbox:environment';
 const ARKTYPE = 'voidbox:arktype';
 const GUARD = 'voidbox:guard';
 
@@ -24,6 +25,7 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
   const main = [
     // These come first, since they count for what is loaded after them.
     `import '${STDOUT}';`,
+    `import '${ENVIRONMENT}';`,
     ...(arktype.length === 0 ? [] : [`import '${ARKTYPE}';`]),
     ...(typeof base === 'string' ? [] : [`import { loaded } from '${GUARD}';`]),
     `import { runProgram } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/build/program-main.js'))};`,
@@ -36,7 +38,7 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
   ];
   return {
     main: main.join('\n'),
-    modules: { [STDOUT]: stdoutClaim(), [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) },
+    modules: { [STDOUT]: stdoutClaim(), [ENVIRONMENT]: withheldEnvironment(), [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) },
     plugins: lazyArktype(modules),
   };
 }
@@ -44,6 +46,11 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
 /** What libraries say when they are loaded would stand before the answer, or within a protocol. */
 function stdoutClaim(): string {
   return `import { claimStdout } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/own-stdout.js'))};\nclaimStdout();`;
+}
+
+/** The author's code is loaded as a worker loads it. */
+function withheldEnvironment(): string {
+  return `import { withholdEnvironment } from ${JSON.stringify(join(packageRoot(), 'dist/sdk/skill-kit/skill-environment.js'))};\nwithholdEnvironment();`;
 }
 
 /** Until the entry has been loaded: a mistake in it is the author's, with the lines of the source, and not one of Node. */

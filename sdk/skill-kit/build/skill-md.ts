@@ -1,5 +1,6 @@
 /** SKILL.md: what an agent reads first. It says how the program is called; what to do is in the program's prompts. */
 import type { Buildable, ReferenceDefinition, SkillDefinition } from '../../../domain/step-machine/definition.ts';
+import { declaredVariables } from '../../../domain/step-machine/skill-variables.ts';
 import { HOST_TOOLS } from '../hosts.ts';
 import { inputJsonSchema } from '../schema.ts';
 import { frontmatter, type Head, hasTopics, mcpTools } from './frontmatter.ts';
@@ -31,6 +32,7 @@ function skillBody(definition: SkillDefinition, protocol: Protocol): string {
     overMcp(definition),
     protocol === 'session' ? withSession(definition) : withoutSession(definition),
     ...(table === null ? [] : [`## Parameters\nThey are given when the skill is started.\n\n${table}`]),
+    ...variablePart(definition),
     ...subskillPart(definition),
     ...(hasTopics(definition) ? [topicPart(definition.topics ?? {}, 'To read one on its own: `scripts/run topic <name>`.')] : []),
     stepPart(definition),
@@ -90,6 +92,15 @@ function subskillPart({ subskills = {} }: SkillDefinition): readonly string[] {
   if (names.length === 0) return [];
   const lines = names.map(([name, { definition }]) => `- \`${name}\`${definition.description === undefined ? '' : `: ${oneLine(definition.description)}`}`);
   return [`## Parts\nThe skill leads to these by itself. To begin with one of them: \`--subskill <name>\` at the start.\n\n${lines.join('\n')}`];
+}
+
+function variablePart(definition: SkillDefinition): readonly string[] {
+  const names = declaredVariables(definition);
+  if (names.length === 0) return [];
+  const lines = names.map((name) => `- \`${name}\``);
+  return [
+    `## Variables\nThe program reads these variables of the environment and does not start where one is not set. If one is missing, ask the user to set it; do not ask for its value, and do not print it.\n\n${lines.join('\n')}`,
+  ];
 }
 
 function topicPart(topics: SkillDefinition['topics'] & object, how: string): string {

@@ -1,10 +1,13 @@
 /** Code of a skill that is loaded to be looked at is not to end this process, to hold it up for ever, or to write where its results go. */
 
+import { isBaseVariable } from '../../../domain/step-machine/skill-variables.ts';
+import { restoreVariables, withholdVariables } from '../../../setup/environment.ts';
+
 let loading = 0;
 const own = { exit: process.exit, write: process.stdout.write };
 
 /**
- * Meanwhile `process.exit` throws, and what is printed on standard output goes to standard error.
+ * Meanwhile `process.env` holds what every program needs, as it does where a skill runs, `process.exit` throws, and what is printed on standard output goes to standard error.
  * @throws what `load` throws, and an error when it waits for what can no longer come
  */
 export async function whileLoading<T>(load: () => Promise<T>): Promise<T> {
@@ -29,6 +32,7 @@ function begin(): void {
   if (loading > 1) return;
   own.exit = process.exit;
   own.write = process.stdout.write;
+  withholdVariables(isBaseVariable);
   process.exit = (code) => {
     throw new Error(`it calls process.exit(${code ?? ''}), and would end whoever loads it`);
   };
@@ -40,4 +44,5 @@ function end(): void {
   if (loading > 0) return;
   process.exit = own.exit;
   process.stdout.write = own.write;
+  restoreVariables();
 }

@@ -53,6 +53,8 @@ export interface GraphStep {
 export interface SkillGraph {
   readonly name: string;
   readonly version: string;
+  /** Variables that it declares, without those of its sub-skills. */
+  readonly env: readonly string[];
   /** Reached first stands first; what is never reached stands last. */
   readonly steps: readonly GraphStep[];
   readonly edges: readonly GraphEdge[];
@@ -76,6 +78,7 @@ export function graphOf(definition: SkillDefinition, insightOf: (skill: SkillDef
   return {
     name: definition.name,
     version: definition.version,
+    env: definition.env ?? [],
     steps: configs.map(([name, config]) => ({
       ...stepOf(name, config),
       isEntry: name === definition.entry,

@@ -72,6 +72,11 @@ const CASES: Readonly<Record<RuleName, Case>> = {
     ),
     said: ['skill.ts:3:9 error[parallel-join]'],
   },
+  'env-names': {
+    clean: chain("  .step('a', { prompt: 'a', next: terminal })", "name: 'sample', entry: 'a', env: ['GITHUB_TOKEN']"),
+    dirty: chain("  .step('a', { prompt: 'a', next: terminal })", "name: 'sample', entry: 'a', env: ['GITHUB TOKEN', 'NODE_OPTIONS']"),
+    said: ['skill.ts:2:16 error[env-names]', 'skill.ts:2:16 error[env-names]'],
+  },
   'reserved-name': {
     clean: chain("  .step('a', { prompt: 'a', next: terminal })"),
     dirty: chain(

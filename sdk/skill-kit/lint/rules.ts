@@ -39,6 +39,11 @@ export const RULES = {
     remedy: 'Write a whole number from 1, or milliseconds from 0.',
   },
   'parallel-join': { severity: 'error', about: 'a parallel branch can end the skill instead of reaching the join', remedy: 'Lead the branch to the join.' },
+  'env-names': {
+    severity: 'error',
+    about: '`env` is no list of names of variables, has too many of them, one of them twice, or one that steers the program itself',
+    remedy: 'List the variables that the skill reads, each once.',
+  },
   'reserved-name': { severity: 'error', about: 'a step or a sub-store has a name that means something else', remedy: 'Give it another name.' },
   'unreadable-step': {
     severity: 'warning',

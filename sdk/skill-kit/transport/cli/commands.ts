@@ -54,6 +54,8 @@ export async function runReferenceCommand({ topics, ...reference }: ReferenceDef
 
 async function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
   const { session, turn } = call.flags.text;
+  // A durable session has got them at its start, and answers to it need none.
+  if (command === 'start' || (command === 'advance' && !isDurable(command, call))) call.io.enter?.(call.definition);
   if (isDurable(command, call)) return await durableOutcome(command, call);
   if (turn !== undefined) call.io.stderr('warning: ignoring --turn, which durable sessions have\n');
   switch (command) {

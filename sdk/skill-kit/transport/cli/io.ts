@@ -1,4 +1,5 @@
 /** What a command line touches of its process, so that commands can be run without one. */
+import type { SkillDefinition } from '../../../../domain/step-machine/definition.ts';
 
 export interface CommandIo {
   /** Without the interpreter and the script. */
@@ -8,6 +9,8 @@ export interface CommandIo {
   readStdin(): Promise<string>;
   /** The script that the skill came from; null when nobody knows. */
   readonly script: string | null;
+  /** Before the skill's code runs: the process lets it see what it declares. Absent: it sees what there is. @throws {Error} */
+  readonly enter?: (definition: SkillDefinition) => void;
 }
 
 /** The command line itself is wrong, before any skill is asked: exit code 2. */

@@ -9,7 +9,7 @@ import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { DURABLE_DOOR, type DurableDoor, type DurableSessions } from '../../../../domain/step-machine/durable-port.ts';
 import type { SkillDefinition } from '../../../../domain/step-machine/definition.ts';
-import { readEnvironment } from '../../../../setup/environment.ts';
+import { readEnvironment, surroundings } from '../../../../setup/environment.ts';
 import { skillDirOf } from '../../reference-loader.ts';
 import { runOrigin } from '../../run-origin.ts';
 
@@ -40,7 +40,13 @@ export async function openDurable({ name, version }: SkillDefinition, script: st
       'Install the version that the skill was made with.',
     );
   }
-  return door.openDurableSessions({ name, version, entry: origin?.entry ?? entryOf(script) }, onProgress);
+  if (door.TAKES_VARIABLES !== true) {
+    throw new DurableError(
+      `The Voidbox in ${root} is older than this skill, and would not be told its variables.`,
+      'Install the version that the skill was made with.',
+    );
+  }
+  return door.openDurableSessions({ name, version, entry: origin?.entry ?? entryOf(script) }, onProgress, surroundings());
 }
 
 /** What a worker loads the skill from: the `skill.ts` (or the like) beside the script or above it, else the script. */

@@ -2,6 +2,7 @@
 import type { ReferenceDefinition, ReferenceLoader, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
 import { sanitize } from '../../../../domain/security/sanitize.ts';
 import { offerToHost } from '../../hosted.ts';
+import { grantDeclared, processRedaction, withholdEnvironment } from '../../skill-environment.ts';
 import { createReferenceLoader, skillDirOf } from '../../reference-loader.ts';
 import { MCP_HELP, type McpOptions, parseMcpOptions } from './options.ts';
 import type { SessionStore } from './session-store.ts';
@@ -16,6 +17,7 @@ import type { ToolSet } from './tool-set.ts';
 export async function mcpMain(definition: SkillDefinition, baseDir?: string, argv?: readonly string[]): Promise<void> {
   if (offerToHost(definition)) return;
   await run(argv, baseDir, async (options, refs) => {
+    grantDeclared(definition);
     const { skillTools } = await import('./skill-tools.ts');
     const { handshake } = options;
     return skillTools(definition, { store: await storeOf(definition, options, refs), refs, handshake });
@@ -48,12 +50,13 @@ export async function mcpReferenceMain(definition: ReferenceDefinition, baseDir?
 type MakeTools = (options: McpOptions, refs: ReferenceLoader) => Promise<ToolSet>;
 
 async function run(argv: readonly string[] = flagsOfProcess(), baseDir = skillDirOf(process.argv[1] ?? '.'), makeTools: MakeTools): Promise<void> {
+  withholdEnvironment();
   try {
     const options = parseMcpOptions(argv);
     if (options === null) return void process.stderr.write(MCP_HELP);
     await serve(options, await makeTools(options, createReferenceLoader(baseDir)));
   } catch (cause) {
-    process.stderr.write(sanitize(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`));
+    process.stderr.write(sanitize(processRedaction().text(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`)));
     process.exit(1);
   }
 }
@@ -92,5 +95,5 @@ function surviveStrayErrors(): void {
 
 function warn(message: string): void {
   // It may quote what a client sent.
-  process.stderr.write(`[skill-kit] ${sanitize(message)}\n`);
+  process.stderr.write(`[skill-kit] ${sanitize(processRedaction().text(message))}\n`);
 }

@@ -1,0 +1,26 @@
+/** Values of this shell's variables for a session that is being opened: those that its skill declares, as its worker says. */
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { Environment } from '../setup/environment.ts';
+import { answerWanted } from '../workers/skills/variable-files.ts';
+
+/** @throws what `start` throws */
+export async function handingOver<T>(
+  env: Pick<Environment, 'stateDir' | 'variables'>,
+  session: string,
+  onProgress: (line: string) => void,
+  start: () => Promise<T>,
+): Promise<T> {
+  const opened = new AbortController();
+  const told = (names: readonly string[]): void => onProgress(names.length === 0 ? 'hands over no variable' : `hands over ${names.join(', ')}`);
+  // What it cannot hand over the worker misses, and says so.
+  const answering = answerWanted(env.stateDir, session, env.variables, opened.signal, told).catch((error: unknown) => {
+    if (!(error instanceof CodedError)) throw error;
+    onProgress(error.message);
+  });
+  try {
+    return await start();
+  } finally {
+    opened.abort();
+    await answering;
+  }
+}

@@ -1,0 +1,61 @@
+/** Which variables of the environment the code of a skill sees: some that every program needs, and those that it declares. */
+import type { SkillDefinition } from './definition.ts';
+
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+export const MOST_VARIABLES = 64;
+/** Of all values that one session is handed. */
+export const MOST_VARIABLE_BYTES = 128 * 1024;
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]{0,127}$/;
+/** What programs need to run, and nobody keeps secret. The embedded stack passes on no others. */
+const BASE = /^(PATH|HOME|USER|LOGNAME|LANG|LC_[A-Z]+|TZ|TMPDIR|NODE_EXTRA_CA_CERTS)$/;
+/** These tell Node, the loader of programs or Voidbox what to do before any code of a skill runs. */
+const STEERING = /^(NODE_(?!EXTRA_CA_CERTS$).*|LD_.*|DYLD_.*|VOIDBOX_.*)$/;
+
+/** Seen without being declared. */
+export function isBaseVariable(name: string): boolean {
+  return BASE.test(name);
+}
+
+/** What is wrong with a skill's `env`, a sentence each. */
+export function envProblems(env: unknown): readonly string[] {
+  if (env === undefined) return [];
+  if (!Array.isArray(env)) return ["is not a list of names; write env: ['GITHUB_TOKEN']"];
+  const names: readonly unknown[] = env;
+  const problems = names.flatMap((name) => {
+    const shown = (JSON.stringify(name) ?? 'undefined').slice(0, 140);
+    if (typeof name !== 'string' || !NAME.test(name)) return [`has ${shown}, which is not the name of a variable: A-Z, a-z, 0-9, "_", at most 128`];
+    return STEERING.test(name) ? [`has ${shown}, which would change how the program itself runs, and is never passed on`] : [];
+  });
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined) problems.push(`has ${JSON.stringify(twice)} twice`);
+  if (names.length > MOST_VARIABLES) problems.push(`has ${names.length} names; the most is ${MOST_VARIABLES}`);
+  return problems;
+}
+
+/** All that it and its sub-skills declare, sorted: they run in one process. */
+export function declaredVariables({ env = [], subskills = {} }: Pick<SkillDefinition, 'env' | 'subskills'>): readonly string[] {
+  const inside = Object.values(subskills).flatMap(({ definition }) => declaredVariables(definition));
+  return [...new Set([...env, ...inside])].toSorted();
+}
+
+/** Those of the names that have a value. One that is set to nothing has one. */
+export function valuesOf(names: readonly string[], variables: Variables): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const value = Object.hasOwn(variables, name) ? variables[name] : undefined;
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}
+
+export function missingOf(names: readonly string[], values: Variables): readonly string[] {
+  return names.filter((name) => !Object.hasOwn(values, name) || values[name] === undefined);
+}
+
+/** @param names  at least one */
+export function missingMessage(skill: string, names: readonly string[]): string {
+  const what = names.length === 1 ? `the variable ${names[0]}, which is` : `the variables ${names.join(', ')}, which are`;
+  return `skill "${skill}" needs ${what} not set`;
+}

@@ -1,0 +1,136 @@
+/**
+ * Values of variables that a skill declares, on their way from who starts a session to the code of the skill: a file of the
+ * session's folder that its owner alone can read. A client cannot know what a skill declares before a worker has loaded it, so the
+ * worker says what it wants in a file as well, and the client, which waits for the session to be opened, answers.
+ */
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { isPlain } from '../../domain/step-machine/deep-merge.ts';
+import { envProblems, missingMessage, missingOf, MOST_VARIABLE_BYTES, type Variables, valuesOf } from '../../domain/step-machine/skill-variables.ts';
+import { sessionRecordsDir } from './record-files.ts';
+import { folderUse } from './server-mark.ts';
+
+/** A client answers within moments, when there is one. */
+const ANSWER_LIMIT_MS = 10_000;
+const POLL_MS = 25;
+/** A client writes them before its session is there to be asked about. */
+const LEAST_AGE_MS = 60_000;
+
+const VARIABLES = 'variables.json';
+const WANTED = 'wanted-variables.json';
+
+type Values = Readonly<Record<string, string>>;
+
+/** What a session was handed; they are that skill's and no other's. */
+interface HandedOver {
+  readonly skill: string;
+  readonly values: Values;
+}
+
+export interface Wanted {
+  readonly skill: string;
+  readonly names: readonly string[];
+}
+
+/** `session`: the outermost one. Nothing when it was handed nothing, or another skill was. */
+export function handedOver(stateDir: string, session: string, skill: string): Values {
+  const found = readHandedOver(stateDir, session);
+  return found?.skill === skill ? found.values : {};
+}
+
+/**
+ * Waits for the client that starts the session. Those that are `own` to the worker count as well.
+ * @throws CodedError `skill/variable-missing`
+ */
+export async function waitForVariables(stateDir: string, session: string, { skill, names }: Wanted, own: Variables): Promise<void> {
+  const missing = (): readonly string[] => missingOf(names, { ...own, ...handedOver(stateDir, session, skill) });
+  if (missing().length === 0) return;
+  write(stateDir, session, WANTED, { skill, names });
+  try {
+    for (const end = Date.now() + ANSWER_LIMIT_MS; Date.now() < end && readHandedOver(stateDir, session)?.skill !== skill;) await sleep(POLL_MS);
+  } finally {
+    rmSync(join(sessionRecordsDir(stateDir, session), WANTED), { force: true });
+  }
+  if (missing().length > 0) throw new CodedError('skill/variable-missing', missingMessage(skill, missing()));
+}
+
+/** While a session is being opened: hands over what its worker wants, once. */
+export async function answerWanted(
+  stateDir: string,
+  session: string,
+  variables: Variables,
+  opening: AbortSignal,
+  onHandOver: (names: readonly string[]) => void,
+): Promise<void> {
+  while (!opening.aborted) {
+    const wanted = readWanted(stateDir, session);
+    if (wanted !== null && readHandedOver(stateDir, session) === null) {
+      const values = valuesOf(wanted.names, variables);
+      const bytes = Buffer.byteLength(JSON.stringify(values));
+      if (bytes > MOST_VARIABLE_BYTES) {
+        throw new CodedError('skill/variable-missing', `the values of ${wanted.names.join(', ')} have ${bytes} bytes; the most is ${MOST_VARIABLE_BYTES}`);
+      }
+      write(stateDir, session, VARIABLES, { skill: wanted.skill, values } satisfies HandedOver);
+      onHandOver(Object.keys(values));
+    }
+    await sleep(POLL_MS);
+  }
+}
+
+export function dropVariables(stateDir: string, session: string): void {
+  for (const name of [VARIABLES, WANTED]) rmSync(join(sessionRecordsDir(stateDir, session), name), { force: true });
+}
+
+/** Sessions that hold values, were not opened a moment ago, and belong to no other server. */
+export function sessionsWithVariables(stateDir: string, serverId: string, nowMs: number): readonly string[] {
+  return sessionNames(stateDir).filter((session) => {
+    const folder = join(stateDir, 'sessions', session);
+    const found = statSync(join(folder, VARIABLES), { throwIfNoEntry: false });
+    if (found === undefined || nowMs - found.mtimeMs < LEAST_AGE_MS) return false;
+    const servers = folderUse(folder)?.servers ?? [];
+    return servers.length === 0 || servers.includes(serverId);
+  });
+}
+
+function sessionNames(stateDir: string): readonly string[] {
+  try {
+    return readdirSync(join(stateDir, 'sessions')).filter((name) => !name.startsWith('.'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+function readHandedOver(stateDir: string, session: string): HandedOver | null {
+  const value = readJson(stateDir, session, VARIABLES);
+  if (value === null) return null;
+  const { skill, values } = value;
+  const areTexts = isPlain(values) && Object.values(values).every((one) => typeof one === 'string');
+  return typeof skill === 'string' && areTexts ? { skill, values: values as Values } : null;
+}
+
+function readWanted(stateDir: string, session: string): Wanted | null {
+  const value = readJson(stateDir, session, WANTED);
+  if (value === null || typeof value['skill'] !== 'string' || envProblems(value['names']).length > 0) return null;
+  return { skill: value['skill'], names: value['names'] as readonly string[] };
+}
+
+function readJson(stateDir: string, session: string, name: string): Readonly<Record<string, unknown>> | null {
+  try {
+    const value = JSON.parse(readFileSync(join(sessionRecordsDir(stateDir, session), name), 'utf8')) as unknown;
+    return isPlain(value) ? value : null;
+  } catch (error) {
+    if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null;
+    throw error;
+  }
+}
+
+function write(stateDir: string, session: string, name: string, value: object): void {
+  const dir = sessionRecordsDir(stateDir, session);
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const file = join(dir, name);
+  writeFileSync(`${file}.${process.pid}`, `${JSON.stringify(value)}\n`, { mode: 0o600 });
+  renameSync(`${file}.${process.pid}`, file);
+}
