@@ -1,5 +1,6 @@
 import { ERROR_CODES } from '../domain/errors/codes.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -33,6 +34,14 @@ function toPrintable(error: unknown): Printable {
     return { exitCode: EXIT.environment, code: error.code, message: `${error.message} (${error.code})`, remedy: ERROR_CODES[error.code].remedy };
   }
   if (isSetupError(error)) return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
+  if (wantsOpenFiles(error)) {
+    const remedy = 'Allow more where it is started: ulimit -n 1024. Files that other programs of this machine have open count for ENFILE.';
+    return { exitCode: EXIT.environment, code: 'host/not-ready', message: `no more files may be opened here: ${(error as Error).message}`, remedy };
+  }
+  if (isUnavailable(error)) {
+    const remedy = 'The embedded server is started again when it has died: type it once more. See how it is: voidbox ps';
+    return { exitCode: EXIT.environment, code: 'cli/no-server', message: `the Temporal server has gone: ${serverWords(error)}`, remedy };
+  }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug of voidbox: ${text}`, remedy: null };
 }
@@ -40,6 +49,10 @@ function toPrintable(error: unknown): Printable {
 /** By its shape, so that light commands do not load set-up for its class. */
 function isSetupError(error: unknown): error is Error & { readonly remedy: string | null } {
   return error instanceof Error && error.name === 'SetupError';
+}
+
+function wantsOpenFiles(error: unknown): boolean {
+  return error instanceof Error && ['EMFILE', 'ENFILE'].includes((error as NodeJS.ErrnoException).code ?? '');
 }
 
 function indent(text: string): string {

@@ -28,6 +28,7 @@ export interface ServerLink {
 export type LinkContext = Pick<CliContext, 'env'>;
 
 const BRIEF_MS = 5_000;
+const CONNECT_ATTEMPTS = 3;
 const EMBEDDED_REMEDY = 'It is started again when it has died: type it once more. See how it is: voidbox ps. From the beginning: voidbox down, then voidbox up';
 
 export interface LinkOptions {
@@ -44,7 +45,7 @@ export async function openServerLink(context: LinkContext, options: LinkOptions)
   const configured = configuredAddress(context.env);
   if (configured !== null) return await linkToOwnServer(configured, context);
   const stack = options.start ? await startStack(context, options.onProgress) : await readStack(context.env);
-  return stack === null ? null : await linkToStack(stack, context, options.onProgress);
+  return stack === null ? null : await linkToStack(stack, context, options);
 }
 
 async function linkToOwnServer(target: TemporalAddress, context: LinkContext): Promise<ServerLink> {
@@ -60,9 +61,9 @@ async function linkToOwnServer(target: TemporalAddress, context: LinkContext): P
   };
 }
 
-async function linkToStack(first: StackInfo, context: LinkContext, onProgress: LinkOptions['onProgress']): Promise<ServerLink> {
-  let stack = first;
-  let connection = await connect(embeddedAddress(stack.address, stack.namespace), EMBEDDED_REMEDY);
+async function linkToStack(first: StackInfo, context: LinkContext, options: LinkOptions): Promise<ServerLink> {
+  const { onProgress } = options;
+  let { stack, connection } = await connectToStack(first, context, options);
   return {
     isEmbedded: true,
     address: () => stack.address,
@@ -76,6 +77,25 @@ async function linkToStack(first: StackInfo, context: LinkContext, onProgress: L
       stack = now;
     },
   };
+}
+
+/** A command of another build may take the stack away between two steps of this one, or it dies: then there is another. */
+async function connectToStack(
+  first: StackInfo,
+  context: LinkContext,
+  options: LinkOptions,
+): Promise<{ readonly stack: StackInfo; readonly connection: RunsConnection }> {
+  let stack = first;
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return { stack, connection: await connect(embeddedAddress(stack.address, stack.namespace), EMBEDDED_REMEDY) };
+    } catch (error) {
+      const now =
+        attempt < CONNECT_ATTEMPTS ? ((await readStack(context.env)) ?? (options.start ? await startStack(context, options.onProgress) : null)) : null;
+      if (now === null) throw error;
+      stack = now;
+    }
+  }
 }
 
 function withDeadline<T>(client: Client, call: (client: Client) => Promise<T>): Promise<T> {

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import { packageRoot } from '../../setup/package-root.ts';
+import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { environmentError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
@@ -27,6 +28,7 @@ export const command = defineCommand<Options>({
         'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or a profile by TEMPORAL_PROFILE',
       );
     }
+    requireOpenFiles('A worker');
     const skills = givenSkills(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
     const pieces = await resolveHostPieces(env, { install: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);

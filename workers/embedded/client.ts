@@ -1,19 +1,20 @@
 /** The embedded stack as its clients see it. Light: loads neither worker nor Temporal client. */
-import { spawn } from 'node:child_process';
-import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync, utimesSync } from 'node:fs';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import type { Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
+import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { buildId } from './build-id.ts';
+import { askStack } from './control-client.ts';
+import { lockHolder } from './lock-holder.ts';
 import { skillsMark } from './skill-paths.ts';
-import { logsDir, readStackFile, stackFile, stackLockFile, type StackInfo } from './stack-info.ts';
+import { EXIT_LOCKED, spawnSupervisor, type SpawnedSupervisor } from './spawn-supervisor.ts';
+import { logsDir, readStackFile, type StackInfo } from './stack-info.ts';
 
 export type { StackInfo } from './stack-info.ts';
 
@@ -22,13 +23,15 @@ const START_LIMIT_MS = 90_000;
 const STOP_LIMIT_MS = 60_000;
 const POLL_MS = 50;
 const LOCK_AGAIN_MS = 1_000;
-/** Of the log of a start that failed. */
-const LAST_LINES = 16;
-/** Of each of them: Temporal's server writes lines of several KiB. */
-const LINE_CHARACTERS = 400;
-const START_LOG_BYTES = 256 * 1024;
-/** `voidbox-vm lock` says so when another supervisor holds the lock. */
-const EXIT_LOCKED = 75;
+/** A supervisor whose socket was removed makes it again within this; one that starts has it by then. */
+const SOCKET_LIMIT_MS = 2_000;
+/** A supervisor that says nothing and has published nothing for so long is ended. */
+const SILENT_LIMIT_MS = 30_000;
+/** Commands of another build are let finish what they have begun; after this they find the new stack. */
+const YIELD_LIMIT_MS = 30_000;
+const YIELD_AGAIN_MS = 200;
+/** Two builds that take the stack from each other: one of them gives up. */
+const MAX_DRAINS = 8;
 
 export interface EnsureOptions {
   readonly onProgress?: (line: string) => void;
@@ -37,69 +40,150 @@ export interface EnsureOptions {
 }
 
 /**
- * The running stack of the state folder, started if there is none, restarted if it runs other code.
+ * The running stack of the state folder, started if there is none, restarted if it runs other code. No other build takes it
+ * away during the next seconds.
  * @throws SetupError when a piece is missing or the stack does not come up
  */
 export async function ensureStack(env: Environment, options: EnsureOptions = {}): Promise<StackInfo> {
   const progress = options.onProgress ?? (() => undefined);
   const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}`;
-  const running = await readStack(env);
-  if (running !== null && running.build === build) {
-    touch(env.stateDir);
-    return running;
-  }
-  if (running !== null) {
-    progress(`restarting the embedded stack: it runs ${running.build}, this is ${build}`);
-    await stopStack(env);
-  }
+  const running = await useStack(env, build);
+  if (running !== null) return running;
+  requireOpenFiles('The embedded stack');
   makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
   const pieces = options.pieces ?? (await resolveStackPieces(env, { install: true, onProgress: progress }));
-  progress('starting the embedded stack');
-  return startStack(env, pieces, build);
+  return await startStack({ env, pieces, build, progress });
+}
+
+/** The running stack, if it is of this build, kept from other builds for a while. */
+async function useStack(env: Environment, build: string): Promise<StackInfo | null> {
+  const running = await readStack(env);
+  if (running?.build !== build) return null;
+  const asked = await askStack(env.stateDir, 'use');
+  // Silent: what is known of it by other ways stands.
+  if (asked.kind === 'silent') return running;
+  return asked.kind === 'answer' && asked.answer.phase === 'up' ? asked.answer.info : null;
 }
 
 /** The stack that runs now and answers; null when there is none. */
 export async function readStack(env: Environment): Promise<StackInfo | null> {
-  const info = readStackFile(env.stateDir);
-  if (info === null || !isSupervisor(info.supervisorPid)) return null;
-  return (await answers(info.address)) ? info : null;
+  const until = Date.now() + SOCKET_LIMIT_MS;
+  for (;;) {
+    const asked = await askStack(env.stateDir, 'status');
+    if (asked.kind === 'answer') return asked.answer.phase === 'up' ? await ifReachable(asked.answer.info) : null;
+    const holder = lockHolder(env.stateDir);
+    if (holder === null) return null;
+    // It lives, says the kernel: its socket is coming, or it is stopped, or older than sockets. Then the file tells.
+    if (asked.kind === 'silent' || Date.now() > until) return await ifReachable(publishedBy(holder, env.stateDir));
+    await sleep(POLL_MS);
+  }
+}
+
+function publishedBy(holder: number, stateDir: string): StackInfo | null {
+  const info = readStackFile(stateDir);
+  return info?.supervisorPid === holder ? info : null;
+}
+
+async function ifReachable(info: StackInfo | null): Promise<StackInfo | null> {
+  return info !== null && (await answers(info.address)) ? info : null;
 }
 
 /** Stops the stack: attempts let go of their VMs, which go on, and the next stack takes them up. False when none ran. */
 export async function stopStack(env: Environment): Promise<boolean> {
-  const pid = readStackFile(env.stateDir)?.supervisorPid;
-  if (pid === undefined || !isSupervisor(pid)) return false;
-  process.kill(pid, 'SIGTERM');
-  const until = Date.now() + STOP_LIMIT_MS;
-  while (isSupervisor(pid)) {
-    if (Date.now() > until) {
-      // Its children are tied to it and end with it.
-      process.kill(pid, 'SIGKILL');
-      break;
-    }
-    await sleep(POLL_MS);
-  }
+  const asked = await askStack(env.stateDir, 'stop');
+  const holder = lockHolder(env.stateDir);
+  if (asked.kind !== 'answer' && holder === null) return false;
+  if (asked.kind !== 'answer' && holder !== null) endKindly(holder);
+  await waitForEnd(env);
   return true;
 }
 
-async function startStack(env: Environment, pieces: StackPieces, build: string): Promise<StackInfo> {
-  let supervisor = spawnSupervisor(env, pieces, build);
-  const until = Date.now() + START_LIMIT_MS;
-  let lockAgainMs = Date.now() + LOCK_AGAIN_MS;
-  while (Date.now() < until) {
-    const info = await readStack(env);
-    if (info !== null && info.build === build) return info;
-    if (info !== null && supervisor.exitCode() === EXIT_LOCKED) return otherBuild(env, info, pieces, build);
-    const code = supervisor.exitCode();
-    if (code !== null && code !== EXIT_LOCKED) throw notStarted(env, `ended with ${code} while it started`, supervisor.lastWords());
+/** Of a supervisor that cannot be asked. It may be stopped: then it goes on, to its end. */
+function endKindly(pid: number): void {
+  for (const signal of ['SIGTERM', 'SIGCONT'] as const) signalIfThere(pid, signal);
+}
+
+function signalIfThere(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+async function waitForEnd(env: Environment): Promise<void> {
+  const until = Date.now() + STOP_LIMIT_MS;
+  for (;;) {
+    const holder = lockHolder(env.stateDir);
+    if (holder === null && (await askStack(env.stateDir, 'status')).kind === 'nobody') return;
+    if (Date.now() > until) {
+      // Its children are tied to it and end with it.
+      if (holder !== null) signalIfThere(holder, 'SIGKILL');
+      return;
+    }
     await sleep(POLL_MS);
+  }
+}
+
+interface Start {
+  readonly env: Environment;
+  readonly pieces: StackPieces;
+  readonly build: string;
+  readonly progress: (line: string) => void;
+}
+
+async function startStack(start: Start): Promise<StackInfo> {
+  const { env, pieces, build, progress } = start;
+  let supervisor: SpawnedSupervisor | null = null;
+  let until = Date.now() + START_LIMIT_MS;
+  let lockAgainMs = 0;
+  let drains = 0;
+  let silentSinceMs = Date.now();
+  while (Date.now() < until) {
+    const ready = await useStack(env, build);
+    if (ready !== null) return ready;
+    const other = await otherBuild(env, build);
+    if (other !== null && drains < MAX_DRAINS) {
+      progress(`restarting the embedded stack: it runs ${other}, this is ${build}`);
+      await drain(env);
+      drains += 1;
+      [supervisor, until, silentSinceMs] = [null, Date.now() + START_LIMIT_MS, Date.now()];
+      continue;
+    }
+    const code = supervisor?.exitCode() ?? null;
+    // 0: it was up, and another client has stopped it before this one saw it.
+    if (supervisor !== null && code !== null && code !== EXIT_LOCKED && code !== 0)
+      throw notStarted(env, `ended with ${code} while it started`, supervisor.lastWords());
     // Another client's supervisor has the lock, and gives it up if it can't start either: then ours says why.
-    if (code === EXIT_LOCKED && Date.now() > lockAgainMs) {
+    if (supervisor === null || (code !== null && Date.now() > lockAgainMs)) {
+      if (supervisor === null) progress('starting the embedded stack');
       supervisor = spawnSupervisor(env, pieces, build);
       lockAgainMs = Date.now() + LOCK_AGAIN_MS;
     }
+    if (code !== EXIT_LOCKED || (await askStack(env.stateDir, 'status')).kind === 'answer') silentSinceMs = Date.now();
+    else if (Date.now() - silentSinceMs > SILENT_LIMIT_MS) await stopStack(env);
+    await sleep(POLL_MS);
   }
-  throw notStarted(env, `did not come up within ${START_LIMIT_MS / 1000} s`, supervisor.lastWords());
+  throw notStarted(env, `did not come up within ${START_LIMIT_MS / 1000} s`, supervisor?.lastWords() ?? '');
+}
+
+/** The build of a stack that is up and runs other code. */
+async function otherBuild(env: Environment, build: string): Promise<string | null> {
+  const running = await readStack(env);
+  return running === null || running.build === build ? null : running.build;
+}
+
+/** Ends a stack of another build when no command is about to use it. */
+async function drain(env: Environment): Promise<void> {
+  const until = Date.now() + YIELD_LIMIT_MS;
+  while (Date.now() < until) {
+    const asked = await askStack(env.stateDir, 'yield');
+    // Older than sockets, or it can't answer.
+    if (asked.kind !== 'answer') break;
+    if (!asked.answer.inUse) return await waitForEnd(env);
+    await sleep(YIELD_AGAIN_MS);
+  }
+  await stopStack(env);
 }
 
 /** With the last words of what did not start: they say more than any exit code. */
@@ -110,100 +194,6 @@ function notStarted(env: Environment, how: string, words: string): SetupError {
     ? `Make room on the disk of ${env.stateDir}, which has ${formatBytes(room.availableBytes)} free: \`voidbox prune\` removes old runs.`
     : `Its logs are in ${logsDir(env.stateDir)}.`;
   return new SetupError(`the embedded stack ${how}${words === '' ? '' : `:\n${words}`}`, remedy);
-}
-
-/** Two clients of different builds started at once and the other one was first: its stack is drained like any older one. */
-async function otherBuild(env: Environment, other: StackInfo, pieces: StackPieces, build: string): Promise<StackInfo> {
-  if (other.build === build) return other;
-  await stopStack(env);
-  return startStack(env, pieces, build);
-}
-
-interface SpawnedSupervisor {
-  /** The end of what it and its children said; empty when they said nothing. */
-  lastWords(): string;
-  exitCode(): number | null;
-}
-
-function spawnSupervisor(env: Environment, pieces: StackPieces, build: string): SpawnedSupervisor {
-  mkdirSync(logsDir(env.stateDir), { recursive: true, mode: 0o700 });
-  const logFile = join(logsDir(env.stateDir), 'supervisor-start.log');
-  // Appended: the client that comes second must not wipe out what the first one's supervisor says.
-  const log = openSync(logFile, 'a', 0o600);
-  if (fstatSync(log).size > START_LOG_BYTES) ftruncateSync(log);
-  const logFrom = fstatSync(log).size;
-  const script = join(packageRoot(), 'dist/workers/embedded/supervisor.js');
-  const child = spawn(
-    pieces.keeper,
-    [
-      'lock',
-      '--file',
-      stackLockFile(env.stateDir),
-      '--',
-      process.execPath,
-      script,
-      '--state-dir',
-      env.stateDir,
-      '--cache-dir',
-      env.cacheDir,
-      '--build',
-      build,
-      '--pieces',
-      JSON.stringify(pieces),
-    ],
-    { detached: true, stdio: ['ignore', log, log], env: stackVariables(env), cwd: '/' },
-  );
-  closeSync(log);
-  let exit: number | null = null;
-  child.once('error', () => (exit = 127));
-  child.once('exit', (code) => (exit = code ?? 128));
-  child.unref();
-  return { lastWords: () => lastLines(logFile, logFrom), exitCode: () => exit };
-}
-
-function lastLines(file: string, from: number): string {
-  try {
-    return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').slice(-LAST_LINES).map(shortened).join('\n');
-  } catch {
-    // A log that is gone says nothing; the error names its folder in any case.
-    return '';
-  }
-}
-
-/** The end of a line says what went wrong more often than its middle. */
-function shortened(line: string): string {
-  if (line.length <= LINE_CHARACTERS) return line;
-  return `${line.slice(0, LINE_CHARACTERS / 2)} … ${line.slice(-LINE_CHARACTERS / 2)}`;
-}
-
-/** The stack outlives the shell that started it: it gets what programs need to run, and none of that shell's secrets. */
-function stackVariables(env: Environment): Record<string, string> {
-  const kept: Record<string, string> = {};
-  for (const [name, value] of Object.entries(env.variables)) {
-    if (value !== undefined && /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)) kept[name] = value;
-  }
-  // Temporal's server asks for a name, and a uid without an entry in the list of users has none.
-  kept['USER'] ??= `uid-${process.getuid?.()}`;
-  return kept;
-}
-
-/** Tells the supervisor that somebody is about to use it. */
-function touch(stateDir: string): void {
-  const now = new Date();
-  try {
-    utimesSync(stackFile(stateDir), now, now);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
-  }
-}
-
-/** A pid alone may be anybody's by now. */
-function isSupervisor(pid: number): boolean {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('workers/embedded/supervisor');
-  } catch {
-    return false;
-  }
 }
 
 function answers(address: string): Promise<boolean> {

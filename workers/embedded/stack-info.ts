@@ -1,4 +1,4 @@
-/** `stack.json`: what a running embedded stack says about itself. */
+/** `stack.json`: what a running embedded stack says about itself, for people and tools. Commands ask its socket. */
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
@@ -28,11 +28,20 @@ export function logsDir(stateDir: string): string {
   return join(stateDir, 'logs');
 }
 
-/** What the file says, true or not any more; null without a readable file. */
+/** Of a file that anybody may have edited, or of a socket's other side. */
+export function isStackInfo(value: unknown): value is StackInfo {
+  if (typeof value !== 'object' || value === null) return false;
+  const info = value as Record<string, unknown>;
+  const texts = ['address', 'namespace', 'uiUrl', 'build', 'hostId'].every((name) => typeof info[name] === 'string');
+  const numbers = ['supervisorPid', 'serverPid', 'workerPid', 'startedAtMs'].every((name) => typeof info[name] === 'number');
+  return texts && numbers && /^127\.0\.0\.1:\d{1,5}$/.test(String(info['address']));
+}
+
+/** What the file says, true or not any more; null when it is not what is written here. */
 export function readStackFile(stateDir: string): StackInfo | null {
   try {
-    const info = JSON.parse(readFileSync(stackFile(stateDir), 'utf8')) as Partial<StackInfo>;
-    return typeof info.address === 'string' && typeof info.supervisorPid === 'number' ? (info as StackInfo) : null;
+    const info: unknown = JSON.parse(readFileSync(stackFile(stateDir), 'utf8'));
+    return isStackInfo(info) ? info : null;
   } catch {
     return null;
   }
@@ -46,6 +55,16 @@ export function writeStackFile(stateDir: string, info: StackInfo): void {
   renameSync(next, file);
 }
 
-export function removeStackFile(stateDir: string, supervisorPid: number): void {
-  if (readStackFile(stateDir)?.supervisorPid === supervisorPid) rmSync(stackFile(stateDir), { force: true });
+/** Writes it again where it says something else. */
+export function keepStackFile(stateDir: string, info: StackInfo): void {
+  if (JSON.stringify(readStackFile(stateDir)) !== JSON.stringify(info)) writeStackFile(stateDir, info);
+}
+
+/** By the holder of the folder's lock. Nobody believes the file, so that one which stays does no harm. */
+export function removeStackFile(stateDir: string): void {
+  try {
+    rmSync(stackFile(stateDir), { force: true });
+  } catch {
+    // A folder stands in its place.
+  }
 }

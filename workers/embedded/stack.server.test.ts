@@ -1,9 +1,10 @@
 /** The embedded stack as processes: started on demand, alone in its folder, gone with its supervisor. */
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, linkSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
@@ -12,6 +13,8 @@ import { connectRuns } from '../client/connect.ts';
 import { awaitOutcome, startRun } from '../client/runs.ts';
 import { embeddedAddress } from '../temporal-address.ts';
 import { ensureStack, readStack, stopStack, type StackInfo } from './client.ts';
+import { socketFile } from './control.ts';
+import { askStack } from './control-client.ts';
 import { stackFile } from './stack-info.ts';
 
 let env: Environment;
@@ -126,13 +129,94 @@ test('a server that does not start is given up within seconds, with its last wor
   expect(await readStack(env)).toBeNull();
 });
 
-test('a stack of another build is drained and started anew', { timeout: 120_000 }, async () => {
+describe('what stack.json says is not believed', () => {
+  test.each<[string, (info: StackInfo) => string]>([
+    ['garbage', () => '{"address":'],
+    ['the pid of another process', (info) => JSON.stringify({ ...info, supervisorPid: process.pid })],
+    ['another build and another address', (info) => JSON.stringify({ ...info, build: '0.0.0-older', address: '127.0.0.1:1' })],
+    ['other shapes', () => '[{"supervisorPid":"1"}]'],
+  ])('%s', { timeout: 120_000 }, async (_what, textOf) => {
+    const first = await start();
+    writeFileSync(stackFile(env.stateDir), textOf(first));
+    expect(await readStack(env)).toEqual(first);
+    // Asked, the supervisor looks at its file.
+    expect(current()).toEqual(first);
+    writeFileSync(stackFile(env.stateDir), textOf(first));
+    expect(await start()).toEqual(first);
+    writeFileSync(stackFile(env.stateDir), textOf(first));
+    expect(await stopStack(env)).toBe(true);
+    expect(isAlive(first.supervisorPid)).toBe(false);
+  });
+
+  test("another folder's: what is done here does not reach the stack there", { timeout: 180_000 }, async () => {
+    const there = await start();
+    const here = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')) });
+    onTestFinished(async () => {
+      await stopStack(here);
+      rmSync(here.stateDir, { recursive: true, force: true });
+    });
+    copyFileSync(stackFile(env.stateDir), stackFile(here.stateDir));
+    linkSync(socketFile(env.stateDir), socketFile(here.stateDir));
+    expect(await readStack(here)).toBeNull();
+    expect(await stopStack(here)).toBe(false);
+    const mine = await ensureStack(here, { pieces });
+    expect(mine.address).not.toBe(there.address);
+    expect(await stopStack(here)).toBe(true);
+    expect(await readStack(env)).toEqual(there);
+  });
+});
+
+describe('the socket', () => {
+  test("is its user's alone, and there again when it is removed or replaced", { timeout: 120_000 }, async () => {
+    const first = await start();
+    const socket = socketFile(env.stateDir);
+    expect(statSync(socket).mode & 0o777).toBe(0o600);
+    rmSync(socket);
+    expect(await readStack(env)).toEqual(first);
+    rmSync(socket);
+    expect(await start()).toEqual(first);
+    rmSync(socket);
+    const stranger = createServer((connection) => connection.end('{"voidbox":"stack","phase":"up"}\n')).listen(socket);
+    onTestFinished(() => void stranger.close());
+    expect(await start()).toEqual(first);
+    await until("the socket to be the stack's again", async () => (await askStack(env.stateDir, 'status')).kind === 'answer', 5_000);
+    rmSync(socket);
+    expect(await stopStack(env)).toBe(true);
+    expect(isAlive(first.supervisorPid)).toBe(false);
+  });
+
+  test('works in a folder whose path is longer than that of a socket may be', { timeout: 120_000 }, async () => {
+    const stateDir = join(env.stateDir, 'deep'.repeat(30), 'deeper'.repeat(10));
+    const deep = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
+    onTestFinished(async () => void (await stopStack(deep)));
+    const info = await ensureStack(deep, { pieces });
+    expect(await askStack(stateDir, 'status')).toMatchObject({ kind: 'answer', answer: { phase: 'up', info } });
+  });
+
+  test('takes lines of its own shape, and hangs up on others', { timeout: 120_000 }, async () => {
+    const first = await start();
+    for (const text of ['GET / HTTP/1.1\r\n\r\n', '{"op":"format"}\n', `{"op":"${'x'.repeat(10_000)}`, '[]\n', 'null\n']) {
+      const answer = await new Promise<string>((resolve) => {
+        let got = '';
+        const socket = connect(socketFile(env.stateDir));
+        socket.on('data', (part) => (got += part.toString()));
+        socket.on('error', () => undefined).on('close', () => resolve(got));
+        socket.write(text);
+      });
+      expect(answer).toBe('');
+    }
+    expect(await readStack(env)).toEqual(first);
+  });
+});
+
+test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 120_000 }, async () => {
   const first = await start();
-  writeFileSync(stackFile(env.stateDir), JSON.stringify({ ...first, build: '0.0.0-older' }));
-  const second = await start();
-  expect(second.supervisorPid).not.toBe(first.supervisorPid);
-  expect(second.hostId).toBe(first.hostId);
-  expect(isAlive(first.supervisorPid)).toBe(false);
+  process.kill(first.supervisorPid, 'SIGSTOP');
+  expect(await readStack(env)).toEqual(first);
+  expect(await start()).toEqual(first);
+  writeFileSync(stackFile(env.stateDir), 'garbage');
+  expect(await stopStack(env)).toBe(true);
+  await until('the processes to end', () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive));
 });
 
 test("its files are their user's alone in a folder that others may look into, and older ones become so", { timeout: 120_000 }, async () => {

@@ -3,7 +3,6 @@
  * through `voidbox-vm lock`), keeps a Temporal dev server and a worker running, and ends itself when nobody
  * needs it. Its children are tied to it: when it dies, however it dies, they die.
  */
-import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -20,8 +19,9 @@ import { skillPaths } from './skill-paths.ts';
 import { freePort, isFree } from './ports.ts';
 import { closeToOthers } from './private-files.ts';
 import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
-import { isDiskFull } from '../../store/file/disk-room.ts';
-import { logsDir, removeStackFile, stackFile, writeStackFile } from './stack-info.ts';
+import { folderId, type StackAnswer, type StackOp } from './control.ts';
+import { openControl } from './control-server.ts';
+import { keepStackFile, logsDir, removeStackFile, type StackInfo } from './stack-info.ts';
 import { openUiDoor } from './ui-door.ts';
 import { createUiPages } from './ui-pages.ts';
 
@@ -29,6 +29,9 @@ const NAMESPACE = 'default';
 /** Without open runs for this long, the stack ends. */
 const IDLE_LIMIT_MS = 10 * 60_000;
 const IDLE_CHECK_MS = 15_000;
+const FILE_CHECK_MS = 1_000;
+/** The command that started the stack looks every 50 ms whether it is up. */
+const FIRST_USE_MS = 3_000;
 /** The worker lets go of its attempts within this; the server then writes its database. */
 const WORKER_GRACE_MS = 20_000;
 const SERVER_GRACE_MS = 10_000;
@@ -39,8 +42,6 @@ const LAST_LINES = 12;
 const EXIT_NOT_STARTED = 1;
 /** How the line begins that a worker prints when it polls. */
 const WORKER_READY_LINE = 'voidbox-worker ready';
-/** How long after a full disk `stack.json` is written again. */
-const PUBLISH_AGAIN_MS = 1_000;
 
 interface SupervisorOptions {
   readonly stateDir: string;
@@ -72,29 +73,32 @@ export async function supervise(options: SupervisorOptions): Promise<boolean> {
   });
   const uiUrl = `http://127.0.0.1:${ui.port}`;
 
+  let published: StackInfo | null = null;
+  let publishedAtMs = 0;
+  let lastUsedMs = startedAtMs;
+  /** The file is what people and other tools look at: what else may stand in it, it comes back. */
+  let fileProblem: string | null = null;
+  const keepFile = (): void => {
+    if (published === null || stopping) return;
+    try {
+      keepStackFile(stateDir, published);
+      fileProblem = null;
+    } catch (error) {
+      // Often a full disk. The stack is up all the same, and the file comes once there is room.
+      if (fileProblem !== textOf(error)) log('warning', `stack.json cannot be written: ${textOf(error)}`);
+      fileProblem = textOf(error);
+    }
+  };
   const publish = (): void => {
     const serverPid = server.pid();
     const workerPid = worker.pid();
     if (stopping || !workerReady || ports === null || serverPid === null || workerPid === null) return;
-    wasUp = true;
     const { build } = options;
-    try {
-      writeStackFile(stateDir, {
-        address: addressOf(ports),
-        namespace: NAMESPACE,
-        uiUrl,
-        supervisorPid: process.pid,
-        serverPid,
-        workerPid,
-        build,
-        hostId: hostId(stateDir),
-        startedAtMs,
-      });
-    } catch (error) {
-      if (!isDiskFull(error)) throw error;
-      // The stack is up all the same; it says so once there is room.
-      setTimeout(publish, PUBLISH_AGAIN_MS);
-    }
+    const pids = { supervisorPid: process.pid, serverPid, workerPid };
+    if (published === null) publishedAtMs = Date.now();
+    published = { address: addressOf(ports), namespace: NAMESPACE, uiUrl, ...pids, build, hostId: hostId(stateDir), startedAtMs };
+    keepFile();
+    wasUp = true;
   };
 
   const giveUp = (what: string, words: readonly string[]): void => {
@@ -148,14 +152,30 @@ export async function supervise(options: SupervisorOptions): Promise<boolean> {
     stopping = true;
     clearInterval(idleTimer);
     log('info', `stops: ${why}`);
-    removeStackFile(stateDir, process.pid);
+    clearInterval(fileTimer);
+    removeStackFile(stateDir);
     ui.close();
     await Promise.all([worker.stop(WORKER_GRACE_MS), pages.stop()]);
     await server.stop(SERVER_GRACE_MS);
     log('info', 'stopped');
+    control.close();
     settle(wasUp);
   };
-  const idleTimer = watchIdle(options, () => (ports === null ? null : addressOf(ports)), log, stop);
+
+  const answerClient = (op: StackOp, users: number): StackAnswer => {
+    // The command that started the stack has not seen it before it is up.
+    const inUse = users > 0 || Date.now() - publishedAtMs < FIRST_USE_MS;
+    if (op === 'use') lastUsedMs = Date.now();
+    if (op === 'stop') void stop('a command asks for it');
+    if (op === 'yield' && !inUse) void stop('a command of another build asks for it');
+    keepFile();
+    const phase = stopping ? 'stopping' : published === null ? 'starting' : 'up';
+    const { build } = options;
+    return { voidbox: 'stack', phase, pid: process.pid, build, folder: folderId(stateDir) ?? '', inUse: op === 'yield' && inUse, info: published };
+  };
+  const control = await openControl({ stateDir, answer: answerClient, onProblem: (message) => log('warning', message) });
+  const fileTimer = setInterval(keepFile, FILE_CHECK_MS);
+  const idleTimer = watchIdle({ ...options, address: () => (ports === null ? null : addressOf(ports)), lastUsedMs: () => lastUsedMs, log, stop });
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void stop(signal));
   return await ended;
 }
@@ -197,18 +217,26 @@ function childLog(what: string, logFile: string, log: Log, onFailures: (what: st
   };
 }
 
+interface IdleWatch {
+  readonly idleLimitMs: number;
+  readonly address: () => string | null;
+  /** When a command last said that it is going to use the stack. */
+  readonly lastUsedMs: () => number;
+  readonly log: Log;
+  readonly stop: (why: string) => Promise<void>;
+}
+
 /** Stops the stack when it had no open run and no client for its limit. */
-function watchIdle(options: SupervisorOptions, address: () => string | null, log: Log, stop: (why: string) => Promise<void>): NodeJS.Timeout {
-  let lastUsedMs = Date.now();
+function watchIdle({ idleLimitMs, address, lastUsedMs, log, stop }: IdleWatch): NodeJS.Timeout {
+  let lastOpenMs = Date.now();
   const look = async (): Promise<void> => {
     const at = address();
-    if (at !== null && (await openRuns(at)) > 0) lastUsedMs = Date.now();
-    lastUsedMs = Math.max(lastUsedMs, statSync(stackFile(options.stateDir), { throwIfNoEntry: false })?.mtimeMs ?? 0);
-    if (Date.now() - lastUsedMs >= options.idleLimitMs) await stop(`no open run for ${Math.round(options.idleLimitMs / 1000)} s`);
+    if (at !== null && (await openRuns(at)) > 0) lastOpenMs = Date.now();
+    if (Date.now() - Math.max(lastOpenMs, lastUsedMs()) >= idleLimitMs) await stop(`no open run for ${Math.round(idleLimitMs / 1000)} s`);
   };
   return setInterval(
     () => void look().catch((error: unknown) => log('warning', `could not count the open runs: ${textOf(error)}`)),
-    Math.min(IDLE_CHECK_MS, options.idleLimitMs),
+    Math.min(IDLE_CHECK_MS, idleLimitMs),
   );
 }
 
@@ -236,7 +264,7 @@ if (process.argv[1]?.endsWith('/embedded/supervisor.js') === true) {
     },
   });
   const stateDir = values['state-dir'] ?? '';
-  rmSync(stackFile(stateDir), { force: true });
+  removeStackFile(stateDir);
   const isUp = await supervise({
     stateDir,
     cacheDir: values['cache-dir'] ?? '',

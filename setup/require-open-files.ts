@@ -1,0 +1,9 @@
+/** What runs for long is refused where it would end for want of descriptors, in the middle of something. */
+import { STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.mjs';
+import { SetupError } from './setup-error.ts';
+
+/** `what`: the beginning of a sentence. @throws SetupError */
+export function requireOpenFiles(what: string): void {
+  const tooFew = tooFewOpenFiles(what, STACK_OPEN_FILES);
+  if (tooFew !== null) throw new SetupError(tooFew.message, tooFew.remedy);
+}

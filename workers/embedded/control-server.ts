@@ -1,0 +1,102 @@
+/** The supervisor's end of the socket: its user alone may connect, and it is there again when somebody removes it. */
+import { closeSync, constants, lstatSync, openSync, rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
+import { basename } from 'node:path';
+import { folderId, parseRequest, REQUEST_BYTES, socketFile, type StackAnswer, type StackOp } from './control.ts';
+
+const LOOK_MS = 500;
+const MAX_CONNECTIONS = 64;
+const REQUEST_LIMIT_MS = 5_000;
+/** A command has begun what it does with the stack by then, or is never going to. */
+const USE_LIMIT_MS = 15_000;
+
+export interface ControlOptions {
+  readonly stateDir: string;
+  /** `others`: how many commands are about to use the stack. */
+  readonly answer: (op: StackOp, others: number) => StackAnswer;
+  readonly onProblem: (message: string) => void;
+}
+
+/** The lock of the folder is held: what stands in the socket's place is of nobody that lives. @throws Error when it cannot be opened */
+export async function openControl(options: ControlOptions): Promise<{ close(): void }> {
+  // Through the descriptor: a socket's path has 107 bytes at most, and a folder may be deeper.
+  const folder = openSync(options.stateDir, constants.O_RDONLY | constants.O_DIRECTORY);
+  const name = basename(socketFile(options.stateDir));
+  const address = `/proc/self/fd/${folder}/${name}`;
+  const users = new Set<Socket>();
+  let server = await listen(address, users, options);
+  let inode = inodeOf(address);
+  let busy = false;
+  const look = async (): Promise<void> => {
+    const now = inodeOf(address);
+    if (busy || (now !== null && now === inode)) return;
+    busy = true;
+    try {
+      server.close();
+      server = await listen(address, users, options);
+      inode = inodeOf(address);
+      options.onProblem(`${socketFile(options.stateDir)} was ${now === null ? 'removed' : 'replaced'} and is there again`);
+    } catch (error) {
+      options.onProblem(`${socketFile(options.stateDir)}: ${(error as Error).message}`);
+    } finally {
+      busy = false;
+    }
+  };
+  const timer = setInterval(() => void look(), LOOK_MS);
+  return {
+    close() {
+      clearInterval(timer);
+      server.close();
+      rmSync(address, { force: true });
+      closeSync(folder);
+    },
+  };
+}
+
+function inodeOf(path: string): bigint | null {
+  return lstatSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
+}
+
+async function listen(address: string, users: Set<Socket>, options: ControlOptions): Promise<Server> {
+  rmSync(address, { force: true });
+  const server = createServer((socket) => serve(socket, users, options));
+  server.maxConnections = MAX_CONNECTIONS;
+  const listening = new Promise<void>((resolve, reject) => {
+    server.once('listening', resolve);
+    server.once('error', reject);
+  });
+  // The kernel lets nobody connect who may not write to the socket: its user alone may, from its first moment on. Node
+  // makes it before `listen` returns.
+  const before = process.umask(0o177);
+  server.listen({ path: address });
+  process.umask(before);
+  await listening;
+  server.on('error', (error) => options.onProblem(error.message));
+  return server;
+}
+
+function serve(socket: Socket, users: Set<Socket>, options: ControlOptions): void {
+  let text = '';
+  const end = (): void => {
+    users.delete(socket);
+    socket.destroy();
+  };
+  socket.setTimeout(REQUEST_LIMIT_MS, end);
+  socket.on('error', end);
+  socket.on('close', end);
+  socket.setEncoding('utf8').on('data', (part: string) => {
+    text += part;
+    const line = /^(.*)\n/.exec(text)?.[1];
+    if (line === undefined) return text.length > REQUEST_BYTES ? end() : undefined;
+    const request = parseRequest(line);
+    if (request === null) return end();
+    const op = request.folder === folderId(options.stateDir) ? request.op : 'status';
+    if (op === 'use') users.add(socket);
+    socket.removeAllListeners('data');
+    socket.resume();
+    const answer = `${JSON.stringify(options.answer(op, users.size))}\n`;
+    if (op !== 'use') return void socket.end(answer);
+    socket.write(answer);
+    setTimeout(end, USE_LIMIT_MS).unref();
+  });
+}

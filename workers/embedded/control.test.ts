@@ -1,0 +1,54 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { folderId, parseAnswer, parseRequest, requestText, type StackAnswer } from './control.ts';
+
+const answer: StackAnswer = {
+  voidbox: 'stack',
+  phase: 'up',
+  pid: 7,
+  build: '1-a',
+  folder: '1:2',
+  inUse: false,
+  info: {
+    address: '127.0.0.1:1000',
+    namespace: 'default',
+    uiUrl: 'http://127.0.0.1:1',
+    supervisorPid: 7,
+    serverPid: 8,
+    workerPid: 9,
+    build: '1-a',
+    hostId: 'h',
+    startedAtMs: 1,
+  },
+};
+
+test('requests and answers come back as they were sent', () => {
+  expect(parseRequest(requestText({ op: 'yield', folder: '1:2' }))).toEqual({ op: 'yield', folder: '1:2' });
+  expect(parseAnswer(JSON.stringify(answer))).toEqual(answer);
+  expect(parseAnswer(JSON.stringify({ ...answer, phase: 'starting', info: null }))).toMatchObject({ info: null });
+});
+
+test.each(['', 'null', '[]', '{"op":"x","folder":""}', '{"op":"stop"}', '{"op":["stop"],"folder":"1:2"}'])('%s is no request', (line) => {
+  expect(parseRequest(line)).toBeNull();
+});
+
+test.each<[string, object]>([
+  ['another program', { voidbox: 'x' }],
+  ['an unknown phase', { phase: 'asleep' }],
+  ['a pid that is a text', { pid: '7' }],
+  ['no folder', { folder: undefined }],
+  ['an address elsewhere', { info: { ...answer.info, address: 'evil.example:80' } }],
+  ['an info of another shape', { info: { address: '127.0.0.1:1' } }],
+])('an answer with %s is none', (_what, change) => {
+  expect(parseAnswer(JSON.stringify({ ...answer, ...change }))).toBeNull();
+});
+
+test('a folder is itself by every path to it, and no other folder is', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'voidbox-folder-'));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  expect(folderId(dir)).toBe(folderId(`${dir}/../${dir.split('/').at(-1)}`));
+  expect(folderId(dir)).not.toBe(folderId(tmpdir()));
+  expect(folderId(join(dir, 'none'))).toBeNull();
+});

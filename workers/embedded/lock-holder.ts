@@ -1,0 +1,45 @@
+/** Who holds a state folder, as the kernel knows it: neither file nor socket has to be believed. */
+import { readdirSync, readFileSync, statSync, type BigIntStats } from 'node:fs';
+import { stackLockFile } from './stack-info.ts';
+
+const SCRIPT = '/embedded/supervisor.js';
+
+/** The pid of this user's supervisor that has the folder's lock; null when there is none. */
+export function lockHolder(stateDir: string): number | null {
+  const lock = statSafely(stackLockFile(stateDir));
+  if (lock === null) return null;
+  for (const name of readdirSync('/proc')) {
+    if (/^\d+$/.test(name) && isSupervisor(name) && hasOpen(name, lock)) return Number(name);
+  }
+  return null;
+}
+
+/** Of this user, and started as a supervisor: what only tries the lock is `voidbox-vm` until it has it. */
+function isSupervisor(pid: string): boolean {
+  try {
+    if (statSync(`/proc/${pid}`).uid !== process.getuid?.()) return false;
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0')[1]?.endsWith(SCRIPT) === true;
+  } catch {
+    // It has ended meanwhile.
+    return false;
+  }
+}
+
+function hasOpen(pid: string, file: BigIntStats): boolean {
+  try {
+    return readdirSync(`/proc/${pid}/fd`).some((fd) => {
+      const open = statSafely(`/proc/${pid}/fd/${fd}`);
+      return open !== null && open.dev === file.dev && open.ino === file.ino;
+    });
+  } catch {
+    return false;
+  }
+}
+
+function statSafely(path: string): BigIntStats | null {
+  try {
+    return statSync(path, { bigint: true });
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,84 @@
+/** Starting a supervisor: detached, with nothing of the shell that it outlives, and the lock of its folder. */
+import { spawn } from 'node:child_process';
+import { closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Environment } from '../../setup/environment.ts';
+import type { StackPieces } from '../../setup/host-pieces.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { logsDir, stackLockFile } from './stack-info.ts';
+
+/** Of the log of a start that failed. */
+const LAST_LINES = 16;
+/** Of each of them: Temporal's server writes lines of several KiB. */
+const LINE_CHARACTERS = 400;
+const START_LOG_BYTES = 256 * 1024;
+/** `voidbox-vm lock` says so when another supervisor holds the lock. */
+export const EXIT_LOCKED = 75;
+
+export interface SpawnedSupervisor {
+  /** The end of what it and its children said; empty when they said nothing. */
+  lastWords(): string;
+  exitCode(): number | null;
+}
+
+export function spawnSupervisor(env: Environment, pieces: StackPieces, build: string): SpawnedSupervisor {
+  mkdirSync(logsDir(env.stateDir), { recursive: true, mode: 0o700 });
+  const logFile = join(logsDir(env.stateDir), 'supervisor-start.log');
+  // Appended: the client that comes second must not wipe out what the first one's supervisor says.
+  const log = openSync(logFile, 'a', 0o600);
+  if (fstatSync(log).size > START_LOG_BYTES) ftruncateSync(log);
+  const logFrom = fstatSync(log).size;
+  const script = join(packageRoot(), 'dist/workers/embedded/supervisor.js');
+  const child = spawn(
+    pieces.keeper,
+    [
+      'lock',
+      '--file',
+      stackLockFile(env.stateDir),
+      '--',
+      process.execPath,
+      script,
+      '--state-dir',
+      env.stateDir,
+      '--cache-dir',
+      env.cacheDir,
+      '--build',
+      build,
+      '--pieces',
+      JSON.stringify(pieces),
+    ],
+    { detached: true, stdio: ['ignore', log, log], env: stackVariables(env), cwd: '/' },
+  );
+  closeSync(log);
+  let exit: number | null = null;
+  child.once('error', () => (exit = 127));
+  child.once('exit', (code) => (exit = code ?? 128));
+  child.unref();
+  return { lastWords: () => lastLines(logFile, logFrom), exitCode: () => exit };
+}
+
+function lastLines(file: string, from: number): string {
+  try {
+    return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').slice(-LAST_LINES).map(shortened).join('\n');
+  } catch {
+    // A log that is gone says nothing; the error names its folder in any case.
+    return '';
+  }
+}
+
+/** The end of a line says what went wrong more often than its middle. */
+function shortened(line: string): string {
+  if (line.length <= LINE_CHARACTERS) return line;
+  return `${line.slice(0, LINE_CHARACTERS / 2)} … ${line.slice(-LINE_CHARACTERS / 2)}`;
+}
+
+/** The stack outlives the shell that started it: it gets what programs need to run, and none of that shell's secrets. */
+function stackVariables(env: Environment): Record<string, string> {
+  const kept: Record<string, string> = {};
+  for (const [name, value] of Object.entries(env.variables)) {
+    if (value !== undefined && /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)) kept[name] = value;
+  }
+  // Temporal's server asks for a name, and a uid without an entry in the list of users has none.
+  kept['USER'] ??= `uid-${process.getuid?.()}`;
+  return kept;
+}
