@@ -9,7 +9,7 @@ import type { NewRunEvent } from '../domain/run/event.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
 import { dataRefOf } from './call-values.ts';
-import type { Admission, AdmitRequest, InlineOrRef, RunRequest } from './contract.ts';
+import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, RunRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
@@ -19,6 +19,12 @@ export type CompileSpec = (text: string, options: { readonly baseDir: string; re
 /** Checks a plan that a client compiled. */
 export type CheckPlan = (plan: unknown) => Checked;
 export type Checked = { readonly plan: Plan } | { readonly problems: readonly string[] };
+
+/**
+ * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
+ * cancelled and as many VMs that are released, takes some 10,000 events and 10 MiB.
+ */
+const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
 
 /** Record `admission`: a second admission of the same execution answers with it. */
 export interface AdmissionRecord extends Omit<Admission, 'searchAttributes'> {
@@ -64,9 +70,10 @@ async function admittedBefore(deps: ActivityDeps, runId: string, executionId: st
   }
   // An earlier build did not record the execution: while its run goes on, the server has no second one.
   if (earlier.executionId === undefined ? hasEnded : earlier.executionId !== executionId) throw idTaken(runId);
-  const { plan, hostQueue, hostId, input, behaviour } = earlier;
+  const { plan, hostQueue, hostId, input, behaviour, historyLimit } = earlier;
   if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan)]);
-  return { plan, hostQueue, hostId, input, searchAttributes: deps.searchAttributes, ...(behaviour === undefined ? {} : { behaviour }) };
+  const since1 = { ...(behaviour === undefined ? {} : { behaviour }), ...(historyLimit === undefined ? {} : { historyLimit }) };
+  return { plan, hostQueue, hostId, input, searchAttributes: deps.searchAttributes, ...since1 };
 }
 
 function idTaken(runId: string): CodedError {
@@ -92,8 +99,8 @@ async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const input = await inputOf(deps, request.input);
   const wire = toWire(plan);
   // A workflow of an earlier build goes on as it does.
-  const behaviour = request.behaviour === undefined ? {} : { behaviour: Math.min(request.behaviour, BEHAVIOUR) };
-  const admission = { plan: wire, hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...behaviour };
+  const since1 = request.behaviour === undefined ? {} : { behaviour: Math.min(request.behaviour, BEHAVIOUR), historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
+  const admission = { plan: wire, hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...since1 };
   await deps.records.put(runId, 'plan', wire);
   await deps.records.put(runId, 'admission', { ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord);
   await deps.events.append(runId, [admittedEvent(deps, plan)]);

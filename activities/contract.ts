@@ -38,6 +38,14 @@ export interface Admission {
   readonly searchAttributes: readonly string[];
   /** What the workflow does, of `domain/run/behaviour.ts`; absent is 0. It never changes during a run. */
   readonly behaviour?: number;
+  /** Where the run gives up; absent: it never does. It stands here so that another limit changes no run that goes on. */
+  readonly historyLimit?: HistoryLimit;
+}
+
+/** What a history may have before its run gives up. What still runs then has to end, within what the server allows. */
+export interface HistoryLimit {
+  readonly events: number;
+  readonly bytes: number;
 }
 
 /** What `acquireVm` and `releaseVm` are told. */

@@ -1,5 +1,6 @@
 /** What activities are made of; a worker's composition root fills it in. */
 import type { CompileSpec, CheckPlan } from './admit.ts';
+import type { HistoryLimit } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { Capacity } from './capacity.ts';
 import type { PumpDisk } from './output-pump.ts';
@@ -25,6 +26,8 @@ export interface ActivityDeps {
   /** Search attributes of ours that the server knows. */
   readonly searchAttributes: readonly string[];
   readonly mountPolicy: MountPolicy;
+  /** For servers that allow less than Temporal's defaults; absent is what fits those. */
+  readonly historyLimit?: HistoryLimit;
   readonly compileSpec: CompileSpec;
   readonly checkPlan: CheckPlan;
   readonly now: () => number;

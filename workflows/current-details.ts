@@ -14,9 +14,7 @@ export function stageTable(plan: Plan, state: RunState): string {
     .sort(([a], [b]) => ORDER[a] - ORDER[b])
     .map(([phase, count]) => `${count} ${phase}`)
     .join(', ');
-  const indexes = plan.stages.map((_, index) => index);
-  const shown =
-    indexes.length <= MOST_ROWS ? indexes : indexes.sort((a, b) => ORDER[state.stages[a]!.phase] - ORDER[state.stages[b]!.phase] || a - b).slice(0, MOST_ROWS);
+  const shown = firstOf(state, plan.stages.length);
   const rows = shown.map((index) => {
     const { phase, attempt } = state.stages[index]!;
     return `| ${plan.stages[index]!.id} | ${phase} | ${attempt === 0 ? '' : attempt} |`;
@@ -25,4 +23,15 @@ export function stageTable(plan: Plan, state: RunState): string {
   return [`**${plan.name}**: ${summary}`, '', '| stage | state | attempt |', '|---|---|---|', ...rows, ...(rest > 0 ? ['', `and ${rest} more`] : [])].join(
     '\n',
   );
+}
+
+/** Stages that need a look before others, each kind in the plan's order. One pass: it is made anew with each workflow task. */
+function firstOf(state: RunState, count: number): readonly number[] {
+  if (count <= MOST_ROWS) return state.stages.map((_, index) => index);
+  const byPhase = Object.keys(ORDER).map((): number[] => []);
+  state.stages.forEach(({ phase }, index) => {
+    const same = byPhase[ORDER[phase]]!;
+    if (same.length < MOST_ROWS) same.push(index);
+  });
+  return byPhase.flat().slice(0, MOST_ROWS);
 }

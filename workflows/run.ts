@@ -21,6 +21,7 @@ import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from './activity-options.ts';
 import { reasonOf, stageFailureEvent } from './activity-outcome.ts';
 import { stageTable } from './current-details.ts';
+import { historyFull } from './history-limit.ts';
 import { SEARCH_ATTRIBUTES } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
 import { stageCall, wholeStageCall } from './stage-call.ts';
@@ -89,6 +90,7 @@ class RunLoop {
   readonly #stages: ReadonlyMap<string, StagePlan>;
   readonly #scopes: ReadonlyMap<string, ScopePlan>;
   readonly #heard: MachineEvent[] = [];
+  #gaveUp = false;
   /** Ends the wait for something to hear. */
   #wake: () => void = () => undefined;
   /** Cancellable work by exec key, or by scope and generation. */
@@ -117,18 +119,25 @@ class RunLoop {
     this.#attributes({ name: plan.name, host: this.#admission.hostId, state: 'running' });
     let step = start(plan);
     for (;;) {
-      const finish = this.#carryOut(plan, step);
-      if (finish !== null) return this.#finish(finish);
-      // Not `condition`: each round in which one holds is another entry into the workflow's isolate.
-      if (this.#heard.length === 0) await new Promise<void>((resolve) => (this.#wake = resolve));
+      const finish = this.#carryOut(step);
+      if (finish !== null) {
+        setCurrentDetails(stageTable(plan, step.state));
+        return this.#finish(finish);
+      }
+      if (this.#heard.length === 0) {
+        // Once for all that a workflow task brought.
+        setCurrentDetails(stageTable(plan, step.state));
+        // Not `condition`: each round in which one holds is another entry into the workflow's isolate.
+        await new Promise<void>((resolve) => (this.#wake = resolve));
+      }
+      this.#giveUpInTime();
       step = transition(plan, step.state, this.#heard.shift()!);
     }
   }
 
-  #carryOut(plan: Plan, step: Transition): CommandOf<'finish'> | null {
+  #carryOut(step: Transition): CommandOf<'finish'> | null {
     const atMs = Date.now();
     this.#unwritten.push(...step.events.map((event) => ({ ...event, atMs })));
-    setCurrentDetails(stageTable(plan, step.state));
     for (const command of step.commands) {
       switch (command.type) {
         case 'run-stage':
@@ -153,6 +162,15 @@ class RunLoop {
     }
     if (this.#unwritten.length > 0) this.#appendNow();
     return null;
+  }
+
+  /** Before what was heard, so that nothing starts because of it. */
+  #giveUpInTime(): void {
+    const limit = this.#admission.historyLimit;
+    const failure = this.#behaviour === 0 || limit === undefined || this.#gaveUp ? null : historyFull(limit);
+    if (failure === null) return;
+    this.#gaveUp = true;
+    this.#heard.unshift({ type: 'give-up', failure });
   }
 
   #runStage(command: CommandOf<'run-stage'>): void {

@@ -43,6 +43,15 @@ test('a run that was not admitted has no stage and still says why', () => {
   ]);
 });
 
+test('a run that ended for a reason of its own says it beside what failed in it', () => {
+  const failure = { code: 'run/terminated', message: "the run's workflow was ended from outside: moving house", stderrTail: '' };
+  const view = { ...FAILED_RUN, state: 'terminated' as const, outcome: { state: 'terminated' as const, failedStage: null, failure, output: null } };
+  expect(end(view).filter((line) => line.includes('failed: '))).toEqual([
+    "the run failed: the run's workflow was ended from outside: moving house (run/terminated)",
+    'stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)',
+  ]);
+});
+
 test('a code of a later build has no remedy and does no harm', () => {
   const view = run([], {
     state: 'failed',

@@ -29,16 +29,18 @@ export function renderRunEnd(view: RunView, options: { readonly style: Style; re
 export function renderFailures(view: RunView, telling: Telling): string[] {
   const { style } = telling;
   const failed = view.stages.filter((stage) => stage.state === 'failed' && stage.failure !== null);
-  if (failed.length > 0) return failed.flatMap((stage) => renderStageFailure(view.runId, stage, telling));
   const failure = view.outcome?.failure ?? null;
-  if (failure === null) return [];
   const where = view.outcome?.failedStage ?? null;
-  return renderFailure(
+  const ofStages = failed.flatMap((stage) => renderStageFailure(view.runId, stage, telling));
+  // A run that ended for a reason of its own says so beside what failed in it.
+  if (failure === null || (ofStages.length > 0 && where !== null)) return ofStages;
+  const ofRun = renderFailure(
     view.runId,
     where === null ? 'the run' : `stage ${style.bold(sanitizeLine(where))}`,
     { ...failure, message: withoutStage(failure.message, where ?? '') },
     telling,
   );
+  return [...ofRun, ...ofStages];
 }
 
 function renderStageFailure(runId: string, stage: StageView, telling: Telling): string[] {

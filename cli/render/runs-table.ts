@@ -14,15 +14,7 @@ export function renderRuns(views: readonly RunView[], options: { readonly style:
     const started = view.startedAtMs === null ? '-' : formatAge(options.nowMs - view.startedAtMs);
     const until = view.finishedAtMs ?? (view.damage === null ? options.nowMs : null);
     const took = view.startedAtMs === null || until === null ? '-' : formatDurationMs(until - view.startedAtMs);
-    const failed = view.outcome?.failedStage ?? null;
-    return [
-      shortened(sanitizeLine(view.runId)),
-      paintOutcome(view.state, options.style),
-      `${done}/${view.stages.length}`,
-      started,
-      took,
-      view.damage !== null ? sanitizeLine(view.damage) : failed === null ? '' : `failed at ${sanitizeLine(failed)}`,
-    ];
+    return [shortened(sanitizeLine(view.runId)), paintOutcome(view.state, options.style), `${done}/${view.stages.length}`, started, took, whyEnded(view)];
   });
   return renderTable(['RUN', 'STATE', 'STAGES', 'STARTED', 'TOOK', ''], rows, options);
 }
@@ -31,4 +23,11 @@ export function renderRuns(views: readonly RunView[], options: { readonly style:
 function shortened(runId: string): string {
   const characters = [...runId];
   return characters.length <= MAX_ID_CHARACTERS ? runId : `${characters.slice(0, 56).join('')}…${characters.slice(-24).join('')}`;
+}
+
+/** Where it failed; of a run that ended for a reason of its own, its code: `status` has the words. */
+function whyEnded({ outcome, damage }: RunView): string {
+  if (damage !== null) return sanitizeLine(damage);
+  if (outcome === null || outcome.failure === null) return '';
+  return outcome.failedStage === null ? sanitizeLine(outcome.failure.code) : `failed at ${sanitizeLine(outcome.failedStage)}`;
 }

@@ -170,6 +170,19 @@ export const ERROR_CODES = {
     summary: 'More was asked for a run whose last event is written, by a reset for example: a run that has ended stays as it is.',
     remedy: 'Start a new run.',
   },
+  'run/history-full': {
+    kind: 'world',
+    retryable: false,
+    summary: "A run's history came near the size or length at which Temporal ends a workflow without asking it; the run stopped what ran and ended itself.",
+    remedy: 'Split the spec into several runs, allow fewer attempts with `retry`, or pass fewer outputs between stages.',
+  },
+  'run/terminated': {
+    kind: 'world',
+    retryable: false,
+    summary:
+      "The Temporal server ended a run's workflow without asking it: an operator terminated it, a limit or a timeout of the server was reached, or the server does not know it any more.",
+    remedy: 'Read the reason in the message; start a new run.',
+  },
   'run/id-taken': {
     kind: 'world',
     retryable: false,

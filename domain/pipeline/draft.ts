@@ -20,6 +20,7 @@ export class Draft {
   readonly commands: Command[] = [];
   readonly events: MachineRunEvent[] = [];
   cancelRequested: boolean;
+  gaveUp: StageFailure | null;
   readonly #before: RunState;
   readonly #stages: StageState[];
   readonly #scopes: ScopeState[];
@@ -41,6 +42,7 @@ export class Draft {
     this.#open = before.open;
     this.#firstFailure = before.firstFailure;
     this.cancelRequested = before.cancelRequested;
+    this.gaveUp = before.gaveUp;
   }
 
   stage(stage: number): StageState {
@@ -57,6 +59,11 @@ export class Draft {
 
   setScope(scope: number, change: Partial<ScopeState>): void {
     this.#scopes[scope] = { ...this.scope(scope), ...change };
+  }
+
+  /** Stages that are not in an end state. */
+  get open(): number {
+    return this.#open;
   }
 
   scopeIndex(id: string): number {
@@ -127,6 +134,10 @@ export class Draft {
     this.commands.push({ type: 'start-timer', id: timerId(this.plan, stage, this.stage(stage).attempt), delayMs });
   }
 
+  whyNothingStarts(): string {
+    return this.gaveUp === null ? 'the run was cancelled' : `the run gave up: ${this.gaveUp.code}`;
+  }
+
   skip(stage: number, reason: string): void {
     const { id } = this.plan.stages[stage]!;
     this.end(stage, 'skipped');
@@ -151,7 +162,7 @@ export class Draft {
   settle(stage: number): void {
     const { phase, waitingOn } = this.stage(stage);
     if (phase !== 'waiting') return;
-    if (this.cancelRequested) return this.skip(stage, 'the run was cancelled');
+    if (this.cancelRequested) return this.skip(stage, this.whyNothingStarts());
     if (waitingOn > 0) {
       const dead = this.index.dependenciesOf(stage).find((dependency) => ['failed', 'skipped', 'cancelled'].includes(this.stage(dependency).phase));
       if (dead === undefined) return;
@@ -254,6 +265,7 @@ export class Draft {
       open: this.#open,
       maxParallel: this.#before.maxParallel,
       cancelRequested: this.cancelRequested,
+      gaveUp: this.gaveUp,
       firstFailure: this.#firstFailure,
       outcome,
     };
@@ -307,9 +319,10 @@ export class Draft {
   #outcome(): RunOutcome {
     const failed = this.#firstFailure;
     const cut = this.#stages.some((stage) => stage.phase === 'skipped' || stage.phase === 'cancelled');
+    const output = this.plan.output.kind === 'stage' ? (this.#stages[this.index.outputStages[0]!]!.result?.output ?? null) : null;
+    if (cut && this.gaveUp !== null) return { state: 'failed', failedStage: null, failure: bounded(this.gaveUp), output };
     // A cancel that came after the last result changes nothing.
     const state = cut && (this.cancelRequested || failed === null) ? 'cancelled' : failed === null ? 'succeeded' : 'failed';
-    const output = this.plan.output.kind === 'stage' ? (this.#stages[this.index.outputStages[0]!]!.result?.output ?? null) : null;
     return { state, failedStage: failed?.stage ?? null, failure: failed?.failure ?? null, output };
   }
 

@@ -1,5 +1,5 @@
 /** What the run machine hears. Events about an exec key or a generation that is no longer current are ignored. */
-import type { StageResult } from '../run/event.ts';
+import type { StageFailure, StageResult } from '../run/event.ts';
 
 export type MachineEvent =
   /** `acquire-vm` ended well. */
@@ -17,7 +17,9 @@ export type MachineEvent =
   /** `run-stage` was cancelled before it had a result. */
   | { readonly type: 'stage-cancelled'; readonly stageId: string; readonly execKey: string }
   | { readonly type: 'timer-fired'; readonly id: string }
-  | { readonly type: 'cancel-requested' };
+  | { readonly type: 'cancel-requested' }
+  /** The run may not go on, for a reason outside of its stages: what runs is cancelled, nothing else starts, and the run fails with this. */
+  | { readonly type: 'give-up'; readonly failure: StageFailure };
 
 /** Failures that mean that the VM is gone, not that the stage is wrong: the run machine tries with a new VM. */
 export const LOST_VM_CODES: ReadonlySet<string> = new Set(['vm/lost', 'vm/boot-timeout', 'vm/protocol']);

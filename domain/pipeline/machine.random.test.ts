@@ -37,7 +37,9 @@ test('any plan in any order of events ends, releases every VM, and breaks no pro
     const bound = transitionBound(world.plan);
     while (world.outcome === null && world.transitions < bound) {
       if (random(40) === 0) {
-        world.send({ type: 'cancel-requested' });
+        world.send(
+          random(2) === 0 ? { type: 'cancel-requested' } : { type: 'give-up', failure: { code: 'run/history-full', message: 'full', stderrTail: '' } },
+        );
         continue;
       }
       if (world.pending.length === 0) break;

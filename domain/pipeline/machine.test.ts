@@ -224,6 +224,44 @@ describe('cancel', () => {
   });
 });
 
+describe('giving up', () => {
+  const failure = { code: 'run/history-full', message: 'the history is full', stderrTail: '' };
+
+  test('stops what runs, skips what waits, releases the VM, and fails the run with its own reason', () => {
+    const world = new World(planOf('a b>a c:3', { shared: 'a b', backoffMs: 9 }));
+    world.answer('vm').answer('c', 'fail');
+    world.send({ type: 'give-up', failure });
+    world.send({ type: 'cancel-requested' });
+    world.answer('a', 'cancelled').answer('release');
+    expect(world.log.slice(-3)).toEqual(['cancel a/0/1', 'release _shared#0', 'finish failed']);
+    expect(world.phases).toEqual({ a: 'cancelled', b: 'skipped', c: 'skipped' });
+    expect(world.outcome).toEqual({ state: 'failed', failedStage: null, failure, output: null });
+    expect(world.complaints).toEqual([]);
+  });
+
+  test('starts nothing again that fails meanwhile', () => {
+    const world = new World(planOf('a:3 b>a'));
+    world.send({ type: 'give-up', failure });
+    world.answer('a', 'fail');
+    expect(world.outcome).toMatchObject({ state: 'failed', failure });
+  });
+
+  test('after a cancel changes nothing', () => {
+    const world = new World(planOf('a'));
+    world.send({ type: 'cancel-requested' });
+    world.send({ type: 'give-up', failure });
+    world.answer('a', 'cancelled').answer('release');
+    expect(world.outcome?.state).toBe('cancelled');
+  });
+
+  test('that comes too late leaves the success', () => {
+    const world = new World(planOf('a'));
+    world.send({ type: 'give-up', failure });
+    world.answer('a');
+    expect(world.outcome?.state).toBe('succeeded');
+  });
+});
+
 test('events about something that is no longer current change nothing', () => {
   const plan = planOf('a:2 b');
   const first = start(plan);

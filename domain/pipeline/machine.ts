@@ -39,6 +39,7 @@ export function start(plan: Plan, context: RunContext = {}): Transition {
     open: plan.stages.length,
     maxParallel: Math.max(1, Math.min(plan.maxParallel, context.maxParallel ?? plan.maxParallel)),
     cancelRequested: false,
+    gaveUp: null,
     firstFailure: null,
     outcome: null,
   });
@@ -79,6 +80,11 @@ export function transition(plan: Plan, state: RunState, event: MachineEvent): Tr
       onTimerFired(draft, event.id);
       break;
     case 'cancel-requested':
+      onCancelRequested(draft);
+      break;
+    case 'give-up':
+      if (draft.cancelRequested || draft.open === 0) break;
+      draft.gaveUp = event.failure;
       onCancelRequested(draft);
       break;
   }
@@ -180,7 +186,7 @@ function onCancelRequested(draft: Draft): void {
   draft.plan.stages.forEach((stage, index) => {
     const { phase, attempt } = draft.stage(index);
     if (phase === 'running') execKeys.push(execKeyOf(stage.id, attempt));
-    else if (!isEnd(phase)) draft.skip(index, 'the run was cancelled');
+    else if (!isEnd(phase)) draft.skip(index, draft.whyNothingStarts());
   });
   const acquiring = draft.plan.scopes.flatMap((scope, index) =>
     draft.scope(index).phase === 'acquiring' ? [{ scope: scope.id, generation: draft.scope(index).generation }] : [],

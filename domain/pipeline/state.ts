@@ -14,7 +14,10 @@ export interface RunState {
   /** Stages that are not in an end state. */
   readonly open: number;
   readonly maxParallel: number;
+  /** Nothing starts any more: by a cancel, or because the run gives up. */
   readonly cancelRequested: boolean;
+  /** Why the run gives up; null when it does not. */
+  readonly gaveUp: StageFailure | null;
   readonly firstFailure: { readonly stage: string; readonly failure: StageFailure } | null;
   /** Set by the `finish` command; nothing changes after it. */
   readonly outcome: RunOutcome | null;

@@ -4,6 +4,7 @@ import {
   ApplicationFailure,
   CancelledFailure,
   TerminatedFailure,
+  TimeoutFailure,
   WorkflowExecutionAlreadyStartedError,
   WorkflowFailedError,
   WorkflowNotFoundError,
@@ -11,7 +12,8 @@ import {
 } from '@temporalio/client';
 import type { RunRequest } from '../../activities/contract.ts';
 import type { EventStore } from '../../activities/ports.ts';
-import type { RunOutcome } from '../../domain/run/event.ts';
+import type { RunOutcome, StageFailure } from '../../domain/run/event.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../../workflows/messages.ts';
 
 export interface StartOptions {
@@ -110,8 +112,24 @@ function outcomeOf(cause: Error | undefined): RunOutcome {
   if (cause instanceof CancelledFailure) return { ...none, state: 'cancelled', failure: null };
   if (cause instanceof ApplicationFailure)
     return { ...none, state: 'failed', failure: { code: cause.type ?? 'internal/bug', message: cause.message, stderrTail: '' } };
-  if (cause instanceof TerminatedFailure) return { ...none, state: 'terminated', failure: null };
+  if (cause instanceof TerminatedFailure) return terminated(cause.message);
+  if (cause instanceof TimeoutFailure) return { ...none, state: 'failed', failure: endedByServer(cause.message) };
   return { ...none, state: 'failed', failure: { code: 'internal/bug', message: cause?.message ?? 'the workflow failed', stderrTail: '' } };
+}
+
+/** Of what a server or an operator says; it stands in events and on terminals. */
+const MOST_REASON_CHARACTERS = 2_048;
+
+function terminated(reason: string): RunOutcome {
+  return { state: 'terminated', failedStage: null, failure: endedByServer(reason), output: null };
+}
+
+function endedByServer(reason: string): StageFailure {
+  return {
+    code: 'run/terminated',
+    message: `the run's workflow was ended from outside: ${sanitizeLine(reason.slice(0, MOST_REASON_CHARACTERS))}`,
+    stderrTail: '',
+  };
 }
 
 export interface RepairOptions {
@@ -133,8 +151,9 @@ export async function repairRun(
   for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return null;
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
-  const outcome: RunOutcome =
-    state === 'missing' || state === 'terminated' ? { state: 'terminated', failedStage: null, failure: null, output: null } : await awaitOutcome(client, runId);
+  const closed = state === 'missing' ? terminated('the server does not know it any more') : await awaitOutcome(client, runId);
+  // The latest workflow with the id is another one, which was refused for this run's records.
+  const outcome = closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;
   const added = await events.append(runId, [{ id: 'run/finished', atMs: now(), body: { type: 'run-finished', outcome } }]);
   return added > 0 ? outcome : null;
 }

@@ -39,10 +39,15 @@ export interface TestStack {
 const HOST_ID = 'test-host';
 const workflowsPath = fileURLToPath(new URL('../../workflows/index.ts', import.meta.url));
 
-/** `temporalCli` is a path or a name on PATH. */
-export async function startTestStack(backend: SandboxBackend, temporalCli: string, log: Log = createLog('test-worker')): Promise<TestStack> {
+/** `temporalCli` is a path or a name on PATH, `serverFlags` are of `temporal server start-dev`. */
+export async function startTestStack(
+  backend: SandboxBackend,
+  temporalCli: string,
+  log: Log = createLog('test-worker'),
+  serverFlags: readonly string[] = [],
+): Promise<TestStack> {
   installRuntime(log);
-  const server = await startTestServer(temporalCli);
+  const server = await startTestServer(temporalCli, serverFlags);
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
   const target = embeddedAddress(server.address);
   const runs = await connectRuns(target);
