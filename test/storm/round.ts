@@ -16,6 +16,7 @@ const FINISH_LIMIT_MS = 240_000;
 const LEFTOVERS_LIMIT_MS = 60_000;
 const CLI_LIMIT_MS = 120_000;
 const FIRST_VM_LIMIT_MS = 30_000;
+const TARGET_LIMIT_MS = 5_000;
 /** What a command ends with when the stack does not answer. */
 const EXIT_ENVIRONMENT = 3;
 
@@ -50,7 +51,7 @@ export async function playRound(rig: Rig, name: string, random: Random): Promise
     await Promise.all(
       strikes.map(async (strike) => {
         await momentOf(strike, rig);
-        for (const blow of strike.blows) blows.push(deliver(rig, clis, blow, killed, wakes));
+        blows.push(...(await Promise.all(strike.blows.map((blow) => deliver(rig, clis, blow, killed, wakes)))));
       }),
     );
     await Promise.all(wakes);
@@ -111,10 +112,9 @@ async function momentOf({ from, atMs }: Strike, rig: Rig): Promise<void> {
   await sleep(atMs);
 }
 
-function deliver(rig: Rig, clis: readonly RunningCli[], blow: Blow, killed: Set<number>, wakes: Promise<void>[]): string {
-  const pids = targetsOf(rig, clis)[blow.target];
-  const pid = pids[blow.which % Math.max(1, pids.length)];
-  if (pid === undefined) return `${describeBlow(blow)} (none there)`;
+async function deliver(rig: Rig, clis: readonly RunningCli[], blow: Blow, killed: Set<number>, wakes: Promise<void>[]): Promise<string> {
+  const pid = await targetOf(rig, clis, blow);
+  if (pid === null) return `${describeBlow(blow)} (none there)`;
   try {
     if (blow.stopMs === null) {
       killed.add(pid);
@@ -127,6 +127,15 @@ function deliver(rig: Rig, clis: readonly RunningCli[], blow: Blow, killed: Set<
     if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
   }
   return describeBlow(blow);
+}
+
+/** What another blow has just ended comes back soon, and so does a VM: a blow waits a little for what it is to hit. */
+async function targetOf(rig: Rig, clis: readonly RunningCli[], { target, which }: Blow): Promise<number | null> {
+  for (const end = Date.now() + TARGET_LIMIT_MS; ; await sleep(100)) {
+    const pids = targetsOf(rig, clis)[target];
+    if (pids.length > 0) return pids[which % pids.length]!;
+    if (Date.now() > end) return null;
+  }
 }
 
 /** What a person does after a storm: brings the stack up, starts what never started, waits. */
