@@ -187,5 +187,7 @@ test('a cancelled run has the beginning of its output', () => {
   const cut = (text: string): readonly RunEvent[] => record(admitted, start, output('endless', 'endless/0/1', 'stdout', text), end, finished('cancelled'));
   expect(findingsOf(endless, cut('line 1\nline 2\nli'))).toEqual([]);
   expect(findingsOf(endless, cut('line 1\nline 1\n')).join()).toContain('cut off');
+  expect(findingsOf(endless, record(admitted, start, finished('cancelled')))).toEqual([]);
+  expect(findingsOf(endless, record(admitted, start, { ...start, execKey: 'endless/0/2' }, finished('cancelled'))).join()).toContain('0 lost VMs');
   expect(findingsOf(endless, record(admitted, start, end, finished('succeeded'))).join()).toContain('the run is succeeded');
 });

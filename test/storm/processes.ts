@@ -6,7 +6,9 @@ import type { Target } from './strikes.ts';
 /** The living processes of each kind, as they are now. */
 export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Record<Target, readonly number[]>> {
   const stack = rig.stack();
-  const ofStack = (pid: number | undefined): readonly number[] => (pid !== undefined && isOf(rig, pid) ? [pid] : []);
+  // `stack.json` may name pids that are somebody else's by now: this hits nobody who has nothing to do with the rig.
+  const own = new Set(rig.processes().map(({ pid }) => pid));
+  const ofStack = (pid: number | undefined): readonly number[] => (pid !== undefined && own.has(pid) ? [pid] : []);
   const keepers = rig.keepers().map(({ pid }) => pid);
   const below = keepers.flatMap((pid) => rig.descendants(pid));
   const named = (pattern: RegExp): readonly number[] => below.flatMap(({ pid, command }) => (pattern.test(command) ? [pid] : []));
@@ -20,15 +22,6 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
     vmm: named(/^\S*qemu-system-x86_64 /),
     cli: clis.flatMap(({ child }) => (child.pid !== undefined && child.exitCode === null && child.signalCode === null ? [child.pid] : [])),
   };
-}
-
-/** `stack.json` may name pids that are somebody else's by now: this kills nobody who has nothing to do with the rig. */
-function isOf(rig: Rig, pid: number): boolean {
-  try {
-    return isAlive(pid) && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes(rig.stateDir);
-  } catch {
-    return false;
-  }
 }
 
 /** What runs inside a jail names no state folder: it is known by having been seen below a keeper. */
