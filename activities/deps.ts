@@ -4,7 +4,7 @@ import type { HistoryLimit } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { Capacity } from './capacity.ts';
 import type { PumpDisk } from './output-pump.ts';
-import type { ArtifactStore, EventStore, RunRecords, SandboxBackend } from './ports.ts';
+import type { ArtifactStore, EventStore, RunRecords, SandboxBackend, WritableMounts } from './ports.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
 
@@ -12,6 +12,7 @@ export interface ActivityDeps {
   readonly events: EventStore;
   readonly artifacts: ArtifactStore;
   readonly records: RunRecords;
+  readonly mounts: WritableMounts;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: SandboxPlan) => SandboxBackend;
   readonly capacity: Capacity;

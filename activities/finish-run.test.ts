@@ -8,6 +8,8 @@ import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
+import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
+import { mountsDir } from '../store/file/run-folder.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
 import type { ActivityDeps } from './deps.ts';
 import { finishRun } from './finish-run.ts';
@@ -28,7 +30,7 @@ beforeEach(() => {
   artifacts = createFileArtifactStore(stateDir);
   records = createFileRunRecords(stateDir);
   // Nothing else of a worker is asked for.
-  deps = { events, artifacts, records, now: () => 7 } as unknown as ActivityDeps;
+  deps = { events, artifacts, records, mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)), now: () => 7 } as unknown as ActivityDeps;
 });
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));

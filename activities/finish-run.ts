@@ -21,6 +21,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
   await deps.records.put(runId, 'manifest', await manifestOf(deps, runId, outcome));
   await deps.events.append(runId, [...request.events, { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
   await deps.records.dropHostVariables(runId);
+  await deps.mounts.dropRun(runId);
   return outcome;
 }
 

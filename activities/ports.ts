@@ -36,6 +36,8 @@ export interface SandboxFacts {
   readonly bootMs: number;
   /** True when launch found the VM alive. */
   readonly attached: boolean;
+  /** True when commands had been started in the VM before this handle was made. */
+  readonly hadCommands: boolean;
   readonly fence: number;
 }
 
@@ -52,9 +54,8 @@ export interface Sandbox {
   putTar(guestPath: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
   /** A checked tar stream of a guest path (a folder's content, or one file); null when it does not exist. */
   getTar(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
-  /** Copies a host folder into the guest, and back with everything hostile refused (`stage/bad-output`). */
-  copyIn(hostPath: string, guestPath: string, signal: AbortSignal): Promise<void>;
-  copyOut(guestPath: string, hostPath: string, signal: AbortSignal): Promise<void>;
+  /** As `getTar`, of a folder only: null when something else or nothing is there. */
+  getFolder(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
   /** Keeps the VM alive; called from the activity's heartbeat timer. */
   renew(): Promise<void>;
   /** Forgets the VM without stopping it: closes connections, appends nothing. */
@@ -99,6 +100,42 @@ export interface ExecExit {
   readonly stderrBytes: number;
   /** Set when `reason` is `output-limit`: bytes between the first and the last MiB that were thrown away. */
   readonly droppedBytes: number;
+}
+
+/* ---- writable mounts ---- */
+
+/** One writable mount of one scope of one run. */
+export interface MountKey {
+  readonly runId: string;
+  readonly scope: string;
+  readonly hostPath: string;
+  readonly guestPath: string;
+}
+
+export interface CopiedBack {
+  /** Why nothing, or not all, went back; null when all that changed did. */
+  readonly refusal: { readonly code: string; readonly message: string } | null;
+  readonly written?: number;
+  readonly removed?: number;
+}
+
+/** Host folders that VMs write to: captured once for a scope, and written back by comparison. */
+export interface WritableMounts {
+  /**
+   * The folder as it was when the scope's first VM got it, as a tar. The first call reads the host.
+   * @throws CodedError `mount/unusable` for a folder that cannot be read or is larger than the VM's disk
+   */
+  capture(key: MountKey, limits: { readonly maxBytes: number }, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
+  /** For a capture that nobody reads. */
+  discard(capture: AsyncIterable<Uint8Array>): Promise<void>;
+  /**
+   * Brings the host to what the guest's tar says: entries that differ from the capture or the last copy. One that
+   * changed on the host too refuses the copy. What a copy that died in the middle has done is taken into account.
+   * @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the tar's stream throws
+   */
+  copyBack(key: MountKey, tar: AsyncIterable<Uint8Array>): Promise<CopiedBack>;
+  /** The run has ended: what was kept of its mounts is removed. */
+  dropRun(runId: string): Promise<void>;
 }
 
 /* ---- store ---- */

@@ -14,6 +14,8 @@ import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts'
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { isDiskFull } from '../store/file/disk-room.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
+import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
+import { mountsDir } from '../store/file/run-folder.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { createAttemptRegistry } from './attempt-registry.ts';
 import { createCapacity } from './capacity.ts';
@@ -77,6 +79,7 @@ function processDeps(change: Partial<ActivityDeps> = {}): ActivityDeps {
     events,
     artifacts: createFileArtifactStore(stateDir),
     records,
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
     capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },

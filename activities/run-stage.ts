@@ -15,7 +15,8 @@ import { resolveEnvironment } from './host-variables.ts';
 import { pumpOutput } from './output-pump.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
-import { collectOutputs, copyBack } from './stage-outputs.ts';
+import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';
+import { collectOutputs } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
 import { cancelledResult, describeExit } from './stage-result.ts';
 import { openVm } from './open-vm.ts';
@@ -133,6 +134,10 @@ async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Re
     const reason = redactor.text(deps.attempts.earlierEnd(attemptName(request)) ?? 'the worker before it ended, or lost touch with this host');
     await deps.events.append(runId, [event(context, id, { type: 'stage-reattached', stage: stage.id, execKey, fence: sandbox.facts.fence, reason })], writer);
   }
+  if (hasWritableMounts(request)) {
+    life.phase('preparing writable mounts');
+    await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
+  }
   if (needsFiles(request) && !(await isPrepared(deps.records, runId, execKey, request.generation))) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
@@ -225,7 +230,7 @@ async function settle(context: Attempt, sandbox: Sandbox, exec: Exec, exit: Exec
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
   if (collected.failure !== null) return { ...base, outcome: 'failed', failure: { ...collected.failure, stderrTail: '' } };
-  const refused = await copyBack(sandbox, request.scope.sandbox.mounts, life.detached);
+  const refused = await copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
   if (refused !== null) return { ...base, outcome: 'failed', failure: { ...refused, stderrTail: '' } };
   return { ...base, output: collected.output, outputs: collected.outputs };
 }

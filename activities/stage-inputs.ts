@@ -1,4 +1,4 @@
-/** Everything that a stage's command finds in the guest: input.json, outputs of earlier stages, rw mounts, stdin. */
+/** Everything that a stage's command finds in the guest of its own: input.json, outputs of earlier stages, stdin. */
 import { Buffer } from 'node:buffer';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { InlineOrRef, StageRequest, UpstreamOutputs } from './contract.ts';
@@ -8,9 +8,9 @@ import type { ArtifactStore, ExecRequest, Sandbox } from './ports.ts';
 const INPUT_PATH = '/workspace/input.json';
 
 /** True when the command finds files that are put there for it. */
-export function needsFiles({ stage, scope, input }: StageRequest): boolean {
+export function needsFiles({ stage, input }: StageRequest): boolean {
   const hasInput = stage.input.kind === 'run-input' ? input !== null : stage.input.kind !== 'none';
-  return hasInput || stage.inputs.length > 0 || scope.sandbox.mounts.some((mount) => mount.mode === 'rw');
+  return hasInput || stage.inputs.length > 0;
 }
 
 /** Puts the stage's files into the guest. Not to be repeated once the command runs. */
@@ -21,9 +21,6 @@ export async function prepareFiles(artifacts: ArtifactStore, sandbox: Sandbox, r
     const ref = upstreamOf(request, fromStage).outputs[output];
     if (ref === undefined) throw new Error(`stage ${request.stage.id}: stage ${fromStage} has no output ${output} in its result`);
     await sandbox.putTar(guestPath, artifacts.open(ref), signal);
-  }
-  for (const mount of request.scope.sandbox.mounts) {
-    if (mount.mode === 'rw') await sandbox.copyIn(mount.hostPath, mount.guestPath, signal);
   }
 }
 

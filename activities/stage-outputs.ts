@@ -1,6 +1,6 @@
-/** What a successful command leaves: its output, its named outputs, its rw mounts. */
+/** What a successful command leaves: its output and its named outputs. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import type { DataRef, MountPlan, StagePlan } from '../domain/plan/plan.ts';
+import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { ArtifactStore, Exec, Sandbox } from './ports.ts';
 
@@ -36,16 +36,6 @@ export async function collectOutputs(
   if (source === undefined) return missing(stage, 'its output file', stage.outputFile ?? '');
   const mediaType = stage.outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
   return { failure: null, output: await artifacts.put(redacted(source, redactor), mediaType), outputs };
-}
-
-/** Copies `rw` mounts back. Null when all are in place. */
-export async function copyBack(sandbox: Sandbox, mounts: readonly MountPlan[], signal: AbortSignal): Promise<OutcomeFailure | null> {
-  for (const mount of mounts) {
-    if (mount.mode !== 'rw') continue;
-    const done = await hostileChecked(() => sandbox.copyOut(mount.guestPath, mount.hostPath, signal));
-    if ('failure' in done) return done.failure;
-  }
-  return null;
 }
 
 function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {

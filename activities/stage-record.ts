@@ -3,7 +3,7 @@
  * first one of an exec key stands, and the store refuses that of a driver which was overtaken.
  */
 import type { NewRunEvent, StageResult } from '../domain/run/event.ts';
-import type { EventStore, RunRecords } from './ports.ts';
+import type { EventStore, RunRecords, VmKey } from './ports.ts';
 
 function finishedId(execKey: string): string {
   return `stage/${execKey}/finished`;
@@ -39,4 +39,17 @@ export async function isPrepared(records: RunRecords, runId: string, execKey: st
 
 export async function markPrepared(records: RunRecords, runId: string, execKey: string, generation: number): Promise<void> {
   await records.put(runId, preparedName(execKey), { generation });
+}
+
+function vmPreparedName({ scope, generation }: VmKey): string {
+  return `vm-prepared-${scope}/${generation}`;
+}
+
+/** True when the writable mounts are in this VM: commands may have changed them since. */
+export async function isVmPrepared(records: RunRecords, key: VmKey): Promise<boolean> {
+  return ((await records.get(key.runId, vmPreparedName(key))) ?? null) !== null;
+}
+
+export async function markVmPrepared(records: RunRecords, key: VmKey): Promise<void> {
+  await records.put(key.runId, vmPreparedName(key), { v: 1 });
 }

@@ -3,6 +3,7 @@
  * off, so the stages of a shared scope must use one handle instead of attaching each for itself.
  */
 import { vmKeyText } from '../domain/run/vm-key.ts';
+import { KeyedLock } from './keyed-lock.ts';
 import type { Sandbox, VmKey } from './ports.ts';
 
 export interface PooledVm {
@@ -13,6 +14,8 @@ export interface PooledVm {
 
 export interface VmPool {
   use(key: VmKey, launch: () => Promise<Sandbox>): Promise<PooledVm>;
+  /** Does work under a key, mostly of a VM, one after the other. */
+  exclusively<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
   /** Forgets a VM that was stopped or lost. */
   drop(key: VmKey): void;
 }
@@ -24,6 +27,7 @@ interface Entry {
 
 export function createVmPool(): VmPool {
   const entries = new Map<string, Entry>();
+  const lock = new KeyedLock();
 
   function leaver(name: string, entry: Entry): () => void {
     let left = false;
@@ -57,6 +61,7 @@ export function createVmPool(): VmPool {
         }
       }
     },
+    exclusively: (key, signal, work) => lock.run(key, signal, work),
     drop: (key) => void entries.delete(vmKeyText(key)),
   };
 }

@@ -35,7 +35,7 @@ export interface LaunchConfig {
   readonly qemu: string;
   readonly bwrap: string;
   readonly mke2fs?: string;
-  /** Read-only ones; what is written back is copied by `copyIn` and `copyOut`. */
+  /** Read-only ones; writable ones go in and out as tars. */
   readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
   readonly orphanTimeoutMs?: number;
   readonly bootTimeoutMs?: number;

@@ -147,14 +147,17 @@ describe('requests', () => {
       await fakeKeeper({
         renew: fail('fence/stale'),
         stats: fail('guest/error'),
-        'tree.out': fail('stage/bad-output'),
+        'exec.signal': fail('stage/bad-output'),
+        'tar.cut': fail('api/bad-request'),
         status: fail('api/version'),
         'exec.ack': fail('exec/unknown'),
       }),
     );
     await expect(vm.renew()).rejects.toMatchObject({ code: 'fence/stale', message: 'renew: because' });
     await expect(vm.stats()).rejects.toMatchObject({ code: 'vm/guest-error' });
-    await expect(vm.treeOut('/a', '/b', soon())).rejects.toMatchObject({ code: 'stage/bad-output' });
+    await expect(vm.execSignal('k', 'SIGTERM')).rejects.toMatchObject({ code: 'stage/bad-output' });
+    // A keeper of an older build, which keeps no reasons.
+    expect(await vm.tarCut('/a')).toBeNull();
     await expect(vm.status()).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('another build') as string });
     await expect(vm.execAck('k')).rejects.toThrow('exec/unknown');
   });

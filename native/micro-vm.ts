@@ -30,7 +30,9 @@ const REQUEST_LIMIT_MS = 30_000;
 const READY_GRACE_MS = 10_000;
 /** A transfer in which nothing moves for this long is given up; a keeper ends a silent guest before that (docs/keeper.md, `guestSilenceMs`). */
 export const TRANSFER_IDLE_LIMIT_MS = 120_000;
-const TREE_LIMIT_MS = 60 * 60 * 1000;
+/** An upload and the answer to it, in all. */
+const UPLOAD_LIMIT_MS = 60 * 60 * 1000;
+const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
 /** Codes of a VM's end that say more than that it is lost. */
 const ENDS_WITH_CODES: ReadonlySet<string> = new Set<ErrorCode>(['vm/protocol', 'vm/boot-timeout', 'vm/refused', 'host/disk-full']);
@@ -180,7 +182,7 @@ export class MicroVm {
         offset += chunk.length;
         if (offset > sizeBytes) throw new Error(`standard input of ${execKey} is longer than its ${sizeBytes} bytes`);
         // A command may rest for as long as its own deadline allows before it reads on.
-        await stream.write(chunk, TREE_LIMIT_MS * 24);
+        await stream.write(chunk, STDIN_LIMIT_MS);
       }
       if (offset !== sizeBytes) throw new Error(`standard input of ${execKey} ended at ${offset} of ${sizeBytes} bytes`);
       stream.end();
@@ -212,10 +214,13 @@ export class MicroVm {
     await this.#send(stream, bytes, { what: `tar.put to ${path}`, sizeBytes: null });
   }
 
-  /** Null when nothing lies at `path`. A tar without its end marker is incomplete: the caller checks. */
-  async getTar(path: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null> {
+  /**
+   * Null when nothing lies at `path`, or nothing of the kind that is asked for. A tar without its end marker is
+   * incomplete: the caller checks.
+   */
+  async getTar(path: string, signal: AbortSignal, kind: 'dir' | 'any' = 'any'): Promise<AsyncIterable<Uint8Array> | null> {
     const { stream, answer } = await this.#open('tar.get', { path, fence: this.#fence }, signal);
-    if (answer['absent'] === true) {
+    if (answer['absent'] === true || (kind === 'dir' && answer['kind'] !== 'dir')) {
       stream.close();
       return null;
     }
@@ -231,14 +236,6 @@ export class MicroVm {
       if (isCodedError(error)) throw error;
       return null;
     }
-  }
-
-  async treeIn(hostPath: string, guestPath: string, signal: AbortSignal): Promise<void> {
-    await this.#fenced('tree.in', { hostPath, guestPath }, { signal, limitMs: TREE_LIMIT_MS });
-  }
-
-  async treeOut(guestPath: string, hostPath: string, signal: AbortSignal): Promise<void> {
-    await this.#fenced('tree.out', { guestPath, hostPath }, { signal, limitMs: TREE_LIMIT_MS });
   }
 
   /** The guest's figures and the VMM's resident memory, as the keeper gives them. */
@@ -336,7 +333,7 @@ export class MicroVm {
 
   async #send(stream: StreamConnection, bytes: AsyncIterable<Uint8Array>, about: { readonly what: string; readonly sizeBytes: number | null }): Promise<void> {
     try {
-      await stream.upload(bytes, about, { idleLimitMs: TRANSFER_IDLE_LIMIT_MS, answerLimitMs: TREE_LIMIT_MS });
+      await stream.upload(bytes, about, { idleLimitMs: TRANSFER_IDLE_LIMIT_MS, answerLimitMs: UPLOAD_LIMIT_MS });
     } catch (error) {
       throw await this.#explain(error);
     } finally {

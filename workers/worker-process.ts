@@ -13,7 +13,9 @@ import { packageRoot } from '../setup/package-root.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
+import { mountsDir } from '../store/file/run-folder.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
+import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { builtBundle, bundleWorkflows } from './bundle.ts';
 import { connectWhenUp, type RunsConnection } from './client/connect.ts';
@@ -145,6 +147,7 @@ async function composeActivities({ options, hostId, searchAttributes, sandboxes,
     events: openRuns.events,
     artifacts: createFileArtifactStore(stateDir),
     records,
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: sandboxes.backendFor,
     capacity: createVmCapacity({ overheadMib: await sandboxes.vmOverheadMib(), living: await sandboxes.sweep(), disk: () => readDiskRoom(stateDir) }),
     disk,

@@ -53,6 +53,18 @@ export const ERROR_CODES = {
     summary: 'What the stage left in an output is not what may leave a VM: a device, an absolute or outward link, too many entries.',
     remedy: 'Leave only regular files, folders and links that stay inside the output.',
   },
+  'stage/mount-conflict': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'A stage changed entries of a writable mount that changed on the host too while its VM had them; the host keeps its own.',
+    remedy: 'Let nothing else write to the folder while the run works on it, or give each writer a folder of its own; then run again.',
+  },
+  'stage/mount-unwritable': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'The host does not take what a stage left in a writable mount: no permission, a read-only or another file system, a name it cannot have.',
+    remedy: 'Let the user that runs the worker write to the path in the message, or mount another folder.',
+  },
   'stage/cancelled': {
     kind: 'outcome',
     retryable: false,
@@ -188,6 +200,12 @@ export const ERROR_CODES = {
     retryable: false,
     summary: 'A second workflow was started with the id of a run that has its records here already; they are neither handed out nor overwritten.',
     remedy: 'Start the run with another workflow id (id reuse policy RejectDuplicate says so at the start), or reset the first one.',
+  },
+  'mount/unusable': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A writable mount cannot be captured: an entry cannot be read, or the folder is larger than its VM can hold.',
+    remedy: 'Do what the message says: let the worker read the entry, raise `disk_mb`, or mount a smaller folder.',
   },
   'session/failed': {
     kind: 'outcome',

@@ -4,7 +4,6 @@ import type { Exec, Sandbox } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';
-import { copyHostTreeIn, copyTreeOut } from './host-tree.ts';
 import type { MockExec } from './exec.ts';
 import type { MockHold, MockVm } from './vm.ts';
 
@@ -26,8 +25,9 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     }
   }
 
+  const { hadCommands } = vm;
   return {
-    facts: { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none', bootMs: vm.bootMs, attached, fence: hold.fence },
+    facts: { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none', bootMs: vm.bootMs, attached, hadCommands, fence: hold.fence },
 
     async exec(request, signal) {
       check(signal);
@@ -62,14 +62,10 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       return items === null ? null : guarded(writeTar(items), signal);
     },
 
-    async copyIn(hostPath, guestPath, signal) {
+    async getFolder(guestPath, signal) {
       check(signal);
-      await copyHostTreeIn(vm.files, hostPath, guestPath);
-    },
-
-    async copyOut(guestPath, hostPath, signal) {
-      check(signal);
-      await copyTreeOut(vm.files, guestPath, hostPath);
+      if (vm.files.find(guestPath)?.kind !== 'dir') return null;
+      return guarded(writeTar(vm.files.pack(guestPath) ?? []), signal);
     },
 
     async renew() {

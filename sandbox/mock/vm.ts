@@ -31,6 +31,10 @@ export class MockVm {
     this.#onEnd = onEnd;
   }
 
+  get hadCommands(): boolean {
+    return this.#execs.size > 0;
+  }
+
   get isAlive(): boolean {
     return this.#end === null;
   }

@@ -146,6 +146,7 @@ function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     jail: status.jail,
     bootMs: status.bootMs,
     attached: vm.attached,
+    hadCommands: status.execs.length > 0,
     fence: vm.fence,
   };
 }

@@ -44,8 +44,10 @@ export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () 
       return bytes === null ? null : requireEndMarker(bytes, () => whyTarWasCut(vm, guestPath));
     },
 
-    copyIn: (hostPath, guestPath, signal) => vm.treeIn(hostPath, guestPath, signal),
-    copyOut: (guestPath, hostPath, signal) => vm.treeOut(guestPath, hostPath, signal),
+    async getFolder(guestPath, signal) {
+      const bytes = await vm.getTar(guestPath, signal, 'dir');
+      return bytes === null ? null : requireEndMarker(bytes, () => whyTarWasCut(vm, guestPath));
+    },
 
     async renew() {
       await vm.renew();

@@ -3,6 +3,9 @@ import { Buffer } from 'node:buffer';
 
 export const BLOCK_BYTES = 512;
 
+/** `latin1`: names are bytes, one character for each. */
+export type NameEncoding = 'utf8' | 'latin1';
+
 export type TarKind = 'file' | 'dir' | 'symlink' | 'hardlink' | 'other';
 
 export interface TarHeader {
@@ -19,13 +22,13 @@ export interface TarHeader {
 const KIND_OF_FLAG: Readonly<Record<string, TarKind>> = { '0': 'file', '\0': 'file', '7': 'file', '1': 'hardlink', '2': 'symlink', '5': 'dir' };
 
 /** The header of a block; null for a block of zeroes. @throws Error when the checksum is wrong */
-export function parseHeader(block: Buffer): TarHeader | null {
+export function parseHeader(block: Buffer, names: NameEncoding = 'utf8'): TarHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   let sum = 0;
   for (let index = 0; index < BLOCK_BYTES; index += 1) sum += index >= 148 && index < 156 ? 0x20 : (block[index] as number);
   if (sum !== readNumber(block, 148, 8)) throw new Error('tar: the checksum of a header is wrong');
-  const prefix = block.toString('latin1', 257, 262) === 'ustar' ? readString(block, 345, 155) : '';
-  const name = readString(block, 0, 100);
+  const prefix = block.toString('latin1', 257, 262) === 'ustar' ? readString(block, 345, 155, names) : '';
+  const name = readString(block, 0, 100, names);
   const typeFlag = String.fromCharCode(block[156] as number);
   return {
     path: prefix === '' ? name : `${prefix}/${name}`,
@@ -33,7 +36,7 @@ export function parseHeader(block: Buffer): TarHeader | null {
     typeFlag,
     mode: readNumber(block, 100, 8) & 0o7777,
     sizeBytes: readNumber(block, 124, 12),
-    linkTarget: readString(block, 157, 100),
+    linkTarget: readString(block, 157, 100, names),
   };
 }
 
@@ -50,14 +53,16 @@ export function writeHeader(entry: {
   readonly sizeBytes: number;
   readonly linkTarget?: string;
   readonly device?: readonly [number, number];
+  readonly modifiedS?: number;
+  readonly names?: NameEncoding;
 }): Buffer {
-  const linkTarget = entry.linkTarget ?? '';
+  const { names = 'utf8', linkTarget = '' } = entry;
   const records: string[] = [];
-  if (Buffer.byteLength(entry.path) > 100) records.push(paxRecord('path', entry.path));
-  if (Buffer.byteLength(linkTarget) > 100) records.push(paxRecord('linkpath', linkTarget));
+  if (Buffer.byteLength(entry.path, names) > 100) records.push(paxRecord('path', entry.path, names));
+  if (Buffer.byteLength(linkTarget, names) > 100) records.push(paxRecord('linkpath', linkTarget, names));
   const block = headerBlock({ ...entry, linkTarget });
   if (records.length === 0) return block;
-  const body = Buffer.from(records.join(''));
+  const body = Buffer.from(records.join(''), names);
   const pax = headerBlock({ path: 'pax', typeFlag: 'x', mode: 0o644, sizeBytes: body.length, linkTarget: '' });
   return Buffer.concat([pax, body, Buffer.alloc(paddingBytes(body.length)), block]);
 }
@@ -68,7 +73,7 @@ export function endMarker(): Buffer {
 }
 
 /** `key=value` pairs of a pax record. */
-export function parsePax(body: Buffer): ReadonlyMap<string, string> {
+export function parsePax(body: Buffer, names: NameEncoding = 'utf8'): ReadonlyMap<string, string> {
   const values = new Map<string, string>();
   let at = 0;
   while (at < body.length) {
@@ -76,7 +81,7 @@ export function parsePax(body: Buffer): ReadonlyMap<string, string> {
     const lengthBytes = space === -1 ? Number.NaN : Number(body.toString('latin1', at, space));
     if (!Number.isSafeInteger(lengthBytes) || lengthBytes <= space - at + 1 || at + lengthBytes > body.length)
       throw new Error('tar: a pax record has a bad length');
-    const text = body.toString('utf8', space + 1, at + lengthBytes - 1);
+    const text = body.toString(names, space + 1, at + lengthBytes - 1);
     const equals = text.indexOf('=');
     if (equals > 0) values.set(text.slice(0, equals), text.slice(equals + 1));
     at += lengthBytes;
@@ -91,9 +96,11 @@ function headerBlock(entry: {
   readonly sizeBytes: number;
   readonly linkTarget: string;
   readonly device?: readonly [number, number];
+  readonly modifiedS?: number;
+  readonly names?: NameEncoding;
 }): Buffer {
   const block = Buffer.alloc(BLOCK_BYTES);
-  Buffer.from(entry.path).copy(block, 0, 0, 100);
+  Buffer.from(entry.path, entry.names).copy(block, 0, 0, 100);
   writeOctal(block, 100, 8, entry.mode);
   writeOctal(block, 108, 8, 1000);
   writeOctal(block, 116, 8, 1000);
@@ -102,9 +109,9 @@ function headerBlock(entry: {
     block[124] = 0x80;
     block.writeBigUInt64BE(BigInt(entry.sizeBytes), 128);
   }
-  writeOctal(block, 136, 12, 0);
+  writeOctal(block, 136, 12, entry.modifiedS ?? 0);
   block[156] = entry.typeFlag.charCodeAt(0);
-  Buffer.from(entry.linkTarget).copy(block, 157, 0, 100);
+  Buffer.from(entry.linkTarget, entry.names).copy(block, 157, 0, 100);
   block.write('ustar\x0000', 257, 'latin1');
   if (entry.device !== undefined) {
     writeOctal(block, 329, 8, entry.device[0]);
@@ -116,17 +123,17 @@ function headerBlock(entry: {
   return block;
 }
 
-function paxRecord(key: string, value: string): string {
-  const restBytes = Buffer.byteLength(` ${key}=${value}\n`);
+function paxRecord(key: string, value: string, names: NameEncoding): string {
+  const restBytes = Buffer.byteLength(` ${key}=${value}\n`, names);
   let lengthBytes = restBytes + 1;
   while (String(lengthBytes).length + restBytes !== lengthBytes) lengthBytes = String(lengthBytes).length + restBytes;
   return `${lengthBytes} ${key}=${value}\n`;
 }
 
-function readString(block: Buffer, start: number, maxBytes: number): string {
+function readString(block: Buffer, start: number, maxBytes: number, names: NameEncoding): string {
   const field = block.subarray(start, start + maxBytes);
   const end = field.indexOf(0);
-  return field.toString('utf8', 0, end === -1 ? maxBytes : end);
+  return field.toString(names, 0, end === -1 ? maxBytes : end);
 }
 
 function readNumber(block: Buffer, start: number, fieldBytes: number): number {

@@ -1,12 +1,12 @@
 /** Reads tar streams, holding one block and, for small entries only, one body. */
 import { Buffer } from 'node:buffer';
-import { BLOCK_BYTES, paddingBytes, parseHeader, parsePax, type TarHeader } from './entry.ts';
+import { BLOCK_BYTES, paddingBytes, parseHeader, parsePax, type NameEncoding, type TarHeader } from './entry.ts';
 
 /** Pax records and GNU's long names beyond this are refused. */
-const META_BYTES = 64 * 1024;
+export const META_BYTES = 64 * 1024;
 
 /** Pax records of one entry and of all, GNU's long name and long link target. */
-const META_FLAGS = 'xgLK';
+export const META_FLAGS = 'xgLK';
 
 export interface TarEntry extends TarHeader {
   readonly body: Buffer;
@@ -42,9 +42,9 @@ export async function* readTar(bytes: AsyncIterable<Uint8Array>, maxBytes: numbe
 }
 
 /** What a record in front of an entry says of it, under pax's names. */
-function metaOf(typeFlag: string, body: Buffer): ReadonlyMap<string, string> {
-  const longName = (): string => body.toString('utf8').replace(/\0.*$/s, '');
-  if (typeFlag === 'x') return parsePax(body);
+export function metaOf(typeFlag: string, body: Buffer, names: NameEncoding = 'utf8'): ReadonlyMap<string, string> {
+  const longName = (): string => body.toString(names).replace(/\0.*$/s, '');
+  if (typeFlag === 'x') return parsePax(body, names);
   if (typeFlag === 'L') return new Map([['path', longName()]]);
   return typeFlag === 'K' ? new Map([['linkpath', longName()]]) : new Map();
 }

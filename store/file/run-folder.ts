@@ -120,3 +120,8 @@ export function outputDir(stateDir: string, runId: string): string {
 export function recordsDir(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'records');
 }
+
+/** What writable mounts of a run held, and what was copied back last. */
+export function mountsDir(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'mounts');
+}

@@ -14,7 +14,9 @@ import type { RunEvent } from '../../domain/run/event.ts';
 import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
+import { mountsDir } from '../../store/file/run-folder.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
 import { bundleWorkflows } from '../bundle.ts';
 import { connectRuns, type RunsConnection } from '../client/connect.ts';
@@ -56,6 +58,7 @@ export async function startTestStack(
     events: createFileEventStore(stateDir),
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
     capacity: createCapacity({ overheadMib: 160, budgetMib: 4096, availableMib: () => 4096, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },

@@ -1,0 +1,295 @@
+/** Writable mounts over the stages, attempts and VMs of a scope. VMs are mocks; the host's folder and all stores are files. */
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { MockActivityEnvironment } from '@temporalio/testing';
+import { DefaultLogger } from '@temporalio/worker';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { SandboxPlan } from '../domain/plan/plan.ts';
+import type { StageResult } from '../domain/run/event.ts';
+import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
+import type { MockIo } from '../sandbox/mock/programs.ts';
+import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
+import { isDiskFull } from '../store/file/disk-room.ts';
+import { createFileArtifactStore } from '../store/file/artifact-store.ts';
+import { createFileEventStore } from '../store/file/event-store.ts';
+import { mountsDir } from '../store/file/run-folder.ts';
+import { createFileRunRecords } from '../store/file/run-records.ts';
+import { createAttemptRegistry } from './attempt-registry.ts';
+import { createCapacity } from './capacity.ts';
+import type { StageRequest } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { EventStore, Sandbox, SandboxBackend } from './ports.ts';
+import { finishRun } from './finish-run.ts';
+import { runStage } from './run-stage.ts';
+import { createVmPool } from './vm-pool.ts';
+
+const RUN = 'run-1';
+
+let base: string;
+let host: string;
+let backend: MockBackend;
+let events: EventStore;
+/** Opened by a test to let programs on. */
+let gates: Set<string>;
+
+async function gate(name: string): Promise<void> {
+  while (!gates.has(name)) await sleep(5);
+}
+
+function read({ files }: MockIo, name: string): string {
+  const node = files.find(`/data/${name}`);
+  return node?.kind === 'file' ? node.body.toString() : `no ${name}`;
+}
+
+function write({ files }: MockIo, name: string, text: string): void {
+  files.write(`/data/${name}`, Buffer.from(text));
+}
+
+beforeEach(() => {
+  base = mkdtempSync(join(tmpdir(), 'voidbox-stage-mounts-'));
+  host = join(base, 'host');
+  mkdirSync(host);
+  writeFileSync(join(host, 'a'), 'a of the host');
+  gates = new Set();
+  events = createFileEventStore(join(base, 'state'));
+  backend = createMockBackend({
+    programs: {
+      // `write a text`, at once; prints what was there.
+      write: async (io) => {
+        await io.write('stdout', read(io, io.args[0]!));
+        write(io, io.args[0]!, io.args[1]!);
+        return 0;
+      },
+      // Writes, waits for a gate, writes on.
+      'write-slowly': async (io) => {
+        write(io, io.args[0]!, 'half');
+        await io.write('stdout', 'begun, ');
+        await gate(io.args[0]!);
+        await io.write('stdout', read(io, io.args[0]!));
+        write(io, io.args[0]!, 'whole');
+        return 0;
+      },
+      // What it reads before a gate and behind it.
+      'read-twice': async (io) => {
+        await io.write('stdout', `${read(io, 'a')}, `);
+        await gate('reader');
+        await io.write('stdout', read(io, 'a'));
+        return 0;
+      },
+      'write-and-fail': async (io) => {
+        write(io, 'a', 'of a failed stage');
+        write(io, 'made', 'by a failed stage');
+        return 1;
+      },
+    },
+  });
+});
+afterEach(async () => {
+  for (const generation of [0, 1]) await backend.release({ runId: RUN, scope: 'shared', generation });
+  rmSync(base, { recursive: true, force: true });
+});
+
+/** A worker process; a second call is its successor on the same host. */
+function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
+  const stateDir = join(base, 'state');
+  return {
+    events,
+    artifacts: createFileArtifactStore(stateDir),
+    records: createFileRunRecords(stateDir),
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    backendFor: () => backend,
+    capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    hostId: 'h',
+    hostQueue: 'voidbox-host:h',
+    serverId: 'embedded',
+    searchAttributes: [],
+    mountPolicy: { allowedRoots: [], specFolder: false },
+    compileSpec: () => ({ problems: [] }),
+    checkPlan: () => ({ problems: [] }),
+    now: Date.now,
+    ...change,
+  };
+}
+
+function sandboxPlan(): SandboxPlan {
+  const mounts = [{ hostPath: host, guestPath: '/data', mode: 'rw' }] as const;
+  return { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts };
+}
+
+function run(deps: ActivityDeps, id: string, command: readonly [string, ...string[]], change: Partial<StageRequest> = {}): Promise<StageResult> {
+  const [program, ...args] = command;
+  const request: StageRequest = {
+    runId: RUN,
+    stage: {
+      id,
+      scope: 'shared',
+      dependsOn: [],
+      run: { program, args, cwd: '/workspace', env: [] },
+      stdin: { kind: 'none' },
+      input: { kind: 'none' },
+      inputs: [],
+      outputs: [],
+      outputFile: null,
+      timeoutMs: 60_000,
+      retry: { maxAttempts: 1, backoffMs: 0 },
+      maxOutputBytes: 1024 * 1024,
+    },
+    scope: { id: 'shared', stages: ['one', 'two', 'three'], sandbox: sandboxPlan() },
+    generation: 0,
+    lease: { vmKey: `${RUN}/shared/${change.generation ?? 0}` },
+    execKey: `${id}/0/1`,
+    attempt: 1,
+    input: null,
+    upstream: {},
+    events: [],
+    ...change,
+  };
+  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
+  const result = environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, request);
+  result.catch(() => undefined);
+  return result;
+}
+
+async function outputOf(stage: string): Promise<string> {
+  let text = '';
+  for await (const { body } of events.read(RUN, 0)) if (body.type === 'output' && body.stage === stage) text += body.data;
+  return text;
+}
+
+async function untilOutput(stage: string, needle: string): Promise<void> {
+  while (!(await outputOf(stage)).includes(needle)) await sleep(5);
+}
+
+function onHost(): Record<string, string> {
+  return Object.fromEntries(readdirSync(host).map((name) => [name, readFileSync(join(host, name), 'utf8')]));
+}
+
+describe('stages that share a VM and its writable mount', () => {
+  test('write side by side, and nothing of either is lost', async () => {
+    const deps = worker();
+    const one = run(deps, 'one', ['write-slowly', 'a']);
+    await untilOutput('one', 'begun');
+    const two = run(deps, 'two', ['write', 'b', 'b of two']);
+    expect((await two).outcome).toBe('succeeded');
+    // The first one is in the middle: what it has by now went back with the second.
+    expect(onHost()).toEqual({ a: 'half', b: 'b of two' });
+    gates.add('a');
+    expect((await one).outcome).toBe('succeeded');
+    expect(await outputOf('one')).toBe('begun, half');
+    expect(onHost()).toEqual({ a: 'whole', b: 'b of two' });
+  });
+
+  test('do not pull the folder away under one that reads for long, nor see what the host changed meanwhile', async () => {
+    const deps = worker();
+    const one = run(deps, 'one', ['read-twice']);
+    await untilOutput('one', ', ');
+    writeFileSync(join(host, 'a'), 'edited');
+    expect((await run(deps, 'two', ['write', 'b', 'b'])).outcome).toBe('succeeded');
+    gates.add('reader');
+    expect((await one).outcome).toBe('succeeded');
+    expect(await outputOf('one')).toBe('a of the host, a of the host');
+    expect(onHost()).toEqual({ a: 'edited', b: 'b' });
+  });
+
+  test('go on with what an earlier one left, also of a failed one, which copies nothing back itself', async () => {
+    const deps = worker();
+    expect((await run(deps, 'one', ['write-and-fail'])).outcome).toBe('failed');
+    expect(onHost()).toEqual({ a: 'a of the host' });
+    // A retry of the author's is another command in the same VM.
+    expect((await run(deps, 'one', ['write', 'a', 'of the retry'], { execKey: 'one/0/2', attempt: 2 })).outcome).toBe('succeeded');
+    expect(await outputOf('one')).toBe('of a failed stage');
+    expect(onHost()).toEqual({ a: 'of the retry', made: 'by a failed stage' });
+  });
+
+  test('fail with the path where the host changed the same entry, and leave the rest alone', async () => {
+    const deps = worker();
+    const one = run(deps, 'one', ['write-slowly', 'a']);
+    await untilOutput('one', 'begun');
+    writeFileSync(join(host, 'a'), 'edited meanwhile');
+    gates.add('a');
+    expect(await one).toMatchObject({
+      outcome: 'failed',
+      failure: { code: 'stage/mount-conflict', message: expect.stringMatching(/^\/data is not copied back to .*: a changed on the host too/) as string },
+    });
+    expect(onHost()).toEqual({ a: 'edited meanwhile' });
+  });
+});
+
+describe('a VM that is lost', () => {
+  test('is followed by one that starts from what the first one started from', async () => {
+    const deps = worker();
+    expect((await run(deps, 'one', ['write', 'a', 'of the lost VM'])).outcome).toBe('succeeded');
+    expect(onHost()).toEqual({ a: 'of the lost VM' });
+    backend.lose({ runId: RUN, scope: 'shared', generation: 0 });
+    await expect(run(deps, 'two', ['write', 'a', 'x'])).rejects.toMatchObject({ type: 'vm/lost' });
+    const again = { generation: 1, execKey: 'one/0/2', attempt: 2 };
+    expect((await run(worker(), 'one', ['write', 'a', 'of the second VM'], again)).outcome).toBe('succeeded');
+    expect(await outputOf('one')).toBe('a of the hosta of the host');
+    expect(onHost()).toEqual({ a: 'of the second VM' });
+  });
+});
+
+describe('a worker that dies', () => {
+  const dies = new CodedError('store/io', 'the process is gone');
+
+  test('between the copy back and the result: its successor copies again, and takes its own copy for no edit', async () => {
+    const dying: EventStore = {
+      ...events,
+      append: (runId, added, writer) => (added.some(({ body }) => body.type === 'stage-finished') ? Promise.reject(dies) : events.append(runId, added, writer)),
+    };
+    await expect(run(worker({ events: dying }), 'one', ['write', 'a', 'new'])).rejects.toMatchObject({ type: 'store/io' });
+    expect(onHost()).toEqual({ a: 'new' });
+    expect((await run(worker(), 'one', ['write', 'a', 'new'])).outcome).toBe('succeeded');
+    expect(await outputOf('one')).toBe('a of the host');
+    expect(onHost()).toEqual({ a: 'new' });
+  });
+
+  test('while it puts the folder in: its successor puts it in from the start', async () => {
+    const halfway: SandboxBackend = {
+      ...backend,
+      launch: async (...args) => {
+        const sandbox = await backend.launch(...args);
+        const putTar: Sandbox['putTar'] = async (path) => {
+          await sandbox.writeFile(
+            `${path}/a`,
+            4,
+            (async function* () {
+              yield Buffer.from('half');
+            })(),
+            new AbortController().signal,
+          );
+          throw dies;
+        };
+        return { ...sandbox, putTar };
+      },
+    };
+    await expect(run(worker({ backendFor: () => halfway }), 'one', ['write', 'a', 'new'])).rejects.toMatchObject({ type: 'store/io' });
+    expect((await run(worker(), 'one', ['write', 'a', 'new'])).outcome).toBe('succeeded');
+    expect(await outputOf('one')).toBe('a of the host');
+  });
+
+  test('and was of a build that put the folder in for each command: what its VM holds is not overwritten', async () => {
+    const vm = await backend.launch({ runId: RUN, scope: 'shared', generation: 0 }, sandboxPlan(), new AbortController().signal);
+    await vm.exec(
+      { key: 'earlier', program: 'write', args: ['a', 'of an earlier build'], env: {}, cwd: '/', stdin: null, timeoutMs: 1_000, maxOutputBytes: 1_000 },
+      new AbortController().signal,
+    );
+    expect((await run(worker(), 'one', ['write', 'b', 'new'])).outcome).toBe('succeeded');
+    expect(onHost()).toEqual({ a: 'of an earlier build', b: 'new' });
+  });
+});
+
+test('what a run kept of its mounts goes with its end', async () => {
+  const deps = worker();
+  await run(deps, 'one', ['write', 'a', 'new']);
+  const kept = mountsDir(join(base, 'state'), RUN);
+  expect(existsSync(kept)).toBe(true);
+  await finishRun(deps, { runId: RUN, outcome: { state: 'succeeded', failedStage: null, failure: null, output: null }, merge: null, events: [] });
+  expect(existsSync(kept)).toBe(false);
+});

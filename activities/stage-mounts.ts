@@ -1,0 +1,82 @@
+/**
+ * Writable mounts of a stage's VM. Putting them in is a fact of the VM, not of a command: it is done once, from what
+ * was captured of the host for the scope, before the first command runs. After each success what changed goes back.
+ */
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { MountPlan } from '../domain/plan/plan.ts';
+import type { StageRequest } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { MountKey, Sandbox, VmKey } from './ports.ts';
+import type { OutcomeFailure } from './stage-outputs.ts';
+import { isVmPrepared, markVmPrepared } from './stage-record.ts';
+import { vmKeyText } from './vm-pool.ts';
+
+const MIB = 1024 * 1024;
+/** A folder that another command of the VM is writing to may change under a read. */
+const READ_TRIES = 3;
+const READ_PAUSE_MS = 300;
+
+export function hasWritableMounts(request: StageRequest): boolean {
+  return writable(request).length > 0;
+}
+
+/** Under the VM's lock. Dying in the middle is made good by the next attempt: until the mark stands, no command runs. */
+export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, request: StageRequest, vmKey: VmKey, signal: AbortSignal): Promise<void> {
+  const mounts = writable(request);
+  if (mounts.length === 0) return;
+  await deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
+    if (await isVmPrepared(deps.records, vmKey)) return;
+    for (const mount of mounts) {
+      const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
+      const tar = await deps.mounts.capture(keyOf(request, mount), limits, signal);
+      // A build before this mark put the folder in before it started a command, which by now may have changed it.
+      if (sandbox.facts.hadCommands) await deps.mounts.discard(tar);
+      else await sandbox.putTar(mount.guestPath, tar, signal);
+    }
+    await markVmPrepared(deps.records, vmKey);
+  });
+}
+
+/** Null when all that changed is in place on the host. */
+export async function copyMountsBack(
+  deps: ActivityDeps,
+  sandbox: Sandbox,
+  request: StageRequest,
+  vmKey: VmKey,
+  signal: AbortSignal,
+): Promise<OutcomeFailure | null> {
+  const mounts = writable(request);
+  if (mounts.length === 0) return null;
+  return deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
+    for (const mount of mounts) {
+      // Other VMs may have the same folder: what one looked at, the other does not change before it has written.
+      const refusal = await deps.vms.exclusively(`host ${mount.hostPath}`, signal, () => copyBack(deps, sandbox, request, mount, signal));
+      if (refusal !== null) return refusal;
+    }
+    return null;
+  });
+}
+
+async function copyBack(deps: ActivityDeps, sandbox: Sandbox, request: StageRequest, mount: MountPlan, signal: AbortSignal): Promise<OutcomeFailure | null> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      const tar = await sandbox.getFolder(mount.guestPath, signal);
+      if (tar === null)
+        return { code: 'stage/bad-output', message: `the stage left no folder at ${mount.guestPath}, a writable mount: nothing is copied back` };
+      return (await deps.mounts.copyBack(keyOf(request, mount), tar)).refusal;
+    } catch (error) {
+      if (!isCodedError(error) || error.code !== 'stage/bad-output') throw error;
+      if (tries === READ_TRIES) return { code: error.code, message: error.message };
+    }
+    await new Promise((resolve) => setTimeout(resolve, READ_PAUSE_MS));
+    signal.throwIfAborted();
+  }
+}
+
+function writable(request: StageRequest): readonly MountPlan[] {
+  return request.scope.sandbox.mounts.filter((mount) => mount.mode === 'rw');
+}
+
+function keyOf(request: StageRequest, { hostPath, guestPath }: MountPlan): MountKey {
+  return { runId: request.runId, scope: request.scope.id, hostPath, guestPath };
+}

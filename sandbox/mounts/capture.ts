@@ -1,0 +1,234 @@
+/** A host folder as a tar file and a manifest, taken once: what every VM of a scope starts from. */
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { endMarker, paddingBytes, writeHeader } from '../tar/entry.ts';
+import { linkStaysInside, MAX_DEPTH } from './changes.ts';
+import { errno, Folder, isAbsent } from './folder.ts';
+import { ManifestLimit, shown, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
+import { isStaging } from './staging.ts';
+
+export const CAPTURE_TAR = 'capture.tar';
+export const CAPTURE_MANIFEST = 'capture.jsonl';
+
+/** A file that changes each time while it is read is not captured half. */
+const TRIES = 3;
+const BUFFER_BYTES = 1024 * 1024;
+
+export interface CaptureLimits {
+  /** Of the VM's disk: what is larger could not be put into it. */
+  readonly maxBytes: number;
+}
+
+/**
+ * Captures `hostPath` into the folder `into`, which appears whole or not at all; one that is there already stands.
+ * @throws CodedError `mount/unusable` for a folder that cannot be read or is too large, `store/io`
+ */
+export async function captureFolder(hostPath: string, into: string, limits: CaptureLimits, signal: AbortSignal): Promise<void> {
+  const partial = `${into}.partial-${process.pid}-${Date.now().toString(36)}`;
+  try {
+    await asStore(`cannot make ${partial}`, async () => {
+      await mkdir(dirname(into), { recursive: true, mode: 0o700 });
+      await mkdir(partial, { mode: 0o700 });
+    });
+    for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial)); tries += 1) {
+      if (tries === TRIES) throw unusable(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
+    }
+    await asStore(`cannot keep the capture of ${hostPath}`, () => place(partial, into));
+  } finally {
+    await rm(partial, { recursive: true, force: true });
+  }
+}
+
+/** The first one stands: a rename onto a folder that is not empty fails. */
+async function place(partial: string, into: string): Promise<void> {
+  try {
+    await rename(partial, into);
+  } catch (error) {
+    if (errno(error) !== 'ENOTEMPTY' && errno(error) !== 'EEXIST') throw error;
+  }
+  await syncFolder(dirname(into));
+}
+
+/** The folder changed while it was read. */
+class Torn extends Error {}
+
+class Capture {
+  readonly #hostPath: string;
+  readonly #limits: CaptureLimits;
+  readonly #signal: AbortSignal;
+  readonly #entries = new Map<string, MountEntry>();
+  readonly #limit = new ManifestLimit();
+  #bytes = 0;
+  #isTorn = false;
+
+  constructor(hostPath: string, limits: CaptureLimits, signal: AbortSignal) {
+    this.#hostPath = hostPath;
+    this.#limits = limits;
+    this.#signal = signal;
+  }
+
+  /** False when a file changed while it was read. */
+  async run(into: string): Promise<boolean> {
+    const root = await this.#reading('', () => Folder.open(this.#hostPath));
+    const tar = new TarFile(await asStore('cannot write a capture', () => open(join(into, CAPTURE_TAR), 'w', 0o600)));
+    try {
+      await this.#folder(root, '', tar);
+      await tar.finish();
+    } catch (error) {
+      if (!(error instanceof Torn)) throw error;
+      this.#isTorn = true;
+    } finally {
+      await root.close();
+      await tar.close();
+    }
+    if (this.#isTorn) return false;
+    await writeManifest(join(into, CAPTURE_MANIFEST), this.#entries);
+    return true;
+  }
+
+  async #folder(folder: Folder, path: string, tar: TarFile): Promise<void> {
+    if (path.split('/').length > MAX_DEPTH) throw unusable(this.#hostPath, `${shown(path)} is more than ${MAX_DEPTH} folders deep`);
+    for (const name of await this.#reading(path, () => folder.names())) {
+      this.#signal.throwIfAborted();
+      // What a copy of a run that was killed left behind is no part of the folder.
+      if (path === '' && isStaging(name)) continue;
+      await this.#entry(folder, name, path === '' ? name : `${path}/${name}`, tar);
+    }
+  }
+
+  async #entry(folder: Folder, name: string, path: string, tar: TarFile): Promise<void> {
+    const stat = await this.#reading(path, () => folder.stat(name));
+    // Gone since its folder was read.
+    if (stat === null) return;
+    const mode = Number(stat.mode) & 0o777;
+    const modifiedS = Math.max(0, Number(stat.mtimeNs / 1_000_000_000n));
+    if (stat.isDirectory()) {
+      const inner = await this.#reading(path, () => folder.child(name));
+      try {
+        this.#add(path, { kind: 'dir', mode: mode | 0o700 });
+        await tar.header({ path: `${path}/`, typeFlag: '5', mode: mode | 0o700, sizeBytes: 0, modifiedS });
+        await this.#folder(inner, path, tar);
+      } finally {
+        await inner.close();
+      }
+    } else if (stat.isSymbolicLink()) {
+      const target = await this.#reading(path, () => folder.link(name));
+      // A link that leads out stays behind, as in a read-only mount it leads nowhere.
+      if (!linkStaysInside(path, target)) return;
+      this.#add(path, { kind: 'link', target });
+      await tar.header({ path, typeFlag: '2', mode: 0o777, sizeBytes: 0, linkTarget: target, modifiedS });
+    } else if (stat.isFile()) {
+      await this.#file(folder, name, path, modifiedS, tar);
+    }
+  }
+
+  async #file(folder: Folder, name: string, path: string, modifiedS: number, tar: TarFile): Promise<void> {
+    const file = await this.#reading(path, () => folder.openFile(name));
+    try {
+      const stat = await file.stat();
+      if (!stat.isFile()) throw new Torn();
+      this.#bytes += stat.size;
+      if (this.#bytes > this.#limits.maxBytes) throw this.#tooLarge();
+      const mode = stat.mode & 0o777;
+      await tar.header({ path, typeFlag: '0', mode, sizeBytes: stat.size, modifiedS });
+      const hash = createHash('sha256');
+      let left = stat.size;
+      const buffer = Buffer.allocUnsafe(Math.min(BUFFER_BYTES, Math.max(1, left)));
+      while (left > 0) {
+        this.#signal.throwIfAborted();
+        const { bytesRead } = await this.#reading(path, () => file.read(buffer, 0, Math.min(left, buffer.length), null));
+        // It was cut while it was read. The tar is thrown away.
+        if (bytesRead === 0) throw new Torn();
+        hash.update(buffer.subarray(0, bytesRead));
+        await tar.write(buffer.subarray(0, bytesRead));
+        left -= bytesRead;
+      }
+      await tar.write(Buffer.alloc(paddingBytes(stat.size)));
+      this.#add(path, { kind: 'file', mode, sizeBytes: stat.size, sha256: hash.digest('hex') });
+    } finally {
+      await file.close();
+    }
+  }
+
+  #add(path: string, entry: MountEntry): void {
+    const over = this.#limit.add(path, entry);
+    if (over !== null) throw unusable(this.#hostPath, `it holds ${over}, and each is compared after each stage: mount a smaller folder, or mount it \`ro\``);
+    this.#entries.set(path, entry);
+  }
+
+  #tooLarge(): CodedError {
+    const mib = Math.floor(this.#limits.maxBytes / (1024 * 1024));
+    return unusable(this.#hostPath, `it holds more than the ${mib} MiB of the VM's disk: raise \`disk_mb\`, or mount a smaller folder`);
+  }
+
+  async #reading<T>(path: string, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (error instanceof CodedError || errno(error) === '') throw error;
+      // It went, or became something else, since its folder was read.
+      if (path !== '' && (isAbsent(error) || errno(error) === 'ELOOP')) throw new Torn();
+      const place = path === '' ? '' : ` at ${shown(path)}`;
+      throw unusable(
+        this.#hostPath,
+        `it cannot be read${place} (${errno(error)}): let the user that runs the worker read it, or mount a folder that holds less`,
+      );
+    }
+  }
+}
+
+function unusable(hostPath: string, why: string): CodedError {
+  return new CodedError('mount/unusable', `the writable mount of ${hostPath}: ${why}`);
+}
+
+async function asStore<T>(doing: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof CodedError) throw error;
+    throw new CodedError('store/io', `${doing}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** A tar file that is written in large pieces. */
+class TarFile {
+  readonly #file: FileHandle;
+  readonly #held = Buffer.allocUnsafe(BUFFER_BYTES);
+  #heldBytes = 0;
+
+  constructor(file: FileHandle) {
+    this.#file = file;
+  }
+
+  header(entry: Omit<Parameters<typeof writeHeader>[0], 'names'>): Promise<void> {
+    return this.write(writeHeader({ ...entry, names: 'latin1' }));
+  }
+
+  async write(bytes: Buffer): Promise<void> {
+    let at = 0;
+    while (at < bytes.length) {
+      const count = bytes.copy(this.#held, this.#heldBytes, at);
+      at += count;
+      this.#heldBytes += count;
+      if (this.#heldBytes === this.#held.length) await this.#flush();
+    }
+  }
+
+  async finish(): Promise<void> {
+    await this.write(endMarker());
+    await this.#flush();
+    await asStore('cannot write a capture', () => this.#file.sync());
+  }
+
+  close(): Promise<void> {
+    return this.#file.close();
+  }
+
+  async #flush(): Promise<void> {
+    await asStore('cannot write a capture', () => this.#file.writeFile(this.#held.subarray(0, this.#heldBytes)));
+    this.#heldBytes = 0;
+  }
+}

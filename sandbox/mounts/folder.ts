@@ -1,0 +1,207 @@
+/**
+ * A folder of the host held by its descriptor. Names in it are reached through that, one at a time, and never through
+ * a link: what a guest or a neighbour puts on the way leads nowhere else.
+ */
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { constants, type BigIntStats } from 'node:fs';
+import { lstat, mkdir, open, readdir, readlink, rename, rmdir, symlink, unlink, type FileHandle } from 'node:fs/promises';
+import type { MountEntry } from './manifest.ts';
+import { nameOf, parentOf } from './changes.ts';
+
+const FOLDER_FLAGS = constants.O_RDONLY | constants.O_DIRECTORY;
+/** It may have become something else since it was looked at: never wait for a pipe. */
+const FILE_FLAGS = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
+const READ_BYTES = 1024 * 1024;
+
+/** What lies under a name. `other` is a device, a pipe, a socket. */
+export type Found = MountEntry | { readonly kind: 'other' };
+
+export class Folder {
+  readonly #handle: FileHandle;
+
+  private constructor(handle: FileHandle) {
+    this.#handle = handle;
+  }
+
+  /** By a path, whose links are followed. */
+  static async open(path: string): Promise<Folder> {
+    return new Folder(await open(path, FOLDER_FLAGS));
+  }
+
+  async child(name: string): Promise<Folder> {
+    return new Folder(await open(this.#at(name), FOLDER_FLAGS | constants.O_NOFOLLOW));
+  }
+
+  /** In an order that does not depend on the file system. */
+  async names(): Promise<readonly string[]> {
+    return (await readdir(`/proc/self/fd/${this.#handle.fd}`, { encoding: 'latin1' })).sort();
+  }
+
+  /** Null when nothing is there. */
+  async stat(name: string): Promise<BigIntStats | null> {
+    try {
+      return await lstat(this.#at(name), { bigint: true });
+    } catch (error) {
+      if (isAbsent(error)) return null;
+      throw error;
+    }
+  }
+
+  async link(name: string): Promise<string> {
+    return (await readlink(this.#at(name), { encoding: 'buffer' })).toString('latin1');
+  }
+
+  /** A regular file for reading. */
+  openFile(name: string): Promise<FileHandle> {
+    return open(this.#at(name), FILE_FLAGS);
+  }
+
+  newFile(name: string): Promise<FileHandle> {
+    return open(this.#at(name), constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o600);
+  }
+
+  makeFolder(name: string, mode: number): Promise<void> {
+    return mkdir(this.#at(name), { mode }).then(() => undefined);
+  }
+
+  makeLink(name: string, target: string): Promise<void> {
+    return symlink(Buffer.from(target, 'latin1'), this.#at(name));
+  }
+
+  /** Over a file or link that is there. */
+  moveTo(name: string, folder: Folder, newName: string): Promise<void> {
+    return rename(this.#at(name), folder.#at(newName));
+  }
+
+  removeFolder(name: string): Promise<void> {
+    return rmdir(this.#at(name));
+  }
+
+  removeFile(name: string): Promise<void> {
+    return unlink(this.#at(name));
+  }
+
+  async setMode(mode: number): Promise<void> {
+    await this.#handle.chmod(mode);
+  }
+
+  facts(): Promise<BigIntStats> {
+    return this.#handle.stat({ bigint: true });
+  }
+
+  /** A path of this very folder that the kernel resolves by descriptor. */
+  get ownPath(): string {
+    return `/proc/self/fd/${this.#handle.fd}/.`;
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+
+  /** What lies under a name, contents included; null when nothing does. */
+  async look(name: string): Promise<Found | null> {
+    const stat = await this.stat(name);
+    if (stat === null) return null;
+    const mode = Number(stat.mode) & 0o777;
+    if (stat.isDirectory()) return { kind: 'dir', mode: mode | 0o700 };
+    if (stat.isSymbolicLink()) return { kind: 'link', target: await this.link(name) };
+    if (!stat.isFile()) return { kind: 'other' };
+    const file = await this.openFile(name);
+    try {
+      const hash = createHash('sha256');
+      const buffer = Buffer.allocUnsafe(READ_BYTES);
+      let sizeBytes = 0;
+      for (;;) {
+        const { bytesRead } = await file.read(buffer, 0, buffer.length, null);
+        if (bytesRead === 0) return { kind: 'file', mode, sizeBytes, sha256: hash.digest('hex') };
+        hash.update(buffer.subarray(0, bytesRead));
+        sizeBytes += bytesRead;
+      }
+    } finally {
+      await file.close();
+    }
+  }
+
+  /** Removes what lies under a name, whatever it is; nothing there is fine. Links are removed, not followed. */
+  async removeAll(name: string): Promise<void> {
+    const stat = await this.stat(name);
+    if (stat === null) return;
+    if (!stat.isDirectory()) return ignoreAbsent(this.removeFile(name));
+    const inner = await this.child(name);
+    try {
+      for (const each of await inner.names()) await inner.removeAll(each);
+    } finally {
+      await inner.close();
+    }
+    await ignoreAbsent(this.removeFolder(name));
+  }
+
+  #at(name: string): Buffer {
+    // A name is one component, or the descriptor keeps nobody inside.
+    if (name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0')) throw new Error(`${JSON.stringify(name)} is not one name`);
+    return Buffer.from(`/proc/self/fd/${this.#handle.fd}/${name}`, 'latin1');
+  }
+}
+
+/** Folders of a tree by path, opened from the root down; holds those of the path that was asked for last. */
+export class FolderPath {
+  readonly #root: Folder;
+  #open: { readonly path: string; readonly folder: Folder }[] = [];
+
+  constructor(root: Folder) {
+    this.#root = root;
+  }
+
+  /** The folder at a path; null when there is none, or something else on the way. */
+  async at(path: string): Promise<Folder | null> {
+    while (this.#open.length > 0 && !isWithin((this.#open.at(-1) as { path: string }).path, path)) await this.#pop();
+    const known = this.#open.at(-1);
+    if (path === '') return this.#root;
+    if (known?.path === path) return known.folder;
+    const above = await this.#parent(path, known?.path ?? '');
+    if (above === null) return null;
+    try {
+      const folder = await above.child(nameOf(path));
+      this.#open.push({ path, folder });
+      return folder;
+    } catch (error) {
+      if (isAbsent(error) || errno(error) === 'ELOOP') return null;
+      throw error;
+    }
+  }
+
+  /** Forgets what is open, after folders have come or gone. */
+  async reset(): Promise<void> {
+    while (this.#open.length > 0) await this.#pop();
+  }
+
+  async #parent(path: string, known: string): Promise<Folder | null> {
+    const parent = parentOf(path);
+    return parent === known ? (this.#open.at(-1)?.folder ?? this.#root) : this.at(parent);
+  }
+
+  async #pop(): Promise<void> {
+    await this.#open.pop()?.folder.close();
+  }
+}
+
+function isWithin(outer: string, inner: string): boolean {
+  return inner === outer || inner.startsWith(`${outer}/`);
+}
+
+export function errno(error: unknown): string {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : '';
+}
+
+export function isAbsent(error: unknown): boolean {
+  return errno(error) === 'ENOENT' || errno(error) === 'ENOTDIR';
+}
+
+async function ignoreAbsent(work: Promise<void>): Promise<void> {
+  try {
+    await work;
+  } catch (error) {
+    if (!isAbsent(error)) throw error;
+  }
+}

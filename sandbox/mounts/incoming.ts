@@ -1,0 +1,112 @@
+/** What a guest's tar says its folder holds. Contents that differ from what they were wait in the staging folder. */
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { streamTar, type StreamedEntry } from '../tar/stream.ts';
+import { cleanPath, linkStaysInside, parentOf } from './changes.ts';
+import { ManifestLimit, sameEntry, shown, type Manifest, type MountEntry } from './manifest.ts';
+import { isStaging, type Staging } from './staging.ts';
+
+/** Contents up to this size that may be what they were are compared before anything is written. */
+const HELD_BYTES = 1024 * 1024;
+
+export interface Incoming {
+  readonly entries: Manifest;
+  /** Names in the staging folder of contents that are not those of `before`. */
+  readonly staged: ReadonlyMap<string, string>;
+}
+
+/** @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the stream throws */
+export async function readIncoming(tar: AsyncIterable<Uint8Array>, before: Manifest, staging: Staging): Promise<Incoming> {
+  const entries = new Map<string, MountEntry>();
+  const staged = new Map<string, string>();
+  const limit = new ManifestLimit();
+  for await (const item of streamTar(tar, 'latin1')) {
+    const path = cleanPath(item.path);
+    // The folder itself.
+    if (path === null && /^(\.?\/)*\.?$/.test(item.path)) continue;
+    if (path === null) throw refused(item.path, 'a path that does not stay inside, or is too long or too deep');
+    if (isStaging(path)) throw refused(path, 'a name that is kept for copies');
+    const entry = await entryOf(item, path, before.get(path) ?? null, staging, staged);
+    const over = limit.add(path, entry);
+    if (over !== null) throw new CodedError('stage/bad-output', `a writable mount holds ${over} after the stage: write such data to /workspace`);
+    entries.set(path, entry);
+  }
+  for (const path of entries.keys()) {
+    const parent = parentOf(path);
+    if (parent !== '' && entries.get(parent)?.kind !== 'dir') throw refused(path, 'an entry whose folder is none');
+  }
+  return { entries, staged };
+}
+
+async function entryOf(item: StreamedEntry, path: string, before: MountEntry | null, staging: Staging, staged: Map<string, string>): Promise<MountEntry> {
+  switch (item.kind) {
+    case 'dir':
+      // Its owner can always go on writing in it.
+      return { kind: 'dir', mode: (item.mode & 0o777) | 0o700 };
+    case 'symlink':
+      if (!linkStaysInside(path, item.linkTarget)) throw refused(path, `a link to ${shown(item.linkTarget)}, which does not stay inside`);
+      return { kind: 'link', target: item.linkTarget };
+    case 'file':
+      return fileOf(item, path, before, staging, staged);
+    case 'hardlink':
+    case 'other':
+      throw refused(path, 'neither a regular file, nor a folder, nor a link');
+  }
+}
+
+async function fileOf(item: StreamedEntry, path: string, before: MountEntry | null, staging: Staging, staged: Map<string, string>): Promise<MountEntry> {
+  const mayBeSame = before?.kind === 'file' && before.sizeBytes === item.sizeBytes;
+  const mode = item.mode & 0o777;
+  const hash = createHash('sha256');
+  const entry = (): MountEntry => ({ kind: 'file', mode, sizeBytes: item.sizeBytes, sha256: hash.digest('hex') });
+  if (mayBeSame && item.sizeBytes <= HELD_BYTES) {
+    const parts: Uint8Array[] = [];
+    for await (const part of item.body) {
+      hash.update(part);
+      parts.push(part);
+    }
+    const found = entry();
+    if (sameEntry(found, before)) return found;
+    await stage(path, [Buffer.concat(parts)], mode, staging, staged);
+    return found;
+  }
+  const name = await stage(path, hashed(item.body, hash), mode, staging, staged);
+  const found = entry();
+  if (mayBeSame && sameEntry(found, before)) {
+    staged.delete(path);
+    await (await staging.folder()).removeFile(name);
+  }
+  return found;
+}
+
+async function* hashed(body: AsyncIterable<Uint8Array>, hash: ReturnType<typeof createHash>): AsyncGenerator<Uint8Array, void, void> {
+  for await (const part of body) {
+    hash.update(part);
+    yield part;
+  }
+}
+
+async function stage(
+  path: string,
+  body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  mode: number,
+  staging: Staging,
+  staged: Map<string, string>,
+): Promise<string> {
+  const { name, file } = await staging.newFile();
+  try {
+    for await (const part of body) await file.writeFile(part);
+    await file.chmod(mode);
+  } finally {
+    await file.close();
+  }
+  const earlier = staged.get(path);
+  if (earlier !== undefined) await (await staging.folder()).removeFile(earlier);
+  staged.set(path, name);
+  return name;
+}
+
+function refused(path: string, why: string): CodedError {
+  return new CodedError('stage/bad-output', `a writable mount may not hold ${shown(path)}: ${why}`);
+}

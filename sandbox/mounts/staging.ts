@@ -1,0 +1,72 @@
+/**
+ * A folder within the mounted one in which a copy back prepares what it then moves into place. Everything that a copy
+ * changes goes through it, so whoever removes it stops that copy: a worker that was held up and wakes behind its
+ * successor finds its staging folder gone, and changes nothing.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import type { FileHandle } from 'node:fs/promises';
+import { errno, Folder } from './folder.ts';
+
+const PREFIX = '.voidbox-copy-';
+/** Rounds of removing a folder that a copy which is being stopped may still write to. */
+const REMOVE_ROUNDS = 5;
+
+/** True for a name at the top of a mounted folder that is kept for copies. */
+export function isStaging(name: string): boolean {
+  return name.startsWith(PREFIX);
+}
+
+export class Staging {
+  readonly #root: Folder;
+  readonly #owner: string;
+  #name: string | null = null;
+  #folder: Folder | null = null;
+  #count = 0;
+
+  /** @param owner the run, scope and mount that the copies are of; another owner's are left alone */
+  constructor(root: Folder, owner: string) {
+    this.#root = root;
+    this.#owner = `${PREFIX}${createHash('sha256').update(owner).digest('hex').slice(0, 12)}-`;
+  }
+
+  /** Stops earlier copies of the same owner, dead or held up. */
+  async stopOthers(): Promise<void> {
+    for (const name of await this.#root.names()) if (name.startsWith(this.#owner) && name !== this.#name) await removeWhole(this.#root, name);
+  }
+
+  /** Made when the first thing needs it: where nothing changed, nothing is written. */
+  async folder(): Promise<Folder> {
+    if (this.#folder !== null) return this.#folder;
+    this.#name = `${this.#owner}${randomBytes(6).toString('hex')}`;
+    await this.#root.makeFolder(this.#name, 0o700);
+    this.#folder = await this.#root.child(this.#name);
+    return this.#folder;
+  }
+
+  newName(): string {
+    this.#count += 1;
+    return String(this.#count);
+  }
+
+  async newFile(): Promise<{ readonly name: string; readonly file: FileHandle }> {
+    const name = this.newName();
+    return { name, file: await (await this.folder()).newFile(name) };
+  }
+
+  async dispose(): Promise<void> {
+    await this.#folder?.close();
+    if (this.#name !== null) await removeWhole(this.#root, this.#name);
+    this.#folder = null;
+    this.#name = null;
+  }
+}
+
+async function removeWhole(root: Folder, name: string): Promise<void> {
+  for (let round = 1; ; round += 1) {
+    try {
+      return await root.removeAll(name);
+    } catch (error) {
+      if (errno(error) !== 'ENOTEMPTY' || round === REMOVE_ROUNDS) throw error;
+    }
+  }
+}

@@ -1,0 +1,430 @@
+/** Writable mounts on real folders. A second folder plays the guest: its tar is what a VM would give. */
+import { Buffer } from 'node:buffer';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { CopiedBack, WritableMounts } from '../../activities/ports.ts';
+import { endMarker, writeHeader } from '../tar/entry.ts';
+import { writeTar, type TarItem } from '../tar/write.ts';
+import { MAX_ENTRIES } from './manifest.ts';
+import { createWritableMounts } from './writable-mounts.ts';
+
+const KEY = { runId: 'run', scope: 'scope', guestPath: '/data' };
+const LIMITS = { maxBytes: 64 * 1024 * 1024 };
+const { signal } = new AbortController();
+
+let base: string;
+let host: string;
+let guest: string;
+let mounts: WritableMounts;
+
+beforeEach(() => {
+  base = mkdtempSync(join(tmpdir(), 'voidbox-mounts-'));
+  [host, guest] = [join(base, 'host'), join(base, 'guest')];
+  mkdirSync(host);
+  mkdirSync(guest);
+  mounts = create();
+});
+afterEach(() => rmSync(base, { recursive: true, force: true }));
+
+function create(): WritableMounts {
+  return createWritableMounts((runId) => join(base, 'state', runId));
+}
+
+function key(): typeof KEY & { hostPath: string } {
+  return { ...KEY, hostPath: host };
+}
+
+/** Puts the capture into the guest, as a new VM gets it. */
+async function boot(): Promise<void> {
+  rmSync(guest, { recursive: true, force: true });
+  mkdirSync(guest);
+  const parts: Uint8Array[] = [];
+  for await (const part of await mounts.capture(key(), LIMITS, signal)) parts.push(part);
+  execFileSync('tar', ['-xf', '-', '-C', guest], { input: Buffer.concat(parts) });
+}
+
+/** The guest's folder as its tar. */
+function tarOf(folder: string): AsyncIterable<Uint8Array> {
+  return pieces(execFileSync('tar', ['--format=gnu', '-cf', '-', '-C', folder, '.'], { maxBuffer: 256 * 1024 * 1024 }));
+}
+
+async function* pieces(bytes: Buffer): AsyncGenerator<Uint8Array> {
+  for (let at = 0; at < bytes.length; at += 7000) yield bytes.subarray(at, at + 7000);
+}
+
+function copyBack(): Promise<CopiedBack> {
+  return mounts.copyBack(key(), tarOf(guest));
+}
+
+/** All that lies in a folder, in a comparable shape. */
+function tree(folder: string, inside = ''): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const name of readdirSync(join(folder, inside)).sort()) {
+    const path = join(inside, name);
+    const stat = lstatSync(join(folder, path));
+    const mode = (stat.mode & 0o777).toString(8);
+    if (stat.isSymbolicLink()) found[path] = `link ${readlinkSync(join(folder, path))}`;
+    else if (stat.isDirectory()) Object.assign(found, { [path]: `dir ${mode}` }, tree(folder, path));
+    else found[path] = `file ${mode} ${readFileSync(join(folder, path), 'latin1')}`;
+  }
+  return found;
+}
+
+type Make = (folder: string) => void;
+const KINDS: Readonly<Record<string, Make>> = {
+  nothing: () => undefined,
+  file: (folder) => writeFileSync(join(folder, 'x'), 'text'),
+  'another file': (folder) => writeFileSync(join(folder, 'x'), 'TEXT'),
+  program: (folder) => {
+    writeFileSync(join(folder, 'x'), 'text');
+    chmodSync(join(folder, 'x'), 0o755);
+  },
+  'empty folder': (folder) => mkdirSync(join(folder, 'x')),
+  folder: (folder) => {
+    mkdirSync(join(folder, 'x', 'in', 'ner'), { recursive: true });
+    writeFileSync(join(folder, 'x', 'in', 'f'), 'f');
+    symlinkSync('in/f', join(folder, 'x', 'l'));
+  },
+  'private folder': (folder) => {
+    mkdirSync(join(folder, 'x'));
+    chmodSync(join(folder, 'x'), 0o700);
+    writeFileSync(join(folder, 'x', 'in'), 'a file where a folder was');
+  },
+  link: (folder) => symlinkSync('kept', join(folder, 'x')),
+  'another link': (folder) => symlinkSync('folder', join(folder, 'x')),
+};
+const PAIRS = Object.keys(KINDS).flatMap((from) => Object.keys(KINDS).map((to) => [from, to] as const));
+
+function begin(make: Make): void {
+  writeFileSync(join(host, 'kept'), 'kept');
+  mkdirSync(join(host, 'folder'));
+  make(host);
+}
+
+describe('a copy back', () => {
+  test.each(PAIRS)('makes of %s what the guest made of it: %s', async (from, to) => {
+    begin(KINDS[from]!);
+    await boot();
+    expect(tree(guest)).toEqual(tree(host));
+    rmSync(join(guest, 'x'), { recursive: true, force: true });
+    KINDS[to]!(guest);
+    expect((await copyBack()).refusal).toBeNull();
+    expect(tree(host)).toEqual(tree(guest));
+    // Again, as after a worker that died behind it, or a second stage.
+    mounts = create();
+    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+    // And back.
+    rmSync(join(guest, 'x'), { recursive: true, force: true });
+    KINDS[from]!(guest);
+    expect((await copyBack()).refusal).toBeNull();
+    expect(tree(host)).toEqual(tree(guest));
+    expect(readFileSync(join(host, 'kept'), 'utf8')).toBe('kept');
+  });
+
+  test('writes nothing where nothing changed, and leaves what the host changed meanwhile', async () => {
+    begin(KINDS['folder']!);
+    await boot();
+    writeFileSync(join(host, 'kept'), 'edited');
+    rmSync(join(host, 'x', 'in', 'f'));
+    writeFileSync(join(host, 'added'), 'added');
+    const before = tree(host);
+    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+    writeFileSync(join(guest, 'own'), 'of the stage');
+    expect(await copyBack()).toEqual({ refusal: null, written: 1, removed: 0 });
+    expect(tree(host)).toEqual({ ...before, own: 'file 644 of the stage' });
+  });
+
+  const EDITS: readonly (readonly [name: string, host: Make, guest: Make, path: string])[] = [
+    ['both changed a file', (at) => writeFileSync(join(at, 'kept'), 'host'), (at) => writeFileSync(join(at, 'kept'), 'guest'), 'kept'],
+    ['the host changed it within its size and its second', (at) => writeFileSync(join(at, 'kept'), 'KEPT'), (at) => rmSync(join(at, 'kept')), 'kept'],
+    ['the host made it executable', (at) => chmodSync(join(at, 'kept'), 0o755), (at) => writeFileSync(join(at, 'kept'), 'guest'), 'kept'],
+    ['both added a file', (at) => writeFileSync(join(at, 'new'), 'host'), (at) => writeFileSync(join(at, 'new'), 'guest'), 'new'],
+    ['the host removed a file that the guest changed', (at) => rmSync(join(at, 'kept')), (at) => writeFileSync(join(at, 'kept'), 'guest'), 'kept'],
+    [
+      'the host removed the folder of a new file',
+      (at) => rmSync(join(at, 'x'), { recursive: true }),
+      (at) => writeFileSync(join(at, 'x', 'in', 'new'), ''),
+      'x/in',
+    ],
+    [
+      'the host added to a folder that the guest removed',
+      (at) => writeFileSync(join(at, 'x', 'new'), 'host'),
+      (at) => rmSync(join(at, 'x'), { recursive: true }),
+      'x/new',
+    ],
+    [
+      'the host made a link of a folder that the guest wrote to',
+      (at) => {
+        rmSync(join(at, 'x'), { recursive: true });
+        symlinkSync('folder', join(at, 'x'));
+      },
+      (at) => writeFileSync(join(at, 'x', 'new'), 'guest'),
+      'x',
+    ],
+    [
+      'the host put a pipe in its place',
+      (at) => {
+        rmSync(join(at, 'kept'));
+        execFileSync('mkfifo', [join(at, 'kept')]);
+      },
+      (at) => writeFileSync(join(at, 'kept'), 'guest'),
+      'kept',
+    ],
+  ];
+  test.each(EDITS)('is refused with the path, and writes nothing, where %s', async (_, onHost, inGuest, path) => {
+    begin(KINDS['folder']!);
+    await boot();
+    onHost(host);
+    inGuest(guest);
+    writeFileSync(join(guest, 'another'), 'would go back');
+    const before = lstatSync(join(host, '.')).mtimeMs;
+    const names = readdirSync(host);
+    const { refusal } = await copyBack();
+    expect(refusal).toMatchObject({ code: 'stage/mount-conflict' });
+    expect(refusal?.message).toMatch(new RegExp(`: ${path.replaceAll('/', '\\/')} changed`));
+    expect(readdirSync(host)).toEqual(names);
+    expect(before).toBeGreaterThan(0);
+  });
+
+  test('takes what the host has got already, as from a copy whose end nobody wrote down', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    for (const folder of [host, guest]) {
+      writeFileSync(join(folder, 'kept'), 'the same on both sides');
+      rmSync(join(folder, 'x'));
+    }
+    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+  });
+
+  test('goes on behind one that died in the middle, though the guest has gone on too', async () => {
+    begin(KINDS['folder']!);
+    await boot();
+    // A copy planned these and came as far as: kept written, x emptied but not yet a file.
+    const planned = [
+      ['kept', { kind: 'file', mode: 0o644, sizeBytes: 3, sha256: 'fe7f2b0d7bd2f77bb4b8e9ad8e7e3c1a' }],
+      ['x', { kind: 'file', mode: 0o644, sizeBytes: 4, sha256: 'beef' }],
+      ['x/in', null],
+      ['x/in/f', null],
+      ['x/in/ner', null],
+      ['x/l', null],
+    ];
+    writeFileSync(join(host, 'kept'), 'one');
+    const sha256 = execFileSync('sha256sum', [join(host, 'kept')])
+      .toString()
+      .split(' ')[0]!;
+    (planned[0]![1] as { sha256: string }).sha256 = sha256;
+    const state = join(base, 'state', 'run');
+    const copying = join(state, readdirSync(state)[0]!, 'copying.jsonl');
+    writeFileSync(copying, `${planned.map((line) => JSON.stringify(line)).join('\n')}\n${JSON.stringify({ v: 1, count: planned.length })}\n`);
+    rmSync(join(host, 'x'), { recursive: true });
+    const staging = readdirSync(host).filter((name) => name.startsWith('.voidbox'));
+    expect(staging).toEqual([]);
+    writeFileSync(join(guest, 'kept'), 'two');
+    rmSync(join(guest, 'x'), { recursive: true });
+    writeFileSync(join(guest, 'x'), 'file');
+    mounts = create();
+    expect((await copyBack()).refusal).toBeNull();
+    expect(tree(host)).toEqual(tree(guest));
+  });
+
+  test('of a worker that wakes behind its successor changes nothing', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    writeFileSync(join(guest, 'big'), Buffer.alloc(3_000_000, 'old'));
+    const whole = execFileSync('tar', ['-cf', '-', '-C', guest, '.'], { maxBuffer: 16 * 1024 * 1024 });
+    let wake!: () => void;
+    const asleep = new Promise<void>((resolve) => (wake = resolve));
+    let reached!: () => void;
+    const halfway = new Promise<void>((resolve) => (reached = resolve));
+    const late = create().copyBack(
+      key(),
+      (async function* () {
+        yield whole.subarray(0, 2_000_000);
+        reached();
+        await asleep;
+        yield whole.subarray(2_000_000);
+      })(),
+    );
+    await halfway;
+    writeFileSync(join(guest, 'big'), 'new');
+    expect((await copyBack()).refusal).toBeNull();
+    wake();
+    const outcome = await late.catch((error: unknown) => error);
+    expect((outcome as CopiedBack).refusal ?? outcome).toMatchObject({ code: expect.stringMatching(/store\/io|mount-conflict/) as string });
+    expect(tree(host)).toEqual(tree(guest));
+  });
+
+  test('leaves another run its staging folder', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    mkdirSync(join(host, '.voidbox-copy-000000000000-123'));
+    writeFileSync(join(guest, 'new'), 'new');
+    expect((await copyBack()).refusal).toBeNull();
+    expect(readdirSync(host)).toContain('.voidbox-copy-000000000000-123');
+    // It is no part of what a VM gets either.
+    rmSync(join(base, 'state'), { recursive: true });
+    await boot();
+    expect(readdirSync(guest)).not.toContain('.voidbox-copy-000000000000-123');
+  });
+
+  test('carries names that are no text, long ones, and large files', async () => {
+    const odd = Buffer.concat([Buffer.from(`${host}/`), Buffer.from([0xff, 0xfe, 0x41])]);
+    writeFileSync(odd, 'odd');
+    mkdirSync(join(host, 'd'.repeat(200), 'e'.repeat(200)), { recursive: true });
+    writeFileSync(join(host, 'large'), Buffer.alloc(2_500_000, 'a'));
+    await boot();
+    expect(readFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x41])]), 'utf8')).toBe('odd');
+    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+    writeFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x42])]), 'odder');
+    writeFileSync(join(guest, 'd'.repeat(200), 'e'.repeat(200), 'f'.repeat(200)), 'deep');
+    writeFileSync(join(guest, 'large'), Buffer.alloc(2_500_000, 'b'));
+    expect(await copyBack()).toEqual({ refusal: null, written: 3, removed: 0 });
+    expect(readFileSync(join(host, 'd'.repeat(200), 'e'.repeat(200), 'f'.repeat(200)), 'utf8')).toBe('deep');
+    expect(readFileSync(join(host, 'large')).every((byte) => byte === 0x62)).toBe(true);
+    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+  });
+
+  test('without the right to write is an outcome with its path', async () => {
+    begin(KINDS['folder']!);
+    await boot();
+    writeFileSync(join(guest, 'x', 'in', 'f'), 'changed');
+    chmodSync(base, 0o755);
+    execFileSync('chmod', ['-R', 'a+rwX', join(base, 'state')]);
+    const isRoot = process.geteuid?.() === 0;
+    if (!isRoot) chmodSync(join(host, 'x', 'in'), 0o555);
+    const before = tree(host);
+    if (isRoot) process.seteuid!(65_534);
+    try {
+      expect((await copyBack()).refusal).toMatchObject({ code: 'stage/mount-unwritable', message: expect.stringContaining('cannot be written') as string });
+    } finally {
+      if (isRoot) process.seteuid!(0);
+    }
+    expect(tree(host)).toEqual(before);
+  });
+});
+
+describe('what may not come out of a guest', () => {
+  const file = (path: string): TarItem => ({ kind: 'file', path, mode: 0o644, body: Buffer.from('evil') });
+  const TARS: readonly (readonly [string, readonly TarItem[]])[] = [
+    ['a path above', [file('../evil')]],
+    ['an absolute path', [file('/tmp/evil')]],
+    ['a path through a parent', [file('a/../../evil')]],
+    ['an outward link', [{ kind: 'symlink', path: 'l', target: '/etc' }]],
+    ['a link that climbs', [{ kind: 'symlink', path: 'd/l', target: '../..' }]],
+    ['a hard link', [{ kind: 'hardlink', path: 'h', target: 'kept' }]],
+    ['a device', [{ kind: 'device', path: 'disk', major: 8, minor: 0 }]],
+    ['a pipe', [{ kind: 'fifo', path: 'pipe' }]],
+    ['a staging folder', [{ kind: 'dir', path: '.voidbox-copy-x', mode: 0o755 }]],
+    ['a tree that is too deep', [file(Array.from({ length: 200 }, () => 'd').join('/'))]],
+  ];
+  test.each(TARS)('is %s: nothing is written', async (_, items) => {
+    begin(KINDS['file']!);
+    await boot();
+    const before = tree(host);
+    await expect(mounts.copyBack(key(), writeTar([file('new'), ...items]))).rejects.toMatchObject({ code: 'stage/bad-output' });
+    expect(tree(host)).toEqual(before);
+  });
+
+  test('nothing goes through a link of the guest, whatever stands behind it in its tar', async () => {
+    begin(KINDS['folder']!);
+    await boot();
+    const before = tree(host);
+    const link: TarItem = { kind: 'symlink', path: 'x', target: 'folder' };
+    for (const items of [[link, file('x/evil')], [{ kind: 'dir', path: 'x', mode: 0o755 }, file('x/evil'), link], [file('none/evil')]] as const)
+      await expect(mounts.copyBack(key(), writeTar(items))).rejects.toMatchObject({ code: 'stage/bad-output' });
+    expect(tree(host)).toEqual(before);
+  });
+
+  test('a tar that breaks off removes nothing', async () => {
+    begin(KINDS['folder']!);
+    await boot();
+    const before = tree(host);
+    await expect(
+      mounts.copyBack(
+        key(),
+        (async function* () {
+          yield writeHeader({ path: 'kept', typeFlag: '0', mode: 0o644, sizeBytes: 0 });
+        })(),
+      ),
+    ).rejects.toThrow('cut short');
+    expect(tree(host)).toEqual(before);
+  });
+
+  test(`a folder of more than ${MAX_ENTRIES} entries`, { timeout: 60_000 }, async () => {
+    await boot();
+    async function* many(): AsyncGenerator<Uint8Array> {
+      for (let at = 0; at <= MAX_ENTRIES; at += 500)
+        yield Buffer.concat(Array.from({ length: 500 }, (_, index) => writeHeader({ path: `d${at + index}/`, typeFlag: '5', mode: 0o755, sizeBytes: 0 })));
+      yield endMarker();
+    }
+    await expect(mounts.copyBack(key(), many())).rejects.toMatchObject({ code: 'stage/bad-output', message: expect.stringContaining('250,000') as string });
+    expect(readdirSync(host)).toEqual([]);
+  });
+});
+
+describe('a capture', () => {
+  test('is taken once: later VMs get the same, whatever became of the host', async () => {
+    begin(KINDS['folder']!);
+    utimesSync(join(host, 'kept'), 1_000_000_000, 1_000_000_000);
+    await boot();
+    const first = tree(guest);
+    expect(lstatSync(join(guest, 'kept')).mtimeMs).toBe(1_000_000_000_000);
+    writeFileSync(join(guest, 'kept'), 'of the lost VM');
+    expect((await copyBack()).refusal).toBeNull();
+    writeFileSync(join(host, 'later'), 'later');
+    mounts = create();
+    await boot();
+    expect(tree(guest)).toEqual(first);
+    // The next VM ends with something else: what the lost one left is not taken for an edit of the host.
+    writeFileSync(join(guest, 'kept'), 'of the second VM');
+    expect((await copyBack()).refusal).toBeNull();
+    expect(readFileSync(join(host, 'kept'), 'utf8')).toBe('of the second VM');
+    expect(readFileSync(join(host, 'later'), 'utf8')).toBe('later');
+  });
+
+  test('leaves links that lead out, pipes and sockets behind, and the host keeps them', async () => {
+    begin(KINDS['file']!);
+    symlinkSync('/etc', join(host, 'out'));
+    execFileSync('mkfifo', [join(host, 'pipe')]);
+    await boot();
+    expect(Object.keys(tree(guest))).toEqual(['folder', 'kept', 'x']);
+    rmSync(join(guest, 'x'));
+    expect((await copyBack()).refusal).toBeNull();
+    expect(readdirSync(host).sort()).toEqual(['folder', 'kept', 'out', 'pipe']);
+  });
+
+  test('of more than the disk of its VM, of a file and of nothing are refused with the reason', async () => {
+    writeFileSync(join(host, 'large'), Buffer.alloc(100_000));
+    await expect(mounts.capture(key(), { maxBytes: 99_999 }, signal)).rejects.toMatchObject({
+      code: 'mount/unusable',
+      message: expect.stringContaining('disk_mb') as string,
+    });
+    expect(readdirSync(join(base, 'state', 'run'))).toHaveLength(1);
+    for (const hostPath of [join(host, 'large'), join(host, 'none')])
+      await expect(mounts.capture({ ...KEY, hostPath }, LIMITS, signal)).rejects.toMatchObject({ code: 'mount/unusable' });
+    expect(readdirSync(join(base, 'state', 'run', readdirSync(join(base, 'state', 'run'))[0]!))).toEqual([]);
+  });
+
+  test('that is damaged says so', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    const state = join(base, 'state', 'run');
+    const manifest = join(state, readdirSync(state)[0]!, 'capture', 'capture.jsonl');
+    const whole = readFileSync(manifest, 'utf8');
+    for (const damage of ['', 'no json\n', whole.split('\n').slice(1).join('\n'), whole.replace('"file"', '"sea"'), `${whole}["x",null]\n`]) {
+      writeFileSync(manifest, damage);
+      await expect(copyBack()).rejects.toMatchObject({ code: 'mount/unusable', message: expect.stringContaining('damaged') as string });
+    }
+  });
+
+  test('goes with its run', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    await mounts.dropRun('run');
+    await mounts.dropRun('run');
+    expect(readdirSync(join(base, 'state'))).toEqual([]);
+  });
+});

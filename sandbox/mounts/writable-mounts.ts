@@ -1,0 +1,165 @@
+/**
+ * Folders of the host that VMs write to. Each is captured once for a scope; what a VM made of it goes back after a
+ * success, compared with what was captured or copied last. All state lies in the run's folder, so a worker that
+ * starts again, and the VM after a lost one, compare with the same.
+ */
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { CopiedBack, MountKey, WritableMounts } from '../../activities/ports.ts';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { CAPTURE_MANIFEST, CAPTURE_TAR, captureFolder, type CaptureLimits } from './capture.ts';
+import { changesBetween, nameOf, parentOf, type Change } from './changes.ts';
+import { errno, Folder, FolderPath } from './folder.ts';
+import { readIncoming } from './incoming.ts';
+import { readManifest, sameEntry, writeManifest, type MountEntry } from './manifest.ts';
+import { Staging } from './staging.ts';
+import { carryOut, checkChanges, type Refusal } from './write-back.ts';
+
+/** What the host has by us: the capture, and every copy since. */
+const COPIED = 'copied.jsonl';
+/** Written before the first change of a copy: what each path is to become. */
+const COPYING = 'copying.jsonl';
+const CHUNK_BYTES = 256 * 1024;
+
+/** @param mountsDir the folder of a run for what its mounts held */
+export function createWritableMounts(mountsDir: (runId: string) => string): WritableMounts {
+  const dirOf = (key: MountKey): string => join(mountsDir(key.runId), nameOfMount(key));
+  return {
+    async capture(key, limits, signal) {
+      const dir = join(dirOf(key), 'capture');
+      if (!(await exists(dir))) await captureFolder(key.hostPath, dir, limits, signal);
+      return createReadStream(join(dir, CAPTURE_TAR), { highWaterMark: CHUNK_BYTES });
+    },
+
+    async discard(capture) {
+      for await (const _ of capture) break;
+    },
+
+    async copyBack(key, tar) {
+      return new Copy(key, dirOf(key)).run(tar);
+    },
+
+    async dropRun(runId) {
+      const dir = mountsDir(runId);
+      try {
+        await rm(dir, { recursive: true, force: true });
+      } catch (error) {
+        throw new CodedError('store/io', `cannot remove ${dir}: ${(error as Error).message}`, { cause: error });
+      }
+    },
+  };
+}
+
+export type { CaptureLimits };
+
+/** Scope ids and guest paths are any text of any length. */
+function nameOfMount({ scope, guestPath }: MountKey): string {
+  return createHash('sha256')
+    .update(JSON.stringify([scope, guestPath]))
+    .digest('hex')
+    .slice(0, 24);
+}
+
+async function exists(path: string): Promise<boolean> {
+  try {
+    await stat(path);
+    return true;
+  } catch (error) {
+    if (errno(error) === 'ENOENT') return false;
+    throw new CodedError('store/io', `cannot look at ${path}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+/** One copy of one mount. */
+class Copy {
+  readonly #key: MountKey;
+  readonly #dir: string;
+
+  constructor(key: MountKey, dir: string) {
+    this.#key = key;
+    this.#dir = dir;
+  }
+
+  async run(tar: AsyncIterable<Uint8Array>): Promise<CopiedBack> {
+    let root: Folder;
+    try {
+      root = await Folder.open(this.#key.hostPath);
+    } catch (error) {
+      return this.#refused({ code: 'stage/mount-conflict', message: `the folder itself is no longer one (${errno(error)})` });
+    }
+    const staging = new Staging(root, JSON.stringify([this.#key.runId, this.#key.scope, this.#key.guestPath]));
+    try {
+      await staging.stopOthers();
+      const before = await this.#before(root);
+      const incoming = await readIncoming(tar, before, staging);
+      const changes = changesBetween(before, incoming.entries);
+      if (changes.length === 0) return { refusal: null, written: 0, removed: 0 };
+      const checked = await checkChanges(root, changes, before);
+      if (checked.refusal !== null) return this.#refused(checked.refusal);
+      await writeManifest(join(this.#dir, COPYING), targets(changes));
+      const refusal = await carryOut(root, checked.todo, incoming.staged, staging);
+      if (refusal !== null) {
+        await this.#settle(root, before);
+        return this.#refused(refusal);
+      }
+      await this.#keep(incoming.entries);
+      const removed = checked.todo.filter(({ change }) => change.to === null).length;
+      return { refusal: null, written: checked.todo.length - removed, removed };
+    } catch (error) {
+      return this.#translated(error);
+    } finally {
+      // What it cannot remove now, the next copy does.
+      await staging.dispose().catch(() => undefined);
+      await root.close();
+    }
+  }
+
+  /** What the host has by us. A copy that was broken off is looked through first. */
+  async #before(root: Folder): Promise<Map<string, MountEntry>> {
+    const known = (await readManifest(join(this.#dir, COPIED))) ?? (await readManifest(join(this.#dir, 'capture', CAPTURE_MANIFEST)));
+    if (known === null)
+      throw new CodedError('mount/unusable', `what ${this.#key.hostPath} held when its run began is not in ${this.#dir}: start the run again`);
+    return this.#settle(root, new Map([...known].filter((each): each is [string, MountEntry] => each[1] !== null)));
+  }
+
+  /** Takes over what a copy that did not come to its end has done. */
+  async #settle(root: Folder, before: Map<string, MountEntry>): Promise<Map<string, MountEntry>> {
+    const planned = await readManifest(join(this.#dir, COPYING));
+    if (planned === null) return before;
+    const folders = new FolderPath(root);
+    try {
+      for (const [path, target] of planned) {
+        const found = (await (await folders.at(parentOf(path)))?.look(nameOf(path))) ?? null;
+        if (found !== null && found.kind !== 'other' && target !== null && sameEntry(found, target)) before.set(path, target);
+        // Gone is as planned, or half of a change of its kind.
+        else if (found === null) before.delete(path);
+      }
+    } finally {
+      await folders.reset();
+    }
+    await this.#keep(before);
+    return before;
+  }
+
+  async #keep(entries: ReadonlyMap<string, MountEntry>): Promise<void> {
+    await writeManifest(join(this.#dir, COPIED), entries);
+    await rm(join(this.#dir, COPYING), { force: true });
+  }
+
+  #refused({ code, message }: Refusal): CopiedBack {
+    return { refusal: { code, message: `${this.#key.guestPath} is not copied back to ${this.#key.hostPath}: ${message}` } };
+  }
+
+  #translated(error: unknown): CopiedBack {
+    if (error instanceof CodedError || errno(error) === '') throw error;
+    if (['EACCES', 'EPERM', 'EROFS'].includes(errno(error)))
+      return this.#refused({ code: 'stage/mount-unwritable', message: `the folder cannot be written on the host (${errno(error)})` });
+    throw new CodedError('store/io', `copying ${this.#key.guestPath} back to ${this.#key.hostPath}: ${(error as Error).message}`, { cause: error });
+  }
+}
+
+function* targets(changes: readonly Change[]): Generator<readonly [string, MountEntry | null]> {
+  for (const { path, to } of changes) yield [path, to];
+}
