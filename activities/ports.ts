@@ -110,6 +110,8 @@ export interface MountKey {
   readonly scope: string;
   readonly hostPath: string;
   readonly guestPath: string;
+  /** True when the host path was admitted without links in it: a folder that is reached through one is another. */
+  readonly isResolved: boolean;
 }
 
 export interface CopiedBack {

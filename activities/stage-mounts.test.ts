@@ -109,7 +109,7 @@ function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
     hostQueue: 'voidbox-host:h',
     serverId: 'embedded',
     searchAttributes: [],
-    mountPolicy: { allowedRoots: [], specFolder: false },
+    mountPolicy: { allowedRoots: [base], specFolder: false },
     compileSpec: () => ({ problems: [] }),
     checkPlan: () => ({ problems: [] }),
     now: Date.now,

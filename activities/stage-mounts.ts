@@ -4,12 +4,12 @@
  */
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { MountPlan } from '../domain/plan/plan.ts';
+import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { StageRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { MountKey, Sandbox, VmKey } from './ports.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import { isVmPrepared, markVmPrepared } from './stage-record.ts';
-import { vmKeyText } from './vm-pool.ts';
 
 const MIB = 1024 * 1024;
 /** A folder that another command of the VM is writing to may change under a read. */
@@ -78,5 +78,5 @@ function writable(request: StageRequest): readonly MountPlan[] {
 }
 
 function keyOf(request: StageRequest, { hostPath, guestPath }: MountPlan): MountKey {
-  return { runId: request.runId, scope: request.scope.id, hostPath, guestPath };
+  return { runId: request.runId, scope: request.scope.id, hostPath, guestPath, isResolved: request.mountsAreResolved === true };
 }

@@ -35,6 +35,10 @@ export const SPEC_CODES = {
   'spec/producer-after-consumer': author('A box takes data of a box that does not run before it.', 'Move the producing box to an earlier stage.'),
   'spec/bad-path': author('A path is not one that the guest or the host can use here.', 'Write a path as the message says.'),
   'spec/path-conflict': author('Two mounts or inputs of the same VM lie on or in each other.', 'Give each a folder of its own.'),
+  'spec/unordered-writers': author(
+    'Steps or boxes that may run at the same time can write to the same mounted folder; reported as a warning.',
+    'Order them, give each a folder of its own, or mount it `mode: ro` where it is only read.',
+  ),
   'spec/no-network': author(
     'The spec asks for network, which guests do not get until there is an egress policy.',
     'Take `network: true` out; bring data in with `mounts` or `inputs`.',

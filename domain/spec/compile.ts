@@ -10,6 +10,7 @@ import { type Filler, createFiller, resolveParams } from './placeholders.ts';
 import { Problems } from './problems.ts';
 import type { EnvSpec, Spec, StageSpec } from './spec.ts';
 import { type Position, quote } from './tree.ts';
+import { warnOfUnorderedWriters } from './unordered-writers.ts';
 
 /** Stages that run at the same time where the spec says nothing. */
 export const DEFAULT_MAX_PARALLEL = 4;
@@ -53,6 +54,8 @@ function compile(spec: Spec, options: CompileOptions, problems: Problems): Plan 
     hostVariables: hostVariablesOf(stages),
   };
   checkSize(plan, spec.sectionAt, problems);
+  const places = new Map(spec.stages.map((stage) => [stage.name.value, stage.name.at]));
+  warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
   return plan;
 }
 

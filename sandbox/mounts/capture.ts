@@ -3,6 +3,7 @@ import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import type { MountKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { endMarker, paddingBytes, writeHeader } from '../tar/entry.ts';
 import { linkStaysInside, MAX_DEPTH } from './changes.ts';
@@ -26,14 +27,19 @@ export interface CaptureLimits {
  * Captures `hostPath` into the folder `into`, which appears whole or not at all; one that is there already stands.
  * @throws CodedError `mount/unusable` for a folder that cannot be read or is too large, `store/io`
  */
-export async function captureFolder(hostPath: string, into: string, limits: CaptureLimits, signal: AbortSignal): Promise<void> {
+export async function captureFolder(
+  { hostPath, isResolved }: Pick<MountKey, 'hostPath' | 'isResolved'>,
+  into: string,
+  limits: CaptureLimits,
+  signal: AbortSignal,
+): Promise<void> {
   const partial = `${into}.partial-${process.pid}-${Date.now().toString(36)}`;
   try {
     await asStore(`cannot make ${partial}`, async () => {
       await mkdir(dirname(into), { recursive: true, mode: 0o700 });
       await mkdir(partial, { mode: 0o700 });
     });
-    for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial)); tries += 1) {
+    for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial, isResolved)); tries += 1) {
       if (tries === TRIES) throw unusable(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
     }
     await asStore(`cannot keep the capture of ${hostPath}`, () => place(partial, into));
@@ -71,8 +77,8 @@ class Capture {
   }
 
   /** False when a file changed while it was read. */
-  async run(into: string): Promise<boolean> {
-    const root = await this.#reading('', () => Folder.open(this.#hostPath));
+  async run(into: string, isResolved: boolean): Promise<boolean> {
+    const root = await this.#reading('', () => Folder.open(this.#hostPath, isResolved));
     const tar = new TarFile(await asStore('cannot write a capture', () => open(join(into, CAPTURE_TAR), 'w', 0o600)));
     try {
       await this.#folder(root, '', tar);

@@ -24,9 +24,15 @@ export class Folder {
     this.#handle = handle;
   }
 
-  /** By a path, whose links are followed. */
-  static async open(path: string): Promise<Folder> {
-    return new Folder(await open(path, FOLDER_FLAGS));
+  /**
+   * By a path, whose links are followed.
+   * @throws an error ELOOP when the path may have no links and leads elsewhere
+   */
+  static async open(path: string, isResolved: boolean): Promise<Folder> {
+    const folder = new Folder(await open(path, FOLDER_FLAGS));
+    if (!isResolved || (await readlink(`/proc/self/fd/${folder.#handle.fd}`)) === path) return folder;
+    await folder.close();
+    throw Object.assign(new Error(`${path} leads through a link that was not there when its run was admitted`), { code: 'ELOOP' });
   }
 
   async child(name: string): Promise<Folder> {

@@ -5,7 +5,7 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import type { FileHandle } from 'node:fs/promises';
-import { errno, Folder } from './folder.ts';
+import { errno, type Folder } from './folder.ts';
 
 const PREFIX = '.voidbox-copy-';
 /** Rounds of removing a folder that a copy which is being stopped may still write to. */

@@ -1,7 +1,21 @@
 /** Writable mounts on real folders. A second folder plays the guest: its tar is what a VM would give. */
 import { Buffer } from 'node:buffer';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -11,7 +25,7 @@ import { writeTar, type TarItem } from '../tar/write.ts';
 import { MAX_ENTRIES } from './manifest.ts';
 import { createWritableMounts } from './writable-mounts.ts';
 
-const KEY = { runId: 'run', scope: 'scope', guestPath: '/data' };
+const KEY = { runId: 'run', scope: 'scope', guestPath: '/data', isResolved: true };
 const LIMITS = { maxBytes: 64 * 1024 * 1024 };
 const { signal } = new AbortController();
 
@@ -21,7 +35,7 @@ let guest: string;
 let mounts: WritableMounts;
 
 beforeEach(() => {
-  base = mkdtempSync(join(tmpdir(), 'voidbox-mounts-'));
+  base = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-mounts-')));
   [host, guest] = [join(base, 'host'), join(base, 'guest')];
   mkdirSync(host);
   mkdirSync(guest);
@@ -46,8 +60,28 @@ async function boot(): Promise<void> {
   execFileSync('tar', ['-xf', '-', '-C', guest], { input: Buffer.concat(parts) });
 }
 
-/** The guest's folder as its tar. */
+/** A folder as the tar of a guest. */
 function tarOf(folder: string): AsyncIterable<Uint8Array> {
+  const items: TarItem[] = [];
+  const add = (inside: string): void => {
+    for (const name of readdirSync(join(folder, inside))) {
+      const path = join(inside, name);
+      const stat = lstatSync(join(folder, path));
+      const mode = stat.mode & 0o777;
+      if (stat.isSymbolicLink()) items.push({ kind: 'symlink', path, target: readlinkSync(join(folder, path)) });
+      else if (stat.isFile()) items.push({ kind: 'file', path, mode, body: readFileSync(join(folder, path)) });
+      else {
+        items.push({ kind: 'dir', path, mode });
+        add(path);
+      }
+    }
+  };
+  add('');
+  return writeTar(items);
+}
+
+/** The same by the tar of the system, for names that are no text. */
+function systemTarOf(folder: string): AsyncIterable<Uint8Array> {
   return pieces(execFileSync('tar', ['--format=gnu', '-cf', '-', '-C', folder, '.'], { maxBuffer: 256 * 1024 * 1024 }));
 }
 
@@ -77,12 +111,10 @@ type Make = (folder: string) => void;
 const KINDS: Readonly<Record<string, Make>> = {
   nothing: () => undefined,
   file: (folder) => writeFileSync(join(folder, 'x'), 'text'),
-  'another file': (folder) => writeFileSync(join(folder, 'x'), 'TEXT'),
   program: (folder) => {
     writeFileSync(join(folder, 'x'), 'text');
     chmodSync(join(folder, 'x'), 0o755);
   },
-  'empty folder': (folder) => mkdirSync(join(folder, 'x')),
   folder: (folder) => {
     mkdirSync(join(folder, 'x', 'in', 'ner'), { recursive: true });
     writeFileSync(join(folder, 'x', 'in', 'f'), 'f');
@@ -94,7 +126,6 @@ const KINDS: Readonly<Record<string, Make>> = {
     writeFileSync(join(folder, 'x', 'in'), 'a file where a folder was');
   },
   link: (folder) => symlinkSync('kept', join(folder, 'x')),
-  'another link': (folder) => symlinkSync('folder', join(folder, 'x')),
 };
 const PAIRS = Object.keys(KINDS).flatMap((from) => Object.keys(KINDS).map((to) => [from, to] as const));
 
@@ -277,14 +308,15 @@ describe('a copy back', () => {
     writeFileSync(join(host, 'large'), Buffer.alloc(2_500_000, 'a'));
     await boot();
     expect(readFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x41])]), 'utf8')).toBe('odd');
-    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+    const back = (): Promise<CopiedBack> => mounts.copyBack(key(), systemTarOf(guest));
+    expect(await back()).toEqual({ refusal: null, written: 0, removed: 0 });
     writeFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x42])]), 'odder');
     writeFileSync(join(guest, 'd'.repeat(200), 'e'.repeat(200), 'f'.repeat(200)), 'deep');
     writeFileSync(join(guest, 'large'), Buffer.alloc(2_500_000, 'b'));
-    expect(await copyBack()).toEqual({ refusal: null, written: 3, removed: 0 });
+    expect(await back()).toEqual({ refusal: null, written: 3, removed: 0 });
     expect(readFileSync(join(host, 'd'.repeat(200), 'e'.repeat(200), 'f'.repeat(200)), 'utf8')).toBe('deep');
     expect(readFileSync(join(host, 'large')).every((byte) => byte === 0x62)).toBe(true);
-    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+    expect(await back()).toEqual({ refusal: null, written: 0, removed: 0 });
   });
 
   test('without the right to write is an outcome with its path', async () => {
@@ -304,6 +336,18 @@ describe('a copy back', () => {
     }
     expect(tree(host)).toEqual(before);
   });
+});
+
+test('a folder that is reached through a link since its run was admitted is not touched', async () => {
+  begin(KINDS['file']!);
+  await boot();
+  writeFileSync(join(guest, 'new'), 'new');
+  renameSync(host, join(base, 'moved'));
+  symlinkSync(join(base, 'moved'), host);
+  expect((await copyBack()).refusal).toMatchObject({ code: 'stage/mount-conflict', message: expect.stringContaining('ELOOP') as string });
+  rmSync(join(base, 'state'), { recursive: true });
+  await expect(mounts.capture(key(), LIMITS, signal)).rejects.toMatchObject({ code: 'mount/unusable' });
+  expect(readdirSync(join(base, 'moved')).sort()).toEqual(['folder', 'kept', 'x']);
 });
 
 describe('what may not come out of a guest', () => {

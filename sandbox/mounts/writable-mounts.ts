@@ -29,7 +29,7 @@ export function createWritableMounts(mountsDir: (runId: string) => string): Writ
   return {
     async capture(key, limits, signal) {
       const dir = join(dirOf(key), 'capture');
-      if (!(await exists(dir))) await captureFolder(key.hostPath, dir, limits, signal);
+      if (!(await exists(dir))) await captureFolder(key, dir, limits, signal);
       return createReadStream(join(dir, CAPTURE_TAR), { highWaterMark: CHUNK_BYTES });
     },
 
@@ -85,7 +85,7 @@ class Copy {
   async run(tar: AsyncIterable<Uint8Array>): Promise<CopiedBack> {
     let root: Folder;
     try {
-      root = await Folder.open(this.#key.hostPath);
+      root = await Folder.open(this.#key.hostPath, this.#key.isResolved);
     } catch (error) {
       return this.#refused({ code: 'stage/mount-conflict', message: `the folder itself is no longer one (${errno(error)})` });
     }

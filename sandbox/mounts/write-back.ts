@@ -170,8 +170,21 @@ async function whyUnwritable(folder: Folder, path: string, device: bigint): Prom
 
 /** Refusals that stay as they are when they are tried again; a full disk does not. */
 const LASTING: ReadonlySet<string> = new Set([
-  ...['EACCES', 'EPERM', 'EROFS', 'EXDEV', 'ENAMETOOLONG', 'EINVAL', 'ELOOP', 'EISDIR', 'EBUSY', 'EMLINK', 'ETXTBSY'],
-  ...['ENOTEMPTY', 'EEXIST', 'ENOENT', 'ENOTDIR'],
+  'EACCES',
+  'EPERM',
+  'EROFS',
+  'EXDEV',
+  'ENAMETOOLONG',
+  'EINVAL',
+  'ELOOP',
+  'EISDIR',
+  'EBUSY',
+  'EMLINK',
+  'ETXTBSY',
+  'ENOTEMPTY',
+  'EEXIST',
+  'ENOENT',
+  'ENOTDIR',
 ]);
 
 function isOfTheHost(error: unknown): boolean {
