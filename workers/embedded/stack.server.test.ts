@@ -18,16 +18,19 @@ import { askStack } from './control-client.ts';
 import { stackFile } from './stack-info.ts';
 
 let env: Environment;
+/** Folders below the test's own, whose stacks end before it is removed. */
+let deeper: Environment[];
 let pieces: StackPieces;
 
 beforeEach(async () => {
+  deeper = [];
   const real = readEnvironment();
   pieces = await resolveStackPieces(real, { install: true });
   env = readEnvironment({ ...real.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')) });
 });
 
 afterEach(async () => {
-  await stopStack(env);
+  for (const one of [env, ...deeper]) await stopStack(one);
   rmSync(env.stateDir, { recursive: true, force: true });
 });
 
@@ -188,7 +191,7 @@ describe('the socket', () => {
   test('works in a folder whose path is longer than that of a socket may be', { timeout: 120_000 }, async () => {
     const stateDir = join(env.stateDir, 'deep'.repeat(30), 'deeper'.repeat(10));
     const deep = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
-    onTestFinished(async () => void (await stopStack(deep)));
+    deeper.push(deep);
     const info = await ensureStack(deep, { pieces });
     expect(await askStack(stateDir, 'status')).toMatchObject({ kind: 'answer', answer: { phase: 'up', info } });
   });
@@ -235,7 +238,7 @@ test("its files are their user's alone in a folder that others may look into, an
 test('starts in a folder whose name means something in a URI', { timeout: 120_000 }, async () => {
   const stateDir = join(env.stateDir, 'a #b?c%41&mode=memory');
   const odd = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: stateDir });
-  onTestFinished(async () => void (await stopStack(odd)));
+  deeper.push(odd);
   const { address } = await ensureStack(odd, { pieces });
   const runs = await connectRuns(embeddedAddress(address));
   await startRun(runs.client, { runId: 'odd', request: { spec: specOf(0) }, summary: 'nap' });
