@@ -134,7 +134,7 @@ impl Exec {
     }
 
     /// False from the guest's word on its end, also while there is no room for what it wrote.
-    fn is_running(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         let state = self.state.borrow();
         state.phase == Phase::Running && state.ending.is_none()
     }

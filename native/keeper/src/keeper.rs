@@ -19,6 +19,7 @@ use crate::exec::{Exec, SpoolBudget, now_ms};
 use crate::guest::handshake::{Session, SessionError, open_session};
 use crate::guest::link::Link;
 use crate::guest::patience::Patience;
+use crate::guest::pulse;
 use crate::host::HostTsc;
 use crate::lease::Lease;
 use crate::run_dir::{CONSOLE, EXIT, KEEPER, KeeperFile, RunDir, SCRATCH, SOCKET, STARTED};
@@ -301,6 +302,7 @@ impl Keeper {
             ),
             failure = link.ended() => failure,
             () = self.disk.stand_still(|| link.patience.pause()) => unreachable!("it goes on for as long as the VM"),
+            never = pulse::watch(&link, || self.runs_a_command()) => never,
             _ = vmm.exited() => Failure::new(Code::VmLost, "the VMM ended"),
         };
         // A closed port and the VMM's end come together, in either order; say the one that tells more.
@@ -324,6 +326,11 @@ impl Keeper {
         };
         link.end(failure.clone());
         End { reason, failure }
+    }
+
+    fn runs_a_command(&self) -> bool {
+        let execs = self.execs.borrow();
+        execs.values().any(|exec| exec.is_running())
     }
 
     async fn boot(&self, slot: &mut Option<Vmm>) -> Result<Session, End> {

@@ -380,6 +380,19 @@ fn a_guest_that_goes_silent_in_an_exchange_loses_its_vm() {
 }
 
 #[test]
+fn a_guest_that_stands_still_under_a_command_loses_its_vm() {
+    let start = json!({
+        "op": "exec.start", "execKey": "a/0/1", "program": "sleep", "args": ["9"], "env": {}, "cwd": "/",
+        "uid": 1000, "gid": 1000, "stdinBytes": null, "timeoutMs": 3_600_000, "maxOutputBytes": 1024,
+    });
+    let (lines, exit) = silent_guest_answers("no-pulse", "", start, &[]);
+    assert_eq!(lines[0]["ok"]["known"], false, "{lines:?}");
+    assert_eq!(exit["code"], "vm/protocol", "{exit}");
+    let message = exit["message"].as_str().unwrap();
+    assert!(message.contains("went silent"), "{exit}");
+}
+
+#[test]
 fn a_refused_configuration_is_not_booted_again() {
     let error = r#"{"code":"not-allowed","message":"/lib32: is a folder of the guest's system"}"#;
     let vm = Vm::new("refused", LONG_BOOT_MS);

@@ -5,4 +5,5 @@ pub mod link;
 pub mod mailbox;
 pub mod outbox;
 pub mod patience;
+pub mod pulse;
 pub mod transfer;
