@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -15,6 +16,7 @@ use crate::run_dir::{EXIT, INTENT, LOCK, RunDir, SCRATCH, SOCKET, STARTED, VmSta
 
 /// Prefix of a directory that is being removed.
 const TRASH: &str = ".trash-";
+const DISCARD_ATTEMPTS: u32 = 8;
 /// How long it stays known that a VM was stopped. A worker that was held up may still launch it, and
 /// must not get a new one of the same key; what it launches later ends for want of a lease.
 const STOPPED_KNOWN: Duration = Duration::from_secs(15 * 60);
@@ -134,7 +136,7 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
     }
     if name.starts_with(TRASH) {
         // A sweep that was killed left it.
-        fs::remove_dir_all(entry.path())?;
+        discard(&entry.path())?;
         return Ok(None);
     }
     let dir = RunDir::at(entry.path());
@@ -201,10 +203,30 @@ fn remove(vms: &Path, vm: &Swept) -> io::Result<bool> {
     let Some(_lock) = dir.try_lock()? else {
         return Ok(false);
     };
-    let trash = vms.join(format!("{TRASH}{}-{}", vm.name, std::process::id()));
+    let trash = vms.join(trash_name(&vm.name));
     fs::rename(dir.path(), &trash)?;
-    fs::remove_dir_all(&trash)?;
+    discard(&trash)?;
     Ok(true)
+}
+
+/// A name that no other removal has, of this process or another.
+fn trash_name(name: &str) -> String {
+    static REMOVALS: AtomicU64 = AtomicU64::new(0);
+    let removal = REMOVALS.fetch_add(1, Ordering::Relaxed);
+    format!("{TRASH}{name}-{}-{removal}", std::process::id())
+}
+
+/// Removes a directory that another sweep may be removing too, or may have just opened a lock in.
+fn discard(trash: &Path) -> io::Result<()> {
+    for _ in 0..DISCARD_ATTEMPTS {
+        match fs::remove_dir_all(trash) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            done => return done,
+        }
+    }
+    // The next sweep removes what the other one leaves.
+    Ok(())
 }
 
 fn modified_ms(path: &Path) -> io::Result<u64> {
@@ -294,7 +316,7 @@ mod tests {
     #[test]
     fn sweeps_at_the_same_time_do_not_fail_one_another() {
         let temp = TempDir::new("sweep-at-once");
-        for round in 0..20 {
+        for round in 0..60 {
             for name in 0..40 {
                 let files = [(STARTED, ""), (EXIT, r#"{"reason":"stopped"}"#)];
                 vm(&temp.0, &format!("{round}-{name}"), &files);
