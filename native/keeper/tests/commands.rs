@@ -147,6 +147,10 @@ fn config() -> Value {
 
 /// What `launch` says of a run directory.
 fn launch(folder: &Folder) -> String {
+    launch_with(folder, &config())
+}
+
+fn launch_with(folder: &Folder, config: &Value) -> String {
     let mut launch = Command::new(KEEPER)
         .args(["launch", "--dir"])
         .arg(&folder.0)
@@ -155,9 +159,7 @@ fn launch(folder: &Folder) -> String {
         .spawn()
         .unwrap();
     let stdin = launch.stdin.take().unwrap();
-    { stdin }
-        .write_all(config().to_string().as_bytes())
-        .unwrap();
+    { stdin }.write_all(config.to_string().as_bytes()).unwrap();
     state_of(&launch.wait_with_output().unwrap().stdout)
 }
 
@@ -238,8 +240,11 @@ fn what_a_killed_keeper_left_is_removed_by_a_sweep_and_by_a_seal() {
         let vms = Folder::new(&format!("leftovers-{command}"));
         let folder = Folder(vms.0.join("vm"));
         fs::create_dir(&folder.0).unwrap();
+        // A keeper that gives its boots up before the kill removes everything itself.
+        let mut config = config();
+        config["bootTimeoutMs"] = json!(20_000);
         let launched = std::thread::scope(|scope| {
-            let launched = scope.spawn(|| launch(&folder));
+            let launched = scope.spawn(|| launch_with(&folder, &config));
             wait_until("no keeper starts its VM", || {
                 folder.0.join("started").exists()
             });
