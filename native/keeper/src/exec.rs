@@ -47,6 +47,8 @@ pub struct Exec {
     budget: Rc<SpoolBudget>,
     disk: Rc<Disk>,
     id: Cell<u32>,
+    /// The guest has said something of it.
+    is_begun: Cell<bool>,
     /// Bytes of standard input that are on their way to the guest.
     stdin_taken: Cell<u64>,
     /// Which connection may feed standard input; the newest one does.
@@ -87,6 +89,7 @@ impl Exec {
             budget,
             disk,
             id: Cell::new(0),
+            is_begun: Cell::new(false),
             stdin_taken: Cell::new(0),
             stdin_owner: Cell::new(0),
             state: RefCell::new(State {
@@ -119,6 +122,7 @@ impl Exec {
         if exec.start.stdin_bytes == Some(0) {
             link.send(exec.id.get(), &Message::StreamEnd(Default::default()));
         }
+        tokio::task::spawn_local(exec.clone().watch_start(link.clone()));
         tokio::task::spawn_local(exec.clone().keep_deadline(link.clone()));
         tokio::task::spawn_local(exec.clone().watch_kill(link.clone()));
         tokio::task::spawn_local(exec.clone().pay_what_it_owes(link.clone()));
@@ -142,6 +146,9 @@ impl Exec {
 
 impl Inbound for Exec {
     fn on_message(&self, link: &Link, id: u32, message: Message) -> Result<After, Violation> {
+        if !self.is_begun.replace(true) {
+            self.changed.notify_waiters();
+        }
         match message {
             Message::ExecStarted(_) => {}
             Message::ExecOutput(stream, bytes) => self.on_output(link, id, stream, &bytes)?,

@@ -392,6 +392,60 @@ fn a_guest_that_stands_still_under_a_command_loses_its_vm() {
     assert!(message.contains("went silent"), "{exit}");
 }
 
+/// A guest that reads every frame and answers to all that ask for its figures; `to_exec` is what it does
+/// about a command.
+fn lively_guest(to_exec: &str) -> String {
+    let hello =
+        r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
+    let pong = r"printf '\005\000\000\000\004\001\000\000\000\001'";
+    let configured = said(47, 0, "{}");
+    let figures = r#"{"memoryTotalBytes":1,"memoryAvailableBytes":1,"diskFreeBytes":1,"processes":0,"oomKills":0}"#;
+    let length = figures.len() + 4;
+    format!(
+        r#"heard() {{
+             set -- $(head -c 5 <&$PORT | od -An -v -tu1) && size=$(($1 + $2 * 256)) && kind=$5 &&
+             set -- $(head -c $size <&$PORT | od -An -v -tu1) && id=$(printf '\\%03o' $1 $2 $3 $4)
+           }}
+           {hello} >&$PORT; heard; {pong} >&$PORT; heard; {configured}
+           while heard; do
+             case $kind in
+               1) {to_exec} ;;
+               43) printf '\{length:03o}\000\000\000\054'"$id"'{figures}' >&$PORT ;;
+             esac
+           done"#
+    )
+}
+
+#[test]
+fn a_guest_that_lives_and_never_starts_a_command_loses_its_vm() {
+    let start = json!({
+        "v": 1, "id": 1, "op": "exec.start", "fence": 1, "execKey": "a/0/1", "program": "sleep", "args": ["9"],
+        "env": {}, "cwd": "/", "uid": 1000, "gid": 1000, "stdinBytes": null, "timeoutMs": 3_600_000,
+        "maxOutputBytes": 1024,
+    });
+    let begin = |name: &str, to_exec: &str| {
+        let mut vm = Vm::new(name, LONG_BOOT_MS);
+        vm.guest_silence_ms = 1_000;
+        assert_eq!(vm.relaunch(&lively_guest(to_exec)).0, "created");
+        assert!(vm.call("ready")["ok"].is_object(), "{name}");
+        assert_eq!(vm.call("attach")["ok"]["fence"], 1);
+        let mut stream = UnixStream::connect(vm.dir.join("k.sock")).unwrap();
+        stream.write_all(format!("{start}\n").as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert!(line.contains(r#""known":false"#), "{name}: {line}");
+        vm
+    };
+    let exit = begin("not-started", ":").exit();
+    assert_eq!(exit["code"], "vm/protocol", "{exit}");
+    let message = exit["message"].as_str().unwrap();
+    assert!(message.contains("a/0/1 was not started"), "{exit}");
+    // One that has started may be silent for as long as its deadline lets it.
+    let vm = begin("started", &said(33, 1, r#"{"pid":7}"#));
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert_eq!(vm.call("status")["ok"]["state"], "ready");
+}
+
 #[test]
 fn a_refused_configuration_is_not_booted_again() {
     let error = r#"{"code":"not-allowed","message":"/lib32: is a folder of the guest's system"}"#;

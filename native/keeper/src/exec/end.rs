@@ -16,6 +16,30 @@ use crate::guest::link::{Link, Violation};
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
 impl Exec {
+    /// Ends a VM whose guest does not say that the command has started, nor that it cannot: what comes
+    /// then is nothing, until a deadline that may be hours away.
+    pub(super) async fn watch_start(self: Rc<Self>, link: Rc<Link>) {
+        let begun = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.is_begun.get() || !self.is_running() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if link.patience.wait(begun).await.is_none() {
+            link.end(Failure::new(
+                Code::VmProtocol,
+                format!(
+                    "the guest went silent: exec {} was not started within {} ms",
+                    self.start.exec_key,
+                    link.patience.limit().as_millis()
+                ),
+            ));
+        }
+    }
+
     pub(super) async fn keep_deadline(self: Rc<Self>, link: Rc<Link>) {
         let ended = async {
             while self.is_running() {
