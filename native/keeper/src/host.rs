@@ -31,14 +31,32 @@ impl HostReport {
     }
 }
 
+/// Readings of a moment of which the best is taken.
+const READINGS: usize = 16;
+
 /// Ticks of the TSC per millisecond, counted over 50 ms. A guest that is told a wrong figure has
 /// time that runs fast or slow.
 pub fn measure_tsc_khz() -> u64 {
-    let (start, first) = (Instant::now(), read_tsc());
+    let (start, first) = read_both();
     std::thread::sleep(Duration::from_millis(50));
-    let (elapsed, last) = (start.elapsed(), read_tsc());
+    let (end, last) = read_both();
     let ticks = u128::from(last.wrapping_sub(first));
-    u64::try_from(ticks * 1_000_000 / elapsed.as_nanos().max(1)).unwrap_or(0)
+    u64::try_from(ticks * 1_000_000 / (end - start).as_nanos().max(1)).unwrap_or(0)
+}
+
+/// One moment, by the clock and by the TSC.
+fn read_both() -> (Instant, u64) {
+    let readings = std::iter::repeat_with(|| (read_tsc(), Instant::now(), read_tsc()));
+    closest(readings.take(READINGS)).expect("there are readings")
+}
+
+/// Of readings of the clock between two of the TSC the one that took least: on a busy machine another
+/// process may run in the middle of one, for as long as is measured.
+fn closest(readings: impl Iterator<Item = (u64, Instant, u64)>) -> Option<(Instant, u64)> {
+    let (before, at, after) =
+        readings.min_by_key(|(before, _, after)| after.wrapping_sub(*before))?;
+    let middle = before.wrapping_add(after.wrapping_sub(before) / 2);
+    Some((at, middle))
 }
 
 /// What the host knows of its TSC, for guests whose TSC it is.
@@ -98,6 +116,18 @@ mod tests {
         let (one, two) = (measure_tsc_khz(), measure_tsc_khz());
         assert!(one > 100_000, "{one} kHz");
         assert!(one.abs_diff(two) < one / 50, "{one} and {two} kHz");
+    }
+
+    #[test]
+    fn a_reading_in_which_the_machine_did_something_else_counts_for_nothing() {
+        let now = Instant::now();
+        let late = now + Duration::from_millis(50);
+        let readings = [
+            (1_000, now, 900_000_000),
+            (2_000, late, 2_010),
+            (3_000, now, 3_900),
+        ];
+        assert_eq!(closest(readings.into_iter()), Some((late, 2_005)));
     }
 
     #[test]
