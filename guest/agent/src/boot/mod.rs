@@ -7,6 +7,7 @@ mod modules;
 mod mounts;
 mod port;
 mod power;
+mod timer;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,7 @@ pub struct Booted {
 pub fn boot() -> Result<Booted, BootError> {
     mounts::mount_kernel_views()?;
     log::open_kmsg();
+    timer::check()?;
     let command_line = CommandLine::read();
     modules::load_all(Path::new("/lib/modules/voidbox.order"));
     protect_agent();
