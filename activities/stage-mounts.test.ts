@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/event.ts';
+import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import type { MockIo } from '../sandbox/mock/programs.ts';
 import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
@@ -34,6 +35,7 @@ let backend: MockBackend;
 let events: EventStore;
 /** Opened by a test to let programs on. */
 let gates: Set<string>;
+let nowMs: number;
 
 async function gate(name: string): Promise<void> {
   while (!gates.has(name)) await sleep(5);
@@ -54,8 +56,10 @@ beforeEach(() => {
   mkdirSync(host);
   writeFileSync(join(host, 'a'), 'a of the host');
   gates = new Set();
+  nowMs = 0;
   events = createFileEventStore(join(base, 'state'));
   backend = createMockBackend({
+    now: () => nowMs,
     programs: {
       // `write a text`, at once; prints what was there.
       write: async (io) => {
@@ -233,6 +237,20 @@ describe('a VM that is lost', () => {
     expect(await outputOf('one')).toBe('a of the hosta of the host');
     expect(onHost()).toEqual({ a: 'of the second VM' });
   });
+});
+
+test('a VM of a key that was in use once, of which nobody knows any more, gets the folder too', async () => {
+  const deps = worker();
+  expect((await run(deps, 'one', ['write', 'a', 'of the lost VM'])).outcome).toBe('succeeded');
+  backend.lose({ runId: RUN, scope: 'shared', generation: 0 });
+  nowMs += REMEMBERED_MS + 1;
+  // The host forgets, and the run is reset to before the loss.
+  await backend.release({ runId: RUN, scope: 'other', generation: 0 });
+  expect((await run(deps, 'two', ['write', 'b', 'b'])).outcome).toBe('succeeded');
+  expect(onHost()).toEqual({ a: 'a of the host', b: 'b' });
+  // The mark counts for the VM that is found.
+  expect((await run(worker(), 'three', ['write', 'c', 'c'])).outcome).toBe('succeeded');
+  expect(onHost()).toEqual({ a: 'a of the host', b: 'b', c: 'c' });
 });
 
 describe('a worker that dies', () => {

@@ -16,6 +16,9 @@ const MIB = 1024 * 1024;
 const READ_TRIES = 3;
 const READ_PAUSE_MS = 300;
 
+/** VMs that this process launched and put the folders into. */
+const filledHere = new WeakSet<Sandbox>();
+
 export function hasWritableMounts(request: StageRequest): boolean {
   return writable(request).length > 0;
 }
@@ -25,7 +28,9 @@ export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, reques
   const mounts = writable(request);
   if (mounts.length === 0) return;
   await deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
-    if (await isVmPrepared(deps.records, vmKey)) return;
+    // A key can be launched anew: mocks end with their worker, and that a VM ended is forgotten. The mark is of the earlier one.
+    const isMarkOfThis = sandbox.facts.attached || filledHere.has(sandbox);
+    if (isMarkOfThis && (await isVmPrepared(deps.records, vmKey))) return;
     for (const mount of mounts) {
       const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
       const tar = await deps.mounts.capture(keyOf(request, mount), limits, signal);
@@ -34,6 +39,7 @@ export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, reques
       else await sandbox.putTar(mount.guestPath, tar, signal);
     }
     await markVmPrepared(deps.records, vmKey);
+    filledHere.add(sandbox);
   });
 }
 
