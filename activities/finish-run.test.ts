@@ -1,5 +1,5 @@
 /** The last activity of a run: what it makes, writes and keeps, also when it is called again. */
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -12,7 +12,7 @@ import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
 import type { ActivityDeps } from './deps.ts';
-import { finishRun } from './finish-run.ts';
+import { finishedAlready, finishRun } from './finish-run.ts';
 import type { ArtifactStore, EventStore, RunRecords } from './ports.ts';
 
 const RUN = 'run-1';
@@ -110,4 +110,11 @@ test('a broken store is tried again, not taken for a failed run', async () => {
   const broken = { ...deps, artifacts: { ...artifacts, open } };
   await expect(finishRun(broken, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow('the disk is away');
   expect(await written()).toEqual([]);
+});
+
+test('what an attempt that died behind the last event left of the mounts goes with the next', async () => {
+  const kept = mountsDir(stateDir, RUN);
+  mkdirSync(kept, { recursive: true });
+  expect(await finishedAlready(deps, RUN, SUCCEEDED)).toEqual(SUCCEEDED);
+  expect(existsSync(kept)).toBe(false);
 });

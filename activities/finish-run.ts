@@ -29,8 +29,9 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
  * The outcome that stands: of an attempt whose answer was lost, or of a run that was reset after its end.
  * What follows the last event is done again.
  */
-export async function finishedAlready(deps: Pick<ActivityDeps, 'records'>, runId: string, outcome: RunOutcome): Promise<RunOutcome> {
+export async function finishedAlready(deps: Pick<ActivityDeps, 'records' | 'mounts'>, runId: string, outcome: RunOutcome): Promise<RunOutcome> {
   await deps.records.dropHostVariables(runId);
+  await deps.mounts.dropRun(runId);
   return outcome;
 }
 
