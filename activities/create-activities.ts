@@ -11,7 +11,12 @@ import { acquireVm, releaseVm } from './shared-vm.ts';
 export function createActivities(deps: ActivityDeps): Activities {
   const calls = createRunCalls(deps);
   return {
-    admit: (request) => admit(deps, request),
+    admit: async (request) => {
+      const admission = await admit(deps, request);
+      // There may have been another run with this id, which ended without a call here and was pruned.
+      calls.forget(request.runId);
+      return admission;
+    },
     acquireVm: (call) => coded(async () => acquireVm(deps, await calls.acquire(call))),
     runStage: (call) => coded(async () => runStage(deps, await calls.stage(call))),
     releaseVm: (call) => coded(async () => releaseVm(deps, await calls.release(call))),

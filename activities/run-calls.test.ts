@@ -13,6 +13,7 @@ import { createFileRunRecords, type FileRunRecords } from '../store/file/run-rec
 import { planOf } from '../test/machine/plan-of.ts';
 import type { AdmissionRecord } from './admit.ts';
 import type { StageCall } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
 import type { EventStore } from './ports.ts';
 import { createRunCalls, type RunCalls } from './run-calls.ts';
 import { writeResult } from './stage-record.ts';
@@ -313,4 +314,17 @@ test('plans of other runs make room, and are read again', async () => {
   for (const runId of ['a', 'b', 'c']) await admitted(runId);
   for (const runId of ['a', 'b', 'a', 'c', 'a', 'b']) expect((await runs.get(runId)).runId).toBe(runId);
   expect(reads).toEqual(['a', 'b', 'c', 'b']);
+});
+
+test('of another run with an id that was in use, what was admitted last counts', async () => {
+  const admitting = { events, records, hostQueue: 'q', hostId: 'h', serverId: 's', searchAttributes: [], now: () => 1 };
+  const { createActivities } = await import('./create-activities.ts');
+  const activities = createActivities(admitting as unknown as ActivityDeps);
+  const skip = (stage: string): Promise<void> =>
+    activities.appendEvents({ runId: 'run', events: [eventOf(`stage/${stage}/skipped`, { type: 'stage-skipped', stage, reason: 'x' })] });
+  await as('run', () => skip('own'));
+  await admitted('run', { behaviour: 1, mounts: {} }, planOf('other'));
+  await as('run', () => activities.admit({ runId: 'run', behaviour: 1 }));
+  await as('run', () => skip('other'));
+  await expect(as('run', () => skip('own'))).rejects.toMatchObject({ type: 'call/refused' });
 });
