@@ -128,8 +128,8 @@ export interface WritableMounts {
    * @throws CodedError `mount/unusable` for a folder that cannot be read or is larger than the VM's disk
    */
   capture(key: MountKey, limits: { readonly maxBytes: number }, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
-  /** For a capture that nobody reads. */
-  discard(capture: AsyncIterable<Uint8Array>): Promise<void>;
+  /** The VM holds the folder already, from a build that captured nothing: until a copy has gone back, what the VM lacks stays on the host. */
+  adopt(key: MountKey, capture: AsyncIterable<Uint8Array>): Promise<void>;
   /**
    * Brings the host to what the guest's tar says: entries that differ from the capture or the last copy. One that
    * changed on the host too refuses the copy. What a copy that died in the middle has done is taken into account.

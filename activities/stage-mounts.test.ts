@@ -298,8 +298,11 @@ describe('a worker that dies', () => {
       { key: 'earlier', program: 'write', args: ['a', 'of an earlier build'], env: {}, cwd: '/', stdin: null, timeoutMs: 1_000, maxOutputBytes: 1_000 },
       new AbortController().signal,
     );
+    writeFileSync(join(host, 'later'), 'put there since');
     expect((await run(worker(), 'one', ['write', 'b', 'new'])).outcome).toBe('succeeded');
-    expect(onHost()).toEqual({ a: 'of an earlier build', b: 'new' });
+    expect(onHost()).toEqual({ a: 'of an earlier build', b: 'new', later: 'put there since' });
+    expect((await run(worker(), 'two', ['write', 'b', 'newer'])).outcome).toBe('succeeded');
+    expect(onHost()).toEqual({ a: 'of an earlier build', b: 'newer', later: 'put there since' });
   });
 });
 

@@ -35,7 +35,7 @@ export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, reques
       const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
       const tar = await deps.mounts.capture(keyOf(request, mount), limits, signal);
       // A build before this mark put the folder in before it started a command, which by now may have changed it.
-      if (sandbox.facts.hadCommands) await deps.mounts.discard(tar);
+      if (sandbox.facts.hadCommands) await deps.mounts.adopt(keyOf(request, mount), tar);
       else await sandbox.putTar(mount.guestPath, tar, signal);
     }
     await markVmPrepared(deps.records, vmKey);

@@ -6,7 +6,7 @@ import { dirname, join } from 'node:path';
 import type { MountKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { endMarker, paddingBytes, writeHeader } from '../tar/entry.ts';
-import { linkStaysInside, MAX_DEPTH } from './changes.ts';
+import { cleanPath, linkStaysInside } from './changes.ts';
 import { errno, Folder, isAbsent } from './folder.ts';
 import { ManifestLimit, shown, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
 import { isStaging } from './staging.ts';
@@ -96,7 +96,6 @@ class Capture {
   }
 
   async #folder(folder: Folder, path: string, tar: TarFile): Promise<void> {
-    if (path.split('/').length > MAX_DEPTH) throw unusable(this.#hostPath, `${shown(path)} is more than ${MAX_DEPTH} folders deep`);
     for (const name of await this.#reading(path, () => folder.names())) {
       this.#signal.throwIfAborted();
       // What a copy of a run that was killed left behind is no part of the folder.
@@ -109,6 +108,8 @@ class Capture {
     const stat = await this.#reading(path, () => folder.stat(name));
     // Gone since its folder was read.
     if (stat === null) return;
+    // Nothing is put into a VM that could not come back.
+    if (cleanPath(path) === null) throw unusable(this.#hostPath, `${shown(path)} lies too deep in it, or its path is too long`);
     const mode = Number(stat.mode) & 0o777;
     const modifiedS = Math.max(0, Number(stat.mtimeNs / 1_000_000_000n));
     if (stat.isDirectory()) {

@@ -22,6 +22,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { CopiedBack, WritableMounts } from '../../activities/ports.ts';
 import { endMarker, writeHeader } from '../tar/entry.ts';
 import { writeTar, type TarItem } from '../tar/write.ts';
+import { MAX_DEPTH } from './changes.ts';
 import { MAX_ENTRIES } from './manifest.ts';
 import { createWritableMounts } from './writable-mounts.ts';
 
@@ -288,6 +289,54 @@ describe('a copy back', () => {
     expect(tree(host)).toEqual(tree(guest));
   });
 
+  test('of a worker that wakes behind its successor and has only folders to make changes nothing either', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    mkdirSync(join(guest, 'made'));
+    const whole = execFileSync('tar', ['-cf', '-', '-C', guest, '.']);
+    let wake!: () => void;
+    const asleep = new Promise<void>((resolve) => (wake = resolve));
+    let reached!: () => void;
+    const read = new Promise<void>((resolve) => (reached = resolve));
+    const late = create().copyBack(
+      key(),
+      (async function* () {
+        yield whole;
+        reached();
+        await asleep;
+      })(),
+    );
+    await read;
+    expect((await copyBack()).refusal).toBeNull();
+    // The next stage takes the folder away again.
+    rmSync(join(guest, 'made'), { recursive: true });
+    writeFileSync(join(guest, 'kept'), 'of the next stage');
+    expect((await copyBack()).refusal).toBeNull();
+    wake();
+    await expect(late).rejects.toMatchObject({ code: 'fence/stale' });
+    expect(tree(host)).toEqual(tree(guest));
+    expect(await copyBack()).toEqual({ refusal: null, written: 0, removed: 0 });
+  });
+
+  test('takes a folder that a copy made and had not given its mode for no edit of the host', async () => {
+    begin(KINDS['file']!);
+    await boot();
+    mkdirSync(join(guest, 'made'));
+    chmodSync(join(guest, 'made'), 0o755);
+    writeFileSync(join(guest, 'made', 'f'), 'f');
+    const planned = [
+      ['made', { kind: 'dir', mode: 0o755 }],
+      ['made/f', { kind: 'file', mode: 0o644, sizeBytes: 1, sha256: 'f' }],
+    ];
+    const state = join(base, 'state', 'run');
+    const lines = [...planned, { v: 1, count: planned.length }].map((line) => `${JSON.stringify(line)}\n`);
+    writeFileSync(join(state, readdirSync(state)[0]!, 'copying.jsonl'), lines.join(''));
+    // Killed here.
+    mkdirSync(join(host, 'made'), { mode: 0o700 });
+    expect((await copyBack()).refusal).toBeNull();
+    expect(tree(host)).toEqual(tree(guest));
+  });
+
   test('leaves another run its staging folder', async () => {
     begin(KINDS['file']!);
     await boot();
@@ -450,6 +499,15 @@ describe('a capture', () => {
     for (const hostPath of [join(host, 'large'), join(host, 'none')])
       await expect(mounts.capture({ ...KEY, hostPath }, LIMITS, signal)).rejects.toMatchObject({ code: 'mount/unusable' });
     expect(readdirSync(join(base, 'state', 'run', readdirSync(join(base, 'state', 'run'))[0]!))).toEqual([]);
+  });
+
+  test('of what is too deep to come back is refused before a VM gets it', async () => {
+    const deep = Array.from({ length: MAX_DEPTH }, () => 'd').join('/');
+    mkdirSync(join(host, deep), { recursive: true });
+    await boot();
+    rmSync(join(base, 'state'), { recursive: true });
+    writeFileSync(join(host, deep, 'f'), '');
+    await expect(boot()).rejects.toMatchObject({ code: 'mount/unusable', message: expect.stringContaining('too deep') as string });
   });
 
   test('that is damaged says so', async () => {

@@ -3,9 +3,9 @@
  * success, compared with what was captured or copied last. All state lies in the run's folder, so a worker that
  * starts again, and the VM after a lost one, compare with the same.
  */
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { rm, stat } from 'node:fs/promises';
+import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { CopiedBack, MountKey, WritableMounts } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
@@ -21,6 +21,13 @@ import { carryOut, checkChanges, type Refusal } from './write-back.ts';
 const COPIED = 'copied.jsonl';
 /** Written before the first change of a copy: what each path is to become. */
 const COPYING = 'copying.jsonl';
+/**
+ * There while a VM was not filled from the capture: what it lacks of that may have come to the host since, so it was not
+ * removed by a stage.
+ */
+const ADOPTED = 'adopted';
+/** Names the copy that began last: only that one writes down what the host has. */
+const COPIER = 'copier';
 const CHUNK_BYTES = 256 * 1024;
 
 /** @param mountsDir the folder of a run for what its mounts held */
@@ -33,8 +40,9 @@ export function createWritableMounts(mountsDir: (runId: string) => string): Writ
       return createReadStream(join(dir, CAPTURE_TAR), { highWaterMark: CHUNK_BYTES });
     },
 
-    async discard(capture) {
+    async adopt(key, capture) {
       for await (const _ of capture) break;
+      await writeManifest(join(dirOf(key), ADOPTED), []);
     },
 
     async copyBack(key, tar) {
@@ -76,6 +84,7 @@ async function exists(path: string): Promise<boolean> {
 class Copy {
   readonly #key: MountKey;
   readonly #dir: string;
+  readonly #name = randomBytes(8).toString('hex');
 
   constructor(key: MountKey, dir: string) {
     this.#key = key;
@@ -93,18 +102,23 @@ class Copy {
     try {
       await staging.stopOthers();
       const before = await this.#before(root);
+      await writeFile(join(this.#dir, COPIER), this.#name, { mode: 0o600 });
       const incoming = await readIncoming(tar, before, staging);
+      if (await exists(join(this.#dir, ADOPTED))) for (const path of before.keys()) if (!incoming.entries.has(path)) before.delete(path);
       const changes = changesBetween(before, incoming.entries);
       if (changes.length === 0) return { refusal: null, written: 0, removed: 0 };
       const checked = await checkChanges(root, changes, before);
       if (checked.refusal !== null) return this.#refused(checked.refusal);
+      await this.#assertNewest();
       await writeManifest(join(this.#dir, COPYING), targets(changes));
       const refusal = await carryOut(root, checked.todo, incoming.staged, staging);
+      await this.#assertNewest();
       if (refusal !== null) {
         await this.#settle(root, before);
         return this.#refused(refusal);
       }
       await this.#keep(incoming.entries);
+      await rm(join(this.#dir, ADOPTED), { force: true });
       const removed = checked.todo.filter(({ change }) => change.to === null).length;
       return { refusal: null, written: checked.todo.length - removed, removed };
     } catch (error) {
@@ -133,6 +147,8 @@ class Copy {
       for (const [path, target] of planned) {
         const found = (await (await folders.at(parentOf(path)))?.look(nameOf(path))) ?? null;
         if (found !== null && found.kind !== 'other' && target !== null && sameEntry(found, target)) before.set(path, target);
+        // Made, and not yet with its mode.
+        else if (found?.kind === 'dir' && target?.kind === 'dir' && before.get(path)?.kind !== 'dir') before.set(path, found);
         // Gone is as planned, or half of a change of its kind.
         else if (found === null) before.delete(path);
       }
@@ -141,6 +157,12 @@ class Copy {
     }
     await this.#keep(before);
     return before;
+  }
+
+  /** A worker that was held up and wakes behind its successor must not put its own state over that one's. */
+  async #assertNewest(): Promise<void> {
+    const newest = await readFile(join(this.#dir, COPIER), 'utf8');
+    if (newest !== this.#name) throw new CodedError('fence/stale', `another worker has begun to copy ${this.#key.guestPath} back since`);
   }
 
   async #keep(entries: ReadonlyMap<string, MountEntry>): Promise<void> {
