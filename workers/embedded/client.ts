@@ -11,7 +11,7 @@ import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { buildId } from './build-id.ts';
 import { askStack } from './control-client.ts';
-import { lockHolder } from './lock-holder.ts';
+import { isLockHolder, lockHolder } from './lock-holder.ts';
 import { skillsMark } from './skill-paths.ts';
 import { EXIT_LOCKED, spawnSupervisor, type SpawnedSupervisor } from './spawn-supervisor.ts';
 import { logsDir, readStackFile, type StackInfo } from './stack-info.ts';
@@ -91,10 +91,10 @@ async function ifReachable(info: StackInfo | null): Promise<StackInfo | null> {
 /** Stops the stack: attempts let go of their VMs, which go on, and the next stack takes them up. False when none ran. */
 export async function stopStack(env: Environment): Promise<boolean> {
   const asked = await askStack(env.stateDir, 'stop');
-  const holder = lockHolder(env.stateDir);
-  if (asked.kind !== 'answer' && holder === null) return false;
-  if (asked.kind !== 'answer' && holder !== null) endKindly(holder);
-  await waitForEnd(env);
+  const pid = asked.kind === 'answer' ? asked.answer.pid : lockHolder(env.stateDir);
+  if (pid === null) return false;
+  if (asked.kind !== 'answer') endKindly(pid);
+  await waitForEnd(env, pid);
   return true;
 }
 
@@ -111,18 +111,24 @@ function signalIfThere(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-async function waitForEnd(env: Environment): Promise<void> {
+/** `pid`: of the supervisor that was told to end. The next one, which another command may have started by then, is let be. */
+async function waitForEnd(env: Environment, pid: number): Promise<void> {
   const until = Date.now() + STOP_LIMIT_MS;
   for (;;) {
-    const holder = lockHolder(env.stateDir);
-    if (holder === null && (await askStack(env.stateDir, 'status')).kind === 'nobody') return;
+    const isThere = isLockHolder(env.stateDir, pid);
+    if (!isThere && !(await answersAs(env, pid))) return;
     if (Date.now() > until) {
       // Its children are tied to it and end with it.
-      if (holder !== null) signalIfThere(holder, 'SIGKILL');
+      if (isThere) signalIfThere(pid, 'SIGKILL');
       return;
     }
     await sleep(POLL_MS);
   }
+}
+
+async function answersAs(env: Environment, pid: number): Promise<boolean> {
+  const asked = await askStack(env.stateDir, 'status');
+  return asked.kind === 'answer' && asked.answer.pid === pid;
 }
 
 interface Start {
@@ -145,7 +151,7 @@ async function startStack(start: Start): Promise<StackInfo> {
     const other = await otherBuild(env, build);
     if (other !== null && drains < MAX_DRAINS) {
       progress(`restarting the embedded stack: it runs ${other}, this is ${build}`);
-      await drain(env);
+      await drain(env, build);
       drains += 1;
       [supervisor, until, silentSinceMs] = [null, Date.now() + START_LIMIT_MS, Date.now()];
       continue;
@@ -173,14 +179,17 @@ async function otherBuild(env: Environment, build: string): Promise<string | nul
   return running === null || running.build === build ? null : running.build;
 }
 
-/** Ends a stack of another build when no command is about to use it. */
-async function drain(env: Environment): Promise<void> {
+/** Ends a stack of another build than `build` when no command is about to use it. */
+async function drain(env: Environment, build: string): Promise<void> {
   const until = Date.now() + YIELD_LIMIT_MS;
   while (Date.now() < until) {
+    // Another command of this build may have been quicker.
+    const now = await askStack(env.stateDir, 'status');
+    if (now.kind === 'answer' && now.answer.build === build) return;
     const asked = await askStack(env.stateDir, 'yield');
     // Older than sockets, or it can't answer.
     if (asked.kind !== 'answer') break;
-    if (!asked.answer.inUse) return await waitForEnd(env);
+    if (!asked.answer.inUse) return await waitForEnd(env, asked.answer.pid);
     await sleep(YIELD_AGAIN_MS);
   }
   await stopStack(env);

@@ -27,17 +27,23 @@ export async function openControl(options: ControlOptions): Promise<{ close(): v
   let server = await listen(address, users, options);
   let inode = inodeOf(address);
   let busy = false;
+  let problem = '';
   const look = async (): Promise<void> => {
-    const now = inodeOf(address);
-    if (busy || (now !== null && now === inode)) return;
+    if (busy) return;
     busy = true;
     try {
+      const now = inodeOf(address);
+      if (now !== null && now === inode) return;
       server.close();
       server = await listen(address, users, options);
       inode = inodeOf(address);
+      problem = '';
       options.onProblem(`${socketFile(options.stateDir)} was ${now === null ? 'removed' : 'replaced'} and is there again`);
     } catch (error) {
-      options.onProblem(`${socketFile(options.stateDir)}: ${(error as Error).message}`);
+      // The folder may be gone, or closed to everybody: told once, and looked for again.
+      const text = `${socketFile(options.stateDir)}: ${(error as Error).message}`;
+      if (text !== problem) options.onProblem(text);
+      problem = text;
     } finally {
       busy = false;
     }

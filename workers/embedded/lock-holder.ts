@@ -14,6 +14,12 @@ export function lockHolder(stateDir: string): number | null {
   return null;
 }
 
+/** Whether this very process is such a supervisor: another one may have the lock by now. */
+export function isLockHolder(stateDir: string, pid: number): boolean {
+  const lock = statSafely(stackLockFile(stateDir));
+  return lock !== null && isSupervisor(String(pid)) && hasOpen(String(pid), lock);
+}
+
 /** Of this user, and started as a supervisor: what only tries the lock is `voidbox-vm` until it has it. */
 function isSupervisor(pid: string): boolean {
   try {
