@@ -105,8 +105,7 @@ export class SessionGuard {
   async mayAct(place: SkillPlace): Promise<OpenSession> {
     const asker = this.#askedByWorkflow();
     sameSession(place.session, asker);
-    const record = await this.#recordOf(asker.session);
-    if (record === null) throw notOpened(asker.session);
+    const record = (await this.#recordOf(asker.session)) ?? (await this.#underWay(place, asker));
     if (!record.runs.includes(asker.run)) {
       // A history that has begun anew may tell observers before its first turn.
       const run = await this.#runOf(asker.session, asker.run);
@@ -150,7 +149,16 @@ export class SessionGuard {
     if (run === null || firstRun === undefined || run.taskQueue !== this.#workflow.taskQueue || run.startedAtMs >= this.#opened.keptSinceMs)
       throw notOpened(session);
     const record: OpenSession = { session, firstRun, runs: [asker.run], codes: [code], path, handshake, root: outermost(session) };
-    await this.#opened.write(record);
+    await this.#opened.write(record, true);
+    return record;
+  }
+
+  /** One of such a build whose action or observer was under way when this build came: no turn of it has come before. */
+  async #underWay({ session, code, path, handshake }: SkillPlace, asker: Asker): Promise<OpenSession> {
+    const run = await this.#runOf(session, asker.run);
+    if (run?.taskQueue !== this.#workflow.taskQueue || run.firstRun === null || run.startedAtMs >= this.#opened.keptSinceMs) throw notOpened(session);
+    const record: OpenSession = { session, firstRun: run.firstRun, runs: [asker.run], codes: [code], path, handshake, root: outermost(session) };
+    await this.#opened.write(record, true);
     return record;
   }
 }

@@ -53,8 +53,11 @@ export interface OpenSession {
 export interface OpenSessionStore {
   /** Null: it was not opened here. @throws CodedError `store/io` when the record cannot be read or is no record */
   read(session: string): Promise<OpenSession | null>;
-  /** On disk when it is over. */
-  write(record: OpenSession): Promise<void>;
+  /**
+   * On disk when it is over.
+   * @param isAdopted  it was opened by a build that kept no records: of what its observers were told nothing is forgotten
+   */
+  write(record: OpenSession, isAdopted?: boolean): Promise<void>;
   /** Sessions that began earlier have no record, for the build of that time kept none. */
   readonly keptSinceMs: number;
 }

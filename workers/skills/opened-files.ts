@@ -19,10 +19,10 @@ export function createOpenedFiles(stateDir: string, serverId: string): OpenSessi
   return {
     keptSinceMs: keptSince(join(stateDir, 'sessions')),
     read: (session) => Promise.resolve(readOpened(stateDir, session)),
-    async write(record) {
+    async write(record, isAdopted = false) {
       const dir = sessionRecordsDir(stateDir, record.session);
       // An ended session's id may be given to another one, whose observers have heard of nothing.
-      if (lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun) forgetObserved(dir);
+      if (!isAdopted && lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun) forgetObserved(dir);
       await folders.make(dir);
       const file = join(dir, FILE);
       await writeDurably(`${file}.${process.pid}`, `${JSON.stringify(record)}\n`);
