@@ -14,8 +14,8 @@ export async function handingOver<T>(
   const told = (names: readonly string[]): void => onProgress(names.length === 0 ? 'hands over no variable' : `hands over ${names.join(', ')}`);
   // What it cannot hand over the worker misses, and says so.
   const answering = answerWanted(env.stateDir, session, env.variables, opened.signal, told).catch((error: unknown) => {
-    if (!(error instanceof CodedError)) throw error;
-    onProgress(error.message);
+    const { message } = error as Error;
+    onProgress(error instanceof CodedError ? message : `no variable can be handed over: ${message}`);
   });
   try {
     return await start();

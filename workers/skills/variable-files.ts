@@ -87,10 +87,14 @@ export function dropVariables(stateDir: string, session: string): void {
 export function sessionsWithVariables(stateDir: string, serverId: string, nowMs: number): readonly string[] {
   return sessionNames(stateDir).filter((session) => {
     const folder = join(stateDir, 'sessions', session);
-    const found = statSync(join(folder, VARIABLES), { throwIfNoEntry: false });
-    if (found === undefined || nowMs - found.mtimeMs < LEAST_AGE_MS) return false;
-    const servers = folderUse(folder)?.servers ?? [];
-    return servers.length === 0 || servers.includes(serverId);
+    try {
+      if (nowMs - statSync(join(folder, VARIABLES)).mtimeMs < LEAST_AGE_MS) return false;
+      const servers = folderUse(folder)?.servers ?? [];
+      return servers.length === 0 || servers.includes(serverId);
+    } catch {
+      // It holds none, or is no folder, or cannot be looked into: others are looked at all the same.
+      return false;
+    }
   });
 }
 
@@ -131,6 +135,13 @@ function write(stateDir: string, session: string, name: string, value: object): 
   const dir = sessionRecordsDir(stateDir, session);
   mkdirSync(dir, { recursive: true, mode: 0o700 });
   const file = join(dir, name);
-  writeFileSync(`${file}.${process.pid}`, `${JSON.stringify(value)}\n`, { mode: 0o600 });
-  renameSync(`${file}.${process.pid}`, file);
+  const next = `${file}.${process.pid}`;
+  try {
+    writeFileSync(next, `${JSON.stringify(value)}\n`, { mode: 0o600 });
+    renameSync(next, file);
+  } catch (error) {
+    // On a full disk it holds a part of the values.
+    rmSync(next, { force: true });
+    throw error;
+  }
 }
