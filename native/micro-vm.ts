@@ -2,6 +2,7 @@
  * One client of one VM, under one fence. Bytes never gather here: a stream that nobody reads stands still
  * in the keeper's spool, a source that is faster than the guest waits.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
@@ -34,6 +35,7 @@ export const TRANSFER_IDLE_LIMIT_MS = 120_000;
 const UPLOAD_LIMIT_MS = 60 * 60 * 1000;
 const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
+const LOOK_AGAIN_MS = 300;
 /** Codes of a VM's end that say more than that it is lost. */
 const ENDS_WITH_CODES: ReadonlySet<string> = new Set<ErrorCode>(['vm/protocol', 'vm/boot-timeout', 'vm/refused', 'host/disk-full']);
 /** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
@@ -367,8 +369,10 @@ export class MicroVm {
   async #explain(error: unknown): Promise<Error> {
     if (!(error instanceof ConnectionError)) return error as Error;
     if (this.#closed.signal.aborted) return this.#closed.signal.reason as Error;
-    if (isAlive(await readRunDir(this.#keeper, this.dir))) return error;
-    return this.#loss(error);
+    if (!isAlive(await readRunDir(this.#keeper, this.dir))) return this.#loss(error);
+    // A keeper that was killed closes its connections a moment before its lock is free.
+    await sleep(LOOK_AGAIN_MS);
+    return isAlive(await readRunDir(this.#keeper, this.dir)) ? error : this.#loss(error);
   }
 
   async #loss(cause?: unknown): Promise<CodedError> {
