@@ -94,7 +94,7 @@ async function requestOf(plan: Plan, runId: string, input: string | null, record
   const wire = toWire(plan);
   if (input === null) return { plan: wire };
   const read = await readRunInput(input, createFileArtifactStore(env.stateDir), context);
-  // On a server of one's own the run may live elsewhere, and what was written here would stay for ever.
+  // On a configured server the run may live on another host, and what is written here would never be removed.
   if (read.kind === 'ref' && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, read.ref);
   return { plan: wire, input: read };
 }

@@ -81,7 +81,7 @@ export async function writeManifest(path: string, entries: Iterable<readonly [st
 }
 
 /**
- * What `writeManifest` wrote; null where there is no file.
+ * What `writeManifest` wrote; null when the file does not exist.
  * @throws CodedError `mount/unusable` when the file is damaged
  */
 export async function readManifest(path: string): Promise<Map<string, MountEntry | null> | null> {

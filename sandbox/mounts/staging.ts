@@ -1,6 +1,6 @@
 /**
  * A folder within the mounted one in which a copy back prepares what it then moves into place. Everything that a copy
- * changes goes through it, so whoever removes it stops that copy: a worker that was held up and wakes behind its
+ * changes goes through it, so removing it stops that copy: a worker that was held up and wakes behind its
  * successor finds its staging folder gone, and changes nothing.
  */
 import { createHash, randomBytes } from 'node:crypto';
