@@ -36,7 +36,7 @@ export async function captureFolder(
   const partial = `${into}.partial-${process.pid}-${Date.now().toString(36)}`;
   try {
     await asStore(`cannot make ${partial}`, async () => {
-      await mkdir(dirname(into), { recursive: true, mode: 0o700 });
+      await makeFolders(dirname(into));
       await mkdir(partial, { mode: 0o700 });
     });
     for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial, isResolved)); tries += 1) {
@@ -46,6 +46,13 @@ export async function captureFolder(
   } finally {
     await rm(partial, { recursive: true, force: true });
   }
+}
+
+/** On the disk with the folders above that were made for it. */
+async function makeFolders(path: string): Promise<void> {
+  const first = await mkdir(path, { recursive: true, mode: 0o700 });
+  if (first === undefined) return;
+  for (let made = path; made.length >= first.length; made = dirname(made)) await syncFolder(dirname(made));
 }
 
 /** The first one stands: a rename onto a folder that is not empty fails. */

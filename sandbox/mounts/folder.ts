@@ -92,6 +92,16 @@ export class Folder {
     await this.#handle.chmod(mode);
   }
 
+  /** On the disk when it settles: which names it has, and its mode. */
+  async sync(): Promise<void> {
+    try {
+      await this.#handle.sync();
+    } catch (error) {
+      // Some network file systems have no such call for folders, and keep names as they do it.
+      if (errno(error) !== 'EINVAL' && errno(error) !== 'ENOTSUP') throw error;
+    }
+  }
+
   facts(): Promise<BigIntStats> {
     return this.#handle.stat({ bigint: true });
   }
@@ -189,6 +199,22 @@ export class FolderPath {
 
   async #pop(): Promise<void> {
     await this.#open.pop()?.folder.close();
+  }
+}
+
+/** Has the names that entries got or lost on the disk when it settles; of folders among them, the mode too. */
+export async function syncEntries(root: Folder, entries: Iterable<readonly [path: string, entry: MountEntry | null]>): Promise<void> {
+  const paths = new Set(['']);
+  for (const [path, entry] of entries) {
+    paths.add(parentOf(path));
+    if (entry?.kind === 'dir') paths.add(path);
+  }
+  const folders = new FolderPath(root);
+  try {
+    // One that is gone took its names along, and the folder above it is among these.
+    for (const path of [...paths].sort()) await (await folders.at(path))?.sync();
+  } finally {
+    await folders.reset();
   }
 }
 

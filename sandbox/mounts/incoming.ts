@@ -59,25 +59,20 @@ async function fileOf(item: StreamedEntry, path: string, before: MountEntry | nu
   const mayBeSame = before?.kind === 'file' && before.sizeBytes === item.sizeBytes;
   const mode = item.mode & 0o777;
   const hash = createHash('sha256');
-  const entry = (): MountEntry => ({ kind: 'file', mode, sizeBytes: item.sizeBytes, sha256: hash.digest('hex') });
+  let made: MountEntry | null = null;
+  const entry = (): MountEntry => (made ??= { kind: 'file', mode, sizeBytes: item.sizeBytes, sha256: hash.digest('hex') });
+  const isNew = (): boolean => !(mayBeSame && sameEntry(entry(), before));
   if (mayBeSame && item.sizeBytes <= HELD_BYTES) {
     const parts: Uint8Array[] = [];
     for await (const part of item.body) {
       hash.update(part);
       parts.push(part);
     }
-    const found = entry();
-    if (sameEntry(found, before)) return found;
-    await stage(path, [Buffer.concat(parts)], mode, staging, staged);
-    return found;
+    if (isNew()) await stage(path, [Buffer.concat(parts)], mode, staging, staged, isNew);
+    return entry();
   }
-  const name = await stage(path, hashed(item.body, hash), mode, staging, staged);
-  const found = entry();
-  if (mayBeSame && sameEntry(found, before)) {
-    staged.delete(path);
-    await (await staging.folder()).removeFile(name);
-  }
-  return found;
+  await stage(path, hashed(item.body, hash), mode, staging, staged, isNew);
+  return entry();
 }
 
 async function* hashed(body: AsyncIterable<Uint8Array>, hash: ReturnType<typeof createHash>): AsyncGenerator<Uint8Array, void, void> {
@@ -87,24 +82,33 @@ async function* hashed(body: AsyncIterable<Uint8Array>, hash: ReturnType<typeof 
   }
 }
 
+/** @param isNew asked when the whole body was read */
 async function stage(
   path: string,
   body: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   mode: number,
   staging: Staging,
   staged: Map<string, string>,
-): Promise<string> {
+  isNew: () => boolean,
+): Promise<void> {
   const { name, file } = await staging.newFile();
   try {
     for await (const part of body) await file.writeFile(part);
-    await file.chmod(mode);
+    if (isNew()) {
+      await file.chmod(mode);
+      // Before it gets its name: a power loss behind the move would leave an empty file that counts as copied.
+      await file.sync();
+    }
   } finally {
     await file.close();
   }
   const earlier = staged.get(path);
   if (earlier !== undefined) await (await staging.folder()).removeFile(earlier);
-  staged.set(path, name);
-  return name;
+  if (isNew()) staged.set(path, name);
+  else {
+    staged.delete(path);
+    await (await staging.folder()).removeFile(name);
+  }
 }
 
 function refused(path: string, why: string): CodedError {

@@ -11,9 +11,9 @@ import type { CopiedBack, MountKey, WritableMounts } from '../../activities/port
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { CAPTURE_MANIFEST, CAPTURE_TAR, captureFolder, type CaptureLimits } from './capture.ts';
 import { changesBetween, nameOf, parentOf, type Change } from './changes.ts';
-import { errno, Folder, FolderPath } from './folder.ts';
+import { errno, Folder, FolderPath, syncEntries } from './folder.ts';
 import { readIncoming } from './incoming.ts';
-import { readManifest, sameEntry, writeManifest, type MountEntry } from './manifest.ts';
+import { readManifest, sameEntry, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
 import { Staging } from './staging.ts';
 import { carryOut, checkChanges, type Refusal } from './write-back.ts';
 
@@ -117,14 +117,15 @@ class Copy {
         await this.#settle(root, before);
         return this.#refused(refusal);
       }
-      await this.#keep(incoming.entries);
-      await rm(join(this.#dir, ADOPTED), { force: true });
+      // What it cannot remove now, the next copy does. Nothing is moved through it any more.
+      await staging.dispose().catch(() => undefined);
+      await syncEntries(root, targets(changes));
+      await this.#keep(incoming.entries, ADOPTED);
       const removed = checked.todo.filter(({ change }) => change.to === null).length;
       return { refusal: null, written: checked.todo.length - removed, removed };
     } catch (error) {
       return this.#translated(error);
     } finally {
-      // What it cannot remove now, the next copy does.
       await staging.dispose().catch(() => undefined);
       await root.close();
     }
@@ -155,6 +156,7 @@ class Copy {
     } finally {
       await folders.reset();
     }
+    await syncEntries(root, planned);
     await this.#keep(before);
     return before;
   }
@@ -165,9 +167,11 @@ class Copy {
     if (newest !== this.#name) throw new CodedError('fence/stale', `another worker has begun to copy ${this.#key.guestPath} back since`);
   }
 
-  async #keep(entries: ReadonlyMap<string, MountEntry>): Promise<void> {
+  /** Only for what is on the disk. A plan that came back behind a power loss would take later edits of the host for its own. */
+  async #keep(entries: ReadonlyMap<string, MountEntry>, ...alsoDone: readonly string[]): Promise<void> {
     await writeManifest(join(this.#dir, COPIED), entries);
-    await rm(join(this.#dir, COPYING), { force: true });
+    for (const name of [COPYING, ...alsoDone]) await rm(join(this.#dir, name), { force: true });
+    await syncFolder(this.#dir);
   }
 
   #refused({ code, message }: Refusal): CopiedBack {
