@@ -7,6 +7,8 @@ import type { ActionRequest, FlushRequest, ObserveRequest, OpenedSession, OpenRe
 /** Whose variables a session's code sees: those that its outermost caller was handed. */
 export interface VariablesOf {
   readonly root: string;
+  /** Of the session itself: id of its workflow's first run. */
+  readonly firstRun: string;
 }
 
 /** Runs authors' code in processes of its own. */

@@ -174,6 +174,17 @@ test('answers from a shell without the variable find what was handed over, also 
   await expect.poll(() => existsSync(join(stateDir, 'sessions/variables/variables.json')), { timeout: 20_000 }).toBe(false);
 });
 
+test('a session that is started again under the id of a terminated one does not get the values of that one', async () => {
+  await output([BIN, 'session', 'start', 'curious', '--id', 'again'], around);
+  await runs.client.workflow.getHandle('again').terminate();
+  const file = join(stateDir, 'sessions/again/variables.json');
+  expect(readFileSync(file, 'utf8')).toContain(CANARY);
+  // By a client of the server that hands nothing over.
+  const handle = await runs.client.workflow.start('voidboxSession', { workflowId: 'again', taskQueue: 'voidbox-sessions', args: [{ skill: 'curious' }] });
+  await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'skill/variable-missing', message: expect.stringContaining(TOKEN) as string } });
+  expect(existsSync(file)).toBe(false);
+});
+
 test('a session that is cancelled drops its values at once, one that is terminated has them dropped', async () => {
   for (const id of ['cancelled', 'terminated']) await output([BIN, 'session', 'start', 'curious', '--id', id], around);
   await output([BIN, 'session', 'cancel', 'cancelled'], around);

@@ -15,7 +15,7 @@ import type { OpenAnswer, TurnAnswer } from './protocol.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { markUse } from './server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
-import { dropVariables, handedOver, waitForVariables } from './variable-files.ts';
+import { dropVariables, handedOver, type Receiver, waitForVariables } from './variable-files.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
 /** Callbacks decide; what takes longer is an action. */
@@ -70,7 +70,7 @@ class ProcessSkillHost implements RunningSkillHost {
     this.#pool.close();
   }
 
-  async open({ session, request }: OpenRequest, { root }: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>> {
+  async open({ session, request }: OpenRequest, of: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>> {
     const { skill, version, codeHash, path = [], params, calledWith, subskill } = request;
     if (typeof skill !== 'string') throw new CodedError('skill/params', 'a session is started with an object that names its skill: { "skill": "NAME" }');
     const code = calledWith?.code ?? codeOf(await this.#catalog.find(skill, version, codeHash));
@@ -81,8 +81,8 @@ class ProcessSkillHost implements RunningSkillHost {
       const { env: names } = await this.#identify(runnable);
       if (names.length === 0) return { code, ...opened };
       // What a session calls runs with what it was handed itself.
-      if (root === session) await waitForVariables(this.#options.stateDir, root, { skill: code.skill, names }, this.#own());
-      else this.#variables(root, code.skill, names);
+      if (of.root === session) await waitForVariables(this.#options.stateDir, session, { skill: code.skill, names, firstRun: of.firstRun }, this.#own());
+      else this.#variables({ session: of.root, firstRun: null }, code.skill, names);
       return { code, ...opened, variables: true };
     } catch (error) {
       throw codedFailure(error, `skill "${skill}"`);
@@ -114,7 +114,7 @@ class ProcessSkillHost implements RunningSkillHost {
   async act(request: ActionRequest, of: VariablesOf, signal: AbortSignal): Promise<SessionEventBody> {
     const { command, path, state, handshake, session } = request;
     const code = await this.#codeFor(request.code);
-    const variables = await this.#variablesFor(code, request.code, of);
+    const variables = await this.#variablesFor(code, request.code, receiver(session, of));
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     const limitMs = command.timeoutMs === null ? null : command.timeoutMs + TIMEOUT_GRACE_MS;
     try {
@@ -135,7 +135,7 @@ class ProcessSkillHost implements RunningSkillHost {
 
   async observe({ session, code, path, events }: ObserveRequest, of: VariablesOf, signal: AbortSignal): Promise<void> {
     const runnable = await this.#codeFor(code);
-    const variables = await this.#variablesFor(runnable, code, of);
+    const variables = await this.#variablesFor(runnable, code, receiver(session, of));
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
     markUse(recordsDir, this.#options.serverId);
@@ -156,7 +156,7 @@ class ProcessSkillHost implements RunningSkillHost {
   async #turnIn(runnable: Runnable, { session, path, state, event, handshake }: TurnRequest, code: SkillCode, of: VariablesOf): Promise<TurnOutcome> {
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     try {
-      const variables = await this.#variablesFor(runnable, code, of);
+      const variables = await this.#variablesFor(runnable, code, receiver(session, of));
       const request = { op: 'turn' as const, path, state, event, handshake, recordsDir, variables };
       const { outcome, migrated } = (await this.#pool.run('turn', runnable, request, this.#turnLimitMs())) as TurnAnswer;
       if (outcome.kind === 'refused' || migrated === undefined) return outcome;
@@ -178,15 +178,16 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   /** What the code declares. @throws CodedError `skill/variable-missing` */
-  async #variablesFor(runnable: Runnable, { skill }: SkillCode, { root }: VariablesOf): Promise<Readonly<Record<string, string>>> {
+  async #variablesFor(runnable: Runnable, { skill }: SkillCode, of: Receiver): Promise<Readonly<Record<string, string>>> {
     const { env: names } = await this.#identify(runnable);
-    return names.length === 0 ? {} : this.#variables(root, skill, names);
+    return names.length === 0 ? {} : this.#variables(of, skill, names);
   }
 
-  #variables(root: string, skill: string, names: readonly string[]): Readonly<Record<string, string>> {
-    const values = valuesOf(names, { ...this.#own(), ...handedOver(this.#options.stateDir, root, skill) });
+  #variables(of: Receiver, skill: string, names: readonly string[]): Readonly<Record<string, string>> {
+    const values = valuesOf(names, { ...this.#own(), ...handedOver(this.#options.stateDir, of, skill) });
     const missing = missingOf(names, values);
-    if (missing.length > 0) throw new CodedError('skill/variable-missing', `${missingMessage(skill, missing)}: session "${root}" was not handed over any`);
+    if (missing.length > 0)
+      throw new CodedError('skill/variable-missing', `${missingMessage(skill, missing)}: session "${of.session}" was not handed over any`);
     return values;
   }
 
@@ -249,6 +250,11 @@ class ProcessSkillHost implements RunningSkillHost {
 
 function codeOf({ name, version, codeHash }: { readonly name: string; readonly version: string; readonly codeHash: string }): SkillCode {
   return { skill: name, version, codeHash };
+}
+
+/** A called session says which workflow it is itself, and not which one its outermost caller is. */
+function receiver(session: string, { root, firstRun }: VariablesOf): Receiver {
+  return { session: root, firstRun: root === session ? firstRun : null };
 }
 
 function codedFailure(error: unknown, what: string): unknown {

@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
+import { isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
 import { type Redaction, redactionOf } from '../../sdk/skill-kit/skill-environment.ts';
 import { ANSWER_FD, type ChildAnswer, type ChildHello, type ChildRequest, type FailedCode } from './protocol.ts';
 
@@ -116,8 +117,9 @@ export class SkillProcess {
   }
 
   #keepToItself(variables: Readonly<Record<string, string>>): void {
-    // By name and value: sessions may have been handed different ones.
-    const named = Object.fromEntries(Object.entries(variables).map(([name, value]) => [`${name}=${value}`, value]));
+    // By name and value: sessions may have been handed different ones. What every program sees is no secret, declared or not.
+    const secrets = Object.entries(variables).filter(([name]) => !isBaseVariable(name));
+    const named = Object.fromEntries(secrets.map(([name, value]) => [`${name}=${value}`, value]));
     if (Object.keys(named).every((key) => Object.hasOwn(this.#values, key))) return;
     this.#values = Object.fromEntries(Object.entries({ ...this.#values, ...named }).slice(-MOST_VALUES));
     this.#redaction = redactionOf(this.#values);

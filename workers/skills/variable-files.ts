@@ -18,6 +18,9 @@ const POLL_MS = 25;
 /** A client writes them before its session is there to be asked about. */
 const LEAST_AGE_MS = 60_000;
 
+/** A run id of Temporal is a UUID. */
+const MOST_RUN_CHARACTERS = 200;
+
 const VARIABLES = 'variables.json';
 const WANTED = 'wanted-variables.json';
 
@@ -27,29 +30,44 @@ type Values = Readonly<Record<string, string>>;
 interface HandedOver {
   readonly skill: string;
   readonly values: Values;
+  /** As it was wanted. Absent: a client of an earlier build wrote it. */
+  readonly firstRun?: string;
 }
 
 export interface Wanted {
   readonly skill: string;
   readonly names: readonly string[];
+  /** Id of the first run of the session's workflow: another workflow may have had the session's id before. Absent: a worker of an earlier build asks. */
+  readonly firstRun?: string;
 }
 
-/** `session`: the outermost one. Nothing when it was handed nothing, or another skill was. */
-export function handedOver(stateDir: string, session: string, skill: string): Values {
+/** The outermost session, and which workflow of that id it is; null where that is not known. */
+export interface Receiver {
+  readonly session: string;
+  readonly firstRun: string | null;
+}
+
+/** Nothing when it was handed nothing, or another skill or another workflow of that id was. */
+export function handedOver(stateDir: string, { session, firstRun }: Receiver, skill: string): Values {
   const found = readHandedOver(stateDir, session);
-  return found?.skill === skill ? found.values : {};
+  if (found?.skill !== skill) return {};
+  return firstRun === null || found.firstRun === undefined || found.firstRun === firstRun ? found.values : {};
 }
 
 /**
  * Waits for the client that starts the session. Those that are `own` to the worker count as well.
  * @throws CodedError `skill/variable-missing`
  */
-export async function waitForVariables(stateDir: string, session: string, { skill, names }: Wanted, own: Variables): Promise<void> {
-  const missing = (): readonly string[] => missingOf(names, { ...own, ...handedOver(stateDir, session, skill) });
+export async function waitForVariables(stateDir: string, session: string, wanted: Required<Wanted>, own: Variables): Promise<void> {
+  const { skill, names, firstRun } = wanted;
+  const missing = (): readonly string[] => missingOf(names, { ...own, ...handedOver(stateDir, { session, firstRun }, skill) });
+  const before = readHandedOver(stateDir, session);
+  // Of a workflow that had the id before and was terminated; nobody has answered this one yet.
+  if (before !== null && before.firstRun !== firstRun) dropVariables(stateDir, session);
   if (missing().length === 0) return;
-  write(stateDir, session, WANTED, { skill, names });
+  write(stateDir, session, WANTED, wanted);
   try {
-    for (const end = Date.now() + ANSWER_LIMIT_MS; Date.now() < end && readHandedOver(stateDir, session)?.skill !== skill;) await sleep(POLL_MS);
+    for (const end = Date.now() + ANSWER_LIMIT_MS; Date.now() < end && !isAnswer(readHandedOver(stateDir, session), wanted);) await sleep(POLL_MS);
   } finally {
     rmSync(join(sessionRecordsDir(stateDir, session), WANTED), { force: true });
   }
@@ -66,13 +84,15 @@ export async function answerWanted(
 ): Promise<void> {
   while (!opening.aborted) {
     const wanted = readWanted(stateDir, session);
-    if (wanted !== null && readHandedOver(stateDir, session) === null) {
+    const before = readHandedOver(stateDir, session);
+    if (wanted !== null && (before === null || before.firstRun !== wanted.firstRun)) {
       const values = valuesOf(wanted.names, variables);
       const bytes = Buffer.byteLength(JSON.stringify(values));
       if (bytes > MOST_VARIABLE_BYTES) {
         throw new CodedError('skill/variable-missing', `the values of ${wanted.names.join(', ')} have ${bytes} bytes; the most is ${MOST_VARIABLE_BYTES}`);
       }
-      write(stateDir, session, VARIABLES, { skill: wanted.skill, values } satisfies HandedOver);
+      const { skill, firstRun } = wanted;
+      write(stateDir, session, VARIABLES, { skill, ...(firstRun === undefined ? {} : { firstRun }), values } satisfies HandedOver);
       onHandOver(Object.keys(values));
     }
     await sleep(POLL_MS);
@@ -110,15 +130,25 @@ function sessionNames(stateDir: string): readonly string[] {
 function readHandedOver(stateDir: string, session: string): HandedOver | null {
   const value = readJson(stateDir, session, VARIABLES);
   if (value === null) return null;
-  const { skill, values } = value;
+  const { skill, values, firstRun } = value;
   const areTexts = isPlain(values) && Object.values(values).every((one) => typeof one === 'string');
-  return typeof skill === 'string' && areTexts ? { skill, values: values as Values } : null;
+  return typeof skill === 'string' && areTexts && isRun(firstRun) ? { skill, values: values as Values, ...(firstRun === undefined ? {} : { firstRun }) } : null;
+}
+
+function isAnswer(found: HandedOver | null, { skill, firstRun }: Required<Wanted>): boolean {
+  return found?.skill === skill && (found.firstRun === undefined || found.firstRun === firstRun);
 }
 
 function readWanted(stateDir: string, session: string): Wanted | null {
   const value = readJson(stateDir, session, WANTED);
-  if (value === null || typeof value['skill'] !== 'string' || envProblems(value['names']).length > 0) return null;
-  return { skill: value['skill'], names: value['names'] as readonly string[] };
+  if (value === null) return null;
+  const { skill, names, firstRun } = value;
+  if (typeof skill !== 'string' || envProblems(names).length > 0 || !isRun(firstRun)) return null;
+  return { skill, names: names as readonly string[], ...(firstRun === undefined ? {} : { firstRun }) };
+}
+
+function isRun(value: unknown): value is string | undefined {
+  return value === undefined || (typeof value === 'string' && value.length <= MOST_RUN_CHARACTERS);
 }
 
 function readJson(stateDir: string, session: string, name: string): Readonly<Record<string, unknown>> | null {
