@@ -1,9 +1,14 @@
 /** What runs for long is refused where it would end for want of descriptors, in the middle of something. */
-import { STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.mjs';
+import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.mjs';
 import { SetupError } from './setup-error.ts';
 
 /** `what`: the beginning of a sentence. @throws SetupError */
 export function requireOpenFiles(what: string): void {
   const tooFew = tooFewOpenFiles(what, STACK_OPEN_FILES);
   if (tooFew !== null) throw new SetupError(tooFew.message, tooFew.remedy);
+}
+
+/** Of this process; infinite where the system does not say. */
+export function mostOpenFiles(): number {
+  return openFilesLimit() ?? Number.POSITIVE_INFINITY;
 }

@@ -93,12 +93,12 @@ export async function stopStack(env: Environment): Promise<boolean> {
   const asked = await askStack(env.stateDir, 'stop');
   const pid = asked.kind === 'answer' ? asked.answer.pid : lockHolder(env.stateDir);
   if (pid === null) return false;
-  if (asked.kind !== 'answer') endKindly(pid);
+  if (asked.kind !== 'answer' || asked.answer.busy === true) endKindly(pid);
   await waitForEnd(env, pid);
   return true;
 }
 
-/** Of a supervisor that cannot be asked. It may be stopped: then it goes on, to its end. */
+/** Of a supervisor that cannot be asked, or has no time. It may be stopped: then it goes on, to its end. */
 function endKindly(pid: number): void {
   for (const signal of ['SIGTERM', 'SIGCONT'] as const) signalIfThere(pid, signal);
 }

@@ -2,13 +2,15 @@
 import { closeSync, constants, lstatSync, openSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { basename } from 'node:path';
-import { folderId, parseRequest, REQUEST_BYTES, socketFile, type StackAnswer, type StackOp } from './control.ts';
+import { mostOpenFiles } from '../../setup/require-open-files.ts';
+import { folderId, MOST_COMMANDS, parseRequest, REQUEST_BYTES, socketFile, type StackAnswer, type StackOp } from './control.ts';
 
 const LOOK_MS = 500;
-const MAX_CONNECTIONS = 64;
 const REQUEST_LIMIT_MS = 5_000;
 /** A command has begun what it does with the stack by then, or is never going to. */
 const USE_LIMIT_MS = 15_000;
+/** A command that is turned away has read why by then. */
+const TURN_AWAY_LIMIT_MS = 1_000;
 
 export interface ControlOptions {
   readonly stateDir: string;
@@ -17,14 +19,24 @@ export interface ControlOptions {
   readonly onProblem: (message: string) => void;
 }
 
+interface Connections {
+  /** How many there may be; more are told so. */
+  readonly most: number;
+  readonly all: Set<Socket>;
+  /** Those of commands that are about to use the stack. */
+  readonly users: Set<Socket>;
+}
+
 /** The lock of the folder is held: what stands in the socket's place is of nobody that lives. @throws Error when it cannot be opened */
 export async function openControl(options: ControlOptions): Promise<{ close(): void }> {
   // Through the descriptor: a socket's path has 107 bytes at most, and a folder may be deeper.
   const folder = openSync(options.stateDir, constants.O_RDONLY | constants.O_DIRECTORY);
   const name = basename(socketFile(options.stateDir));
   const address = `/proc/self/fd/${folder}/${name}`;
-  const users = new Set<Socket>();
-  let server = await listen(address, users, options);
+  // Half of the files are for the server, the worker and their logs.
+  const most = Math.min(MOST_COMMANDS, Math.floor(mostOpenFiles() / 2));
+  const connections: Connections = { most, all: new Set(), users: new Set() };
+  let server = await listen(address, connections, options);
   let inode = inodeOf(address);
   let busy = false;
   let problem = '';
@@ -35,7 +47,7 @@ export async function openControl(options: ControlOptions): Promise<{ close(): v
       const now = inodeOf(address);
       if (now !== null && now === inode) return;
       server.close();
-      server = await listen(address, users, options);
+      server = await listen(address, connections, options);
       inode = inodeOf(address);
       problem = '';
       options.onProblem(`${socketFile(options.stateDir)} was ${now === null ? 'removed' : 'replaced'} and is there again`);
@@ -63,10 +75,9 @@ function inodeOf(path: string): bigint | null {
   return lstatSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 }
 
-async function listen(address: string, users: Set<Socket>, options: ControlOptions): Promise<Server> {
+async function listen(address: string, connections: Connections, options: ControlOptions): Promise<Server> {
   rmSync(address, { force: true });
-  const server = createServer((socket) => serve(socket, users, options));
-  server.maxConnections = MAX_CONNECTIONS;
+  const server = createServer((socket) => (connections.all.size < connections.most ? serve : turnAway)(socket, connections, options));
   const listening = new Promise<void>((resolve, reject) => {
     server.once('listening', resolve);
     server.once('error', reject);
@@ -74,19 +85,31 @@ async function listen(address: string, users: Set<Socket>, options: ControlOptio
   // The kernel lets nobody connect who may not write to the socket: its user alone may, from its first moment on. Node
   // makes it before `listen` returns.
   const before = process.umask(0o177);
-  server.listen({ path: address });
+  server.listen({ path: address, backlog: MOST_COMMANDS });
   process.umask(before);
   await listening;
   server.on('error', (error) => options.onProblem(error.message));
   return server;
 }
 
-function serve(socket: Socket, users: Set<Socket>, options: ControlOptions): void {
+/** Whatever it asks for: a command that is told nothing would take the stack for one that cannot answer. */
+function turnAway(socket: Socket, { users }: Connections, options: ControlOptions): void {
+  const end = (): void => void socket.destroy();
+  socket.on('error', end);
+  const answer: StackAnswer = { ...options.answer('status', users.size), inUse: true, busy: true };
+  // Closed before its request is read, it would get an error in place of the answer.
+  socket.on('data', () => socket.end()).write(`${JSON.stringify(answer)}\n`);
+  setTimeout(end, TURN_AWAY_LIMIT_MS).unref();
+}
+
+function serve(socket: Socket, { all, users }: Connections, options: ControlOptions): void {
   let text = '';
   const end = (): void => {
+    all.delete(socket);
     users.delete(socket);
     socket.destroy();
   };
+  all.add(socket);
   socket.setTimeout(REQUEST_LIMIT_MS, end);
   socket.on('error', end);
   socket.on('close', end);

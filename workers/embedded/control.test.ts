@@ -40,6 +40,7 @@ test.each<[string, object]>([
   ['a pid that is a text', { pid: '7' }],
   ['no folder', { folder: undefined }],
   ['an address elsewhere', { info: { ...answer.info, address: 'evil.example:80' } }],
+  ['a busy that is a text', { busy: 'yes' }],
   ['an info of another shape', { info: { address: '127.0.0.1:1' } }],
 ])('an answer with %s is none', (_what, change) => {
   expect(parseAnswer(JSON.stringify({ ...answer, ...change }))).toBeNull();

@@ -20,7 +20,12 @@ export interface StackAnswer {
   readonly inUse: boolean;
   /** What is published; null until the stack is up. */
   readonly info: StackInfo | null;
+  /** As many commands as it holds are connected: nothing was done but this said, and the stack is in use. */
+  readonly busy?: true;
 }
+
+/** So many commands at once are connected to a stack. */
+export const MOST_COMMANDS = 1_024;
 
 export const REQUEST_BYTES = 1_024;
 export const ANSWER_BYTES = 64 * 1024;
@@ -64,8 +69,9 @@ export function parseRequest(line: string): StackRequest | null {
 export function parseAnswer(line: string): StackAnswer | null {
   const answer = record(line);
   if (answer === null || answer['voidbox'] !== 'stack' || !PHASES.includes(answer['phase'])) return null;
-  const { pid, build, folder, inUse, info } = answer;
-  const known = typeof pid === 'number' && typeof build === 'string' && typeof folder === 'string' && typeof inUse === 'boolean';
+  const { pid, build, folder, inUse, info, busy } = answer;
+  const words = typeof build === 'string' && typeof folder === 'string' && typeof inUse === 'boolean';
+  const known = words && typeof pid === 'number' && (busy === undefined || busy === true);
   return known && (info === null || isStackInfo(info)) ? (answer as unknown as StackAnswer) : null;
 }
 
