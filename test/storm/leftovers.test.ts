@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { brokenArtifacts, fileLeftovers, folderFindings } from './leftovers.ts';
+import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFindings } from './leftovers.ts';
 import { randomOf, roundSeed } from './random.ts';
 import { planStrikes, TARGETS } from './strikes.ts';
 
@@ -63,9 +63,47 @@ test('a folder of the host that a run left otherwise is found', () => {
   expect(folderFindings(folder, { 'shared/journal': 'before\nwritten\nwritten\n' })).toEqual([]);
 });
 
+test('a folder that a copy left behind is found, also an empty one, and so is a file where a folder should be', () => {
+  put('shared/thing', 'a file\n');
+  mkdirSync(join(folder, 'shared/.voidbox-staging'));
+  expect(folderFindings(folder, { 'shared/thing/in': 'in\n' })).toEqual(['shared/.voidbox-staging was not there to be made', 'shared/thing/in is missing']);
+});
+
+test('what a run that ended in its middle left is as before, or the beginning of what it makes', () => {
+  const before = { 'shared/kept': 'kept\n', 'shared/thing': 'a file\n', 'shared/gone': 'goes\n' };
+  const after = { 'shared/kept': 'kept\n', 'shared/thing/in': 'in\n', 'shared/left': 'left 1\nleft 2\n' };
+  for (const [path, text] of Object.entries(before)) put(path, text);
+  expect(unfinishedFolderFindings(folder, before, after)).toEqual([]);
+  rmSync(join(folder, 'shared/gone'));
+  rmSync(join(folder, 'shared/thing'));
+  put('shared/left', 'left 1\n');
+  expect(unfinishedFolderFindings(folder, before, after)).toEqual([]);
+  put('shared/left', 'left 2\n');
+  put('shared/kept', '');
+  put('shared/strange');
+  expect(unfinishedFolderFindings(folder, before, after)).toEqual([
+    'shared/strange was not there to be made',
+    String.raw`shared/kept holds "", not "kept\n"`,
+    String.raw`shared/left holds "left 2\n", not "left 1\nleft 2\n"`,
+  ]);
+  rmSync(join(folder, 'shared/kept'));
+  rmSync(join(folder, 'shared/strange'));
+  put('shared/left', '');
+  expect(unfinishedFolderFindings(folder, before, after)).toEqual(['shared/kept is missing']);
+});
+
+test('a storm with a disk fills it once in each round, for at most as long as the longest stop', () => {
+  const fills = (hasDisk: boolean): readonly number[] =>
+    Array.from({ length: 100 }, (_, round) => planStrikes(randomOf(roundSeed(7, round)), hasDisk)).map(
+      (strikes) => strikes.filter(({ diskFullMs }) => diskFullMs !== null).length,
+    );
+  expect(new Set(fills(true))).toEqual(new Set([1]));
+  expect(new Set(fills(false))).toEqual(new Set([0]));
+});
+
 test('a seed gives the same strikes again, and over many rounds each target is killed and stopped', () => {
-  expect(planStrikes(randomOf(roundSeed(7, 3)))).toEqual(planStrikes(randomOf(roundSeed(7, 3))));
-  const blows = Array.from({ length: 200 }, (_, round) => planStrikes(randomOf(roundSeed(7, round)))).flatMap((strikes) =>
+  expect(planStrikes(randomOf(roundSeed(7, 3)), true)).toEqual(planStrikes(randomOf(roundSeed(7, 3)), true));
+  const blows = Array.from({ length: 200 }, (_, round) => planStrikes(randomOf(roundSeed(7, round)), false)).flatMap((strikes) =>
     strikes.flatMap((strike) => strike.blows),
   );
   for (const target of TARGETS) {

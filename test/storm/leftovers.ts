@@ -53,14 +53,44 @@ export function brokenArtifacts(stateDir: string): readonly string[] {
   });
 }
 
+type Files = Readonly<Record<string, string>>;
+
 /** How a folder of the host differs from what it should hold. */
-export function folderFindings(folder: string, wanted: Readonly<Record<string, string>>): readonly string[] {
-  const files = filesBelow(folder).filter((path) => lstatSync(join(folder, path)).isDirectory() === false);
-  const strange = files.filter((path) => !(path in wanted)).map((path) => `${path} was not there to be made`);
-  const wrong = Object.entries(wanted).flatMap(([path, text]) => {
-    if (!files.includes(path)) return [`${path} is missing`];
-    const got = readFileSync(join(folder, path), 'utf8');
-    return got === text ? [] : [`${path} holds ${JSON.stringify(got)}, not ${JSON.stringify(text)}`];
-  });
-  return [...strange, ...wrong];
+export function folderFindings(folder: string, wanted: Files): readonly string[] {
+  return [...strangers(folder, wanted), ...Object.entries(wanted).flatMap(([path, text]) => contentFindings(folder, path, (got) => got === text, text))];
+}
+
+/** The same of a run that ended in its middle: each file is as it was before the run or as the run makes it, new ones perhaps only in their beginning. */
+export function unfinishedFolderFindings(folder: string, before: Files, after: Files): readonly string[] {
+  const isRight = (path: string) => (got: string) => (path in before ? got === before[path] || got === after[path] : after[path]!.startsWith(got));
+  return [
+    ...strangers(folder, { ...before, ...after }),
+    ...Object.keys({ ...before, ...after }).flatMap((path) => {
+      const mayBeMissing = !(path in before && path in after);
+      return mayBeMissing && !isFile(folder, path) ? [] : contentFindings(folder, path, isRight(path), after[path] ?? before[path]!);
+    }),
+  ];
+}
+
+/** Whatever is neither wanted nor a folder above something wanted. */
+function strangers(folder: string, wanted: Files): readonly string[] {
+  const paths = Object.keys(wanted);
+  return filesBelow(folder)
+    .filter((path) => !paths.some((known) => known === path || known.startsWith(`${path}/`)))
+    .map((path) => `${path} was not there to be made`);
+}
+
+function contentFindings(folder: string, path: string, isRight: (text: string) => boolean, wanted: string): readonly string[] {
+  if (!isFile(folder, path)) return [`${path} is missing`];
+  const got = readFileSync(join(folder, path), 'utf8');
+  return isRight(got) ? [] : [`${path} holds ${shown(got)}, not ${shown(wanted)}`];
+}
+
+/** A path below a file is none either. */
+function isFile(folder: string, path: string): boolean {
+  return filesBelow(folder).includes(path) && lstatSync(join(folder, path)).isFile();
+}
+
+function shown(text: string): string {
+  return text.length <= 2_000 ? JSON.stringify(text) : `${JSON.stringify(text.slice(0, 2_000))} and ${text.length - 2_000} characters more`;
 }

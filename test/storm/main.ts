@@ -1,4 +1,4 @@
-/** `npm run storm -- [--rounds N] [--seed N] [--from N] [--lanes N] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
+/** `npm run storm -- [--rounds N] [--seed N] [--from N] [--lanes N] [--disk] [--json]`: exit code 1 when a round finds something, 2 for wrong options. */
 import { randomInt } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import { storm, type StormRound } from './storm.ts';
@@ -8,6 +8,7 @@ const USAGE = `usage: npm run storm -- [options]
   --seed N     repeats the blows of an earlier storm; without it a new one, which is printed
   --from N     number of the first round (0): with --rounds 1 plays that round alone
   --lanes N    rounds side by side, each lane with a stack of its own (2)
+  --disk       each state folder lies on a small disk, which is filled for some seconds in each round; takes root
   --json       one object a line: a round each, then the summary
 `;
 
@@ -19,6 +20,7 @@ async function main(argv: readonly string[]): Promise<number> {
       seed: { type: 'string', default: String(randomInt(1_000_000)) },
       from: { type: 'string', default: '0' },
       lanes: { type: 'string', default: '2' },
+      disk: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
       help: { type: 'boolean', default: false },
     },
@@ -33,6 +35,7 @@ async function main(argv: readonly string[]): Promise<number> {
     numberOf('--from', values.from, 0, 1_000_000),
     numberOf('--lanes', values.lanes, 1, 16),
   ];
+  if (values.disk && process.getuid?.() !== 0) throw new RangeError('--disk mounts a small file system: run it as root');
   const stop = new AbortController();
   // The first Ctrl-C lets the rounds that go on come to their end, which wakes and ends what they started.
   process.once('SIGINT', () => {
@@ -40,7 +43,7 @@ async function main(argv: readonly string[]): Promise<number> {
     stop.abort();
   });
   process.stderr.write(`storm of ${rounds} rounds, seed ${seed}\n`);
-  const reports = await storm({ seed, rounds, firstRound, lanes, signal: stop.signal, onRound: (report) => say(report, values.json) });
+  const reports = await storm({ seed, rounds, firstRound, lanes, disk: values.disk, signal: stop.signal, onRound: (report) => say(report, values.json) });
   const bad = reports.filter(({ findings }) => findings.length > 0);
   const summary = { seed, rounds: reports.length, blows: reports.reduce((sum, { blows }) => sum + blows.length, 0), roundsWithFindings: bad.length };
   if (values.json) process.stdout.write(`${JSON.stringify(summary)}\n`);
@@ -48,7 +51,8 @@ async function main(argv: readonly string[]): Promise<number> {
     process.stdout.write(
       `${summary.rounds} rounds, ${summary.blows} blows, seed ${seed}: ${bad.length === 0 ? 'no finding' : `${bad.length} rounds with findings`}\n`,
     );
-  for (const { round, keptIn } of bad) process.stderr.write(`again: npm run storm -- --seed ${seed} --from ${round} --rounds 1 (state kept in ${keptIn})\n`);
+  for (const { round, keptIn } of bad)
+    process.stderr.write(`again: npm run storm -- --seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`);
   if (stop.signal.aborted) return 130;
   return bad.length === 0 ? 0 : 1;
 }

@@ -1,14 +1,18 @@
 /** One round of a storm: two runs, blows while they go on, then a look at all that they left. */
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Rig, type RunningCli, until } from '../e2e/rig.ts';
+import type { RunEventBody } from '../../domain/run/event.ts';
+import { runDir } from '../../store/file/run-folder.ts';
+import { type CliResult, type Rig, type RunningCli, until } from '../e2e/rig.ts';
+import type { SmallDisk } from '../rig/small-disk.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
-import { brokenArtifacts, fileLeftovers, folderFindings } from './leftovers.ts';
+import { brokenArtifacts, fileLeftovers, folderFindings, unfinishedFolderFindings } from './leftovers.ts';
+import type { Phases } from './phases.ts';
 import { JailedProcesses, strayProcesses, targetsOf } from './processes.ts';
 import type { Random } from './random.ts';
-import { boxes, cancelled, lines, shared, type Story } from './story.ts';
-import { describeBlow, planStrikes, type Blow, type Strike } from './strikes.ts';
+import { boxes, cancelled, lines, mounts, shared, type Story } from './story.ts';
+import { describeBlow, describeFullDisk, planStrikes, type Blow, type Strike } from './strikes.ts';
 
 /** From the last blow to the end of both runs: three lost VMs, one after the other, on a busy machine. */
 const FINISH_LIMIT_MS = 240_000;
@@ -19,6 +23,19 @@ const FIRST_VM_LIMIT_MS = 30_000;
 const TARGET_LIMIT_MS = 5_000;
 /** What a command ends with when the stack does not answer. */
 const EXIT_ENVIRONMENT = 3;
+/** After a cancel that was taken, until it is asked for again: a server that dies may have forgotten nothing, a blow may still have come before. */
+const CANCEL_AGAIN_MS = 10_000;
+
+/** How long a run whose command goes on may be without an event until a command asks for it. */
+const ASK_AFTER_MS = 10_000;
+
+/** What a round is played on. */
+export interface Stage {
+  readonly rig: Rig;
+  /** Below the state folder; null where it cannot be filled. */
+  readonly disk: SmallDisk | null;
+  readonly phases: Phases;
+}
 
 interface Player {
   readonly runId: string;
@@ -32,9 +49,9 @@ export interface RoundReport {
   readonly blows: readonly string[];
 }
 
-export async function playRound(rig: Rig, name: string, random: Random): Promise<RoundReport> {
+export async function playRound({ rig, disk, phases }: Stage, name: string, random: Random): Promise<RoundReport> {
   const players = storiesOf(random).map((story, index) => prepare(rig, `${name}-${index + 1}-${story.name}`, story));
-  const strikes = planStrikes(random);
+  const strikes = planStrikes(random, disk !== null);
   const blows: string[] = [];
   const killed = new Set<number>();
   const jailed = new JailedProcesses(rig);
@@ -48,22 +65,27 @@ export async function playRound(rig: Rig, name: string, random: Random): Promise
     // A failed cancel is looked at below; until then nobody waits for it.
     const cancelling = Promise.allSettled(cancels);
     const wakes: Promise<void>[] = [];
-    await Promise.all(
-      strikes.map(async (strike) => {
-        await momentOf(strike, rig);
-        blows.push(...(await Promise.all(strike.blows.map((blow) => deliver(rig, clis, blow, killed, wakes)))));
-      }),
-    );
-    await Promise.all(wakes);
-    const findings = [...(await bringToEnd(rig, players, clis, killed, cancelling)), ...(await checkAll(rig, players, jailed))];
-    return { findings, blows };
+    await phases.of('blows', async () => {
+      await Promise.all(
+        strikes.map(async (strike) => {
+          await momentOf(strike, rig, clis);
+          if (disk !== null && strike.diskFullMs !== null) blows.push(fillFor(disk, strike.diskFullMs, wakes));
+          blows.push(...(await Promise.all(strike.blows.map((blow) => deliver(rig, clis, blow, killed, wakes)))));
+        }),
+      );
+    });
+    await phases.of('stops', async () => await Promise.all(wakes));
+    const { findings, commands } = await bringToEnd(rig, players, clis, killed, cancelling, phases);
+    const records = await phases.of('records', async () => await checkRecords(rig, players, commands));
+    const leftovers = await phases.of('leftovers', async () => await leftoversOf(rig, jailed));
+    return { findings: [...findings, ...records, ...leftovers], blows };
   } finally {
     clearInterval(watch);
   }
 }
 
 function storiesOf(random: Random): readonly Story[] {
-  const all = [() => lines(), () => shared(), () => boxes(), () => cancelled(random.between(2_000, 12_000))];
+  const all = [() => lines(), () => shared(), () => boxes(), () => mounts(), () => cancelled(random.between(2_000, 12_000))];
   const first = random.below(all.length);
   const second = (first + random.between(1, all.length - 1)) % all.length;
   return [all[first]!(), all[second]!()];
@@ -87,17 +109,23 @@ function startRun(rig: Rig, specFile: string, runId: string, story: Story, ...op
 
 /** A cancel needs the run, and the server, which a blow may have taken away: like a person, it is asked for again. */
 async function cancel(rig: Rig, runId: string): Promise<void> {
-  const isOpen = async (): Promise<boolean> => ['running', 'unknown', 'cancelling'].includes(await stateOf(rig, runId));
   await until(
     `${runId} to be cancelled`,
     FINISH_LIMIT_MS,
     async () => {
-      if (!(await isOpen())) return true;
-      await within(rig.start('cancel', runId));
-      return !(await isOpen());
+      if (await hasEvent(rig, runId, 'run-finished')) return true;
+      const { code } = await within(rig.start('cancel', runId));
+      for (const end = Date.now() + CANCEL_AGAIN_MS; code === 0 && Date.now() < end; await sleep(100))
+        if (await hasEvent(rig, runId, 'run-finished')) return true;
+      return false;
     },
     1_000,
   );
+}
+
+/** From the files of the run: a command for each look would take the time that the run needs. */
+async function hasEvent(rig: Rig, runId: string, type: RunEventBody['type']): Promise<boolean> {
+  return existsSync(runDir(rig.stateDir, runId)) && (await rig.events(runId)).some(({ body }) => body.type === type);
 }
 
 /** `unknown` where no such run is. */
@@ -106,10 +134,26 @@ async function stateOf(rig: Rig, runId: string): Promise<string> {
   return code === 0 ? (JSON.parse(stdout) as { state: string }).state : 'unknown';
 }
 
-async function momentOf({ from, atMs }: Strike, rig: Rig): Promise<void> {
+async function momentOf({ from, atMs }: Strike, rig: Rig, clis: readonly RunningCli[]): Promise<void> {
   // Earlier strikes may keep VMs from coming: then this one falls all the same.
-  for (const end = Date.now() + FIRST_VM_LIMIT_MS; from === 'vm' && rig.keepers().length === 0 && Date.now() < end;) await sleep(50);
+  for (const end = Date.now() + FIRST_VM_LIMIT_MS; from === 'vm' && rig.keepers().length === 0 && Date.now() < end;) {
+    if (isDeserted(rig, clis)) return;
+    await sleep(100);
+  }
   await sleep(atMs);
+}
+
+/** Neither a supervisor nor a command is left: what is not there does not come back by itself. */
+function isDeserted(rig: Rig, clis: readonly RunningCli[]): boolean {
+  const { supervisor, cli } = targetsOf(rig, clis);
+  return supervisor.length === 0 && cli.length === 0;
+}
+
+/** The blows of the same strike hit what stands on a full disk. */
+function fillFor(disk: SmallDisk, fullMs: number, wakes: Promise<void>[]): string {
+  disk.fill();
+  wakes.push(sleep(fullMs).then(() => disk.makeRoom()));
+  return describeFullDisk(fullMs);
 }
 
 async function deliver(rig: Rig, clis: readonly RunningCli[], blow: Blow, killed: Set<number>, wakes: Promise<void>[]): Promise<string> {
@@ -134,8 +178,14 @@ async function targetOf(rig: Rig, clis: readonly RunningCli[], { target, which }
   for (const end = Date.now() + TARGET_LIMIT_MS; ; await sleep(100)) {
     const pids = targetsOf(rig, clis)[target];
     if (pids.length > 0) return pids[which % pids.length]!;
-    if (Date.now() > end) return null;
+    if (Date.now() > end || isDeserted(rig, clis)) return null;
   }
+}
+
+interface Ended {
+  readonly findings: readonly string[];
+  /** What each player's command gave; null of one that was killed, or had to be typed once more. */
+  readonly commands: readonly (CliResult | null)[];
 }
 
 /** What a person does after a storm: brings the stack up, starts what never started, waits. */
@@ -145,40 +195,52 @@ async function bringToEnd(
   clis: readonly RunningCli[],
   killed: ReadonlySet<number>,
   cancelling: Promise<readonly PromiseSettledResult<void>[]>,
-): Promise<readonly string[]> {
+  phases: Phases,
+): Promise<Ended> {
   const findings: string[] = [];
-  const up = await within(rig.start('up'));
+  const up = await phases.of('up', async () => await within(rig.start('up')));
   if (up.code !== 0) findings.push(`up ended with ${up.code}: ${up.stderr.trim()}`);
   const startedAnew = new Set<string>();
-  for (const [index, player] of players.entries()) {
-    const cli = clis[index]!;
-    if (!(await hasBegun(rig, player.runId, cli))) {
-      startedAnew.add(player.runId);
-      findings.push(...(await beginAgain(rig, player, cli)));
+  await phases.of('begin', async () => {
+    await Promise.all(
+      players.map(async (player, index) => {
+        const cli = clis[index]!;
+        if (await hasBegun(rig, player.runId, cli)) return;
+        startedAnew.add(player.runId);
+        findings.push(...(await beginAgain(rig, player, cli)));
+      }),
+    );
+  });
+  await phases.of('finish', async () => {
+    for (const { runId } of players) {
+      try {
+        await rig.finish(runId, FINISH_LIMIT_MS);
+      } catch (error) {
+        findings.push(`${String(error)}; ${(await rig.cli('status', runId)).stdout.trim()}`);
+      }
     }
-  }
-  for (const { runId } of players) {
-    try {
-      await rig.finish(runId, FINISH_LIMIT_MS);
-    } catch (error) {
-      findings.push(`${String(error)}; ${(await rig.cli('status', runId)).stdout.trim()}`);
-    }
-  }
-  for (const settled of await cancelling) if (settled.status === 'rejected') findings.push(`cancel: ${String(settled.reason)}`);
-  for (const [index, { runId, story }] of players.entries()) {
-    const cli = clis[index]!;
-    const wasKilled = cli.child.pid !== undefined && killed.has(cli.child.pid);
-    const { code, stdout, stderr } = await within(cli);
-    if (!wasKilled && !startedAnew.has(runId)) findings.push(...cliFindings(runId, story, code, stdout, stderr, await stateOf(rig, runId)));
-  }
-  return findings;
+  });
+  const commands = await phases.of('commands', async () => {
+    for (const settled of await cancelling) if (settled.status === 'rejected') findings.push(`cancel: ${String(settled.reason)}`);
+    const results = await Promise.all(clis.map(async (cli) => await within(cli)));
+    return players.map(({ runId }, index) => {
+      const { pid } = clis[index]!.child;
+      return (pid !== undefined && killed.has(pid)) || startedAnew.has(runId) ? null : results[index]!;
+    });
+  });
+  return { findings, commands };
 }
 
 /** False when its command line is gone without having started it. */
 async function hasBegun(rig: Rig, runId: string, cli: RunningCli): Promise<boolean> {
+  let askAt = Date.now() + ASK_AFTER_MS;
   const answer = await until(`${runId} to begin, or its command to end`, CLI_LIMIT_MS, async () => {
     const hasEnded = cli.child.exitCode !== null || cli.child.signalCode !== null;
+    if (await hasEvent(rig, runId, 'run-admitted')) return 'begun';
+    if (!hasEnded && Date.now() < askAt) return null;
+    // The server may know of a run that has no event yet.
     if ((await stateOf(rig, runId)) !== 'unknown') return 'begun';
+    askAt = Date.now() + ASK_AFTER_MS;
     return hasEnded ? 'not begun' : null;
   });
   return answer === 'begun';
@@ -193,43 +255,67 @@ async function beginAgain(rig: Rig, { runId, specFile, story }: Player, cli: Run
 }
 
 /** A command line that was left alone says how the run ended, whatever happened to the stack meanwhile. */
-function cliFindings(runId: string, story: Story, code: number | null, stdout: string, stderr: string, state: string): readonly string[] {
+function cliFindings(runId: string, story: Story, { code, stdout, stderr }: CliResult, state: string): readonly string[] {
   const wanted = state === 'succeeded' ? 0 : 1;
   if (code !== wanted) return [`run ${runId}, which is ${state}, ended its command with ${code}: ${stderr.trim().split('\n').slice(-4).join(' | ')}`];
   return state === 'succeeded' && stdout !== story.result ? [`run ${runId} printed ${JSON.stringify(stdout.slice(-200))} as its result`] : [];
 }
 
-async function within(cli: RunningCli): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
+async function within(cli: RunningCli): Promise<CliResult> {
   const timer = setTimeout(() => cli.child.kill('SIGKILL'), CLI_LIMIT_MS);
   const result = await cli.done;
   clearTimeout(timer);
   return result;
 }
 
-async function checkAll(rig: Rig, players: readonly Player[], jailed: JailedProcesses): Promise<readonly string[]> {
-  const findings: string[] = [];
-  const listed = await rig.cli('runs', '--json', '--limit', '1000');
-  const states = new Map<string, string>();
-  if (listed.code !== 0) findings.push(`runs ended with ${listed.code}: ${listed.stderr.trim()}`);
-  else for (const { runId, state } of (JSON.parse(listed.stdout) as { runs: { runId: string; state: string }[] }).runs) states.set(runId, state);
-  for (const player of players) findings.push(...(await checkRun(rig, player, states.get(player.runId))).map((finding) => `${player.runId}: ${finding}`));
-  findings.push(...brokenArtifacts(rig.stateDir), ...(await leftoversOf(rig, jailed)));
-  return findings;
+async function checkRecords(rig: Rig, players: readonly Player[], commands: readonly (CliResult | null)[]): Promise<readonly string[]> {
+  const [listed, ofRuns] = await Promise.all([
+    listedStates(rig),
+    Promise.all(players.map(async (player, index) => await checkRun(rig, player, commands[index] ?? null))),
+  ]);
+  const findings = players.flatMap(({ runId }, index) => {
+    const { state, findings: found } = ofRuns[index]!;
+    const said = listed.states.get(runId);
+    return [...found, ...(said === state ? [] : [`runs says ${said}, status says ${state}`])].map((finding) => `${runId}: ${finding}`);
+  });
+  return [...listed.findings, ...findings, ...brokenArtifacts(rig.stateDir)];
 }
 
-async function checkRun(rig: Rig, { runId, story, specFile }: Player, listedState: string | undefined): Promise<readonly string[]> {
-  const events = await rig.events(runId).catch((error: unknown) => String(error));
-  if (typeof events === 'string') return [events];
-  const findings = [...findingsOf(story, events)];
+async function listedStates(rig: Rig): Promise<{ readonly states: ReadonlyMap<string, string>; readonly findings: readonly string[] }> {
+  const { code, stdout, stderr } = await rig.cli('runs', '--json', '--limit', '1000');
+  if (code !== 0) return { states: new Map(), findings: [`runs ended with ${code}: ${stderr.trim()}`] };
+  const { runs } = JSON.parse(stdout) as { readonly runs: readonly { readonly runId: string; readonly state: string }[] };
+  return { states: new Map(runs.map(({ runId, state }) => [runId, state])), findings: [] };
+}
+
+async function checkRun(
+  rig: Rig,
+  { runId, story, specFile }: Player,
+  command: CliResult | null,
+): Promise<{ readonly state: string; readonly findings: readonly string[] }> {
   const state = await stateOf(rig, runId);
-  if (listedState !== state) findings.push(`runs says ${listedState}, status says ${state}`);
+  const findings = command === null ? [] : [...cliFindings(runId, story, command, state)];
+  const events = await rig.events(runId).catch((error: unknown) => String(error));
+  if (typeof events === 'string') return { state, findings: [...findings, events] };
+  findings.push(...findingsOf(story, events));
   if (!story.states.includes(state) && !isExplainedFailure(events)) findings.push(`status says ${state}`);
   if (state === 'succeeded') {
     const result = await rig.cli('result', runId);
     if (result.code !== 0 || result.stdout !== story.result) findings.push(`result ended with ${result.code} and ${JSON.stringify(result.stdout.slice(-200))}`);
   }
-  const spec = readFileSync(specFile, 'utf8');
-  return [...findings, ...folderFindings(dirname(specFile), { 'spec.yaml': spec, ...(state === 'succeeded' ? story.after : story.before) })];
+  return { state, findings: [...findings, ...filesFindings(story, specFile, state)] };
+}
+
+function filesFindings(story: Story, specFile: string, state: string): readonly string[] {
+  const folder = dirname(specFile);
+  const spec = { 'spec.yaml': readFileSync(specFile, 'utf8') };
+  const [before, after] = [
+    { ...spec, ...story.before },
+    { ...spec, ...story.after },
+  ];
+  if (state === 'succeeded') return folderFindings(folder, after);
+  // Each stage that succeeds copies back; of a run with one stage that failed nothing does.
+  return story.stages.length === 1 ? folderFindings(folder, before) : unfinishedFolderFindings(folder, before, after);
 }
 
 /** Waits, since a VM whose run has ended may be found only by the janitor; what is left then is a finding. */

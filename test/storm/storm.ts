@@ -3,6 +3,8 @@ import { cpSync, mkdtempSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Rig } from '../e2e/rig.ts';
+import { SmallDisk } from '../rig/small-disk.ts';
+import { type Phase, Phases } from './phases.ts';
 import { randomOf, roundSeed } from './random.ts';
 import { playRound } from './round.ts';
 
@@ -12,6 +14,8 @@ export interface StormOptions {
   /** The first round's number: with `rounds` 1 it plays one round of a storm again. */
   readonly firstRound: number;
   readonly lanes: number;
+  /** Each state folder lies on a small disk, which one strike of each round fills. It takes root. */
+  readonly disk: boolean;
   readonly onRound: (report: StormRound) => void;
   /** Stops after the rounds that go on. */
   readonly signal: AbortSignal;
@@ -21,11 +25,16 @@ export interface StormRound {
   readonly round: number;
   readonly seed: number;
   readonly durationMs: number;
+  readonly phasesMs: Readonly<Partial<Record<Phase, number>>>;
   readonly blows: readonly string[];
   readonly findings: readonly string[];
   /** A copy of the state folder as the round left it; null without findings. */
   readonly keptIn: string | null;
 }
+
+/** For two runs at once, and what the rounds before have left. */
+const DISK_MIB = 256;
+const ROUNDS_ON_A_DISK = 4;
 
 /** Plays all rounds, whatever they find. */
 export async function storm(options: StormOptions): Promise<readonly StormRound[]> {
@@ -35,13 +44,15 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
   const lane = async (): Promise<void> => {
     while (next < end && !options.signal.aborted) {
       await using rig = new Rig();
+      using disk = options.disk ? new SmallDisk(rig.stateDir, DISK_MIB) : null;
+      let played = 0;
       // Errors of the last look are those of the last round.
       while (next < end && !options.signal.aborted) {
-        const report = await play(rig, options.seed, next++, next >= end);
+        const report = await play(rig, disk, options.seed, next++, next >= end);
         reports.push(report);
         options.onRound(report);
         // What a round leaves must not be taken for the next one's.
-        if (report.findings.length > 0) break;
+        if (report.findings.length > 0 || (disk !== null && ++played === ROUNDS_ON_A_DISK)) break;
       }
     }
   };
@@ -49,25 +60,34 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
   return reports.toSorted((a, b) => a.round - b.round);
 }
 
-async function play(rig: Rig, seed: number, round: number, isLast: boolean): Promise<StormRound> {
+async function play(rig: Rig, disk: SmallDisk | null, seed: number, round: number, isLast: boolean): Promise<StormRound> {
   const startedAt = Date.now();
   const ofRound = roundSeed(seed, round);
+  const phases = new Phases();
   let blows: readonly string[] = [];
   const findings: string[] = [];
   try {
-    const report = await playRound(rig, `r${round}`, randomOf(ofRound));
+    const report = await playRound({ rig, disk, phases }, `r${round}`, randomOf(ofRound));
     blows = report.blows;
     findings.push(...report.findings);
-    if (isLast) await rig.assertNothingLeft();
+    if (isLast) await phases.of('down', async () => await rig.assertNothingLeft());
   } catch (error) {
     findings.push(error instanceof Error ? (error.stack ?? error.message) : String(error));
   }
-  return { round, seed: ofRound, durationMs: Date.now() - startedAt, blows, findings, keptIn: findings.length === 0 ? null : keep(rig) };
+  return {
+    round,
+    seed: ofRound,
+    durationMs: Date.now() - startedAt,
+    phasesMs: phases.spentMs(),
+    blows,
+    findings,
+    keptIn: findings.length === 0 ? null : keep(rig),
+  };
 }
 
 /** Sockets cannot be copied; what they were is in the findings. */
 function keep(rig: Rig): string {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-storm-'));
-  cpSync(rig.specDir, folder, { recursive: true, filter: (path) => !path.endsWith('.sock') && !path.endsWith('scratch.img') });
+  cpSync(rig.specDir, folder, { recursive: true, filter: (path) => !path.endsWith('.sock') && !path.endsWith('scratch.img') && !path.endsWith('filler') });
   return folder;
 }

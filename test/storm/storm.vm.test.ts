@@ -1,28 +1,38 @@
 /**
- * Twenty rounds of blows against everything that a run stands on. Each time another storm: its seed is printed, and
- * `npm run storm -- --seed N` sends it again.
+ * Twenty rounds of blows against everything that a run stands on, some of them on a disk that is filled meanwhile. Each
+ * time another storm: its seed is printed, and `npm run storm -- --seed N` sends it again.
  */
 import { randomInt } from 'node:crypto';
 import { expect, test } from 'vitest';
 import { storm, type StormRound } from './storm.ts';
 
-const ROUNDS = 20;
-/** Rounds wait for heartbeats and stopped processes more than they compute. */
-const LANES = 3;
+/** Side by side: rounds wait for heartbeats and stopped processes more than they compute. */
+const STORMS = [
+  { rounds: 14, lanes: 2, disk: false },
+  { rounds: 6, lanes: 1, disk: true },
+] as const;
 
-test('a storm of kills and stops loses no line, doubles nothing and leaves nothing behind', { timeout: 20 * 60_000 }, async () => {
+test('a storm of kills, stops and full disks loses no line, doubles nothing and leaves nothing behind', { timeout: 20 * 60_000 }, async () => {
   const seed = randomInt(1_000_000);
-  process.stderr.write(`storm of ${ROUNDS} rounds: npm run storm -- --seed ${seed}\n`);
-  const reports = await storm({ seed, rounds: ROUNDS, firstRound: 0, lanes: LANES, signal: new AbortController().signal, onRound: say });
-  expect(reports).toHaveLength(ROUNDS);
-  const found = reports.filter(({ findings }) => findings.length > 0);
-  expect(
-    found.map(({ round, findings, blows, keptIn }) => ({ again: `npm run storm -- --seed ${seed} --from ${round} --rounds 1`, findings, blows, keptIn })),
-  ).toEqual([]);
+  const again = (disk: boolean): string => `npm run storm -- --seed ${seed}${disk ? ' --disk' : ''}`;
+  for (const { rounds, disk } of STORMS) process.stderr.write(`storm of ${rounds} rounds: ${again(disk)}\n`);
+  const { signal } = new AbortController();
+  const reports = await Promise.all(
+    STORMS.map(async ({ rounds, lanes, disk }) => {
+      const ofStorm = await storm({ seed, rounds, firstRound: 0, lanes, disk, signal, onRound: (report) => say(report, disk) });
+      return ofStorm.map((report) => ({ ...report, disk }));
+    }),
+  );
+  expect(reports.map(({ length }) => length)).toEqual(STORMS.map(({ rounds }) => rounds));
+  const found = reports.flat().filter(({ findings }) => findings.length > 0);
+  expect(found.map(({ round, disk, findings, blows, keptIn }) => ({ again: `${again(disk)} --from ${round} --rounds 1`, findings, blows, keptIn }))).toEqual(
+    [],
+  );
 });
 
-function say({ round, durationMs, blows, findings }: StormRound): void {
+function say({ round, durationMs, phasesMs, blows, findings }: StormRound, disk: boolean): void {
+  const spent = Object.entries(phasesMs).map(([phase, ms]) => `${phase} ${(ms / 1000).toFixed(1)}`);
   process.stderr.write(
-    `round ${round}: ${findings.length} findings in ${(durationMs / 1000).toFixed(0)} s; ${blows.join(', ')}\n${findings.map((finding) => `  ${finding}\n`).join('')}`,
+    `round ${round}${disk ? ' on a small disk' : ''}: ${findings.length} findings in ${(durationMs / 1000).toFixed(0)} s (${spent.join(', ')}); ${blows.join(', ')}\n${findings.map((finding) => `  ${finding}\n`).join('')}`,
   );
 }

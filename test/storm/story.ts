@@ -140,6 +140,56 @@ pipeline:
   };
 }
 
+/** Steps side by side on two processors, in one writable folder of the host: what each leaves, what they change and remove. */
+export function mounts(): Story {
+  const count = 18;
+  const letters = 'abcdefghijkl';
+  const big = [...letters].map((letter) => letter.repeat(16_384)).join('');
+  const pieces = Array.from({ length: count }, (_, index) => index + 1);
+  const joined = `${numbered('left', count)}${count}\nin\nbig\nkept\nleft\nright\nthing\n`;
+  const kept = { 'shared/big': big, 'shared/kept': 'kept\n' };
+  return {
+    ...EMPTY,
+    name: 'mounts',
+    // The folders that are made are there once in each VM: a command that ran twice fails on them.
+    spec: `api_version: v1
+kind: workflow
+name: mounts
+sandbox: { ${SANDBOX}, vcpus: 2, mounts: [{ host: ./shared, guest: /data, mode: rw }] }
+workflow:
+  steps:
+    - name: left
+      run: { program: sh, args: [-c, "i=0; while [ $i -lt ${count} ]; do i=$((i+1)); echo left $i >> /data/left; echo left $i; sleep 0.1; done"] }
+    - name: right
+      run: { program: sh, args: [-c, "mkdir /data/right || exit 9; i=0; while [ $i -lt ${count} ]; do i=$((i+1)); echo right $i > /data/right/$i; echo right $i >&2; sleep 0.15; done"] }
+    - name: types
+      run: { program: sh, args: [-c, "cd /data; sleep 0.7; rm thing gone && mkdir thing || exit 9; echo in > thing/in; echo changed; sleep 0.5"] }
+    - name: reader
+      run: { program: sh, args: [-c, "i=0; while [ $i -lt ${letters.length} ]; do dd if=/data/big bs=16384 skip=$i count=1 2> /dev/null | tr -s a-z; echo; i=$((i+1)); sleep 0.2; done"] }
+    - name: join
+      depends_on: [left, right, types, reader]
+      run: { program: sh, args: [-c, "cd /data; cat left; ls right | wc -l; cat thing/in; ls; echo joined > joined"] }
+  output_step: join
+`,
+    stages: [
+      { stage: 'left', scope: '_shared', stdout: numbered('left', count), stderr: '', failing: null },
+      { stage: 'right', scope: '_shared', stdout: '', stderr: numbered('right', count), failing: null },
+      { stage: 'types', scope: '_shared', stdout: 'changed\n', stderr: '', failing: null },
+      { stage: 'reader', scope: '_shared', stdout: [...letters].map((letter) => `${letter}\n`).join(''), stderr: '', failing: null },
+      { stage: 'join', scope: '_shared', stdout: joined, stderr: '', failing: null },
+    ],
+    result: joined,
+    before: { ...kept, 'shared/thing': 'a file\n', 'shared/gone': 'goes\n' },
+    after: {
+      ...kept,
+      'shared/left': numbered('left', count),
+      ...Object.fromEntries(pieces.map((piece) => [`shared/right/${piece}`, `right ${piece}\n`])),
+      'shared/thing/in': 'in\n',
+      'shared/joined': 'joined\n',
+    },
+  };
+}
+
 /** A step without an end, cancelled in its middle. */
 export function cancelled(cancelAtMs: number): Story {
   return {

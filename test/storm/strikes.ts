@@ -16,6 +16,8 @@ export interface Strike {
   /** Counted from the start of the runs, or from their first VM, which a busy machine boots late. */
   readonly from: 'start' | 'vm';
   readonly atMs: number;
+  /** The disk of the state folder is full from this moment on, for so long; null leaves it alone. */
+  readonly diskFullMs: number | null;
   readonly blows: readonly Blow[];
 }
 
@@ -24,10 +26,12 @@ const SPAN_MS = { start: 6_000, vm: 12_000 } as const;
 /** Longer than the heartbeat timeout of stages: what is stopped for so long is given up by the server. */
 const LONG_STOP_MS = 13_000;
 
-export function planStrikes(random: Random): readonly Strike[] {
-  return Array.from({ length: random.between(1, 3) }, () => {
+/** @param hasDisk whether the disk can be filled: then one strike does it */
+export function planStrikes(random: Random, hasDisk: boolean): readonly Strike[] {
+  return Array.from({ length: random.between(1, 3) }, (_, index) => {
     const from = random.pick(['start', 'vm', 'vm'] as const);
-    return { from, atMs: random.below(SPAN_MS[from]), blows: Array.from({ length: random.between(1, 5) }, () => blow(random)) };
+    const strike = { from, atMs: random.below(SPAN_MS[from]), blows: Array.from({ length: random.between(1, 5) }, () => blow(random)) };
+    return { ...strike, diskFullMs: hasDisk && index === 0 ? random.between(1_000, LONG_STOP_MS) : null };
   });
 }
 
@@ -35,6 +39,10 @@ function blow(random: Random): Blow {
   const target = random.pick(TARGETS);
   const kills = random.below(5) < 3;
   return { target, stopMs: kills ? null : random.below(3) === 0 ? LONG_STOP_MS : random.between(100, 4_000), which: random.below(1_000) };
+}
+
+export function describeFullDisk(diskFullMs: number): string {
+  return `fill the disk for ${(diskFullMs / 1000).toFixed(1)} s`;
 }
 
 export function describeBlow({ target, stopMs }: Blow): string {
