@@ -87,13 +87,16 @@ test('a disk that stays full ends the stage with a code of its own, and no other
   await rig.assertNothingLeft();
 });
 
-test('a stack that finds no room to start says so, and prune is there to make some', async () => {
+test('a stack that finds no room to start says so, prune is there to make some, and with room it starts', async () => {
   await using rig = new Rig();
-  using disk = new SmallDisk(rig.stateDir, 8);
+  using disk = new SmallDisk(rig.stateDir, DISK_MIB);
   disk.fill();
   const { code, stderr } = await rig.cli('run', rig.spec('spec.yaml', sleeping(0)));
   expect(stderr).toContain('the embedded stack ended');
   expect(stderr).toMatch(/Make room on the disk of .*, which has 0 B free/);
   expect(code).toBe(3);
   expect((await rig.cli('prune')).code).toBe(0);
+  disk.makeRoom();
+  expect(await rig.cli('up')).toMatchObject({ code: 0 });
+  await rig.assertNothingLeft();
 });

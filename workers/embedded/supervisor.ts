@@ -16,6 +16,7 @@ import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 import { keepChild, type ChildCommand } from './kept-child.ts';
 import { skillPaths } from './skill-paths.ts';
+import { keepDatabase, prepareDatabase } from './new-database.ts';
 import { freePort, isFree } from './ports.ts';
 import { closeToOthers } from './private-files.ts';
 import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
@@ -117,6 +118,7 @@ export async function supervise(options: SupervisorOptions): Promise<boolean> {
         ports = { grpc: await freePort(), http: await freePort() };
         if (moved) worker.restart();
       }
+      if (prepareDatabase(stateDir)) log('warning', 'the database of a server that never came up is made anew');
       return serverCommand({ ...options, ports, httpHost });
     },
     onLine: serverSays.line,
@@ -137,6 +139,7 @@ export async function supervise(options: SupervisorOptions): Promise<boolean> {
     },
     onLine: (line) => {
       if (!line.startsWith(WORKER_READY_LINE)) return workerSays.line(line);
+      keepDatabase(stateDir);
       workerReady = true;
       log('info', `worker ${worker.pid()} is ready`);
       publish();
