@@ -20,6 +20,8 @@ export default defineConfig({
           exclude: NOT_TESTS,
           // Each file has servers of its own, and waits for them more than it computes.
           maxWorkers: 2,
+          // Groups with limits of their own take turns, so that files of any groups can be named in one call.
+          sequence: { groupOrder: 1 },
           globalSetup: ['test/rig/host-pieces.setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
@@ -31,6 +33,7 @@ export default defineConfig({
           include: every('vm.test.ts'),
           exclude: NOT_TESTS,
           fileParallelism: false,
+          sequence: { groupOrder: 2 },
           globalSetup: ['test/rig/host-pieces.setup.ts'],
           testTimeout: 300_000,
           hookTimeout: 300_000,
