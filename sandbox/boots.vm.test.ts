@@ -30,11 +30,14 @@ it(`${count} boots, ${AT_ONCE} at a time`, { timeout: (count / AT_ONCE + 1) * BO
       await sandbox.stop();
     }
   };
+  // Looked at behind the block: within it, it would hide what failed.
+  let left: readonly string[];
   try {
     await Promise.all(Array.from({ length: AT_ONCE }, bootInTurn));
   } finally {
-    expect(await host.dispose()).toEqual([]);
+    left = await host.dispose();
   }
+  expect(left).toEqual([]);
   bootsMs.sort((a, b) => a - b);
   const rest = count < FULL_COUNT ? `; the full count is VOIDBOX_TEST_BOOTS=${FULL_COUNT}` : '';
   console.log(

@@ -83,6 +83,8 @@ describe('a guest that goes silent', () => {
       (sandbox) => sandbox.readFile('/workspace/out.json', limit()),
       (sandbox) => sandbox.putTar('/workspace/in', writeTar([]), limit()),
     ];
+    // Looked at behind the block: within it, it would hide what failed.
+    let left: readonly string[];
     try {
       for (const [generation, exchange] of exchanges.entries()) {
         const sandbox = await host.backend.launch({ runId: 'silent', scope: 'guest', generation }, SMALL_VM, limit());
@@ -92,9 +94,10 @@ describe('a guest that goes silent', () => {
         await host.backend.release({ runId: 'silent', scope: 'guest', generation });
       }
     } finally {
-      expect(await host.dispose()).toEqual([]);
+      left = await host.dispose();
       await rm(folder, { recursive: true, force: true });
     }
+    expect(left).toEqual([]);
   });
 });
 
