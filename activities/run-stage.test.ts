@@ -11,19 +11,13 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { SandboxPlan, StagePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/event.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
-import { isDiskFull } from '../store/file/disk-room.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
-import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
-import { mountsDir } from '../store/file/run-folder.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
-import { createAttemptRegistry } from './attempt-registry.ts';
-import { createCapacity } from './capacity.ts';
+import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventStore } from './ports.ts';
 import { runStage } from './run-stage.ts';
-import { createVmPool } from './vm-pool.ts';
 
 const RUN = 'run-1';
 const KEY = { runId: RUN, scope: 'talk', generation: 0 };
@@ -73,51 +67,15 @@ afterEach(async () => {
   rmSync(stateDir, { recursive: true, force: true });
 });
 
-/** The dependencies of one worker process; a second call is another process on the same host. */
-function processDeps(change: Partial<ActivityDeps> = {}): ActivityDeps {
-  return {
-    events,
-    artifacts: createFileArtifactStore(stateDir),
-    records,
-    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
-    backendFor: () => backend,
-    capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
-    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
-    attempts: createAttemptRegistry(),
-    vms: createVmPool(),
-    hostId: 'h',
-    hostQueue: 'voidbox-host:h',
-    serverId: 'embedded',
-    searchAttributes: [],
-    mountPolicy: { allowedRoots: [], specFolder: false },
-    compileSpec: () => ({ problems: [] }),
-    checkPlan: () => ({ problems: [] }),
-    now: Date.now,
-    ...change,
-  };
-}
+/** One worker process; a second call is another process on the same host. */
+const processDeps = (change: Partial<ActivityDeps> = {}): ActivityDeps => mockWorkerDeps({ stateDir, events, backend }, { records, ...change });
 
 const sandbox: SandboxPlan = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
 
 function request(program: string, change: Partial<StagePlan> = {}): StageRequest {
-  const stage: StagePlan = {
-    id: 'talk',
-    scope: 'talk',
-    dependsOn: [],
-    run: { program, args: [], cwd: '/workspace', env: [] },
-    stdin: { kind: 'none' },
-    input: { kind: 'none' },
-    inputs: [],
-    outputs: [],
-    outputFile: null,
-    timeoutMs: 60_000,
-    retry: { maxAttempts: 1, backoffMs: 0 },
-    maxOutputBytes: 1024 * 1024,
-    ...change,
-  };
   return {
     runId: RUN,
-    stage,
+    stage: plainStage('talk', 'talk', [program], change),
     scope: { id: 'talk', stages: ['talk'], sandbox },
     generation: 0,
     lease: null,

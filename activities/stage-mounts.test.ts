@@ -12,20 +12,14 @@ import type { StageResult } from '../domain/run/event.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import type { MockIo } from '../sandbox/mock/programs.ts';
-import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
-import { isDiskFull } from '../store/file/disk-room.ts';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
-import { createFileRunRecords } from '../store/file/run-records.ts';
-import { createAttemptRegistry } from './attempt-registry.ts';
-import { createCapacity } from './capacity.ts';
+import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventStore, Sandbox, SandboxBackend } from './ports.ts';
 import { finishRun } from './finish-run.ts';
 import { runStage } from './run-stage.ts';
-import { createVmPool } from './vm-pool.ts';
 
 const RUN = 'run-1';
 
@@ -93,32 +87,13 @@ beforeEach(() => {
 });
 afterEach(async () => {
   for (const generation of [0, 1]) await backend.release({ runId: RUN, scope: 'shared', generation });
+  await backend.release({ runId: RUN, scope: 'other', generation: 0 });
   rmSync(base, { recursive: true, force: true });
 });
 
 /** A worker process; a second call is its successor on the same host. */
 function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
-  const stateDir = join(base, 'state');
-  return {
-    events,
-    artifacts: createFileArtifactStore(stateDir),
-    records: createFileRunRecords(stateDir),
-    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
-    backendFor: () => backend,
-    capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
-    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
-    attempts: createAttemptRegistry(),
-    vms: createVmPool(),
-    hostId: 'h',
-    hostQueue: 'voidbox-host:h',
-    serverId: 'embedded',
-    searchAttributes: [],
-    mountPolicy: { allowedRoots: [base], specFolder: false },
-    compileSpec: () => ({ problems: [] }),
-    checkPlan: () => ({ problems: [] }),
-    now: Date.now,
-    ...change,
-  };
+  return mockWorkerDeps({ stateDir: join(base, 'state'), events, backend }, { mountPolicy: { allowedRoots: [base], specFolder: false }, ...change });
 }
 
 function sandboxPlan(): SandboxPlan {
@@ -127,23 +102,9 @@ function sandboxPlan(): SandboxPlan {
 }
 
 function run(deps: ActivityDeps, id: string, command: readonly [string, ...string[]], change: Partial<StageRequest> = {}): Promise<StageResult> {
-  const [program, ...args] = command;
   const request: StageRequest = {
     runId: RUN,
-    stage: {
-      id,
-      scope: 'shared',
-      dependsOn: [],
-      run: { program, args, cwd: '/workspace', env: [] },
-      stdin: { kind: 'none' },
-      input: { kind: 'none' },
-      inputs: [],
-      outputs: [],
-      outputFile: null,
-      timeoutMs: 60_000,
-      retry: { maxAttempts: 1, backoffMs: 0 },
-      maxOutputBytes: 1024 * 1024,
-    },
+    stage: plainStage(id, 'shared', command),
     scope: { id: 'shared', stages: ['one', 'two', 'three'], sandbox: sandboxPlan() },
     generation: 0,
     lease: { vmKey: `${RUN}/shared/${change.generation ?? 0}` },
@@ -223,6 +184,36 @@ describe('stages that share a VM and its writable mount', () => {
     });
     expect(onHost()).toEqual({ a: 'edited meanwhile' });
   });
+});
+
+test('VMs with the same folder copy it back one after the other, so that neither overlooks what the other wrote', async () => {
+  const { mounts } = worker();
+  let copying = 0;
+  let mostAtOnce = 0;
+  const watched: ActivityDeps['mounts'] = {
+    ...mounts,
+    async copyBack(...args) {
+      copying += 1;
+      mostAtOnce = Math.max(mostAtOnce, copying);
+      // Long enough for the other one to come.
+      await sleep(300);
+      const copied = await mounts.copyBack(...args);
+      copying -= 1;
+      return copied;
+    },
+  };
+  const deps = worker({ mounts: watched });
+  const elsewhere = { id: 'other', stages: ['two'], sandbox: sandboxPlan() };
+  const other = { scope: elsewhere, lease: { vmKey: `${RUN}/other/0` }, stage: plainStage('two', 'other', ['write', 'b', 'of two']) };
+  // Both begin with the folder as it was.
+  const one = run(deps, 'one', ['write-slowly', 'b']);
+  await untilOutput('one', 'begun');
+  const two = run(deps, 'two', ['write', 'b', 'of two'], other);
+  await untilOutput('two', 'no b');
+  gates.add('b');
+  const results = await Promise.all([one, two]);
+  expect(mostAtOnce).toBe(1);
+  expect(results.map(({ failure }) => failure?.code ?? 'copied').toSorted()).toEqual(['copied', 'stage/mount-conflict']);
 });
 
 describe('a VM that is lost', () => {

@@ -281,8 +281,11 @@ describe('a copy back', () => {
       })(),
     );
     await halfway;
+    const staging = (): string[] => readdirSync(host).filter((name) => name.startsWith('.voidbox'));
+    await expect.poll(staging).toHaveLength(1);
     writeFileSync(join(guest, 'big'), 'new');
     expect((await copyBack()).refusal).toBeNull();
+    expect(staging(), 'also of one that never wakes').toEqual([]);
     wake();
     const outcome = await late.catch((error: unknown) => error);
     expect((outcome as CopiedBack).refusal ?? outcome).toMatchObject({ code: expect.stringMatching(/store\/io|mount-conflict/) as string });

@@ -1,0 +1,61 @@
+/** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
+import type { ActivityDeps } from '../../activities/deps.ts';
+import type { EventStore, SandboxBackend } from '../../activities/ports.ts';
+import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
+import { createCapacity } from '../../activities/capacity.ts';
+import { createVmPool } from '../../activities/vm-pool.ts';
+import type { StagePlan } from '../../domain/plan/plan.ts';
+import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
+import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
+import { isDiskFull } from '../../store/file/disk-room.ts';
+import { mountsDir } from '../../store/file/run-folder.ts';
+import { createFileRunRecords } from '../../store/file/run-records.ts';
+
+interface WorkerOnFiles {
+  readonly stateDir: string;
+  readonly events: EventStore;
+  readonly backend: SandboxBackend;
+}
+
+/** The dependencies of one worker process; a second call is another process on the same host. */
+export function mockWorkerDeps({ stateDir, events, backend }: WorkerOnFiles, change: Partial<ActivityDeps> = {}): ActivityDeps {
+  return {
+    events,
+    artifacts: createFileArtifactStore(stateDir),
+    records: createFileRunRecords(stateDir),
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    backendFor: () => backend,
+    capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
+    attempts: createAttemptRegistry(),
+    vms: createVmPool(),
+    hostId: 'h',
+    hostQueue: 'voidbox-host:h',
+    serverId: 'embedded',
+    searchAttributes: [],
+    mountPolicy: { allowedRoots: [], specFolder: false },
+    compileSpec: () => ({ problems: [] }),
+    checkPlan: () => ({ problems: [] }),
+    now: Date.now,
+    ...change,
+  };
+}
+
+/** A stage that takes nothing and gives nothing but what its command prints. */
+export function plainStage(id: string, scope: string, [program, ...args]: readonly [string, ...string[]], change: Partial<StagePlan> = {}): StagePlan {
+  return {
+    id,
+    scope,
+    dependsOn: [],
+    run: { program, args, cwd: '/workspace', env: [] },
+    stdin: { kind: 'none' },
+    input: { kind: 'none' },
+    inputs: [],
+    outputs: [],
+    outputFile: null,
+    timeoutMs: 60_000,
+    retry: { maxAttempts: 1, backoffMs: 0 },
+    maxOutputBytes: 1024 * 1024,
+    ...change,
+  };
+}
