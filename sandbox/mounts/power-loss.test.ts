@@ -20,6 +20,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import type * as promises from 'node:fs/promises';
 import { open, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
@@ -37,7 +38,7 @@ const seen = vi.hoisted(() => ({ calls: [] as unknown[] }));
 const calls = seen.calls as Call[];
 
 vi.mock('node:fs/promises', async (original) => {
-  const real = await original<typeof import('node:fs/promises')>();
+  const real = await original<typeof promises>();
   const { readlinkSync, lstatSync } = await import('node:fs');
   const { basename, dirname, join } = await import('node:path');
   const resolved = (path: unknown): string => {
