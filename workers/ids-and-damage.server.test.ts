@@ -2,17 +2,14 @@
 import { readFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Writable } from 'node:stream';
 import { WorkflowFailedError } from '@temporalio/client';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createContext } from '../cli/context.ts';
-import { runCli } from '../cli/program.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
-import { readEnvironment } from '../setup/environment.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
+import { typeCommand, type Typed } from '../test/rig/typed-command.ts';
 import { awaitOutcome, describeRun, startRun } from './client/runs.ts';
 import { cleanUp } from './janitor.ts';
 import { createOpenRuns } from './open-runs.ts';
@@ -56,18 +53,9 @@ const spec = (args: string): string =>
   `api_version: v1\nkind: workflow\nname: talk\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: talk, run: { program: lines, args: ${args} } }\n`;
 
 /** The command line against this server and this state folder. */
-async function type(...argv: readonly string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  const texts = { stdout: '', stderr: '' };
-  const stream = (name: 'stdout' | 'stderr'): NodeJS.WriteStream =>
-    new Writable({
-      write(chunk, _encoding, done) {
-        texts[name] += String(chunk);
-        done();
-      },
-    }) as unknown as NodeJS.WriteStream;
-  const env = readEnvironment({ HOME: stack.stateDir, VOIDBOX_STATE_DIR: stack.stateDir, TEMPORAL_ADDRESS: stack.target.address });
-  const context = createContext(env, { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => stack.stateDir });
-  return { code: await runCli(argv, context), ...texts };
+function type(...argv: readonly string[]): Promise<Typed> {
+  const variables = { HOME: stack.stateDir, VOIDBOX_STATE_DIR: stack.stateDir, TEMPORAL_ADDRESS: stack.target.address };
+  return typeCommand(argv, stack.stateDir, variables);
 }
 
 async function started(runId: string, args = '["600", "50"]'): Promise<void> {

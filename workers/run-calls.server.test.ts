@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
+import { plainStage } from '../test/rig/mock-worker.ts';
 import { awaitOutcome, describeRun, repairRun, startRun } from './client/runs.ts';
 import { recordHistoriesOf } from './testing/record-histories.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';
@@ -88,21 +89,6 @@ describe('a client that schedules activities by itself', () => {
       mounts: [{ hostPath: join(folder, 'private'), guestPath: '/data', mode: 'ro' }],
     },
   });
-  const stage = (program: string, args: readonly string[]): object => ({
-    id: 'box-0',
-    scope: 'box-0',
-    dependsOn: [],
-    run: { program, args, cwd: '/workspace', env: [] },
-    stdin: { kind: 'none' },
-    input: { kind: 'none' },
-    inputs: [],
-    outputs: [],
-    outputFile: null,
-    timeoutMs: 60_000,
-    retry: { maxAttempts: 1, backoffMs: 0 },
-    maxOutputBytes: 1024,
-  });
-
   test.each(['voidbox-host:test-host', 'voidbox'])('of a run that goes on is refused by queue %s, whatever it asks for', async (taskQueue) => {
     const runId = `victim-${taskQueue.length}`;
     await start(runId, pipeline([`hold ${runId}`]));
@@ -110,7 +96,7 @@ describe('a client that schedules activities by itself', () => {
     const before = await stack.eventsOf(runId);
     const whole = {
       runId,
-      stage: stage('cat', ['/data/file']),
+      stage: plainStage('box-0', 'box-0', ['cat', '/data/file'], { maxOutputBytes: 1024 }),
       scope: scope(),
       generation: 0,
       lease: null,

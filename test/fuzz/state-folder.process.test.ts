@@ -2,18 +2,15 @@
 import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
-import { Writable } from 'node:stream';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createContext } from '../../cli/context.ts';
-import { runCli } from '../../cli/program.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { readEnvironment } from '../../setup/environment.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
 import { hostId } from '../../workers/host-id.ts';
 import { announceResumed } from '../../workers/janitor.ts';
 import { createOpenRuns } from '../../workers/open-runs.ts';
 import { leaveFinishedRuns } from '../cli/finished-runs.ts';
+import { typeCommand, type Typed } from '../rig/typed-command.ts';
 import { DAMAGES, readBytes, seededRandom, type Random } from './damage.ts';
 
 const ROUNDS = 200;
@@ -45,25 +42,8 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
-interface Typed {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-async function type(stateDir: string, ...argv: readonly string[]): Promise<Typed> {
-  const texts = { stdout: '', stderr: '' };
-  const stream = (name: 'stdout' | 'stderr'): NodeJS.WriteStream =>
-    new Writable({
-      write(chunk, _encoding, done) {
-        texts[name] += String(chunk);
-        done();
-      },
-    }) as unknown as NodeJS.WriteStream;
-  const env = readEnvironment({ PATH: process.env['PATH'] ?? '', HOME: dir, VOIDBOX_STATE_DIR: stateDir });
-  const context = createContext(env, { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => dir });
-  const code = await runCli(argv, context);
-  return { code, ...texts };
+function type(stateDir: string, ...argv: readonly string[]): Promise<Typed> {
+  return typeCommand(argv, dir, { PATH: process.env['PATH'] ?? '', HOME: dir, VOIDBOX_STATE_DIR: stateDir });
 }
 
 /** @throws when it is a crash and not an answer */

@@ -9,6 +9,7 @@ import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
+import { napSpec } from '../../test/rig/nap-spec.ts';
 import { connectRuns } from '../client/connect.ts';
 import { awaitOutcome, startRun } from '../client/runs.ts';
 import { embeddedAddress } from '../temporal-address.ts';
@@ -52,15 +53,6 @@ async function until(what: string, condition: () => boolean | Promise<boolean>, 
   }
 }
 
-const specOf = (seconds: number): string => `
-api_version: v1
-kind: workflow
-name: nap
-sandbox: { mode: mock, isolation: none }
-workflow:
-  steps: [{ name: nap, run: { program: sleep, args: ["${seconds}"] } }]
-`;
-
 test('two clients at once get one stack, which ends with all its processes', { timeout: 120_000 }, async () => {
   const [first, second] = await Promise.all([start(), start()]);
   expect(second.supervisorPid).toBe(first.supervisorPid);
@@ -76,7 +68,7 @@ test('two clients at once get one stack, which ends with all its processes', { t
 test('nothing of it survives a kill of the supervisor, and the next stack takes up its runs', { timeout: 180_000 }, async () => {
   const first = await start();
   const runs = await connectRuns(embeddedAddress(first.address));
-  await startRun(runs.client, { runId: 'taken-up', request: { spec: specOf(4) }, summary: 'nap' });
+  await startRun(runs.client, { runId: 'taken-up', request: { spec: napSpec(4) }, summary: 'nap' });
   const events = createFileEventStore(env.stateDir);
   await until('the run to be admitted', async () => (await events.listRuns()).includes('taken-up'));
   process.kill(first.supervisorPid, 'SIGKILL');
@@ -99,7 +91,7 @@ test('a killed worker and a killed server are started again', { timeout: 180_000
   process.kill(first.workerPid, 'SIGKILL');
   await until('another worker', () => current().workerPid !== first.workerPid);
   const before = await connectRuns(embeddedAddress(current().address));
-  await startRun(before.client, { runId: 'meanwhile', request: { spec: specOf(3) }, summary: 'nap' });
+  await startRun(before.client, { runId: 'meanwhile', request: { spec: napSpec(3) }, summary: 'nap' });
   const events = createFileEventStore(env.stateDir);
   await until('the run to be admitted', async () => (await events.listRuns()).includes('meanwhile'));
   await before.close();
@@ -109,7 +101,7 @@ test('a killed worker and a killed server are started again', { timeout: 180_000
   const info = current();
   expect(info.supervisorPid).toBe(first.supervisorPid);
   const runs = await connectRuns(embeddedAddress(info.address));
-  await startRun(runs.client, { runId: 'after', request: { spec: specOf(0) }, summary: 'nap' });
+  await startRun(runs.client, { runId: 'after', request: { spec: napSpec(0) }, summary: 'nap' });
   expect((await awaitOutcome(runs.client, 'after')).state).toBe('succeeded');
   expect((await awaitOutcome(runs.client, 'meanwhile')).state).toBe('succeeded');
   await runs.close();
@@ -241,7 +233,7 @@ test('starts in a folder whose name means something in a URI', { timeout: 120_00
   deeper.push(odd);
   const { address } = await ensureStack(odd, { pieces });
   const runs = await connectRuns(embeddedAddress(address));
-  await startRun(runs.client, { runId: 'odd', request: { spec: specOf(0) }, summary: 'nap' });
+  await startRun(runs.client, { runId: 'odd', request: { spec: napSpec(0) }, summary: 'nap' });
   expect((await awaitOutcome(runs.client, 'odd')).state).toBe('succeeded');
   await runs.close();
   expect(readdirSync(stateDir)).toContain('temporal.db');

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
+import { napSpec } from '../../test/rig/nap-spec.ts';
 
 const COMMAND_LIMIT_MS = 200_000;
 let dir: string;
@@ -25,21 +26,12 @@ beforeAll(async () => {
   for (const part of ['node_modules', 'guest', 'native', 'Cargo.lock']) symlinkSync(join(root, part), join(other, part));
   appendFileSync(join(other, 'dist/workers/log.js'), '\n// Another build.\n');
   builds = [root, other];
-  for (const seconds of [1, 20]) writeFileSync(join(dir, `sleep-${seconds}.yaml`), specOf(seconds));
+  for (const seconds of [1, 20]) writeFileSync(join(dir, `sleep-${seconds}.yaml`), napSpec(seconds));
 });
 afterAll(async () => {
   await voidbox(builds[0], 'down');
   rmSync(dir, { recursive: true, force: true });
 });
-
-const specOf = (seconds: number): string => `
-api_version: v1
-kind: workflow
-name: nap
-sandbox: { mode: mock, isolation: none }
-workflow:
-  steps: [{ name: nap, run: { program: sleep, args: ["${seconds}"] } }]
-`;
 
 interface Ended {
   readonly code: number | null;

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
+import { napSpec } from '../../test/rig/nap-spec.ts';
 import { connectRuns, type RunsConnection } from '../client/connect.ts';
 import { describeRun, startRun } from '../client/runs.ts';
 import { embeddedAddress } from '../temporal-address.ts';
@@ -15,14 +16,7 @@ const ANSWER_LIMIT_MS = 2_000;
 const ANSWER_BYTES = 256 * 1024;
 const AT_ONCE = 24;
 const CANARY = 'canary-run-7f31';
-const SPEC = `
-api_version: v1
-kind: workflow
-name: open
-sandbox: { mode: mock, isolation: none }
-workflow:
-  steps: [{ name: nap, run: { program: sleep, args: ["600"] } }]
-`;
+const SPEC = napSpec(600);
 
 let env: Environment;
 let stack: StackInfo;
