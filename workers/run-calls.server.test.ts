@@ -25,6 +25,12 @@ const backend = createMockBackend({
       await write('stdout', args[0]!);
       return 0;
     },
+    /** `add TEXT`: to the mounted file. */
+    add: async ({ args, files }) => {
+      const node = files.find('/data/file');
+      files.write('/data/file', Buffer.from(`${node?.kind === 'file' ? node.body.toString() : ''}${args[0]}\n`));
+      return 0;
+    },
     /** `hold KEY`: until the test lets go. */
     hold: async ({ args, killed }) => {
       started.push(args[0]!);
@@ -43,7 +49,7 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, ['reset']);
+  await recordHistoriesOf(stack.runs.client, ['reset', 'writable']);
   worker?.shutdown();
   await worker?.ended;
   await worker?.close();
@@ -160,6 +166,28 @@ describe('a mounted folder', () => {
     go();
     expect((await awaitOutcome(stack.runs.client, 'linked')).state).toBe('succeeded');
     expect(outputOf(await stack.eventsOf('linked'))).toBe('of the spec\n');
+  });
+
+  test('is writable over the steps of a VM, and starts anew in the next one when that VM is lost', async () => {
+    await stack.deps.records.put('writable', 'client', { baseDir: join(folder, 'spec') });
+    const steps = ['add first', 'hold writable', 'add second'].map((command, index) => {
+      const [program, arg] = command.split(' ');
+      return `    - { name: step-${index}, run: { program: ${program}, args: [${arg}] }${index === 0 ? '' : `, depends_on: [step-${index - 1}]`} }\n`;
+    });
+    const mounts = `mounts: [{ host: ${join(folder, 'spec/data')}, guest: /data, mode: rw }]`;
+    await start(
+      'writable',
+      `api_version: v1\nkind: workflow\nname: writes\nsandbox: { mode: mock, isolation: none, ${mounts} }\nworkflow:\n  steps:\n${steps.join('')}`,
+    );
+    await untilStarted('writable');
+    const file = join(folder, 'spec/data/file');
+    expect(readFileSync(file, 'utf8')).toBe('of the spec\nfirst\n');
+    const held = go;
+    backend.lose({ runId: 'writable', scope: '_shared', generation: 0 });
+    await expect.poll(() => go, { timeout: 30_000 }).not.toBe(held);
+    go();
+    expect((await awaitOutcome(stack.runs.client, 'writable')).state).toBe('succeeded');
+    expect(readFileSync(file, 'utf8')).toBe('of the spec\nfirst\nsecond\n');
   });
 
   test('that the worker does not allow any more is refused', async () => {

@@ -20,7 +20,7 @@ beforeAll(async () => {
 }, 60_000);
 
 test('there are histories to replay', () => {
-  expect(files.length).toBeGreaterThanOrEqual(38);
+  expect(files.length).toBeGreaterThanOrEqual(39);
 });
 
 test.each(files)('%s replays', { timeout: 30_000 }, async (file) => {
