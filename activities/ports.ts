@@ -36,6 +36,8 @@ export interface SandboxFacts {
   readonly bootMs: number;
   /** True when launch found the VM alive. */
   readonly attached: boolean;
+  /** Tells this VM from an earlier one of its key, whose end is forgotten; null where the backend does not know it. */
+  readonly vmLife: string | null;
   /** True when commands had been started in the VM before this handle was made. */
   readonly hadCommands: boolean;
   readonly fence: number;

@@ -11,6 +11,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { SandboxPlan, StagePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/event.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
+import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
@@ -26,13 +27,19 @@ const TWENTY_LINES = Array.from({ length: 20 }, (_, index) => `line ${index + 1}
 let stateDir: string;
 let backend: MockBackend;
 let started: number;
+let nowMs: number;
+/** What commands found as their input. */
+let inputs: string[];
 let events: EventStore;
 let records: FileRunRecords;
 
 beforeEach(() => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-activities-'));
   started = 0;
+  nowMs = 0;
+  inputs = [];
   backend = createMockBackend({
+    now: () => nowMs,
     programs: {
       /** Twenty lines, one each 20 ms. */
       lines: async ({ killed, write }) => {
@@ -41,6 +48,15 @@ beforeEach(() => {
           await sleep(20, undefined, { signal: killed });
           await write('stdout', `line ${line}\n`);
         }
+        return 0;
+      },
+      /** What it finds as its input, then as long as its VM lives. */
+      'read-input': async ({ files, killed, write }) => {
+        const node = files.find('/workspace/input.json');
+        const text = node?.kind === 'file' ? node.body.toString() : 'no input';
+        inputs.push(text);
+        await write('stdout', text);
+        await sleep(60_000, undefined, { signal: killed });
         return 0;
       },
       /** Its environment's TOKEN on both streams, in two writes each, then a failure. */
@@ -275,6 +291,42 @@ describe('a cancel', () => {
     const again = begin(processDeps(), request('lines'));
     again.cancel({ cancelRequested: true });
     expect(await again.result).toEqual(done);
+  });
+});
+
+describe('a VM of a key that was in use once, of which nobody knows any more, gets the input too', () => {
+  /** A reset to before the loss of its VM has the same command run under the same keys. */
+  async function loseAndForget(what: StageRequest): Promise<void> {
+    const lost = begin(processDeps(), what);
+    await untilStored('of the run');
+    backend.lose(KEY);
+    await expect(lost.result).rejects.toMatchObject({ type: 'vm/lost' });
+    nowMs += REMEMBERED_MS + 1;
+    await backend.release({ ...KEY, scope: 'another' });
+  }
+
+  const what = (): StageRequest => ({
+    ...request('read-input', { input: { kind: 'run-input' } }),
+    input: { kind: 'inline', text: 'of the run' },
+  });
+
+  async function inputOfNext(): Promise<string | undefined> {
+    const again = begin(processDeps(), what());
+    await expect.poll(() => inputs.length, { timeout: 5_000, interval: 10 }).toBe(2);
+    backend.lose(KEY);
+    await expect(again.result).rejects.toMatchObject({ type: 'vm/lost' });
+    return inputs.at(-1);
+  }
+
+  test('by the worker that launches it', async () => {
+    await loseAndForget(what());
+    expect(await inputOfNext()).toBe('of the run');
+  });
+
+  test('by the successor of a worker that launched it and died', async () => {
+    await loseAndForget(what());
+    await backend.launch(KEY, sandbox, new AbortController().signal);
+    expect(await inputOfNext()).toBe('of the run');
   });
 });
 

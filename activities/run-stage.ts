@@ -138,10 +138,10 @@ async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Re
     life.phase('preparing writable mounts');
     await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
   }
-  if (needsFiles(request) && !(await isPrepared(deps.records, runId, execKey, request.generation))) {
+  if (needsFiles(request) && !(await isPrepared(deps.records, context.vmKey, execKey, sandbox.facts))) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
-    await markPrepared(deps.records, runId, execKey, request.generation);
+    await markPrepared(deps.records, context.vmKey, execKey, sandbox.facts);
   }
   return sandbox.exec(
     {

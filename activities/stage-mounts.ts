@@ -16,9 +16,6 @@ const MIB = 1024 * 1024;
 const READ_TRIES = 3;
 const READ_PAUSE_MS = 300;
 
-/** VMs that this process launched and put the folders into. */
-const filledHere = new WeakSet<Sandbox>();
-
 export function hasWritableMounts(request: StageRequest): boolean {
   return writable(request).length > 0;
 }
@@ -28,9 +25,7 @@ export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, reques
   const mounts = writable(request);
   if (mounts.length === 0) return;
   await deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
-    // A key can be launched anew: mocks end with their worker, and that a VM ended is forgotten. The mark is of the earlier one.
-    const isMarkOfThis = sandbox.facts.attached || filledHere.has(sandbox);
-    if (isMarkOfThis && (await isVmPrepared(deps.records, vmKey))) return;
+    if (await isVmPrepared(deps.records, vmKey, sandbox.facts)) return;
     for (const mount of mounts) {
       const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
       const tar = await deps.mounts.capture(keyOf(request, mount), limits, signal);
@@ -38,8 +33,7 @@ export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, reques
       if (sandbox.facts.hadCommands) await deps.mounts.adopt(keyOf(request, mount), tar);
       else await sandbox.putTar(mount.guestPath, tar, signal);
     }
-    await markVmPrepared(deps.records, vmKey);
-    filledHere.add(sandbox);
+    await markVmPrepared(deps.records, vmKey, sandbox.facts);
   });
 }
 

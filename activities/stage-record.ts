@@ -3,7 +3,7 @@
  * first one of an exec key stands, and the store refuses that of a driver which was overtaken.
  */
 import type { NewRunEvent, StageResult } from '../domain/run/event.ts';
-import type { EventStore, RunRecords, VmKey } from './ports.ts';
+import type { EventStore, RunRecords, SandboxFacts, VmKey } from './ports.ts';
 
 function finishedId(execKey: string): string {
   return `stage/${execKey}/finished`;
@@ -31,14 +31,40 @@ function preparedName(execKey: string): string {
   return `prepared-${execKey}`;
 }
 
-/** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */
-export async function isPrepared(records: RunRecords, runId: string, execKey: string, generation: number): Promise<boolean> {
-  const mark = (await records.get(runId, preparedName(execKey))) as { readonly generation?: number } | null | undefined;
-  return mark?.generation === generation;
+interface Mark {
+  readonly v?: 1;
+  readonly generation?: number;
+  readonly vmLife?: string | null;
 }
 
-export async function markPrepared(records: RunRecords, runId: string, execKey: string, generation: number): Promise<void> {
-  await records.put(runId, preparedName(execKey), { generation });
+/**
+ * A mark is of one VM, not of its key: a key can be launched anew once the host has forgotten that its VM ended, when a
+ * run is reset for example.
+ */
+function isOfVm(name: string, { vmLife }: Mark, facts: SandboxFacts): boolean {
+  // By an earlier build, or of a backend that does not know it: a VM that was found is taken for the one of the mark.
+  if (typeof vmLife !== 'string' || facts.vmLife === null) return facts.attached || madeHere.get(facts)?.has(name) === true;
+  return vmLife === facts.vmLife;
+}
+
+/** Marks that this process made, by what it knows of their VM. */
+const madeHere = new WeakMap<SandboxFacts, Set<string>>();
+
+async function mark(records: RunRecords, runId: string, name: string, value: Mark, facts: SandboxFacts): Promise<void> {
+  await records.put(runId, name, { ...value, vmLife: facts.vmLife } satisfies Mark);
+  const made = madeHere.get(facts) ?? new Set();
+  madeHere.set(facts, made.add(name));
+}
+
+/** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */
+export async function isPrepared(records: RunRecords, key: VmKey, execKey: string, facts: SandboxFacts): Promise<boolean> {
+  const name = preparedName(execKey);
+  const found = (await records.get(key.runId, name)) as Mark | null | undefined;
+  return found?.generation === key.generation && isOfVm(name, found, facts);
+}
+
+export function markPrepared(records: RunRecords, { runId, generation }: VmKey, execKey: string, facts: SandboxFacts): Promise<void> {
+  return mark(records, runId, preparedName(execKey), { generation }, facts);
 }
 
 function vmPreparedName({ scope, generation }: VmKey): string {
@@ -46,10 +72,12 @@ function vmPreparedName({ scope, generation }: VmKey): string {
 }
 
 /** True when the writable mounts are in this VM: commands may have changed them since. */
-export async function isVmPrepared(records: RunRecords, key: VmKey): Promise<boolean> {
-  return ((await records.get(key.runId, vmPreparedName(key))) ?? null) !== null;
+export async function isVmPrepared(records: RunRecords, key: VmKey, facts: SandboxFacts): Promise<boolean> {
+  const name = vmPreparedName(key);
+  const found = (await records.get(key.runId, name)) as Mark | null | undefined;
+  return found !== null && found !== undefined && isOfVm(name, found, facts);
 }
 
-export async function markVmPrepared(records: RunRecords, key: VmKey): Promise<void> {
-  await records.put(key.runId, vmPreparedName(key), { v: 1 });
+export function markVmPrepared(records: RunRecords, key: VmKey, facts: SandboxFacts): Promise<void> {
+  return mark(records, key.runId, vmPreparedName(key), { v: 1 }, facts);
 }

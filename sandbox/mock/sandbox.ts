@@ -25,9 +25,10 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     }
   }
 
-  const { hadCommands } = vm;
+  const { bootMs, life, hadCommands } = vm;
+  const what = { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none' } as const;
   return {
-    facts: { isolation: 'none', accelerator: 'mock', kernel: 'none (mock)', jail: 'none', bootMs: vm.bootMs, attached, hadCommands, fence: hold.fence },
+    facts: { ...what, bootMs, attached, vmLife: life, hadCommands, fence: hold.fence },
 
     async exec(request, signal) {
       check(signal);

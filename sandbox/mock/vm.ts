@@ -1,4 +1,5 @@
 /** A mock VM: files, commands by key, and who may drive it. */
+import { randomUUID } from 'node:crypto';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { ExecRequest } from '../../activities/ports.ts';
 import { MockExec } from './exec.ts';
@@ -16,6 +17,8 @@ export class MockVm {
   readonly name: string;
   readonly files = new MockFiles();
   readonly bootMs: number;
+  /** Another one in each VM. */
+  readonly life = randomUUID();
   readonly #programs: Readonly<Record<string, MockProgram>>;
   readonly #execs = new Map<string, MockExec>();
   #hold: MockHold | null = null;

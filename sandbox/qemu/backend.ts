@@ -146,6 +146,8 @@ function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     jail: status.jail,
     bootMs: status.bootMs,
     attached: vm.attached,
+    // The keeper does not say it.
+    vmLife: null,
     hadCommands: status.execs.length > 0,
     fence: vm.fence,
   };
