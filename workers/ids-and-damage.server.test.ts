@@ -86,6 +86,7 @@ async function janitorRound(): Promise<void> {
         return key === null ? [] : [{ key, alive: true, memoryMib: 0 }];
       }),
     release: (key) => backend.release(key),
+    dropMounts: (runId) => stack.deps.mounts.dropRun(runId),
   });
   events.close();
 }

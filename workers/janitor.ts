@@ -24,6 +24,8 @@ export interface JanitorOptions {
   /** Run directories on this host; those that nobody needs are removed with it. */
   readonly listVms: () => Promise<readonly HostVm[]>;
   readonly release: (key: VmKey) => Promise<void>;
+  /** Removes what was kept of a run's writable mounts. */
+  readonly dropMounts: (runId: string) => Promise<void>;
   readonly log: Log;
 }
 
@@ -45,7 +47,8 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
   }
 }
 
-async function cleanUpRun({ client, openRuns, records, serverId, release, log }: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
+async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
+  const { client, openRuns, records, serverId, release, dropMounts, log } = options;
   // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
   const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
   if (server !== serverId && server !== 'damaged') return;
@@ -61,8 +64,10 @@ async function cleanUpRun({ client, openRuns, records, serverId, release, log }:
     if (isCodedError(error) && error.code === 'store/damaged') return null;
     throw error;
   });
-  if (mended === null) return openRuns.ended(runId);
+  // Behind its VMs: no stage copies anything back any more.
+  await dropMounts(runId);
   await records.dropHostVariables(runId);
+  if (mended === null) return openRuns.ended(runId);
   log('info', `run ${runId} ended without its last event (${state}); it is written now`);
 }
 

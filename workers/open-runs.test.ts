@@ -63,6 +63,21 @@ test('2,000 runs that have ended are read once, however often it is asked which 
   expect(counts, 'nothing more').toEqual({ lists: 1, reads: 2_001, records: 2_001 });
 });
 
+test('runs of this server that had ended before are told once, others never', async () => {
+  const { events, records, elsewhere } = store();
+  await elsewhere('ended', 'here', ADMITTED, FINISHED);
+  await elsewhere('ended-there', 'there', ADMITTED, FINISHED);
+  await elsewhere('open', 'here', ADMITTED);
+  const told: string[] = [];
+  let now = 0;
+  const onEnded = async (runId: string): Promise<void> => void told.push(runId);
+  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: () => undefined, onEnded, now: () => now });
+  await openRuns.list();
+  now += 10 * 60_000;
+  await openRuns.list();
+  expect(told).toEqual(['ended']);
+});
+
 test('runs that are listed again later are read only where they are new', async () => {
   const { events, records, counts, elsewhere } = store();
   for (let run = 0; run < 50; run += 1) await elsewhere(`done-${run}`, 'here', ADMITTED, FINISHED);

@@ -25,10 +25,12 @@ export interface OpenRunsOptions {
   /** Runs of another server are left alone. */
   readonly serverId: string;
   readonly log: Log;
+  /** For each run of this server that had ended before it was looked at first: the worker may have died behind its last event. */
+  readonly onEnded?: (runId: string) => Promise<void>;
   readonly now?: () => number;
 }
 
-export function createOpenRuns({ events, records, serverId, log, now = Date.now }: OpenRunsOptions): OpenRuns {
+export function createOpenRuns({ events, records, serverId, log, onEnded, now = Date.now }: OpenRunsOptions): OpenRuns {
   const open = new Set<string>();
   /** Ended, or another server's. What neither is nor was admitted is looked at again. */
   let settled = new Set<string>();
@@ -52,8 +54,11 @@ export function createOpenRuns({ events, records, serverId, log, now = Date.now 
     const owner = await serverOf(records, runId);
     // No record: refused, or another worker is about to admit it.
     if (owner === null) return;
-    if (owner !== serverId || (await isFinished(events, runId))) settle(runId);
-    else if (!settled.has(runId)) open.add(runId);
+    if (owner !== serverId) settle(runId);
+    else if (await isFinished(events, runId)) {
+      settle(runId);
+      await onEnded?.(runId);
+    } else if (!settled.has(runId)) open.add(runId);
   }
 
   async function lookAtAll(): Promise<void> {

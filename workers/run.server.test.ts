@@ -338,6 +338,7 @@ describe('a run that is interrupted', () => {
     await untilOutput('terminated', 'talk', 'line 2\n');
     await stack.runs.client.workflow.getHandle('terminated').terminate('test');
     const { events, records } = stack.deps;
+    const kept: string[] = [];
     const key = { runId: 'terminated', scope: await scopeOf('terminated'), generation: 0 };
     await cleanUp({
       client: stack.runs.client,
@@ -347,7 +348,9 @@ describe('a run that is interrupted', () => {
       log: () => undefined,
       listVms: async () => [{ key, alive: true, memoryMib: 0 }],
       release: (found) => backend.release(found),
+      dropMounts: async (runId) => void kept.push(runId),
     });
+    expect(kept).toContain('terminated');
     expect(backend.alive()).toEqual([]);
     const last = (await stack.eventsOf('terminated')).findLast(({ body }) => body.type === 'run-finished');
     expect(last?.body.type === 'run-finished' && last.body.outcome.state).toBe('terminated');

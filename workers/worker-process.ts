@@ -5,7 +5,7 @@ import { createActivities } from '../activities/create-activities.ts';
 import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
-import type { RunRecords } from '../activities/ports.ts';
+import type { RunRecords, WritableMounts } from '../activities/ports.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
@@ -79,8 +79,15 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const { keeper, pieces, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs } = options;
   const sandboxes = createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs });
   const records = createFileRunRecords(stateDir);
-  const openRuns = createOpenRuns({ events: createFileEventStore(stateDir), records, serverId: serverId(options), log });
-  const deps = await composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, disk: disk.pump });
+  const mounts = createWritableMounts((runId) => mountsDir(stateDir, runId));
+  const openRuns = createOpenRuns({
+    events: createFileEventStore(stateDir),
+    records,
+    serverId: serverId(options),
+    log,
+    onEnded: (runId) => mounts.dropRun(runId),
+  });
+  const deps = await composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, mounts, disk: disk.pump });
   const skills = skillHostOf(options);
   const sessions =
     skills === null
@@ -138,16 +145,17 @@ interface Composed {
   readonly sandboxes: HostSandboxes;
   readonly openRuns: OpenRuns;
   readonly records: RunRecords;
+  readonly mounts: WritableMounts;
   readonly disk: PumpDisk;
 }
 
-async function composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, disk }: Composed): Promise<ActivityDeps> {
+async function composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, mounts, disk }: Composed): Promise<ActivityDeps> {
   const { stateDir } = options;
   return {
     events: openRuns.events,
     artifacts: createFileArtifactStore(stateDir),
     records,
-    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    mounts,
     backendFor: sandboxes.backendFor,
     capacity: createVmCapacity({ overheadMib: await sandboxes.vmOverheadMib(), living: await sandboxes.sweep(), disk: () => readDiskRoom(stateDir) }),
     disk,
@@ -185,6 +193,7 @@ async function startJanitor(
   const janitor: JanitorOptions = {
     ...common,
     openRuns,
+    dropMounts: (runId) => deps.mounts.dropRun(runId),
     release: async (key) => {
       await sandboxes.release(key);
       deps.vms.drop(key);
