@@ -9,6 +9,8 @@ import { DetachedError, toActivityFailure } from './failure.ts';
 const BEAT_INTERVAL_MS = 1_000;
 
 export interface AttemptLife {
+  /** When the server scheduled this attempt, by its clock: of two attempts of the same work the later one counts. */
+  readonly scheduledAtMs: number;
   /** Aborted with a DetachedError: no stop, no append, no result from here on. */
   readonly detached: AbortSignal;
   /** Aborted when the run or the stage was cancelled by somebody. */
@@ -56,6 +58,7 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
   const timer = setInterval(beat, BEAT_INTERVAL_MS);
   try {
     return await body({
+      scheduledAtMs: context.info.currentAttemptScheduledTimestampMs,
       detached: detached.signal,
       cancelRequested: cancelRequested.signal,
       ended: AbortSignal.any([detached.signal, cancelRequested.signal]),

@@ -108,8 +108,8 @@ interface RunningAttempt {
   cancel(details: ConstructorParameters<typeof ActivityCancellationDetails>[0]): void;
 }
 
-function begin(deps: ActivityDeps, what: StageRequest): RunningAttempt {
-  const environment = new MockActivityEnvironment({}, { logger: new DefaultLogger('ERROR', () => undefined) });
+function begin(deps: ActivityDeps, what: StageRequest, info: ConstructorParameters<typeof MockActivityEnvironment>[0] = {}): RunningAttempt {
+  const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
   const result = environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
   result.catch(() => undefined);
   return { result, cancel: (details) => environment.cancel('CANCELLED', new ActivityCancellationDetails(details)) };
@@ -173,6 +173,20 @@ describe('an attempt that loses its server', () => {
     expect(started).toBe(1);
     expect(await storedOutput()).toBe(TWENTY_LINES);
     expect(await reattachments()).toEqual(['the attempt before it let go: a newer attempt in this process took over']);
+  });
+
+  test('and keeps what it has from an older one that comes late, whose failure nobody would take for the stage’s', async () => {
+    const deps = processDeps();
+    const second = begin(deps, request('lines'), { currentAttemptScheduledTimestampMs: 2 });
+    await untilStored('line 3\n');
+    const late = begin(deps, request('lines'), { currentAttemptScheduledTimestampMs: 1 });
+    await expect(late.result).rejects.toMatchObject({
+      type: 'attempt/detached',
+      message: expect.stringContaining('a newer attempt in this process drives it') as string,
+    });
+    expect((await second.result).outcome).toBe('succeeded');
+    expect(await storedOutput()).toBe(TWENTY_LINES);
+    expect(await reattachments()).toEqual([]);
   });
 
   test('each attachment says how the attempt before it ended', async () => {
