@@ -2,8 +2,9 @@
 import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
+import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
-import { planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
+import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
@@ -27,7 +28,8 @@ export type Checked = { readonly plan: Plan } | { readonly problems: readonly st
 const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
 
 /** Record `admission`: a second admission of the same execution answers with it. */
-export interface AdmissionRecord extends Omit<Admission, 'searchAttributes'> {
+export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
+  readonly plan: PlanWire;
   readonly serverId: string;
   /** Of the execution that was admitted, also after a reset; absent in records of earlier builds. */
   readonly executionId?: string;
@@ -73,7 +75,11 @@ async function admittedBefore(deps: ActivityDeps, runId: string, executionId: st
   const { plan, hostQueue, hostId, input, behaviour, historyLimit } = earlier;
   if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan)]);
   const since1 = { ...(behaviour === undefined ? {} : { behaviour }), ...(historyLimit === undefined ? {} : { historyLimit }) };
-  return { plan, hostQueue, hostId, input, searchAttributes: deps.searchAttributes, ...since1 };
+  return { ...whatTheWorkflowHolds(plan, behaviour), hostQueue, hostId, input, searchAttributes: deps.searchAttributes, ...since1 };
+}
+
+function whatTheWorkflowHolds(plan: PlanWire, behaviour = 0): Pick<Admission, 'plan' | 'machine'> {
+  return behaviour < 2 ? { plan } : { machine: machineToWire(machinePlanOf(fromWire(plan))) };
 }
 
 function idTaken(runId: string): CodedError {
@@ -92,19 +98,32 @@ async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: 
 async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
   const { runId } = request;
   const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.records, runId) : null;
-  const plan = planOf(deps, request, baseDir);
-  const bytes = planBytes(plan);
-  if (bytes > PLAN_LIMITS.planBytes) throw new CodedError('run/too-large', `the plan has ${bytes} bytes, a run takes ${PLAN_LIMITS.planBytes}: split it`);
-  const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId));
+  const plan = await planOf(deps, request, baseDir);
+  const behaviour = Math.min(request.behaviour ?? 0, BEHAVIOUR);
+  refuseTooLarge(plan, behaviour);
+  const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
   const input = await inputOf(deps, request.input);
   const wire = toWire(plan);
   // A workflow of an earlier build goes on as it does.
-  const since1 = request.behaviour === undefined ? {} : { behaviour: Math.min(request.behaviour, BEHAVIOUR), historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
-  const admission = { plan: wire, hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...since1 };
+  const since1 = request.behaviour === undefined ? {} : { behaviour, historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
+  const admission = { hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...since1 };
   await deps.records.put(runId, 'plan', wire);
-  await deps.records.put(runId, 'admission', { ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord);
-  await deps.events.append(runId, [admittedEvent(deps, plan)]);
-  return { ...admission, searchAttributes: deps.searchAttributes };
+  await deps.records.put(runId, 'admission', { plan: wire, ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord);
+  await deps.events.append(runId, [admittedEvent(deps, wire)]);
+  return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
+}
+
+function refuseTooLarge(plan: Plan, behaviour: number): void {
+  const bytes = planBytes(plan);
+  // A workflow of an earlier build gets the whole plan into its history.
+  const limit = behaviour < 2 ? PLAN_LIMITS.inlinePlanBytes : PLAN_LIMITS.planBytes;
+  if (bytes > limit) throw new CodedError('run/too-large', `the plan has ${bytes} bytes, a run takes ${limit}: split it`);
+  const held = machineBytes(machinePlanOf(plan));
+  if (held > PLAN_LIMITS.machineBytes)
+    throw new CodedError(
+      'run/too-large',
+      `the names and edges of the plan's stages have ${held} bytes, a workflow takes ${PLAN_LIMITS.machineBytes}: split it, or have fewer dependencies`,
+    );
 }
 
 function admittedEvent(deps: ActivityDeps, plan: PlanWire): NewRunEvent {
@@ -116,25 +135,47 @@ function admittedEvent(deps: ActivityDeps, plan: PlanWire): NewRunEvent {
       name: plan.name,
       kind: plan.kind,
       hostId: deps.hostId,
-      stages: plan.stages.map(({ id, dependsOn = [] }) => ({ id, dependsOn })),
+      stages: fromWire(plan).stages.map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
     },
   };
 }
 
-function planOf(deps: ActivityDeps, request: RunRequest, baseDir: string | null): Plan {
-  const { spec, plan, params } = request as Record<keyof RunRequest, unknown>;
-  const hasSpec = spec !== undefined && spec !== null;
-  const hasPlan = plan !== undefined && plan !== null;
-  if (hasSpec === hasPlan)
-    throw new CodedError('admit/invalid', 'voidboxRun takes one object with either `spec` (the text of a spec) or `plan` (a compiled plan)');
-  if (hasPlan) {
+async function planOf(deps: ActivityDeps, request: RunRequest, baseDir: string | null): Promise<Plan> {
+  const { spec, plan, planRef, params } = request as Record<keyof RunRequest, unknown>;
+  const isGiven = (value: unknown): boolean => value !== undefined && value !== null;
+  if ([spec, plan, planRef].filter(isGiven).length !== 1)
+    throw new CodedError(
+      'admit/invalid',
+      'voidboxRun takes one object with either `spec` (the text of a spec), `plan` (a compiled plan) or `planRef` (its JSON in the artifact store)',
+    );
+  if (!isGiven(spec)) {
     if (params !== undefined) throw new CodedError('admit/invalid', '`params` go with `spec`: a plan has its values already');
-    return accepted(deps.checkPlan(plan));
+    return accepted(deps.checkPlan(isGiven(plan) ? plan : await storedPlan(deps, planRef)));
   }
   if (typeof spec !== 'string') throw new CodedError('admit/invalid', '`spec` must be the text of a spec, as a string');
   if (Buffer.byteLength(spec) > SPEC_BYTES) throw new CodedError('run/too-large', `the spec has ${Buffer.byteLength(spec)} bytes, a run takes ${SPEC_BYTES}`);
   return accepted(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
+}
+
+async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> {
+  const ref = dataRefOf(value);
+  if (ref === null) throw new CodedError('admit/invalid', '`planRef` must be {"sha256":"…","sizeBytes":n,"mediaType":"…"}');
+  if (ref.sizeBytes > PLAN_LIMITS.planBytes)
+    throw new CodedError('run/too-large', `the plan has ${ref.sizeBytes} bytes, a run takes ${PLAN_LIMITS.planBytes}: split it`);
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of deps.artifacts.open(ref)) {
+    bytes += part.byteLength;
+    // The size in a ref is its sender's word.
+    if (bytes > PLAN_LIMITS.planBytes) throw new CodedError('run/too-large', `the plan has more bytes than a run takes, ${PLAN_LIMITS.planBytes}: split it`);
+    parts.push(part);
+  }
+  try {
+    return JSON.parse(Buffer.concat(parts).toString('utf8')) as unknown;
+  } catch (error) {
+    throw new CodedError('admit/invalid', `the plan ${ref.sha256} is not JSON: ${(error as Error).message}`);
+  }
 }
 
 function accepted(checked: Checked): Plan {

@@ -1,17 +1,23 @@
 /** What was admitted, read from a run's records: the only source of what its activities do. */
 import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import { type MachinePlan, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
-import type { Plan } from '../domain/plan/plan.ts';
+import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { AdmissionRecord } from './admit.ts';
 import type { InlineOrRef } from './contract.ts';
 import type { EventStore, RunRecords } from './ports.ts';
+import type { AdmittedScope } from './requests.ts';
 
 export interface AdmittedRun {
   readonly runId: string;
   readonly plan: Plan;
+  /** The same as the run machine sees it. */
+  readonly machine: MachinePlan;
+  /** In the plan's order. */
+  readonly scopes: readonly AdmittedScope[];
   readonly input: InlineOrRef | null;
   readonly behaviour: number;
   /** False for runs of a build that did not record where mounts lead. */
@@ -56,22 +62,28 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
   const record = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (record === null || record === undefined) throw new CodedError('call/refused', `no run ${quoted(runId)} was admitted on this host`);
   try {
-    const plan = withResolvedMounts(fromWire(record.plan), record.mounts ?? {});
+    const plan = fromWire(record.plan);
+    const machine = machinePlanOf(plan);
     // Throws for a plan whose parts do not fit each other.
-    planIndex(plan);
-    return { runId, plan, input: record.input, behaviour: record.behaviour ?? 0, mountsAreResolved: record.mounts !== undefined };
+    planIndex(machine);
+    return {
+      runId,
+      plan,
+      machine,
+      scopes: plan.scopes.map((scope) => admittedScope(scope, record.mounts ?? {})),
+      input: record.input,
+      behaviour: record.behaviour ?? 0,
+      mountsAreResolved: record.mounts !== undefined,
+    };
   } catch (error) {
     throw new CodedError('call/refused', `the record of run ${quoted(runId)}'s admission is damaged: ${String(error)}`, { cause: error });
   }
 }
 
 /** A link that leads elsewhere since then leads a VM nowhere else. */
-function withResolvedMounts(plan: Plan, resolved: Readonly<Record<string, string>>): Plan {
-  const scopes = plan.scopes.map((scope) => {
-    const mounts = scope.sandbox.mounts.map((mount) => ({ ...mount, hostPath: resolved[mount.hostPath] ?? mount.hostPath }));
-    return { ...scope, sandbox: { ...scope.sandbox, mounts } };
-  });
-  return { ...plan, scopes };
+function admittedScope(scope: ScopePlan, resolved: Readonly<Record<string, string>>): AdmittedScope {
+  const mounts = scope.sandbox.mounts.map(({ source, ...mount }) => ({ ...mount, hostPath: resolved[source.path] ?? source.path }));
+  return { ...scope, sandbox: { ...scope.sandbox, mounts } };
 }
 
 /** The outcome that stands in the run's last event; null while it has none. */

@@ -3,7 +3,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
-import type { Plan } from '../domain/plan/plan.ts';
+import type { MachinePlan } from '../domain/pipeline/machine-plan.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import { type Fields, fieldsOf } from './call-values.ts';
@@ -19,13 +19,13 @@ export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRun
   if (!Array.isArray(value)) throw new CodedError('call/refused', `run ${run.runId}: the events of a call have to be a list`);
   return value.map((each: unknown) => {
     const { id, atMs, body: given } = fieldsOf(each, 'an event');
-    const body = typeof id === 'string' ? bodyOf(run.plan, id, fieldsOf(given, 'the body of an event')) : null;
+    const body = typeof id === 'string' ? bodyOf(run.machine, id, fieldsOf(given, 'the body of an event')) : null;
     if (body !== null && typeof atMs === 'number' && Number.isFinite(atMs)) return { id: id as string, atMs, body };
     throw new CodedError('call/refused', `run ${run.runId}: its workflow makes no event ${quoted(id)} like this`);
   });
 }
 
-function bodyOf(plan: Plan, id: string, given: Fields): RunEventBody | null {
+function bodyOf(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
   switch (given['type']) {
     case 'scope-restarted':
       return scopeRestarted(plan, id, given);
@@ -40,13 +40,25 @@ function bodyOf(plan: Plan, id: string, given: Fields): RunEventBody | null {
   }
 }
 
-function scopeRestarted(plan: Plan, id: string, { scope, reason, stages }: Fields): RunEventBody | null {
+function scopeRestarted(plan: MachinePlan, id: string, { scope, reason, stages }: Fields): RunEventBody | null {
   if (!isText(scope) || !isText(reason) || !Array.isArray(stages) || !isOfGeneration(plan, id, 'run/scope-restarted', scope)) return null;
-  const known = new Set(plan.scopes.find((each) => each.id === scope)!.stages);
-  return stages.every((stage) => known.has(stage as string)) ? { type: 'scope-restarted', scope, reason, stages: [...(stages as string[])] } : null;
+  return areOpenAgain(plan, scope, stages) ? { type: 'scope-restarted', scope, reason, stages: [...(stages as string[])] } : null;
 }
 
-function stageRetrying(plan: Plan, id: string, { stage: name, execKey, reason, delayMs }: Fields): RunEventBody | null {
+/** Stages of the scope, and such as were skipped because one of these had not failed, each after what it waits for. */
+function areOpenAgain(plan: MachinePlan, scope: string, stages: readonly unknown[]): boolean {
+  const own = new Set<unknown>(plan.scopes.find(({ id }) => id === scope)!.stages);
+  const skipped = new Set<string>();
+  return stages.every((stage) => {
+    if (own.has(stage)) return true;
+    const after = plan.stages.find(({ id }) => id === stage)?.after ?? [];
+    const isOpen = after.some((edge) => skipped.has(edge.stage) || (own.has(edge.stage) && edge.on === 'failure'));
+    if (isOpen) skipped.add(stage as string);
+    return isOpen;
+  });
+}
+
+function stageRetrying(plan: MachinePlan, id: string, { stage: name, execKey, reason, delayMs }: Fields): RunEventBody | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   if (stage === undefined || !isText(execKey) || !isText(reason) || id !== `stage/${execKey}/retrying`) return null;
   const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
@@ -54,19 +66,22 @@ function stageRetrying(plan: Plan, id: string, { stage: name, execKey, reason, d
   return delayMs === 0 || delayMs === stage.retry.backoffMs ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs } : null;
 }
 
-function stageSkipped(plan: Plan, id: string, { stage, reason }: Fields): RunEventBody | null {
-  if (!isText(stage) || !isText(reason) || id !== `stage/${stage}/skipped` || planIndex(plan).stageById(stage) === undefined) return null;
+function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields): RunEventBody | null {
+  if (!isText(stage) || !isText(reason) || planIndex(plan).stageById(stage) === undefined) return null;
+  // Once more for each time that a lost VM had it looked at again.
+  const times = new RegExp(`^stage/${stage.replaceAll('.', '\\.')}/skipped(/[1-9][0-9]{0,3})?$`);
+  if (!times.test(id)) return null;
   return { type: 'stage-skipped', stage, reason };
 }
 
 /** That a VM could not be released. */
-function notice(plan: Plan, id: string, { level, message }: Fields): RunEventBody | null {
+function notice(plan: MachinePlan, id: string, { level, message }: Fields): RunEventBody | null {
   const scope = /^run\/release-failed\/([^/]+)\/\d+$/.exec(id)?.[1];
   if (level !== 'warning' || typeof message !== 'string' || scope === undefined || !isOfGeneration(plan, id, 'run/release-failed', scope)) return null;
   return { type: 'notice', level, message: message.slice(0, TEXT_CHARACTERS) };
 }
 
-function isOfGeneration(plan: Plan, id: string, prefix: string, scopeId: string): boolean {
+function isOfGeneration(plan: MachinePlan, id: string, prefix: string, scopeId: string): boolean {
   const index = planIndex(plan);
   const scope = plan.scopes[index.scopeById(scopeId) ?? -1];
   if (scope === undefined) return false;

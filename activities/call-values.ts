@@ -1,6 +1,7 @@
 /** What a call carries beside ids: outputs of earlier stages and the run's outcome. Nothing is taken over that is not checked here. */
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { planIndex, sourceIds, takenOf } from '../domain/pipeline/plan-index.ts';
+import { type TakenData, takenBy } from '../domain/pipeline/machine-plan.ts';
+import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
 import type { RunOutcome, StageFailure } from '../domain/run/event.ts';
@@ -32,23 +33,24 @@ export function dataRefOf(value: unknown): DataRef | null {
 /** Of exactly the stages that `stage` takes data of, at least what it takes. */
 export function checkedUpstream(run: AdmittedRun, stage: StagePlan, value: unknown): Readonly<Record<string, UpstreamOutputs>> {
   const given = fieldsOf(value, 'the outputs of earlier stages');
-  const sources = new Set(sourceIds(stage));
-  const stranger = Object.keys(given).find((id) => !sources.has(id));
+  const sources = takenBy(stage);
+  const stranger = Object.keys(given).find((id) => !sources.some(({ stage: source }) => source === id));
   if (stranger !== undefined) throw refused(run, `stage ${stage.id} takes no data of ${quoted(stranger)}`);
   const taken: [string, UpstreamOutputs][] = [];
-  for (const source of sources) {
+  for (const wanted of sources) {
+    const source = wanted.stage;
     if (!Object.hasOwn(given, source)) throw refused(run, `stage ${stage.id} takes data of ${source}, which the call lacks`);
-    taken.push([source, outputsOf(run, stage, source, fieldsOf(given[source], `the outputs of ${source}`))]);
+    taken.push([source, outputsOf(run, stage, wanted, fieldsOf(given[source], `the outputs of ${source}`))]);
   }
   return Object.fromEntries(taken);
 }
 
-function outputsOf(run: AdmittedRun, stage: StagePlan, source: string, given: Fields): UpstreamOutputs {
-  const wanted = takenOf(stage, source);
+function outputsOf(run: AdmittedRun, stage: StagePlan, wanted: TakenData, given: Fields): UpstreamOutputs {
+  const source = wanted.stage;
   const output = given['output'] === null ? null : dataRefOf(given['output']);
   if (output === null && (wanted.output || given['output'] !== null)) throw refused(run, `the output of ${source} for stage ${stage.id} is no ref`);
   const named = fieldsOf(given['outputs'], `the named outputs of ${source}`);
-  const declared = new Set(run.plan.stages[planIndex(run.plan).stageById(source)!]!.outputs.map(({ name }) => name));
+  const declared = new Set(run.plan.stages[planIndex(run.machine).stageById(source)!]!.outputs.map(({ name }) => name));
   const outputs = Object.entries(named).map(([name, value]): [string, DataRef] => {
     const ref = dataRefOf(value);
     if (ref === null || !declared.has(name))
@@ -67,7 +69,7 @@ export function checkedOutcome(run: AdmittedRun, value: unknown): RunOutcome {
   const output = ref === null ? null : dataRefOf(ref);
   if (output === null && ref !== null) throw refused(run, 'the output of its outcome is no ref');
   if (output !== null && run.plan.output.kind === 'merge') throw refused(run, 'its output is a merge, and the outcome brings one');
-  if (failedStage !== null && (typeof failedStage !== 'string' || planIndex(run.plan).stageById(failedStage) === undefined))
+  if (failedStage !== null && (typeof failedStage !== 'string' || planIndex(run.machine).stageById(failedStage) === undefined))
     throw refused(run, `its plan has no stage ${quoted(failedStage)} that could have failed`);
   const fits = state === 'succeeded' ? failure === null : state === 'failed' ? failure !== null : state === 'cancelled';
   if (!fits || (failure === null && failedStage !== null))

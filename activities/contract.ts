@@ -2,15 +2,18 @@
  * All that workflows see of activities: names, arguments and results. Types only.
  * Names of the methods are contracts: they stand in histories.
  */
+import type { MachinePlanWire } from '../domain/pipeline/machine-plan.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunOutcome, StageResult } from '../domain/run/event.ts';
 
-/** The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of them. */
+/** The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. */
 export interface RunRequest {
   readonly spec?: string;
   readonly plan?: PlanWire;
+  /** In place of `plan`: its JSON in the artifact store of the host, for one that is too large for history. */
+  readonly planRef?: DataRef;
   /** Values for the spec's `params`. Only with `spec`. */
   readonly params?: Readonly<Record<string, string>>;
   /** What the first stages find in `/workspace/input.json`. */
@@ -29,7 +32,10 @@ export interface AdmitRequest extends RunRequest {
 }
 
 export interface Admission {
-  readonly plan: PlanWire;
+  /** Before behaviour 2. */
+  readonly plan?: PlanWire;
+  /** From behaviour 2: what the run machine needs of the plan, which stays in the run's records. */
+  readonly machine?: MachinePlanWire;
   /** Queue of the host that this run's VMs live on. */
   readonly hostQueue: string;
   readonly hostId: string;
@@ -69,36 +75,28 @@ export interface StageCall {
   readonly events: readonly NewRunEvent[];
 }
 
-/** What activities work with, made of a `ScopeCall`; workflows of behaviour 0 send it whole, and only its ids are believed. */
-export interface ScopeRequest {
+/** As workflows of behaviour 0 send a `ScopeCall`; only its ids are believed. */
+export interface WholeScopeCall {
   readonly runId: string;
   readonly scope: ScopePlan;
-  /** Raised by the run machine each time that the scope's VM is lost. */
   readonly generation: number;
-  /** True when the scope's mounts name the paths that admission resolved. Set here, never by a caller. */
-  readonly mountsAreResolved?: boolean;
 }
 
 export interface VmLease {
   readonly vmKey: string;
 }
 
-/** What `runStage` works with, made of a `StageCall`; workflows of behaviour 0 send it whole, and only its ids are believed. */
-export interface StageRequest {
+/** As workflows of behaviour 0 send a `StageCall`; only its ids are believed, and what only the workflow knows. */
+export interface WholeStageCall {
   readonly runId: string;
   readonly stage: StagePlan;
   readonly scope: ScopePlan;
   readonly generation: number;
-  readonly mountsAreResolved?: boolean;
-  /** Null: this stage's activity owns the VM (a scope of one stage). */
   readonly lease: VmLease | null;
-  /** `<stage>/<item>/<attempt>`: the command's identity; the same key never runs twice. */
   readonly execKey: string;
   readonly attempt: number;
   readonly input: InlineOrRef | null;
-  /** Finished stages whose outputs this one takes, by id: stdin, input, inputs. */
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
-  /** Events of the workflow that no activity has written yet. */
   readonly events: readonly NewRunEvent[];
 }
 
@@ -123,10 +121,10 @@ export interface Activities {
   /** First command of each run: checks, stores the plan, picks the host. */
   admit(request: AdmitRequest): Promise<Admission>;
   /** Finds or creates the VM of a scope that several stages share. */
-  acquireVm(call: ScopeCall | ScopeRequest): Promise<VmLease>;
+  acquireVm(call: ScopeCall | WholeScopeCall): Promise<VmLease>;
   /** Runs one attempt of one stage and returns only what is durable. */
-  runStage(call: StageCall | StageRequest): Promise<StageResult>;
-  releaseVm(call: ScopeCall | ScopeRequest): Promise<void>;
+  runStage(call: StageCall | WholeStageCall): Promise<StageResult>;
+  releaseVm(call: ScopeCall | WholeScopeCall): Promise<void>;
   /** Appends events that no stage will carry. */
   appendEvents(request: { readonly runId: string; readonly events: readonly NewRunEvent[] }): Promise<void>;
   /** Makes a merged output, writes the terminal event and the manifest, drops handed-over variables. Returns the outcome as it is written. */

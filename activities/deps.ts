@@ -14,7 +14,7 @@ export interface ActivityDeps {
   readonly records: RunRecords;
   readonly mounts: WritableMounts;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
-  readonly backendFor: (sandbox: SandboxPlan) => SandboxBackend;
+  readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
   readonly capacity: Capacity;
   /** The disk that events, artifacts and VMs of this host are on. */
   readonly disk: PumpDisk;

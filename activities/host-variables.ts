@@ -1,6 +1,7 @@
 /** Values of a host enter here and nowhere else; the redactor gets the same list. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
+import { environmentOf } from '../domain/plan/work.ts';
 import type { Secret } from '../domain/security/redactor.ts';
 import type { RunRecords } from './ports.ts';
 
@@ -12,7 +13,7 @@ export interface StageEnvironment {
 
 /** @throws CodedError `host/variable-missing` */
 export async function resolveEnvironment(records: RunRecords, runId: string, stage: StagePlan): Promise<StageEnvironment> {
-  const entries = stage.run.env;
+  const entries = environmentOf(stage.work);
   const handedOver = entries.some((entry) => entry.value.kind === 'from-host') ? await records.hostVariables(runId) : {};
   const env: Record<string, string> = {};
   const secrets: Secret[] = [];

@@ -1,20 +1,49 @@
 /** Which host folders a run may see: decided at admission, and again each time that a VM of the run is launched. */
 import { realpath } from 'node:fs/promises';
-import { sep } from 'node:path';
+import { join, sep } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
+import type { MountSource, Plan, ScopePlan } from '../domain/plan/plan.ts';
 import type { ActivityDeps } from './deps.ts';
+import type { AdmittedScope } from './requests.ts';
 
 /**
  * Both sides are resolved: a link inside an allowed folder does not lead out of it.
- * @returns by the plan's host paths, where each leads
+ * @param baseDir  the spec's folder on this host; null where none was handed over
+ * @returns by the paths of the plan's sources, where each leads; relative ones are those in the spec's folder
  * @throws CodedError `admit/mount-refused`
  */
-export async function resolveMounts(plan: Plan, allowedRoots: readonly string[]): Promise<Readonly<Record<string, string>>> {
+export async function resolveMounts(plan: Plan, allowedRoots: readonly string[], baseDir: string | null): Promise<Readonly<Record<string, string>>> {
   const resolved: Record<string, string> = {};
   const roots = await resolvedRoots(allowedRoots);
-  for (const scope of plan.scopes) for (const { hostPath } of scope.sandbox.mounts) resolved[hostPath] = await allowed(scope.id, hostPath, allowedRoots, roots);
+  for (const scope of plan.scopes)
+    for (const { source } of scope.sandbox.mounts) resolved[source.path] = await allowed(scope.id, hostPathOf(scope.id, source, baseDir), allowedRoots, roots);
+  for (const scope of plan.scopes) refuseSharedFiles(scope, resolved);
   return resolved;
+}
+
+function hostPathOf(scope: string, source: MountSource, baseDir: string | null): string {
+  switch (source.kind) {
+    case 'host':
+      return source.path;
+    case 'spec-folder':
+      if (baseDir !== null) return join(baseDir, source.path);
+      throw new CodedError('admit/mount-refused', `scope ${scope} mounts ${source.path} from the spec's folder, and none was handed over on this host`);
+  }
+}
+
+/** Two names of one folder are seen here alone: a link, or the spec's folder and its path. */
+function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Readonly<Record<string, string>>): void {
+  mounts.forEach((mount, position) => {
+    const path = resolved[mount.source.path]!;
+    for (const other of mounts.slice(0, position)) {
+      const otherPath = resolved[other.source.path]!;
+      if ((mount.mode === 'ro' && other.mode === 'ro') || !(isInside(path, otherPath) || isInside(otherPath, path))) continue;
+      throw new CodedError(
+        'admit/mount-refused',
+        `scope ${id} has a writable mount that shares files with another: ${mount.source.path} and ${other.source.path} lead to ${path} and ${otherPath}`,
+      );
+    }
+  });
 }
 
 /**
@@ -22,7 +51,12 @@ export async function resolveMounts(plan: Plan, allowedRoots: readonly string[])
  * what was admitted may have become a link.
  * @throws CodedError `admit/mount-refused`
  */
-export async function confirmMounts(deps: Pick<ActivityDeps, 'records' | 'mountPolicy'>, runId: string, scope: ScopePlan, isResolved: boolean): Promise<void> {
+export async function confirmMounts(
+  deps: Pick<ActivityDeps, 'records' | 'mountPolicy'>,
+  runId: string,
+  scope: AdmittedScope,
+  isResolved: boolean,
+): Promise<void> {
   if (scope.sandbox.mounts.length === 0) return;
   const allowedRoots = await allowedRootsOf(deps, runId);
   const roots = await resolvedRoots(allowedRoots);

@@ -1,11 +1,11 @@
 /** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import type { ScopeRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { confirmMounts } from './mount-policy.ts';
 import type { SandboxBackend, VmKey } from './ports.ts';
+import type { ScopeRequest } from './requests.ts';
 import type { PooledVm } from './vm-pool.ts';
 
 /** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */

@@ -2,7 +2,7 @@
  * What activities need from the outside: a sandbox, an event store, an artifact store, a clock.
  * Workers fill these in; tests fill in their own.
  */
-import type { DataRef, IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
+import type { DataRef, IsolationLevel, MountPlan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
 
 /* ---- sandbox ---- */
@@ -14,6 +14,18 @@ export interface VmKey {
   readonly generation: number;
 }
 
+/** What a VM is made with: the plan's sandbox, with its mounts as they were found on this host. It grows; a backend refuses what it cannot do. */
+export interface LaunchSpec extends Omit<SandboxPlan, 'mounts'> {
+  readonly mounts: readonly HostMount[];
+}
+
+export interface HostMount {
+  /** Absolute. */
+  readonly hostPath: string;
+  readonly guestPath: string;
+  readonly mode: MountPlan['mode'];
+}
+
 export interface SandboxBackend {
   readonly name: 'qemu' | 'mock';
   readonly isolation: IsolationLevel;
@@ -22,7 +34,7 @@ export interface SandboxBackend {
    * holder still writes is refused with `fence/stale`.
    * @throws CodedError `vm/lost` when the key's VM once ran and is dead or the key was released, `vm/boot-timeout`, `host/not-ready`, `vm/no-capacity`, `vm/too-large`
    */
-  launch(key: VmKey, config: SandboxPlan, signal: AbortSignal): Promise<Sandbox>;
+  launch(key: VmKey, spec: LaunchSpec, signal: AbortSignal): Promise<Sandbox>;
   /** Ends the key's VM on every path, alive or not, and keeps one from being launched later. Idempotent. */
   release(key: VmKey): Promise<void>;
 }

@@ -10,6 +10,7 @@ import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome, StageResult } from '../domain/run/event.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import { stagesBefore } from '../domain/plan/work.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import type { AdmissionRecord } from './admit.ts';
 import type { StageCall } from './contract.ts';
@@ -41,7 +42,7 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 async function admitted(runId: string, more: Partial<AdmissionRecord> = { behaviour: 1, mounts: {} }, plan: Plan = PLAN): Promise<void> {
   await records.put(runId, 'admission', { plan: toWire(plan), hostQueue: 'q', hostId: 'h', input: null, serverId: 's', ...more } satisfies AdmissionRecord);
-  const stages = plan.stages.map(({ id, dependsOn }) => ({ id, dependsOn }));
+  const stages = plan.stages.map((stage) => ({ id: stage.id, dependsOn: stagesBefore(stage) }));
   await events.append(runId, [eventOf('run/admitted', { type: 'run-admitted', name: plan.name, kind: plan.kind, hostId: 'h', stages, outputStage: null })]);
 }
 
@@ -95,11 +96,9 @@ describe('a call of a stage', () => {
     const mounts = [{ hostPath: '/etc', guestPath: '/data', mode: 'rw' }];
     const forged = whole('own', { scope: { id: 'own', stages: ['own'], sandbox: { ...PLAN.scopes[0]!.sandbox, mounts, memoryMib: 99_999 } } });
     const request = await as('old', () => calls.stage(forged));
-    expect(request.scope).toEqual(PLAN.scopes[0]);
-    expect(
-      await as('old', () => calls.stage(whole('own', { stage: { ...PLAN.stages[0], run: { program: 'evil', args: [], cwd: '/', env: [] } } }))),
-    ).toMatchObject({
-      stage: { run: { program: 'true' } },
+    expect(request.scope.sandbox).toEqual({ ...PLAN.scopes[0]!.sandbox, mounts: [] });
+    expect(await as('old', () => calls.stage(whole('own', { stage: { ...PLAN.stages[0], work: { kind: 'command', program: 'evil' } } })))).toMatchObject({
+      stage: { work: { program: 'true' } },
     });
   });
 

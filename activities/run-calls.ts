@@ -6,14 +6,15 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { isReachable, lastGeneration } from '../domain/pipeline/reach.ts';
-import type { ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { type AdmittedRun, assertCalledByRun, createAdmittedRuns, endOf, quoted } from './admitted-run.ts';
 import { checkedEvents } from './call-events.ts';
 import { checkedMerge, checkedOutcome, checkedUpstream, type Fields, fieldsOf } from './call-values.ts';
-import type { FinishRequest, ScopeRequest, StageRequest, VmLease } from './contract.ts';
+import type { FinishRequest, VmLease } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
+import type { AdmittedScope, ScopeRequest, StageRequest } from './requests.ts';
 import { readResult } from './stage-record.ts';
 
 /** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
@@ -81,8 +82,9 @@ export function createRunCalls({ events, records }: Pick<ActivityDeps, 'events' 
 }
 
 function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
-  const index = planIndex(run.plan);
+  const index = planIndex(run.machine);
   const stage = stageOf(run, idIn(run, call, 'stage'));
+  if (stage.scope === null) throw refused(run, `stage ${stage.id} does nothing in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
   if (isWhole(run, call, 'stage') && (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== execKeyOf(stage.id, Number(attempt))))
@@ -115,7 +117,7 @@ function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   return { runId: run.runId, scope, generation, mountsAreResolved: run.mountsAreResolved };
 }
 
-function leaseOf(run: AdmittedRun, value: unknown, { id: scope }: ScopePlan, generation: number, isShared: boolean): VmLease | null {
+function leaseOf(run: AdmittedRun, value: unknown, { id: scope }: AdmittedScope, generation: number, isShared: boolean): VmLease | null {
   const vmKey = vmKeyText({ runId: run.runId, scope, generation });
   const given = value === null ? null : fieldsOf(value, 'a lease')['vmKey'];
   if (given === (isShared ? vmKey : null)) return isShared ? { vmKey } : null;
@@ -139,15 +141,15 @@ function idIn(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): string {
 }
 
 function stageOf(run: AdmittedRun, id: string): StagePlan {
-  const stage = planIndex(run.plan).stageById(id);
+  const stage = planIndex(run.machine).stageById(id);
   if (stage === undefined) throw refused(run, `its plan has no stage ${quoted(id)}`);
   return run.plan.stages[stage]!;
 }
 
-function scopeOf(run: AdmittedRun, id: string): ScopePlan {
-  const scope = planIndex(run.plan).scopeById(id);
+function scopeOf(run: AdmittedRun, id: string): AdmittedScope {
+  const scope = planIndex(run.machine).scopeById(id);
   if (scope === undefined) throw refused(run, `its plan has no scope ${quoted(id)}`);
-  return run.plan.scopes[scope]!;
+  return run.scopes[scope]!;
 }
 
 function refused({ runId }: AdmittedRun, why: string): CodedError {

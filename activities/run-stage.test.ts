@@ -8,16 +8,16 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { SandboxPlan, StagePlan } from '../domain/plan/plan.ts';
+import type { CommandWork, StagePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/event.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
-import type { StageRequest } from './contract.ts';
+import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore } from './ports.ts';
+import type { EventStore, LaunchSpec } from './ports.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';
@@ -86,7 +86,11 @@ afterEach(async () => {
 /** One worker process; a second call is another process on the same host. */
 const processDeps = (change: Partial<ActivityDeps> = {}): ActivityDeps => mockWorkerDeps({ stateDir, events, backend }, { records, ...change });
 
-const sandbox: SandboxPlan = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
+const sandbox: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
+
+function commandWork(program: string, change: Partial<CommandWork> = {}): CommandWork {
+  return { kind: 'command', program, args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' }, ...change };
+}
 
 function request(program: string, change: Partial<StagePlan> = {}): StageRequest {
   return {
@@ -291,7 +295,7 @@ describe('an attempt that dies', () => {
 
 describe('a cancel', () => {
   test('ends the command and its VM within three seconds, and has a result', async () => {
-    const attempt = begin(processDeps(), request('lines', { run: { program: 'sleep', args: ['60'], cwd: '/workspace', env: [] } }));
+    const attempt = begin(processDeps(), request('lines', { work: commandWork('sleep', { args: ['60'] }) }));
     while (!(await typesOf()).includes('stage-started')) await sleep(10);
     const asked = Date.now();
     attempt.cancel({ cancelRequested: true });
@@ -345,13 +349,13 @@ describe('a VM of a key that was in use once, of which nobody knows any more, ge
 });
 
 test('a failure carries its last words without escape sequences, since any client of Temporal prints them', async () => {
-  const result = await begin(processDeps(), request('colours', { run: { program: 'colours', args: [], cwd: '/workspace', env: [] } })).result;
+  const result = await begin(processDeps(), request('colours', { work: commandWork('colours') })).result;
   expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'error: no rule\n' });
 });
 
 describe('values of the host', () => {
   const leaking = request('leak', {
-    run: { program: 'leak', args: [], cwd: '/workspace', env: [{ name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN' } }] },
+    work: commandWork('leak', { env: [{ name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN' } }] }),
   });
 
   test('do not stand in events or results', async () => {

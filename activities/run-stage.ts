@@ -5,15 +5,16 @@
  */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
+import { commandOf } from '../domain/plan/work.ts';
 import type { NewRunEvent, RunEventBody, StageResult } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
-import type { StageRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
 import { resolveEnvironment } from './host-variables.ts';
 import { pumpOutput } from './output-pump.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports.ts';
+import type { StageRequest } from './requests.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
 import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';
 import { collectOutputs } from './stage-outputs.ts';
@@ -143,13 +144,14 @@ async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Re
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
     await markPrepared(deps.records, context.vmKey, execKey, sandbox.facts);
   }
+  const { program, args, cwd } = commandOf(stage.work);
   return sandbox.exec(
     {
       key: execKey,
-      program: stage.run.program,
-      args: stage.run.args,
+      program,
+      args,
       env,
-      cwd: stage.run.cwd,
+      cwd,
       stdin: stdinOf(deps.artifacts, request),
       timeoutMs: stage.timeoutMs,
       maxOutputBytes: stage.maxOutputBytes,

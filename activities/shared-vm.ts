@@ -1,12 +1,13 @@
 /** The VM of a scope that several stages share: found or created before the first, ended after the last. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import type { ScopeRequest, VmLease } from './contract.ts';
+import type { VmLease } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
 import { openVm } from './open-vm.ts';
 import type { VmKey } from './ports.ts';
+import type { ScopeRequest } from './requests.ts';
 
 export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<VmLease> {
   const key = keyOf(request);

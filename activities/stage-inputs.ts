@@ -1,9 +1,11 @@
 /** Everything that a stage's command finds in the guest of its own: input.json, outputs of earlier stages, stdin. */
 import { Buffer } from 'node:buffer';
 import type { DataRef } from '../domain/plan/plan.ts';
-import type { InlineOrRef, StageRequest, UpstreamOutputs } from './contract.ts';
+import { commandOf } from '../domain/plan/work.ts';
+import type { InlineOrRef, UpstreamOutputs } from './contract.ts';
 import { mergeOutputs } from './merge-outputs.ts';
 import type { ArtifactStore, ExecRequest, Sandbox } from './ports.ts';
+import type { StageRequest } from './requests.ts';
 
 const INPUT_PATH = '/workspace/input.json';
 
@@ -25,7 +27,7 @@ export async function prepareFiles(artifacts: ArtifactStore, sandbox: Sandbox, r
 }
 
 export function stdinOf(artifacts: ArtifactStore, request: StageRequest): ExecRequest['stdin'] {
-  const { stdin } = request.stage;
+  const { stdin } = commandOf(request.stage.work);
   if (stdin.kind === 'none') return null;
   const ref = outputOf(request, stdin.stage);
   return { sizeBytes: ref.sizeBytes, open: (offset) => artifacts.open(ref, offset) };

@@ -7,7 +7,6 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { SandboxPlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/event.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
@@ -15,9 +14,9 @@ import type { MockIo } from '../sandbox/mock/programs.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
-import type { StageRequest } from './contract.ts';
+import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore, Sandbox, SandboxBackend } from './ports.ts';
+import type { EventStore, LaunchSpec, Sandbox, SandboxBackend } from './ports.ts';
 import { finishRun } from './finish-run.ts';
 import { runStage } from './run-stage.ts';
 
@@ -96,7 +95,7 @@ function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
   return mockWorkerDeps({ stateDir: join(base, 'state'), events, backend }, { mountPolicy: { allowedRoots: [base], specFolder: false }, ...change });
 }
 
-function sandboxPlan(): SandboxPlan {
+function sandboxPlan(): LaunchSpec {
   const mounts = [{ hostPath: host, guestPath: '/data', mode: 'rw' }] as const;
   return { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts };
 }

@@ -3,11 +3,10 @@
  * was captured of the host for the scope, before the first command runs. After each success what changed goes back.
  */
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import type { MountPlan } from '../domain/plan/plan.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import type { StageRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { MountKey, Sandbox, VmKey } from './ports.ts';
+import type { HostMount, MountKey, Sandbox, VmKey } from './ports.ts';
+import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import { isVmPrepared, markVmPrepared } from './stage-record.ts';
 
@@ -57,7 +56,7 @@ export async function copyMountsBack(
   });
 }
 
-async function copyBack(deps: ActivityDeps, sandbox: Sandbox, request: StageRequest, mount: MountPlan, signal: AbortSignal): Promise<OutcomeFailure | null> {
+async function copyBack(deps: ActivityDeps, sandbox: Sandbox, request: StageRequest, mount: HostMount, signal: AbortSignal): Promise<OutcomeFailure | null> {
   for (let tries = 1; ; tries += 1) {
     try {
       const tar = await sandbox.getFolder(mount.guestPath, signal);
@@ -73,10 +72,10 @@ async function copyBack(deps: ActivityDeps, sandbox: Sandbox, request: StageRequ
   }
 }
 
-function writable(request: StageRequest): readonly MountPlan[] {
+function writable(request: StageRequest): readonly HostMount[] {
   return request.scope.sandbox.mounts.filter((mount) => mount.mode === 'rw');
 }
 
-function keyOf(request: StageRequest, { hostPath, guestPath }: MountPlan): MountKey {
+function keyOf(request: StageRequest, { hostPath, guestPath }: HostMount): MountKey {
   return { runId: request.runId, scope: request.scope.id, hostPath, guestPath, isResolved: request.mountsAreResolved === true };
 }

@@ -3,8 +3,8 @@ import { Buffer } from 'node:buffer';
 import type { StageResult } from '../domain/run/event.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
-import type { StageRequest } from './contract.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports.ts';
+import type { StageRequest } from './requests.ts';
 
 const TAIL_BYTES = 2 * 1024;
 /** Read before the tail, so that a secret that begins there is still whole for the redactor. */

@@ -1,10 +1,9 @@
 /** Figures (b) to (e): what a VM costs. Each takes a backend, so that both kernels go through the same code. */
 import { randomUUID } from 'node:crypto';
-import type { Sandbox, SandboxBackend, VmKey } from '../activities/ports.ts';
-import type { SandboxPlan } from '../domain/plan/plan.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../activities/ports.ts';
 import type { Arm } from './measure.ts';
 
-const PLAN: SandboxPlan = { mode: 'qemu', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 1024, mounts: [] };
+const PLAN: LaunchSpec = { mode: 'qemu', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 1024, mounts: [] };
 const never = new AbortController().signal;
 
 /** (b) From the call to the first command's exit, and the part of it that is not the guest's kernel. */

@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../activities/contract.ts';
 import type { Plan } from '../domain/plan/plan.ts';
@@ -101,7 +102,8 @@ async function requestOf(plan: Plan, runId: string, input: string | null, record
 
 /** Admission looks again, on the host that it is about; here a wrong path costs no run. */
 async function checkMounts(plan: Plan, baseDir: string): Promise<void> {
-  for (const { hostPath } of plan.scopes.flatMap((scope) => scope.sandbox.mounts)) {
+  for (const { source } of plan.scopes.flatMap((scope) => scope.sandbox.mounts)) {
+    const hostPath = resolve(baseDir, source.path);
     const there = await stat(hostPath).catch((error: NodeJS.ErrnoException) => error);
     if (!(there instanceof Error)) continue;
     const reason = there.code === 'ENOENT' ? 'it is not there' : there.message;

@@ -4,9 +4,9 @@ import { createConformanceRig, type ConformanceRig } from './conformance/rig.ts'
 import { limit, request, run } from './conformance/behaviour.ts';
 import { createMockBackend } from './mock/backend.ts';
 import { REMEMBERED_MS } from './mock/ended-vms.ts';
-import type { SandboxPlan } from '../domain/plan/plan.ts';
+import type { LaunchSpec } from '../activities/ports.ts';
 
-const PLAN: SandboxPlan = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
+const PLAN: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
 const KEY = { runId: 'run', scope: 'scope', generation: 0 };
 
 describe('the mock keeps the port’s promises', () => {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { SandboxPlan } from '../domain/plan/plan.ts';
+import type { LaunchSpec } from '../activities/ports.ts';
 import { createSandboxBackends, selectBackend } from './select.ts';
 import { vmRunDir } from './vm-key.ts';
 
-const PLAN: SandboxPlan = { mode: 'auto', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 256, mounts: [] };
+const PLAN: LaunchSpec = { mode: 'auto', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 256, mounts: [] };
 const KEY = { runId: 'run-1', scope: 'fetch', generation: 2 };
 
 describe('selection', () => {

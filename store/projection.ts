@@ -26,7 +26,7 @@ export interface RunView {
   readonly damage: string | null;
 }
 
-export type StageState = 'waiting' | 'running' | 'retrying' | 'succeeded' | 'failed' | 'cancelled' | 'skipped';
+export type StageState = 'waiting' | 'running' | 'retrying' | 'succeeded' | 'failed' | 'cancelled' | 'skipped' | 'passed';
 
 export interface StageView {
   readonly id: string;

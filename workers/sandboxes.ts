@@ -12,7 +12,7 @@ import type { HostPieces } from '../setup/host-pieces.ts';
 export interface HostSandboxes {
   /** What each VM takes of this host beside its guest's memory. */
   readonly vmOverheadMib: () => Promise<number>;
-  readonly backendFor: (plan: SandboxPlan) => SandboxBackend;
+  readonly backendFor: (plan: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
   /** Ends a VM whatever made it. */
   readonly release: (key: VmKey) => Promise<void>;
   /** Removes what dead VMs left and lists the rest. Who asks while it is at work gets the same answer. */

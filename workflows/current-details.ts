@@ -1,22 +1,35 @@
 /** The run's board in the Temporal UI: a markdown table of its stages. */
-import type { Plan } from '../domain/plan/plan.ts';
-import type { RunState, StagePhase } from '../domain/pipeline/state.ts';
+import type { MachinePlan } from '../domain/pipeline/machine-plan.ts';
+import { flatRows, rowAt } from '../domain/pipeline/rows.ts';
+import type { RunState, StagePhase, StageState } from '../domain/pipeline/state.ts';
 
 /** A board longer than this is not read; what runs and what failed comes first. */
 const MOST_ROWS = 60;
 
-const ORDER: Readonly<Record<StagePhase, number>> = { failed: 0, running: 1, backoff: 2, ready: 3, cancelled: 4, waiting: 5, succeeded: 6, skipped: 7 };
+const ORDER: Readonly<Record<StagePhase, number>> = {
+  failed: 0,
+  asking: 1,
+  running: 2,
+  backoff: 3,
+  ready: 4,
+  cancelled: 5,
+  waiting: 6,
+  succeeded: 7,
+  passed: 8,
+  skipped: 9,
+};
 
-export function stageTable(plan: Plan, state: RunState): string {
+export function stageTable(plan: MachinePlan, state: RunState): string {
   const counts = new Map<StagePhase, number>();
-  for (const { phase } of state.stages) counts.set(phase, (counts.get(phase) ?? 0) + 1);
+  const stages = flatRows(state.stages);
+  for (const { phase } of stages) counts.set(phase, (counts.get(phase) ?? 0) + 1);
   const summary = [...counts]
     .sort(([a], [b]) => ORDER[a] - ORDER[b])
     .map(([phase, count]) => `${count} ${phase}`)
     .join(', ');
-  const shown = firstOf(state, plan.stages.length);
+  const shown = firstOf(stages);
   const rows = shown.map((index) => {
-    const { phase, attempt } = state.stages[index]!;
+    const { phase, attempt } = rowAt(state.stages, index);
     return `| ${plan.stages[index]!.id} | ${phase} | ${attempt === 0 ? '' : attempt} |`;
   });
   const rest = plan.stages.length - shown.length;
@@ -26,10 +39,10 @@ export function stageTable(plan: Plan, state: RunState): string {
 }
 
 /** Stages that need a look before others, each kind in the plan's order. One pass: it is made anew with each workflow task. */
-function firstOf(state: RunState, count: number): readonly number[] {
-  if (count <= MOST_ROWS) return state.stages.map((_, index) => index);
+function firstOf(stages: readonly StageState[]): readonly number[] {
+  if (stages.length <= MOST_ROWS) return stages.map((_, index) => index);
   const byPhase = Object.keys(ORDER).map((): number[] => []);
-  state.stages.forEach(({ phase }, index) => {
+  stages.forEach(({ phase }, index) => {
     const same = byPhase[ORDER[phase]]!;
     if (same.length < MOST_ROWS) same.push(index);
   });

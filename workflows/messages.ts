@@ -3,6 +3,11 @@
 /** The workflow type. Its id is the run id. */
 export const RUN_WORKFLOW_TYPE = 'voidboxRun';
 
+export const RUN_MESSAGES = {
+  /** Update: `AnswerRequest`, to a stage that waits for an answer. */
+  answer: 'answer',
+} as const;
+
 /** Workflows and `admit`. */
 export const RUN_TASK_QUEUE = 'voidbox';
 

@@ -3,28 +3,34 @@ import {
   ApplicationFailure,
   CancellationScope,
   CancelledFailure,
+  defineUpdate,
   isCancellation,
   proxyActivities,
   setCurrentDetails,
+  setHandler,
   sleep,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities, Admission, RunRequest, ScopeCall, ScopeRequest } from '../activities/contract.ts';
+import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } from '../activities/contract.ts';
 import type { Command } from '../domain/pipeline/command.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../domain/pipeline/machine.ts';
-import type { Plan, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import { machineFromWire, type MachinePlan, machinePlanOf, type MachineStage } from '../domain/pipeline/machine-plan.ts';
+import type { Plan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from './activity-options.ts';
 import { reasonOf, stageFailureEvent } from './activity-outcome.ts';
+import { answerOf, answerProblem, type AnswerRequest } from './answers.ts';
 import { stageTable } from './current-details.ts';
 import { historyFull } from './history-limit.ts';
-import { SEARCH_ATTRIBUTES } from './messages.ts';
+import { RUN_MESSAGES, SEARCH_ATTRIBUTES } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
 import { stageCall, wholeStageCall } from './stage-call.ts';
+
+const answerUpdate = defineUpdate<void, [AnswerRequest]>(RUN_MESSAGES.answer);
 
 const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
 const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
@@ -36,10 +42,19 @@ const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivit
 export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
+    let run: RunLoop | null = null;
+    // Before anything is awaited: a message that comes first is answered, and not left lying.
+    setHandler(answerUpdate, (answer) => run?.answer(answer), {
+      validator(answer) {
+        const problem = answerProblem(answer, run?.asked ?? null);
+        if (problem !== null) throw ApplicationFailure.create({ type: 'call/refused', message: problem, nonRetryable: true });
+      },
+    });
     const admission = await admitted(request);
-    const run = new RunLoop(admission, workflowInfo().workflowId);
-    outer.cancelRequested.catch(() => run.hear({ type: 'cancel-requested' }));
-    const outcome = await run.toEnd();
+    const loop = new RunLoop(admission, workflowInfo().workflowId);
+    run = loop;
+    outer.cancelRequested.catch(() => loop.hear({ type: 'cancel-requested' }));
+    const outcome = await loop.toEnd();
     return concluded(outcome);
   });
 }
@@ -84,11 +99,12 @@ type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
 /** Between the machine and Temporal: events in, commands out, nothing decided here. */
 class RunLoop {
   readonly #admission: Admission;
-  readonly #plan: Plan;
+  readonly #plan: MachinePlan;
+  /** Null from behaviour 2: it stays in the run's records. */
+  readonly #wholePlan: Plan | null;
   readonly #runId: string;
   readonly #behaviour: number;
-  readonly #stages: ReadonlyMap<string, StagePlan>;
-  readonly #scopes: ReadonlyMap<string, ScopePlan>;
+  readonly #stages: ReadonlyMap<string, MachineStage>;
   readonly #heard: MachineEvent[] = [];
   #gaveUp = false;
   /** Ends the wait for something to hear. */
@@ -96,6 +112,8 @@ class RunLoop {
   /** Cancellable work by exec key, or by scope and generation. */
   readonly #running = new Map<string, CancellationScope>();
   readonly #timers = new CancellationScope();
+  /** Stages that wait for an answer, with the attempt that asks. */
+  readonly #asked = new Map<string, number>();
   /** Events that wait for the next activity to write them. */
   #unwritten: NewRunEvent[] = [];
   #appending: Promise<void> = Promise.resolve();
@@ -104,14 +122,26 @@ class RunLoop {
     this.#admission = admission;
     this.#runId = runId;
     this.#behaviour = admission.behaviour ?? 0;
-    this.#plan = fromWire(admission.plan);
+    this.#wholePlan = admission.plan === undefined ? null : fromWire(admission.plan);
+    this.#plan = planIn(admission, this.#wholePlan);
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
-    this.#scopes = new Map(this.#plan.scopes.map((scope) => [scope.id, scope]));
   }
 
   hear(event: MachineEvent): void {
     this.#heard.push(event);
     this.#wake();
+  }
+
+  get asked(): ReadonlyMap<string, number> {
+    return this.#asked;
+  }
+
+  answer(request: AnswerRequest): void {
+    const attempt = this.#asked.get(request.stage);
+    // Another answer may have come with the same workflow task.
+    if (attempt === undefined) return;
+    this.#asked.delete(request.stage);
+    this.hear({ type: 'answered', stageId: request.stage, attempt, answer: answerOf(request) });
   }
 
   async toEnd(): Promise<RunOutcome> {
@@ -148,6 +178,12 @@ class RunLoop {
           break;
         case 'release-vm':
           this.#releaseVm(command);
+          break;
+        case 'ask':
+          this.#asked.set(command.stageId, command.attempt);
+          break;
+        case 'withdraw':
+          this.#asked.delete(command.stageId);
           break;
         case 'start-timer':
           this.#startTimer(command);
@@ -188,8 +224,8 @@ class RunLoop {
           summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
         },
         [
-          this.#behaviour === 0
-            ? wholeStageCall(this.#runId, this.#admission.input, stage, this.#scopes.get(command.scope)!, command, events)
+          this.#behaviour === 0 && this.#wholePlan !== null
+            ? wholeStageCall(this.#runId, this.#admission.input, this.#wholePlan, command, events)
             : stageCall(this.#runId, stage, command, events),
         ],
       ),
@@ -281,8 +317,9 @@ class RunLoop {
     return events;
   }
 
-  #scopeCall(scope: string, generation: number): ScopeCall | ScopeRequest {
-    return this.#behaviour === 0 ? { runId: this.#runId, scope: this.#scopes.get(scope)!, generation } : { runId: this.#runId, scope, generation };
+  #scopeCall(scope: string, generation: number): ScopeCall | WholeScopeCall {
+    const whole = this.#behaviour === 0 ? this.#wholePlan?.scopes.find(({ id }) => id === scope) : undefined;
+    return whole === undefined ? { runId: this.#runId, scope, generation } : { runId: this.#runId, scope: whole, generation };
   }
 
   /** Only attributes that admission found on the server: another one would fail the task again and again. */
@@ -292,6 +329,12 @@ class RunLoop {
       .filter(({ key }) => this.#admission.searchAttributes.includes(key.name));
     if (known.length > 0) upsertSearchAttributes(known);
   }
+}
+
+function planIn({ machine }: Admission, whole: Plan | null): MachinePlan {
+  if (machine !== undefined) return machineFromWire(machine);
+  if (whole !== null) return machinePlanOf(whole);
+  throw ApplicationFailure.create({ type: 'internal/bug', message: 'the admission holds no plan', nonRetryable: true });
 }
 
 function vmName(scope: string, generation: number): string {

@@ -1,5 +1,6 @@
 import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { describeWork } from '../../domain/plan/work.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 
@@ -13,10 +14,12 @@ export function renderPlanSummary(file: string, plan: Plan, { style }: { readonl
   return [`${style.green('valid:')} ${sanitizeLine(file)} (${plan.kind} ${style.bold(plan.name)}, ${stages}, ${vms})`, ...lines, ''].join('\n');
 }
 
+const EDGE = { success: '', end: 'the end of ', failure: 'a failure of ' } as const;
+
 function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
-  const command = sanitizeLine([stage.run.program, ...stage.run.args].join(' '));
+  const command = sanitizeLine(describeWork(stage.work));
   const short = command.length > 48 ? `${command.slice(0, 47)}…` : command;
-  const after = stage.dependsOn.length > 0 ? `, after ${stage.dependsOn.join(', ')}` : '';
-  const where = shared.has(stage.scope) ? '' : ', in its own VM';
+  const after = stage.after.length > 0 ? `, after ${stage.after.map(({ stage: earlier, on }) => `${EDGE[on]}${earlier}`).join(', ')}` : '';
+  const where = stage.scope === null || shared.has(stage.scope) ? '' : ', in its own VM';
   return `${short}${after}${where}`;
 }

@@ -17,7 +17,7 @@ export interface StageLinesOptions {
 
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /** Which stages are shown when not all can be: what runs and what failed is what people look for. */
-const IMPORTANCE: Readonly<Record<StageState, number>> = { failed: 0, running: 1, retrying: 2, cancelled: 3, succeeded: 4, waiting: 5, skipped: 6 };
+const IMPORTANCE: Readonly<Record<StageState, number>> = { failed: 0, running: 1, retrying: 2, cancelled: 3, succeeded: 4, waiting: 5, passed: 6, skipped: 7 };
 
 /** One line a stage, in the order of the spec: sign, name, state, time, and why. */
 export function renderStages(view: RunView, options: StageLinesOptions): string[] {
@@ -32,7 +32,7 @@ export function renderStages(view: RunView, options: StageLinesOptions): string[
 export function renderCounts(view: RunView, nowMs: number): string {
   const counts = new Map<StageState, number>();
   for (const stage of view.stages) counts.set(stage.state, (counts.get(stage.state) ?? 0) + 1);
-  const order: readonly StageState[] = ['succeeded', 'failed', 'cancelled', 'skipped', 'running', 'retrying', 'waiting'];
+  const order: readonly StageState[] = ['succeeded', 'failed', 'cancelled', 'passed', 'skipped', 'running', 'retrying', 'waiting'];
   const parts = order.flatMap((state) => (counts.has(state) ? [`${counts.get(state)} ${state}`] : []));
   const total = view.stages.length === 1 ? '1 stage' : `${view.stages.length} stages`;
   const elapsed = view.startedAtMs === null ? '' : ` · ${formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)}`;
@@ -67,6 +67,7 @@ function sign(state: StageState, { style, frame }: StageLinesOptions): string {
       return style.cyan(frame === undefined ? '▶' : (SPINNER[frame % SPINNER.length] ?? '▶'));
     case 'retrying':
       return style.yellow('↻');
+    case 'passed':
     case 'skipped':
       return style.dim('-');
     case 'waiting':
@@ -77,13 +78,13 @@ function sign(state: StageState, { style, frame }: StageLinesOptions): string {
 function paintState(state: StageState, style: Style): string {
   if (state === 'running') return style.cyan(state);
   if (state === 'retrying') return style.yellow(state);
-  if (state === 'waiting' || state === 'skipped') return style.dim(state);
+  if (state === 'waiting' || state === 'skipped' || state === 'passed') return style.dim(state);
   return paintOutcome(state, style);
 }
 
 function stageTime(stage: StageView, nowMs: number): string {
   if (stage.durationMs !== null) return formatDurationMs(stage.durationMs);
-  if (stage.startedAtMs === null || stage.state === 'waiting' || stage.state === 'skipped') return '';
+  if (stage.startedAtMs === null || stage.state === 'waiting' || stage.state === 'skipped' || stage.state === 'passed') return '';
   return formatDurationMs(Math.max(0, nowMs - stage.startedAtMs));
 }
 

@@ -65,6 +65,12 @@ export const ERROR_CODES = {
     summary: 'The host does not take what a stage left in a writable mount: no permission, a read-only or another file system, a name it cannot have.',
     remedy: 'Let the user that runs the worker write to the path in the message, or mount another folder.',
   },
+  'stage/declined': {
+    kind: 'outcome',
+    retryable: false,
+    summary: 'A stage asked whether the run may go on, and the answer was no.',
+    remedy: 'The message says why, where the answer did; run again when that has changed.',
+  },
   'stage/cancelled': {
     kind: 'outcome',
     retryable: false,

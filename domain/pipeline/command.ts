@@ -1,4 +1,4 @@
-/** What the run machine asks for. Commands are carried out in order; each but `finish` and `cancel-stages` answers with one event. */
+/** What the run machine asks for. Commands are carried out in order; each but `finish`, `withdraw` and `cancel-stages` answers with one event. */
 import type { RunOutcome } from '../run/event.ts';
 import type { NamedOutput, StageOutputs } from './state.ts';
 
@@ -13,13 +13,19 @@ export type Command =
       readonly execKey: string;
       /** From 1. */
       readonly attempt: number;
-      readonly scope: string;
+      /** Null: the work needs no VM. */
+      readonly scope: string | null;
+      /** Of the scope's VM; 0 without one. */
       readonly generation: number;
-      /** Null: the stage's activity owns the VM. */
+      /** Null: the stage's activity owns the VM, or there is none. */
       readonly lease: { readonly vmKey: string } | null;
       /** Outputs of the stages that this one takes data from, by stage id. */
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
+  /** Answer: `answered`, whenever somebody gives one. It takes no VM and no slot. */
+  | { readonly type: 'ask'; readonly stageId: string; readonly attempt: number; readonly upstream: Readonly<Record<string, StageOutputs>> }
+  /** The question is void: nothing answers it any more. */
+  | { readonly type: 'withdraw'; readonly stageId: string; readonly attempt: number }
   /** Answer: `vm-released`. Must be carried out even when the run is cancelled. */
   | { readonly type: 'release-vm'; readonly scope: string; readonly generation: number }
   /** Answer: `timer-fired`. Timers that still run at `finish` may be dropped. */

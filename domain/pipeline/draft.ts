@@ -1,43 +1,47 @@
-import { LOST_VM_ATTEMPTS, type Plan } from '../plan/plan.ts';
-import type { RunOutcome, StageFailure } from '../run/event.ts';
+import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import type { StageFailure } from '../run/event.ts';
 import type { Command } from './command.ts';
-import type { PlanIndex } from './plan-index.ts';
-import { isEnd, type NamedOutput, type RunState, type ScopeState, type StageOutputs, type StageState } from './state.ts';
+import { deadBecause, edgeState } from './edges.ts';
+import type { MachinePlan } from './machine-plan.ts';
+import type { Edge, PlanIndex } from './plan-index.ts';
+import { RowsDraft } from './rows.ts';
+import { type EndPhase, isEnd, type RunState, type ScopeState, type SkipCause, type StageOutputs, type StageState } from './state.ts';
+import { mergeOf, outcomeOf } from './outcome.ts';
 import type { MachineRunEvent, Transition } from './transition.ts';
 
 export function execKeyOf(stageId: string, attempt: number): string {
   return `${stageId}/0/${attempt}`;
 }
 
-export function timerId(plan: Plan, stage: number, attempt: number): string {
+export function timerId(plan: MachinePlan, stage: number, attempt: number): string {
   return `retry/${plan.stages[stage]!.id}/${attempt}`;
 }
 
 /** One transition in the making: copies what it changes and collects what it asks for. */
 export class Draft {
-  readonly plan: Plan;
+  readonly plan: MachinePlan;
   readonly index: PlanIndex;
   readonly commands: Command[] = [];
   readonly events: MachineRunEvent[] = [];
   cancelRequested: boolean;
   gaveUp: StageFailure | null;
   readonly #before: RunState;
-  readonly #stages: StageState[];
-  readonly #scopes: ScopeState[];
-  readonly #ready: number[];
+  readonly #stages: RowsDraft<StageState>;
+  readonly #scopes: RowsDraft<ScopeState>;
+  #ready: readonly number[];
   #running: number;
   #open: number;
   #firstFailure: RunState['firstFailure'];
   /** Scopes that lost their last open stage, of whatever scope the reason was. */
   readonly #emptied = new Set<number>();
 
-  constructor(plan: Plan, index: PlanIndex, before: RunState) {
+  constructor(plan: MachinePlan, index: PlanIndex, before: RunState) {
     this.plan = plan;
     this.index = index;
     this.#before = before;
-    this.#stages = [...before.stages];
-    this.#scopes = [...before.scopes];
-    this.#ready = [...before.ready];
+    this.#stages = new RowsDraft(before.stages);
+    this.#scopes = new RowsDraft(before.scopes);
+    this.#ready = before.ready;
     this.#running = before.running;
     this.#open = before.open;
     this.#firstFailure = before.firstFailure;
@@ -46,19 +50,19 @@ export class Draft {
   }
 
   stage(stage: number): StageState {
-    return this.#stages[stage]!;
+    return this.#stages.at(stage);
   }
 
   scope(scope: number): ScopeState {
-    return this.#scopes[scope]!;
+    return this.#scopes.at(scope);
   }
 
   setStage(stage: number, change: Partial<StageState>): void {
-    this.#stages[stage] = { ...this.stage(stage), ...change };
+    this.#stages.set(stage, { ...this.stage(stage), ...change });
   }
 
   setScope(scope: number, change: Partial<ScopeState>): void {
-    this.#scopes[scope] = { ...this.scope(scope), ...change };
+    this.#scopes.set(scope, { ...this.scope(scope), ...change });
   }
 
   /** Stages that are not in an end state. */
@@ -72,10 +76,15 @@ export class Draft {
     return scope;
   }
 
-  /** The stage's index when it runs under that key, else null. */
-  runningStage(id: string, execKey: string): number | null {
+  stageIndex(id: string): number {
     const stage = this.index.stageById(id);
     if (stage === undefined) throw new Error(`the plan has no stage "${id}"`);
+    return stage;
+  }
+
+  /** The stage's index when it runs under that key, else null. */
+  runningStage(id: string, execKey: string): number | null {
+    const stage = this.stageIndex(id);
     const state = this.stage(stage);
     return state.phase === 'running' && execKeyOf(id, state.attempt) === execKey ? stage : null;
   }
@@ -83,43 +92,96 @@ export class Draft {
   /** A running stage no longer runs; what it becomes is the caller's to say. */
   leave(stage: number): void {
     const scope = this.index.scopeOf(stage);
-    this.#running -= 1;
-    this.setScope(scope, { running: this.scope(scope).running - 1 });
+    if (scope !== null) {
+      this.#running -= 1;
+      this.setScope(scope, { running: this.scope(scope).running - 1 });
+    }
     this.setStage(stage, { phase: 'waiting' });
   }
 
-  /** Puts a stage in an end state. */
-  end(stage: number, phase: 'succeeded' | 'failed' | 'skipped' | 'cancelled'): void {
-    if (this.stage(stage).phase === 'ready') this.#dequeue(stage);
-    const scope = this.index.scopeOf(stage);
-    this.#open -= 1;
-    this.setScope(scope, { open: this.scope(scope).open - 1 });
-    this.setStage(stage, { phase });
-    if (this.scope(scope).open === 0) this.#emptied.add(scope);
+  succeed(stage: number, result: StageOutputs): void {
+    this.#end(stage, { phase: 'succeeded', result });
+    this.#follow(stage);
   }
 
-  succeed(stage: number, result: StageOutputs): void {
-    this.end(stage, 'succeeded');
-    this.setStage(stage, { result });
-    for (const dependent of this.index.dependentsOf(stage)) {
-      const waitingOn = this.stage(dependent).waitingOn - 1;
-      this.setStage(dependent, { waitingOn });
-      if (waitingOn === 0) this.settle(dependent);
-    }
+  /** Its own condition did not hold: those that wait for its success go on, without data of it. */
+  pass(stage: number): void {
+    this.#end(stage, { phase: 'passed', result: { output: null, outputs: {} } });
+    this.#follow(stage);
+  }
+
+  cancel(stage: number): void {
+    this.#end(stage, { phase: 'cancelled' });
+    this.#follow(stage);
   }
 
   fail(stage: number, failure: StageFailure): void {
     this.#firstFailure ??= { stage: this.plan.stages[stage]!.id, failure: bounded(failure) };
-    this.end(stage, 'failed');
-    this.skipDependents(stage, 'failed');
+    this.#end(stage, { phase: 'failed' });
+    this.#follow(stage);
+  }
+
+  skip(stage: number, cause: SkipCause, reason: string): void {
+    const { id } = this.plan.stages[stage]!;
+    const skips = this.stage(stage).skips + 1;
+    this.#end(stage, { phase: 'skipped', skipCause: cause, skips });
+    const eventId = skips === 1 ? `stage/${id}/skipped` : `stage/${id}/skipped/${skips}`;
+    this.events.push({ id: eventId, body: { type: 'stage-skipped', stage: id, reason: clip(reason) } });
+  }
+
+  #end(stage: number, change: Partial<StageState> & { readonly phase: EndPhase }): void {
+    if (this.stage(stage).phase === 'ready') this.#dequeue(stage);
+    const scope = this.index.scopeOf(stage);
+    this.#open -= 1;
+    this.setStage(stage, change);
+    if (scope === null) return;
+    this.setScope(scope, { open: this.scope(scope).open - 1 });
+    if (this.scope(scope).open === 0) this.#emptied.add(scope);
+  }
+
+  /** Tells those that wait for a stage that it has ended: they come nearer to their start, or are skipped, nearest first. */
+  #follow(ended: number): void {
+    const queue = [ended];
+    for (let at = 0; at < queue.length; at += 1) {
+      const earlier = queue[at]!;
+      for (const edge of this.index.edgesAfter(earlier)) {
+        switch (edgeState(edge.on, this.stage(earlier).phase)) {
+          case 'open':
+            break;
+          case 'holds': {
+            const waitingOn = this.stage(edge.stage).waitingOn - 1;
+            this.setStage(edge.stage, { waitingOn });
+            if (waitingOn === 0) this.settle(edge.stage);
+            break;
+          }
+          case 'dead':
+            if (this.#skipFor(edge.stage, earlier, edge.on)) queue.push(edge.stage);
+            break;
+        }
+      }
+    }
+  }
+
+  /** A stage that runs stays: what it took of a neighbour that is being run again stays valid. */
+  #skipFor(stage: number, earlier: number, on: Edge['on']): boolean {
+    const { phase } = this.stage(stage);
+    if (isEnd(phase) || phase === 'running' || phase === 'asking') return false;
+    this.skip(stage, this.#skipCause(earlier, on), deadBecause(on, this.plan.stages[earlier]!.id, this.stage(earlier).phase));
+    return true;
+  }
+
+  #skipCause(earlier: number, on: Edge['on']): SkipCause {
+    const { phase, skipCause } = this.stage(earlier);
+    if (phase === 'skipped') return skipCause ?? 'failure';
+    return phase === 'cancelled' ? 'cancel' : on === 'failure' ? 'unneeded' : 'failure';
   }
 
   failOrRetry(stage: number, execKey: string, failure: StageFailure): void {
     const { retry } = this.plan.stages[stage]!;
     const failures = this.stage(stage).failures + 1;
     this.setStage(stage, { failures });
-    const { phase, lossReason } = this.scope(this.index.scopeOf(stage));
-    const noVmWillCome = phase === 'draining' && lossReason === null;
+    const scope = this.index.scopeOf(stage);
+    const noVmWillCome = scope !== null && this.scope(scope).phase === 'draining' && this.scope(scope).lossReason === null;
     if (failures >= retry.maxAttempts || this.cancelRequested || noVmWillCome) return this.fail(stage, failure);
     this.#retry(stage, execKey, `attempt ${failures} of ${retry.maxAttempts} failed: ${failure.message}`, retry.backoffMs);
   }
@@ -138,37 +200,18 @@ export class Draft {
     return this.gaveUp === null ? 'the run was cancelled' : `the run gave up: ${this.gaveUp.code}`;
   }
 
-  skip(stage: number, reason: string): void {
-    const { id } = this.plan.stages[stage]!;
-    this.end(stage, 'skipped');
-    this.events.push({ id: `stage/${id}/skipped`, body: { type: 'stage-skipped', stage: id, reason: clip(reason) } });
-  }
-
-  /** Skips whatever can no longer start because of this stage, nearest first. */
-  skipDependents(stage: number, what: string): void {
-    const queue = [{ stage, what }];
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-      for (const dependent of this.index.dependentsOf(next.stage)) {
-        const { phase } = this.stage(dependent);
-        // A dependent runs here only if its scope's neighbour is being run again; what it took stays valid.
-        if (isEnd(phase) || phase === 'running') continue;
-        this.skip(dependent, `stage "${this.plan.stages[next.stage]!.id}" ${next.what}`);
-        queue.push({ stage: dependent, what: 'was skipped' });
-      }
-    }
-  }
-
   /** Makes a waiting stage ready when nothing is before it any more, or skips it when it can never start. */
   settle(stage: number): void {
     const { phase, waitingOn } = this.stage(stage);
     if (phase !== 'waiting') return;
-    if (this.cancelRequested) return this.skip(stage, this.whyNothingStarts());
+    if (this.cancelRequested) return this.skip(stage, 'cancel', this.whyNothingStarts());
     if (waitingOn > 0) {
-      const dead = this.index.dependenciesOf(stage).find((dependency) => ['failed', 'skipped', 'cancelled'].includes(this.stage(dependency).phase));
-      if (dead === undefined) return;
-      this.skip(stage, `stage "${this.plan.stages[dead]!.id}" ${this.stage(dead).phase === 'failed' ? 'failed' : 'was skipped'}`);
-      return this.skipDependents(stage, 'was skipped');
+      const dead = this.index.edgesBefore(stage).find((edge) => edgeState(edge.on, this.stage(edge.stage).phase) === 'dead');
+      if (dead !== undefined && this.#skipFor(stage, dead.stage, dead.on)) this.#follow(stage);
+      return;
     }
+    // Without a VM there is nothing to wait for, and no slot to take.
+    if (this.index.scopeOf(stage) === null) return this.#start(stage);
     this.setStage(stage, { phase: 'ready' });
     this.#enqueue(stage);
   }
@@ -177,19 +220,13 @@ export class Draft {
     const lost = this.scope(scope).lost + 1;
     this.setScope(scope, { lost });
     this.release(scope);
-    if (this.cancelRequested) {
-      this.end(stage, 'cancelled');
-      this.skipDependents(stage, 'was cancelled');
-    } else if (lost > LOST_VM_ATTEMPTS) this.fail(stage, lostTooOften(failure, lost));
+    if (this.cancelRequested) this.cancel(stage);
+    else if (lost > LOST_VM_ATTEMPTS) this.fail(stage, lostTooOften(failure, lost));
     else this.#retry(stage, execKey, `${failure.code}: ${failure.message}`, 0);
   }
 
   loseSharedVm(scope: number, stage: number, failure: StageFailure): void {
-    if (this.cancelRequested) {
-      this.end(stage, 'cancelled');
-      this.skipDependents(stage, 'was cancelled');
-      return;
-    }
+    if (this.cancelRequested) return this.cancel(stage);
     // A second loss while draining is the same VM.
     if (this.scope(scope).phase === 'draining') {
       if (this.scope(scope).lossReason === null) this.fail(stage, lostTooOften(failure, this.scope(scope).lost));
@@ -209,35 +246,76 @@ export class Draft {
     for (const stage of stages) {
       const { phase } = this.stage(stage);
       if (isEnd(phase) || phase === 'running') continue;
-      this.skip(stage, `its VM failed with ${failure.code}`);
-      this.skipDependents(stage, 'was skipped');
+      this.skip(stage, 'failure', `its VM failed with ${failure.code}`);
+      this.#follow(stage);
     }
   }
 
-  /** The finished stages of a shared scope were in the VM that is gone: they run again. */
+  /**
+   * The finished stages of a shared scope were in the VM that is gone: they run again. What an edge from them has led to stands
+   * where it has begun or ended; what waits for them waits again, and so does what was skipped because they did not fail.
+   * Its failed stages stay failed.
+   */
   restartScope(scope: number, generation: number, reason: string): void {
-    const again = this.index.stagesOf(scope).filter((stage) => this.stage(stage).phase === 'succeeded');
-    for (const stage of again) {
-      this.#open += 1;
-      this.setScope(scope, { open: this.scope(scope).open + 1 });
-      this.setStage(stage, { phase: 'waiting', result: null });
-      for (const dependent of this.index.dependentsOf(stage)) {
-        this.setStage(dependent, { waitingOn: this.stage(dependent).waitingOn + 1 });
-        if (this.stage(dependent).phase !== 'ready') continue;
-        this.#dequeue(dependent);
-        this.setStage(dependent, { phase: 'waiting' });
-      }
-    }
+    const again = this.index.stagesOf(scope).filter((stage) => this.stage(stage).phase === 'succeeded' && this.stage(stage).attempt > 0);
+    const revived: number[] = [];
+    for (const stage of again) this.#reopen(stage, revived);
     const { id } = this.plan.scopes[scope]!;
+    const idOf = (stage: number): string => this.plan.stages[stage]!.id;
     this.events.push({
       id: `run/scope-restarted/${id}/${generation}`,
-      body: { type: 'scope-restarted', scope: id, reason: clip(reason), stages: again.map((stage) => this.plan.stages[stage]!.id) },
+      body: { type: 'scope-restarted', scope: id, reason: clip(reason), stages: [...again, ...revived].map(idOf) },
     });
-    for (const stage of this.index.stagesOf(scope)) this.settle(stage);
+    for (const stage of [...this.index.stagesOf(scope), ...revived]) this.settle(stage);
+  }
+
+  #reopen(stage: number, revived: number[]): void {
+    const { phase } = this.stage(stage);
+    const after = this.index.edgesAfter(stage).map((edge) => ({ ...edge, was: edgeState(edge.on, phase) }));
+    const scope = this.index.scopeOf(stage);
+    this.#open += 1;
+    if (scope !== null) this.setScope(scope, { open: this.scope(scope).open + 1 });
+    this.setStage(stage, { phase: 'waiting', result: null, skipCause: null });
+    for (const edge of after) {
+      const state = this.stage(edge.stage);
+      if (edge.was === 'holds') {
+        this.setStage(edge.stage, { waitingOn: state.waitingOn + 1 });
+        if (state.phase !== 'ready') continue;
+        this.#dequeue(edge.stage);
+        this.setStage(edge.stage, { phase: 'waiting' });
+      } else if (this.#mayRevive(edge.stage)) {
+        revived.push(edge.stage);
+        this.#reopen(edge.stage, revived);
+      }
+    }
+  }
+
+  /** A shared VM that has been released does not come back for one stage, without what the others left in it. */
+  #mayRevive(stage: number): boolean {
+    const { phase, skipCause } = this.stage(stage);
+    if (phase !== 'skipped' || skipCause !== 'unneeded') return false;
+    const scope = this.index.scopeOf(stage);
+    return scope === null || !this.index.isShared(scope) || this.scope(scope).open > 0 || this.scope(scope).generation === this.scope(scope).lost;
+  }
+
+  giveUp(failure: StageFailure): void {
+    this.gaveUp = bounded(failure);
+  }
+
+  withdraw(stage: number): void {
+    this.commands.push({ type: 'withdraw', stageId: this.plan.stages[stage]!.id, attempt: this.stage(stage).attempt });
+    this.cancel(stage);
+  }
+
+  /** A stage that owns its VM ended without a result: its activity may have left the VM alive. */
+  endOwnVm(stage: number): void {
+    const scope = this.index.scopeOf(stage);
+    if (scope !== null && !this.index.isShared(scope)) this.release(scope);
   }
 
   /** What a scope does after one of its stages has left its VM. */
-  afterStage(scope: number): void {
+  afterStage(scope: number | null): void {
+    if (scope === null) return;
     const { phase, running } = this.scope(scope);
     if (phase === 'draining' && running === 0) this.release(scope);
   }
@@ -255,11 +333,9 @@ export class Draft {
   done(): Transition {
     for (const scope of this.#emptied) this.releaseIfDone(scope);
     this.#dispatch();
-    const outcome = this.#open === 0 && this.#scopes.every((scope) => scope.phase === 'idle') ? this.#outcome() : null;
-    if (outcome !== null) this.commands.push({ type: 'finish', outcome, merge: this.#merge() });
     const state: RunState = {
-      stages: this.#stages,
-      scopes: this.#scopes,
+      stages: this.#stages.rows,
+      scopes: this.#scopes.rows,
       ready: this.#ready,
       running: this.#running,
       open: this.#open,
@@ -267,82 +343,87 @@ export class Draft {
       cancelRequested: this.cancelRequested,
       gaveUp: this.gaveUp,
       firstFailure: this.#firstFailure,
-      outcome,
+      outcome: null,
     };
-    return { state, commands: this.commands, events: this.events };
+    if (this.#open > 0 || state.scopes.some((row) => row.some((scope) => scope.phase !== 'idle')))
+      return { state, commands: this.commands, events: this.events };
+    const outcome = outcomeOf(this.plan, this.index, state);
+    this.commands.push({ type: 'finish', outcome, merge: mergeOf(this.plan, this.index, state) });
+    return { state: { ...state, outcome }, commands: this.commands, events: this.events };
   }
 
   /** Starts ready stages in plan order while there is room; those whose VM is not there yet do not hold up others. */
   #dispatch(): void {
-    let kept = 0;
+    if (this.#running >= this.#before.maxParallel || this.#ready.length === 0) return;
+    const kept: number[] = [];
     let next = 0;
     for (; next < this.#ready.length && this.#running < this.#before.maxParallel; next += 1) {
       const stage = this.#ready[next]!;
-      const scope = this.index.scopeOf(stage);
-      const { phase, generation } = this.scope(scope);
-      const shared = this.index.isShared(scope);
-      if (shared && phase === 'idle') {
-        this.setScope(scope, { phase: 'acquiring' });
-        this.commands.push({ type: 'acquire-vm', scope: this.plan.scopes[scope]!.id, generation });
-      }
-      if (phase === (shared ? 'ready' : 'idle')) this.#run(stage, scope);
-      else this.#ready[kept++] = stage;
+      if (!this.#startInScope(stage, this.index.scopeOf(stage)!)) kept.push(stage);
     }
-    this.#ready.splice(kept, next - kept);
+    this.#ready = [...kept, ...this.#ready.slice(next)];
   }
 
-  #run(stage: number, scope: number): void {
-    const { id } = this.plan.stages[stage]!;
-    const attempt = this.stage(stage).attempt + 1;
-    const { generation, vmKey, running } = this.scope(scope);
-    const upstream: Record<string, StageOutputs> = {};
-    for (const source of this.index.sourcesOf(stage)) {
-      const { result } = this.stage(source);
-      if (result === null) throw new Error(`stage "${id}" starts before "${this.plan.stages[source]!.id}" has a result`);
-      upstream[this.plan.stages[source]!.id] = result;
+  #startInScope(stage: number, scope: number): boolean {
+    const { phase, generation } = this.scope(scope);
+    const shared = this.index.isShared(scope);
+    if (shared && phase === 'idle') {
+      this.setScope(scope, { phase: 'acquiring' });
+      this.commands.push({ type: 'acquire-vm', scope: this.plan.scopes[scope]!.id, generation });
     }
+    if (phase !== (shared ? 'ready' : 'idle')) return false;
     this.#running += 1;
-    this.setScope(scope, { running: running + 1 });
-    this.setStage(stage, { phase: 'running', attempt });
-    this.commands.push({
-      type: 'run-stage',
-      stageId: id,
-      execKey: execKeyOf(id, attempt),
-      attempt,
-      scope: this.plan.scopes[scope]!.id,
-      generation,
-      lease: vmKey === null ? null : { vmKey },
-      upstream,
-    });
+    this.setScope(scope, { running: this.scope(scope).running + 1 });
+    this.#start(stage);
+    return true;
   }
 
-  #outcome(): RunOutcome {
-    const failed = this.#firstFailure;
-    const cut = this.#stages.some((stage) => stage.phase === 'skipped' || stage.phase === 'cancelled');
-    const output = this.plan.output.kind === 'stage' ? (this.#stages[this.index.outputStages[0]!]!.result?.output ?? null) : null;
-    if (cut && this.gaveUp !== null) return { state: 'failed', failedStage: null, failure: bounded(this.gaveUp), output };
-    // A cancel that came after the last result changes nothing.
-    const state = cut && (this.cancelRequested || failed === null) ? 'cancelled' : failed === null ? 'succeeded' : 'failed';
-    return { state, failedStage: failed?.stage ?? null, failure: failed?.failure ?? null, output };
+  #start(stage: number): void {
+    const { id, doing, scope } = this.plan.stages[stage]!;
+    const attempt = this.stage(stage).attempt + 1;
+    const upstream = this.#upstreamOf(stage);
+    switch (doing) {
+      case 'ask':
+        this.setStage(stage, { phase: 'asking', attempt });
+        this.commands.push({ type: 'ask', stageId: id, attempt, upstream });
+        break;
+      case 'run': {
+        const vm = scope === null ? null : this.scope(this.scopeIndex(scope));
+        const lease = vm === null || vm.vmKey === null ? null : { vmKey: vm.vmKey };
+        this.setStage(stage, { phase: 'running', attempt });
+        this.commands.push({
+          type: 'run-stage',
+          stageId: id,
+          execKey: execKeyOf(id, attempt),
+          attempt,
+          scope,
+          generation: vm?.generation ?? 0,
+          lease,
+          upstream,
+        });
+        break;
+      }
+    }
   }
 
-  /** Null also when a part is missing: half a merge would be taken for a whole one. */
-  #merge(): readonly NamedOutput[] | null {
-    if (this.plan.output.kind === 'stage') return null;
-    const parts = this.index.outputStages.flatMap((stage) => {
-      const output = this.#stages[stage]!.result?.output ?? null;
-      return output === null ? [] : [{ name: this.plan.stages[stage]!.id, output }];
-    });
-    return parts.length === this.index.outputStages.length ? parts : null;
+  #upstreamOf(stage: number): Readonly<Record<string, StageOutputs>> {
+    const upstream: Record<string, StageOutputs> = {};
+    for (const { stage: source, index } of this.index.takenBy(stage)) {
+      const { result } = this.stage(index);
+      if (result === null) throw new Error(`stage "${this.plan.stages[stage]!.id}" starts before "${source}" has a result`);
+      upstream[source] = result;
+    }
+    return upstream;
   }
 
   #enqueue(stage: number): void {
     const at = this.#position(stage);
-    this.#ready.splice(at, 0, stage);
+    this.#ready = [...this.#ready.slice(0, at), stage, ...this.#ready.slice(at)];
   }
 
   #dequeue(stage: number): void {
-    this.#ready.splice(this.#position(stage), 1);
+    const at = this.#position(stage);
+    this.#ready = [...this.#ready.slice(0, at), ...this.#ready.slice(at + 1)];
   }
 
   /** Where a stage stands, or would stand, in the ready list. */

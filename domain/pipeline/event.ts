@@ -1,5 +1,6 @@
 /** What the run machine hears. Events about an exec key or a generation that is no longer current are ignored. */
 import type { StageFailure, StageResult } from '../run/event.ts';
+import type { StageOutputs } from './state.ts';
 
 export type MachineEvent =
   /** `acquire-vm` ended well. */
@@ -16,10 +17,14 @@ export type MachineEvent =
   | { readonly type: 'stage-broken'; readonly stageId: string; readonly execKey: string; readonly code: string; readonly message: string }
   /** `run-stage` was cancelled before it had a result. */
   | { readonly type: 'stage-cancelled'; readonly stageId: string; readonly execKey: string }
+  /** The answer to an `ask`. A negative one is a failure, which the author's `retry` may ask again. */
+  | { readonly type: 'answered'; readonly stageId: string; readonly attempt: number; readonly answer: Answer }
   | { readonly type: 'timer-fired'; readonly id: string }
   | { readonly type: 'cancel-requested' }
   /** The run may not go on, for a reason outside of its stages: what runs is cancelled, nothing else starts, and the run fails with this. */
   | { readonly type: 'give-up'; readonly failure: StageFailure };
+
+export type Answer = { readonly outcome: 'succeeded'; readonly outputs: StageOutputs } | { readonly outcome: 'failed'; readonly failure: StageFailure };
 
 /** Failures that mean that the VM is gone, not that the stage is wrong: the run machine tries with a new VM. */
 export const LOST_VM_CODES: ReadonlySet<string> = new Set(['vm/lost', 'vm/boot-timeout', 'vm/protocol']);

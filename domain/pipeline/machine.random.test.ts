@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { planOf } from '../../test/machine/plan-of.ts';
+import { machineOf } from '../../test/machine/plan-of.ts';
 import { type Ending, transitionBound, World } from '../../test/machine/world.ts';
 
 /** A small generator with a seed, so that a failure can be run again. */
@@ -17,15 +17,17 @@ function randomWorld(random: (below: number) => number): World {
   const count = 1 + random(12);
   const ids = Array.from({ length: count }, (_, index) => `s${index}`);
   const text = ids.map((id, index) => {
-    const before = ids.slice(0, index).filter(() => random(4) === 0);
+    const before = ids.slice(0, index).flatMap((earlier) => (random(4) === 0 ? [`${earlier}${['', '', '', '!', '~'][random(5)]!}`] : []));
     return `${id}:${1 + random(3)}${before.length > 0 ? `>${before.join(',')}` : ''}`;
   });
   const shared = ids.filter(() => random(2) === 0).join(' ');
   const merge = random(2) === 0 ? {} : { merge: ids.slice(random(count)).join(' ') };
-  return new World(planOf(text.join(' '), { shared, maxParallel: 1 + random(4), backoffMs: random(2) * 100, carry: true, ...merge }));
+  const ask = ids.filter(() => random(6) === 0).join(' ');
+  const bare = ids.filter(() => random(8) === 0).join(' ');
+  return new World(machineOf(text.join(' '), { shared, ask, bare, maxParallel: 1 + random(4), backoffMs: random(2) * 100, carry: true, ...merge }));
 }
 
-const STAGE_ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'fail', 'lost', 'broken'];
+const STAGE_ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'pass', 'fail', 'lost', 'broken'];
 const ACQUIRE_ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'acquire-lost', 'acquire-broken'];
 
 test('any plan in any order of events ends, releases every VM, and breaks no promise', () => {

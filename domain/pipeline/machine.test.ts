@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import { start, transition } from './machine.ts';
-import { planOf } from '../../test/machine/plan-of.ts';
+import { machineOf } from '../../test/machine/plan-of.ts';
 import { resultOf, World } from '../../test/machine/world.ts';
 
 describe('order', () => {
   test('a stage starts when all before it have succeeded', () => {
-    const world = new World(planOf('a b c>a,b'));
+    const world = new World(machineOf('a b c>a,b'));
     expect(world.running).toEqual(['a', 'b']);
     world.answer('b');
     expect(world.running).toEqual(['a']);
@@ -16,23 +16,23 @@ describe('order', () => {
   });
 
   test('no more than max_parallel run, in plan order', () => {
-    const world = new World(planOf('a b c d', { maxParallel: 2 }));
+    const world = new World(machineOf('a b c d', { maxParallel: 2 }));
     expect(world.running).toEqual(['a', 'b']);
     world.answer('b');
     expect(world.running).toEqual(['a', 'c']);
   });
 
   test("the host's ceiling lowers max_parallel", () => {
-    expect(start(planOf('a b c'), { maxParallel: 1 }).commands).toHaveLength(1);
+    expect(start(machineOf('a b c'), { maxParallel: 1 }).commands).toHaveLength(1);
   });
 
   test('a stage that waits for its VM does not hold up one that needs none', () => {
-    const world = new World(planOf('a b c', { shared: 'a b', maxParallel: 1 }));
+    const world = new World(machineOf('a b c', { shared: 'a b', maxParallel: 1 }));
     expect(world.log).toEqual(['acquire _shared#0', 'run c/0/1 in c#0']);
   });
 
   test('a stage is given the outputs that it takes', () => {
-    const world = new World(planOf('a b>a', { carry: true }));
+    const world = new World(machineOf('a b>a', { carry: true }));
     world.answer('a');
     const command = world.pending[0]!;
     expect(command.type === 'run-stage' && Object.keys(command.upstream)).toEqual(['a']);
@@ -41,7 +41,7 @@ describe('order', () => {
 
 describe('failure', () => {
   test('skips what depends on it, nearest reason, and lets the rest go on', () => {
-    const world = new World(planOf('a b>a c>b d'));
+    const world = new World(machineOf('a b>a c>b d'));
     world.answer('a', 'fail');
     expect(world.phases).toEqual({ a: 'failed', b: 'skipped', c: 'skipped', d: 'running' });
     expect(world.events.map(({ id, body }) => [id, body.type === 'stage-skipped' && body.reason])).toEqual([
@@ -53,21 +53,21 @@ describe('failure', () => {
   });
 
   test('a failed side stage fails the run, whose output is kept', () => {
-    const world = new World(planOf('a b'));
+    const world = new World(machineOf('a b'));
     world.answer('a', 'fail').answer('b');
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
     expect(world.outcome?.output).not.toBeNull();
   });
 
   test("the author's retry is a new exec key in a new VM, after the delay", () => {
-    const world = new World(planOf('a:3', { backoffMs: 500 }));
+    const world = new World(machineOf('a:3', { backoffMs: 500 }));
     world.answer('a', 'fail').answer('timer').answer('a', 'fail').answer('timer').answer('a', 'fail');
     expect(world.log).toEqual(['run a/0/1 in a#0', 'timer retry/a/1 500', 'run a/0/2 in a#1', 'timer retry/a/2 500', 'run a/0/3 in a#2', 'finish failed']);
     expect(world.events.map(({ id }) => id)).toEqual(['stage/a/0/1/retrying', 'stage/a/0/2/retrying']);
   });
 
   test('in a shared scope the retry happens in the same VM', () => {
-    const world = new World(planOf('a:2 b>a', { shared: 'a b' }));
+    const world = new World(machineOf('a:2 b>a', { shared: 'a b' }));
     world.answer('vm').answer('a', 'fail').answer('a').answer('b').answer('release');
     expect(world.log).toEqual([
       'acquire _shared#0',
@@ -80,13 +80,13 @@ describe('failure', () => {
   });
 
   test('a broken world is not retried, and the VM that may be left is released', () => {
-    const world = new World(planOf('a:3'));
+    const world = new World(machineOf('a:3'));
     world.answer('a', 'broken').answer('release');
     expect(world.log).toEqual(['run a/0/1 in a#0', 'release a#0', 'finish failed']);
   });
 
   test('a shared VM that cannot be had fails what waits for it', () => {
-    const world = new World(planOf('a b>a', { shared: 'a b' }));
+    const world = new World(machineOf('a b>a', { shared: 'a b' }));
     world.answer('vm', 'acquire-broken').answer('release');
     expect(world.phases).toEqual({ a: 'failed', b: 'skipped' });
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a', failure: { code: 'host/not-ready' } });
@@ -94,7 +94,7 @@ describe('failure', () => {
 });
 
 describe('a result that is merged', () => {
-  const merged = (text: string): World => new World(planOf(text, { merge: 'b a' }));
+  const merged = (text: string): World => new World(machineOf(text, { merge: 'b a' }));
 
   test('is of its stages, in the order of the plan, whichever ended first', () => {
     const world = merged('a b c');
@@ -119,7 +119,7 @@ describe('a result that is merged', () => {
   });
 
   test('has the outputs of the last attempts where a VM was lost', () => {
-    const world = new World(planOf('a b', { merge: 'a b', shared: 'a b' }));
+    const world = new World(machineOf('a b', { merge: 'a b', shared: 'a b' }));
     world.answer('vm').answer('a').answer('b', 'lost').answer('release').answer('vm').answer('a').answer('b').answer('release');
     expect(world.finish?.merge?.map(({ output }) => output.sha256.slice(0, 5))).toEqual(['a/0/2', 'b/0/2']);
   });
@@ -127,7 +127,7 @@ describe('a result that is merged', () => {
 
 describe('lost VMs', () => {
   test("are counted apart from the author's attempts", () => {
-    const world = new World(planOf('a:2'));
+    const world = new World(machineOf('a:2'));
     for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('a', 'lost').answer('release');
     world.answer('a', 'fail').answer('a');
     expect(world.outcome?.state).toBe('succeeded');
@@ -135,7 +135,7 @@ describe('lost VMs', () => {
   });
 
   test('end after the last attempt, with the code of the last loss', () => {
-    const world = new World(planOf('a'));
+    const world = new World(machineOf('a'));
     for (let lost = 0; lost <= LOST_VM_ATTEMPTS; lost += 1) world.answer('a', 'lost').answer('release');
     expect(world.outcome).toMatchObject({
       state: 'failed',
@@ -144,7 +144,7 @@ describe('lost VMs', () => {
   });
 
   test('restart a whole shared scope once its other stages have ended', () => {
-    const world = new World(planOf('a b>a c>a d>b,c', { shared: 'a b c d' }));
+    const world = new World(machineOf('a b>a c>a d>b,c', { shared: 'a b c d' }));
     world.answer('vm').answer('a').answer('b', 'lost');
     expect(world.running).toEqual(['c']);
     world.answer('c', 'lost').answer('release');
@@ -166,7 +166,7 @@ describe('lost VMs', () => {
   });
 
   test('once too often end the scope, also for a stage that could be retried', () => {
-    const world = new World(planOf('a b:3', { shared: 'a b' }));
+    const world = new World(machineOf('a b:3', { shared: 'a b' }));
     for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('vm').answer('a', 'lost').answer('b', 'lost').answer('release');
     world.answer('vm').answer('a', 'lost').answer('b', 'fail').answer('release');
     expect(world.phases).toEqual({ a: 'failed', b: 'failed' });
@@ -175,7 +175,7 @@ describe('lost VMs', () => {
   });
 
   test('leave results of stages outside of the scope alone, and hold back what has not started', () => {
-    const world = new World(planOf('a b>a x>a y>a,x', { shared: 'a b' }));
+    const world = new World(machineOf('a b>a x>a y>a,x', { shared: 'a b' }));
     world.answer('vm').answer('a').answer('x').answer('b', 'lost');
     expect(world.running).toEqual(['y']);
     world.answer('release').answer('vm');
@@ -183,7 +183,7 @@ describe('lost VMs', () => {
   });
 
   test('a VM that does not boot is tried again in a new generation', () => {
-    const world = new World(planOf('a b', { shared: 'a b' }));
+    const world = new World(machineOf('a b', { shared: 'a b' }));
     world.answer('vm', 'acquire-lost').answer('release').answer('vm').answer('a').answer('b').answer('release');
     expect(world.log.filter((line) => line.startsWith('acquire'))).toEqual(['acquire _shared#0', 'acquire _shared#1']);
     expect(world.outcome?.state).toBe('succeeded');
@@ -192,7 +192,7 @@ describe('lost VMs', () => {
 
 describe('cancel', () => {
   test('stops what runs, skips what waits, releases the VM', () => {
-    const world = new World(planOf('a b>a', { shared: 'a b' }));
+    const world = new World(machineOf('a b>a', { shared: 'a b' }));
     world.answer('vm');
     world.send({ type: 'cancel-requested' });
     world.send({ type: 'cancel-requested' });
@@ -202,7 +202,7 @@ describe('cancel', () => {
   });
 
   test('while a VM is being acquired releases it', () => {
-    const world = new World(planOf('a b', { shared: 'a b' }));
+    const world = new World(machineOf('a b', { shared: 'a b' }));
     world.send({ type: 'cancel-requested' });
     expect(world.outcome).toBeNull();
     world.answer('vm', 'acquire-broken').answer('release');
@@ -210,14 +210,14 @@ describe('cancel', () => {
   });
 
   test('that comes too late leaves the success', () => {
-    const world = new World(planOf('a'));
+    const world = new World(machineOf('a'));
     world.send({ type: 'cancel-requested' });
     world.answer('a');
     expect(world.outcome?.state).toBe('succeeded');
   });
 
   test("during the author's delay ends at once", () => {
-    const world = new World(planOf('a:2', { backoffMs: 1_000 }));
+    const world = new World(machineOf('a:2', { backoffMs: 1_000 }));
     world.answer('a', 'fail');
     world.send({ type: 'cancel-requested' });
     expect(world.outcome?.state).toBe('cancelled');
@@ -228,7 +228,7 @@ describe('giving up', () => {
   const failure = { code: 'run/history-full', message: 'the history is full', stderrTail: '' };
 
   test('stops what runs, skips what waits, releases the VM, and fails the run with its own reason', () => {
-    const world = new World(planOf('a b>a c:3', { shared: 'a b', backoffMs: 9 }));
+    const world = new World(machineOf('a b>a c:3', { shared: 'a b', backoffMs: 9 }));
     world.answer('vm').answer('c', 'fail');
     world.send({ type: 'give-up', failure });
     world.send({ type: 'cancel-requested' });
@@ -240,14 +240,14 @@ describe('giving up', () => {
   });
 
   test('starts nothing again that fails meanwhile', () => {
-    const world = new World(planOf('a:3 b>a'));
+    const world = new World(machineOf('a:3 b>a'));
     world.send({ type: 'give-up', failure });
     world.answer('a', 'fail');
     expect(world.outcome).toMatchObject({ state: 'failed', failure });
   });
 
   test('after a cancel changes nothing', () => {
-    const world = new World(planOf('a'));
+    const world = new World(machineOf('a'));
     world.send({ type: 'cancel-requested' });
     world.send({ type: 'give-up', failure });
     world.answer('a', 'cancelled').answer('release');
@@ -255,7 +255,7 @@ describe('giving up', () => {
   });
 
   test('that comes too late leaves the success', () => {
-    const world = new World(planOf('a'));
+    const world = new World(machineOf('a'));
     world.send({ type: 'give-up', failure });
     world.answer('a');
     expect(world.outcome?.state).toBe('succeeded');
@@ -263,7 +263,7 @@ describe('giving up', () => {
 });
 
 test('events about something that is no longer current change nothing', () => {
-  const plan = planOf('a:2 b');
+  const plan = machineOf('a:2 b');
   const first = start(plan);
   const retried = transition(plan, first.state, { type: 'stage-finished', result: resultOf('a', 'a/0/1', 'failed') });
   const stale = transition(plan, retried.state, { type: 'stage-finished', result: resultOf('a', 'a/0/1', 'succeeded') });
@@ -271,13 +271,13 @@ test('events about something that is no longer current change nothing', () => {
 });
 
 test('an event about a stage that the plan does not have is a bug', () => {
-  const plan = planOf('a');
+  const plan = machineOf('a');
   expect(() => transition(plan, start(plan).state, { type: 'stage-cancelled', stageId: 'z', execKey: 'z/0/1' })).toThrow(/no stage "z"/);
 });
 
 test('the state of the largest plan stays under 1 MiB, and its run takes no more than seconds', () => {
   const text = Array.from({ length: 2_000 }, (_, index) => (index === 0 ? 's0' : `s${index}>s${Math.floor((index - 1) / 40)}`)).join(' ');
-  const plan = planOf(text, { maxParallel: 50, carry: true });
+  const plan = machineOf(text, { maxParallel: 50, carry: true });
   let { state, commands } = start(plan);
   const queue = [...commands];
   for (let command = queue.shift(); command !== undefined && command.type !== 'finish'; command = queue.shift()) {

@@ -2,23 +2,27 @@
  * The run machine: decides what a run does next. Pure: no clock, no randomness, no I/O, so that a replay
  * makes the same commands from the same events.
  *
- * - A stage starts when every stage it depends on has succeeded, its VM is there and fewer than
- *   `maxParallel` run; among the ready ones, in the order of the plan.
- * - A failed stage skips all that depends on it; everything else goes on. The run fails when any stage did.
+ * - A stage starts when every edge before it holds, its VM is there and fewer than `maxParallel` run; among the ready ones,
+ *   in the order of the plan. One without a scope starts at once and takes no slot; an `ask` waits for its answer.
+ * - A stage with an edge that can no longer hold is skipped, and so is what waits for its success; everything else goes on.
+ *   The run fails when any stage did. A stage that was only there for a failure that did not come is not missed.
  * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM; in a
  *   shared scope it happens in the same VM.
  * - A lost VM is counted apart, per scope, up to `LOST_VM_ATTEMPTS`. A shared scope starts again as a whole
  *   in a new generation, after the stages that still ran in the old one have ended: its finished stages run
- *   again under new exec keys; stages outside keep their results.
+ *   again under new exec keys; stages outside keep their results. An edge from a stage that runs again is open again: what it
+ *   started has started, what waits for it waits, and what was skipped because it did not fail may be needed yet.
  * - A VM is released once no stage of its scope is left, on every path, and `finish` comes after the last
  *   release has been answered.
  */
-import { LOST_VM_ATTEMPTS, type Plan } from '../plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure, StageResult } from '../run/event.ts';
 import { Draft, execKeyOf, timerId } from './draft.ts';
-import { LOST_VM_CODES, type MachineEvent } from './event.ts';
+import { type Answer, LOST_VM_CODES, type MachineEvent } from './event.ts';
+import type { MachinePlan } from './machine-plan.ts';
 import { planIndex } from './plan-index.ts';
-import { isEnd, type RunState } from './state.ts';
+import { rowsOf } from './rows.ts';
+import { isEnd, type RunState, type StageOutputs } from './state.ts';
 import type { Transition } from './transition.ts';
 
 export type { MachineRunEvent, Transition } from './transition.ts';
@@ -26,14 +30,23 @@ export type { MachineRunEvent, Transition } from './transition.ts';
 export interface RunContext {
   /** A ceiling of the host beside the plan's own `maxParallel`. */
   readonly maxParallel?: number;
+  /** Stages that count as succeeded from the beginning, by id: what an earlier run came to. They run again for no lost VM. */
+  readonly given?: Readonly<Record<string, StageOutputs>>;
 }
 
-/** The first commands of a run. `plan` is one that `checkPlan` or `compilePlan` passed. */
-export function start(plan: Plan, context: RunContext = {}): Transition {
+/**
+ * The first commands of a run. `plan` is made of one that `checkPlan` or `compilePlan` passed.
+ * @throws Error when `given` names a stage that the plan does not have
+ */
+export function start(plan: MachinePlan, context: RunContext = {}): Transition {
   const index = planIndex(plan);
   const draft = new Draft(plan, index, {
-    stages: plan.stages.map((stage) => ({ phase: 'waiting', attempt: 0, failures: 0, waitingOn: stage.dependsOn.length, result: null })),
-    scopes: plan.scopes.map((scope) => ({ phase: 'idle', generation: 0, lost: 0, running: 0, open: scope.stages.length, vmKey: null, lossReason: null })),
+    stages: rowsOf(
+      plan.stages.map(({ after }) => ({ phase: 'waiting', attempt: 0, failures: 0, waitingOn: after.length, skipCause: null, skips: 0, result: null })),
+    ),
+    scopes: rowsOf(
+      plan.scopes.map((scope) => ({ phase: 'idle', generation: 0, lost: 0, running: 0, open: scope.stages.length, vmKey: null, lossReason: null })),
+    ),
     ready: [],
     running: 0,
     open: plan.stages.length,
@@ -43,7 +56,8 @@ export function start(plan: Plan, context: RunContext = {}): Transition {
     firstFailure: null,
     outcome: null,
   });
-  plan.stages.forEach(({ dependsOn }, stage) => dependsOn.length === 0 && draft.settle(stage));
+  for (const [id, result] of Object.entries(context.given ?? {})) draft.succeed(draft.stageIndex(id), result);
+  plan.stages.forEach(({ after }, stage) => after.length === 0 && draft.settle(stage));
   return draft.done();
 }
 
@@ -51,7 +65,7 @@ export function start(plan: Plan, context: RunContext = {}): Transition {
  * The next commands after an event.
  * @throws Error when the event names a stage or scope that the plan does not have: a bug of the caller
  */
-export function transition(plan: Plan, state: RunState, event: MachineEvent): Transition {
+export function transition(plan: MachinePlan, state: RunState, event: MachineEvent): Transition {
   if (state.outcome !== null) return { state, commands: [], events: [] };
   const draft = new Draft(plan, planIndex(plan), state);
   switch (event.type) {
@@ -76,6 +90,9 @@ export function transition(plan: Plan, state: RunState, event: MachineEvent): Tr
     case 'stage-cancelled':
       onStageCancelled(draft, event.stageId, event.execKey);
       break;
+    case 'answered':
+      onAnswered(draft, event.stageId, event.attempt, event.answer);
+      break;
     case 'timer-fired':
       onTimerFired(draft, event.id);
       break;
@@ -84,7 +101,7 @@ export function transition(plan: Plan, state: RunState, event: MachineEvent): Tr
       break;
     case 'give-up':
       if (draft.cancelRequested || draft.open === 0) break;
-      draft.gaveUp = event.failure;
+      draft.giveUp(event.failure);
       onCancelRequested(draft);
       break;
   }
@@ -123,14 +140,16 @@ function onStageFinished(draft: Draft, result: StageResult): void {
   draft.leave(stage);
   const scope = draft.index.scopeOf(stage);
   // The activity that owns a VM has stopped it: the next attempt needs a new one.
-  if (!draft.index.isShared(scope)) draft.setScope(scope, { generation: draft.scope(scope).generation + 1 });
+  if (scope !== null && !draft.index.isShared(scope)) draft.setScope(scope, { generation: draft.scope(scope).generation + 1 });
   switch (result.outcome) {
     case 'succeeded':
       draft.succeed(stage, { output: result.output, outputs: result.outputs });
       break;
+    case 'passed':
+      draft.pass(stage);
+      break;
     case 'cancelled':
-      draft.end(stage, 'cancelled');
-      draft.skipDependents(stage, 'was cancelled');
+      draft.cancel(stage);
       break;
     case 'failed':
       draft.failOrRetry(stage, result.execKey, result.failure ?? { code: 'stage/exit-nonzero', message: `exit code ${result.exitCode}`, stderrTail: '' });
@@ -144,6 +163,8 @@ function onStageLost(draft: Draft, stageId: string, execKey: string, failure: St
   if (stage === null) return;
   draft.leave(stage);
   const scope = draft.index.scopeOf(stage);
+  // Work without a VM has lost its host; whoever does it tries again by itself.
+  if (scope === null) return draft.fail(stage, failure);
   if (draft.index.isShared(scope)) draft.loseSharedVm(scope, stage, failure);
   else draft.loseOwnVm(scope, stage, execKey, failure);
   draft.afterStage(scope);
@@ -154,20 +175,31 @@ function onStageBroken(draft: Draft, stageId: string, execKey: string, failure: 
   if (stage === null) return;
   draft.leave(stage);
   draft.fail(stage, failure);
-  const scope = draft.index.scopeOf(stage);
-  if (!draft.index.isShared(scope)) draft.release(scope);
-  draft.afterStage(scope);
+  draft.endOwnVm(stage);
+  draft.afterStage(draft.index.scopeOf(stage));
 }
 
 function onStageCancelled(draft: Draft, stageId: string, execKey: string): void {
   const stage = draft.runningStage(stageId, execKey);
   if (stage === null) return;
   draft.leave(stage);
-  draft.end(stage, 'cancelled');
-  draft.skipDependents(stage, 'was cancelled');
-  const scope = draft.index.scopeOf(stage);
-  if (!draft.index.isShared(scope)) draft.release(scope);
-  draft.afterStage(scope);
+  draft.cancel(stage);
+  draft.endOwnVm(stage);
+  draft.afterStage(draft.index.scopeOf(stage));
+}
+
+/** An answer to a question that was withdrawn, or asked anew since, is none. */
+function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answer): void {
+  const stage = draft.stageIndex(stageId);
+  const state = draft.stage(stage);
+  if (state.phase !== 'asking' || state.attempt !== attempt) return;
+  draft.setStage(stage, { phase: 'waiting' });
+  switch (answer.outcome) {
+    case 'succeeded':
+      return draft.succeed(stage, answer.outputs);
+    case 'failed':
+      return draft.failOrRetry(stage, execKeyOf(stageId, attempt), answer.failure);
+  }
 }
 
 function onTimerFired(draft: Draft, id: string): void {
@@ -186,7 +218,8 @@ function onCancelRequested(draft: Draft): void {
   draft.plan.stages.forEach((stage, index) => {
     const { phase, attempt } = draft.stage(index);
     if (phase === 'running') execKeys.push(execKeyOf(stage.id, attempt));
-    else if (!isEnd(phase)) draft.skip(index, draft.whyNothingStarts());
+    else if (phase === 'asking') draft.withdraw(index);
+    else if (!isEnd(phase)) draft.skip(index, 'cancel', draft.whyNothingStarts());
   });
   const acquiring = draft.plan.scopes.flatMap((scope, index) =>
     draft.scope(index).phase === 'acquiring' ? [{ scope: scope.id, generation: draft.scope(index).generation }] : [],

@@ -1,32 +1,41 @@
 /** Who stands where in a plan, computed once per plan, so that a transition costs what it changes. */
-import type { Plan, StagePlan } from '../plan/plan.ts';
+import type { EdgeCondition } from '../plan/plan.ts';
+import type { MachinePlan, TakenData } from './machine-plan.ts';
+
+/** An edge from one of its ends: the stage at the other, by index. */
+export interface Edge {
+  readonly stage: number;
+  readonly on: EdgeCondition;
+}
 
 export interface PlanIndex {
   /** Stages whose output the run's result is, or is made of. */
   readonly outputStages: readonly number[];
   stageById(id: string): number | undefined;
   scopeById(id: string): number | undefined;
-  scopeOf(stage: number): number;
+  /** Null: the stage has none. */
+  scopeOf(stage: number): number | null;
   stagesOf(scope: number): readonly number[];
   /** A scope of one stage is owned by that stage's activity; a shared one is acquired and released. */
   isShared(scope: number): boolean;
-  dependenciesOf(stage: number): readonly number[];
-  dependentsOf(stage: number): readonly number[];
-  /** Stages whose data this one takes: standard input, input, inputs. */
-  sourcesOf(stage: number): readonly number[];
+  edgesBefore(stage: number): readonly Edge[];
+  edgesAfter(stage: number): readonly Edge[];
+  /** What this stage takes of others. */
+  takenBy(stage: number): readonly (TakenData & { readonly index: number })[];
   /** Of a timer id `retry/<stage>/<attempt>`. */
   stageOfTimer(id: string): number | null;
 }
 
-const cache = new WeakMap<Plan, PlanIndex>();
+const cache = new WeakMap<MachinePlan, PlanIndex>();
 
-export function planIndex(plan: Plan): PlanIndex {
+/** @throws Error when parts of the plan do not fit each other, which `checkPlan` would have said */
+export function planIndex(plan: MachinePlan): PlanIndex {
   let index = cache.get(plan);
   if (index === undefined) cache.set(plan, (index = build(plan)));
   return index;
 }
 
-function build(plan: Plan): PlanIndex {
+function build(plan: MachinePlan): PlanIndex {
   const stageIds = new Map(plan.stages.map((stage, index) => [stage.id, index]));
   const scopeIds = new Map(plan.scopes.map((scope, index) => [scope.id, index]));
   const known = (map: Map<string, number>, what: string, id: string): number => {
@@ -35,12 +44,12 @@ function build(plan: Plan): PlanIndex {
     return index;
   };
   const stage = (id: string): number => known(stageIds, 'stage', id);
-  const scopeOf = plan.stages.map(({ scope }) => known(scopeIds, 'scope', scope));
+  const scopeOf = plan.stages.map(({ scope }) => (scope === null ? null : known(scopeIds, 'scope', scope)));
   const stagesOf = plan.scopes.map((scope) => scope.stages.map(stage));
-  const dependencies = plan.stages.map(({ dependsOn }) => dependsOn.map(stage));
-  const dependents: number[][] = plan.stages.map(() => []);
-  dependencies.forEach((list, index) => list.forEach((dependency) => dependents[dependency]!.push(index)));
-  const sources = plan.stages.map((each) => [...new Set(sourceIds(each))].map(stage));
+  const before = plan.stages.map(({ after }) => after.map((edge): Edge => ({ stage: stage(edge.stage), on: edge.on })));
+  const after: Edge[][] = plan.stages.map(() => []);
+  before.forEach((edges, index) => edges.forEach((edge) => after[edge.stage]!.push({ stage: index, on: edge.on })));
+  const taken = plan.stages.map(({ takes }) => takes.map((each) => ({ ...each, index: stage(each.stage) })));
   return {
     outputStages: (plan.output.kind === 'stage' ? [plan.output.stage] : plan.output.stages).map(stage),
     stageById: (id) => stageIds.get(id),
@@ -48,28 +57,9 @@ function build(plan: Plan): PlanIndex {
     scopeOf: (index) => scopeOf[index]!,
     stagesOf: (scope) => stagesOf[scope]!,
     isShared: (scope) => stagesOf[scope]!.length > 1,
-    dependenciesOf: (index) => dependencies[index]!,
-    dependentsOf: (index) => dependents[index]!,
-    sourcesOf: (index) => sources[index]!,
+    edgesBefore: (index) => before[index]!,
+    edgesAfter: (index) => after[index]!,
+    takenBy: (index) => taken[index]!,
     stageOfTimer: (id) => stageIds.get(id.split('/')[1] ?? '') ?? null,
   };
-}
-
-/** Ids of the stages whose data a stage takes; with repetitions. */
-export function sourceIds(stage: StagePlan): string[] {
-  const ids = stage.inputs.map((input) => input.fromStage);
-  if (stage.stdin.kind === 'stage-output') ids.push(stage.stdin.stage);
-  if (stage.input.kind === 'carry') ids.push(stage.input.stage);
-  if (stage.input.kind === 'merge') ids.push(...stage.input.stages);
-  return ids;
-}
-
-/** What a stage takes of one that it takes data of. */
-export function takenOf(stage: StagePlan, source: string): { readonly output: boolean; readonly outputs: readonly string[] } {
-  const { stdin, input, inputs } = stage;
-  const output =
-    (stdin.kind === 'stage-output' && stdin.stage === source) ||
-    (input.kind === 'carry' && input.stage === source) ||
-    (input.kind === 'merge' && input.stages.includes(source));
-  return { output, outputs: inputs.filter(({ fromStage }) => fromStage === source).map((each) => each.output) };
 }

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest';
-import { planOf } from '../../test/machine/plan-of.ts';
+import { machineOf, planOf } from '../../test/machine/plan-of.ts';
 import { World } from '../../test/machine/world.ts';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import { isReachable, lastAttempt, lastGeneration } from './reach.ts';
 
 /** That no run leaves these bounds is checked with random ones: `World` complains. */
 test('a stage with a VM for itself gets to its last attempt and no further', () => {
-  const plan = planOf('a:2');
+  const plan = machineOf('a:2');
   const world = new World(plan).answer('a', 'fail');
   for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('a', 'lost').answer('release');
   expect(world.log.at(-1)).toBe(`run a/0/${lastAttempt(plan.stages[0]!)} in a#${lastGeneration(plan.scopes[0]!, () => plan.stages[0])}`);
@@ -14,7 +14,7 @@ test('a stage with a VM for itself gets to its last attempt and no further', () 
 });
 
 test('a stage in a shared VM gets to its last attempt and no further', () => {
-  const plan = planOf('a:2 b', { shared: 'a b', maxParallel: 1 });
+  const plan = machineOf('a:2 b', { shared: 'a b', maxParallel: 1 });
   const world = new World(plan);
   for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('vm').answer('a').answer('b', 'lost').answer('release');
   world.answer('vm').answer('a', 'fail');

@@ -4,12 +4,14 @@
  */
 import type { DataRef } from '../plan/plan.ts';
 import type { RunOutcome, StageFailure } from '../run/event.ts';
+import type { Rows } from './rows.ts';
 
 export interface RunState {
-  readonly stages: readonly StageState[];
-  readonly scopes: readonly ScopeState[];
+  readonly stages: Rows<StageState>;
+  readonly scopes: Rows<ScopeState>;
   /** Indexes of stages that may start as soon as there is room, ascending. */
   readonly ready: readonly number[];
+  /** Stages that run and take a slot of `maxParallel`. */
   readonly running: number;
   /** Stages that are not in an end state. */
   readonly open: number;
@@ -23,8 +25,16 @@ export interface RunState {
   readonly outcome: RunOutcome | null;
 }
 
-/** `waiting` for stages before it, `ready` for room or its VM, `backoff` for the author's delay; the last four are ends. */
-export type StagePhase = 'waiting' | 'ready' | 'backoff' | 'running' | 'succeeded' | 'failed' | 'skipped' | 'cancelled';
+/**
+ * `waiting` for stages before it, `ready` for room or its VM, `backoff` for the author's delay, `asking` for an answer; the
+ * others but `running` are ends. `passed`: its own condition did not hold, and those that wait for its success go on.
+ */
+export type StagePhase = 'waiting' | 'ready' | 'backoff' | 'asking' | 'running' | EndPhase;
+
+export type EndPhase = 'succeeded' | 'failed' | 'skipped' | 'cancelled' | 'passed';
+
+/** Why a stage was skipped. `unneeded`: it waits for a failure that did not come, or for a stage that was not needed. */
+export type SkipCause = 'failure' | 'cancel' | 'unneeded';
 
 export interface StageState {
   readonly phase: StagePhase;
@@ -32,8 +42,12 @@ export interface StageState {
   readonly attempt: number;
   /** Attempts that the author's `retry` pays for; lost VMs are not among them. */
   readonly failures: number;
-  /** Stages before this one that have not succeeded. */
+  /** Edges before this stage that do not hold. */
   readonly waitingOn: number;
+  /** Of the last time that it was skipped. */
+  readonly skipCause: SkipCause | null;
+  /** Times that it was skipped: one that waits for a failure is looked at again when a lost VM makes the other run again. */
+  readonly skips: number;
   /** Of the last success. */
   readonly result: StageOutputs | null;
 }
@@ -70,6 +84,19 @@ export interface ScopeState {
   readonly lossReason: string | null;
 }
 
-export function isEnd(phase: StagePhase): boolean {
-  return phase === 'succeeded' || phase === 'failed' || phase === 'skipped' || phase === 'cancelled';
+export function isEnd(phase: StagePhase): phase is EndPhase {
+  switch (phase) {
+    case 'succeeded':
+    case 'failed':
+    case 'skipped':
+    case 'cancelled':
+    case 'passed':
+      return true;
+    case 'waiting':
+    case 'ready':
+    case 'backoff':
+    case 'asking':
+    case 'running':
+      return false;
+  }
 }

@@ -2,15 +2,14 @@
  * What a stage and a VM get where nothing is said. A plan on its way leaves these values out (`wire.ts`), so
  * they are part of the Plan format: another default for specs must not change what a recorded plan means.
  */
-import type { RetryPlan, SandboxPlan, StagePlan } from './plan.ts';
+import type { CommandWork, RetryPlan, SandboxPlan, StagePlan } from './plan.ts';
 
-export const COMMAND_DEFAULTS = { args: [], cwd: '/workspace', env: [] } as const;
+export const COMMAND_DEFAULTS = { args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' } } as const satisfies Partial<CommandWork>;
 
 export const RETRY_DEFAULTS: RetryPlan = { maxAttempts: 1, backoffMs: 0 };
 
 export const STAGE_DEFAULTS = {
-  dependsOn: [],
-  stdin: { kind: 'none' },
+  after: [],
   input: { kind: 'none' },
   inputs: [],
   outputs: [],

@@ -11,8 +11,12 @@ export const PLAN_VERSION = 1;
 export const PLAN_LIMITS = {
   /** Inline values (input, carried state) above this travel as a DataRef. */
   inlineBytes: 2 * 1024,
-  /** As it travels, without what equals a default: `planBytes` in `wire.ts`. */
-  planBytes: 512 * 1024,
+  /** As it is recorded, without what equals a default: `planBytes` in `wire.ts`. */
+  planBytes: 16 * 1024 * 1024,
+  /** A larger one travels to admission as a DataRef: Temporal carries 2 MiB, and keeps it in history. */
+  inlinePlanBytes: 512 * 1024,
+  /** Of what the workflow holds of it, names, edges and limits: `machineBytes` in `pipeline/machine-plan.ts`. */
+  machineBytes: 512 * 1024,
   stages: 2_000,
   /** Named outputs of all stages together: each is a ref in carried state. */
   outputs: 2_000,
@@ -40,15 +44,15 @@ export type OutputPlan =
   /** A JSON array `[{"name","output"}]` of the outputs of several stages, in this order. */
   | { readonly kind: 'merge'; readonly stages: readonly string[] };
 
-/** One thing to do, in one VM scope. */
+/** One piece of work, in a VM where it needs one. */
 export interface StagePlan {
   /** Unique in the plan; `[A-Za-z0-9._-]{1,64}`. */
   readonly id: string;
-  readonly scope: string;
-  /** Stages that must have succeeded before this one starts. */
-  readonly dependsOn: readonly string[];
-  readonly run: CommandPlan;
-  readonly stdin: StdinPlan;
+  /** The VM that the work happens in; null for work that takes none, which takes no slot of `maxParallel` either. */
+  readonly scope: string | null;
+  /** What has to have happened before this stage starts: every edge holds. */
+  readonly after: readonly EdgePlan[];
+  readonly work: WorkPlan;
   /** What lies in the stage's `/workspace/input.json`. */
   readonly input: InputPlan;
   /** Folders or files of earlier stages, put into the guest before the command starts. */
@@ -57,18 +61,39 @@ export interface StagePlan {
   readonly outputs: readonly StageOutputPlan[];
   /** Guest path whose bytes are the stage's output instead of its standard output; absent is an error code at the stage's end. */
   readonly outputFile: string | null;
-  /** Absolute time for one attempt's command, counted by the keeper; null is the plan's default. */
+  /** Absolute time for one attempt, counted by the keeper where the work is a command. */
   readonly timeoutMs: number;
   readonly retry: RetryPlan;
   /** Most bytes of standard output and error together; more fails the stage with `stage/output-limit`. */
   readonly maxOutputBytes: number;
 }
 
-export interface CommandPlan {
+/** An edge from an earlier stage. Data is taken over `success` edges alone. */
+export interface EdgePlan {
+  readonly stage: string;
+  readonly on: EdgeCondition;
+}
+
+/**
+ * `success`: it succeeded, or was passed over because its condition did not hold. `end`: it ended, however it did.
+ * `failure`: it failed; once it cannot fail any more, the stage that waits for this is skipped.
+ */
+export type EdgeCondition = 'success' | 'end' | 'failure';
+
+/**
+ * What a stage does. Code that looks at `kind` does so in a switch without a default, and most of it stands in `work.ts`,
+ * so that the compiler names each place that a new kind has to touch.
+ */
+export type WorkPlan = CommandWork;
+
+/** A program in the stage's VM. */
+export interface CommandWork {
+  readonly kind: 'command';
   readonly program: string;
   readonly args: readonly string[];
   readonly cwd: string;
   readonly env: readonly EnvPlan[];
+  readonly stdin: StdinPlan;
 }
 
 export interface EnvPlan {
@@ -133,12 +158,18 @@ export interface SandboxPlan {
 }
 
 export interface MountPlan {
-  /** Absolute path on the host that runs the VM; admission checks it against the worker's policy. */
-  readonly hostPath: string;
+  readonly source: MountSource;
   readonly guestPath: string;
   /** `ro` is live and read-only; `rw` is copied in before the stage and back after its success. */
   readonly mode: 'ro' | 'rw';
 }
+
+/** Admission finds the folder on the host that runs the VM, and checks it against the worker's policy. */
+export type MountSource =
+  /** An absolute path on that host. */
+  | { readonly kind: 'host'; readonly path: string }
+  /** A path from the spec's folder, which the client hands over beside the plan; `.` is the folder itself. */
+  | { readonly kind: 'spec-folder'; readonly path: string };
 
 /** Data too large for history: bytes in the content-addressed artifact store. */
 export interface DataRef {

@@ -4,5 +4,6 @@
  *
  * - 0: whole stages and scopes travel to activities, which believe only the ids in them.
  * - 1: ids travel; a run whose history comes near the server's limits ends itself.
+ * - 2: the workflow holds what the run machine needs of the plan, and not the plan.
  */
-export const BEHAVIOUR = 1;
+export const BEHAVIOUR = 2;

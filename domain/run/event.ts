@@ -69,7 +69,8 @@ export type RunEventBody =
 export interface StageResult {
   readonly stage: string;
   readonly execKey: string;
-  readonly outcome: 'succeeded' | 'failed' | 'cancelled';
+  /** `passed`: the stage's own condition did not hold, and nothing was done. */
+  readonly outcome: 'succeeded' | 'failed' | 'cancelled' | 'passed';
   /** Absent when `outcome` is `succeeded`. */
   readonly failure: StageFailure | null;
   /** 128+n for a signal; null when the command never ran. */

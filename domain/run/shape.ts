@@ -30,6 +30,11 @@ export function optional(check: Check): Check {
   return (value, at) => (value === undefined ? null : check(value, at));
 }
 
+/** What the second says of a value is said of one that neither takes. */
+export function either(first: Check, second: Check): Check {
+  return (value, at) => (first(value, at) === null ? null : second(value, at));
+}
+
 export function listOf(check: Check): Check {
   return (value, at) => {
     if (!Array.isArray(value)) return `${at} is not a list`;

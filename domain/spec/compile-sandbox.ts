@@ -1,6 +1,7 @@
 import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
 import { type MountPlan, PLAN_LIMITS, type SandboxPlan } from '../plan/plan.ts';
 import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from './paths.ts';
+import { sharesSource } from './mount-source.ts';
 import type { Problems } from './problems.ts';
 import type { MountSpec, SandboxSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
@@ -55,7 +56,7 @@ function compileMounts(specs: readonly MountSpec[], baseDir: string | null, prob
       );
       continue;
     }
-    const plan: MountPlan = { hostPath, guestPath, mode: spec.mode };
+    const plan: MountPlan = { source: { kind: 'host', path: hostPath }, guestPath, mode: spec.mode };
     for (const other of mounts) checkPair(other.plan, plan, spec.at, problems);
     mounts.push({ plan, at: spec.at });
   }
@@ -72,11 +73,11 @@ function checkPair(first: MountPlan, second: MountPlan, at: Position, problems: 
     );
   }
   const writes = first.mode === 'rw' || second.mode === 'rw';
-  if (writes && (contains(first.hostPath, second.hostPath) || contains(second.hostPath, first.hostPath))) {
+  if (writes && sharesSource(first.source, second.source)) {
     problems.error(
       'spec/path-conflict',
       at,
-      `a writable mount shares host files with another: ${first.hostPath} and ${second.hostPath}`,
+      `a writable mount shares host files with another: ${first.source.path} and ${second.source.path}`,
       'mount only one of them, or both `ro`',
     );
   }

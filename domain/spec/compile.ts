@@ -1,7 +1,9 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import { COMMAND_DEFAULTS, RETRY_DEFAULTS, STAGE_DEFAULTS } from '../plan/defaults.ts';
 import { type EnvPlan, type Plan, PLAN_LIMITS, PLAN_VERSION, type ScopePlan, type StageInputPlan, type StagePlan } from '../plan/plan.ts';
+import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
+import { edgesOnSuccess, hostVariablesOf } from '../plan/work.ts';
 import { compileGuestPath, compileSandbox } from './compile-sandbox.ts';
 import { cycles, describeCycle } from './graph.ts';
 import { type Linked, type Links, linkPipeline, linkWorkflow } from './links.ts';
@@ -111,9 +113,8 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, fill: F
   return {
     id: stage.name.value,
     scope: scopeOf(spec, stage),
-    dependsOn: links.dependsOn.map(idOf),
-    run: { program, args, cwd, env },
-    stdin: links.stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: idOf(links.stdin) },
+    after: edgesOnSuccess(links.dependsOn.map(idOf)),
+    work: { kind: 'command', program, args, cwd, env, stdin: links.stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: idOf(links.stdin) } },
     input: links.input,
     inputs: links.inputs.map(({ source, output, index }): StageInputPlan => ({ fromStage: idOf(source), output, guestPath: inputPaths[index]! })),
     outputs,
@@ -152,10 +153,6 @@ function compileCwd(cwd: { readonly value: string; readonly at: Position }, what
   return cwd.value;
 }
 
-function hostVariablesOf(stages: readonly StagePlan[]): readonly string[] {
-  return [...new Set(stages.flatMap(({ run }) => run.env.flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : []))))];
-}
-
 function checkSize(plan: Plan, at: Position, problems: Problems): void {
   const outputs = plan.stages.reduce((sum, stage) => sum + stage.outputs.length, 0);
   if (outputs > PLAN_LIMITS.outputs)
@@ -164,6 +161,14 @@ function checkSize(plan: Plan, at: Position, problems: Problems): void {
       at,
       `the spec has ${outputs} named outputs; a run carries at most ${PLAN_LIMITS.outputs}`,
       'name folders instead of single files',
+    );
+  const held = machineBytes(machinePlanOf(plan));
+  if (held > PLAN_LIMITS.machineBytes)
+    problems.error(
+      'spec/too-large',
+      at,
+      `the names and edges of the stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}`,
+      'shorten names, or put a stage between many that wait for many',
     );
   const bytes = planBytes(plan);
   if (bytes > PLAN_LIMITS.planBytes)

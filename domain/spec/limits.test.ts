@@ -46,8 +46,14 @@ test('more steps than a run carries are refused at the first one over', () => {
   expect(codes(workflow(steps(2_001)))).toContain('spec/too-large 2006:7');
 });
 
-test('a plan of more than 512 KiB is refused', () => {
-  expect(codes(workflow(step(0, `, args: ["${'x'.repeat(600_000)}"]`)))).toEqual(['spec/too-large 3:1']);
+test('long arguments count for the plan alone: a workflow does not hold them', () => {
+  expect(codes(workflow(step(0, `, args: ["${'x'.repeat(900_000)}"]`)))).toEqual([]);
+});
+
+test('more edges than a workflow holds are refused, though the plan is not too large', () => {
+  const names = ['s0', ...Array.from({ length: 180 }, (_, index) => `step-with-a-long-name-for-its-size-${index}`)];
+  const text = names.map((name, index) => `    - { name: ${name}, run: { program: "true" }, depends_on: [${names.slice(0, index).join(', ')}] }\n`).join('');
+  expect(codes(workflow(text))).toEqual(['spec/too-large 3:1']);
 });
 
 test('placeholders do not multiply a large value', () => {

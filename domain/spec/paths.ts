@@ -17,6 +17,12 @@ export function resolveFrom(folder: string, path: string): string | null {
   return normalizeAbsolute(path.startsWith('/') ? path : `${folder}/${path}`);
 }
 
+/** A path without a root, from a folder that it does not leave; `.` is the folder. Null when it does. */
+export function relativePath(path: string): string | null {
+  const normal = path.startsWith('/') ? null : normalizeAbsolute(`/${path}`);
+  return normal === null ? null : normal === '/' ? '.' : normal.slice(1);
+}
+
 /** Both normalized: whether the second is the first or lies below it. */
 export function contains(outer: string, inner: string): boolean {
   return inner === outer || outer === '/' || inner.startsWith(`${outer}/`);

@@ -1,6 +1,7 @@
 // oxlint-disable typescript/no-explicit-any -- plans that break their type are the subject
 import { describe, expect, test } from 'vitest';
 import type { Plan } from '../plan/plan.ts';
+import { toWire } from '../plan/wire.ts';
 import { compileText } from './load.ts';
 import { checkPlan } from './plan-schema.ts';
 
@@ -42,46 +43,91 @@ test('a plan that leaves out its defaults is filled', () => {
   };
   const checked = checkPlan(sent);
   expect('plan' in checked && checked.plan).toMatchObject({
-    stages: [{ id: 'a', scope: 'a', dependsOn: [], run: { args: [], cwd: '/workspace', env: [] }, input: { kind: 'none' }, timeoutMs: 3_600_000 }],
+    stages: [
+      { id: 'a', scope: 'a', after: [], work: { kind: 'command', args: [], cwd: '/workspace', env: [] }, input: { kind: 'none' }, timeoutMs: 3_600_000 },
+    ],
     scopes: [{ id: 'a', stages: ['a'], sandbox: { mode: 'auto', isolation: 'microvm', memoryMib: 512, mounts: [] } }],
   });
   expect(checkPlan({ ...sent, scopes: [{ id: 'b' }] })).toHaveProperty('problems', expect.arrayContaining(['stage a is held by 0 scopes']));
+});
+
+test('a plan as the first builds sent it means what it meant', () => {
+  const plan = fresh();
+  const sent = {
+    ...plan,
+    stages: plan.stages.map(({ work: { kind: _kind, stdin, ...run }, after, ...stage }: any) => ({
+      ...stage,
+      dependsOn: after.map((edge: any) => edge.stage),
+      run,
+      stdin,
+    })),
+    scopes: plan.scopes.map((scope: any) => ({
+      ...scope,
+      sandbox: { ...scope.sandbox, mounts: scope.sandbox.mounts.map(({ source, ...mount }: any) => ({ hostPath: source.path, ...mount })) },
+    })),
+  };
+  expect(checkPlan(sent)).toEqual({ plan });
+});
+
+test('edges on the end and on a failure, and a folder beside the spec, travel', () => {
+  const plan = fresh();
+  plan.stages.push({
+    ...plan.stages[0],
+    id: 'c',
+    outputs: [],
+    after: [
+      { stage: 'a', on: 'end' },
+      { stage: 'b', on: 'failure' },
+    ],
+  });
+  plan.scopes[0].stages.push('c');
+  plan.scopes[0].sandbox.mounts[0].source = { kind: 'spec-folder', path: 'data/in' };
+  expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
 });
 
 describe('refused', () => {
   test.each<[string, (plan: any) => unknown, RegExp]>([
     ['another version', (plan) => (plan.version = 2), /^version: /],
     ['an unknown key', (plan) => (plan.stages[0].extra = 1), /^stages.0: .*extra/],
-    ['a missing key', (plan) => delete plan.stages[0].run, /^stages.0.run: /],
+    ['a stage without work', (plan) => delete plan.stages[0].work, /^stages.0: either `work` or `run`/],
+    ['work said twice', (plan) => (plan.stages[0].run = { program: 'true' }), /^stages.0: either `work` or `run`/],
+    ['work of an unknown kind', (plan) => (plan.stages[0].work.kind = 'agent'), /^stages.0.work.kind/],
+    ['a missing key', (plan) => delete plan.stages[0].work.program, /^stages.0.work.program: /],
     ['a number that is none', (plan) => (plan.maxParallel = 1.5), /^maxParallel: /],
     ['a stage id with a slash', (plan) => (plan.stages[0].id = 'a/b'), /^stages.0.id: /],
-    ['a zero byte', (plan) => plan.stages[0].run.args.push('\0'), /zero byte/],
-    ['an unknown kind of value', (plan) => (plan.stages[0].run.env[0].value = { kind: 'secret' }), /^stages.0.run.env.0.value/],
+    ['a zero byte', (plan) => plan.stages[0].work.args.push('\0'), /zero byte/],
+    ['an unknown kind of value', (plan) => (plan.stages[0].work.env[0].value = { kind: 'secret' }), /^stages.0.work.env.0.value/],
     ['no stages', (plan) => (plan.stages = []), /^stages: /],
     ['two stages of one id', (plan) => plan.stages.push(plan.stages[0]), /two stages have the id a/],
     ['two scopes of one id', (plan) => plan.scopes.push(plan.scopes[0]), /two scopes have the id/],
     ['a stage in no scope', (plan) => plan.scopes[0].stages.pop(), /stage b is held by 0 scopes/],
     ['a stage in a scope that does not hold it', (plan) => (plan.stages[0].scope = 'other'), /holds the stage a/],
-    ['a dependency that does not exist', (plan) => plan.stages[0].dependsOn.push('z'), /depends on z/],
-    ['a dependency named twice', (plan) => plan.stages[1].dependsOn.push('a'), /depends on a twice/],
-    ['data of a stage that is not waited for', (plan) => (plan.stages[1].dependsOn = []), /takes data of a/],
+    ['a dependency that does not exist', (plan) => plan.stages[0].after.push('z'), /depends on z/],
+    ['a dependency named twice', (plan) => plan.stages[1].after.push({ stage: 'a', on: 'end' }), /depends on a twice/],
+    ['edges said twice', (plan) => (plan.stages[1].dependsOn = ['a']), /^stages.1: either `after` or `dependsOn`/],
+    ['an edge on something else', (plan) => (plan.stages[1].after[0].on = 'monday'), /^stages.1.after.0/],
+    ['data over an edge that is not on success', (plan) => (plan.stages[1].after[0].on = 'end'), /takes data of a and does not depend on its success/],
+    ['a command without a scope', (plan) => (plan.stages[0].scope = null), /stage a needs a VM and has no scope/],
+    ['data of a stage that is not waited for', (plan) => (plan.stages[1].after = []), /takes data of a/],
     ['an output that does not exist', (plan) => (plan.stages[1].inputs[0].output = 'z'), /takes the output z of a/],
-    ['a cycle', (plan) => plan.stages[0].dependsOn.push('b'), /wait for each other: a, b/],
+    ['a cycle', (plan) => plan.stages[0].after.push('b'), /wait for each other: a, b/],
     ['an output stage that does not exist', (plan) => (plan.output.stage = 'z'), /output is of the stage z/],
     ['an output of one stage twice', (plan) => (plan.output = { kind: 'merge', stages: ['a', 'b', 'a'] }), /output merges a twice/],
     ['an output of nothing', (plan) => (plan.output = { kind: 'merge', stages: [] }), /^output.stages: /],
-    ['a relative host path', (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = 'data'), /mounts.0.hostPath/],
-    ['a host path that climbs', (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = '/data/../etc'), /mounts.0.hostPath/],
+    ['a relative host path', (plan) => (plan.scopes[0].sandbox.mounts[0].source.path = 'data'), /mounts.0.source.path/],
+    ['a path out of the spec folder', (plan) => (plan.scopes[0].sandbox.mounts[0].source = { kind: 'spec-folder', path: '../up' }), /mounts.0.source.path/],
+    ['a mount from two places', (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = '/data'), /either `source` or `hostPath`/],
+    ['a host path that climbs', (plan) => (plan.scopes[0].sandbox.mounts[0].source.path = '/data/../etc'), /mounts.0.source.path/],
     ['a mount on a system folder', (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/proc'), /mounts.0.guestPath/],
     ['a read-only mount on the workspace', (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/workspace'), /read-only mount on \/workspace/],
     ['mounts in each other', (plan) => (plan.scopes[0].sandbox.mounts[1].guestPath = '/data/deep'), /on or in each other: \/data, \/data\/deep/],
-    ['a writable mount of shared files', (plan) => (plan.scopes[0].sandbox.mounts[1].hostPath = '/data/deep'), /shares host files/],
+    ['a writable mount of shared files', (plan) => (plan.scopes[0].sandbox.mounts[1].source.path = '/data/deep'), /shares host files/],
     ['isolation of the mock', (plan) => (plan.scopes[0].sandbox.mode = 'mock'), /demands isolation microvm/],
     ['a variable that is not declared', (plan) => (plan.hostVariables = []), /lacks TOKEN/],
     ['a variable that nobody reads', (plan) => plan.hostVariables.push('HOME'), /has HOME/],
     ['more memory than any VM gets', (plan) => (plan.scopes[0].sandbox.memoryMib = 100_000), /memoryMib/],
-    ['too many bytes', (plan) => plan.stages[0].run.args.push('x'.repeat(600_000)), /bytes; at most/],
-    ['far too many bytes', (plan) => plan.stages[0].run.args.push('x'.repeat(3_000_000)), /^the plan has \d+ bytes; at most/],
+    ['too many bytes', (plan) => plan.stages[0].work.args.push('x'.repeat(17_000_000)), /bytes; at most/],
+    ['far too many bytes', (plan) => plan.stages[0].work.args.push('x'.repeat(40_000_000)), /^the plan has \d+ bytes; at most/],
   ])('%s', (_what, change, problem) => {
     expect(problemsOf(change)).toContainEqual(expect.stringMatching(problem));
   });

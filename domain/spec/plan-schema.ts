@@ -1,16 +1,19 @@
 import * as z from 'zod';
+import { machineBytes, machinePlanOf, takenBy } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, PLAN_VERSION } from '../plan/plan.ts';
 import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
+import { environmentOf, hostVariablesOf, needsVm, stagesBefore } from '../plan/work.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { cycles } from './graph.ts';
-import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps } from './paths.ts';
+import { sharesSource } from './mount-source.ts';
+import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
 import { SANDBOX_RANGES } from './parse-sandbox.ts';
 
 /** At most this many problems are named. */
 const PROBLEMS_LIMIT = 50;
 
-/** A plan that says its defaults as well is larger than it need be; Temporal itself carries no more than this. */
-const RECEIVED_BYTES = 2 * 1024 * 1024;
+/** A plan that says its defaults as well is larger than it need be. */
+const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -39,15 +42,22 @@ const env = z.strictObject({
   ]),
 });
 
-const run = z.strictObject({ program: text.min(1), args: z.array(text), cwd: text.startsWith('/'), env: z.array(env) });
+const run = z
+  .strictObject({ program: text.min(1), args: z.array(text), cwd: text.startsWith('/'), env: z.array(env) })
+  .partial({ args: true, cwd: true, env: true });
+const stdin = z.discriminatedUnion('kind', [z.strictObject({ kind: z.literal('none') }), z.strictObject({ kind: z.literal('stage-output'), stage: name })]);
+const work = z.discriminatedUnion('kind', [run.extend({ kind: z.literal('command'), stdin: stdin.optional() })]);
+const edge = z.union([name, z.strictObject({ stage: name, on: z.enum(['success', 'end', 'failure']) })]);
 const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
 
 const stage = z.strictObject({
   id: name,
-  scope: scopeId,
+  scope: scopeId.nullable(),
+  after: z.array(edge).max(PLAN_LIMITS.stages),
   dependsOn: z.array(name).max(PLAN_LIMITS.stages),
-  run: run.partial({ args: true, cwd: true, env: true }),
-  stdin: z.discriminatedUnion('kind', [z.strictObject({ kind: z.literal('none') }), z.strictObject({ kind: z.literal('stage-output'), stage: name })]),
+  work,
+  run,
+  stdin,
   input: z.discriminatedUnion('kind', [
     z.strictObject({ kind: z.literal('none') }),
     z.strictObject({ kind: z.literal('run-input') }),
@@ -62,13 +72,25 @@ const stage = z.strictObject({
   maxOutputBytes: whole(1, 16 * 1024 ** 3),
 });
 
+const relative = text.refine((path) => path !== '' && relativePath(path) === path, "a path from the spec's folder, without `.` and `..` but for `.` alone");
+const source = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('host'), path: absolute }),
+  z.strictObject({ kind: z.literal('spec-folder'), path: relative }),
+]);
+
 const sandbox = z.strictObject({
   mode: z.enum(['auto', 'qemu', 'mock']),
   isolation: z.enum(['microvm', 'process', 'none']),
   memoryMib: whole(SANDBOX_RANGES.memoryMib.min, SANDBOX_RANGES.memoryMib.max),
   vcpus: whole(SANDBOX_RANGES.vcpus.min, SANDBOX_RANGES.vcpus.max),
   diskMib: whole(SANDBOX_RANGES.diskMib.min, SANDBOX_RANGES.diskMib.max),
-  mounts: z.array(z.strictObject({ hostPath: absolute, guestPath, mode: z.enum(['ro', 'rw']) })).max(PLAN_LIMITS.mountsPerScope),
+  mounts: z
+    .array(
+      z
+        .strictObject({ hostPath: absolute.optional(), source: source.optional(), guestPath, mode: z.enum(['ro', 'rw']) })
+        .refine((mount) => (mount.hostPath === undefined) !== (mount.source === undefined), 'either `source` or `hostPath`'),
+    )
+    .max(PLAN_LIMITS.mountsPerScope),
 });
 
 const plan = z.strictObject({
@@ -77,7 +99,14 @@ const plan = z.strictObject({
   name,
   // Everything but these may be left out: see `domain/plan/wire.ts`.
   stages: z
-    .array(stage.partial().required({ id: true, run: true }))
+    .array(
+      stage
+        .partial()
+        .required({ id: true })
+        .refine(({ work: one, run: other }) => (one === undefined) !== (other === undefined), 'either `work` or `run`')
+        .refine(({ work: one, stdin: beside }) => one === undefined || beside === undefined, '`stdin` stands in `work`')
+        .refine(({ after: one, dependsOn: other }) => one === undefined || other === undefined, 'either `after` or `dependsOn`'),
+    )
     .min(1)
     .max(PLAN_LIMITS.stages),
   scopes: z
@@ -107,6 +136,9 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
   const checked = fromWire(received);
   const bytes = planBytes(checked);
   if (bytes > PLAN_LIMITS.planBytes) return { problems: [tooLarge(bytes)] };
+  const held = machineBytes(machinePlanOf(checked));
+  if (held > PLAN_LIMITS.machineBytes)
+    return { problems: [`the names and edges of the plan's stages have ${held} bytes; at most ${PLAN_LIMITS.machineBytes} are allowed`] };
   const problems = [
     ...duplicateProblems(checked),
     ...scopeProblems(checked),
@@ -136,17 +168,19 @@ function duplicateProblems(checked: Plan): readonly string[] {
     ...repeated(checked.stages.map(({ id }) => id)).map((id) => `two stages have the id ${id}`),
     ...repeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
   ];
-  for (const { id, outputs, dependsOn, run } of checked.stages) {
+  for (const { id, outputs, work, ...each } of checked.stages) {
     problems.push(...repeated(outputs.map((output) => output.name)).map((output) => `stage ${id} has two outputs with the name ${output}`));
-    problems.push(...repeated(dependsOn).map((other) => `stage ${id} depends on ${other} twice`));
-    problems.push(...repeated(run.env.map((each) => each.name)).map((each) => `stage ${id} sets the variable ${each} twice`));
+    problems.push(...repeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
+    problems.push(
+      ...repeated(environmentOf(work).map(({ name: variableName }) => variableName)).map((twice) => `stage ${id} sets the variable ${twice} twice`),
+    );
   }
   const outputs = checked.stages.reduce((sum, each) => sum + each.outputs.length, 0);
   if (outputs > PLAN_LIMITS.outputs) problems.push(`the plan has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`);
   return problems;
 }
 
-/** Each stage is in exactly the scope that it names. */
+/** Each stage is in exactly the scope that it names, and one that names none in none. */
 function scopeProblems(checked: Plan): readonly string[] {
   const scopeOf = new Map(checked.stages.map(({ id, scope }) => [id, scope]));
   const problems = checked.scopes.flatMap((scope) =>
@@ -156,7 +190,10 @@ function scopeProblems(checked: Plan): readonly string[] {
   );
   const held = new Map<string, number>();
   for (const id of checked.scopes.flatMap((scope) => scope.stages)) held.set(id, (held.get(id) ?? 0) + 1);
-  for (const { id } of checked.stages) if (held.get(id) !== 1) problems.push(`stage ${id} is held by ${held.get(id) ?? 0} scopes`);
+  for (const { id, scope, work } of checked.stages) {
+    if (needsVm(work) && scope === null) problems.push(`stage ${id} needs a VM and has no scope`);
+    if (scope !== null && held.get(id) !== 1) problems.push(`stage ${id} is held by ${held.get(id) ?? 0} scopes`);
+  }
   return problems;
 }
 
@@ -165,16 +202,12 @@ function referenceProblems(checked: Plan): readonly string[] {
   const index = new Map(checked.stages.map(({ id }, position) => [id, position]));
   const outputs = new Map(checked.stages.map(({ id, outputs: list }) => [id, new Set(list.map((output) => output.name))]));
   const problems: string[] = [];
-  for (const { id, dependsOn, stdin, input, inputs } of checked.stages) {
-    const dependencies = new Set(dependsOn);
-    for (const other of dependsOn) if (!index.has(other)) problems.push(`stage ${id} depends on ${other}, which does not exist`);
-    const sources = [
-      ...(stdin.kind === 'stage-output' ? [stdin.stage] : []),
-      ...(input.kind === 'carry' ? [input.stage] : []),
-      ...(input.kind === 'merge' ? input.stages : []),
-      ...inputs.map(({ fromStage }) => fromStage),
-    ];
-    for (const source of new Set(sources)) if (!dependencies.has(source)) problems.push(`stage ${id} takes data of ${source} and does not depend on it`);
+  for (const stage of checked.stages) {
+    const { id, after, input, inputs } = stage;
+    const dependencies = new Set(after.flatMap((each) => (each.on === 'success' ? [each.stage] : [])));
+    for (const other of stagesBefore(stage)) if (!index.has(other)) problems.push(`stage ${id} depends on ${other}, which does not exist`);
+    for (const { stage: taken } of takenBy(stage))
+      if (!dependencies.has(taken)) problems.push(`stage ${id} takes data of ${taken} and does not depend on its success`);
     if (input.kind === 'merge') problems.push(...repeated(input.stages).map((source) => `stage ${id} merges ${source} twice`));
     for (const { fromStage, output } of inputs)
       if (index.has(fromStage) && !outputs.get(fromStage)!.has(output))
@@ -189,7 +222,7 @@ function referenceProblems(checked: Plan): readonly string[] {
   for (const result of results) if (!index.has(result)) problems.push(`the output is of the stage ${result}, which does not exist`);
   problems.push(...repeated(results).map((result) => `the output merges ${result} twice`));
   if (problems.length > 0) return problems;
-  const groups = cycles(checked.stages.map(({ dependsOn }) => dependsOn.map((other) => index.get(other)!)));
+  const groups = cycles(checked.stages.map((stage) => stagesBefore(stage).map((other) => index.get(other)!)));
   return groups.map(
     (group) =>
       `stages wait for each other: ${group
@@ -207,9 +240,8 @@ function mountProblems(checked: Plan): readonly string[] {
     mounts.forEach((mount, position) => {
       if (mount.mode === 'ro' && mustStayWritable(mount.guestPath)) problems.push(`scope ${id} has a read-only mount on ${mount.guestPath}`);
       for (const other of mounts.slice(0, position)) {
-        const shares = contains(mount.hostPath, other.hostPath) || contains(other.hostPath, mount.hostPath);
-        if (shares && (mount.mode === 'rw' || other.mode === 'rw'))
-          problems.push(`scope ${id} has a writable mount that shares host files with another: ${mount.hostPath}, ${other.hostPath}`);
+        if (sharesSource(mount.source, other.source) && (mount.mode === 'rw' || other.mode === 'rw'))
+          problems.push(`scope ${id} has a writable mount that shares host files with another: ${mount.source.path}, ${other.source.path}`);
       }
     });
     if (mode === 'mock' && isolation !== 'none') problems.push(`scope ${id} demands isolation ${isolation} of the mock`);
@@ -219,7 +251,7 @@ function mountProblems(checked: Plan): readonly string[] {
 
 function variableProblems(checked: Plan): readonly string[] {
   const declared = new Set(checked.hostVariables);
-  const read = new Set(checked.stages.flatMap(({ run }) => run.env.flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : []))));
+  const read = new Set(hostVariablesOf(checked.stages));
   return [
     ...[...read].filter((each) => !declared.has(each)).map((each) => `hostVariables lacks ${each}, which a stage reads`),
     ...[...declared].filter((each) => !read.has(each)).map((each) => `hostVariables has ${each}, which no stage reads`),

@@ -1,4 +1,5 @@
 import type { Plan, StagePlan } from '../plan/plan.ts';
+import { stagesBefore } from '../plan/work.ts';
 import { contains } from './paths.ts';
 import type { Problems } from './problems.ts';
 import { type Position, quote } from './tree.ts';
@@ -32,8 +33,8 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
 function writersOf(plan: Plan): ReadonlyMap<string, readonly string[]> {
   const folders = new Map<string, string[]>();
   for (const scope of plan.scopes) {
-    for (const { hostPath, mode } of scope.sandbox.mounts) {
-      if (mode === 'rw') folders.set(hostPath, [...(folders.get(hostPath) ?? []), ...scope.stages]);
+    for (const { source, mode } of scope.sandbox.mounts) {
+      if (mode === 'rw') folders.set(source.path, [...(folders.get(source.path) ?? []), ...scope.stages]);
     }
   }
   const all = [...folders];
@@ -58,10 +59,10 @@ function createOrder(stages: readonly StagePlan[]): Order | null {
   const indexes = new Map(stages.map((stage, index) => [stage.id, index]));
   const words = Math.ceil(stages.length / 32);
   const before = stages.map(() => new Uint32Array(words));
-  const waiting = stages.map((stage) => stage.dependsOn.length);
+  const waiting = stages.map((stage) => stage.after.length);
   const dependents = stages.map((): number[] => []);
   for (const [index, stage] of stages.entries()) {
-    for (const id of stage.dependsOn) {
+    for (const id of stagesBefore(stage)) {
       const dependency = indexes.get(id);
       if (dependency === undefined) return null;
       dependents[dependency]!.push(index);

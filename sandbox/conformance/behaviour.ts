@@ -1,14 +1,13 @@
 /** What the rows of the conformance table are made of. A row throws when a backend breaks its promise. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
-import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from '../../activities/ports.ts';
+import type { Exec, ExecExit, ExecRequest, LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../activities/ports.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
-import type { SandboxPlan } from '../../domain/plan/plan.ts';
 
 export interface Conformance {
   readonly backend: SandboxBackend;
   /** A plan with a read-only mount of `mountedDir` at /data. */
-  readonly plan: SandboxPlan;
+  readonly plan: LaunchSpec;
   readonly mountedDir: string;
   /** A key that no VM has had. */
   newKey(): VmKey;
@@ -127,7 +126,7 @@ export async function assertCode(promise: Promise<unknown>, code: string, what: 
 }
 
 /** Runs a row's body with a VM of its own, which is gone afterwards. */
-export async function withOwnVm(c: Conformance, plan: Partial<SandboxPlan>, body: (sandbox: Sandbox, key: VmKey) => Promise<void>): Promise<void> {
+export async function withOwnVm(c: Conformance, plan: Partial<LaunchSpec>, body: (sandbox: Sandbox, key: VmKey) => Promise<void>): Promise<void> {
   const key = c.newKey();
   try {
     await body(await c.backend.launch(key, { ...c.plan, mounts: [], ...plan }, limit()), key);

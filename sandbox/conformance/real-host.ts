@@ -2,8 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { SandboxBackend } from '../../activities/ports.ts';
-import type { SandboxPlan } from '../../domain/plan/plan.ts';
+import type { LaunchSpec, SandboxBackend } from '../../activities/ports.ts';
 import { createQemuBackend, type QemuPieces } from '../qemu/backend.ts';
 import { sweepVms } from '../sweep.ts';
 
@@ -15,7 +14,7 @@ export interface RealHost {
   dispose(): Promise<readonly string[]>;
 }
 
-export const SMALL_VM: SandboxPlan = { mode: 'qemu', isolation: 'microvm', memoryMib: 192, vcpus: 1, diskMib: 64, mounts: [] };
+export const SMALL_VM: LaunchSpec = { mode: 'qemu', isolation: 'microvm', memoryMib: 192, vcpus: 1, diskMib: 64, mounts: [] };
 
 export async function createRealHost(
   pieces: QemuPieces,

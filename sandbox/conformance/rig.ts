@@ -2,8 +2,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Sandbox, SandboxBackend, VmKey } from '../../activities/ports.ts';
-import type { SandboxPlan } from '../../domain/plan/plan.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../activities/ports.ts';
 import { limit, type Conformance } from './behaviour.ts';
 
 export interface ConformanceRig extends Conformance {
@@ -13,14 +12,14 @@ export interface ConformanceRig extends Conformance {
   dispose(): Promise<void>;
 }
 
-export async function createConformanceRig(backend: SandboxBackend, mode: SandboxPlan['mode']): Promise<ConformanceRig> {
+export async function createConformanceRig(backend: SandboxBackend, mode: LaunchSpec['mode']): Promise<ConformanceRig> {
   const base = await mkdtemp(join(tmpdir(), 'voidbox-conformance-'));
   const mountedDir = join(base, 'mounted');
   const runId = `conformance-${process.pid}-${Date.now().toString(36)}`;
   let keyCount = 0;
   const newKey = (): VmKey => ({ runId, scope: `scope-${(keyCount += 1)}`, generation: 0 });
   const sharedKey: VmKey = { runId, scope: 'shared', generation: 0 };
-  const plan: SandboxPlan = {
+  const plan: LaunchSpec = {
     mode,
     isolation: backend.isolation,
     memoryMib: 256,

@@ -40,7 +40,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
     name: 'mock',
     isolation: 'none',
 
-    async launch(key, plan, signal) {
+    async launch(key, spec, signal) {
       signal.throwIfAborted();
       const name = vmKeyText(key);
       const end = ended.find(name);
@@ -53,7 +53,7 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
       });
       vms.set(name, vm);
       if (bootMs > 0) await new Promise((resolve) => setTimeout(resolve, bootMs));
-      for (const mount of plan.mounts) if (mount.mode === 'ro') await copyHostTreeIn(vm.files, mount.hostPath, mount.guestPath);
+      for (const mount of spec.mounts) if (mount.mode === 'ro') await copyHostTreeIn(vm.files, mount.hostPath, mount.guestPath);
       signal.throwIfAborted();
       return createMockSandbox(vm, vm.attach(), false);
     },

@@ -1,8 +1,7 @@
 /** VMs in QEMU, each behind its keeper. */
 import { kill } from 'node:process';
-import type { Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 import { MicroVm, isAlive, isVmGone, readHostFacts, readRunDir, sealRunDir, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
 import { readHostMemory } from '../host-memory.ts';
@@ -63,15 +62,15 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
     name: 'qemu',
     isolation: 'microvm',
 
-    async launch(key, plan, signal): Promise<Sandbox> {
+    async launch(key, spec, signal): Promise<Sandbox> {
       const pieces = await options.pieces();
       const host = await readHost(pieces.keeper);
       const accelerator = acceleratorOf(host);
-      refuseTooLarge(key, plan, accelerator);
+      refuseTooLarge(key, spec, accelerator);
       const name = vmKeyText(key);
       const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
       const config = {
-        ...launchConfig(name, plan, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs: options.diskFullLimitMs }),
+        ...launchConfig(name, spec, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs: options.diskFullLimitMs }),
         ...(options.orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs: options.orphanTimeoutMs }),
         ...(options.guestSilenceMs === undefined ? {} : { guestSilenceMs: options.guestSilenceMs }),
       };
@@ -99,36 +98,36 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
   };
 }
 
-function refuseTooLarge(key: VmKey, plan: SandboxPlan, accelerator: Accelerator): void {
+function refuseTooLarge(key: VmKey, spec: LaunchSpec, accelerator: Accelerator): void {
   const { totalMib } = readHostMemory();
   const overheadMib = VM_OVERHEAD_MIB[accelerator];
-  const needMib = plan.memoryMib + overheadMib;
+  const needMib = spec.memoryMib + overheadMib;
   if (needMib <= totalMib) return;
   throw new CodedError(
     'vm/too-large',
-    `scope ${key.scope} needs ${needMib} MiB (${plan.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
+    `scope ${key.scope} needs ${needMib} MiB (${spec.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
   );
 }
 
 function launchConfig(
   vmKey: string,
-  plan: SandboxPlan,
+  spec: LaunchSpec,
   pieces: QemuPieces,
   accelerator: LaunchConfig['accelerator'],
   { bootTimeoutMs, diskFullLimitMs }: { readonly bootTimeoutMs: number; readonly diskFullLimitMs: number | undefined },
 ): LaunchConfig {
   return {
     vmKey,
-    memoryMib: plan.memoryMib,
-    vcpus: plan.vcpus,
-    diskMib: plan.diskMib,
+    memoryMib: spec.memoryMib,
+    vcpus: spec.vcpus,
+    diskMib: spec.diskMib,
     kernel: { path: pieces.kernel.path, kind: pieces.kernel.kind },
     initramfs: pieces.initramfs,
     accelerator,
     qemu: pieces.qemu,
     bwrap: pieces.bwrap,
     mke2fs: pieces.mke2fs,
-    mounts: plan.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
+    mounts: spec.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
     bootTimeoutMs,
     ...(diskFullLimitMs === undefined ? {} : { diskFullTimeoutMs: diskFullLimitMs }),
   };

@@ -1,15 +1,21 @@
 /** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
 import { dataRefShape } from '../../domain/run/event-shape.ts';
-import { aCount, anything, aNumber, aText, type Check, kindOf, listOf, objectOf, oneOf, optional, orNull, valuesOf } from '../../domain/run/shape.ts';
+import { aCount, anything, aNumber, aText, type Check, either, kindOf, listOf, objectOf, oneOf, optional, orNull, valuesOf } from '../../domain/run/shape.ts';
 
 /** A plan as it travels (`domain/plan/wire.ts`): shape alone. Its rules were applied at admission, and may have changed since. */
 const env = objectOf({ name: aText, value: kindOf('kind', { literal: objectOf({ text: aText }), 'from-host': objectOf({ fromHost: aText }) }) });
-const stage = objectOf({
+const stdin = optional(kindOf('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) }));
+const command = { program: aText, args: optional(listOf(aText)), cwd: optional(aText), env: optional(listOf(env)) };
+const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
+const stageFields = objectOf({
   id: aText,
-  scope: optional(aText),
+  scope: optional(orNull(aText)),
+  after: optional(listOf(edge)),
+  work: optional(kindOf('kind', { command: objectOf({ ...command, stdin }) })),
+  // As the first builds said them.
   dependsOn: optional(listOf(aText)),
-  run: objectOf({ program: aText, args: optional(listOf(aText)), cwd: optional(aText), env: optional(listOf(env)) }),
-  stdin: optional(kindOf('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) })),
+  run: optional(objectOf(command)),
+  stdin,
   input: optional(kindOf('kind', { none: anything, 'run-input': anything, carry: objectOf({ stage: aText }), merge: objectOf({ stages: listOf(aText) }) })),
   inputs: optional(listOf(objectOf({ fromStage: aText, output: aText, guestPath: aText }))),
   outputs: optional(listOf(objectOf({ name: aText, guestPath: aText }))),
@@ -18,13 +24,20 @@ const stage = objectOf({
   retry: optional(objectOf({ maxAttempts: aCount, backoffMs: aNumber })),
   maxOutputBytes: optional(aNumber),
 });
+/** Its work stands under one of two keys. */
+const stage: Check = (value, at) => {
+  const problem = stageFields(value, at);
+  if (problem !== null || Object.hasOwn(value as object, 'work')) return problem;
+  return Object.hasOwn(value as object, 'run') ? null : `${at}.work is not an object`;
+};
+const source = kindOf('kind', { host: objectOf({ path: aText }), 'spec-folder': objectOf({ path: aText }) });
 const sandbox = objectOf({
   mode: optional(oneOf('auto', 'qemu', 'mock')),
   isolation: optional(oneOf('microvm', 'process', 'none')),
   memoryMib: optional(aNumber),
   vcpus: optional(aNumber),
   diskMib: optional(aNumber),
-  mounts: optional(listOf(objectOf({ hostPath: aText, guestPath: aText, mode: oneOf('ro', 'rw') }))),
+  mounts: optional(listOf(objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf('ro', 'rw') }))),
 });
 const plan = objectOf({
   version: aCount,

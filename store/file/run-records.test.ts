@@ -106,7 +106,7 @@ test.each([
 test.each([
   ['admission', [], 'admission is not an object'],
   ['admission', { ...ADMISSION, serverId: 5 }, 'admission.serverId is not a text'],
-  ['admission', { ...ADMISSION, plan: { ...PLAN, stages: [{ id: 'a' }] } }, 'admission.plan.stages[0].run is not an object'],
+  ['admission', { ...ADMISSION, plan: { ...PLAN, stages: [{ id: 'a' }] } }, 'admission.plan.stages[0].work is not an object'],
   ['admission', { ...ADMISSION, input: { kind: 'ref', ref: 'x' } }, 'admission.input.ref is not an object'],
   ['plan', { ...PLAN, scopes: {} }, 'plan.scopes is not a list'],
   ['client', { baseDir: ['/x'] }, 'client.baseDir is not a text'],

@@ -1,16 +1,20 @@
-import { LOST_VM_ATTEMPTS, type Plan } from '../../domain/plan/plan.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
 import type { RunOutcome, StageResult } from '../../domain/run/event.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import { edgeState } from '../../domain/pipeline/edges.ts';
+import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
 import { isReachable, lastGeneration } from '../../domain/pipeline/reach.ts';
-import { type MachineRunEvent, start, type Transition, transition } from '../../domain/pipeline/machine.ts';
-import type { RunState } from '../../domain/pipeline/state.ts';
+import { type MachineRunEvent, type RunContext, start, type Transition, transition } from '../../domain/pipeline/machine.ts';
+import { flatRows } from '../../domain/pipeline/rows.ts';
+import type { RunState, StagePhase } from '../../domain/pipeline/state.ts';
 
-export type Ending = 'ok' | 'fail' | 'lost' | 'broken' | 'cancelled' | 'acquire-lost' | 'acquire-broken';
+export type Ending = 'ok' | 'pass' | 'fail' | 'lost' | 'broken' | 'cancelled' | 'acquire-lost' | 'acquire-broken';
 
 /** Carries out what the machine asks for, one answer at a time, and notes what a real world could not do. */
 export class World {
-  readonly plan: Plan;
+  readonly plan: MachinePlan;
   state: RunState;
   readonly log: string[] = [];
   readonly events: MachineRunEvent[] = [];
@@ -22,9 +26,9 @@ export class World {
   readonly #vms = new Set<string>();
   #transitions = 0;
 
-  constructor(plan: Plan) {
+  constructor(plan: MachinePlan, context: RunContext = {}) {
     this.plan = plan;
-    const first = start(plan);
+    const first = start(plan, context);
     this.state = first.state;
     this.#take(first);
   }
@@ -40,7 +44,7 @@ export class World {
   /** Answers the first pending command that the words name: `a` a stage, `vm` an acquire, `release`, `timer`. */
   answer(what: string, ending: Ending = 'ok'): this {
     const index = this.pending.findIndex((command) =>
-      command.type === 'run-stage'
+      command.type === 'run-stage' || command.type === 'ask'
         ? command.stageId === what
         : what === { 'acquire-vm': 'vm', 'release-vm': 'release', 'start-timer': 'timer' }[command.type as 'acquire-vm'],
     );
@@ -51,7 +55,7 @@ export class World {
   answerAt(index: number, ending: Ending): this {
     const [command] = this.pending.splice(index, 1);
     // An activity that ended without a result may have left its VM alive.
-    if (command!.type === 'run-stage' && command!.lease === null && ['lost', 'broken', 'cancelled'].includes(ending))
+    if (command!.type === 'run-stage' && command!.scope !== null && command!.lease === null && ['lost', 'broken', 'cancelled'].includes(ending))
       this.#vms.add(`${command!.scope}/${command!.generation}`);
     this.send(eventFor(command!, ending));
     return this;
@@ -78,19 +82,28 @@ export class World {
       this.log.push(describe(command));
       if (this.outcome !== null) this.complaints.push(`${describe(command)} after finish`);
       this.#check(command);
-      if (command.type !== 'finish' && command.type !== 'cancel-stages') this.pending.push(command);
+      if (command.type === 'withdraw') this.#withdraw(command.stageId, command.attempt);
+      else if (command.type !== 'finish' && command.type !== 'cancel-stages') this.pending.push(command);
     }
     if (step.state.running > step.state.maxParallel) this.complaints.push(`${step.state.running} stages run at once`);
+  }
+
+  #withdraw(stageId: string, attempt: number): void {
+    const asked = this.pending.findIndex((command) => command.type === 'ask' && command.stageId === stageId && command.attempt === attempt);
+    if (asked === -1) this.complaints.push(`${stageId} withdraws what it does not ask`);
+    else this.pending.splice(asked, 1);
   }
 
   #check(command: Command): void {
     if (command.type === 'acquire-vm' || command.type === 'release-vm') this.#checkGeneration(command.scope, command.generation);
     if (command.type === 'acquire-vm') this.#acquire(`${command.scope}/${command.generation}`);
     if (command.type === 'release-vm') this.#vms.delete(`${command.scope}/${command.generation}`);
-    if (command.type === 'run-stage') this.#checkRun(command);
+    if (command.type === 'run-stage' || command.type === 'ask') this.#checkStart(command);
+    if (command.type === 'run-stage' && command.scope !== null) this.#checkRun(command, command.scope);
     if (command.type !== 'finish') return;
     this.finish = command;
-    if (this.plan.output.kind === 'merge' && command.outcome.state === 'succeeded' && command.merge === null)
+    const { output } = this.plan;
+    if (output.kind === 'merge' && command.merge === null && output.stages.every((stage) => this.#phaseAfter(stage) === 'succeeded'))
       this.complaints.push('succeeds without its merge');
     if (this.#vms.size > 0) this.complaints.push(`never released: ${[...this.#vms].join(', ')}`);
     const open = this.pending.filter(({ type }) => type !== 'start-timer');
@@ -109,11 +122,21 @@ export class World {
     this.#vms.add(vm);
   }
 
-  #checkRun(command: Command & { readonly type: 'run-stage' }): void {
-    if (this.#execKeys.has(command.execKey)) this.complaints.push(`${command.execKey} given out twice`);
-    this.#execKeys.add(command.execKey);
-    const vm = `${command.scope}/${command.generation}`;
-    const isShared = this.plan.scopes.find(({ id }) => id === command.scope)!.stages.length > 1;
+  #checkStart(command: Command & { readonly type: 'run-stage' | 'ask' }): void {
+    const attempt = `${command.stageId} attempt ${command.attempt}`;
+    if (this.#execKeys.has(attempt)) this.complaints.push(`${attempt} given out twice`);
+    this.#execKeys.add(attempt);
+    const { after, takes } = this.plan.stages.find(({ id }) => id === command.stageId)!;
+    for (const edge of after) {
+      const phase = this.#phaseAfter(edge.stage);
+      if (edgeState(edge.on, phase) !== 'holds') this.complaints.push(`${attempt} starts for the ${edge.on} of ${edge.stage}, which is ${phase}`);
+    }
+    if (!takes.every(({ stage }) => stage in command.upstream)) this.complaints.push(`${attempt} lacks data`);
+  }
+
+  #checkRun(command: Command & { readonly type: 'run-stage' }, scope: string): void {
+    const vm = `${scope}/${command.generation}`;
+    const isShared = this.plan.scopes.find(({ id }) => id === scope)!.stages.length > 1;
     const stage = this.plan.stages.find(({ id }) => id === command.stageId)!;
     if (!isReachable(stage, isShared, command.attempt, command.generation)) this.complaints.push(`${command.execKey} in ${vm} is out of reach`);
     if (isShared !== (command.lease !== null)) this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
@@ -121,21 +144,16 @@ export class World {
     if (isShared && command.lease?.vmKey !== `run/${vm}`) this.complaints.push(`${command.execKey} has the lease of another VM`);
     if (!isShared && this.#execKeys.has(`own ${vm}`)) this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
     if (!isShared) this.#execKeys.add(`own ${vm}`);
-    const { dependsOn, input } = stage;
-    for (const dependency of dependsOn) {
-      const phase = this.#phaseAfter(dependency);
-      if (phase !== 'succeeded') this.complaints.push(`${command.execKey} starts while ${dependency} is ${phase}`);
-    }
-    if (input.kind === 'merge' && !input.stages.every((id) => id in command.upstream)) this.complaints.push(`${command.execKey} lacks data`);
   }
 
   /** The phase of a stage as of the latest answer; commands are checked before `state` is replaced. */
-  #phaseAfter(id: string): string {
-    return this.phases[id] ?? 'unknown';
+  #phaseAfter(id: string): StagePhase {
+    return this.phases[id]!;
   }
 
-  get phases(): Readonly<Record<string, string>> {
-    return Object.fromEntries(this.plan.stages.map(({ id }, index) => [id, this.state.stages[index]!.phase]));
+  get phases(): Readonly<Record<string, StagePhase>> {
+    const stages = flatRows(this.state.stages);
+    return Object.fromEntries(this.plan.stages.map(({ id }, index) => [id, stages[index]!.phase]));
   }
 }
 
@@ -157,8 +175,16 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
       if (ending === 'lost') return { type: 'stage-lost', stageId, execKey, code: 'vm/lost', message: 'the keeper died' };
       if (ending === 'broken') return { type: 'stage-broken', stageId, execKey, ...broken };
       if (ending === 'cancelled') return { type: 'stage-cancelled', stageId, execKey };
-      return { type: 'stage-finished', result: resultOf(stageId, execKey, ending === 'fail' ? 'failed' : 'succeeded') };
+      return { type: 'stage-finished', result: resultOf(stageId, execKey, ending === 'fail' ? 'failed' : ending === 'pass' ? 'passed' : 'succeeded') };
     }
+    case 'ask': {
+      const { stageId, attempt } = command;
+      const isNo = ending === 'fail' || ending === 'broken' || ending === 'lost';
+      if (isNo)
+        return { type: 'answered', stageId, attempt, answer: { outcome: 'failed', failure: { code: 'stage/declined', message: 'no', stderrTail: '' } } };
+      return { type: 'answered', stageId, attempt, answer: { outcome: 'succeeded', outputs: { output: refOf(`${stageId}/0/${attempt}`), outputs: {} } } };
+    }
+    case 'withdraw':
     case 'cancel-stages':
     case 'finish':
       throw new Error(`${command.type} has no answer`);
@@ -166,7 +192,7 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
 }
 
 export function resultOf(stage: string, execKey: string, outcome: StageResult['outcome']): StageResult {
-  const output = { sha256: execKey.padEnd(64, '0').slice(0, 64), sizeBytes: 1, mediaType: 'application/octet-stream' };
+  const output = refOf(execKey);
   return {
     stage,
     execKey,
@@ -183,10 +209,17 @@ export function resultOf(stage: string, execKey: string, outcome: StageResult['o
   };
 }
 
+function refOf(name: string): DataRef {
+  return { sha256: name.padEnd(64, '0').slice(0, 64), sizeBytes: 1, mediaType: 'application/octet-stream' };
+}
+
 function describe(command: Command): string {
   switch (command.type) {
+    case 'ask':
+    case 'withdraw':
+      return `${command.type} ${command.stageId}/0/${command.attempt}`;
     case 'run-stage':
-      return `run ${command.execKey} in ${command.scope}#${command.generation}`;
+      return command.scope === null ? `run ${command.execKey}` : `run ${command.execKey} in ${command.scope}#${command.generation}`;
     case 'acquire-vm':
     case 'release-vm':
       return `${command.type === 'acquire-vm' ? 'acquire' : 'release'} ${command.scope}#${command.generation}`;
@@ -200,7 +233,7 @@ function describe(command: Command): string {
 }
 
 /** Transitions that a run may take at most: every attempt, acquire, release and timer of every stage and scope. */
-export function transitionBound(plan: Plan): number {
+export function transitionBound(plan: MachinePlan): number {
   const vms = LOST_VM_ATTEMPTS + 1;
   return plan.stages.reduce((sum, { retry }) => sum + 4 * (retry.maxAttempts + vms) * vms, 0) + plan.scopes.length * 4 * vms + 1;
 }

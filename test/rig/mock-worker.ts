@@ -46,9 +46,8 @@ export function plainStage(id: string, scope: string, [program, ...args]: readon
   return {
     id,
     scope,
-    dependsOn: [],
-    run: { program, args, cwd: '/workspace', env: [] },
-    stdin: { kind: 'none' },
+    after: [],
+    work: { kind: 'command', program, args, cwd: '/workspace', env: [], stdin: { kind: 'none' } },
     input: { kind: 'none' },
     inputs: [],
     outputs: [],

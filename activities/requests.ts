@@ -1,0 +1,33 @@
+/** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
+import type { ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import type { InlineOrRef, UpstreamOutputs, VmLease } from './contract.ts';
+import type { LaunchSpec } from './ports.ts';
+
+/** A scope with its mounts on this host. */
+export interface AdmittedScope extends Omit<ScopePlan, 'sandbox'> {
+  readonly sandbox: LaunchSpec;
+}
+
+export interface ScopeRequest {
+  readonly runId: string;
+  readonly scope: AdmittedScope;
+  /** Raised by the run machine each time that the scope's VM is lost. */
+  readonly generation: number;
+  /** True when the scope's mounts name the paths that admission resolved. */
+  readonly mountsAreResolved?: boolean;
+}
+
+export interface StageRequest extends ScopeRequest {
+  readonly stage: StagePlan;
+  /** Null: this stage's activity owns the VM (a scope of one stage). */
+  readonly lease: VmLease | null;
+  /** `<stage>/<item>/<attempt>`: the command's identity; the same key never runs twice. */
+  readonly execKey: string;
+  readonly attempt: number;
+  readonly input: InlineOrRef | null;
+  /** Finished stages whose outputs this one takes, by id: stdin, input, inputs. */
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  /** Events of the workflow that no activity has written yet. */
+  readonly events: readonly NewRunEvent[];
+}
