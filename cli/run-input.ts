@@ -29,7 +29,7 @@ async function inputBytes(argument: string, context: CliContext): Promise<Uint8A
   }
 }
 
-async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
+export async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array> {
   yield bytes;
 }
 

@@ -2,7 +2,8 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../activities/contract.ts';
-import type { Plan } from '../domain/plan/plan.ts';
+import type { ArtifactStore } from '../activities/ports.ts';
+import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
@@ -24,10 +25,10 @@ import { renderRunEnd } from './render/run-end.ts';
 import { toRunJson } from './render/run-json.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
-import { readRunInput } from './run-input.ts';
+import { once, readRunInput } from './run-input.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
 
-/** Record: the ref of an input that is on its way to the run. */
+/** Record: the refs of an input and a plan that are on their way to the run. */
 const INPUT_RECORD = 'input';
 
 export interface RunPlanOptions {
@@ -87,17 +88,30 @@ async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOpti
 }
 
 /**
- * What the workflow is started with. A large input is named in the run's records from here on: until admission does it,
- * `prune --artifacts-now` would not know that it is wanted.
+ * What the workflow is started with. A large input or plan is named in the run's records from here on: until admission does
+ * it, `prune --artifacts-now` would not know that it is wanted.
  */
 async function requestOf(plan: Plan, runId: string, input: string | null, records: FileRunRecords, context: CliContext): Promise<RunRequest> {
   const { env } = context;
-  const wire = toWire(plan);
-  if (input === null) return { plan: wire };
-  const read = await readRunInput(input, createFileArtifactStore(env.stateDir), context);
+  const artifacts = createFileArtifactStore(env.stateDir);
+  const planPart = await planPartOf(plan, artifacts, env.temporalConfigured);
+  const read = input === null ? null : await readRunInput(input, artifacts, context);
+  const refs = [...(planPart.planRef === undefined ? [] : [planPart.planRef]), ...(read?.kind === 'ref' ? [read.ref] : [])];
   // On a configured server the run may live on another host, and what is written here would never be removed.
-  if (read.kind === 'ref' && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, read.ref);
-  return { plan: wire, input: read };
+  if (refs.length > 0 && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, refs);
+  return { ...planPart, ...(read === null ? {} : { input: read }) };
+}
+
+/** A plan that is too large for history lies where the worker of this machine finds it. */
+async function planPartOf(plan: Plan, artifacts: ArtifactStore, isElsewhere: boolean): Promise<Pick<RunRequest, 'plan' | 'planRef'>> {
+  const wire = toWire(plan);
+  const json = Buffer.from(JSON.stringify(wire));
+  if (json.byteLength <= PLAN_LIMITS.inlinePlanBytes) return { plan: wire };
+  if (isElsewhere)
+    throw usageError(
+      `the plan has ${json.byteLength} bytes; one that travels to another machine may have ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in files that are mounted`,
+    );
+  return { planRef: await artifacts.put(once(json), 'application/json') };
 }
 
 /** Admission looks again, on the host that it is about; here a wrong path costs no run. */

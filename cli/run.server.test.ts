@@ -101,6 +101,14 @@ describe('a run by the command line', () => {
     });
   });
 
+  test('a plan that is larger than what Temporal carries runs: it travels by its hash, and the workflow does not hold it', async () => {
+    const long = `&long "${'x'.repeat(900_000)}"`;
+    const steps = ['first', 'second', 'third'].map((name, index) => `{ name: ${name}, run: { program: echo, args: [${index === 0 ? long : '*long'}] } }`);
+    writeFileSync(join(dir, 'large.yaml'), spec('large', [...steps, '{ name: last, depends_on: [third], run: { program: echo, args: [done] } }']));
+    const run = await voidbox('run', 'large.yaml', '--run-id', 'large-1');
+    expect({ code: run.code, stdout: run.stdout }, run.stderr.slice(-2_000)).toEqual({ code: 0, stdout: 'done\n' });
+  });
+
   test('a run id is never used twice', async () => {
     const again = await voidbox('run', 'good.yaml', '--run-id', 'good-1');
     expect(again).toMatchObject({ code: 2, stdout: '' });

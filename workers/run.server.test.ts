@@ -303,6 +303,9 @@ describe('a run that is interrupted', () => {
   test('ends within seconds of a cancel, its command first', async () => {
     await start('cancelled', workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [cancelled, "600", "100"] } }\n'));
     await untilOutput('cancelled', 'talk', 'line 2\n');
+    const handle = stack.runs.client.workflow.getHandle('cancelled');
+    const answered = handle.executeUpdate('answer', { args: [{ stage: 'talk', outcome: 'succeeded' }] });
+    await expect(answered).rejects.toMatchObject({ cause: { type: 'call/refused', message: 'no stage "talk" of this run waits for an answer' } });
     const asked = Date.now();
     expect(await cancelRun(stack.runs.client, 'cancelled')).toBe(true);
     expect((await awaitOutcome(stack.runs.client, 'cancelled')).state).toBe('cancelled');
