@@ -1,0 +1,58 @@
+/**
+ * The name of one attempt of one stage, and the exec keys of its commands. A key is the identity of a command: the same
+ * key never runs twice. Code works with the fields; the text is for keepers, stores and people.
+ */
+import { type InstancePath, instanceText, parseInstance, PLAN_ID } from './instance.ts';
+
+export interface AttemptName {
+  /** Its id in the plan of the innermost part, or of the run. */
+  readonly stage: string;
+  readonly instance: InstancePath;
+  /** From 1. */
+  readonly attempt: number;
+}
+
+export interface ExecName extends AttemptName {
+  /** Which command of the attempt, from 1. */
+  readonly command: number;
+}
+
+const MOST_ATTEMPT = 999_999_999;
+/** Commands of one attempt. */
+export const MOST_COMMANDS = 9_999;
+
+/** The longest exec key that there is: stage, instance, attempt, command. */
+export const EXEC_KEY_BYTES = 64 + 1 + 120 + 1 + 9 + 1 + 4;
+
+const IS_STAGE = new RegExp(`^${PLAN_ID}$`);
+const EXEC_KEY = new RegExp(`^(${PLAN_ID})/([A-Za-z0-9._~-]+)/([1-9]\\d{0,8})(?:/([1-9]\\d{0,3}))?$`);
+
+/** `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for what is no attempt */
+export function attemptText({ stage, instance, attempt }: AttemptName): string {
+  if (!IS_STAGE.test(stage)) throw new RangeError(`${JSON.stringify(stage)} is not the id of a stage`);
+  if (!isCount(attempt, MOST_ATTEMPT)) throw new RangeError(`stage ${stage} has no attempt ${attempt}: attempts are numbered from 1 to ${MOST_ATTEMPT}`);
+  return `${stage}/${instanceText(instance)}/${attempt}`;
+}
+
+/** The attempt's text, with `/n` for its second command and those after it. @throws RangeError for what is no command */
+export function execKeyText(name: ExecName): string {
+  const { command } = name;
+  if (!isCount(command, MOST_COMMANDS))
+    throw new RangeError(`an attempt of stage ${name.stage} has no command ${command}: commands are numbered from 1 to ${MOST_COMMANDS}`);
+  return command === 1 ? attemptText(name) : `${attemptText(name)}/${command}`;
+}
+
+/** For readers of events, also of those that earlier builds wrote. Null for a text that is no exec key. */
+export function parseExecKey(text: string): ExecName | null {
+  const match = EXEC_KEY.exec(text);
+  const instance = match === null ? null : parseInstance(match[2]!);
+  if (match === null || instance === null) return null;
+  const command = match[4] === undefined ? 1 : Number(match[4]);
+  // The first command has no number: no two texts are the same command.
+  if (match[4] === '1') return null;
+  return { stage: match[1]!, instance, attempt: Number(match[3]), command };
+}
+
+function isCount(value: number, most: number): boolean {
+  return Number.isSafeInteger(value) && value >= 1 && value <= most;
+}

@@ -1,0 +1,82 @@
+import { describe, expect, test } from 'vitest';
+import { INSTANCE_LIMITS, instanceProblem, instanceText, type InstancePath, parseInstance } from './instance.ts';
+
+const step = (part: string, item: number): InstancePath[number] => ({ part, item });
+
+const PATHS: readonly (readonly [string, InstancePath])[] = [
+  ['0', []],
+  ['pages~0', [step('pages', 0)]],
+  ['pages~4999', [step('pages', 4_999)]],
+  ['pages~17~tables~3', [step('pages', 17), step('tables', 3)]],
+  ['0~0', [step('0', 0)]],
+  ['0~0~0~0', [step('0', 0), step('0', 0)]],
+  ['a.b-c_d~999999', [step('a.b-c_d', 999_999)]],
+  ['_shared~1', [step('_shared', 1)]],
+];
+
+describe('the text of an instance path', () => {
+  test.each(PATHS)('%s', (text, path) => {
+    expect(instanceText(path)).toBe(text);
+    expect(parseInstance(text)).toEqual(path);
+  });
+
+  test.each([
+    '',
+    '1',
+    '00',
+    'pages',
+    'pages~',
+    '~0',
+    '~',
+    'pages~00',
+    'pages~01',
+    'pages~-1',
+    'pages~1.0',
+    'pages~1e3',
+    'pages~ 1',
+    'pages~1000000',
+    'pages~9007199254740993',
+    'pages~1~',
+    'pages~1~tables',
+    'pages~1~~2',
+    'pages~1/2',
+    '.hidden~1',
+    '-x~1',
+    '..~1',
+    'größe~1',
+    'a~1~b~1~c~1~d~1~e~1',
+    `${'x'.repeat(65)}~1`,
+  ])('no path is %j', (text) => {
+    expect(parseInstance(text)).toBeNull();
+  });
+
+  test('the last item is the one before the limit', () => {
+    const last = INSTANCE_LIMITS.items - 1;
+    expect(parseInstance(instanceText([step('p', last)]))).toEqual([step('p', last)]);
+    expect(() => instanceText([step('p', INSTANCE_LIMITS.items)])).toThrow('part p has no item 1000000');
+    expect(() => instanceText([step('p', -1)])).toThrow('no item -1');
+    expect(() => instanceText([step('p', 0.5)])).toThrow('no item 0.5');
+  });
+
+  test('parts are nested as deep as the limit says and no deeper', () => {
+    const deep = Array.from({ length: INSTANCE_LIMITS.depth }, (_, at) => step(`p${at}`, at));
+    expect(parseInstance(instanceText(deep))).toEqual(deep);
+    expect(() => instanceText([...deep, step('more', 0)])).toThrow('nested 5 deep, at most 4');
+  });
+
+  test('names that are too long together are refused with their places', () => {
+    // 57 + `~1` twice, with a `~` between: 119 bytes.
+    const fits: InstancePath = [step('x'.repeat(57), 1), step('y'.repeat(57), 1)];
+    const exactly: InstancePath = [step('x'.repeat(57), 10), step('y'.repeat(57), 1)];
+    const over: InstancePath = [step('x'.repeat(57), 10), step('y'.repeat(57), 10)];
+    expect(instanceText(fits)).toHaveLength(119);
+    expect(parseInstance(instanceText(exactly))).toEqual(exactly);
+    expect(instanceText(exactly)).toHaveLength(INSTANCE_LIMITS.textBytes);
+    expect(instanceProblem(over)).toContain('come to 121 bytes, at most 120 are allowed');
+    expect(parseInstance(`${'x'.repeat(57)}~10~${'y'.repeat(57)}~10`)).toBeNull();
+  });
+
+  test.each(['a~b', 'a/b', '', '.', '-a', 'a b', 'x'.repeat(65)])('%j is not the id of a part', (part) => {
+    expect(() => instanceText([step(part, 0)])).toThrow('is not the id of a part');
+  });
+});

@@ -1,0 +1,70 @@
+/**
+ * Where in a run a stage stands when parts of it are done once for each item: from the outermost part to the innermost,
+ * each with the item's number. The run's own stages have the empty path.
+ */
+
+export interface InstanceStep {
+  /** The stage that stands for the part, in the plan around it. */
+  readonly part: string;
+  /** From 0, in the order of the items; of a loop the number of the round. */
+  readonly item: number;
+}
+
+export type InstancePath = readonly InstanceStep[];
+
+export const INSTANCE_LIMITS = {
+  /** Parts within parts. */
+  depth: 4,
+  /** Items of one part. */
+  items: 1_000_000,
+  /** Of a path's text. With it an exec key, and what is made of one, is short enough for the name of a file. */
+  textBytes: 120,
+} as const;
+
+/** Of stages and scopes, as plans have them. It holds neither of the separators `~` and `/`. */
+export const PLAN_ID = '[A-Za-z0-9_][A-Za-z0-9._-]{0,63}';
+
+/** How events and keys of today's builds say the empty path. No other path is like it: each holds a `~`. */
+const EMPTY = '0';
+const IS_PLAN_ID = new RegExp(`^${PLAN_ID}$`);
+const ITEM = /^(?:0|[1-9]\d{0,5})$/;
+
+/** `<part>~<item>`, joined by `~`; `0` for the empty path. @throws RangeError for a path beyond the limits */
+export function instanceText(path: InstancePath): string {
+  const problem = instanceProblem(path);
+  if (problem !== null) throw new RangeError(problem);
+  return textOf(path);
+}
+
+/** Null for a text that no path has. */
+export function parseInstance(text: string): InstancePath | null {
+  if (text === EMPTY) return [];
+  if (text.length > INSTANCE_LIMITS.textBytes) return null;
+  const words = text.split('~');
+  if (words.length % 2 !== 0) return null;
+  const path: InstanceStep[] = [];
+  for (let at = 0; at < words.length; at += 2) {
+    const [part, item] = [words[at]!, words[at + 1]!];
+    if (!ITEM.test(item)) return null;
+    path.push({ part, item: Number(item) });
+  }
+  return instanceProblem(path) === null ? path : null;
+}
+
+/** What keeps a path from being one, as a sentence; null when nothing does. */
+export function instanceProblem(path: InstancePath): string | null {
+  if (path.length > INSTANCE_LIMITS.depth) return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
+  for (const { part, item } of path) {
+    if (!IS_PLAN_ID.test(part)) return `${JSON.stringify(part)} is not the id of a part`;
+    if (!Number.isSafeInteger(item) || item < 0 || item >= INSTANCE_LIMITS.items)
+      return `part ${part} has no item ${item}: items are numbered from 0, at most ${INSTANCE_LIMITS.items} of them`;
+  }
+  const { length } = textOf(path);
+  return length <= INSTANCE_LIMITS.textBytes
+    ? null
+    : `the names of nested parts and their items come to ${length} bytes, at most ${INSTANCE_LIMITS.textBytes} are allowed: give ${path.map(({ part }) => part).join(', ')} shorter names`;
+}
+
+function textOf(path: InstancePath): string {
+  return path.length === 0 ? EMPTY : path.map(({ part, item }) => `${part}~${item}`).join('~');
+}
