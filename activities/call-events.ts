@@ -62,7 +62,7 @@ function stageRetrying(plan: MachinePlan, id: string, { stage: name, execKey, re
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   if (stage === undefined || !isText(execKey) || !isText(reason) || id !== `stage/${execKey}/retrying`) return null;
   const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
-  if (execKey !== execKeyOf(stage.id, attempt) || !Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage)) return null;
+  if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage) || execKey !== execKeyOf(stage.id, attempt)) return null;
   return delayMs === 0 || delayMs === stage.retry.backoffMs ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs } : null;
 }
 

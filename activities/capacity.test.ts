@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { createCapacity } from './capacity.ts';
 
-const key = (scope: string) => ({ runId: 'r', scope, generation: 0 });
+const key = (scope: string) => ({ runId: 'r', scope, instance: [], generation: 0 });
 const ROOM = { availableBytes: 1, floorBytes: 1 };
 const full = { code: 'vm/no-capacity', nextRetryDelayMs: expect.any(Number) };
 

@@ -6,7 +6,9 @@ import type { MachinePlanWire } from '../domain/pipeline/machine-plan.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
-import type { NewRunEvent, RunOutcome, StageResult } from '../domain/run/event.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
+import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 
 /** The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. */
 export interface RunRequest {
@@ -65,8 +67,8 @@ export interface ScopeCall {
 export interface StageCall {
   readonly runId: string;
   readonly stage: string;
-  /** Part of the exec key; 0 so far. */
-  readonly item: number;
+  /** Absent, or with an `item` of 0, in calls of earlier builds: the run's own stages. */
+  readonly instance?: InstancePath;
   readonly attempt: number;
   readonly generation: number;
   readonly lease: VmLease | null;

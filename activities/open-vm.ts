@@ -10,7 +10,7 @@ import type { PooledVm } from './vm-pool.ts';
 
 /** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */
 export async function openVm(deps: ActivityDeps, request: ScopeRequest, backend: SandboxBackend, life: AttemptLife): Promise<PooledVm> {
-  const key: VmKey = { runId: request.runId, scope: request.scope.id, generation: request.generation };
+  const key: VmKey = { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
   const name = vmKeyText(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
   const event = (transition: string, body: RunEventBody): NewRunEvent => ({ id: `vm/${name}/${transition}`, atMs: deps.now(), body });
@@ -26,6 +26,7 @@ export async function openVm(deps: ActivityDeps, request: ScopeRequest, backend:
     event('ready', {
       type: 'vm-ready',
       ...identity,
+      backend: backend.name,
       isolation: facts.isolation,
       accelerator: facts.accelerator,
       kernel: facts.kernel,

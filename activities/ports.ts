@@ -4,15 +4,12 @@
  */
 import type { DataRef, IsolationLevel, MountPlan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
+import type { VmIdentity } from '../domain/run/vm-key.ts';
 
 /* ---- sandbox ---- */
 
 /** The identity of a VM: the same key never has two VMs alive. */
-export interface VmKey {
-  readonly runId: string;
-  readonly scope: string;
-  readonly generation: number;
-}
+export type VmKey = VmIdentity;
 
 /** What a VM is made with: the plan's sandbox, with its mounts as they were found on this host. It grows; a backend refuses what it cannot do. */
 export interface LaunchSpec extends Omit<SandboxPlan, 'mounts'> {

@@ -1,6 +1,7 @@
 /** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
 import type { ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
 import type { InlineOrRef, UpstreamOutputs, VmLease } from './contract.ts';
 import type { LaunchSpec } from './ports.ts';
 
@@ -22,7 +23,8 @@ export interface StageRequest extends ScopeRequest {
   readonly stage: StagePlan;
   /** Null: this stage's activity owns the VM (a scope of one stage). */
   readonly lease: VmLease | null;
-  /** `<stage>/<item>/<attempt>`: the command's identity; the same key never runs twice. */
+  readonly instance: InstancePath;
+  /** Of the attempt's first command: the same key never runs twice. */
   readonly execKey: string;
   readonly attempt: number;
   readonly input: InlineOrRef | null;

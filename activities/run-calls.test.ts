@@ -7,7 +7,8 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
-import type { NewRunEvent, RunEventBody, RunOutcome, StageResult } from '../domain/run/event.ts';
+import type { NewRunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
+import { toStageResult } from '../domain/run/stage-result.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { stagesBefore } from '../domain/plan/work.ts';
@@ -61,7 +62,7 @@ async function as<T>(workflowId: string | null, work: () => Promise<T>): Promise
   })) as T;
 }
 
-const own: StageCall = { runId: 'run', stage: 'own', item: 0, attempt: 1, generation: 0, lease: null, upstream: {}, events: [] };
+const own: StageCall = { runId: 'run', stage: 'own', instance: [], attempt: 1, generation: 0, lease: null, upstream: {}, events: [] };
 const shared: StageCall = { ...own, stage: 'one', lease: { vmKey: 'run/_shared/0' } };
 const last: StageCall = { ...own, stage: 'last', upstream: { own: OUTPUT } };
 
@@ -114,6 +115,8 @@ describe('a call of a stage', () => {
     ['of a scope that is not the stage’s', whole('own', { scope: PLAN.scopes[1] }), 'old', /stage own is in scope own/],
     ['of a command that is not the attempt’s', whole('own', { execKey: 'last/0/1' }), 'old', /its command is not "last\/0\/1"/],
     ['of another item', { ...own, item: 1 }, 'run', /no item 1/],
+    ['of an instance that no part of the plan makes', { ...own, instance: [{ part: 'own', item: 0 }] }, 'run', /no instance/],
+    ['of no instance', { ...own, instance: undefined }, 'run', /names no instance/],
     ['of no attempt', { ...own, attempt: 0 }, 'run', /no attempt 0/],
     ['of half an attempt', { ...own, attempt: 1.5 }, 'run', /no attempt 1.5/],
     ['of an attempt that is no number', { ...own, attempt: '1' }, 'run', /no attempt "1"/],
@@ -282,7 +285,7 @@ describe('a run that has ended', () => {
   });
 
   test('hands out what stands, and ends as it has ended', async () => {
-    const result: StageResult = {
+    const result = toStageResult({
       stage: 'own',
       execKey: 'own/0/1',
       outcome: 'succeeded',
@@ -295,7 +298,7 @@ describe('a run that has ended', () => {
       outputs: {},
       isolation: 'none',
       accelerator: 'mock',
-    };
+    });
     await writeResult(events, 'run', result, null, 1);
     const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
     expect(await as('run', () => calls.stage({ ...own, events: [skipped] }))).toMatchObject({ execKey: 'own/0/1', events: [] });

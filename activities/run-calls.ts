@@ -87,9 +87,9 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   if (stage.scope === null) throw refused(run, `stage ${stage.id} does nothing in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
-  if (isWhole(run, call, 'stage') && (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== execKeyOf(stage.id, Number(attempt))))
+  if (isWhole(run, call, 'stage') && (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== keyOf(stage.id, Number(attempt))))
     throw refused(run, `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quoted(call['execKey'])}`);
-  if (!isWhole(run, call, 'stage') && call['item'] !== 0) throw refused(run, `stage ${stage.id} has no item ${quoted(call['item'])}`);
+  if (!isWhole(run, call, 'stage')) refuseItems(run, stage.id, call);
   const isShared = index.isShared(index.scopeById(scope.id)!);
   if (typeof attempt !== 'number' || typeof generation !== 'number' || !isReachable(stage, isShared, attempt, generation))
     throw refused(run, `stage ${stage.id} comes to no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`);
@@ -100,12 +100,20 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
     generation,
     mountsAreResolved: run.mountsAreResolved,
     lease: leaseOf(run, call['lease'], scope, generation, isShared),
-    execKey: execKeyOf(stage.id, attempt),
+    instance: [],
+    execKey: keyOf(stage.id, attempt),
     attempt,
     input: stage.input.kind === 'run-input' ? run.input : null,
     upstream: checkedUpstream(run, stage, call['upstream']),
     events: checkedEvents(run, call['events']),
   };
+}
+
+/** No plan of this build has parts, so that none of its stages is of an item. */
+function refuseItems(run: AdmittedRun, stage: string, { item, instance }: Fields): void {
+  if (item !== undefined && item !== 0) throw refused(run, `stage ${stage} has no item ${quoted(item)}`);
+  if (instance !== undefined && !(Array.isArray(instance) && instance.length === 0)) throw refused(run, `stage ${stage} has no instance ${quoted(instance)}`);
+  if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${stage} names no instance`);
 }
 
 function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
@@ -117,8 +125,13 @@ function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   return { runId: run.runId, scope, generation, mountsAreResolved: run.mountsAreResolved };
 }
 
+/** Empty for an attempt that is none. */
+function keyOf(stage: string, attempt: number): string {
+  return Number.isSafeInteger(attempt) && attempt > 0 ? execKeyOf(stage, attempt) : '';
+}
+
 function leaseOf(run: AdmittedRun, value: unknown, { id: scope }: AdmittedScope, generation: number, isShared: boolean): VmLease | null {
-  const vmKey = vmKeyText({ runId: run.runId, scope, generation });
+  const vmKey = vmKeyText({ runId: run.runId, scope, instance: [], generation });
   const given = value === null ? null : fieldsOf(value, 'a lease')['vmKey'];
   if (given === (isShared ? vmKey : null)) return isShared ? { vmKey } : null;
   throw refused(

@@ -9,7 +9,7 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { CommandWork, StagePlan } from '../domain/plan/plan.ts';
-import type { StageResult } from '../domain/run/event.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
@@ -21,7 +21,7 @@ import type { EventStore, LaunchSpec } from './ports.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';
-const KEY = { runId: RUN, scope: 'talk', generation: 0 };
+const KEY = { runId: RUN, scope: 'talk', instance: [], generation: 0 };
 const TWENTY_LINES = Array.from({ length: 20 }, (_, index) => `line ${index + 1}\n`).join('');
 
 let stateDir: string;
@@ -99,6 +99,7 @@ function request(program: string, change: Partial<StagePlan> = {}): StageRequest
     scope: { id: 'talk', stages: ['talk'], sandbox },
     generation: 0,
     lease: null,
+    instance: [],
     execKey: 'talk/0/1',
     attempt: 1,
     input: null,

@@ -6,7 +6,8 @@
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
 import { commandOf } from '../domain/plan/work.ts';
-import type { NewRunEvent, RunEventBody, StageResult } from '../domain/run/event.ts';
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -52,7 +53,7 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
     deps,
     request,
     life,
-    vmKey: { runId, scope: request.scope.id, generation: request.generation },
+    vmKey: { runId, scope: request.scope.id, instance: request.instance, generation: request.generation },
     backend: deps.backendFor(request.scope.sandbox),
     ownsVm: request.lease === null,
   };
@@ -228,7 +229,7 @@ function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
 /** What the ended command comes to. Only a success leaves outputs and writes mounts back. */
 async function settle(context: Attempt, sandbox: Sandbox, exec: Exec, exit: ExecExit, redactor: Redactor): Promise<StageResult> {
   const { deps, request, life } = context;
-  const base = await describeExit(sandbox, exec, exit, request, redactor, life.cancelRequested.aborted, life.detached);
+  const base = await describeExit(context.backend, sandbox, exec, exit, request, redactor, life.cancelRequested.aborted, life.detached);
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
   if (collected.failure !== null) return { ...base, outcome: 'failed', failure: { ...collected.failure, stderrTail: '' } };

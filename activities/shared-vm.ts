@@ -38,5 +38,5 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
 }
 
 function keyOf(request: ScopeRequest): VmKey {
-  return { runId: request.runId, scope: request.scope.id, generation: request.generation };
+  return { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
 }

@@ -7,7 +7,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { StageResult } from '../domain/run/event.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import type { MockIo } from '../sandbox/mock/programs.ts';
@@ -85,8 +85,8 @@ beforeEach(() => {
   });
 });
 afterEach(async () => {
-  for (const generation of [0, 1]) await backend.release({ runId: RUN, scope: 'shared', generation });
-  await backend.release({ runId: RUN, scope: 'other', generation: 0 });
+  for (const generation of [0, 1]) await backend.release({ runId: RUN, scope: 'shared', instance: [], generation });
+  await backend.release({ runId: RUN, scope: 'other', instance: [], generation: 0 });
   rmSync(base, { recursive: true, force: true });
 });
 
@@ -107,6 +107,7 @@ function run(deps: ActivityDeps, id: string, command: readonly [string, ...strin
     scope: { id: 'shared', stages: ['one', 'two', 'three'], sandbox: sandboxPlan() },
     generation: 0,
     lease: { vmKey: `${RUN}/shared/${change.generation ?? 0}` },
+    instance: [],
     execKey: `${id}/0/1`,
     attempt: 1,
     input: null,
@@ -220,7 +221,7 @@ describe('a VM that is lost', () => {
     const deps = worker();
     expect((await run(deps, 'one', ['write', 'a', 'of the lost VM'])).outcome).toBe('succeeded');
     expect(onHost()).toEqual({ a: 'of the lost VM' });
-    backend.lose({ runId: RUN, scope: 'shared', generation: 0 });
+    backend.lose({ runId: RUN, scope: 'shared', instance: [], generation: 0 });
     await expect(run(deps, 'two', ['write', 'a', 'x'])).rejects.toMatchObject({ type: 'vm/lost' });
     const again = { generation: 1, execKey: 'one/0/2', attempt: 2 };
     expect((await run(worker(), 'one', ['write', 'a', 'of the second VM'], again)).outcome).toBe('succeeded');
@@ -232,10 +233,10 @@ describe('a VM that is lost', () => {
 test('a VM of a key that was in use once, of which nobody knows any more, gets the folder too', async () => {
   const deps = worker();
   expect((await run(deps, 'one', ['write', 'a', 'of the lost VM'])).outcome).toBe('succeeded');
-  backend.lose({ runId: RUN, scope: 'shared', generation: 0 });
+  backend.lose({ runId: RUN, scope: 'shared', instance: [], generation: 0 });
   nowMs += REMEMBERED_MS + 1;
   // The host forgets, and the run is reset to before the loss.
-  await backend.release({ runId: RUN, scope: 'other', generation: 0 });
+  await backend.release({ runId: RUN, scope: 'other', instance: [], generation: 0 });
   expect((await run(deps, 'two', ['write', 'b', 'b'])).outcome).toBe('succeeded');
   expect(onHost()).toEqual({ a: 'a of the host', b: 'b' });
   // The mark counts for the VM that is found.
@@ -283,7 +284,7 @@ describe('a worker that dies', () => {
   });
 
   test('and was of a build that put the folder in for each command: what its VM holds is not overwritten', async () => {
-    const vm = await backend.launch({ runId: RUN, scope: 'shared', generation: 0 }, sandboxPlan(), new AbortController().signal);
+    const vm = await backend.launch({ runId: RUN, scope: 'shared', instance: [], generation: 0 }, sandboxPlan(), new AbortController().signal);
     await vm.exec(
       { key: 'earlier', program: 'write', args: ['a', 'of an earlier build'], env: {}, cwd: '/', stdin: null, timeoutMs: 1_000, maxOutputBytes: 1_000 },
       new AbortController().signal,

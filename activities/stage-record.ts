@@ -2,7 +2,8 @@
  * Durable marks of an attempt: what is prepared, and the result. A stage's result is its `stage-finished` event: the
  * first one of an exec key stands, and the store refuses that of a driver which was overtaken.
  */
-import type { NewRunEvent, StageResult } from '../domain/run/event.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import type { EventStore, RunRecords, SandboxFacts, VmKey } from './ports.ts';
 
 function finishedId(execKey: string): string {
@@ -11,7 +12,7 @@ function finishedId(execKey: string): string {
 
 export async function readResult(events: EventStore, runId: string, execKey: string): Promise<StageResult | null> {
   const event = await events.find(runId, finishedId(execKey));
-  return event?.body.type === 'stage-finished' ? event.body.result : null;
+  return event?.body.type === 'stage-finished' ? toStageResult(event.body.result) : null;
 }
 
 /**

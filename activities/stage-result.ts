@@ -1,6 +1,6 @@
 /** From a command's end to the stage's outcome. */
 import { Buffer } from 'node:buffer';
-import type { StageResult } from '../domain/run/event.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports.ts';
@@ -13,22 +13,23 @@ const TAIL_MARGIN_BYTES = 16 * 1024;
 export function cancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
   return {
     stage: request.stage.id,
+    instance: request.instance,
+    attempt: request.attempt,
     execKey: request.execKey,
     outcome: 'cancelled',
     failure: { code: 'stage/cancelled', message: `stage ${request.stage.id} was cancelled before its command ended`, stderrTail: '' },
-    exitCode: null,
     durationMs: 0,
-    stdoutBytes: 0,
-    stderrBytes: 0,
     output: null,
     outputs: {},
-    isolation: backend.isolation,
-    accelerator: '',
+    vm: { backend: backend.name, isolation: backend.isolation, accelerator: '' },
+    usage: {},
+    command: { exitCode: null, stdoutBytes: 0, stderrBytes: 0 },
   };
 }
 
 /** The result without outputs. A command that ended by itself before a cancel reached it keeps its own outcome. */
 export async function describeExit(
+  backend: SandboxBackend,
   sandbox: Sandbox,
   exec: Exec,
   exit: ExecExit,
@@ -37,18 +38,18 @@ export async function describeExit(
   cancelled: boolean,
   signal: AbortSignal,
 ): Promise<StageResult> {
-  const { stage, execKey } = request;
+  const { stage, instance, attempt, execKey } = request;
   const base = {
     stage: stage.id,
+    instance,
+    attempt,
     execKey,
-    exitCode: exit.exitCode,
     durationMs: Math.max(0, exit.endedAtMs - exit.startedAtMs),
-    stdoutBytes: exit.stdoutBytes,
-    stderrBytes: exit.stderrBytes,
     output: null,
     outputs: {},
-    isolation: sandbox.facts.isolation,
-    accelerator: sandbox.facts.accelerator,
+    vm: { backend: backend.name, isolation: sandbox.facts.isolation, accelerator: sandbox.facts.accelerator },
+    usage: {},
+    command: { exitCode: exit.exitCode, stdoutBytes: exit.stdoutBytes, stderrBytes: exit.stderrBytes },
   } as const;
   const code = failureCode(exit);
   if (code === null) return { ...base, outcome: 'succeeded', failure: null };

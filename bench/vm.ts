@@ -88,5 +88,5 @@ async function runTrue(vm: Sandbox): Promise<void> {
 }
 
 function freshKey(): VmKey {
-  return { runId: `bench-${randomUUID()}`, scope: 'bench', generation: 0 };
+  return { runId: `bench-${randomUUID()}`, scope: 'bench', instance: [], generation: 0 };
 }

@@ -23,7 +23,7 @@ it(`${count} boots, ${AT_ONCE} at a time`, { timeout: (count / AT_ONCE + 1) * BO
   let next = 0;
   const bootInTurn = async (): Promise<void> => {
     while (next < count) {
-      const key = { runId: 'boots', scope: `vm-${(next += 1)}`, generation: 0 };
+      const key = { runId: 'boots', scope: `vm-${(next += 1)}`, instance: [], generation: 0 };
       const sandbox = await host.backend.launch(key, SMALL_VM, limit());
       expect(await textOf(sandbox, request('echo', ['up']))).toBe('up');
       bootsMs.push(sandbox.facts.bootMs);

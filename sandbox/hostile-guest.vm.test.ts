@@ -58,7 +58,7 @@ describe('a hostile guest', () => {
   it.for(GUESTS.map((guest) => [guest.name, guest] as const))('that %s', { timeout: 200_000 }, async ([, guest]) => {
     const initramfs = await imageWithInit(folder, pieces.initramfs, guest);
     const host = await createRealHost({ ...pieces, initramfs }, { bootTimeoutMs: guest.bootTimeoutMs });
-    const key = { runId: 'hostile', scope: 'guest', generation: 0 };
+    const key = { runId: 'hostile', scope: 'guest', instance: [], generation: 0 };
     const heapBytes = process.memoryUsage().rss;
     try {
       const launched = host.backend.launch(key, SMALL_VM, limit());
@@ -87,11 +87,11 @@ describe('a guest that goes silent', () => {
     let left: readonly string[];
     try {
       for (const [generation, exchange] of exchanges.entries()) {
-        const sandbox = await host.backend.launch({ runId: 'silent', scope: 'guest', generation }, SMALL_VM, limit());
+        const sandbox = await host.backend.launch({ runId: 'silent', scope: 'guest', instance: [], generation }, SMALL_VM, limit());
         await expect(exchange(sandbox)).rejects.toMatchObject({ code: 'vm/protocol', message: expect.stringContaining('went silent') as string });
         sandbox.detach();
         // What is left of a lost VM can be ended as ever.
-        await host.backend.release({ runId: 'silent', scope: 'guest', generation });
+        await host.backend.release({ runId: 'silent', scope: 'guest', instance: [], generation });
       }
     } finally {
       left = await host.dispose();

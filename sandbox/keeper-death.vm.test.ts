@@ -25,7 +25,7 @@ afterAll(async () => {
 let keyCount = 0;
 function newKey(): VmKey {
   keyCount += 1;
-  return { runId: 'death', scope: `scope-${keyCount}`, generation: 0 };
+  return { runId: 'death', scope: `scope-${keyCount}`, instance: [], generation: 0 };
 }
 
 function launch(key: VmKey): Promise<Sandbox> {

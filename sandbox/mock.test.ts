@@ -7,7 +7,7 @@ import { REMEMBERED_MS } from './mock/ended-vms.ts';
 import type { LaunchSpec } from '../activities/ports.ts';
 
 const PLAN: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
-const KEY = { runId: 'run', scope: 'scope', generation: 0 };
+const KEY = { runId: 'run', scope: 'scope', instance: [], generation: 0 };
 
 describe('the mock keeps the port’s promises', () => {
   let rig: ConformanceRig;

@@ -5,7 +5,7 @@ import { createSandboxBackends, selectBackend } from './select.ts';
 import { vmRunDir } from './vm-key.ts';
 
 const PLAN: LaunchSpec = { mode: 'auto', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 256, mounts: [] };
-const KEY = { runId: 'run-1', scope: 'fetch', generation: 2 };
+const KEY = { runId: 'run-1', scope: 'fetch', instance: [], generation: 2 };
 
 describe('selection', () => {
   const missing = new CodedError('host/not-ready', 'no kernel: voidbox doctor');

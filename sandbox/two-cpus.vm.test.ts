@@ -34,7 +34,7 @@ it('run as fast as the host’s, by the host’s TSC where that one is trusted',
   try {
     await Promise.all(
       Array.from({ length: VMS }, async (_, vm) => {
-        const sandbox = await host.backend.launch({ runId: 'clocks', scope: `vm-${vm}`, generation: 0 }, { ...SMALL_VM, vcpus: 2 }, limit());
+        const sandbox = await host.backend.launch({ runId: 'clocks', scope: `vm-${vm}`, instance: [], generation: 0 }, { ...SMALL_VM, vcpus: 2 }, limit());
         const { accelerator } = sandbox.facts;
         expect(await textOf(sandbox, request('nproc'))).toBe('2');
         const before = await sample(sandbox);

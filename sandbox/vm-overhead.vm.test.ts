@@ -12,7 +12,7 @@ import { vmRunDir } from './vm-key.ts';
 
 /** Unlike any other mapping of QEMU. */
 const GUEST_MIB = 640;
-const KEY = { runId: 'overhead', scope: 'vm', generation: 0 };
+const KEY = { runId: 'overhead', scope: 'vm', instance: [], generation: 0 };
 /** What was admitted while the cache of translated code had 64 MiB. A larger cache that stays below it was not used. */
 const OVERHEAD_WITH_A_SMALL_CACHE_MIB = 160;
 

@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { RunEvent, RunEventBody, StageResult } from '../domain/run/event.ts';
+import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
+import { type EarlierStageResult, type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import { emptyView, project, type RunView } from './projection.ts';
 
-function result(stage: string, change: Partial<StageResult> = {}): StageResult {
-  return {
+function result(stage: string, change: Partial<EarlierStageResult> = {}): StageResult {
+  return toStageResult({
     stage,
     execKey: `${stage}/0/1`,
     outcome: 'succeeded',
@@ -17,7 +18,7 @@ function result(stage: string, change: Partial<StageResult> = {}): StageResult {
     isolation: 'microvm',
     accelerator: 'tcg',
     ...change,
-  };
+  });
 }
 
 const FAILURE = { code: 'stage/exit-nonzero', message: 'stage b: exit code 3', stderrTail: 'no such row' };

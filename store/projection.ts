@@ -1,6 +1,7 @@
 /** A run as people look at it, folded from its events. Pure: the same events give the same view everywhere. */
 import type { IsolationLevel } from '../domain/plan/plan.ts';
 import type { RunEvent, RunOutcome, StageFailure } from '../domain/run/event.ts';
+import { toStageResult } from '../domain/run/stage-result.ts';
 
 export interface RunView {
   readonly runId: string;
@@ -161,7 +162,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
         isStale(stage, body.execKey) ? stage : { ...stage, outputBytes: stage.outputBytes + body.to - body.from },
       );
     case 'stage-finished': {
-      const { result } = body;
+      const result = toStageResult(body.result);
       return withStage(view, body.stage, (stage) =>
         isStale(stage, body.execKey)
           ? stage
@@ -170,12 +171,12 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
               state: result.outcome,
               execKey: body.execKey,
               durationMs: result.durationMs,
-              exitCode: result.exitCode,
+              exitCode: result.command?.exitCode ?? null,
               failure: result.failure,
               reason: null,
-              isolation: result.isolation,
-              accelerator: result.accelerator,
-              outputBytes: Math.max(stage.outputBytes, result.stdoutBytes + result.stderrBytes),
+              isolation: result.vm?.isolation ?? null,
+              accelerator: result.vm?.accelerator ?? null,
+              outputBytes: Math.max(stage.outputBytes, (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0)),
             },
       );
     }

@@ -183,7 +183,7 @@ describe('a mounted folder', () => {
     const file = join(folder, 'spec/data/file');
     expect(readFileSync(file, 'utf8')).toBe('of the spec\nfirst\n');
     const held = go;
-    backend.lose({ runId: 'writable', scope: '_shared', generation: 0 });
+    backend.lose({ runId: 'writable', scope: '_shared', instance: [], generation: 0 });
     await expect.poll(() => go, { timeout: 30_000 }).not.toBe(held);
     go();
     expect((await awaitOutcome(stack.runs.client, 'writable')).state).toBe('succeeded');

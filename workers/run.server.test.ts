@@ -281,7 +281,7 @@ describe('a run that is interrupted', () => {
   test('goes on where its VM is lost, with a new VM and the story of it', async () => {
     await start('lost-vm', slow('lost-vm'));
     await untilOutput('lost-vm', 'talk', 'line 3\n');
-    backend.lose({ runId: 'lost-vm', scope: await scopeOf('lost-vm'), generation: 0 });
+    backend.lose({ runId: 'lost-vm', scope: await scopeOf('lost-vm'), instance: [], generation: 0 });
     expect((await awaitOutcome(stack.runs.client, 'lost-vm')).state).toBe('succeeded');
     expect(started.filter((key) => key === 'lost-vm')).toHaveLength(2);
     expect(typesOf(await stack.eventsOf('lost-vm'))).toContain('vm-lost');
@@ -342,7 +342,7 @@ describe('a run that is interrupted', () => {
     await stack.runs.client.workflow.getHandle('terminated').terminate('test');
     const { events, records } = stack.deps;
     const kept: string[] = [];
-    const key = { runId: 'terminated', scope: await scopeOf('terminated'), generation: 0 };
+    const key = { runId: 'terminated', scope: await scopeOf('terminated'), instance: [], generation: 0 };
     await cleanUp({
       client: stack.runs.client,
       openRuns: createOpenRuns({ events, records, serverId: 'embedded', log: () => undefined }),

@@ -3,7 +3,7 @@ import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import { VM_OVERHEAD_MIB } from '../sandbox/qemu/vm-overhead.ts';
 import { createVmCapacity } from './vm-capacity.ts';
 
-const key = (scope: string) => ({ runId: 'r', scope, generation: 0 });
+const key = (scope: string) => ({ runId: 'r', scope, instance: [], generation: 0 });
 const ROOM = { availableBytes: 1, floorBytes: 1 };
 
 function hostOf(totalMib: number, overheadMib: number, availableMib = totalMib) {

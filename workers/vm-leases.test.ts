@@ -19,7 +19,7 @@ function clientThatSays(answers: Readonly<Record<string, Answer>>): Client {
 function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeasesOptions> = {}) {
   const kept: string[] = [];
   const said: string[] = [];
-  const vms = Object.keys(answers).map((runId) => ({ key: { runId, scope: 's', generation: 0 }, alive: true, memoryMib: 1 }));
+  const vms = Object.keys(answers).map((runId) => ({ key: { runId, scope: 's', instance: [], generation: 0 }, alive: true, memoryMib: 1 }));
   const all: VmLeasesOptions = {
     client: clientThatSays(answers),
     records: { get: async (runId: string) => ({ serverId: runId.startsWith('foreign') ? 'there' : 'here' }) } as unknown as RunRecords,
@@ -49,7 +49,7 @@ test('while the server does not answer nothing is kept, so that a VM ends with i
 });
 
 test('dead VMs are not asked, and one that does not answer keeps no other from being renewed', async () => {
-  const vm = (scope: string, alive: boolean) => ({ key: { runId: 'open', scope, generation: 0 }, alive, memoryMib: 1 });
+  const vm = (scope: string, alive: boolean) => ({ key: { runId: 'open', scope, instance: [], generation: 0 }, alive, memoryMib: 1 });
   const kept: string[] = [];
   const { all, said } = options(
     { open: 'RUNNING' },

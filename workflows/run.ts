@@ -21,6 +21,7 @@ import type { Plan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import { toStageResult } from '../domain/run/stage-result.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from './activity-options.ts';
 import { reasonOf, stageFailureEvent } from './activity-outcome.ts';
 import { answerOf, answerProblem, type AnswerRequest } from './answers.ts';
@@ -233,7 +234,7 @@ class RunLoop {
     this.#hearEnd(
       execKey,
       call.then(
-        (result) => ({ type: 'stage-finished', result }),
+        (result) => ({ type: 'stage-finished', result: toStageResult(result) }),
         (error: unknown) => stageFailureEvent(error, stageId, execKey, scope.consideredCancelled),
       ),
     );

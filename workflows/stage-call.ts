@@ -9,7 +9,7 @@ type RunStage = Extract<Command, { type: 'run-stage' }>;
 
 export function stageCall(runId: string, stage: MachineStage, command: RunStage, events: readonly NewRunEvent[]): StageCall {
   const { attempt, generation, lease } = command;
-  return { runId, stage: stage.id, item: 0, attempt, generation, lease, upstream: taken(stage, command.upstream), events };
+  return { runId, stage: stage.id, instance: [], attempt, generation, lease, upstream: taken(stage, command.upstream), events };
 }
 
 /** Of behaviour 0. A host's worker of an earlier build knows no other. */

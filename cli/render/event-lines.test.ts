@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import type { RunEvent, RunEventBody, StageResult } from '../../domain/run/event.ts';
+import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { type EarlierStageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { createEventPrinter } from './event-lines.ts';
 import { PLAIN } from './style.ts';
 
-const RESULT: StageResult = {
+const RESULT: EarlierStageResult = {
   stage: 'build',
   execKey: 'build/0/1',
   outcome: 'succeeded',
@@ -115,14 +116,14 @@ describe('states', () => {
   test.each(cases)('%j', (body, expected) => expect(lines([event(body)])).toEqual([`==> ${expected}`]));
 
   test('a failed stage says why', () => {
-    const result: StageResult = {
+    const result: EarlierStageResult = {
       ...RESULT,
       outcome: 'failed',
       exitCode: 3,
       output: null,
       failure: { code: 'stage/exit-nonzero', message: 'the command ended with exit code 3', stderrTail: '' },
     };
-    expect(lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result })])).toEqual([
+    expect(lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: toStageResult(result) })])).toEqual([
       '==> a failed in 1.3 s: the command ended with exit code 3 (stage/exit-nonzero)',
     ]);
   });

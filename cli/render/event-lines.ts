@@ -1,4 +1,5 @@
-import type { RunEvent, RunEventBody, StageResult } from '../../domain/run/event.ts';
+import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -90,7 +91,7 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
         `${sanitizeLine(body.stage)} goes on: a worker has attached again${body.reason === undefined ? '' : ` (${sanitizeLine(body.reason)})`}`,
       );
     case 'stage-finished':
-      return `${style.bold(sanitizeLine(body.stage))} ${renderStageEnd(body.result, style)}`;
+      return `${style.bold(sanitizeLine(body.stage))} ${renderStageEnd(toStageResult(body.result), style)}`;
     case 'stage-retrying':
       return style.yellow(`${sanitizeLine(body.stage)} is tried again in ${formatDurationMs(body.delayMs)}: ${sanitizeLine(body.reason)}`);
     case 'stage-skipped':

@@ -1,4 +1,5 @@
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { attemptText } from '../run/attempt.ts';
 import type { StageFailure } from '../run/event.ts';
 import type { Command } from './command.ts';
 import { deadBecause, edgeState } from './edges.ts';
@@ -9,8 +10,9 @@ import { type EndPhase, isEnd, type RunState, type ScopeState, type SkipCause, t
 import { mergeOf, outcomeOf } from './outcome.ts';
 import type { MachineRunEvent, Transition } from './transition.ts';
 
-export function execKeyOf(stageId: string, attempt: number): string {
-  return `${stageId}/0/${attempt}`;
+/** Of a stage of the plan itself: a machine of an item says its instance to whoever carries its commands out. */
+export function execKeyOf(stage: string, attempt: number): string {
+  return attemptText({ stage, instance: [], attempt });
 }
 
 export function timerId(plan: MachinePlan, stage: number, attempt: number): string {

@@ -16,7 +16,8 @@
  *   release has been answered.
  */
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
-import type { StageFailure, StageResult } from '../run/event.ts';
+import type { StageFailure } from '../run/event.ts';
+import type { StageResult } from '../run/stage-result.ts';
 import { Draft, execKeyOf, timerId } from './draft.ts';
 import { type Answer, LOST_VM_CODES, type MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';
@@ -152,7 +153,11 @@ function onStageFinished(draft: Draft, result: StageResult): void {
       draft.cancel(stage);
       break;
     case 'failed':
-      draft.failOrRetry(stage, result.execKey, result.failure ?? { code: 'stage/exit-nonzero', message: `exit code ${result.exitCode}`, stderrTail: '' });
+      draft.failOrRetry(
+        stage,
+        result.execKey,
+        result.failure ?? { code: 'stage/exit-nonzero', message: `exit code ${result.command?.exitCode ?? 'unknown'}`, stderrTail: '' },
+      );
       break;
   }
   draft.afterStage(scope);

@@ -1,25 +1,31 @@
 /** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
-import { aCount, aNumber, aText, aTime, type Check, kindOf, listOf, objectOf, oneOf, orNull, valuesOf } from './shape.ts';
+import { aCount, aNumber, aText, aTime, type Check, kindOf, listOf, objectOf, oneOf, optional, orNull, valuesOf } from './shape.ts';
 
 export const dataRefShape: Check = objectOf({ sha256: aText, sizeBytes: aCount, mediaType: aText });
 
 const failure = objectOf({ code: aText, message: aText, stderrTail: aText });
 const vm = { vmKey: aText, scope: aText, generation: aCount };
 
-const result = objectOf({
+const commonOfResult = {
   stage: aText,
   execKey: aText,
-  outcome: oneOf('succeeded', 'failed', 'cancelled'),
+  outcome: oneOf('succeeded', 'failed', 'cancelled', 'passed'),
   failure: orNull(failure),
-  exitCode: orNull(aNumber),
   durationMs: aNumber,
-  stdoutBytes: aCount,
-  stderrBytes: aCount,
   output: orNull(dataRefShape),
   outputs: valuesOf(dataRefShape),
-  isolation: aText,
-  accelerator: aText,
+};
+const command = { exitCode: orNull(aNumber), stdoutBytes: aCount, stderrBytes: aCount };
+const earlierResult = objectOf({ ...commonOfResult, ...command, isolation: aText, accelerator: aText });
+const presentResult = objectOf({
+  ...commonOfResult,
+  instance: listOf(objectOf({ part: aText, item: aCount })),
+  attempt: aCount,
+  vm: orNull(objectOf({ backend: aText, isolation: aText, accelerator: aText })),
+  usage: valuesOf(aNumber),
+  command: orNull(objectOf(command)),
 });
+const result: Check = (value, at) => (Object.hasOwn(Object(value), 'vm') ? presentResult : earlierResult)(value, at);
 
 const outcome = objectOf({
   state: oneOf('succeeded', 'failed', 'cancelled', 'terminated'),
@@ -45,7 +51,7 @@ const body = kindOf(
     'run-resumed': objectOf({ by: aText }),
     'run-finished': objectOf({ outcome }),
     'vm-starting': objectOf(vm),
-    'vm-ready': objectOf({ ...vm, isolation: aText, accelerator: aText, kernel: aText, jail: aText, bootMs: aNumber }),
+    'vm-ready': objectOf({ ...vm, backend: optional(aText), isolation: aText, accelerator: aText, kernel: aText, jail: aText, bootMs: aNumber }),
     'vm-lost': objectOf({ ...vm, reason: aText }),
     'vm-stopped': objectOf(vm),
     'scope-restarted': objectOf({ scope: aText, reason: aText, stages: listOf(aText) }),

@@ -4,6 +4,7 @@
  * fact writes the same id and the store keeps the first; `seq` is given by the store.
  */
 import type { DataRef, IsolationLevel } from '../plan/plan.ts';
+import type { StoredStageResult } from './stage-result.ts';
 
 /** What a writer hands to the store. */
 export interface NewRunEvent {
@@ -37,6 +38,8 @@ export type RunEventBody =
       readonly vmKey: string;
       readonly scope: string;
       readonly generation: number;
+      /** Absent in events of the first builds. */
+      readonly backend?: string;
       readonly isolation: IsolationLevel;
       readonly accelerator: string;
       readonly kernel: string;
@@ -60,31 +63,10 @@ export type RunEventBody =
       readonly encoding: 'utf8' | 'base64';
       readonly data: string;
     }
-  | { readonly type: 'stage-finished'; readonly stage: string; readonly execKey: string; readonly result: StageResult }
+  | { readonly type: 'stage-finished'; readonly stage: string; readonly execKey: string; readonly result: StoredStageResult }
   | { readonly type: 'stage-retrying'; readonly stage: string; readonly execKey: string; readonly reason: string; readonly delayMs: number }
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
-
-/** How a stage's attempt ended: an expected outcome, never a broken world. */
-export interface StageResult {
-  readonly stage: string;
-  readonly execKey: string;
-  /** `passed`: the stage's own condition did not hold, and nothing was done. */
-  readonly outcome: 'succeeded' | 'failed' | 'cancelled' | 'passed';
-  /** Absent when `outcome` is `succeeded`. */
-  readonly failure: StageFailure | null;
-  /** 128+n for a signal; null when the command never ran. */
-  readonly exitCode: number | null;
-  readonly durationMs: number;
-  readonly stdoutBytes: number;
-  readonly stderrBytes: number;
-  /** The stage's output: its output file if the plan names one, else its standard output. */
-  readonly output: DataRef | null;
-  /** Named outputs as tar streams, for stages that take them. */
-  readonly outputs: Readonly<Record<string, DataRef>>;
-  readonly isolation: IsolationLevel;
-  readonly accelerator: string;
-}
 
 export interface StageFailure {
   readonly code: string;

@@ -65,21 +65,46 @@ describe('a run id', () => {
 describe('a VM key', () => {
   test.each(IDS)('of the run %j comes back from its text', (runId) => {
     for (const key of [
-      { runId, scope: '_shared', generation: 0 },
-      { runId, scope: 'a.b-c', generation: 12 },
+      { runId, scope: '_shared', instance: [], generation: 0 },
+      { runId, scope: 'a.b-c', instance: [], generation: 12 },
+      {
+        runId,
+        scope: 'a',
+        instance: [
+          { part: 'each', item: 7 },
+          { part: 'inner', item: 0 },
+        ],
+        generation: 1,
+      },
     ]) {
       const text = vmKeyText(key);
       // It stands on a command line and in messages.
-      expect(text).toMatch(/^[A-Za-z0-9._%/-]+$/);
+      expect(text).toMatch(/^[A-Za-z0-9._%/~-]+$/);
       expect(parseVmKey(text)).toEqual(key);
     }
   });
 
   test('of an id of letters, digits, dots and dashes is the id, the scope and the generation', () => {
-    expect(vmKeyText({ runId: 'sales-1', scope: 'build', generation: 2 })).toBe('sales-1/build/2');
+    expect(vmKeyText({ runId: 'sales-1', scope: 'build', instance: [], generation: 2 })).toBe('sales-1/build/2');
   });
 
-  test.each(['', 'a', 'a/b', 'a/b/x', 'a/b/1/2', 'a//1', '/b/1', 'a b/c/1', 'a/b/-1', 'a/b/1e3', 'a/b/0123456789'])('is not the text %j', (text) => {
+  test.each([
+    '',
+    'a',
+    'a/b',
+    'a/b/x',
+    'a/b/1/2',
+    'a//1',
+    '/b/1',
+    'a b/c/1',
+    'a/b/0/1',
+    'a/b/p~1/q/1',
+    'a/b/p~/1',
+    'a/b/~1/1',
+    'a/b/-1',
+    'a/b/1e3',
+    'a/b/0123456789',
+  ])('is not the text %j', (text) => {
     expect(parseVmKey(text)).toBeNull();
   });
 });

@@ -17,8 +17,8 @@ export async function createConformanceRig(backend: SandboxBackend, mode: Launch
   const mountedDir = join(base, 'mounted');
   const runId = `conformance-${process.pid}-${Date.now().toString(36)}`;
   let keyCount = 0;
-  const newKey = (): VmKey => ({ runId, scope: `scope-${(keyCount += 1)}`, generation: 0 });
-  const sharedKey: VmKey = { runId, scope: 'shared', generation: 0 };
+  const newKey = (): VmKey => ({ runId, scope: `scope-${(keyCount += 1)}`, instance: [], generation: 0 });
+  const sharedKey: VmKey = { runId, scope: 'shared', instance: [], generation: 0 };
   const plan: LaunchSpec = {
     mode,
     isolation: backend.isolation,

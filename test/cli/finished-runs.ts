@@ -1,5 +1,6 @@
 /** Two runs that have ended, as workers leave them: one succeeded, one failed at its second stage. */
-import type { NewRunEvent, StageFailure, StageResult } from '../../domain/run/event.ts';
+import type { NewRunEvent, StageFailure } from '../../domain/run/event.ts';
+import { toStageResult } from '../../domain/run/stage-result.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
@@ -55,7 +56,7 @@ function stage(
   const atMs = STARTED_MS + afterMs;
   const stream = printed === '' ? 'stderr' : 'stdout';
   const data = printed + complained;
-  const result: StageResult = {
+  const result = toStageResult({
     stage: name,
     execKey,
     outcome: failure === null ? 'succeeded' : 'failed',
@@ -68,7 +69,7 @@ function stage(
     outputs: {},
     isolation: 'microvm',
     accelerator: 'tcg',
-  };
+  });
   return [
     { id: `stage/${execKey}/started`, atMs, body: { type: 'stage-started', stage: name, execKey, attempt: 1 } },
     {

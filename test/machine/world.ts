@@ -1,6 +1,7 @@
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
-import type { RunOutcome, StageResult } from '../../domain/run/event.ts';
+import type { RunOutcome } from '../../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { edgeState } from '../../domain/pipeline/edges.ts';
@@ -193,10 +194,10 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
 
 export function resultOf(stage: string, execKey: string, outcome: StageResult['outcome']): StageResult {
   const output = refOf(execKey);
-  return {
+  const earlier = {
     stage,
     execKey,
-    outcome,
+    outcome: 'succeeded',
     failure: outcome === 'failed' ? { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: 'oh' } : null,
     exitCode: outcome === 'failed' ? 1 : 0,
     durationMs: 1,
@@ -206,7 +207,8 @@ export function resultOf(stage: string, execKey: string, outcome: StageResult['o
     outputs: {},
     isolation: 'microvm',
     accelerator: 'tcg',
-  };
+  } as const;
+  return { ...toStageResult(earlier), outcome };
 }
 
 function refOf(name: string): DataRef {

@@ -1,7 +1,8 @@
 /** The storm's checker finds what a storm is for: each record here is a good one with one thing wrong. */
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
-import type { RunEvent, RunEventBody, StageResult } from '../../domain/run/event.ts';
+import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
 import { boxes, cancelled, lines, shared, type Story } from './story.ts';
 
@@ -9,10 +10,10 @@ const REF = { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' };
 
 function result(stage: string, execKey: string, outcome: StageResult['outcome'] = 'succeeded', code: string | null = null): StageResult {
   const exitCode = outcome === 'succeeded' ? 0 : 3;
-  return {
+  const result = {
     stage,
     execKey,
-    outcome,
+    outcome: 'succeeded',
     exitCode,
     durationMs: 1,
     stdoutBytes: 0,
@@ -22,7 +23,8 @@ function result(stage: string, execKey: string, outcome: StageResult['outcome'] 
     accelerator: 'tcg',
     failure: code === null ? null : { code, message: 'a message', stderrTail: '' },
     output: outcome === 'succeeded' ? REF : null,
-  };
+  } as const;
+  return { ...toStageResult(result), outcome };
 }
 
 function output(stage: string, execKey: string, stream: 'stdout' | 'stderr', text: string): readonly RunEventBody[] {

@@ -5,7 +5,8 @@
 import { Buffer } from 'node:buffer';
 import { LOST_VM_CODES } from '../../domain/pipeline/event.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
-import type { RunEvent, RunEventBody, StageResult } from '../../domain/run/event.ts';
+import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { REDACTED } from '../../domain/security/redactor.ts';
 import type { StageStory, Story } from './story.ts';
 
@@ -114,7 +115,7 @@ function attemptsOf(stage: string, events: readonly RunEvent[]): { readonly atte
     return {
       execKey,
       starts: bodies(events, 'stage-started').filter((body) => body.execKey === execKey).length,
-      results: bodies(events, 'stage-finished').flatMap((body) => (body.execKey === execKey ? [body.result] : [])),
+      results: bodies(events, 'stage-finished').flatMap((body) => (body.execKey === execKey ? [toStageResult(body.result)] : [])),
       stdout: stream('stdout'),
       stderr: stream('stderr'),
     };
@@ -148,7 +149,7 @@ function attemptFindings(story: StageStory, attempt: Attempt): readonly string[]
   if (starts === 0 && result?.outcome !== 'cancelled') findings.push(`${execKey} has events but never started`);
   if (result === undefined || result.outcome === 'cancelled') return [...findings, ...prefixFindings(story, attempt)];
   if (result.outcome === 'failed') {
-    if (story.failing === null || result.exitCode === 0 || result.exitCode === null) {
+    if (story.failing === null || result.command?.exitCode === 0 || (result.command?.exitCode ?? null) === null) {
       if (!LOST_VM_CODES.has(result.failure?.code ?? '')) findings.push(`${execKey} failed: ${result.failure?.code}: ${result.failure?.message}`);
       return [...findings, ...prefixFindings(story, attempt)];
     }

@@ -1,0 +1,77 @@
+/** How an attempt of a stage ended, and what earlier builds wrote of it. */
+import type { DataRef, IsolationLevel } from '../plan/plan.ts';
+import type { StageFailure } from './event.ts';
+import type { InstancePath } from './instance.ts';
+
+/** An expected outcome, never a broken world. */
+export interface StageResult {
+  readonly stage: string;
+  readonly instance: InstancePath;
+  readonly attempt: number;
+  /** Of the attempt's first command; what events and the log are keyed by. */
+  readonly execKey: string;
+  /** `passed`: the stage's own condition did not hold, and nothing was done. */
+  readonly outcome: 'succeeded' | 'failed' | 'cancelled' | 'passed';
+  /** Absent when `outcome` is `succeeded` or `passed`. */
+  readonly failure: StageFailure | null;
+  readonly durationMs: number;
+  /** The stage's output: its output file if the plan names one, else its standard output. */
+  readonly output: DataRef | null;
+  /** Named outputs as tar streams, for stages that take them. */
+  readonly outputs: Readonly<Record<string, DataRef>>;
+  /** Null for work that needed none. */
+  readonly vm: VmFacts | null;
+  /** What it took, by names with their units; a reader shows those that it knows. */
+  readonly usage: Readonly<Record<string, number>>;
+  /** Null for work of another kind. */
+  readonly command: CommandResult | null;
+}
+
+export interface VmFacts {
+  /** Of which backend. Unknown (`''`) in results of the first builds. */
+  readonly backend: string;
+  readonly isolation: IsolationLevel;
+  /** `''` when the attempt ended before its VM was there. */
+  readonly accelerator: string;
+}
+
+export interface CommandResult {
+  /** 128+n for a signal; null when the command never ran. */
+  readonly exitCode: number | null;
+  readonly stdoutBytes: number;
+  readonly stderrBytes: number;
+}
+
+/** As the first builds wrote it into logs and histories. */
+export interface EarlierStageResult extends CommandResult, Omit<VmFacts, 'backend'> {
+  readonly stage: string;
+  readonly execKey: string;
+  readonly outcome: 'succeeded' | 'failed' | 'cancelled';
+  readonly failure: StageFailure | null;
+  readonly durationMs: number;
+  readonly output: DataRef | null;
+  readonly outputs: Readonly<Record<string, DataRef>>;
+}
+
+export type StoredStageResult = StageResult | EarlierStageResult;
+
+/** What was read from a log or a history, as this build says it. */
+export function toStageResult(stored: StoredStageResult): StageResult {
+  if ('vm' in stored) return stored;
+  const { stage, execKey, outcome, failure, durationMs, output, outputs, isolation, accelerator, exitCode, stdoutBytes, stderrBytes } = stored;
+  return {
+    stage,
+    // Their keys end in the attempt, and none was of an item.
+    instance: [],
+    attempt: Number(execKey.slice(execKey.lastIndexOf('/') + 1)),
+    execKey,
+    outcome,
+    failure,
+    durationMs,
+    output,
+    outputs,
+    vm: { backend: '', isolation, accelerator },
+    usage: {},
+    command: { exitCode, stdoutBytes, stderrBytes },
+  };
+}
