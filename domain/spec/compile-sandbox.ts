@@ -1,5 +1,6 @@
 import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
 import { type MountPlan, PLAN_LIMITS, type SandboxPlan } from '../plan/plan.ts';
+import { MOUNT_MODE_DEFAULT } from './grammar/sandbox-table.ts';
 import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from './paths.ts';
 import { sharesSource } from './mount-source.ts';
 import type { Problems } from './problems.ts';
@@ -44,10 +45,11 @@ function compileMounts(specs: readonly MountSpec[], baseDir: string | null, prob
     );
   const mounts: { plan: MountPlan; at: Position }[] = [];
   for (const spec of specs.slice(0, PLAN_LIMITS.mountsPerScope)) {
+    const mode = spec.mode?.value ?? MOUNT_MODE_DEFAULT;
     const guestPath = compileGuestPath(spec.guestPath, 'a mount', problems);
     const hostPath = compileHostPath(spec.hostPath, baseDir, problems);
     if (guestPath === null || hostPath === null) continue;
-    if (spec.mode === 'ro' && mustStayWritable(guestPath)) {
+    if (mode === 'ro' && mustStayWritable(guestPath)) {
       problems.error(
         'spec/bad-path',
         spec.guestPath.at,
@@ -56,7 +58,7 @@ function compileMounts(specs: readonly MountSpec[], baseDir: string | null, prob
       );
       continue;
     }
-    const plan: MountPlan = { source: { kind: 'host', path: hostPath }, guestPath, mode: spec.mode };
+    const plan: MountPlan = { source: { kind: 'host', path: hostPath }, guestPath, mode };
     for (const other of mounts) checkPair(other.plan, plan, spec.at, problems);
     mounts.push({ plan, at: spec.at });
   }

@@ -5,17 +5,16 @@ import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
 import { edgesOnSuccess, hostVariablesOf } from '../plan/work.ts';
 import { compileGuestPath, compileSandbox } from './compile-sandbox.ts';
+import { GUEST_PATH_DEFAULTS } from './grammar/stage-table.ts';
+import { DEFAULT_MAX_PARALLEL } from './grammar/values.ts';
 import { cycles, describeCycle } from './graph.ts';
 import { type Linked, type Links, linkPipeline, linkWorkflow } from './links.ts';
 import { overlaps } from './paths.ts';
 import { type Filler, createFiller, resolveParams } from './placeholders.ts';
 import { Problems } from './problems.ts';
 import type { EnvSpec, Spec, StageSpec } from './spec.ts';
-import { type Position, quote } from './tree.ts';
+import { type Located, type Position, quote } from './tree.ts';
 import { warnOfUnorderedWriters } from './unordered-writers.ts';
-
-/** Stages that run at the same time where the spec says nothing. */
-export const DEFAULT_MAX_PARALLEL = 4;
 
 /** The scope that steps of a workflow share. No step can have this name: names begin with a letter or digit. */
 export const SHARED_SCOPE = '_shared';
@@ -102,7 +101,7 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, fill: F
   const inputPaths = compileInputPaths(stage, what, problems);
   const outputs = stage.outputs.map(({ name, guestPath }) => ({
     name: name.value,
-    guestPath: compileGuestPath(guestPath, `an output of ${what}`, problems) ?? guestPath.value,
+    guestPath: guestPathOr(GUEST_PATH_DEFAULTS.output, guestPath, `an output of ${what}`, problems),
   }));
   if (run === null) return null;
   const program = fill(run.program);
@@ -135,7 +134,7 @@ function compileEnv(layers: readonly (readonly EnvSpec[])[], fill: Filler): read
 }
 
 function compileInputPaths(stage: StageSpec, what: string, problems: Problems): readonly string[] {
-  const paths = stage.inputs.map(({ guestPath }) => compileGuestPath(guestPath, `an input of ${what}`, problems) ?? guestPath.value);
+  const paths = stage.inputs.map(({ guestPath }) => guestPathOr(GUEST_PATH_DEFAULTS.input, guestPath, `an input of ${what}`, problems));
   for (const [first, second] of overlaps(paths)) {
     problems.error(
       'spec/path-conflict',
@@ -147,7 +146,12 @@ function compileInputPaths(stage: StageSpec, what: string, problems: Problems): 
   return paths;
 }
 
-function compileCwd(cwd: { readonly value: string; readonly at: Position }, what: string, problems: Problems): string {
+/** A path that cannot be used is reported, and stays in its place for what else is checked. */
+function guestPathOr(fallback: string, path: Located<string> | null, what: string, problems: Problems): string {
+  return path === null ? fallback : (compileGuestPath(path, what, problems) ?? path.value);
+}
+
+function compileCwd(cwd: Located<string>, what: string, problems: Problems): string {
   if (cwd.value.startsWith('/')) return cwd.value;
   problems.error('spec/bad-path', cwd.at, `\`cwd\` of ${what} is ${quote(cwd.value)}, which is not absolute`, 'write it from the root, such as /workspace');
   return cwd.value;

@@ -92,16 +92,16 @@ export function linkPipeline(spec: Spec, problems: Problems): Linked {
 }
 
 interface PlacedStage {
-  readonly type: PipelineStageSpec['type'];
+  readonly type: PipelineStageSpec['variant'];
   readonly boxes: readonly number[];
 }
 
 function placeBoxes(spec: Spec, names: Names, problems: Problems): readonly PlacedStage[] {
   if (spec.pipelineStages === null) return spec.stages.map((_, index) => ({ type: 'box', boxes: [index] }));
   const used = new Map<number, Position>();
-  const stages = spec.pipelineStages.map(({ type, boxes }): PlacedStage => ({
-    type,
-    boxes: boxes.flatMap((name) => {
+  const stages = spec.pipelineStages.map((stage): PlacedStage => ({
+    type: stage.variant,
+    boxes: (stage.variant === 'box' ? [stage.box] : stage.boxes).flatMap((name) => {
       const box = find(name, names, 'a stage', 'box', problems);
       if (box === null) return [];
       const before = used.get(box);

@@ -4,10 +4,22 @@ import { type Plan, PLAN_LIMITS, PLAN_VERSION } from '../plan/plan.ts';
 import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
 import { environmentOf, hostVariablesOf, needsVm, stagesBefore } from '../plan/work.ts';
 import { utf8Length } from '../units/utf8.ts';
+import {
+  ISOLATION_LEVELS,
+  KINDS,
+  MOUNT_MODES,
+  NAME,
+  type NumberRange,
+  RANGES,
+  SANDBOX_MODES,
+  scaled,
+  SCALES,
+  VARIABLE,
+  VARIABLE_LIMITS,
+} from './grammar/values.ts';
 import { cycles } from './graph.ts';
 import { sharesSource } from './mount-source.ts';
 import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
-import { SANDBOX_RANGES } from './parse-sandbox.ts';
 
 /** At most this many problems are named. */
 const PROBLEMS_LIMIT = 50;
@@ -15,24 +27,18 @@ const PROBLEMS_LIMIT = 50;
 /** A plan that says its defaults as well is larger than it need be. */
 const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
 
-const DAY_MS = 24 * 3_600_000;
-
-const name = z
-  .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, 'letters, digits, `.`, `_`, `-`, a letter or digit first')
-  .max(PLAN_LIMITS.nameLength);
+const name = z.string().regex(NAME, 'letters, digits, `.`, `_`, `-`, a letter or digit first').max(PLAN_LIMITS.nameLength);
 const scopeId = z
   .string()
   .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]*$/, 'letters, digits, `.`, `_`, `-`')
   .max(PLAN_LIMITS.nameLength);
 const text = z.string().refine((value) => !value.includes('\0'), 'no zero byte');
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
+/** The range of a spec in a plan's unit. */
+const within = ({ min, max }: NumberRange, scale?: number) => whole(scaled(min, scale), scaled(max, scale));
 const absolute = text.refine((path) => normalizeAbsolute(path) === path, 'an absolute path without `.` and `..`');
 const guestPath = absolute.refine((path) => guestPathRefusal(path) === null, 'a guest path outside of system folders');
-const variable = z
-  .string()
-  .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'letters, digits and `_`')
-  .max(256);
+const variable = z.string().regex(VARIABLE, 'letters, digits and `_`').max(VARIABLE_LIMITS.nameLength);
 
 const env = z.strictObject({
   name: variable,
@@ -67,9 +73,10 @@ const stage = z.strictObject({
   inputs: z.array(z.strictObject({ fromStage: name, output: name, guestPath })),
   outputs: z.array(z.strictObject({ name, guestPath })),
   outputFile: guestPath.nullable(),
-  timeoutMs: whole(1, 7 * DAY_MS),
-  retry: z.strictObject({ maxAttempts: whole(1, 100), backoffMs: whole(0, DAY_MS) }),
-  maxOutputBytes: whole(1, 16 * 1024 ** 3),
+  timeoutMs: within(RANGES.timeoutSecs, SCALES.msPerSecond),
+  retry: z.strictObject({ maxAttempts: within(RANGES.attempts), backoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond) }),
+  // A spec counts in MiB, a plan in bytes.
+  maxOutputBytes: whole(1, scaled(RANGES.outputMib.max, SCALES.bytesPerMib)),
 });
 
 const relative = text.refine((path) => path !== '' && relativePath(path) === path, "a path from the spec's folder, without `.` and `..` but for `.` alone");
@@ -79,15 +86,15 @@ const source = z.discriminatedUnion('kind', [
 ]);
 
 const sandbox = z.strictObject({
-  mode: z.enum(['auto', 'qemu', 'mock']),
-  isolation: z.enum(['microvm', 'process', 'none']),
-  memoryMib: whole(SANDBOX_RANGES.memoryMib.min, SANDBOX_RANGES.memoryMib.max),
-  vcpus: whole(SANDBOX_RANGES.vcpus.min, SANDBOX_RANGES.vcpus.max),
-  diskMib: whole(SANDBOX_RANGES.diskMib.min, SANDBOX_RANGES.diskMib.max),
+  mode: z.enum(SANDBOX_MODES),
+  isolation: z.enum(ISOLATION_LEVELS),
+  memoryMib: within(RANGES.memoryMib),
+  vcpus: within(RANGES.vcpus),
+  diskMib: within(RANGES.diskMib),
   mounts: z
     .array(
       z
-        .strictObject({ hostPath: absolute.optional(), source: source.optional(), guestPath, mode: z.enum(['ro', 'rw']) })
+        .strictObject({ hostPath: absolute.optional(), source: source.optional(), guestPath, mode: z.enum(MOUNT_MODES) })
         .refine((mount) => (mount.hostPath === undefined) !== (mount.source === undefined), 'either `source` or `hostPath`'),
     )
     .max(PLAN_LIMITS.mountsPerScope),
@@ -95,7 +102,7 @@ const sandbox = z.strictObject({
 
 const plan = z.strictObject({
   version: z.literal(PLAN_VERSION),
-  kind: z.enum(['workflow', 'pipeline']),
+  kind: z.enum(KINDS),
   name,
   // Everything but these may be left out: see `domain/plan/wire.ts`.
   stages: z
@@ -117,7 +124,7 @@ const plan = z.strictObject({
     z.strictObject({ kind: z.literal('stage'), stage: name }),
     z.strictObject({ kind: z.literal('merge'), stages: names }),
   ]),
-  maxParallel: whole(1, 1_000),
+  maxParallel: within(RANGES.maxParallel),
   hostVariables: z.array(variable),
 });
 

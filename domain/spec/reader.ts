@@ -1,5 +1,6 @@
 /** Reads values out of a positioned tree; a value of the wrong shape is a diagnostic and then absent. */
-import type { SpecCode } from '../errors/spec-codes.ts';
+import { PLAN_LIMITS } from '../plan/plan.ts';
+import { NAME, type NumberRange } from './grammar/values.ts';
 import type { Problems } from './problems.ts';
 import { describe, type Located, type MapEntry, type MapNode, type Position, quote, type TreeNode } from './tree.ts';
 
@@ -82,14 +83,6 @@ export function readList(node: TreeNode | null, what: string, problems: Problems
   return [];
 }
 
-/** As `readList`, and an empty or absent list is a mistake. */
-export function readFilledList(map: MapReader, key: string): readonly TreeNode[] {
-  const node = map.required(key);
-  const items = readList(node, `\`${key}\` of ${map.what}`, map.problems);
-  if (node?.kind === 'list' && items.length === 0) map.problems.error('spec/bad-value', node.at, `\`${key}\` of ${map.what} is empty`, 'add at least one');
-  return items;
-}
-
 /** Keys with texts, as of `env` and `params`. */
 export function readEntries(node: TreeNode | null, what: string, problems: Problems): readonly (readonly [string, MapEntry])[] {
   if (node === null) return [];
@@ -125,13 +118,6 @@ export function readPlainText(node: TreeNode | null, what: string, problems: Pro
   return null;
 }
 
-export interface NumberRange {
-  readonly min: number;
-  readonly max: number;
-  readonly integer: boolean;
-  readonly unit: string;
-}
-
 export function readNumber(node: TreeNode | null, what: string, range: NumberRange, problems: Problems): number | null {
   if (node === null) return null;
   const wanted = `${range.integer ? 'a whole number' : 'a number'} from ${range.min} to ${range.max}${range.unit === '' ? '' : ` (${range.unit})`}`;
@@ -153,43 +139,38 @@ export function readBoolean(node: TreeNode | null, what: string, problems: Probl
   return null;
 }
 
-/** One of some words. `code` is that of a word that is none of them. */
-export function readWord<T extends string>(
-  node: TreeNode | null,
-  what: string,
-  words: readonly T[],
-  problems: Problems,
-  code: SpecCode = 'spec/bad-value',
-): Located<T> | null {
+/** @param remedy  what to write instead of another word, where that is not a list of the words */
+export function readWord(node: TreeNode | null, what: string, words: readonly string[], problems: Problems, remedy?: string): Located<string> | null {
   const text = readText(node, what, problems);
-  if (text === null) return null;
-  const word = words.find((each) => each === text.value);
-  if (word !== undefined) return { value: word, at: text.at };
-  problems.error(code, text.at, `${what} is ${quote(text.value)}${problems.suggest(text.value, words)}`, `write one of: ${words.join(', ')}`);
+  if (text === null || words.includes(text.value)) return text;
+  const suggestion = remedy === undefined ? problems.suggest(text.value, words) : '';
+  problems.error('spec/bad-value', text.at, `${what} is ${quote(text.value)}${suggestion}`, remedy ?? `write one of: ${words.join(', ')}`);
   return null;
 }
-
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 
 /** A name of a run, step, box, output or parameter. */
 export function readName(node: TreeNode | null, what: string, problems: Problems): Located<string> | null {
   const text = readText(node, what, problems);
   if (text === null) return null;
-  if (NAME.test(text.value)) return text;
+  if (isName(text.value)) return text;
   problems.error(
     'spec/bad-name',
     text.at,
     `${what} is ${quote(text.value)}`,
-    `use letters, digits, \`.\`, \`_\`, \`-\`, a letter or digit first, at most 64 characters${suchAs(text.value)}`,
+    `use letters, digits, \`.\`, \`_\`, \`-\`, a letter or digit first, at most ${PLAN_LIMITS.nameLength} characters${suchAs(text.value)}`,
   );
   return null;
 }
 
+function isName(text: string): boolean {
+  return text.length <= PLAN_LIMITS.nameLength && NAME.test(text);
+}
+
 /** `, such as my-name`, where a name can be made of the text. */
 function suchAs(text: string): string {
-  if (text.length > 64) return '';
+  if (text.length > PLAN_LIMITS.nameLength) return '';
   const made = text.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/^[._-]+|[._-]+$/g, '');
-  return NAME.test(made) ? `, such as ${made}` : '';
+  return isName(made) ? `, such as ${made}` : '';
 }
 
 function wrongType(node: TreeNode, what: string, wanted: string, remedy: string, problems: Problems): void {

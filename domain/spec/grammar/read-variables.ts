@@ -1,0 +1,30 @@
+import type { Problems } from '../problems.ts';
+import { readEntries, readText } from '../reader.ts';
+import { quote, type TreeNode } from '../tree.ts';
+import type { EnvSpec } from './table.ts';
+import { VARIABLE, VARIABLE_LIMITS } from './values.ts';
+
+/** `env` mappings: an empty value names a host's variable. */
+export function readVariables(node: TreeNode | null, what: string, problems: Problems): readonly EnvSpec[] {
+  const entries = readEntries(node, what, problems);
+  const over = entries[VARIABLE_LIMITS.count];
+  if (over !== undefined)
+    problems.error(
+      'spec/too-large',
+      over[1].keyAt,
+      `${what} has ${entries.length} variables; it can have at most ${VARIABLE_LIMITS.count}`,
+      'put large settings into a file that is mounted',
+    );
+  return entries.slice(0, VARIABLE_LIMITS.count).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
+    if (!VARIABLE.test(name) || name.length > VARIABLE_LIMITS.nameLength) {
+      problems.error('spec/bad-name', keyAt, `${what} names the variable ${quote(name)}`, 'use letters, digits and `_`, not a digit first');
+      return [];
+    }
+    if (value.kind === 'scalar' && value.value === null) {
+      problems.error('spec/wrong-type', keyAt, `${what} gives the variable ${name} no value`, `write \`${name}: ""\` to take the host's variable of that name`);
+      return [];
+    }
+    const text = readText(value, `the variable ${name} in ${what}`, problems, true);
+    return text === null ? [] : [{ name, at: keyAt, value: text }];
+  });
+}
