@@ -84,7 +84,7 @@ export const SANDBOX = {
       doc: 'For `/workspace`, `/tmp` and home together. Only what is written takes space.',
       example: 4096,
     },
-    env: { as: 'env', type: { is: 'variables' }, doc: 'For all commands in the VM. See [Variables](#variables).', example: { LANG: 'C.UTF-8' } },
+    env: { as: 'env', type: { is: 'variables' }, doc: 'Variables of all commands in the VM. See [Variables](#variables).', example: { LANG: 'C.UTF-8' } },
     mounts: {
       as: 'mounts',
       type: { is: 'list', of: { is: 'mapping', table: MOUNT }, item: 'a mount', most: PLAN_LIMITS.mountsPerScope },

@@ -29,7 +29,7 @@ export const WORKFLOW = {
       as: 'stages',
       type: { is: 'stages', noun: 'step', table: STAGE },
       required: true,
-      doc: 'See [A stage](#a-stage-a-step-or-a-box).',
+      doc: 'What runs. See [A stage](#a-stage-a-step-or-a-box).',
       example: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }],
     },
     output_step: {
@@ -54,7 +54,7 @@ const PIPELINE_FAN_OUT = {
     name: { as: 'name', type: { is: 'name' }, doc: 'For those who read the spec.', example: 'tables' },
     boxes: {
       as: 'boxes',
-      type: { is: 'list', of: { is: 'text', holds: "a box's name" }, item: 'a box', filled: { remedy: 'add at least one' } },
+      type: { is: 'list', of: { is: 'text', holds: "a box's name" }, item: 'a box', items: 'names of boxes', filled: { remedy: 'add at least one' } },
       required: true,
       doc: 'Boxes that run side by side.',
       example: ['left', 'right'],
@@ -85,7 +85,7 @@ export const PIPELINE = {
         filled: { remedy: 'add at least one, or take `stages` out: then every box runs in order', of: 'nothing' },
       },
       otherwise: 'every box, one after the other',
-      doc: 'The order: see below.',
+      doc: 'The order in which boxes run.',
       example: [
         { type: 'box', name: 'fetch' },
         { type: 'fan_out', boxes: ['left', 'right'] },
@@ -126,13 +126,13 @@ export const SPEC = {
     params: {
       as: 'params',
       type: { is: 'parameters', table: PARAMETER },
-      doc: 'See [Parameters](#parameters).',
+      doc: 'Values that each run may give. See [Parameters](#parameters).',
       example: { region: 'north', rows: { default: 100 } },
     },
     sandbox: {
       as: 'sandbox',
       type: { is: 'mapping', table: SANDBOX },
-      otherwise: 'see below',
+      otherwise: 'the defaults of its keys',
       doc: 'What VMs get. See [Sandbox](#sandbox).',
       example: { memory_mb: 1024 },
     },
@@ -148,7 +148,7 @@ export const SPEC = {
       type: { is: 'section', table: WORKFLOW },
       required: true,
       kinds: ['workflow'],
-      doc: 'The section of the kind `workflow`. See [`workflow`](#workflow).',
+      doc: 'What a run does. See [`workflow`](#workflow).',
       example: { steps: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }] },
     },
     pipeline: {
@@ -156,7 +156,7 @@ export const SPEC = {
       type: { is: 'section', table: PIPELINE },
       required: true,
       kinds: ['pipeline'],
-      doc: 'The section of the kind `pipeline`. See [`pipeline`](#pipeline).',
+      doc: 'What a run does. See [`pipeline`](#pipeline).',
       example: { boxes: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }] },
     },
   },

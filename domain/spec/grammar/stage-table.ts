@@ -18,7 +18,7 @@ const RUN = {
     },
     args: {
       as: 'args',
-      type: { is: 'list', of: { is: 'text', holds: 'text', lenient: true }, item: 'an argument' },
+      type: { is: 'list', of: { is: 'text', holds: 'text', lenient: true }, item: 'an argument', items: 'texts' },
       doc: 'Numbers and booleans are taken as they are written. No shell is between.',
       example: ['-c', 'ls | wc -l'],
     },
@@ -106,12 +106,12 @@ export const STAGE = {
     },
     depends_on: {
       as: 'dependsOn',
-      type: { is: 'list', of: { is: 'text', holds: "a step's name" }, item: 'an item of `depends_on`' },
+      type: { is: 'list', of: { is: 'text', holds: "a step's name" }, item: 'an item of `depends_on`', items: 'names of steps' },
       kinds: ['workflow'],
       doc: 'Steps that have to succeed before this one starts.',
       example: ['fetch'],
     },
-    env: { as: 'env', type: { is: 'variables' }, doc: 'See [Variables](#variables).', example: { LANG: 'C.UTF-8' } },
+    env: { as: 'env', type: { is: 'variables' }, doc: 'Variables of the command. See [Variables](#variables).', example: { LANG: 'C.UTF-8' } },
     inputs: {
       as: 'inputs',
       type: { is: 'list', of: { is: 'mapping', table: INPUT }, item: 'an input' },

@@ -38,7 +38,7 @@ export interface Key {
   readonly otherwise?: string;
   /** Kinds of specs that have the key; all where it is left out. */
   readonly kinds?: readonly Kind[];
-  /** What it means; Markdown, for docs and editors. May be empty where name and value say all. */
+  /** What it means; Markdown, for docs and editors. */
   readonly doc: string;
   readonly example: Json;
   /** The key in the remedy for its absence, where its bare name says too little. */
@@ -120,7 +120,9 @@ export interface ListType {
   readonly of: TextType | MappingType | VariantsType;
   /** An item in diagnostics; `#` is its place, from 1. */
   readonly item: string;
-  /** At most. */
+  /** What items are called in the docs, where they are texts. */
+  readonly items?: string;
+  /** Most items; the compiler counts them. */
   readonly most?: number;
   /** An empty one is a mistake; in a Spec, an absent one is null. */
   readonly filled?: { readonly remedy: string; readonly of?: ValueOwner };

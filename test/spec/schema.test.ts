@@ -1,0 +1,134 @@
+/**
+ * The JSON Schema that editors read and the compiler say the same of a spec's shape: of the golden cases beside this
+ * file, of the examples, and of what `voidbox init` writes.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Ajv, type ErrorObject } from 'ajv';
+import { describe, expect, test } from 'vitest';
+import { FIRST_SPEC } from '../../cli/first-spec.ts';
+import type { SpecCode } from '../../domain/errors/spec-codes.ts';
+import { compileText } from '../../domain/spec/load.ts';
+import { parseSpec } from '../../domain/spec/parse.ts';
+import { Problems } from '../../domain/spec/problems.ts';
+import { readSource } from '../../domain/spec/source.ts';
+import type { Position, TreeNode } from '../../domain/spec/tree.ts';
+
+const ROOT = join(import.meta.dirname, '../..');
+const SCHEMA = JSON.parse(readFileSync(join(ROOT, 'docs/spec.schema.json'), 'utf8')) as Record<string, unknown>;
+
+/** What a schema sees of mistakes. `sometimes`: a part of them, such as a path that is not absolute. */
+const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
+  'spec/missing-key': 'always',
+  'spec/wrong-type': 'always',
+  // Not a zero byte.
+  'spec/bad-value': 'sometimes',
+  'spec/bad-name': 'always',
+  'spec/unknown-key': 'always',
+  'spec/unsupported': 'always',
+  'spec/no-network': 'always',
+  // More mounts in one list than a VM takes.
+  'spec/too-large': 'sometimes',
+  'spec/bad-path': 'sometimes',
+  // In a path, a placeholder is no absolute path.
+  'spec/bad-placeholder': 'sometimes',
+  // The text is read before a schema sees it.
+  'spec/syntax': 'never',
+  'spec/duplicate-key': 'never',
+  // What hangs together by names, order and paths.
+  'spec/duplicate-name': 'never',
+  'spec/unknown-step': 'never',
+  'spec/unknown-box': 'never',
+  'spec/unknown-output': 'never',
+  'spec/ambiguous-output': 'never',
+  'spec/cycle': 'never',
+  'spec/output-needed': 'never',
+  'spec/box-unused': 'never',
+  'spec/box-used-twice': 'never',
+  'spec/producer-after-consumer': 'never',
+  'spec/path-conflict': 'never',
+  'spec/unordered-writers': 'never',
+  'spec/isolation': 'never',
+  // What runs are given.
+  'spec/unknown-param': 'never',
+  'spec/missing-param': 'never',
+  'spec/undeclared-param': 'never',
+};
+
+/** Lines that only the schema marks. */
+const MORE: Readonly<Record<string, readonly number[]>> = {
+  // A box with a prompt has no command, and the compiler has told enough of the prompt.
+  'unsupported-parts': [9],
+  // What stands in the section of another kind.
+  'wrong-section': [4],
+};
+
+const validate = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true, strictRequired: false, strictTypes: false })
+  .addVocabulary(['patternErrorMessage'])
+  .compile(SCHEMA);
+
+function read(text: string): TreeNode | null {
+  return readSource(text, new Problems('x.yaml'));
+}
+
+function valueOf(node: TreeNode): unknown {
+  if (node.kind === 'scalar') return node.value;
+  if (node.kind === 'list') return node.items.map(valueOf);
+  return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, valueOf(value)]));
+}
+
+/** Where an error of the schema lies in the text. */
+function placeOf(root: TreeNode, { instancePath, keyword, params, propertyName }: ErrorObject): Position {
+  let node = root;
+  let at = root.at;
+  let keyAt = root.at;
+  for (const part of instancePath.split('/').slice(1)) {
+    const name = part.replaceAll('~1', '/').replaceAll('~0', '~');
+    const entry = node.kind === 'map' ? node.entries.get(name) : undefined;
+    node = entry?.value ?? (node.kind === 'list' ? node.items[Number(name)]! : node);
+    at = node.at;
+    keyAt = entry?.keyAt ?? at;
+  }
+  if (keyword === 'false schema') return keyAt;
+  if (keyword === 'maxItems' && node.kind === 'list') return node.items[params['limit'] as number]!.at;
+  // A mistake in a key lies at the key, one in what is missing at the mapping.
+  const key = keyword === 'additionalProperties' ? (params['additionalProperty'] as string) : propertyName;
+  return (key !== undefined && node.kind === 'map' ? node.entries.get(key)?.keyAt : undefined) ?? at;
+}
+
+const cases = readdirSync(import.meta.dirname, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map(({ name }) => name)
+  .sort();
+
+describe('golden specs', () => {
+  test.each(cases)('%s', (name) => {
+    const folder = join(import.meta.dirname, name);
+    const file = existsSync(join(folder, 'spec.json')) ? 'spec.json' : 'spec.yaml';
+    const params = existsSync(join(folder, 'params.json')) ? (JSON.parse(readFileSync(join(folder, 'params.json'), 'utf8')) as Record<string, string>) : {};
+    const text = readFileSync(join(folder, file), 'utf8');
+    const root = read(text);
+    if (root === null) return;
+    const { diagnostics } = compileText(text, file, { baseDir: '/home/ada/sales', params });
+    const isAccepted = validate(valueOf(root));
+    // `if` says only that what it leads to is wrong, which is told too.
+    const errors = (validate.errors ?? []).filter(({ keyword }) => keyword !== 'if');
+    const lines = new Set(errors.map((error) => placeOf(root, error).line));
+    expect(diagnostics.filter(({ code, line }) => SEEN[code as SpecCode] === 'always' && !lines.has(line))).toEqual([]);
+    const isBeyondIt = diagnostics.every(({ code }) => SEEN[code as SpecCode] === 'never');
+    expect(isBeyondIt && !isAccepted ? errors : []).toEqual([]);
+    // It marks nothing that the compiler has no word about, once the compiler knows what kind of spec to read.
+    if (parseSpec(text, file).spec === null) return;
+    const told = new Set(diagnostics.map(({ line }) => line));
+    expect([...lines].filter((line) => !told.has(line))).toEqual(MORE[name] ?? []);
+  });
+});
+
+const examples = readdirSync(join(ROOT, 'examples')).filter((name) => name.endsWith('.yaml'));
+
+test.each([...examples.map((name) => [name, readFileSync(join(ROOT, 'examples', name), 'utf8')] as const), ['what init writes', FIRST_SPEC] as const])(
+  '%s has nothing that an editor marks',
+  (_name, text) => {
+    expect(validate(valueOf(read(text)!)), JSON.stringify(validate.errors)).toBe(true);
+  },
+);
