@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { existsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -23,6 +23,9 @@ describe('the package, installed from its tarball into an empty folder', () => {
   it('validates a spec that it wrote itself', async () => {
     expect(await installed.voidbox(['init', 'first.yaml'])).toMatchObject({ exitCode: 0 });
     expect(await installed.voidbox(['validate', 'first.yaml'])).toMatchObject({ exitCode: 0 });
+    // It names the schema that the package brings, as the YAML language server reads it.
+    const [, schema] = /^# yaml-language-server: \$schema=(\S+)\n/.exec(readFileSync(join(installed.folder, 'first.yaml'), 'utf8'))!;
+    expect(JSON.parse(readFileSync(join(installed.folder, schema!), 'utf8'))).toMatchObject({ $schema: 'http://json-schema.org/draft-07/schema#' });
   });
 
   it('says what is wrong with a bad spec and exits with 2', async () => {

@@ -1,7 +1,9 @@
 import { stat, writeFile } from 'node:fs/promises';
 import { basename, dirname, resolve } from 'node:path';
+import { packageRoot } from '../../setup/package-root.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
+import { editorLine } from '../editor-line.ts';
 import { EXIT } from '../exit-code.ts';
 import { FIRST_SPEC } from '../first-spec.ts';
 
@@ -20,7 +22,7 @@ export const command = defineCommand<Options>({
     if (there?.isDirectory() === true)
       throw usageError(`\`${file}\` is a folder`, `Name a file in it: voidbox init ${quote(`${file.replace(/\/+$/, '')}/voidbox.yaml`)}`);
     try {
-      await writeFile(path, FIRST_SPEC, { flag: options.force ? 'w' : 'wx' });
+      await writeFile(path, `${await editorLine(dirname(path), packageRoot())}${FIRST_SPEC}`, { flag: options.force ? 'w' : 'wx' });
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (code === 'EEXIST') throw usageError(`\`${file}\` is already there`, `Overwrite it: voidbox init ${quote(file)} --force`);
