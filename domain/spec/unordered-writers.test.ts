@@ -64,3 +64,16 @@ test('2,000 steps are looked at in no time worth telling', () => {
   const chain = names.map((name, index) => step(name, index === 0 ? '' : `depends_on: [s${index - 1}], `)).join('');
   expect(warnings(workflow(`${chain}${step('last', 'depends_on: [s1998], ')}`))).toEqual([]);
 });
+
+test('a step that could not be read is told, and not looked at', () => {
+  const text = `kind: workflow
+name: x
+sandbox: { mounts: [{ host: /data, guest: /data, mode: rw }] }
+workflow:
+  output_step: b
+  steps:
+    - { name: a }
+    - { name: b, run: { program: "true" } }
+`;
+  expect(compileText(text, 'x.yaml', { baseDir: '/' }).diagnostics.map(({ code, line }) => [code, line])).toEqual([['spec/missing-key', 7]]);
+});

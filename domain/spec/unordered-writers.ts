@@ -32,9 +32,12 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
 /** Stages by the host folders that they can write to; a folder counts for what lies in it too. */
 function writersOf(plan: Plan): ReadonlyMap<string, readonly string[]> {
   const folders = new Map<string, string[]>();
+  // A scope also holds stages whose command could not be read; the plan does not.
+  const readable = new Set(plan.stages.map(({ id }) => id));
   for (const scope of plan.scopes) {
+    const stages = scope.stages.filter((stage) => readable.has(stage));
     for (const { source, mode } of scope.sandbox.mounts) {
-      if (mode === 'rw') folders.set(source.path, [...(folders.get(source.path) ?? []), ...scope.stages]);
+      if (mode === 'rw') folders.set(source.path, [...(folders.get(source.path) ?? []), ...stages]);
     }
   }
   const all = [...folders];
