@@ -1,0 +1,110 @@
+/** Specs that the tables allow, and the same with random damage: the reader and the schema for editors say the same of each. */
+import { Ajv } from 'ajv';
+import { expect, test } from 'vitest';
+import { parseSpec } from '../parse.ts';
+import { specSchema } from './json-schema.ts';
+import { SPEC } from './spec-table.ts';
+import type { Key, MappingTable, ValueType } from './table.ts';
+import { type Kind, KINDS } from './values.ts';
+
+const ROUNDS = 300;
+
+/** Every text among them is an absolute path: that a path is one is told by the schema and by the compiler, not by the reader. */
+const JUNK: readonly unknown[] = [7, -1, 1.5, 1e9, true, false, '/x', [], ['/x'], [[]], {}, { zzz: 1 }, { name: 'a' }];
+
+type Random = (below: number) => number;
+
+function createRandom(start: number): Random {
+  let seed = start;
+  return (below) => (seed = (seed * 48_271) % 2_147_483_647) % below;
+}
+
+function oneOf<T>(values: readonly T[], random: Random): T {
+  return values[random(values.length)]!;
+}
+
+function some<T>(least: number, make: () => T, random: Random): readonly T[] {
+  return Array.from({ length: least + random(3 - least) }, make);
+}
+
+function makeMapping({ keys }: MappingTable, kind: Kind, random: Random): Record<string, unknown> {
+  const here = Object.entries<Key>(keys).filter(([, key]) => key.kinds === undefined || key.kinds.includes(kind));
+  const said = here.filter(([, key]) => key.required === true || random(3) === 0);
+  return Object.fromEntries(said.map(([name, key]) => [name, make(key.type, kind, random)]));
+}
+
+function make(type: ValueType, kind: Kind, random: Random): unknown {
+  switch (type.is) {
+    case 'text':
+      if (type.absolute === true) return '/x/y';
+      return oneOf(type.lenient === true ? ['x', '', 7, 1.5, true] : ['x', '7'], random);
+    case 'name':
+      return oneOf(['a', 'a.b_c-d', '7', 'x'.repeat(64)], random);
+    case 'word':
+      return oneOf([...type.words, ...Object.keys(type.aliases ?? {})], random);
+    case 'number':
+      return oneOf([type.range.min, type.range.max, Math.ceil((type.range.min + type.range.max) / 2)], random);
+    case 'flag':
+      return false;
+    case 'variables':
+      return oneOf([{}, { A: '', _b1: 'x' }, { A: 7, B: true }], random);
+    case 'parameters':
+      return oneOf([{}, { a: 'x', b: null, c: 7 }, { a: makeMapping(type.table, kind, random) }], random);
+    case 'list':
+      return some(type.filled === undefined ? 0 : 1, () => make(type.of, kind, random), random);
+    case 'stages':
+      return some(1, () => makeMapping(type.table, kind, random), random);
+    case 'mapping':
+    case 'section':
+      return makeMapping(type.table, kind, random);
+    case 'variants': {
+      const [word, table] = oneOf(Object.entries(type.tables), random);
+      return { [type.by.key]: word, ...makeMapping(table, kind, random) };
+    }
+  }
+}
+
+/** Every mapping and list in a value. */
+function holders(value: unknown): readonly (Record<string, unknown> | unknown[])[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return [value as Record<string, unknown> | unknown[], ...Object.values(value).flatMap(holders)];
+}
+
+function damage(spec: unknown, random: Random): void {
+  const holder = oneOf(holders(spec), random) as Record<string, unknown>;
+  const name = oneOf(Object.keys(holder), random);
+  if (name === undefined || random(5) === 0) holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'depends_on', 'name', 'prompt'], random)] = oneOf(JUNK, random);
+  else if (random(4) === 0 && !Array.isArray(holder)) delete holder[name];
+  else holder[name] = structuredClone(oneOf(JUNK, random));
+}
+
+const validate = new Ajv({ strict: true, allowUnionTypes: true, strictRequired: false, strictTypes: false })
+  .addVocabulary(['patternErrorMessage'])
+  .compile(specSchema());
+
+function isClean(spec: unknown): boolean {
+  return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.length === 0;
+}
+
+test.each(KINDS)('what the tables allow of the kind %s, both accept', (kind) => {
+  const random = createRandom(3);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const spec = { ...makeMapping(SPEC, kind, random), kind };
+    expect({ spec, reader: isClean(spec), schema: validate(spec) }).toEqual({ spec, reader: true, schema: true });
+  }
+});
+
+test('what damage makes of it, both accept or both refuse', () => {
+  const random = createRandom(5);
+  let refused = 0;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const kind = oneOf(KINDS, random);
+    const spec = JSON.parse(JSON.stringify({ ...makeMapping(SPEC, kind, random), kind })) as unknown;
+    for (let cuts = 1 + random(2); cuts > 0; cuts -= 1) damage(spec, random);
+    const reader = isClean(spec);
+    if (!reader) refused += 1;
+    expect({ spec, schema: validate(spec) }).toEqual({ spec, schema: reader });
+  }
+  expect(refused).toBeGreaterThan(ROUNDS / 3);
+  expect(refused).toBeLessThan(ROUNDS);
+});
