@@ -4,7 +4,7 @@
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Ajv, type ErrorObject } from 'ajv';
+import type { ErrorObject } from 'ajv';
 import { describe, expect, test } from 'vitest';
 import { FIRST_SPEC } from '../../cli/first-spec.ts';
 import type { SpecCode } from '../../domain/errors/spec-codes.ts';
@@ -13,6 +13,7 @@ import { parseSpec } from '../../domain/spec/parse.ts';
 import { Problems } from '../../domain/spec/problems.ts';
 import { readSource } from '../../domain/spec/source.ts';
 import type { Position, TreeNode } from '../../domain/spec/tree.ts';
+import { compileEditorSchema } from '../rig/editor-schema.ts';
 
 const ROOT = join(import.meta.dirname, '../..');
 const SCHEMA = JSON.parse(readFileSync(join(ROOT, 'docs/spec.schema.json'), 'utf8')) as Record<string, unknown>;
@@ -63,9 +64,7 @@ const MORE: Readonly<Record<string, readonly number[]>> = {
   'wrong-section': [4],
 };
 
-const validate = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true, strictRequired: false, strictTypes: false })
-  .addVocabulary(['patternErrorMessage'])
-  .compile(SCHEMA);
+const validate = compileEditorSchema(SCHEMA);
 
 function read(text: string): TreeNode | null {
   return readSource(text, new Problems('x.yaml'));

@@ -7,7 +7,6 @@ import type {
   FieldsOf,
   FlagType,
   Key,
-  Keys,
   ListType,
   MappingTable,
   ParamSpec,
@@ -22,11 +21,11 @@ import { type Kind, scaled } from './values.ts';
 
 /** What diagnostics of a mapping's values depend on. */
 export interface Place {
-  /** Null: not known yet, so that keys of one kind only are left out. */
+  /** Null: not known yet; keys that only one kind has are left out. */
   readonly kind: Kind | null;
   /** As in `MappingTable`. */
   readonly of?: MappingTable['of'];
-  /** The mapping that holds this one; `` `sandbox` of step "a" ``. */
+  /** The mapping that holds this one, in the words of a message. */
   readonly outer?: string;
 }
 
@@ -94,7 +93,7 @@ function readWhole(map: MapReader | null, table: MappingTable, place: Place): Re
   if (map === null) return null;
   const values: Record<string, unknown> = readKeys(map, table.keys as ReadableKeys, place);
   map.finish(table.unsupported);
-  const isWhole = Object.values<Key>(table.keys satisfies Keys).every((key) => key.required !== true || values[key.as] !== null);
+  const isWhole = Object.values(table.keys).every((key) => key.required !== true || values[key.as] !== null);
   return isWhole ? { at: map.at, ...values } : null;
 }
 

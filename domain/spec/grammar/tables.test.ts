@@ -1,7 +1,7 @@
 /** Walks the tables: whatever key is added there is read, documented, known to editors, and means its default where it is left out. */
 import { readFileSync } from 'node:fs';
-import { Ajv } from 'ajv';
 import { describe, expect, test } from 'vitest';
+import { compileEditorSchema } from '../../../test/rig/editor-schema.ts';
 import { compileText } from '../load.ts';
 import { parseSpec } from '../parse.ts';
 import { checkPlan } from '../plan-schema.ts';
@@ -15,10 +15,12 @@ type Mapping = Record<string, unknown>;
 
 /** One key, and how to come to the mapping that holds it in a spec of a kind. */
 interface Spot {
+  readonly kind: Kind;
   readonly name: string;
   readonly key: Key;
-  /** As docs/spec.md writes it. */
+  /** As docs/spec.md writes it: a mapping with a place of its own begins anew. */
   readonly path: string;
+  readonly title: string;
   readonly mapping: (spec: Mapping) => Mapping;
 }
 
@@ -31,35 +33,50 @@ function baseSpec(kind: Kind): Mapping {
   return { kind, name: 'base', [kind]: kind === 'workflow' ? { steps: stages, output_step: 'report' } : { boxes: stages } };
 }
 
-function spotsOf(table: MappingTable, kind: Kind, prefix: string, mapping: Spot['mapping']): readonly Spot[] {
+/** Of a mapping: in the docs, where some begin anew, and from the top of a spec. */
+interface Prefix {
+  readonly docs: string;
+  readonly full: string;
+}
+
+function spotsOf(table: MappingTable, kind: Kind, { docs, full }: Prefix, mapping: Spot['mapping']): readonly Spot[] {
   return Object.entries<Key>(table.keys).flatMap(([name, key]) => {
     if (key.kinds !== undefined && !key.kinds.includes(kind)) return [];
     // Where the key is not there, its example gives what lies below it a place.
     const value = (spec: Mapping): unknown => (mapping(spec)[name] ??= structuredClone(key.example));
-    return [{ name, key, path: `${prefix}${name}`, mapping }, ...spotsBelow(key.type, kind, `${prefix}${name}`, value)];
+    const here = { docs: `${docs}${name}`, full: `${full}${name}` };
+    return [{ kind, name, key, path: here.docs, title: `${kind}: ${here.full}`, mapping }, ...spotsBelow(key.type, kind, here, value)];
   });
 }
 
-function spotsBelow(type: ValueType, kind: Kind, path: string, value: (spec: Mapping) => unknown): readonly Spot[] {
+function spotsBelow(type: ValueType, kind: Kind, { docs, full }: Prefix, value: (spec: Mapping) => unknown): readonly Spot[] {
+  const within = (spec: Mapping): Mapping => value(spec) as Mapping;
   const item = (index: number) => (spec: Mapping) => (value(spec) as Mapping[])[index]!;
-  if (type.is === 'mapping') return spotsOf(type.table, kind, type.table === SANDBOX ? '' : `${path}.`, (spec) => value(spec) as Mapping);
-  if (type.is === 'section') return spotsOf(type.table, kind, '', (spec) => value(spec) as Mapping);
-  if (type.is === 'stages') return spotsOf(type.table, kind, '', item(STAGE_INDEX));
-  if (type.is === 'parameters') return spotsOf(type.table, kind, `${path}.NAME.`, (spec) => (value(spec) as Record<string, Mapping>)['rows']!);
+  const inline = { docs: `${docs}.`, full: `${full}.` };
+  const apart = { docs: '', full: `${full}.` };
+  if (type.is === 'mapping') return spotsOf(type.table, kind, type.table === SANDBOX ? apart : inline, within);
+  if (type.is === 'section') return spotsOf(type.table, kind, apart, within);
+  if (type.is === 'stages') return spotsOf(type.table, kind, apart, item(STAGE_INDEX));
+  if (type.is === 'parameters') {
+    const rows = (spec: Mapping): Mapping => within(spec)['rows'] as Mapping;
+    return spotsOf(type.table, kind, { docs: `${docs}.NAME.`, full: `${full}.NAME.` }, rows);
+  }
   if (type.is !== 'list') return [];
   // The example has one item of each variant, in their order.
-  const tables = type.of.is === 'variants' ? Object.values(type.of.tables) : type.of.is === 'mapping' ? [type.of.table] : [];
-  return tables.flatMap((table, index) => spotsOf(table, kind, `${path}[].`, item(index)));
+  const tables = type.of.is === 'variants' ? Object.entries(type.of.tables) : type.of.is === 'mapping' ? [['', type.of.table] as const] : [];
+  return tables.flatMap(([word, table], index) => spotsOf(table, kind, { docs: `${docs}[].`, full: `${full}[${word}].` }, item(index)));
 }
 
-const SPOTS = KINDS.flatMap((kind) => spotsOf(SPEC, kind, '', (spec) => spec).map((spot) => ({ kind, spot, title: `${kind}: ${spot.path}` })));
+const SPOTS = KINDS.flatMap((kind) => spotsOf(SPEC, kind, { docs: '', full: '' }, (spec) => spec));
 
-const validate = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true, strictRequired: false, strictTypes: false })
-  .addVocabulary(['patternErrorMessage'])
-  .compile(specSchema());
+test('each key is looked at in one place', () => {
+  expect(new Set(SPOTS.map(({ title }) => title)).size).toBe(SPOTS.length);
+});
+
+const validate = compileEditorSchema(specSchema());
 
 /** The spec with a key set, or with it taken out. */
-function specWith(kind: Kind, { name, mapping }: Spot, value: Json | undefined): Mapping {
+function specWith({ kind, name, mapping }: Spot, value: Json | undefined): Mapping {
   const spec = baseSpec(kind);
   const holder = mapping(spec);
   if (value === undefined) delete holder[name];
@@ -71,11 +88,11 @@ function messagesOf(spec: Mapping): readonly string[] {
   return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.map(({ message }) => message);
 }
 
-describe.each(SPOTS)('$title', ({ kind, spot }) => {
-  const { key, name } = spot;
+describe.each(SPOTS)('$title', (spot) => {
+  const { kind, key, name } = spot;
 
   test('its example is read and known to editors', () => {
-    const spec = specWith(kind, spot, key.example);
+    const spec = specWith(spot, key.example);
     // A spec says `kind: workflow` in one place only.
     if (name === 'kind' && kind !== key.example) return;
     expect(messagesOf(spec)).toEqual([]);
@@ -83,7 +100,7 @@ describe.each(SPOTS)('$title', ({ kind, spot }) => {
   });
 
   test('a value of another shape is refused by both', () => {
-    const spec = specWith(kind, spot, key.type.is === 'list' || key.type.is === 'stages' ? 7 : [['x']]);
+    const spec = specWith(spot, key.type.is === 'list' || key.type.is === 'stages' ? 7 : [['x']]);
     expect(messagesOf(spec)).toContainEqual(expect.stringContaining(key.called ?? `\`${name}\``));
     expect(validate(spec)).toBe(false);
   });
@@ -93,24 +110,24 @@ describe.each(SPOTS)('$title', ({ kind, spot }) => {
   });
 });
 
-test.each(SPOTS.filter(({ spot }) => spot.key.required === true))('$title: without it the spec is refused by both', ({ kind, spot }) => {
-  const spec = specWith(kind, spot, undefined);
+test.each(SPOTS.filter(({ key }) => key.required === true))('$title: without it the spec is refused by both', (spot) => {
+  const spec = specWith(spot, undefined);
   expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has no \`${spot.name}\``));
   expect(validate(spec)).toBe(false);
 });
 
-test.each(SPOTS.filter(({ spot }) => spot.key.default !== undefined))('$title: written, its default changes nothing', ({ kind, spot }) => {
+test.each(SPOTS.filter(({ key }) => key.default !== undefined))('$title: written, its default changes nothing', (spot) => {
   const planOf = (spec: Mapping) => compileText(JSON.stringify(spec), 'x.json', { baseDir: '/', params: {} });
-  const written = planOf(specWith(kind, spot, spot.key.default));
+  const written = planOf(specWith(spot, spot.key.default));
   expect(written.diagnostics).toEqual([]);
-  expect(written.plan).toEqual(planOf(specWith(kind, spot, undefined)).plan);
+  expect(written.plan).toEqual(planOf(specWith(spot, undefined)).plan);
 });
 
-describe.each(SPOTS.filter(({ spot }) => spot.key.type.is === 'number'))('$title', ({ kind, spot }) => {
+describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (spot) => {
   const range = spot.key.type.is === 'number' ? spot.key.type.range : null!;
 
   test.each([range.min, range.max])('%s is in its range: for the reader, for editors, in a plan', (value) => {
-    const spec = specWith(kind, spot, value);
+    const spec = specWith(spot, value);
     const { plan, diagnostics } = compileText(JSON.stringify(spec), 'x.json', { baseDir: '/' });
     expect(diagnostics).toEqual([]);
     expect(validate(spec), JSON.stringify(validate.errors)).toBe(true);
@@ -118,14 +135,14 @@ describe.each(SPOTS.filter(({ spot }) => spot.key.type.is === 'number'))('$title
   });
 
   test.each([range.integer ? range.min - 1 : range.min - 0.0005, range.max + 1, ...(range.integer ? [range.min + 0.5] : [])])('%s is not', (value) => {
-    const spec = specWith(kind, spot, value);
+    const spec = specWith(spot, value);
     expect(messagesOf(spec)).toEqual([expect.stringContaining(`\`${spot.name}\``)]);
     expect(validate(spec)).toBe(false);
   });
 });
 
-test.each(SPOTS.filter(({ spot }) => spot.key.kinds !== undefined))('$title: a spec of the other kind has it not', ({ kind, spot }) => {
-  const other = KINDS.find((each) => each !== kind)!;
+test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind has it not', (spot) => {
+  const other = KINDS.find((each) => each !== spot.kind)!;
   const spec = baseSpec(other);
   const stages = ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;
   (spot.path in SPEC.keys ? spec : stages)[spot.name] = spot.key.example;
