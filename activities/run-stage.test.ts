@@ -160,7 +160,7 @@ describe('an attempt that loses its server', () => {
       expect(await typesOf()).not.toContain('stage-finished');
 
       const result = await begin(processDeps(), request('lines')).result;
-      expect(result).toMatchObject({ outcome: 'succeeded', stdoutBytes: TWENTY_LINES.length });
+      expect(result).toMatchObject({ outcome: 'succeeded', command: { stdoutBytes: TWENTY_LINES.length } });
       expect(started).toBe(1);
       expect(await storedOutput()).toBe(TWENTY_LINES);
       expect(await typesOf()).toEqual(['vm-starting', 'vm-ready', 'stage-started', 'stage-reattached', 'stage-finished', 'vm-stopped']);
