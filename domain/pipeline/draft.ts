@@ -31,6 +31,7 @@ export class Draft {
   readonly #stages: RowsDraft<StageState>;
   readonly #scopes: RowsDraft<ScopeState>;
   #ready: readonly number[];
+  #copiedReady: number[] | null = null;
   #running: number;
   #open: number;
   #firstFailure: RunState['firstFailure'];
@@ -357,13 +358,14 @@ export class Draft {
   /** Starts ready stages in plan order while there is room; those whose VM is not there yet do not hold up others. */
   #dispatch(): void {
     if (this.#running >= this.#before.maxParallel || this.#ready.length === 0) return;
-    const kept: number[] = [];
+    let started = 0;
     let next = 0;
     for (; next < this.#ready.length && this.#running < this.#before.maxParallel; next += 1) {
       const stage = this.#ready[next]!;
-      if (!this.#startInScope(stage, this.index.scopeOf(stage)!)) kept.push(stage);
+      if (this.#startInScope(stage, this.index.scopeOf(stage)!)) started += 1;
+      else if (started > 0) this.#ownReady()[next - started] = stage;
     }
-    this.#ready = [...kept, ...this.#ready.slice(next)];
+    if (started > 0) this.#ownReady().splice(next - started, started);
   }
 
   #startInScope(stage: number, scope: number): boolean {
@@ -418,14 +420,21 @@ export class Draft {
     return upstream;
   }
 
+  /** Copied once in a transition: thousands may become ready with one event. */
+  #ownReady(): number[] {
+    this.#copiedReady ??= this.#ready.slice();
+    this.#ready = this.#copiedReady;
+    return this.#copiedReady;
+  }
+
   #enqueue(stage: number): void {
     const at = this.#position(stage);
-    this.#ready = [...this.#ready.slice(0, at), stage, ...this.#ready.slice(at)];
+    this.#ownReady().splice(at, 0, stage);
   }
 
   #dequeue(stage: number): void {
     const at = this.#position(stage);
-    this.#ready = [...this.#ready.slice(0, at), ...this.#ready.slice(at + 1)];
+    this.#ownReady().splice(at, 1);
   }
 
   /** Where a stage stands, or would stand, in the ready list. */
