@@ -22,6 +22,7 @@ import { type Figure, type Lane, renderReport } from './report.ts';
 import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
 import { around, soak } from './soak.ts';
 import { noopSpec, stageArm } from './stages.ts';
+import { SHAPES, SIZES, transitionArm } from './transitions.ts';
 import { coldBootArm, execArm, fileArm, warmVm } from './vm.ts';
 
 /** The worker's heartbeat timeout in seconds; @see workflows/activity-options.ts */
@@ -45,6 +46,7 @@ interface Bench {
 
 const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   stages: stageFigure,
+  transitions: transitionFigure,
   boot: bootFigure,
   exec: execFigure,
   files: fileFigure,
@@ -165,6 +167,27 @@ async function stageFigure(bench: Bench): Promise<Figure> {
     ],
     ratios: [
       { what: 'latency against the bare loop without eager start on the same server, paired', value: pairedRatio(path, dispatchedLoop, 'msPerStage').median },
+    ],
+  };
+}
+
+async function transitionFigure(bench: Bench): Promise<Figure> {
+  const arms = SHAPES.flatMap((shape) => SIZES.map((stages) => transitionArm(shape, stages)));
+  const results = await interleave(arms, bench.rounds, bench.say);
+  const perShape = SHAPES.map((shape, index) => ({ shape, sizes: results.slice(index * SIZES.length, (index + 1) * SIZES.length) }));
+  const slowestUs = Math.max(...results.map((result) => spread(result.rounds.map(({ us }) => us)).median));
+  return {
+    title: '(i) What a transition of the run machine costs',
+    method: 'CPU time of whole runs in which all goes well, `max_parallel: 50`, by their transitions; no server, no VM.',
+    rows: results.map((result) => ({ what: result.name, value: spread(result.rounds.map(({ us }) => us)), unit: 'µs a transition' })),
+    goals: [
+      ...perShape.flatMap(({ shape, sizes: [least, ...larger] }) =>
+        larger.map((result, index) => {
+          const value = pairedRatio(result, least!, 'us').median;
+          return { what: `${shape}: ${SIZES[index + 1]} stages against ${SIZES[0]}, paired`, value, goal: '≤ 3', met: value <= 3 };
+        }),
+      ),
+      { what: 'transitions a second where they cost most', value: 1_000_000 / slowestUs, goal: '≥ 100,000', met: slowestUs <= 10 },
     ],
   };
 }
