@@ -139,8 +139,9 @@ describe('a run whose files are damaged while it goes on', () => {
     'ends with a reason, and no other run hears of it: %s',
     async (runId, hurt) => {
       const other = `beside-${runId}`;
-      await started(runId, '["20", "50"]');
-      await started(other, '["40", "50"]');
+      // The one that is hurt comes last: on a busy machine it would have ended before the other has begun.
+      await started(other, '["100", "50"]');
+      await started(runId, '["40", "50"]');
       hurt(runId);
       const end = await stack.runs.client.workflow
         .getHandle(runId)
