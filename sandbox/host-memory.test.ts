@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readHostMemory, vmBudgetMib } from './host-memory.ts';
+import { inspectHostMemory, readHostMemory, vmBudgetMib } from './host-memory.ts';
 
 const MIB = 1024 * 1024;
 const MEMINFO = 'MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:    8388608 kB\n';
@@ -88,6 +88,20 @@ describe('memory of a host', () => {
         availableMib: 500,
       });
     }
+  });
+
+  it('of a worker is told with the cgroup that limits it, and of none where none does', () => {
+    const files = {
+      '/proc/self/cgroup': '0::/\n',
+      '/proc/self/mountinfo': V2_MOUNT,
+      '/proc/71/cgroup': '0::/outer/inner\n',
+      '/proc/71/mountinfo': V2_MOUNT,
+      '/sys/fs/cgroup/outer/memory.max': mebibytes(2_048),
+      '/sys/fs/cgroup/outer/memory.current': mebibytes(1_500),
+      '/sys/fs/cgroup/outer/inner/memory.max': mebibytes(3_000),
+    };
+    expect(inspectHostMemory(71, host(files))).toEqual({ totalMib: 2_048, availableMib: 548, limitedBy: '/sys/fs/cgroup/outer' });
+    expect(inspectHostMemory('self', host(files))).toEqual({ totalMib: 16_384, availableMib: 8_192, limitedBy: null });
   });
 
   it('is never less than nothing', () => {

@@ -13,6 +13,12 @@ export interface HostMemory {
   readonly availableMib: number;
 }
 
+/** With what it comes from. */
+export interface HostMemoryReport extends HostMemory {
+  /** Folder of the cgroup whose limit `totalMib` is; null when it is the machine's memory. */
+  readonly limitedBy: string | null;
+}
+
 /** Names of files in one hierarchy. Limits of all levels hold, so that of a parent may be the narrowest. */
 interface Hierarchy {
   /** Folders from this process's cgroup up to the mounted root. */
@@ -24,21 +30,28 @@ interface Hierarchy {
 }
 
 /** VMs are in the cgroup of the worker that asked for them: keepers are its children. */
-export function readHostMemory(read: ReadText = (path) => readFileSync(path, 'utf8')): HostMemory {
+export function readHostMemory(read?: ReadText): HostMemory {
+  const { totalMib, availableMib } = inspectHostMemory('self', read);
+  return { totalMib, availableMib };
+}
+
+/** As the process `pid` is limited. */
+export function inspectHostMemory(pid: number | 'self', read: ReadText = (path) => readFileSync(path, 'utf8')): HostMemoryReport {
   const meminfo = read('/proc/meminfo');
   let totalMib = meminfoMib(meminfo, 'MemTotal');
   let availableMib = meminfoMib(meminfo, 'MemAvailable');
-  for (const hierarchy of hierarchies(read)) {
+  let limitedBy: string | null = null;
+  for (const hierarchy of hierarchies(pid, read)) {
     for (const folder of hierarchy.levels) {
       const limits = hierarchy.limits.flatMap((file) => fileMib(read, `${folder}/${file}`) ?? []);
       if (limits.length === 0) continue;
       // Version 1 says that there is no limit by a number beyond all memory.
       const limitMib = Math.min(...limits);
-      totalMib = Math.min(totalMib, limitMib);
+      if (limitMib < totalMib) [totalMib, limitedBy] = [limitMib, folder];
       availableMib = Math.min(availableMib, Math.max(0, limitMib - usedMib(read, folder, hierarchy)));
     }
   }
-  return { totalMib, availableMib };
+  return { totalMib, availableMib, limitedBy };
 }
 
 /** What all VMs together may take, their overhead included. */
@@ -53,9 +66,9 @@ function meminfoMib(text: string, field: string): number {
 }
 
 /** Version 2, version 1, or both: a hybrid system has its memory controller in one of them, the other has no such files. */
-function hierarchies(read: ReadText): readonly Hierarchy[] {
-  const groups = textOrNull(read, '/proc/self/cgroup');
-  const mounts = textOrNull(read, '/proc/self/mountinfo');
+function hierarchies(pid: number | 'self', read: ReadText): readonly Hierarchy[] {
+  const groups = textOrNull(read, `/proc/${pid}/cgroup`);
+  const mounts = textOrNull(read, `/proc/${pid}/mountinfo`);
   if (groups === null || mounts === null) return [];
   const found: Hierarchy[] = [];
   for (const line of groups.split('\n')) {

@@ -2,6 +2,7 @@ import { inspectHost } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { findDamagedRuns } from '../../store/inspect.ts';
 import { readStack } from '../../workers/embedded/client.ts';
+import { readVmMemory } from '../../workers/client/vm-memory.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -14,13 +15,15 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const { cacheDir, stateDir } = context.env;
     const [report, temporal, damaged] = await Promise.all([inspectHost(context.env), inspectTemporal(context), findDamagedRuns(stateDir)]);
     const disk = readDiskRoom(stateDir);
+    const stack = context.env.temporalConfigured ? null : await readStack(context.env);
+    const vmMemory = readVmMemory(stack?.workerPid ?? null);
     const isReady = report.isReady && !disk.isLow;
     if (options.json) {
       const damagedRuns = damaged.map(({ runId, folder, problem }) => ({ runId, folder: folder.path, problem: problem.message }));
-      await context.stdout.write(`${JSON.stringify({ ...report, isReady, disk, temporal, cacheDir, stateDir, damagedRuns })}\n`);
+      await context.stdout.write(`${JSON.stringify({ ...report, isReady, disk, vmMemory, temporal, cacheDir, stateDir, damagedRuns })}\n`);
     } else {
       const lines = [
-        ...renderDoctor({ ...report, isReady }, temporal, { cacheDir, stateDir, disk }, context.stdout.style),
+        ...renderDoctor({ ...report, isReady }, temporal, { cacheDir, stateDir, disk, vmMemory }, context.stdout.style),
         ...renderDamagedRuns(damaged, context),
       ];
       await context.stdout.write(`${lines.join('\n')}\n`);

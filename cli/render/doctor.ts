@@ -1,4 +1,5 @@
 import type { HostReport, PieceReport } from '../../setup/resolve.ts';
+import type { VmMemory } from '../../workers/client/vm-memory.ts';
 import type { DiskRoom } from '../../store/file/disk-room.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -19,7 +20,7 @@ export interface TemporalReport {
 export function renderDoctor(
   report: HostReport,
   temporal: TemporalReport,
-  folders: { readonly cacheDir: string; readonly stateDir: string; readonly disk: DiskRoom },
+  folders: { readonly cacheDir: string; readonly stateDir: string; readonly disk: DiskRoom; readonly vmMemory: VmMemory },
   style: Style,
 ): string[] {
   const { system } = report;
@@ -36,6 +37,7 @@ export function renderDoctor(
     `  KVM        ${report.kvm.kind}: ${report.kvm.explanation}`,
     `  runs get   ${report.isolation.level ?? 'nothing'}, accelerator ${report.isolation.accelerator}: ${report.isolation.explanation}`,
     `  kernel     ${report.kernelKind}`,
+    `  memory     ${describeMemory(folders.vmMemory)}`,
     ...fixes([report.kvm.remedy, report.isolation.remedy], style),
     '',
     style.bold('Temporal'),
@@ -47,6 +49,12 @@ export function renderDoctor(
     '',
     ready,
   ];
+}
+
+/** The machine's memory stands in the first line; a worker in a container may have less. */
+function describeMemory({ budgetMib, totalMib, availableMib, limitedBy }: VmMemory): string {
+  const source = limitedBy === null ? "the machine's memory" : `the limit of the cgroup ${sanitizeLine(limitedBy)}`;
+  return `VMs together may take ${budgetMib} MiB (${totalMib} MiB, ${source}, less a share for the host); ${availableMib} MiB are available`;
 }
 
 /** Never cut: the path is what the doctor is asked for. */
