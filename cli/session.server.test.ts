@@ -135,11 +135,17 @@ test('a session is started, answered, looked at, and outlives its worker and its
 
 test('a client whose server goes says so, and the answer can be given again', { timeout: 240_000 }, async () => {
   mkdirSync(join(dir, 'skills', 'slow'));
+  // The action goes on when it may, and not after a time: how long the commands take is the machine's affair.
+  const go = join(dir, 'go');
   writeFileSync(
     join(dir, 'skills', 'slow', 'skill.ts'),
-    `import { skill, terminal, z } from 'voidbox/skill-kit';
+    `import { existsSync } from 'node:fs';
+import { skill, terminal, z } from 'voidbox/skill-kit';
+const action = async () => {
+  for (const end = Date.now() + 180_000; Date.now() < end && !existsSync(${JSON.stringify(go)});) await new Promise((resolve) => setTimeout(resolve, 50));
+};
 export default skill({ name: 'slow', entry: 'ask' })
-  .step('ask', { prompt: 'Go?', response: z.object({}), action: () => new Promise((resolve) => setTimeout(resolve, 3_000)), next: terminal })
+  .step('ask', { prompt: 'Go?', response: z.object({}), action, next: terminal })
   .build();
 `,
   );
@@ -150,6 +156,7 @@ export default skill({ name: 'slow', entry: 'ask' })
   }
   expect((await voidbox('down')).code).toBe(0);
   expect(await waiting).toMatchObject({ code: 3, stderr: expect.stringMatching(/the Temporal server has gone.*--turn/s) });
+  writeFileSync(go, '');
   const again = await voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}', '--json');
   expect(json(again)).toMatchObject({ result: { kind: 'done' } });
 });

@@ -124,9 +124,18 @@ export function versioned(word: string, version: string, extra = '', step = 'two
 `;
 }
 
-/** Two at once, and a person who does not answer. */
+/** Two at once, whose actions end when both have begun, and a person who does not answer. */
 export const REVIEW = `
-const branch = (word) => ({ prompt: word + '?', response: z.object({ note: z.string() }), action: async ({ response }) => { await new Promise((r) => setTimeout(r, 400)); return word + ':' + response.note; }, next: 'join' });
+import { readFileSync } from 'node:fs';
+const both = async (word) => {
+  log('reviews ' + word);
+  const begun = () => readFileSync(LINES, 'utf8').split('\\n');
+  for (const end = Date.now() + 60_000; !['style', 'safety'].every((one) => begun().includes('reviews ' + one));) {
+    if (Date.now() > end) throw new Error('the other one did not begin meanwhile');
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+};
+const branch = (word) => ({ prompt: word + '?', response: z.object({ note: z.string() }), action: async ({ response }) => { await both(word); return word + ':' + response.note; }, next: 'join' });
 export default skill({ name: 'review', entry: 'split' })
   .step('split', { parallel: { branches: ['style', 'safety'], join: 'join' } })
   .step('style', branch('style'))
