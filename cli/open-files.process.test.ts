@@ -16,12 +16,16 @@ interface Ended {
 }
 
 function voidbox(limit: number, args: readonly string[], variables: Readonly<Record<string, string>> = {}): Promise<Ended> {
+  return node(limit, [BIN, ...args], variables);
+}
+
+function node(limit: number, args: readonly string[], variables: Readonly<Record<string, string>> = {}): Promise<Ended> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-few-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const env = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables };
   const line = 'printf %s "$SPEC" > few.yaml; ulimit -n "$0"; exec "$@"';
   return new Promise((resolve) => {
-    const child = execFile('sh', ['-c', line, String(limit), process.execPath, BIN, ...args], { cwd: dir, env: { ...env, SPEC } }, (_error, _out, stderr) =>
+    const child = execFile('sh', ['-c', line, String(limit), process.execPath, ...args], { cwd: dir, env: { ...env, SPEC } }, (_error, _out, stderr) =>
       resolve({ code: child.exitCode, stderr }),
     );
   });
@@ -50,5 +54,19 @@ test('a command that only looks works with 256; what starts a stack or a worker 
     expect(code).toBe(3);
     expect(stderr).toMatch(REMEDY);
     expect(stderr).not.toContain(' at ');
+  }
+});
+
+test.each([
+  ['workers/main.js', 'A worker'],
+  ['workers/embedded/supervisor.js', 'The embedded stack'],
+])('%s, started by something else, says so too', async (entry, what) => {
+  const script = fileURLToPath(new URL(`../dist/${entry}`, import.meta.url));
+  for (const limit of [32, 256]) {
+    const { code, stderr } = await node(limit, [script]);
+    expect(stderr).toContain(`error: ${what} needs 1024 open files, and ${limit} are allowed here.`);
+    expect(stderr).toMatch(REMEDY);
+    expect(stderr).not.toContain(' at ');
+    expect(code).toBe(3);
   }
 });

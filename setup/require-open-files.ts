@@ -2,10 +2,21 @@
 import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.mjs';
 import { SetupError } from './setup-error.ts';
 
+/** As the command line ends on a host that is not ready. */
+const EXIT_NOT_READY = 3;
+
 /** `what`: the beginning of a sentence. @throws SetupError */
 export function requireOpenFiles(what: string): void {
   const tooFew = tooFewOpenFiles(what, STACK_OPEN_FILES);
   if (tooFew !== null) throw new SetupError(tooFew.message, tooFew.remedy);
+}
+
+/** For entries of processes that serve, which ask before they load what they serve with. */
+export function exitWithoutOpenFiles(what: string): void {
+  const tooFew = tooFewOpenFiles(what, STACK_OPEN_FILES);
+  if (tooFew === null) return;
+  process.stderr.write(`error: ${tooFew.message}\n  ${tooFew.remedy}\n`);
+  process.exit(EXIT_NOT_READY);
 }
 
 /** Of this process; infinite where the system does not say. */

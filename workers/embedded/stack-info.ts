@@ -1,5 +1,5 @@
 /** `stack.json`: what a running embedded stack says about itself, for people and tools. Commands ask its socket. */
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 export interface StackInfo {
@@ -47,8 +47,8 @@ export function readStackFile(stateDir: string): StackInfo | null {
   }
 }
 
+/** A folder that is gone does not come back by it. */
 export function writeStackFile(stateDir: string, info: StackInfo): void {
-  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const file = stackFile(stateDir);
   const next = `${file}.${process.pid}`;
   writeFileSync(next, `${JSON.stringify(info, null, 2)}\n`, { mode: 0o600 });

@@ -1,5 +1,18 @@
 /** The embedded stack as processes: started on demand, alone in its folder, gone with its supervisor. */
-import { chmodSync, copyFileSync, linkSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -201,6 +214,33 @@ describe('the socket', () => {
       expect(answer).toBe('');
     }
     expect(await readStack(env)).toEqual(first);
+  });
+});
+
+describe('a stack whose folder', () => {
+  test.each<[string, string | null, () => void]>([
+    ['was deleted', null, () => rmSync(env.stateDir, { recursive: true, force: true, maxRetries: 5 })],
+    [
+      'was moved away, with another one in its place',
+      'of another stack',
+      () => {
+        const aside = `${env.stateDir}-aside`;
+        onTestFinished(() => rmSync(aside, { recursive: true, force: true }));
+        renameSync(env.stateDir, aside);
+        mkdirSync(env.stateDir);
+        writeFileSync(stackFile(env.stateDir), 'of another stack');
+      },
+    ],
+  ])('%s ends with all its processes, and leaves what is there now alone', { timeout: 120_000 }, async (_what, expected, take) => {
+    const { supervisorPid, serverPid, workerPid } = await start();
+    const processes = [supervisorPid, serverPid, workerPid];
+    onTestFinished(() => {
+      if (isAlive(supervisorPid)) process.kill(supervisorPid, 'SIGKILL');
+    });
+    take();
+    await until('the processes to end', () => !processes.some(isAlive));
+    const left = existsSync(stackFile(env.stateDir)) ? readFileSync(stackFile(env.stateDir), 'utf8') : null;
+    expect(left).toBe(expected);
   });
 });
 

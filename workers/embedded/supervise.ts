@@ -1,0 +1,249 @@
+/**
+ * An embedded stack while it lives: a Temporal dev server and a worker that are kept running, what is said of them, and their end.
+ * Its children are tied to this process: when it dies, however it dies, they die.
+ */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { readEnvironment } from '../../setup/environment.ts';
+import type { StackPieces } from '../../setup/host-pieces.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { hostId } from '../host-id.ts';
+import { createLog, textOf, type Log } from '../log.ts';
+import { openCappedLog } from './capped-log.ts';
+import { childLog } from './child-log.ts';
+import { folderId, type StackAnswer, type StackOp } from './control.ts';
+import { openControl } from './control-server.ts';
+import { watchFolder, type FolderWatch } from './folder-watch.ts';
+import { watchIdle } from './idle-watch.ts';
+import { keepChild, type ChildCommand, type KeptChild } from './kept-child.ts';
+import { keepDatabase, prepareDatabase } from './new-database.ts';
+import { freePort, isFree } from './ports.ts';
+import { closeToOthers } from './private-files.ts';
+import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
+import { skillPaths } from './skill-paths.ts';
+import { keepStackFile, logsDir, removeStackFile, type StackInfo } from './stack-info.ts';
+import { openUiDoor, type UiDoor } from './ui-door.ts';
+import { createUiPages, type UiPages } from './ui-pages.ts';
+
+const NAMESPACE = 'default';
+const FILE_CHECK_MS = 1_000;
+/** The command that started the stack looks every 50 ms whether it is up. */
+const FIRST_USE_MS = 3_000;
+/** The worker lets go of its attempts within this; the server then writes its database. */
+const WORKER_GRACE_MS = 20_000;
+const SERVER_GRACE_MS = 10_000;
+/** How the line begins that a worker prints when it polls. */
+const WORKER_READY_LINE = 'voidbox-worker ready';
+
+export interface SupervisorOptions {
+  readonly stateDir: string;
+  readonly cacheDir: string;
+  readonly build: string;
+  readonly pieces: StackPieces;
+  /** Without open runs for this long, the stack ends. */
+  readonly idleLimitMs: number;
+}
+
+/** Settles when the stack has ended: false when it never came up. */
+export async function supervise(options: SupervisorOptions): Promise<boolean> {
+  return await new Supervisor(options).run();
+}
+
+class Supervisor {
+  readonly #options: SupervisorOptions;
+  readonly #log: Log;
+  readonly #folder: FolderWatch;
+  readonly #startedAtMs = Date.now();
+  readonly #httpHost = secretHostName();
+  readonly #pages: UiPages;
+  readonly #ended: Promise<boolean>;
+  #settle: (wasUp: boolean) => void = () => undefined;
+  #server: KeptChild | null = null;
+  #worker: KeptChild | null = null;
+  #ui: UiDoor | null = null;
+  #control: { close(): void } | null = null;
+  #timers: readonly NodeJS.Timeout[] = [];
+  #ports: ServerPorts | null = null;
+  #workerReady = false;
+  #stopping = false;
+  #published: StackInfo | null = null;
+  #publishedAtMs = 0;
+  #lastUsedMs = Date.now();
+  #fileProblem: string | null = null;
+
+  constructor(options: SupervisorOptions) {
+    const { stateDir, pieces } = options;
+    closeToOthers(stateDir);
+    const file = openCappedLog(join(logsDir(stateDir), 'supervisor.log'));
+    const pagesLog = openCappedLog(join(logsDir(stateDir), 'temporal-ui.log'));
+    this.#options = options;
+    this.#log = createLog('supervisor', (line) => file.write(line));
+    this.#pages = createUiPages({ pieces, env: readEnvironment().variables, onLine: (line) => pagesLog.write(`${line}\n`) });
+    this.#ended = new Promise((resolve) => (this.#settle = resolve));
+    this.#folder = watchFolder({ stateDir, onGone: () => void this.#leave() });
+  }
+
+  async run(): Promise<boolean> {
+    const { stateDir } = this.#options;
+    this.#ui = await openUiDoor({
+      api: () => (this.#ports === null ? null : { port: this.#ports.http, hostName: this.#httpHost }),
+      pagesPort: () => this.#pages.port(),
+      onProblem: (message) => this.#log('warning', `UI: ${message}`),
+    });
+    this.#server = this.#keepServer();
+    this.#worker = this.#keepWorker();
+    this.#control = await openControl({
+      stateDir,
+      answer: (op, users) => this.#answer(op, users),
+      onProblem: (message) => this.#log('warning', message),
+    });
+    const idle = watchIdle({
+      idleLimitMs: this.#options.idleLimitMs,
+      namespace: NAMESPACE,
+      address: () => (this.#ports === null ? null : addressOf(this.#ports)),
+      lastUsedMs: () => this.#lastUsedMs,
+      log: this.#log,
+      stop: (why) => this.#stop(why),
+    });
+    this.#timers = [idle, setInterval(() => this.#keepFile(), FILE_CHECK_MS)];
+    for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => void this.#stop(signal));
+    return await this.#ended;
+  }
+
+  #keepServer(): KeptChild {
+    const says = childLog('the Temporal server', join(logsDir(this.#options.stateDir), 'temporal.log'), this.#log, (what, words) => this.#giveUp(what, words));
+    return keepChild({
+      env: readEnvironment().variables,
+      command: async () => {
+        if (this.#ports === null || !(await isFree(this.#ports.grpc)) || !(await isFree(this.#ports.http))) {
+          const moved = this.#ports !== null;
+          this.#ports = { grpc: await freePort(), http: await freePort() };
+          if (moved) this.#worker?.restart();
+        }
+        // Another folder's database is not to be looked at, much less removed.
+        if (this.#folder.isGone()) throw new Error(`the state folder ${this.#options.stateDir} is gone`);
+        if (prepareDatabase(this.#options.stateDir)) this.#log('warning', 'the database of a server that never came up is made anew');
+        return serverCommand({ ...this.#options, ports: this.#ports, httpHost: this.#httpHost });
+      },
+      onLine: says.line,
+      onStart: (pid) => {
+        if (this.#ports !== null) this.#log('info', `Temporal server ${pid} starts on ${addressOf(this.#ports)}, UI on ${this.#uiUrl()}`);
+        this.#publish();
+      },
+      onEnd: says.ended,
+    });
+  }
+
+  #keepWorker(): KeptChild {
+    const says = childLog('the worker', join(logsDir(this.#options.stateDir), 'worker.log'), this.#log, (what, words) => this.#giveUp(what, words));
+    return keepChild({
+      env: readEnvironment().variables,
+      command: async () => {
+        // The worker loads its code while the server starts, and waits for it by itself.
+        while (this.#ports === null) await sleep(10);
+        return workerCommand(this.#options, this.#ports);
+      },
+      onLine: (line) => {
+        if (!line.startsWith(WORKER_READY_LINE)) return says.line(line);
+        if (!this.#folder.isGone()) keepDatabase(this.#options.stateDir);
+        this.#workerReady = true;
+        this.#log('info', `worker ${this.#worker?.pid()} is ready`);
+        this.#publish();
+      },
+      onStart: (pid) => this.#log('info', `worker ${pid} starts`),
+      onEnd: says.ended,
+    });
+  }
+
+  #publish(): void {
+    const { build, stateDir } = this.#options;
+    const [serverPid, workerPid] = [this.#server?.pid() ?? null, this.#worker?.pid() ?? null];
+    if (this.#stopping || this.#folder.isGone() || !this.#workerReady || this.#ports === null || serverPid === null || workerPid === null) return;
+    if (this.#published === null) this.#publishedAtMs = Date.now();
+    const pids = { supervisorPid: process.pid, serverPid, workerPid };
+    const id = hostId(stateDir);
+    this.#published = {
+      address: addressOf(this.#ports),
+      namespace: NAMESPACE,
+      uiUrl: this.#uiUrl(),
+      ...pids,
+      build,
+      hostId: id,
+      startedAtMs: this.#startedAtMs,
+    };
+    this.#keepFile();
+  }
+
+  /** The file is what people and other tools look at: what else may stand in it, it comes back. */
+  #keepFile(): void {
+    // In a folder that has taken the place of this stack's, it would speak of another one.
+    if (this.#published === null || this.#stopping || this.#folder.isGone()) return;
+    try {
+      keepStackFile(this.#options.stateDir, this.#published);
+      this.#fileProblem = null;
+    } catch (error) {
+      // Often a full disk. The stack is up all the same, and the file comes once there is room.
+      if (this.#fileProblem !== textOf(error)) this.#log('warning', `stack.json cannot be written: ${textOf(error)}`);
+      this.#fileProblem = textOf(error);
+    }
+  }
+
+  #answer(op: StackOp, users: number): StackAnswer {
+    const { stateDir, build } = this.#options;
+    // The command that started the stack has not seen it before it is up.
+    const inUse = users > 0 || Date.now() - this.#publishedAtMs < FIRST_USE_MS;
+    if (op === 'use') this.#lastUsedMs = Date.now();
+    if (op === 'stop') void this.#stop('a command asks for it');
+    if (op === 'yield' && !inUse) void this.#stop('a command of another build asks for it');
+    this.#keepFile();
+    const phase = this.#stopping ? 'stopping' : this.#published === null ? 'starting' : 'up';
+    return { voidbox: 'stack', phase, pid: process.pid, build, folder: folderId(stateDir) ?? '', inUse: op === 'yield' && inUse, info: this.#published };
+  }
+
+  #giveUp(what: string, words: readonly string[]): void {
+    if (this.#published !== null || this.#stopping) return;
+    // Whoever started the stack reads it there.
+    process.stderr.write(`${words.join('\n')}\n`);
+    void this.#stop(`${what} does not start`);
+  }
+
+  async #leave(): Promise<void> {
+    const why = `the state folder ${this.#options.stateDir} is gone, or another one is in its place`;
+    // The folder's logs are gone with it.
+    process.stderr.write(`voidbox: the embedded stack stops: ${why}\n`);
+    await this.#stop(why);
+  }
+
+  async #stop(why: string): Promise<void> {
+    if (this.#stopping) return;
+    this.#stopping = true;
+    for (const timer of this.#timers) clearInterval(timer);
+    this.#log('info', `stops: ${why}`);
+    if (!this.#folder.isGone()) removeStackFile(this.#options.stateDir);
+    this.#folder.stop();
+    this.#ui?.close();
+    await Promise.all([this.#worker?.stop(WORKER_GRACE_MS), this.#pages.stop()]);
+    await this.#server?.stop(SERVER_GRACE_MS);
+    this.#log('info', 'stopped');
+    this.#control?.close();
+    this.#settle(this.#published !== null);
+  }
+
+  #uiUrl(): string {
+    return `http://127.0.0.1:${this.#ui?.port}`;
+  }
+}
+
+function addressOf({ grpc }: ServerPorts): string {
+  return `127.0.0.1:${grpc}`;
+}
+
+function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPorts): ChildCommand {
+  const script = join(packageRoot(), 'dist/workers/main.js');
+  const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
+  const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);
+  return {
+    file: pieces.keeper,
+    args: ['tie', '--', process.execPath, script, '--embedded', ...server, '--state-dir', stateDir, '--keeper', pieces.keeper, ...skills],
+  };
+}
