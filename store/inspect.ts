@@ -10,6 +10,8 @@ import { readHostVariables, readRecord } from './file/run-records.ts';
 
 /** A run is admitted by a record and then by an event: only a log that stays empty has lost something. */
 const ADMISSION_MS = 10_000;
+/** Written before the first event. */
+const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'input', 'plan', 'admission']);
 const MAIN_RECORDS = ['client', 'plan', 'admission', 'manifest'] as const;
 
 export interface DamagedRun {
@@ -92,7 +94,23 @@ function recordNames(dir: string): readonly string[] {
 function inspectBeginning(path: string): void {
   const admission = join(path, 'records', 'admission.json');
   if (!existsSync(admission) || Date.now() - statSync(admission).mtimeMs < ADMISSION_MS) return;
-  throw damaged(join(path, 'events.jsonl'), 'the run was admitted, and its events are gone');
+  throw damaged(join(path, 'events.jsonl'), 'the run was admitted, and its events are gone, or a full disk keeps its first one from being written');
+}
+
+/**
+ * True for a run that may be well and about to write its first event, which waits for as long as the disk is full: its
+ * files alone do not tell it from one that has lost all of its events.
+ */
+export async function mayBeBeginning(stateDir: string, { runId, folder }: DamagedRun): Promise<boolean> {
+  if (runId === null) return false;
+  try {
+    // With any other record it had got further than that.
+    if (!recordNames(join(folder.path, 'records')).every((name) => FIRST_RECORDS.has(name))) return false;
+    return (await readThrough(stateDir, runId)) === 0;
+  } catch (error) {
+    if (isCodedError(error)) return false;
+    throw error;
+  }
 }
 
 function sizeOrNull(path: string): number | null {

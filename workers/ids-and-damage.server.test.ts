@@ -1,5 +1,5 @@
 /** Runs with ids that Temporal makes, and runs whose files are damaged while they go on, through a real server. */
-import { readFileSync, readdirSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, readdirSync, truncateSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { WorkflowFailedError } from '@temporalio/client';
@@ -188,6 +188,23 @@ describe('a run whose files are damaged while it goes on', () => {
     await janitorRound();
     expect(backend.alive().filter((key) => key.startsWith('aside/'))).toEqual([]);
   });
+});
+
+test('set-aside --all leaves a run without an event alone for as long as the server says that it runs', async () => {
+  const runId = 'beginning';
+  await started('begun', '["2", "1"]');
+  // A worker has admitted it and found no room for its first event.
+  const handle = await stack.runs.client.workflow.start('voidboxRun', { workflowId: runId, taskQueue: 'nowhere', args: [{ spec: '' }] });
+  mkdirSync(fileOf(runId, 'records'), { recursive: true });
+  cpSync(fileOf('begun', 'records/admission.json'), fileOf(runId, 'records/admission.json'));
+  utimesSync(fileOf(runId, 'records/admission.json'), 1_000_000_000, 1_000_000_000);
+  const sorted = async (): Promise<unknown> => JSON.parse((await type('set-aside', '--all', '--dry-run', '--json')).stdout) as unknown;
+  expect(await sorted()).toMatchObject({
+    runs: expect.not.arrayContaining([expect.objectContaining({ runId })]) as unknown,
+    left: [{ runId, reason: expect.stringContaining('the server says that it runs') as string }],
+  });
+  await handle.terminate('test');
+  expect(await sorted()).toMatchObject({ runs: expect.arrayContaining([expect.objectContaining({ runId })]) as unknown, left: [] });
 });
 
 function swapLines(runId: string): void {

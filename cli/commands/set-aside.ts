@@ -2,6 +2,7 @@ import { findDamagedRuns, type DamagedRun } from '../../store/inspect.ts';
 import { setAside } from '../../store/set-aside.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { leaveBeginning } from '../beginning-runs.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
@@ -17,7 +18,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .argument('[run...]', 'ids of damaged runs, or beginnings of them')
-      .option('--all', 'every damaged run')
+      .option('--all', 'every damaged run, but one without an event that may still go on')
       .option('-n, --dry-run', 'say what would be put aside and leave it');
   },
   async execute(names, options, context) {
@@ -27,18 +28,26 @@ export const command = defineCommand<Options>({
     }
     const damaged = await findDamagedRuns(stateDir);
     const known = await createFileEventStore(stateDir).listRuns();
-    const chosen = options.all === true ? damaged : [...new Set(names.map((name) => choose(name, damaged, known)))];
+    // What somebody names is theirs to judge.
+    const { ended: chosen, left } =
+      options.all === true ? await leaveBeginning(damaged, context) : { ended: [...new Set(names.map((name) => choose(name, damaged, known)))], left: [] };
     const dryRun = options.dryRun ?? false;
     const report: { runId: string; problem: string; folder: string }[] = [];
     for (const run of chosen) {
       report.push({ runId: nameOf(run), problem: run.problem.message, folder: dryRun ? run.folder.path : await setAside(stateDir, run) });
     }
-    if (options.json) await context.stdout.write(`${JSON.stringify({ dryRun, runs: report })}\n`);
-    else if (report.length === 0) await context.stdout.write('No run is damaged.\n');
+    if (options.json) {
+      const leftRuns = left.map(({ run, reason }) => ({ runId: nameOf(run), reason }));
+      await context.stdout.write(`${JSON.stringify({ dryRun, runs: report, left: leftRuns })}\n`);
+    } else if (report.length + left.length === 0) await context.stdout.write('No run is damaged.\n');
     else {
       const lines = report.map(({ runId, problem, folder }) =>
         dryRun ? `would set ${shownRunId(runId)} aside: ${sanitizeLine(problem)}` : `set ${shownRunId(runId)} aside, to ${folder}`,
       );
+      for (const { run, reason } of left) {
+        lines.push(`left ${shownRunId(nameOf(run))} where it is: ${reason}`);
+        lines.push(`  ${context.advise(`if it is to go all the same: voidbox set-aside ${typedRunId(nameOf(run))}`)}`);
+      }
       await context.stdout.write(`${lines.join('\n')}\n`);
     }
     return EXIT.success;

@@ -1,5 +1,5 @@
 /** What the command line says, word for word, where no server and no VM is needed. */
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { leaveFinishedRuns } from './finished-runs.ts';
@@ -223,6 +223,18 @@ describe('a run whose events are damaged', () => {
     expect(readdirSync(join(terminal.stateDir, 'damaged'))).toEqual(['sales-bad']);
     expect((await terminal.type('set-aside', '--all')).stdout).toBe('No run is damaged.\n');
     expect((await terminal.type('status', 'sales-bad')).code).toBe(2);
+    // One that was admitted and has no event may be waiting for room on the disk: only its name moves it while no server answers.
+    const beginning = join(terminal.stateDir, 'runs', 'beginning');
+    mkdirSync(join(beginning, 'records'), { recursive: true });
+    writeFileSync(join(beginning, 'records', 'admission.json'), '{"v":1}');
+    utimesSync(join(beginning, 'records', 'admission.json'), 1_000_000_000, 1_000_000_000);
+    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({ damagedRuns: [{ runId: 'beginning' }] });
+    expect((await terminal.type('set-aside', '--all')).stdout).toMatch(
+      /^left beginning where it is: it has no event yet, and no server answers.*\n.*set-aside beginning\n$/,
+    );
+    expect(JSON.parse((await terminal.type('set-aside', '--all', '--json')).stdout)).toMatchObject({ runs: [], left: [{ runId: 'beginning' }] });
+    expect(readdirSync(join(terminal.stateDir, 'runs')).toSorted()).toEqual(['beginning', 'sales-good']);
+    expect((await terminal.type('set-aside', 'beginning')).stdout).toContain(join(terminal.stateDir, 'damaged', 'beginning'));
     // Its id is not begun anew while it lies there.
     terminal.file('spec.yaml', 'kind: workflow\nname: a\nworkflow:\n  steps:\n    - name: a\n      run: { program: ls }\n');
     const again = await terminal.type('run', 'spec.yaml', '--mode', 'mock', '--run-id', 'sales-bad');
