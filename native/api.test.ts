@@ -20,6 +20,11 @@ test('a keeper of a build that does not look at its disk says nothing of it', ()
   expect(readVmStatus({ ...STATUS, diskFull: null }).diskFull).toBeNull();
 });
 
+test('a keeper of a build that does not say when it began is read', () => {
+  expect(readVmStatus(STATUS).startedAtMs).toBeNull();
+  expect(readVmStatus({ ...STATUS, startedAtMs: 1_700_000_000_000 }).startedAtMs).toBe(1_700_000_000_000);
+});
+
 test('a full disk is read, and one that makes no sense is a broken keeper', () => {
   const diskFull = { forMs: 1, limitMs: 2, availableBytes: 0, neededBytes: 3 };
   expect(readVmStatus({ ...STATUS, diskFull }).diskFull).toEqual(diskFull);

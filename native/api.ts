@@ -62,6 +62,8 @@ export interface VmStatus {
   readonly vmKey: string;
   readonly fence: number;
   readonly bootMs: number;
+  /** When the keeper began; null from one of an earlier build. */
+  readonly startedAtMs: number | null;
   /** VMs that were started until one answered. */
   readonly boots: number;
   readonly accelerator: string;
@@ -179,6 +181,7 @@ export function readVmStatus(answer: Answer): VmStatus {
     fence: readCount(answer, 'fence', 'status'),
     // Null until the guest has answered.
     bootMs: typeof answer['bootMs'] === 'number' ? Math.round(answer['bootMs']) : 0,
+    startedAtMs: typeof answer['startedAtMs'] === 'number' ? answer['startedAtMs'] : null,
     boots: readCount(answer, 'boots', 'status'),
     accelerator: readText(answer, 'accelerator', 'status'),
     kernel: readText(answer, 'kernel', 'status'),

@@ -75,6 +75,8 @@ export const ATTACHMENT: readonly Behaviour[] = [
       const current = await c.backend.launch(c.sharedKey, c.plan, limit());
       assert.ok(current.facts.attached);
       assert.ok(current.facts.fence > old.facts.fence, `${current.facts.fence} after ${old.facts.fence}`);
+      assert.ok(current.facts.vmLife !== null);
+      assert.equal(current.facts.vmLife, old.facts.vmLife);
       await assertStale(old, oldExec);
       const exec = await current.exec(wanted, limit());
       assert.ok(exec.attached);
@@ -171,6 +173,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
         try {
           const fresh = await c.backend.launch(next, { ...c.plan, mounts: [] }, limit());
           assert.equal(fresh.facts.attached, false);
+          assert.notEqual(fresh.facts.vmLife, sandbox.facts.vmLife);
           assert.equal(await fresh.readFile('/workspace/mark', limit()), null);
         } finally {
           await c.backend.release(next);

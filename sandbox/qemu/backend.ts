@@ -145,8 +145,7 @@ function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
     jail: status.jail,
     bootMs: status.bootMs,
     attached: vm.attached,
-    // The keeper does not say it.
-    vmLife: null,
+    vmLife: status.startedAtMs === null ? null : String(status.startedAtMs),
     hadCommands: status.execs.length > 0,
     fence: vm.fence,
   };

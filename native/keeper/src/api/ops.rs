@@ -149,6 +149,7 @@ fn status(keeper: &Keeper) -> Value {
         "vmKey": config.vm_key,
         "fence": *keeper.fence.borrow(),
         "bootMs": keeper.boot_ms.get(),
+        "startedAtMs": keeper.started_at_ms,
         "boots": keeper.boots.get(),
         "accelerator": config.accelerator,
         "kernel": config.kernel.kind,

@@ -36,11 +36,7 @@ impl Exec {
         let limited = match kept {
             Ok(all_kept) => !all_kept,
             Err(error) => {
-                let failure = Failure::io(
-                    format_args!("writing the output of {}", self.start.exec_key),
-                    &error,
-                );
-                state.failure.get_or_insert(failure);
+                state.failure.get_or_insert(self.lost_output(&error));
                 true
             }
         };
@@ -118,10 +114,8 @@ impl Exec {
                 return Ok(());
             }
             state.phase = Phase::Acknowledged;
-            self.budget
-                .give_back(state.stdout.len() + state.stderr.len());
-            state.stdout.discard();
-            state.stderr.discard();
+            state.stdout.discard(&self.budget);
+            state.stderr.discard(&self.budget);
         }
         for name in ["stdout", "stderr"] {
             let _ = fs::remove_file(self.folder.join(name));

@@ -8,7 +8,7 @@ use voidbox_protocol::message::Stream;
 use super::record::{Outcome, Phase, Reason};
 use super::{Exec, State};
 use crate::disk::is_full;
-use crate::error::Failure;
+use crate::error::{Code, Failure};
 use crate::guest::link::Link;
 
 /// The guest's word on the end, before it is written down.
@@ -57,10 +57,8 @@ impl Exec {
                 }
             }
             Err(error) => {
-                let what =
-                    format_args!("writing the output of {}", self.start.exec_key).to_string();
                 let mut state = self.state.borrow_mut();
-                state.failure.get_or_insert(Failure::io(what, &error));
+                state.failure.get_or_insert(self.lost_output(&error));
                 drop(state);
                 if let Some(link) = link {
                     self.kill(link, Reason::OutputLimit);
@@ -69,6 +67,18 @@ impl Exec {
         }
         self.conclude();
         self.changed.notify_waiters();
+    }
+
+    /// The answer to all that ask for the exec's end from here on. Another VM may find a disk that works; in
+    /// this one the output is lost, however often it is asked for.
+    pub(super) fn lost_output(&self, error: &io::Error) -> Failure {
+        Failure::new(
+            Code::VmLost,
+            format!(
+                "the host could not keep the output of {}: {error}",
+                self.start.exec_key
+            ),
+        )
     }
 
     /// Makes the end known once the output and the record of it are written.

@@ -34,7 +34,7 @@ impl SpoolBudget {
         taken
     }
 
-    pub fn give_back(&self, bytes: u64) {
+    fn give_back(&self, bytes: u64) {
         self.left.set(self.left.get() + bytes);
     }
 }
@@ -45,6 +45,8 @@ pub struct Spool {
     file: Option<File>,
     /// Bytes in the file.
     len: u64,
+    /// Of the VM's budget. What comes behind a limit is written at the end, and takes none.
+    budgeted: u64,
     received: u64,
     /// What there was no room for: at most the guest's window, at the end the tail as well.
     waiting: Vec<u8>,
@@ -64,6 +66,7 @@ impl Spool {
         Ok(Self {
             file: Some(file),
             len: 0,
+            budgeted: 0,
             received: 0,
             waiting: Vec::new(),
             tail: VecDeque::new(),
@@ -107,11 +110,10 @@ impl Spool {
         } else {
             0
         };
+        self.budgeted += fits as u64;
         let (kept, rest) = bytes.split_at(fits);
         let written = match self.waiting.is_empty() {
-            true => self
-                .write(kept)
-                .inspect_err(|_| budget.give_back(fits as u64))?,
+            true => self.write(kept)?,
             false => 0,
         };
         self.waiting.extend_from_slice(&kept[written..]);
@@ -168,8 +170,10 @@ impl Spool {
         }
     }
 
-    pub fn discard(&mut self) {
+    /// Forgets the file, and gives its room back to the VM's budget.
+    pub fn discard(&mut self, budget: &SpoolBudget) {
         self.file = None;
+        budget.give_back(std::mem::take(&mut self.budgeted));
     }
 }
 
@@ -205,6 +209,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_given_back_is_what_was_taken() {
+        let temp = TempDir::new("spool-given-back");
+        let budget = SpoolBudget::new(5);
+        let mut one = Spool::create(&temp.0.join("1")).unwrap();
+        assert!(!one.append(b"12345and a tail", 100, &budget).unwrap());
+        one.close();
+        assert_eq!(one.flush().unwrap(), b"and a tail".len());
+        one.discard(&budget);
+        one.discard(&budget);
+        assert_eq!(budget.left.get(), 5);
+    }
+
+    #[test]
     fn the_budget_of_the_vm_is_shared_and_given_back() {
         let temp = TempDir::new("spool-budget");
         let budget = SpoolBudget::new(5);
@@ -212,7 +229,7 @@ mod tests {
         let mut two = Spool::create(&temp.0.join("2")).unwrap();
         assert!(one.append(b"1234", 100, &budget).unwrap());
         assert!(!two.append(b"1234", 100, &budget).unwrap());
-        budget.give_back(one.len());
+        one.discard(&budget);
         let mut three = Spool::create(&temp.0.join("3")).unwrap();
         assert!(three.append(b"1234", 100, &budget).unwrap());
     }
