@@ -71,8 +71,13 @@ impl Exec {
             outcome,
         };
         let temporary = self.folder.join("record.json.new");
-        fs::write(&temporary, serde_json::to_vec(&record)?)?;
-        fs::rename(&temporary, self.folder.join("record.json"))
+        let written = fs::write(&temporary, serde_json::to_vec(&record)?)
+            .and_then(|()| fs::rename(&temporary, self.folder.join("record.json")));
+        if written.is_err() {
+            // half a file takes room on the disk that was too full for it
+            let _ = fs::remove_file(&temporary);
+        }
+        written
     }
 }
 

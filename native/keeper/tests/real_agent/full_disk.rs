@@ -19,11 +19,26 @@ fn disk_full(vm: &Vm) -> Value {
     vm.call("status", json!({}))["ok"]["diskFull"].clone()
 }
 
-/// Writes into the file until nothing fits any more.
+/// Writes into a file until nothing fits, and again until that stays so: the keeper may still be
+/// giving room back that it used at a start.
 fn fill(vm: &Vm) {
-    let mut file = std::fs::File::create(vm.dir.join("filler")).unwrap();
-    for size in [64 << 10, 4096, 1] {
-        while file.write_all(&vec![0; size]).is_ok() {}
+    let mut options = std::fs::File::options();
+    let mut file = options
+        .create(true)
+        .append(true)
+        .open(vm.dir.join("filler"))
+        .unwrap();
+    let mut bytes = 0;
+    loop {
+        for size in [64 << 10, 4096, 1] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+        let filled = file.metadata().unwrap().len();
+        if filled == bytes {
+            return;
+        }
+        bytes = filled;
+        std::thread::sleep(Duration::from_millis(200));
     }
 }
 
@@ -81,10 +96,26 @@ fn an_end_that_cannot_be_written_down_is_told_once_it_can() {
     fill(&vm);
     std::fs::write(&go, "").unwrap();
     wait_until("a full disk is said", || !disk_full(&vm).is_null());
+    // A failed write is tried again and again; between two tries nothing of it lies there.
+    let halves = || names_of_exec(&vm).contains(&"record.json.new".to_owned());
+    wait_until("no half record stays", || !halves());
     make_room(&vm);
     assert_eq!(vm.wait("k")["exitCode"], 7);
+    assert!(!halves());
     let record = walk_for(&vm.dir.join("exec"), "record.json");
     assert_eq!(record["outcome"]["exitCode"], 7, "{record}");
+}
+
+fn names_of_exec(vm: &Vm) -> Vec<String> {
+    let exec = std::fs::read_dir(vm.dir.join("exec"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap();
+    std::fs::read_dir(exec.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
 }
 
 fn walk_for(folder: &std::path::Path, name: &str) -> Value {
