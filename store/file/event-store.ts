@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { accessSync } from 'node:fs';
 import { join } from 'node:path';
 import type { EventStore } from '../../activities/ports.ts';
+import type { Durability } from './durability.ts';
 import { DurableFolders, errnoOf, runsDir } from './layout.ts';
 import { eventLogPath, listRunFolders, runFolderName } from './run-folder.ts';
 import { RunLog } from './run-log.ts';
@@ -18,19 +19,20 @@ export interface FileEventStore extends EventStore {
 }
 
 /**
- * `append` returns when the events survive the death of any process. `run-admitted`, `stage-finished` and `run-finished`
- * are on the disk by then, with all before them. A power cut may take the others from the last seconds, and
- * readers then see a shorter log, never a torn event.
+ * `append` returns when the events survive the death of any process. `run-admitted`, `run-finished` and, where durability is
+ * `power`, `stage-finished` are on the disk by then, with all before them. A power cut may take the others from the last
+ * seconds, and readers then see a shorter log, never a torn event.
  */
-export function createFileEventStore(stateDir: string): FileEventStore {
+export function createFileEventStore(stateDir: string, durability: Durability = 'power'): FileEventStore {
   const token = `${process.pid}-${randomBytes(6).toString('hex')}`;
-  const logs = new OpenLogs(stateDir, token);
+  const logs = new OpenLogs(stateDir, token, durability);
   return {
     append: (runId, events, writer) =>
       logs.use(runId, async (log) => {
-        await log.settleOutput(events);
+        if (!log.isRelied(events)) return log.append(events, writer);
+        await log.settleOutput();
         const count = log.append(events, writer);
-        await log.settle(events);
+        await log.settle();
         return count;
       }),
     async find(runId, id) {
@@ -104,14 +106,16 @@ function exists(path: string): boolean {
 class OpenLogs {
   readonly #stateDir: string;
   readonly #token: string;
+  readonly #durability: Durability;
   readonly #folders: DurableFolders;
   /** In the order of last use. */
   readonly #entries = new Map<string, { readonly log: Promise<RunLog>; users: number; closing: boolean }>();
   #opened = 0;
 
-  constructor(stateDir: string, token: string) {
+  constructor(stateDir: string, token: string, durability: Durability) {
     this.#stateDir = stateDir;
     this.#token = token;
+    this.#durability = durability;
     this.#folders = new DurableFolders(stateDir);
   }
 
@@ -119,7 +123,7 @@ class OpenLogs {
     runFolderName(runId);
     // A log that is opened again writes another output file: the earlier one has its own end.
     const entry = this.#entries.get(runId) ?? {
-      log: RunLog.open(this.#stateDir, this.#folders, runId, `${this.#token}-${this.#opened++}`),
+      log: RunLog.open(this.#stateDir, this.#folders, runId, `${this.#token}-${this.#opened++}`, this.#durability),
       users: 0,
       closing: false,
     };

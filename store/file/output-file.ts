@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import type { OutputPlace } from './commit-log.ts';
 import { damaged, runFileFailure } from './damage.ts';
 import { errnoOf, storeFailure, syncDir } from './layout.ts';
+import { SharedSync } from './shared-sync.ts';
 
 const sync = promisify(fdatasync);
 const FILE_NAME = /^[a-z0-9-]{1,64}$/;
@@ -19,8 +20,9 @@ export class OutputFileWriter {
   readonly #name: string;
   #fd: number | null = null;
   #size = 0;
-  #dirty = false;
+  #syncedBytes = 0;
   #nameDurable = false;
+  readonly #shared = new SharedSync(() => this.#sync());
 
   constructor(dir: string, name: string) {
     this.#dir = dir;
@@ -37,7 +39,6 @@ export class OutputFileWriter {
       }
       const bytes = Buffer.from(data, 'utf8');
       const offset = this.#size;
-      this.#dirty = true;
       for (let done = 0; done < bytes.length;) {
         const written = writeSync(this.#fd, bytes, done, bytes.length - done, offset + done);
         done += written;
@@ -49,17 +50,23 @@ export class OutputFileWriter {
     }
   }
 
+  /** Settles when all that was appended before this call is on the disk. */
   async sync(): Promise<void> {
-    if (this.#fd === null || !this.#dirty) return;
-    this.#dirty = false;
+    if (this.#fd !== null && this.#syncedBytes < this.#size) await this.#shared.run();
+  }
+
+  async #sync(): Promise<void> {
+    if (this.#fd === null) return;
+    const size = this.#size;
     try {
       await sync(this.#fd);
-      if (this.#nameDurable) return;
-      await syncDir(this.#dir);
-      await syncDir(dirname(this.#dir));
-      this.#nameDurable = true;
+      if (!this.#nameDurable) {
+        await syncDir(this.#dir);
+        await syncDir(dirname(this.#dir));
+        this.#nameDurable = true;
+      }
+      this.#syncedBytes = size;
     } catch (error) {
-      this.#dirty = true;
       throw storeFailure('cannot sync', join(this.#dir, this.#name), error);
     }
   }

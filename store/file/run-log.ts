@@ -7,9 +7,11 @@ import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { storedEventShape } from '../../domain/run/event-shape.ts';
 import { CommitFold, encodeCommit, isPlaced, type Commit, type OutputBody, type PlacedOutput, type StoredEvent, type Writer } from './commit-log.ts';
 import { damaged, runFileFailure } from './damage.ts';
+import type { Durability } from './durability.ts';
 import { syncDir, type DurableFolders } from './layout.ts';
 import { OutputFileWriter } from './output-file.ts';
 import { eventLogPath, makeRunFolder, outputDir, recordsDir, runDir } from './run-folder.ts';
+import { SharedSync } from './shared-sync.ts';
 
 const sync = promisify(fdatasync);
 const READ_BYTES = 256 * 1024;
@@ -19,15 +21,21 @@ const INLINE_TOTAL_BYTES = 64 * 1024;
 /** Each lost try is another process's success; this many in a row is not contention but a defect. */
 const MAX_TRIES = 10_000;
 
-/** After these the caller relies on the event, and on all before it: they have to survive a power cut. */
-const DURABLE = new Set<RunEventBody['type']>(['run-admitted', 'stage-finished', 'run-finished']);
+/** After these the caller relies on the event, and on all before it: they have to survive what the durability promises. */
+const DURABLE: Readonly<Record<Durability, ReadonlySet<RunEventBody['type']>>> = {
+  // The first and the last event of a run also here: without the first a run cannot go on, and after the last nothing restores the log.
+  process: new Set(['run-admitted', 'run-finished']),
+  power: new Set(['run-admitted', 'stage-finished', 'run-finished']),
+};
 
 export class RunLog {
   readonly #path: string;
   readonly #dir: string;
   readonly #admissionPath: string;
   readonly #token: string;
+  readonly #durability: Durability;
   readonly #fd: number;
+  readonly #shared = new SharedSync(() => this.#sync());
   readonly #fold: CommitFold;
   readonly #output: OutputFileWriter;
   readonly #ids = new Set<string>();
@@ -39,12 +47,12 @@ export class RunLog {
   #lostLine = false;
 
   /** @throws CodedError `store/io`, `store/damaged` */
-  static async open(stateDir: string, folders: DurableFolders, runId: string, token: string): Promise<RunLog> {
+  static async open(stateDir: string, folders: DurableFolders, runId: string, token: string, durability: Durability): Promise<RunLog> {
     const path = eventLogPath(stateDir, runId);
     try {
       await makeRunFolder(stateDir, folders, runId);
       const fd = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o600);
-      if (fstatSync(fd).isFile()) return new RunLog(stateDir, runId, token, fd);
+      if (fstatSync(fd).isFile()) return new RunLog(stateDir, runId, token, fd, durability);
       closeSync(fd);
     } catch (error) {
       throw runFileFailure('cannot open', path, error);
@@ -52,11 +60,12 @@ export class RunLog {
     throw damaged(path, 'it is not a file');
   }
 
-  private constructor(stateDir: string, runId: string, token: string, fd: number) {
+  private constructor(stateDir: string, runId: string, token: string, fd: number, durability: Durability) {
     this.#path = eventLogPath(stateDir, runId);
     this.#dir = runDir(stateDir, runId);
     this.#admissionPath = join(recordsDir(stateDir, runId), 'admission.json');
     this.#token = token;
+    this.#durability = durability;
     this.#fd = fd;
     this.#fold = new CommitFold(this.#path);
     this.#output = new OutputFileWriter(outputDir(stateDir, runId), token);
@@ -74,14 +83,22 @@ export class RunLog {
     }
   }
 
-  /** Before an append of events that have to survive a power cut: output that is named before them lies in files of its own. */
-  async settleOutput(events: readonly NewRunEvent[]): Promise<void> {
-    if (isDurable(events)) await this.#output.sync();
+  /** Whether an append of these is to be followed by `settle`, and output that is named before them to be on the disk first. */
+  isRelied(events: readonly NewRunEvent[]): boolean {
+    return events.some(({ body }) => DURABLE[this.#durability].has(body.type));
   }
 
-  /** Waits for the disk when one of the events has to survive a power cut. */
-  async settle(events: readonly NewRunEvent[]): Promise<void> {
-    if (!isDurable(events)) return;
+  /** Output that was appended lies in a file of its own. */
+  settleOutput(): Promise<void> {
+    return this.#output.sync();
+  }
+
+  /** Waits for the disk, together with whoever else waits for this log. */
+  settle(): Promise<void> {
+    return this.#shared.run();
+  }
+
+  async #sync(): Promise<void> {
     try {
       await sync(this.#fd);
       if (this.#nameDurable) return;
@@ -249,10 +266,6 @@ export class RunLog {
     const { data, ...rest } = body;
     return { ...rest, place: this.#output.append(data) };
   }
-}
-
-function isDurable(events: readonly NewRunEvent[]): boolean {
-  return events.some(({ body }) => DURABLE.has(body.type));
 }
 
 function cursorKey(execKey: string, stream: string): string {

@@ -1,0 +1,102 @@
+import type * as Fs from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import type { NewRunEvent, StageResult } from '../../domain/run/event.ts';
+import { finishedEvent, noticeEvent, outputEvent } from '../suite.ts';
+import { createFileEventStore } from './event-store.ts';
+
+const disk = vi.hoisted(() => ({ synced: [] as string[], hold: null as RegExp | null, held: [] as (() => void)[] }));
+
+vi.mock('node:fs', async (original) => {
+  const fs = await original<typeof Fs>();
+  return {
+    ...fs,
+    fdatasync(fd: number, done: (error: NodeJS.ErrnoException | null) => void) {
+      const path = fs.readlinkSync(`/proc/self/fd/${fd}`);
+      disk.synced.push(path);
+      const go = (): void => fs.fdatasync(fd, done);
+      if (disk.hold?.test(path) === true) disk.held.push(go);
+      else go();
+    },
+  };
+});
+
+let dir: string;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'voidbox-durability-'));
+  disk.synced = [];
+  disk.hold = null;
+  disk.held = [];
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+function stageFinished(stage: string): NewRunEvent {
+  const execKey = `${stage}/0/1`;
+  const result: StageResult = {
+    stage,
+    execKey,
+    outcome: 'succeeded',
+    failure: null,
+    exitCode: 0,
+    durationMs: 1,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    output: null,
+    outputs: {},
+    isolation: 'none',
+    accelerator: 'mock',
+  };
+  return { id: `stage/${execKey}/finished`, atMs: 1, body: { type: 'stage-finished', stage, execKey, result } };
+}
+
+const admitted: NewRunEvent = {
+  id: 'run/admitted',
+  atMs: 1,
+  body: { type: 'run-admitted', name: 'n', kind: 'workflow', hostId: 'h', stages: [], outputStage: null },
+};
+
+function logSyncs(): number {
+  return disk.synced.filter((path) => path.endsWith('events.jsonl')).length;
+}
+
+test('the death of processes costs no wait for the disk: only the ends of a run wait', async () => {
+  const store = createFileEventStore(dir, 'process');
+  await store.append('r', [admitted]);
+  expect(logSyncs()).toBe(1);
+  for (const stage of ['a', 'b', 'c']) await store.append('r', [stageFinished(stage)]);
+  expect(logSyncs()).toBe(1);
+  await store.append('r', [finishedEvent()]);
+  expect(logSyncs()).toBe(2);
+  store.close();
+});
+
+test('against a power cut each result is on the disk, and results that come together wait together', async () => {
+  const store = createFileEventStore(dir, 'power');
+  await store.append('r', [admitted]);
+  await store.append('r', [stageFinished('a')]);
+  expect(logSyncs()).toBe(2);
+  await Promise.all(Array.from({ length: 20 }, (_, index) => store.append('r', [stageFinished(`s${index}`)])));
+  expect(logSyncs()).toBeGreaterThan(2);
+  expect(logSyncs()).toBeLessThanOrEqual(5);
+  await store.append('r', [noticeEvent('x')]);
+  expect(logSyncs()).toBeLessThanOrEqual(5);
+  store.close();
+});
+
+test('no result is written before the output that stands before it is on the disk, also when another waits for that already', async () => {
+  const store = createFileEventStore(dir, 'power');
+  await store.append('r', [admitted, outputEvent('a/0/1', 0, 'x'.repeat(5_000))]);
+  disk.hold = /\/output\//;
+  const both = Promise.all([store.append('r', [stageFinished('a')]), store.append('r', [stageFinished('b')])]);
+  await vi.waitFor(() => expect(disk.held.length).toBe(1));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(await readFile(join(dir, 'runs/r/events.jsonl'), 'utf8')).not.toContain('stage-finished');
+  disk.hold = null;
+  for (const go of disk.held) go();
+  await both;
+  expect((await readFile(join(dir, 'runs/r/events.jsonl'), 'utf8')).match(/"type":"stage-finished"/g)?.length).toBe(2);
+  store.close();
+});
