@@ -30,6 +30,7 @@ import { historyFull } from './history-limit.ts';
 import { RUN_MESSAGES, SEARCH_ATTRIBUTES } from './messages.ts';
 import type { UnreadablePayload } from './payload-converter.ts';
 import { stageCall, wholeStageCall } from './stage-call.ts';
+import { OneScope, ScopeForEachCall, type WorkUnderWay } from './work-under-way.ts';
 
 const answerUpdate = defineUpdate<void, [AnswerRequest]>(RUN_MESSAGES.answer);
 
@@ -110,8 +111,7 @@ class RunLoop {
   #gaveUp = false;
   /** Ends the wait for something to hear. */
   #wake: () => void = () => undefined;
-  /** Cancellable work by exec key, or by scope and generation. */
-  readonly #running = new Map<string, CancellationScope>();
+  readonly #underWay: WorkUnderWay;
   readonly #timers = new CancellationScope();
   /** Stages that wait for an answer, with the attempt that asks. */
   readonly #asked = new Map<string, number>();
@@ -125,6 +125,8 @@ class RunLoop {
     this.#behaviour = admission.behaviour ?? 0;
     this.#wholePlan = admission.plan === undefined ? null : fromWire(admission.plan);
     this.#plan = planIn(admission, this.#wholePlan);
+    const hear = (event: MachineEvent): void => this.hear(event);
+    this.#underWay = this.#behaviour < 2 ? new ScopeForEachCall(hear) : new OneScope(hear);
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
   }
 
@@ -190,8 +192,7 @@ class RunLoop {
           this.#startTimer(command);
           break;
         case 'cancel-stages':
-          for (const key of [...command.execKeys, ...command.acquiring.map(({ scope, generation }) => vmName(scope, generation))])
-            this.#running.get(key)?.cancel();
+          this.#underWay.cancel([...command.execKeys, ...command.acquiring.map(({ scope, generation }) => vmName(scope, generation))]);
           break;
         case 'finish':
           return command;
@@ -214,55 +215,34 @@ class RunLoop {
     const { stageId, execKey, attempt } = command;
     const stage = this.#stages.get(stageId)!;
     const events = this.#takeUnwritten();
-    const scope = new CancellationScope();
-    this.#running.set(execKey, scope);
-    const call = scope.run(() =>
-      runStage.executeWithOptions(
-        {
-          ...ACTIVITY_OPTIONS.runStage,
-          taskQueue: this.#admission.hostQueue,
-          scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
-          summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
-        },
-        [
-          this.#behaviour === 0 && this.#wholePlan !== null
-            ? wholeStageCall(this.#runId, this.#admission.input, this.#wholePlan, command, events)
-            : stageCall(this.#runId, stage, command, events),
-        ],
-      ),
-    );
-    this.#hearEnd(
-      execKey,
-      call.then(
-        (result) => ({ type: 'stage-finished', result: toStageResult(result) }),
-        (error: unknown) => stageFailureEvent(error, stageId, execKey, scope.consideredCancelled),
-      ),
-    );
+    this.#underWay.start(execKey, {
+      run: () =>
+        runStage.executeWithOptions(
+          {
+            ...ACTIVITY_OPTIONS.runStage,
+            taskQueue: this.#admission.hostQueue,
+            scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
+            summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
+          },
+          [
+            this.#behaviour === 0 && this.#wholePlan !== null
+              ? wholeStageCall(this.#runId, this.#admission.input, this.#wholePlan, command, events)
+              : stageCall(this.#runId, stage, command, events),
+          ],
+        ),
+      onResult: (result) => ({ type: 'stage-finished', result: toStageResult(result) }),
+      onFailure: (error, isCancelled) => stageFailureEvent(error, stageId, execKey, isCancelled),
+    });
   }
 
   #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
-    const key = vmName(scope, generation);
-    const cancellation = new CancellationScope();
-    this.#running.set(key, cancellation);
-    const call = cancellation.run(() =>
-      acquireVm.executeWithOptions({ ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` }, [
-        this.#scopeCall(scope, generation),
-      ]),
-    );
-    this.#hearEnd(
-      key,
-      call.then(
-        ({ vmKey }) => ({ type: 'vm-acquired', scope, generation, vmKey }),
-        (error: unknown) => ({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
-      ),
-    );
-  }
-
-  /** Work under `key` is over when `end` settles: it can no longer be cancelled, and the machine hears of it. */
-  #hearEnd(key: string, end: Promise<MachineEvent>): void {
-    void end.then((event) => {
-      this.#running.delete(key);
-      this.hear(event);
+    this.#underWay.start(vmName(scope, generation), {
+      run: () =>
+        acquireVm.executeWithOptions({ ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` }, [
+          this.#scopeCall(scope, generation),
+        ]),
+      onResult: ({ vmKey }) => ({ type: 'vm-acquired', scope, generation, vmKey }),
+      onFailure: (error) => ({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
     });
   }
 
