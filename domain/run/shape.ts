@@ -57,15 +57,14 @@ export function valuesOf(check: Check): Check {
 }
 
 export function objectOf(fields: Readonly<Record<string, Check>>): Check {
+  const checks = Object.entries(fields);
   return (value, at) => {
     if (!isObject(value)) return `${at} is not an object`;
-    return firstProblem(
-      Object.entries(fields).map(
-        ([key, check]) =>
-          () =>
-            check(Object.hasOwn(value, key) ? value[key] : undefined, `${at}.${key}`),
-      ),
-    );
+    for (const [key, check] of checks) {
+      const problem = check(Object.hasOwn(value, key) ? value[key] : undefined, `${at}.${key}`);
+      if (problem !== null) return problem;
+    }
+    return null;
   };
 }
 

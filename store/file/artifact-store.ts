@@ -78,14 +78,16 @@ function claimExisting(dir: string, sha256: string, sizeBytes: number): boolean 
 
 /** Bytes on their way to a name: in memory while they are few, then in a file beside the artifacts. */
 class PartialFile {
-  readonly #path: string;
+  readonly #dir: string;
+  /** Made up when a file is needed: most of what is stored again fits into memory. */
+  #path = '';
   #memory: Uint8Array[] = [];
   #memoryBytes = 0;
   #handle: FileHandle | null = null;
   #exists = false;
 
   constructor(dir: string) {
-    this.#path = join(partialDir(dir), randomBytes(12).toString('hex'));
+    this.#dir = partialDir(dir);
   }
 
   async write(chunk: Uint8Array): Promise<void> {
@@ -118,7 +120,8 @@ class PartialFile {
 
   async #opened(): Promise<FileHandle> {
     if (this.#handle !== null) return this.#handle;
-    await makePrivateDir(dirname(this.#path));
+    await makePrivateDir(this.#dir);
+    this.#path = join(this.#dir, randomBytes(12).toString('hex'));
     this.#handle = await open(this.#path, 'wx', 0o600);
     this.#exists = true;
     for (const chunk of this.#memory) await writeAll(this.#handle, chunk);
