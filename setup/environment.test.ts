@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { readEnvironment } from './environment.ts';
+import { durabilityOf, readEnvironment } from './environment.ts';
 import { SetupError } from './setup-error.ts';
 
 describe('readEnvironment', () => {
@@ -15,6 +15,7 @@ describe('readEnvironment', () => {
       VOIDBOX_KERNEL_KIND: '',
       VOIDBOX_BOOT_TIMEOUT_MS: '',
       VOIDBOX_ORPHAN_TIMEOUT_MS: '',
+      VOIDBOX_DURABILITY: '',
       TEMPORAL_ADDRESS: '',
       TEMPORAL_PROFILE: '',
       NO_COLOR: '',
@@ -34,8 +35,17 @@ describe('readEnvironment', () => {
     ['VOIDBOX_BOOT_TIMEOUT_MS', '0'],
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '15m'],
     ['VOIDBOX_ORPHAN_TIMEOUT_MS', '9999'],
+    ['VOIDBOX_DURABILITY', 'disk'],
   ])('%s=%s is refused and not taken for the default', (name, value) => {
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(SetupError);
     expect(() => readEnvironment({ HOME: '/home/me', [name]: value })).toThrow(`${name} is \`${value}\``);
+  });
+
+  test('the embedded server and what runs write survive the same by default', () => {
+    const unset = readEnvironment({ HOME: '/home/me' });
+    expect(durabilityOf(unset, 'embedded')).toBe('process');
+    expect(durabilityOf(unset, 'own')).toBe('power');
+    expect(durabilityOf(readEnvironment({ HOME: '/home/me', VOIDBOX_DURABILITY: 'power' }), 'embedded')).toBe('power');
+    expect(durabilityOf(readEnvironment({ HOME: '/home/me', VOIDBOX_DURABILITY: 'process' }), 'own')).toBe('process');
   });
 });

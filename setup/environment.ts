@@ -4,6 +4,9 @@ import { homedir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { SetupError } from './setup-error.ts';
 
+/** The death of processes, or a power cut too. */
+export type Durability = 'process' | 'power';
+
 export interface Environment {
   /** Pieces that set-up makes or fetches, one folder each, keyed by a hash of their inputs. */
   readonly cacheDir: string;
@@ -21,6 +24,8 @@ export interface Environment {
   readonly diskFullLimitMs: number | null;
   /** `VOIDBOX_ORPHAN_TIMEOUT_MS`: how long a VM lives that no worker asks to keep; null is the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
+  /** `VOIDBOX_DURABILITY=process|power`: what a run survives without losing anything; null: see `durabilityOf`. */
+  readonly durability: Durability | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
   readonly skills: readonly string[];
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
@@ -66,6 +71,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),
     orphanTimeoutMs: milliseconds('VOIDBOX_ORPHAN_TIMEOUT_MS', read('VOIDBOX_ORPHAN_TIMEOUT_MS'), LEAST_ORPHAN_TIMEOUT_MS),
+    durability: durability(read('VOIDBOX_DURABILITY')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
       .filter((path) => path !== '')
@@ -142,6 +148,16 @@ function scopedEnvironment(): AsyncLocalStorage<Scope | null> {
 function kernelKind(value: string | null): Environment['kernelKind'] {
   if (value === null || value === 'debian' || value === 'voidbox') return value;
   throw new SetupError(`VOIDBOX_KERNEL_KIND is \`${value}\`, which is no kind of kernel.`, 'Set it to debian or voidbox, or unset it.');
+}
+
+function durability(value: string | null): Durability | null {
+  if (value === null || value === 'process' || value === 'power') return value;
+  throw new SetupError(`VOIDBOX_DURABILITY is \`${value}\`, which is not a durability.`, 'Set it to process or power, or unset it.');
+}
+
+/** What is not said: the embedded server promises to survive the death of processes, and other servers more. */
+export function durabilityOf({ durability: said }: Environment, server: 'embedded' | 'own'): Durability {
+  return said ?? (server === 'embedded' ? 'process' : 'power');
 }
 
 /** A worker that died has to be back within it. */

@@ -1,6 +1,6 @@
 /** A worker process by its options and environment: which server, which folders, which pieces. */
 import { parseArgs } from 'node:util';
-import { readEnvironment } from '../setup/environment.ts';
+import { durabilityOf, readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { lazyPieces } from './lazy-pieces.ts';
@@ -39,6 +39,7 @@ export async function serveWorker(): Promise<void> {
       diskFullLimitMs: env.diskFullLimitMs,
       orphanTimeoutMs: env.orphanTimeoutMs,
       embedded: values.embedded,
+      durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
       allowedMountRoots: values['allow-mounts'],
       // The supervisor of the embedded stack names them all.
       skills: values.embedded ? values.skills : [...values.skills, ...env.skills],

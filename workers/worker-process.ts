@@ -8,6 +8,7 @@ import type { PumpDisk } from '../activities/output-pump.ts';
 import type { RunRecords, WritableMounts } from '../activities/ports.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
+import type { Durability } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { createFileArtifactStore } from '../store/file/artifact-store.ts';
@@ -56,6 +57,7 @@ export interface WorkerProcessOptions {
   readonly orphanTimeoutMs: number | null;
   /** One's own machine: the spec's folder may be mounted, and the server is the state folder's. */
   readonly embedded: boolean;
+  readonly durability: Durability;
   readonly allowedMountRoots: readonly string[];
   /** Where skills are: entries, folders of skills, or folders of those. With none, sessions are left to other workers. */
   readonly skills: readonly string[];
@@ -81,7 +83,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const records = createFileRunRecords(stateDir);
   const mounts = createWritableMounts((runId) => mountsDir(stateDir, runId));
   const openRuns = createOpenRuns({
-    events: createFileEventStore(stateDir),
+    events: createFileEventStore(stateDir, options.durability),
     records,
     serverId: serverId(options),
     log,

@@ -1,3 +1,4 @@
+import { durabilityOf } from '../../setup/environment.ts';
 import { inspectHost } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { findDamagedRuns } from '../../store/inspect.ts';
@@ -17,13 +18,14 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const disk = readDiskRoom(stateDir);
     const stack = context.env.temporalConfigured ? null : await readStack(context.env);
     const vmMemory = readVmMemory(stack?.workerPid ?? null);
+    const durability = durabilityOf(context.env, temporal.kind);
     const isReady = report.isReady && !disk.isLow;
     if (options.json) {
       const damagedRuns = damaged.map(({ runId, folder, problem }) => ({ runId, folder: folder.path, problem: problem.message }));
-      await context.stdout.write(`${JSON.stringify({ ...report, isReady, disk, vmMemory, temporal, cacheDir, stateDir, damagedRuns })}\n`);
+      await context.stdout.write(`${JSON.stringify({ ...report, isReady, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns })}\n`);
     } else {
       const lines = [
-        ...renderDoctor({ ...report, isReady }, temporal, { cacheDir, stateDir, disk, vmMemory }, context.stdout.style),
+        ...renderDoctor({ ...report, isReady }, temporal, { cacheDir, stateDir, disk, vmMemory, durability }, context.stdout.style),
         ...renderDamagedRuns(damaged, context),
       ];
       await context.stdout.write(`${lines.join('\n')}\n`);

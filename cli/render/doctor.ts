@@ -1,3 +1,4 @@
+import type { Durability } from '../../setup/environment.ts';
 import type { HostReport, PieceReport } from '../../setup/resolve.ts';
 import type { VmMemory } from '../../workers/client/vm-memory.ts';
 import type { DiskRoom } from '../../store/file/disk-room.ts';
@@ -16,11 +17,16 @@ export interface TemporalReport {
   readonly problem: string | null;
 }
 
+const SURVIVES: Readonly<Record<Durability, string>> = {
+  process: 'runs survive the death of any process, and a power cut with their results',
+  power: 'runs survive a power cut with all that they recorded',
+};
+
 /** `voidbox doctor`: each piece with what is missing and the line that mends it; then what runs will get. */
 export function renderDoctor(
   report: HostReport,
   temporal: TemporalReport,
-  folders: { readonly cacheDir: string; readonly stateDir: string; readonly disk: DiskRoom; readonly vmMemory: VmMemory },
+  folders: { readonly cacheDir: string; readonly stateDir: string; readonly disk: DiskRoom; readonly vmMemory: VmMemory; readonly durability: Durability },
   style: Style,
 ): string[] {
   const { system } = report;
@@ -45,6 +51,7 @@ export function renderDoctor(
     '',
     `${style.dim('cache')} ${folders.cacheDir}`,
     `${style.dim('state')} ${folders.stateDir} ${style.dim(`(${formatBytes(folders.disk.availableBytes)} of ${formatBytes(folders.disk.sizeBytes)} free)`)}`,
+    `${style.dim('durability')} ${folders.durability} ${style.dim(`(${SURVIVES[folders.durability]})`)}`,
     ...(folders.disk.isLow ? [`  ${style.red('✗')} ${describeRoom(folders.disk, folders.stateDir)}`, ...fixes([MAKE_ROOM], style)] : []),
     '',
     ready,

@@ -215,8 +215,10 @@ describe('a run whose events are damaged', () => {
   );
 
   test('is set aside, and the others are as they were', async () => {
-    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({ damagedRuns: [{ runId: 'sales-bad' }] });
-    expect((await terminal.type('doctor')).stdout).toContain('voidbox set-aside sales-bad');
+    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({ durability: 'process', damagedRuns: [{ runId: 'sales-bad' }] });
+    const doctor = (await terminal.type('doctor')).stdout;
+    expect(doctor).toContain('voidbox set-aside sales-bad');
+    expect(doctor).toContain('durability process (runs survive the death of any process');
     expect((await terminal.type('set-aside', 'sales-b', '--dry-run')).stdout).toContain('would set sales-bad aside');
     expect((await terminal.type('set-aside', '--all')).code).toBe(0);
     expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual(['sales-good']);

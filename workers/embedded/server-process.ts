@@ -1,6 +1,7 @@
 /** How the Temporal dev server of the embedded stack is started, and what that leaves open. */
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import type { Durability } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import type { ChildCommand } from './kept-child.ts';
 
@@ -18,8 +19,11 @@ const SPEED_SETTINGS = [
     'history.hostLevelCacheMaxSize=512',
     'history.transferProcessorMaxPollRPS=2000',
   ].flatMap(dynamic),
-  ...['journal_mode=wal', 'synchronous=normal'].flatMap((pragma) => ['--sqlite-pragma', pragma]),
+  ...pragma('journal_mode=wal'),
 ];
+
+/** With the write-ahead log `normal` survives the death of processes, and `full` a power cut. */
+const SYNCHRONOUS: Readonly<Record<Durability, string>> = { process: 'normal', power: 'full' };
 
 export interface ServerPorts {
   readonly grpc: number;
@@ -37,16 +41,18 @@ export interface ServerOptions {
   readonly stateDir: string;
   readonly ports: ServerPorts;
   readonly httpHost: string;
+  readonly durability: Durability;
 }
 
 /** Tied to its parent: it dies with the supervisor. */
-export function serverCommand({ pieces, stateDir, ports, httpHost }: ServerOptions): ChildCommand {
+export function serverCommand({ pieces, stateDir, ports, httpHost, durability }: ServerOptions): ChildCommand {
   return {
     file: pieces.keeper,
     // The database by name and not by path: the server makes a URI of it, in which `#`, `?` and `%` mean something.
     args: devServer(pieces, { port: ports.grpc, 'http-port': ports.http, 'db-filename': DATABASE, 'log-level': 'warn' }).concat(
       '--headless',
       SPEED_SETTINGS,
+      pragma(`synchronous=${SYNCHRONOUS[durability]}`),
       closedSettings(httpHost),
     ),
     cwd: stateDir,
@@ -75,6 +81,10 @@ function closedSettings(httpHost: string): string[] {
 
 function dynamic(setting: string): string[] {
   return ['--dynamic-config-value', setting];
+}
+
+function pragma(setting: string): string[] {
+  return ['--sqlite-pragma', setting];
 }
 
 /** The database with what SQLite keeps beside it. */

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readEnvironment } from '../../setup/environment.ts';
+import { durabilityOf, readEnvironment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { hostId } from '../host-id.ts';
@@ -123,7 +123,8 @@ class Supervisor {
         // Another folder's database is not to be looked at, much less removed.
         if (this.#folder.isGone()) throw new Error(`the state folder ${this.#options.stateDir} is gone`);
         if (prepareDatabase(this.#options.stateDir)) this.#log('warning', 'the database of a server that never came up is made anew');
-        return serverCommand({ ...this.#options, ports: this.#ports, httpHost: this.#httpHost });
+        const durability = durabilityOf(readEnvironment(), 'embedded');
+        return serverCommand({ ...this.#options, ports: this.#ports, httpHost: this.#httpHost, durability });
       },
       onLine: says.line,
       onStart: (pid) => {
