@@ -26,6 +26,7 @@ import { announceResumed, cleanUp, type JanitorOptions } from './janitor.ts';
 import { watchDisk } from './disk-watch.ts';
 import { textOf, type Log } from './log.ts';
 import { createOpenRuns, type OpenRuns } from './open-runs.ts';
+import { restoreLogs } from './restore-log.ts';
 import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes } from './search-attributes.ts';
 import { createOpenedFiles } from './skills/opened-files.ts';
@@ -103,6 +104,8 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
           searchAttributes,
         });
   const activities = createActivities(deps);
+  // Before anything is done for those runs: what follows stands behind it.
+  await restoreLogs({ client: runs.client, events: openRuns.events, records, log }, await openRuns.list());
   const workers = await startWorkers({
     target,
     hostId,

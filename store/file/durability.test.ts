@@ -3,7 +3,8 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { NewRunEvent, StageResult } from '../../domain/run/event.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { toStageResult } from '../../domain/run/stage-result.ts';
 import { finishedEvent, noticeEvent, outputEvent } from '../suite.ts';
 import { createFileEventStore } from './event-store.ts';
 
@@ -35,7 +36,7 @@ afterEach(() => rm(dir, { recursive: true, force: true }));
 
 function stageFinished(stage: string): NewRunEvent {
   const execKey = `${stage}/0/1`;
-  const result: StageResult = {
+  const result = toStageResult({
     stage,
     execKey,
     outcome: 'succeeded',
@@ -48,7 +49,7 @@ function stageFinished(stage: string): NewRunEvent {
     outputs: {},
     isolation: 'none',
     accelerator: 'mock',
-  };
+  });
   return { id: `stage/${execKey}/finished`, atMs: 1, body: { type: 'stage-finished', stage, execKey, result } };
 }
 
