@@ -12,6 +12,18 @@ export async function bareLoop(steps: number): Promise<void> {
   for (let step = 0; step < steps; step++) await noop();
 }
 
+/** Activities side by side, at most `width` at a time: a Temporal application's fan-out. */
+export async function bareFanOut(stages: number, width: number): Promise<void> {
+  let begun = 0;
+  const lane = async (): Promise<void> => {
+    while (begun < stages) {
+      begun += 1;
+      await noop();
+    }
+  };
+  await Promise.all(Array.from({ length: width }, lane));
+}
+
 /** As for an activity whose queue is another than its workflow's: the server cannot hand it over with the workflow task's answer. */
 export async function bareLoopDispatched(steps: number): Promise<void> {
   for (let step = 0; step < steps; step++) await dispatchedNoop();

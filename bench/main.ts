@@ -18,11 +18,11 @@ import { cliArms } from './cli.ts';
 import { measureMemory } from './memory.ts';
 import { type ArmResult, format, interleave, loadLine, pairedRatio, spread } from './measure.ts';
 import { recoveryArm } from './recovery.ts';
-import { type Figure, type Lane, renderReport } from './report.ts';
-import { startNode, startServer, TUNED_FLAGS } from './servers.ts';
+import { type Figure, type FigureRow, type Lane, renderReport } from './report.ts';
+import { type BenchProcess, startNode, startServer, TUNED_FLAGS } from './servers.ts';
 import { around, soak } from './soak.ts';
-import { noopSpec, stageArm } from './stages.ts';
 import { SHAPES, SIZES, transitionArm } from './transitions.ts';
+import { IN_A_ROW, noopSpec, stageArm, type StageMeasure, wideSpec, WIDE, WIDTH } from './stages.ts';
 import { coldBootArm, execArm, fileArm, warmVm } from './vm.ts';
 
 /** The worker's heartbeat timeout in seconds; @see workflows/activity-options.ts */
@@ -47,6 +47,7 @@ interface Bench {
 const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   stages: stageFigure,
   transitions: transitionFigure,
+  wide: wideFigure,
   boot: bootFigure,
   exec: execFigure,
   files: fileFigure,
@@ -105,28 +106,13 @@ function laneOf(pieces: HostPieces, ownKernel: HostPieces | null, rounds: number
 }
 
 async function stageFigure(bench: Bench): Promise<Figure> {
-  const { pieces, workDir, root, env } = bench;
+  const { pieces, workDir } = bench;
   await using tuned = await startServer(pieces.temporalCli, join(workDir, 'tuned.db'), TUNED_FLAGS);
   await using stock = await startServer(pieces.temporalCli, join(workDir, 'stock.db'), []);
-  const bareWorker = (address: string): Promise<{ pid: number } & AsyncDisposable> =>
-    startNode([join(root, 'dist', 'bench', 'bare-worker.js'), address, join(root, 'dist', 'bench', 'bare-workflow.js')], env.variables, /ready/);
-  await using bareTuned = await bareWorker(tuned.address);
-  await using bareStock = await bareWorker(stock.address);
-  await using ours = await startNode(
-    [
-      join(root, 'dist', 'workers', 'main.js'),
-      '--address',
-      tuned.address,
-      '--embedded',
-      '--state-dir',
-      join(workDir, 'stages-state'),
-      '--pieces',
-      JSON.stringify(pieces),
-    ],
-    env.variables,
-    /voidbox-worker ready/,
-  );
-  const bare = { taskQueue: 'bare', workflowType: 'bareLoop', argsFor: (stages: number) => [stages] };
+  await using bareTuned = await startBareWorker(bench, tuned.address);
+  await using bareStock = await startBareWorker(bench, stock.address);
+  await using ours = await startOurWorker(bench, tuned.address, 'stages-state');
+  const bare = { taskQueue: 'bare', workflowType: 'bareLoop', lengths: IN_A_ROW, argsFor: (stages: number) => [stages] };
   const arms = [
     await stageArm({
       name: 'voidbox, tuned server',
@@ -134,6 +120,7 @@ async function stageFigure(bench: Bench): Promise<Figure> {
       workerPid: ours.pid,
       taskQueue: 'voidbox',
       workflowType: 'voidboxRun',
+      lengths: IN_A_ROW,
       argsFor: (stages) => [{ spec: noopSpec(stages) }],
     }),
     await stageArm({ name: 'bare loop, tuned server', address: tuned.address, workerPid: bareTuned.pid, ...bare }),
@@ -147,22 +134,19 @@ async function stageFigure(bench: Bench): Promise<Figure> {
     await stageArm({ name: 'bare loop, stock server', address: stock.address, workerPid: bareStock.pid, ...bare }),
   ];
   const results = await interleave(arms, bench.rounds, bench.say);
-  type Result = ArmResult<'msPerStage'>;
+  type Result = ArmResult<StageMeasure>;
   const [path, bareLoop, dispatchedLoop, stockLoop] = results as [Result, Result, Result, Result];
   const toBare = pairedRatio(path, bareLoop, 'msPerStage').median;
   const toStock = pairedRatio(path, stockLoop, 'msPerStage').median;
+  const cpu = pairedRatio(path, bareLoop, 'workerCpuMsPerStage').median;
   return {
     title: '(a) What a stage costs beside its work',
     method:
       'A stage that does nothing (mock sandbox) through the whole path, against a bare loop of no-op activities; the slope between a run of 5 and one of 55 stages. Both servers keep a SQLite file. On the embedded server a stage comes with the answer to the workflow task (eager start), as it does in the bare loop; a host of several has a queue of its own, so one arm does without. Each arm first runs 110 stages that are not counted.',
-    rows: results.flatMap((result) => [
-      { what: `${result.name}: latency`, value: spread(result.rounds.map((round) => round.msPerStage)), unit: 'ms a stage' },
-      { what: `${result.name}: worker CPU`, value: spread(result.rounds.map((round) => round.workerCpuMsPerStage)), unit: 'ms a stage' },
-      { what: `${result.name}: history`, value: spread(result.rounds.map((round) => round.eventsPerStage)), unit: 'events a stage' },
-      { what: `${result.name}: history`, value: spread(result.rounds.map((round) => round.bytesPerStage)), unit: 'bytes a stage' },
-    ]),
+    rows: results.flatMap(stageRows),
     goals: [
       { what: 'latency against the bare loop on the same server, paired', value: toBare, goal: '≤ 1.15', met: toBare <= 1.15 },
+      { what: 'worker CPU against the bare loop on the same server, paired', value: cpu, goal: '≤ 1.2', met: cpu <= 1.2 },
       { what: 'latency against the bare loop on a stock server, paired', value: toStock, goal: '≤ 0.5', met: toStock <= 0.5 },
     ],
     ratios: [
@@ -190,6 +174,68 @@ async function transitionFigure(bench: Bench): Promise<Figure> {
       { what: 'transitions a second where they cost most', value: 1_000_000 / slowestUs, goal: '≥ 100,000', met: slowestUs <= 10 },
     ],
   };
+}
+
+function stageRows({ name, rounds }: ArmResult<StageMeasure>): readonly FigureRow[] {
+  const row = (what: string, measure: StageMeasure, unit: string): FigureRow => ({
+    what: `${name}: ${what}`,
+    value: spread(rounds.map((round) => round[measure])),
+    unit: `${unit} a stage`,
+  });
+  return [
+    row('latency', 'msPerStage', 'ms'),
+    row('worker CPU', 'workerCpuMsPerStage', 'ms'),
+    row('history', 'eventsPerStage', 'events'),
+    row('history', 'bytesPerStage', 'bytes'),
+  ];
+}
+
+async function wideFigure(bench: Bench): Promise<Figure> {
+  await using server = await startServer(bench.pieces.temporalCli, join(bench.workDir, 'wide.db'), TUNED_FLAGS);
+  await using bareWorker = await startBareWorker(bench, server.address);
+  await using ours = await startOurWorker(bench, server.address, 'wide-state');
+  const common = { address: server.address, lengths: WIDE };
+  const results = await interleave(
+    [
+      await stageArm({
+        ...common,
+        name: 'voidbox',
+        workerPid: ours.pid,
+        taskQueue: 'voidbox',
+        workflowType: 'voidboxRun',
+        argsFor: (stages) => [{ spec: wideSpec(stages) }],
+      }),
+      await stageArm({
+        ...common,
+        name: 'bare fan-out',
+        workerPid: bareWorker.pid,
+        taskQueue: 'bare',
+        workflowType: 'bareFanOut',
+        argsFor: (stages) => [stages, WIDTH],
+      }),
+    ],
+    bench.rounds,
+    bench.say,
+  );
+  const [path, bare] = results as [ArmResult<StageMeasure>, ArmResult<StageMeasure>];
+  const latency = pairedRatio(path, bare, 'msPerStage').median;
+  return {
+    title: '(a2) What a stage costs beside others',
+    method: `As (a), of stages without an order: the slope between a run of ${WIDE.short} and one of ${WIDE.long} stages, ${WIDTH} at a time, against a fan-out of no-op activities of the same width on the same server.`,
+    rows: results.flatMap(stageRows),
+    goals: [{ what: 'latency against the bare fan-out, paired', value: latency, goal: '≤ 1.3', met: latency <= 1.3 }],
+    ratios: [{ what: 'worker CPU against the bare fan-out, paired', value: pairedRatio(path, bare, 'workerCpuMsPerStage').median }],
+  };
+}
+
+function startBareWorker({ root, env }: Bench, address: string): Promise<BenchProcess> {
+  return startNode([join(root, 'dist', 'bench', 'bare-worker.js'), address, join(root, 'dist', 'bench', 'bare-workflow.js')], env.variables, /ready/);
+}
+
+function startOurWorker({ root, env, workDir, pieces }: Bench, address: string, stateDir: string): Promise<BenchProcess> {
+  const server = ['--address', address, '--embedded'];
+  const files = ['--state-dir', join(workDir, stateDir), '--pieces', JSON.stringify(pieces)];
+  return startNode([join(root, 'dist', 'workers', 'main.js'), ...server, ...files], env.variables, /voidbox-worker ready/);
 }
 
 function backendOf(bench: Bench, pieces: HostPieces): SandboxBackend {

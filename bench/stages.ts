@@ -3,6 +3,7 @@
  * path (admission, run machine, activity, events, durable result), against a bare loop of no-op activities on the
  * same tuned server, and the same bare loop on a stock `temporal server start-dev --db-filename`.
  * The cost of a stage is the slope between a short and a long run, which takes the fixed cost of a run out.
+ * Stages in a row show what one costs; stages side by side show what the worker and the server can do at most.
  */
 import { randomUUID } from 'node:crypto';
 import { Client, Connection, type WorkflowHandle } from '@temporalio/client';
@@ -10,9 +11,18 @@ import { type Arm, processCpuMs } from './measure.ts';
 
 export type StageMeasure = 'msPerStage' | 'workerCpuMsPerStage' | 'eventsPerStage' | 'bytesPerStage';
 
-const SHORT = 5;
-const LONG = 55;
 const WARM_UP_RUNS = 2;
+
+/** Of how many stages a short and a long run are. */
+export interface RunLengths {
+  readonly short: number;
+  readonly long: number;
+}
+
+export const IN_A_ROW: RunLengths = { short: 5, long: 55 };
+/** A short run is as long as it is wide. */
+export const WIDE: RunLengths = { short: 50, long: 1_600 };
+export const WIDTH = 50;
 
 export interface StageArmOptions {
   readonly name: string;
@@ -20,20 +30,22 @@ export interface StageArmOptions {
   readonly workerPid: number;
   readonly taskQueue: string;
   readonly workflowType: string;
+  readonly lengths: RunLengths;
   /** The workflow's arguments for a run of so many stages. */
   argsFor(stages: number): readonly unknown[];
 }
 
 export async function stageArm(options: StageArmOptions): Promise<Arm<StageMeasure>> {
+  const { lengths } = options;
   const client = new Client({ connection: await Connection.connect({ address: options.address }) });
   // The first runs fill caches of the worker and the server, and have the code compiled; they are not counted.
-  for (let run = 0; run < WARM_UP_RUNS; run++) await timedRun(client, options, LONG);
+  for (let run = 0; run < WARM_UP_RUNS; run++) await timedRun(client, options, lengths.long);
   return {
     name: options.name,
     async round() {
-      const short = await timedRun(client, options, SHORT);
-      const long = await timedRun(client, options, LONG);
-      const per = (a: number, b: number): number => (b - a) / (LONG - SHORT);
+      const short = await timedRun(client, options, lengths.short);
+      const long = await timedRun(client, options, lengths.long);
+      const per = (a: number, b: number): number => (b - a) / (lengths.long - lengths.short);
       return {
         msPerStage: per(short.wallMs, long.wallMs),
         workerCpuMsPerStage: per(short.cpuMs, long.cpuMs),
@@ -73,4 +85,10 @@ export function noopSpec(stages: number): string {
     (_, index) => `    - { name: s${index}, run: { program: 'true' }${index > 0 ? `, depends_on: [s${index - 1}]` : ''} }`,
   );
   return `api_version: v1\nkind: workflow\nname: noop\nsandbox: { mode: mock }\nworkflow:\n  steps:\n${steps.join('\n')}\n`;
+}
+
+/** The same stages without an order, so that as many run as `max_parallel` lets. */
+export function wideSpec(stages: number): string {
+  const steps = Array.from({ length: stages }, (_, index) => `    - { name: s${index}, run: { program: 'true' } }`);
+  return `api_version: v1\nkind: workflow\nname: wide\nsandbox: { mode: mock }\nworkflow:\n  max_parallel: ${WIDTH}\n  output_step: s0\n  steps:\n${steps.join('\n')}\n`;
 }
