@@ -11,8 +11,24 @@ const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(ev
 export default defineConfig({
   test: {
     projects: [
-      { test: { name: 'pure', include: every('test.ts'), exclude: [...NOT_TESTS, ...IN_GROUPS], testTimeout: 10_000, hookTimeout: 10_000 } },
-      { test: { name: 'process', include: every('process.test.ts'), exclude: NOT_TESTS, testTimeout: 60_000, hookTimeout: 60_000 } },
+      {
+        test: {
+          name: 'pure',
+          include: every('test.ts'),
+          exclude: [...NOT_TESTS, ...IN_GROUPS],
+          testTimeout: 10_000,
+          hookTimeout: 10_000,
+        },
+      },
+      {
+        test: {
+          name: 'process',
+          include: every('process.test.ts'),
+          exclude: NOT_TESTS,
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+        },
+      },
       {
         test: {
           name: 'server',

@@ -27,7 +27,10 @@ let deps: ActivityDeps;
 
 beforeEach(() => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-admit-'));
-  deps = mockWorkerDeps({ stateDir, events: createFileEventStore(stateDir), backend: createMockBackend() }, { checkPlan });
+  deps = mockWorkerDeps(
+    { stateDir, events: createFileEventStore(stateDir), backend: createMockBackend() },
+    { checkPlan },
+  );
 });
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
@@ -35,7 +38,10 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 function admitted(request: Omit<AdmitRequest, 'runId'>): Promise<Admission> {
   const info = { workflowExecution: { workflowId: RUN, runId: 'execution-1' } };
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
-  return environment.run<[ActivityDeps, AdmitRequest], Admission, typeof admit>(admit, deps, { ...request, runId: RUN });
+  return environment.run<[ActivityDeps, AdmitRequest], Admission, typeof admit>(admit, deps, {
+    ...request,
+    runId: RUN,
+  });
 }
 
 async function stored(text: string): Promise<DataRef> {
@@ -55,13 +61,21 @@ describe('what the workflow is given', () => {
     const { plan, machine, behaviour } = await admitted({ plan: toWire(PLAN), behaviour: 2 });
     expect({ plan, behaviour }).toEqual({ plan: undefined, behaviour: 2 });
     expect(machineFromWire(machine!)).toEqual(machinePlanOf(PLAN));
-    expect(await deps.records.get(RUN, 'admission')).toMatchObject({ plan: JSON.parse(JSON.stringify(toWire(PLAN))) as object });
+    expect(await deps.records.get(RUN, 'admission')).toMatchObject({
+      plan: JSON.parse(JSON.stringify(toWire(PLAN))) as object,
+    });
   });
 
-  test.each([[undefined], [1]])('is the plan for a workflow of an earlier build, of behaviour %s', async (behaviour) => {
-    const { plan, machine } = await admitted({ plan: toWire(PLAN), ...(behaviour === undefined ? {} : { behaviour }) });
-    expect({ plan, machine }).toEqual({ plan: toWire(PLAN), machine: undefined });
-  });
+  test.each([[undefined], [1]])(
+    'is the plan for a workflow of an earlier build, of behaviour %s',
+    async (behaviour) => {
+      const { plan, machine } = await admitted({
+        plan: toWire(PLAN),
+        ...(behaviour === undefined ? {} : { behaviour }),
+      });
+      expect({ plan, machine }).toEqual({ plan: toWire(PLAN), machine: undefined });
+    },
+  );
 
   test('is the same when admission is asked again', async () => {
     const first = await admitted({ plan: toWire(PLAN), behaviour: 2 });
@@ -87,11 +101,17 @@ describe('a plan in the artifact store', () => {
 
   test('that is something else is refused without a word of what it is', async () => {
     const planRef = await stored('secret words');
-    await expect(admitted({ planRef, behaviour: 2 })).rejects.toMatchObject({ type: 'admit/invalid', message: `the plan ${planRef.sha256} is not JSON` });
+    await expect(admitted({ planRef, behaviour: 2 })).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: `the plan ${planRef.sha256} is not JSON`,
+    });
   });
 
   test.each<[string, object]>([
-    ['beside a plan', { plan: toWire(PLAN), planRef: { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'application/json' } }],
+    [
+      'beside a plan',
+      { plan: toWire(PLAN), planRef: { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'application/json' } },
+    ],
     ['that is a path', { planRef: { sha256: '../plan', sizeBytes: 1, mediaType: 'application/json' } }],
     ['that is a text', { planRef: 'plan' }],
   ])('%s is refused', async (_what, request) => {
@@ -101,7 +121,9 @@ describe('a plan in the artifact store', () => {
 
 test('a plan with more edges than a workflow holds is refused, though it is small enough itself', async () => {
   const names = Array.from({ length: 1_100 }, (_, index) => `s${index}`);
-  const plan = planOf(names.map((name, index) => (index === 0 ? name : `${name}>${names.slice(0, index).join(',')}`)).join(' '));
+  const plan = planOf(
+    names.map((name, index) => (index === 0 ? name : `${name}>${names.slice(0, index).join(',')}`)).join(' '),
+  );
   deps = { ...deps, checkPlan: () => ({ plan }) };
   await expect(admitted({ plan: toWire(PLAN), behaviour: 2 })).rejects.toThrow(/names and edges of the plan's stages/);
 });

@@ -16,7 +16,10 @@ import { toActivityFailure } from './failure.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 
 /** Compiles a spec's text. Exactly one of the two is set; problems are readable lines with positions. */
-export type CompileSpec = (text: string, options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> }) => Checked;
+export type CompileSpec = (
+  text: string,
+  options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> },
+) => Checked;
 /** Checks a plan that a client compiled. */
 export type CheckPlan = (plan: unknown) => Checked;
 export type Checked = { readonly plan: Plan } | { readonly problems: readonly string[] };
@@ -74,8 +77,18 @@ async function admittedBefore(deps: ActivityDeps, runId: string, executionId: st
   if (earlier.executionId === undefined ? hasEnded : earlier.executionId !== executionId) throw idTaken(runId);
   const { plan, hostQueue, hostId, input, behaviour, historyLimit } = earlier;
   if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan)]);
-  const since1 = { ...(behaviour === undefined ? {} : { behaviour }), ...(historyLimit === undefined ? {} : { historyLimit }) };
-  return { ...whatTheWorkflowHolds(plan, behaviour), hostQueue, hostId, input, searchAttributes: deps.searchAttributes, ...since1 };
+  const since1 = {
+    ...(behaviour === undefined ? {} : { behaviour }),
+    ...(historyLimit === undefined ? {} : { historyLimit }),
+  };
+  return {
+    ...whatTheWorkflowHolds(plan, behaviour),
+    hostQueue,
+    hostId,
+    input,
+    searchAttributes: deps.searchAttributes,
+    ...since1,
+  };
 }
 
 function whatTheWorkflowHolds(plan: PlanWire, behaviour = 0): Pick<Admission, 'plan' | 'machine'> {
@@ -83,7 +96,10 @@ function whatTheWorkflowHolds(plan: PlanWire, behaviour = 0): Pick<Admission, 'p
 }
 
 function idTaken(runId: string): CodedError {
-  return new CodedError('run/id-taken', `there is a run ${runId} already, of an earlier workflow with this id: its records stay as they are`);
+  return new CodedError(
+    'run/id-taken',
+    `there is a run ${runId} already, of an earlier workflow with this id: its records stay as they are`,
+  );
 }
 
 async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
@@ -108,7 +124,13 @@ async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const since1 = request.behaviour === undefined ? {} : { behaviour, historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
   const admission = { hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...since1 };
   await deps.records.put(runId, 'plan', wire);
-  await deps.records.put(runId, 'admission', { plan: wire, ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord);
+  await deps.records.put(runId, 'admission', {
+    plan: wire,
+    ...admission,
+    serverId: deps.serverId,
+    executionId,
+    mounts,
+  } satisfies AdmissionRecord);
   await deps.events.append(runId, [admittedEvent(deps, wire)]);
   return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
 }
@@ -117,7 +139,8 @@ function refuseTooLarge(plan: Plan, behaviour: number): void {
   const bytes = planBytes(plan);
   // A workflow of an earlier build gets the whole plan into its history.
   const limit = behaviour < 2 ? PLAN_LIMITS.inlinePlanBytes : PLAN_LIMITS.planBytes;
-  if (bytes > limit) throw new CodedError('run/too-large', `the plan has ${bytes} bytes, a run takes ${limit}: split it`);
+  if (bytes > limit)
+    throw new CodedError('run/too-large', `the plan has ${bytes} bytes, a run takes ${limit}: split it`);
   const held = machineBytes(machinePlanOf(plan));
   if (held > PLAN_LIMITS.machineBytes)
     throw new CodedError(
@@ -150,25 +173,35 @@ async function planOf(deps: ActivityDeps, request: RunRequest, baseDir: string |
       'voidboxRun takes one object with either `spec` (the text of a spec), `plan` (a compiled plan) or `planRef` (its JSON in the artifact store)',
     );
   if (!isGiven(spec)) {
-    if (params !== undefined) throw new CodedError('admit/invalid', '`params` go with `spec`: a plan has its values already');
+    if (params !== undefined)
+      throw new CodedError('admit/invalid', '`params` go with `spec`: a plan has its values already');
     return accepted(deps.checkPlan(isGiven(plan) ? plan : await storedPlan(deps, planRef)));
   }
   if (typeof spec !== 'string') throw new CodedError('admit/invalid', '`spec` must be the text of a spec, as a string');
-  if (Buffer.byteLength(spec) > SPEC_BYTES) throw new CodedError('run/too-large', `the spec has ${Buffer.byteLength(spec)} bytes, a run takes ${SPEC_BYTES}`);
+  if (Buffer.byteLength(spec) > SPEC_BYTES)
+    throw new CodedError('run/too-large', `the spec has ${Buffer.byteLength(spec)} bytes, a run takes ${SPEC_BYTES}`);
   return accepted(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
 }
 
 async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> {
   const ref = dataRefOf(value);
-  if (ref === null) throw new CodedError('admit/invalid', '`planRef` must be {"sha256":"…","sizeBytes":n,"mediaType":"…"}');
+  if (ref === null)
+    throw new CodedError('admit/invalid', '`planRef` must be {"sha256":"…","sizeBytes":n,"mediaType":"…"}');
   if (ref.sizeBytes > PLAN_LIMITS.planBytes)
-    throw new CodedError('run/too-large', `the plan has ${ref.sizeBytes} bytes, a run takes ${PLAN_LIMITS.planBytes}: split it`);
+    throw new CodedError(
+      'run/too-large',
+      `the plan has ${ref.sizeBytes} bytes, a run takes ${PLAN_LIMITS.planBytes}: split it`,
+    );
   const parts: Uint8Array[] = [];
   let bytes = 0;
   for await (const part of deps.artifacts.open(ref)) {
     bytes += part.byteLength;
     // The size in a ref is its sender's word.
-    if (bytes > PLAN_LIMITS.planBytes) throw new CodedError('run/too-large', `the plan has more bytes than a run takes, ${PLAN_LIMITS.planBytes}: split it`);
+    if (bytes > PLAN_LIMITS.planBytes)
+      throw new CodedError(
+        'run/too-large',
+        `the plan has more bytes than a run takes, ${PLAN_LIMITS.planBytes}: split it`,
+      );
     parts.push(part);
   }
   try {
@@ -186,9 +219,11 @@ function accepted(checked: Checked): Plan {
 
 function paramsOf(value: unknown): Readonly<Record<string, string>> {
   if (value === undefined || value === null) return {};
-  if (typeof value !== 'object' || Array.isArray(value)) throw new CodedError('admit/invalid', '`params` must be an object of strings');
+  if (typeof value !== 'object' || Array.isArray(value))
+    throw new CodedError('admit/invalid', '`params` must be an object of strings');
   for (const [name, text] of Object.entries(value)) {
-    if (typeof text !== 'string') throw new CodedError('admit/invalid', `the param ${name} must be a string, it is ${JSON.stringify(text)}`);
+    if (typeof text !== 'string')
+      throw new CodedError('admit/invalid', `the param ${name} must be a string, it is ${JSON.stringify(text)}`);
   }
   return value as Record<string, string>;
 }
@@ -199,13 +234,19 @@ async function inputOf(deps: ActivityDeps, value: unknown): Promise<InlineOrRef 
   if (input['kind'] === 'inline' && typeof input['text'] === 'string') {
     const bytes = Buffer.from(input['text']);
     if (bytes.length > INPUT_BYTES)
-      throw new CodedError('run/too-large', `the input has ${bytes.length} bytes, inline it may have ${INPUT_BYTES}: store it and hand over a ref`);
+      throw new CodedError(
+        'run/too-large',
+        `the input has ${bytes.length} bytes, inline it may have ${INPUT_BYTES}: store it and hand over a ref`,
+      );
     if (bytes.length <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text: input['text'] };
     return { kind: 'ref', ref: await deps.artifacts.put(once(bytes), 'application/json') };
   }
   const ref = input['kind'] === 'ref' ? dataRefOf(input['ref']) : null;
   if (ref !== null) return { kind: 'ref', ref };
-  throw new CodedError('admit/invalid', '`input` must be {"kind":"inline","text":"…"} or {"kind":"ref","ref":{"sha256":"…","sizeBytes":n,"mediaType":"…"}}');
+  throw new CodedError(
+    'admit/invalid',
+    '`input` must be {"kind":"inline","text":"…"} or {"kind":"ref","ref":{"sha256":"…","sizeBytes":n,"mediaType":"…"}}',
+  );
 }
 
 async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
@@ -214,16 +255,31 @@ async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
 
 function assertRunId(runId: string): void {
   const problem = runIdProblem(runId);
-  if (problem !== null) throw new CodedError('admit/invalid', `the workflow id ${JSON.stringify(runId.slice(0, 160))} cannot be a run's: ${problem}`);
+  if (problem !== null)
+    throw new CodedError(
+      'admit/invalid',
+      `the workflow id ${JSON.stringify(runId.slice(0, 160))} cannot be a run's: ${problem}`,
+    );
 }
 
 /** Readers wait for a terminal event; a run that is refused must have one too. */
 async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
   if (!isCodedError(error) || ERROR_CODES[error.code].retryable) return;
-  const outcome = { state: 'failed', failedStage: null, failure: { code: error.code, message: error.message, stderrTail: '' }, output: null } as const;
+  const outcome = {
+    state: 'failed',
+    failedStage: null,
+    failure: { code: error.code, message: error.message, stderrTail: '' },
+    output: null,
+  } as const;
   try {
-    await deps.records.put(runId, 'refusal', { executionId, code: error.code, message: error.message } satisfies RefusalRecord);
-    await deps.events.append(runId, [{ id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
+    await deps.records.put(runId, 'refusal', {
+      executionId,
+      code: error.code,
+      message: error.message,
+    } satisfies RefusalRecord);
+    await deps.events.append(runId, [
+      { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } },
+    ]);
     await deps.records.dropHostVariables(runId);
   } catch (failure) {
     // Readers of a damaged run are told of the damage instead.

@@ -60,7 +60,8 @@ export function createAdmittedRuns(records: RunRecords, mostKeptStages = MOST_KE
 
 async function readAdmitted(records: RunRecords, runId: string): Promise<AdmittedRun> {
   const record = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
-  if (record === null || record === undefined) throw new CodedError('call/refused', `no run ${quoted(runId)} was admitted on this host`);
+  if (record === null || record === undefined)
+    throw new CodedError('call/refused', `no run ${quoted(runId)} was admitted on this host`);
   try {
     const plan = fromWire(record.plan);
     const machine = machinePlanOf(plan);
@@ -76,13 +77,20 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       mountsAreResolved: record.mounts !== undefined,
     };
   } catch (error) {
-    throw new CodedError('call/refused', `the record of run ${quoted(runId)}'s admission is damaged: ${String(error)}`, { cause: error });
+    throw new CodedError(
+      'call/refused',
+      `the record of run ${quoted(runId)}'s admission is damaged: ${String(error)}`,
+      { cause: error },
+    );
   }
 }
 
 /** A link that leads elsewhere since then leads a VM nowhere else. */
 function admittedScope(scope: ScopePlan, resolved: Readonly<Record<string, string>>): AdmittedScope {
-  const mounts = scope.sandbox.mounts.map(({ source, ...mount }) => ({ ...mount, hostPath: resolved[source.path] ?? source.path }));
+  const mounts = scope.sandbox.mounts.map(({ source, ...mount }) => ({
+    ...mount,
+    hostPath: resolved[source.path] ?? source.path,
+  }));
   return { ...scope, sandbox: { ...scope.sandbox, mounts } };
 }
 
@@ -100,8 +108,12 @@ export async function endOf(events: EventStore, runId: string): Promise<RunOutco
  */
 export function assertCalledByRun(runId: unknown): { readonly executionId: string } {
   const { workflowExecution } = Context.current().info;
-  if (typeof runId === 'string' && workflowExecution?.workflowId === runId) return { executionId: workflowExecution.runId };
-  const caller = workflowExecution === undefined ? 'a client, without a workflow,' : `the workflow ${quoted(workflowExecution.workflowId)}`;
+  if (typeof runId === 'string' && workflowExecution?.workflowId === runId)
+    return { executionId: workflowExecution.runId };
+  const caller =
+    workflowExecution === undefined
+      ? 'a client, without a workflow,'
+      : `the workflow ${quoted(workflowExecution.workflowId)}`;
   throw new CodedError(
     'call/refused',
     `${caller} asked for work of ${typeof runId === 'string' ? `run ${quoted(runId)}` : 'no run'}, which only that run's own workflow may do`,

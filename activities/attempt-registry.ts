@@ -35,7 +35,8 @@ export function createAttemptRegistry(): AttemptRegistry {
     async drive(key, life, body) {
       const older = drivers.get(key);
       // A worker that was stopped may be handed attempts that the server has given up together with the one that counts, in any order.
-      if (older !== undefined && older.life.scheduledAtMs > life.scheduledAtMs) throw new DetachedError('a newer attempt in this process drives it');
+      if (older !== undefined && older.life.scheduledAtMs > life.scheduledAtMs)
+        throw new DetachedError('a newer attempt in this process drives it');
       let finish!: () => void;
       const mine = { life, done: new Promise<void>((resolve) => (finish = resolve)) };
       drivers.set(key, mine);

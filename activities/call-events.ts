@@ -16,7 +16,8 @@ const TEXT_CHARACTERS = 8 * 1024;
  * @throws CodedError `call/refused` for an event that the workflow does not make, under an id that is not that event's
  */
 export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRunEvent[] {
-  if (!Array.isArray(value)) throw new CodedError('call/refused', `run ${run.runId}: the events of a call have to be a list`);
+  if (!Array.isArray(value))
+    throw new CodedError('call/refused', `run ${run.runId}: the events of a call have to be a list`);
   return value.map((each: unknown) => {
     const { id, atMs, body: given } = fieldsOf(each, 'an event');
     const body = typeof id === 'string' ? bodyOf(run.machine, id, fieldsOf(given, 'the body of an event')) : null;
@@ -41,8 +42,16 @@ function bodyOf(plan: MachinePlan, id: string, given: Fields): RunEventBody | nu
 }
 
 function scopeRestarted(plan: MachinePlan, id: string, { scope, reason, stages }: Fields): RunEventBody | null {
-  if (!isText(scope) || !isText(reason) || !Array.isArray(stages) || !isOfGeneration(plan, id, 'run/scope-restarted', scope)) return null;
-  return areOpenAgain(plan, scope, stages) ? { type: 'scope-restarted', scope, reason, stages: [...(stages as string[])] } : null;
+  if (
+    !isText(scope) ||
+    !isText(reason) ||
+    !Array.isArray(stages) ||
+    !isOfGeneration(plan, id, 'run/scope-restarted', scope)
+  )
+    return null;
+  return areOpenAgain(plan, scope, stages)
+    ? { type: 'scope-restarted', scope, reason, stages: [...(stages as string[])] }
+    : null;
 }
 
 /** Stages of the scope, and such as were skipped because one of these had not failed, each after what it waits for. */
@@ -58,12 +67,24 @@ function areOpenAgain(plan: MachinePlan, scope: string, stages: readonly unknown
   });
 }
 
-function stageRetrying(plan: MachinePlan, id: string, { stage: name, execKey, reason, delayMs }: Fields): RunEventBody | null {
+function stageRetrying(
+  plan: MachinePlan,
+  id: string,
+  { stage: name, execKey, reason, delayMs }: Fields,
+): RunEventBody | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   if (stage === undefined || !isText(execKey) || !isText(reason) || id !== `stage/${execKey}/retrying`) return null;
   const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
-  if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage) || execKey !== execKeyOf(stage.id, attempt)) return null;
-  return delayMs === 0 || delayMs === stage.retry.backoffMs ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs } : null;
+  if (
+    !Number.isSafeInteger(attempt) ||
+    attempt < 1 ||
+    attempt > lastAttempt(stage) ||
+    execKey !== execKeyOf(stage.id, attempt)
+  )
+    return null;
+  return delayMs === 0 || delayMs === stage.retry.backoffMs
+    ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs }
+    : null;
 }
 
 function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields): RunEventBody | null {
@@ -77,7 +98,13 @@ function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields):
 /** That a VM could not be released. */
 function notice(plan: MachinePlan, id: string, { level, message }: Fields): RunEventBody | null {
   const scope = /^run\/release-failed\/([^/]+)\/\d+$/.exec(id)?.[1];
-  if (level !== 'warning' || typeof message !== 'string' || scope === undefined || !isOfGeneration(plan, id, 'run/release-failed', scope)) return null;
+  if (
+    level !== 'warning' ||
+    typeof message !== 'string' ||
+    scope === undefined ||
+    !isOfGeneration(plan, id, 'run/release-failed', scope)
+  )
+    return null;
   return { type: 'notice', level, message: message.slice(0, TEXT_CHARACTERS) };
 }
 
@@ -87,7 +114,12 @@ function isOfGeneration(plan: MachinePlan, id: string, prefix: string, scopeId: 
   if (scope === undefined) return false;
   const generation = Number(id.slice(id.lastIndexOf('/') + 1));
   const last = lastGeneration(scope, (stage) => plan.stages[index.stageById(stage)!]);
-  return Number.isSafeInteger(generation) && generation >= 0 && generation <= last && id === `${prefix}/${scopeId}/${generation}`;
+  return (
+    Number.isSafeInteger(generation) &&
+    generation >= 0 &&
+    generation <= last &&
+    id === `${prefix}/${scopeId}/${generation}`
+  );
 }
 
 function isText(value: unknown): value is string {

@@ -31,7 +31,11 @@ export function dataRefOf(value: unknown): DataRef | null {
 }
 
 /** Of exactly the stages that `stage` takes data of, at least what it takes. */
-export function checkedUpstream(run: AdmittedRun, stage: StagePlan, value: unknown): Readonly<Record<string, UpstreamOutputs>> {
+export function checkedUpstream(
+  run: AdmittedRun,
+  stage: StagePlan,
+  value: unknown,
+): Readonly<Record<string, UpstreamOutputs>> {
   const given = fieldsOf(value, 'the outputs of earlier stages');
   const sources = takenBy(stage);
   const stranger = Object.keys(given).find((id) => !sources.some(({ stage: source }) => source === id));
@@ -39,7 +43,8 @@ export function checkedUpstream(run: AdmittedRun, stage: StagePlan, value: unkno
   const taken: [string, UpstreamOutputs][] = [];
   for (const wanted of sources) {
     const source = wanted.stage;
-    if (!Object.hasOwn(given, source)) throw refused(run, `stage ${stage.id} takes data of ${source}, which the call lacks`);
+    if (!Object.hasOwn(given, source))
+      throw refused(run, `stage ${stage.id} takes data of ${source}, which the call lacks`);
     taken.push([source, outputsOf(run, stage, wanted, fieldsOf(given[source], `the outputs of ${source}`))]);
   }
   return Object.fromEntries(taken);
@@ -48,17 +53,22 @@ export function checkedUpstream(run: AdmittedRun, stage: StagePlan, value: unkno
 function outputsOf(run: AdmittedRun, stage: StagePlan, wanted: TakenData, given: Fields): UpstreamOutputs {
   const source = wanted.stage;
   const output = given['output'] === null ? null : dataRefOf(given['output']);
-  if (output === null && (wanted.output || given['output'] !== null)) throw refused(run, `the output of ${source} for stage ${stage.id} is no ref`);
+  if (output === null && (wanted.output || given['output'] !== null))
+    throw refused(run, `the output of ${source} for stage ${stage.id} is no ref`);
   const named = fieldsOf(given['outputs'], `the named outputs of ${source}`);
   const declared = new Set(run.plan.stages[planIndex(run.machine).stageById(source)!]!.outputs.map(({ name }) => name));
   const outputs = Object.entries(named).map(([name, value]): [string, DataRef] => {
     const ref = dataRefOf(value);
     if (ref === null || !declared.has(name))
-      throw refused(run, `the output ${quoted(name)} of ${source} for stage ${stage.id} is no ref of an output that it has`);
+      throw refused(
+        run,
+        `the output ${quoted(name)} of ${source} for stage ${stage.id} is no ref of an output that it has`,
+      );
     return [name, ref];
   });
   const missing = wanted.outputs.find((name) => !Object.hasOwn(named, name));
-  if (missing !== undefined) throw refused(run, `the output ${missing} of ${source} for stage ${stage.id} is not in the call`);
+  if (missing !== undefined)
+    throw refused(run, `the output ${missing} of ${source} for stage ${stage.id} is not in the call`);
   return { output, outputs: Object.fromEntries(outputs) };
 }
 
@@ -68,8 +78,12 @@ export function checkedOutcome(run: AdmittedRun, value: unknown): RunOutcome {
   const failure = given === null ? null : failureOf(run, given);
   const output = ref === null ? null : dataRefOf(ref);
   if (output === null && ref !== null) throw refused(run, 'the output of its outcome is no ref');
-  if (output !== null && run.plan.output.kind === 'merge') throw refused(run, 'its output is a merge, and the outcome brings one');
-  if (failedStage !== null && (typeof failedStage !== 'string' || planIndex(run.machine).stageById(failedStage) === undefined))
+  if (output !== null && run.plan.output.kind === 'merge')
+    throw refused(run, 'its output is a merge, and the outcome brings one');
+  if (
+    failedStage !== null &&
+    (typeof failedStage !== 'string' || planIndex(run.machine).stageById(failedStage) === undefined)
+  )
     throw refused(run, `its plan has no stage ${quoted(failedStage)} that could have failed`);
   const fits = state === 'succeeded' ? failure === null : state === 'failed' ? failure !== null : state === 'cancelled';
   if (!fits || (failure === null && failedStage !== null))
@@ -80,7 +94,8 @@ export function checkedOutcome(run: AdmittedRun, value: unknown): RunOutcome {
 function failureOf(run: AdmittedRun, value: unknown): StageFailure {
   const { code, message, stderrTail } = fieldsOf(value, 'a failure');
   for (const text of [code, message, stderrTail])
-    if (typeof text !== 'string' || text.length > TEXT_CHARACTERS) throw refused(run, 'a failure has to have a code, a message and a stderrTail, as texts');
+    if (typeof text !== 'string' || text.length > TEXT_CHARACTERS)
+      throw refused(run, 'a failure has to have a code, a message and a stderrTail, as texts');
   return { code: code as string, message: message as string, stderrTail: stderrTail as string };
 }
 
@@ -93,7 +108,8 @@ export function checkedMerge(run: AdmittedRun, value: unknown): readonly NamedOu
   return output.stages.map((name, part) => {
     const given = fieldsOf(value[part], 'a part of the output');
     const ref = dataRefOf(given['output']);
-    if (given['name'] !== name || ref === null) throw refused(run, `part ${part} of its output is the output of ${name}`);
+    if (given['name'] !== name || ref === null)
+      throw refused(run, `part ${part} of its output is the output of ${name}`);
     return { name, output: ref };
   });
 }

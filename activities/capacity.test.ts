@@ -9,7 +9,13 @@ const OVERHEAD_MIB = 150;
 
 /** Room for two VMs of 100 MiB. */
 function twoRooms(now: () => number = () => 0) {
-  return createCapacity({ overheadMib: OVERHEAD_MIB, budgetMib: 2 * (100 + OVERHEAD_MIB), availableMib: () => 10_000, disk: () => ROOM, now });
+  return createCapacity({
+    overheadMib: OVERHEAD_MIB,
+    budgetMib: 2 * (100 + OVERHEAD_MIB),
+    availableMib: () => 10_000,
+    disk: () => ROOM,
+    now,
+  });
 }
 
 function refusal(work: () => void): unknown {
@@ -53,12 +59,18 @@ test('one that stopped asking does not hold up the others', () => {
 test('what can never fit says so at once', () => {
   expect(refusal(() => twoRooms().reserve(key('huge'), 5_000))).toMatchObject({
     code: 'vm/too-large',
-    message: 'scope huge needs 5150 MiB (5000 MiB of guest memory and 150 MiB for the VM itself), the host has 500 MiB for VMs: lower memory_mb to 350 or less',
+    message:
+      'scope huge needs 5150 MiB (5000 MiB of guest memory and 150 MiB for the VM itself), the host has 500 MiB for VMs: lower memory_mb to 350 or less',
   });
 });
 
 test('memory that others use on the host counts, but the only VM may try', () => {
-  const capacity = createCapacity({ overheadMib: OVERHEAD_MIB, budgetMib: 4_000, availableMib: () => 50, disk: () => ROOM });
+  const capacity = createCapacity({
+    overheadMib: OVERHEAD_MIB,
+    budgetMib: 4_000,
+    availableMib: () => 50,
+    disk: () => ROOM,
+  });
   capacity.reserve(key('a'), 100);
   expect(refusal(() => capacity.reserve(key('b'), 100))).toMatchObject(full);
 });
@@ -74,7 +86,10 @@ test('no VM is started on a disk that is nearly full, and those that live are no
   capacity.reserve(key('a'), 100);
   availableBytes = 4_999_999;
   capacity.reserve(key('a'), 100);
-  expect(refusal(() => capacity.reserve(key('b'), 100))).toMatchObject({ ...full, message: expect.stringContaining('waits for room on the disk') });
+  expect(refusal(() => capacity.reserve(key('b'), 100))).toMatchObject({
+    ...full,
+    message: expect.stringContaining('waits for room on the disk'),
+  });
   availableBytes = 5_000_000;
   capacity.reserve(key('b'), 100);
 });

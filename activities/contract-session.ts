@@ -157,9 +157,16 @@ export type TurnOutcome =
       /** What followed the event of the request, in order. */
       readonly events: readonly SessionEvent[];
       /** Params of returning sub-skills that are to be called, by the cursor that calls. */
-      readonly calls: readonly ({ readonly cursor: number } & ({ readonly params: unknown } | { readonly error: ErrorFacts }))[];
+      readonly calls: readonly ({ readonly cursor: number } & (
+        | { readonly params: unknown }
+        | { readonly error: ErrorFacts }
+      ))[];
       /** The session went over to other code before the event. */
-      readonly migrated?: { readonly opened: OpenedSession; readonly state: SessionState; readonly event: SessionEventBody };
+      readonly migrated?: {
+        readonly opened: OpenedSession;
+        readonly state: SessionState;
+        readonly event: SessionEventBody;
+      };
     }
   /** A callback of the author did not come to its end: its process is gone. */
   | { readonly kind: 'crashed'; readonly atMs: number; readonly message: string }

@@ -22,7 +22,9 @@ export interface RunRequest {
   readonly input?: InlineOrRef;
 }
 
-export type InlineOrRef = { readonly kind: 'inline'; readonly text: string } | { readonly kind: 'ref'; readonly ref: DataRef };
+export type InlineOrRef =
+  | { readonly kind: 'inline'; readonly text: string }
+  | { readonly kind: 'ref'; readonly ref: DataRef };
 
 /** What the workflow adds to what its client sent. */
 export interface AdmitRequest extends RunRequest {

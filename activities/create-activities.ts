@@ -28,7 +28,8 @@ export function createActivities(deps: ActivityDeps): Activities {
     finishRun: (call) =>
       coded(async () => {
         const { ended, ...request } = await calls.finish(call);
-        const outcome = ended === null ? await finishRun(deps, request) : await finishedAlready(deps, request.runId, ended);
+        const outcome =
+          ended === null ? await finishRun(deps, request) : await finishedAlready(deps, request.runId, ended);
         calls.forget(request.runId);
         return outcome;
       }),

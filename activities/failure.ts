@@ -19,7 +19,13 @@ export class DetachedError extends Error {
 export function toActivityFailure(error: unknown): Error {
   if (error instanceof CancelledFailure || error instanceof ApplicationFailure) return error;
   if (error instanceof DetachedError) {
-    return ApplicationFailure.create({ type: 'attempt/detached', message: error.message, nonRetryable: false, nextRetryDelay: 200, category: 'BENIGN' });
+    return ApplicationFailure.create({
+      type: 'attempt/detached',
+      message: error.message,
+      nonRetryable: false,
+      nextRetryDelay: 200,
+      category: 'BENIGN',
+    });
   }
   const coded = isCodedError(error) ? error : codeOfSystemError(error);
   if (coded !== null) {
@@ -43,5 +49,7 @@ export function toActivityFailure(error: unknown): Error {
 /** An errno that reached an activity is a host whose files can't be used now; everything else without a code is a bug. */
 function codeOfSystemError(error: unknown): CodedError | null {
   if (!(error instanceof Error) || !('code' in error) || !('syscall' in error)) return null;
-  return new CodedError('store/io', `${error.message}: look at disk space and permissions of the state folder`, { cause: error });
+  return new CodedError('store/io', `${error.message}: look at disk space and permissions of the state folder`, {
+    cause: error,
+  });
 }

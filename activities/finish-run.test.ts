@@ -30,7 +30,13 @@ beforeEach(() => {
   artifacts = createFileArtifactStore(stateDir);
   records = createFileRunRecords(stateDir);
   // Nothing else of a worker is asked for.
-  deps = { events, artifacts, records, mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)), now: () => 7 } as unknown as ActivityDeps;
+  deps = {
+    events,
+    artifacts,
+    records,
+    mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    now: () => 7,
+  } as unknown as ActivityDeps;
 });
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
@@ -63,9 +69,13 @@ test('a merged output is one artifact, however often it is made', async () => {
     { name: 'empty', output: await artifactOf('') },
   ];
   const outcome = await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] });
-  expect(await textOf(outcome.output)).toBe('[{"name":"b","output":{"n": 1}\n},{"name":"a","output":"plain \\"text\\"\\n"},{"name":"empty","output":""}]');
+  expect(await textOf(outcome.output)).toBe(
+    '[{"name":"b","output":{"n": 1}\n},{"name":"a","output":"plain \\"text\\"\\n"},{"name":"empty","output":""}]',
+  );
   expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toEqual(outcome);
-  expect((await written()).map(({ id, body }) => [id, body])).toEqual([['run/finished', { type: 'run-finished', outcome }]]);
+  expect((await written()).map(({ id, body }) => [id, body])).toEqual([
+    ['run/finished', { type: 'run-finished', outcome }],
+  ]);
   expect(await records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
 });
 
@@ -99,7 +109,10 @@ test('a run that failed already keeps its own reason', async () => {
 
 test('an output that is not there any more fails the run instead of being looked for again and again', async () => {
   const merge = [{ name: 'a', output: { sha256: '0'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' } }];
-  expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toMatchObject({ state: 'failed', failure: { code: 'store/damaged' } });
+  expect(await finishRun(deps, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).toMatchObject({
+    state: 'failed',
+    failure: { code: 'store/damaged' },
+  });
 });
 
 test('a broken store is tried again, not taken for a failed run', async () => {
@@ -108,7 +121,9 @@ test('a broken store is tried again, not taken for a failed run', async () => {
     throw new CodedError('store/io', 'the disk is away');
   };
   const broken = { ...deps, artifacts: { ...artifacts, open } };
-  await expect(finishRun(broken, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow('the disk is away');
+  await expect(finishRun(broken, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow(
+    'the disk is away',
+  );
   expect(await written()).toEqual([]);
 });
 

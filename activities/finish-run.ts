@@ -19,7 +19,10 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
   const { runId } = request;
   const outcome = request.merge === null ? request.outcome : await withMerge(deps, request.outcome, request.merge);
   await deps.records.put(runId, 'manifest', await manifestOf(deps, runId, outcome));
-  await deps.events.append(runId, [...request.events, { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } }]);
+  await deps.events.append(runId, [
+    ...request.events,
+    { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } },
+  ]);
   await deps.records.dropHostVariables(runId);
   await deps.mounts.dropRun(runId);
   return outcome;
@@ -29,7 +32,11 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
  * The outcome that stands: of an attempt whose answer was lost, or of a run that was reset after its end.
  * What follows the last event is done again.
  */
-export async function finishedAlready(deps: Pick<ActivityDeps, 'records' | 'mounts'>, runId: string, outcome: RunOutcome): Promise<RunOutcome> {
+export async function finishedAlready(
+  deps: Pick<ActivityDeps, 'records' | 'mounts'>,
+  runId: string,
+  outcome: RunOutcome,
+): Promise<RunOutcome> {
   await deps.records.dropHostVariables(runId);
   await deps.mounts.dropRun(runId);
   return outcome;
@@ -42,13 +49,20 @@ async function withMerge(deps: ActivityDeps, outcome: RunOutcome, merge: readonl
   } catch (error) {
     if (!isCodedError(error) || ERROR_CODES[error.code].retryable) throw error;
     if (outcome.state !== 'succeeded') return outcome;
-    return { ...outcome, state: 'failed', failure: { code: error.code, message: `the result can't be merged: ${error.message}`, stderrTail: '' } };
+    return {
+      ...outcome,
+      state: 'failed',
+      failure: { code: error.code, message: `the result can't be merged: ${error.message}`, stderrTail: '' },
+    };
   }
 }
 
 async function manifestOf(deps: ActivityDeps, runId: string, { output: result }: RunOutcome): Promise<RunManifest> {
   const refs = new Map<string, DataRef>(result === null ? [] : [[result.sha256, result]]);
-  const admission = (await deps.records.get(runId, 'admission')) as { readonly input?: InlineOrRef | null } | null | undefined;
+  const admission = (await deps.records.get(runId, 'admission')) as
+    | { readonly input?: InlineOrRef | null }
+    | null
+    | undefined;
   if (admission?.input?.kind === 'ref') refs.set(admission.input.ref.sha256, admission.input.ref);
   for await (const { body } of deps.events.read(runId, 0, { output: false })) {
     if (body.type !== 'stage-finished') continue;

@@ -12,9 +12,15 @@ export interface StageEnvironment {
 }
 
 /** @throws CodedError `host/variable-missing` */
-export async function resolveEnvironment(records: RunRecords, runId: string, stage: StagePlan): Promise<StageEnvironment> {
+export async function resolveEnvironment(
+  records: RunRecords,
+  runId: string,
+  stage: StagePlan,
+): Promise<StageEnvironment> {
   const entries = environmentOf(stage.work);
-  const handedOver = entries.some((entry) => entry.value.kind === 'from-host') ? await records.hostVariables(runId) : {};
+  const handedOver = entries.some((entry) => entry.value.kind === 'from-host')
+    ? await records.hostVariables(runId)
+    : {};
   const env: Record<string, string> = {};
   const secrets: Secret[] = [];
   for (const { name, value } of entries) {

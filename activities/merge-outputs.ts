@@ -17,7 +17,9 @@ export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly Nam
   async function* pieces(): AsyncIterable<Uint8Array> {
     for (const [index, { name, output }] of parts.entries()) {
       const text = await readText(artifacts, output, name);
-      yield Buffer.from(`${index === 0 ? '[' : ','}{"name":${JSON.stringify(name)},"output":${isJson(text) ? text : JSON.stringify(text)}}`);
+      yield Buffer.from(
+        `${index === 0 ? '[' : ','}{"name":${JSON.stringify(name)},"output":${isJson(text) ? text : JSON.stringify(text)}}`,
+      );
     }
     yield Buffer.from(']');
   }

@@ -28,22 +28,31 @@ const host = (path: string): MountSource => ({ kind: 'host', path });
 test("a path from the spec's folder leads there, and a host path where it says", async () => {
   const plan = withMounts([beside('in'), 'rw'], [host(join(base, 'other')), 'ro'], [beside('.'), 'ro']);
   const readable = withMounts([beside('.'), 'ro'], [host(join(base, 'other')), 'ro']);
-  expect(await resolveMounts(readable, [base], join(base, 'spec'))).toEqual({ '.': join(base, 'spec'), [join(base, 'other')]: join(base, 'other') });
+  expect(await resolveMounts(readable, [base], join(base, 'spec'))).toEqual({
+    '.': join(base, 'spec'),
+    [join(base, 'other')]: join(base, 'other'),
+  });
   await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(/shares files with another: \. and in/);
 });
 
 test("a path from the spec's folder is refused where none was handed over", async () => {
-  await expect(resolveMounts(withMounts([beside('in'), 'ro']), [base], null)).rejects.toMatchObject({ code: 'admit/mount-refused' });
+  await expect(resolveMounts(withMounts([beside('in'), 'ro']), [base], null)).rejects.toMatchObject({
+    code: 'admit/mount-refused',
+  });
 });
 
 test('two names of one folder share files, which only the host can tell', async () => {
   const plan = withMounts([beside('link'), 'rw'], [host(join(base, 'spec', 'out')), 'ro']);
-  await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(/writable mount that shares files with another/);
+  await expect(resolveMounts(plan, [base], join(base, 'spec'))).rejects.toThrow(
+    /writable mount that shares files with another/,
+  );
   const readOnly = withMounts([beside('link'), 'ro'], [host(join(base, 'spec', 'out')), 'ro']);
   expect(await resolveMounts(readOnly, [base], join(base, 'spec'))).toMatchObject({ link: join(base, 'spec', 'out') });
 });
 
 test('a link out of the allowed folders leads nowhere', async () => {
   symlinkSync(join(base, 'other'), join(base, 'spec', 'away'));
-  await expect(resolveMounts(withMounts([beside('away'), 'ro']), [join(base, 'spec')], join(base, 'spec'))).rejects.toThrow(/is refused/);
+  await expect(
+    resolveMounts(withMounts([beside('away'), 'ro']), [join(base, 'spec')], join(base, 'spec')),
+  ).rejects.toThrow(/is refused/);
 });

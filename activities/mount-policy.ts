@@ -12,11 +12,16 @@ import type { AdmittedScope } from './requests.ts';
  * @returns by the paths of the plan's sources, where each leads; relative ones are those in the spec's folder
  * @throws CodedError `admit/mount-refused`
  */
-export async function resolveMounts(plan: Plan, allowedRoots: readonly string[], baseDir: string | null): Promise<Readonly<Record<string, string>>> {
+export async function resolveMounts(
+  plan: Plan,
+  allowedRoots: readonly string[],
+  baseDir: string | null,
+): Promise<Readonly<Record<string, string>>> {
   const resolved: Record<string, string> = {};
   const roots = await resolvedRoots(allowedRoots);
   for (const scope of plan.scopes)
-    for (const { source } of scope.sandbox.mounts) resolved[source.path] = await allowed(scope.id, hostPathOf(scope.id, source, baseDir), allowedRoots, roots);
+    for (const { source } of scope.sandbox.mounts)
+      resolved[source.path] = await allowed(scope.id, hostPathOf(scope.id, source, baseDir), allowedRoots, roots);
   for (const scope of plan.scopes) refuseSharedFiles(scope, resolved);
   return resolved;
 }
@@ -27,7 +32,10 @@ function hostPathOf(scope: string, source: MountSource, baseDir: string | null):
       return source.path;
     case 'spec-folder':
       if (baseDir !== null) return join(baseDir, source.path);
-      throw new CodedError('admit/mount-refused', `scope ${scope} mounts ${source.path} from the spec's folder, and none was handed over on this host`);
+      throw new CodedError(
+        'admit/mount-refused',
+        `scope ${scope} mounts ${source.path} from the spec's folder, and none was handed over on this host`,
+      );
   }
 }
 
@@ -37,7 +45,8 @@ function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Rea
     const path = resolved[mount.source.path]!;
     for (const other of mounts.slice(0, position)) {
       const otherPath = resolved[other.source.path]!;
-      if ((mount.mode === 'ro' && other.mode === 'ro') || !(isInside(path, otherPath) || isInside(otherPath, path))) continue;
+      if ((mount.mode === 'ro' && other.mode === 'ro') || !(isInside(path, otherPath) || isInside(otherPath, path)))
+        continue;
       throw new CodedError(
         'admit/mount-refused',
         `scope ${id} has a writable mount that shares files with another: ${mount.source.path} and ${other.source.path} lead to ${path} and ${otherPath}`,
@@ -71,7 +80,10 @@ export async function confirmMounts(
 }
 
 /** The worker's own folders, and that of the spec where the client is on this machine and left its name in the run's records. */
-export async function allowedRootsOf({ records, mountPolicy }: Pick<ActivityDeps, 'records' | 'mountPolicy'>, runId: string): Promise<readonly string[]> {
+export async function allowedRootsOf(
+  { records, mountPolicy }: Pick<ActivityDeps, 'records' | 'mountPolicy'>,
+  runId: string,
+): Promise<readonly string[]> {
   const baseDir = mountPolicy.specFolder ? await specFolder(records, runId) : null;
   return [...mountPolicy.allowedRoots, ...(baseDir === null ? [] : [baseDir])];
 }
@@ -87,11 +99,21 @@ async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly 
   return roots.filter((root) => root !== null);
 }
 
-async function allowed(scope: string, hostPath: string, allowedRoots: readonly string[], roots: readonly string[]): Promise<string> {
+async function allowed(
+  scope: string,
+  hostPath: string,
+  allowedRoots: readonly string[],
+  roots: readonly string[],
+): Promise<string> {
   const real = await realpath(hostPath).catch(() => null);
-  if (real === null) throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope} is not on the host that runs it`);
+  if (real === null)
+    throw new CodedError(
+      'admit/mount-refused',
+      `the mount ${hostPath} of scope ${scope} is not on the host that runs it`,
+    );
   if (roots.some((root) => isInside(real, root))) return real;
-  const policy = allowedRoots.length === 0 ? 'this worker allows no host folders' : `this worker allows ${allowedRoots.join(', ')}`;
+  const policy =
+    allowedRoots.length === 0 ? 'this worker allows no host folders' : `this worker allows ${allowedRoots.join(', ')}`;
   throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope} is refused: ${policy}`);
 }
 

@@ -25,11 +25,19 @@ test("works on runs that were admitted here, and gives another host's back for a
   const reads: string[] = [];
   const own = ofThisHost(activities, recordsOf(['mine'], reads));
   const request = (runId: string): never => ({ runId }) as never;
-  const calledBy = (workflowId: string, activity: (request: never) => Promise<unknown>, runId = workflowId): Promise<unknown> =>
+  const calledBy = (
+    workflowId: string,
+    activity: (request: never) => Promise<unknown>,
+    runId = workflowId,
+  ): Promise<unknown> =>
     new MockActivityEnvironment({ workflowExecution: { workflowId, runId: 'r' } }).run(() => activity(request(runId)));
   for (const name of ['acquireVm', 'runStage', 'releaseVm', 'appendEvents', 'finishRun'] as const) {
     expect(await calledBy('mine', own[name])).toBe(name);
-    await expect(calledBy('theirs', own[name])).rejects.toMatchObject({ type: 'host/elsewhere', nonRetryable: false, nextRetryDelay: 100 });
+    await expect(calledBy('theirs', own[name])).rejects.toMatchObject({
+      type: 'host/elsewhere',
+      nonRetryable: false,
+      nextRetryDelay: 100,
+    });
   }
   expect(calls).toEqual(['acquireVm mine', 'runStage mine', 'releaseVm mine', 'appendEvents mine', 'finishRun mine']);
   // Nobody has what a stranger asks for: the activity itself refuses it.

@@ -21,7 +21,9 @@ export function ofThisHost(activities: Activities, records: RunRecords): Activit
     });
     if ((admission ?? null) === null) {
       throw toActivityFailure(
-        new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, { nextRetryDelayMs: RETRY_DELAY_MS }),
+        new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, {
+          nextRetryDelayMs: RETRY_DELAY_MS,
+        }),
       );
     }
     if (known.size >= MOST_KNOWN_RUNS) known.clear();

@@ -9,11 +9,20 @@ import type { ScopeRequest } from './requests.ts';
 import type { PooledVm } from './vm-pool.ts';
 
 /** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */
-export async function openVm(deps: ActivityDeps, request: ScopeRequest, backend: SandboxBackend, life: AttemptLife): Promise<PooledVm> {
+export async function openVm(
+  deps: ActivityDeps,
+  request: ScopeRequest,
+  backend: SandboxBackend,
+  life: AttemptLife,
+): Promise<PooledVm> {
   const key: VmKey = { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
   const name = vmKeyText(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
-  const event = (transition: string, body: RunEventBody): NewRunEvent => ({ id: `vm/${name}/${transition}`, atMs: deps.now(), body });
+  const event = (transition: string, body: RunEventBody): NewRunEvent => ({
+    id: `vm/${name}/${transition}`,
+    atMs: deps.now(),
+    body,
+  });
 
   await confirmMounts(deps, request.runId, request.scope, request.mountsAreResolved === true);
   // A mock has no memory of its own to count.

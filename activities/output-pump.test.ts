@@ -9,7 +9,12 @@ const ROOM: PumpDisk = { hasRoomForOutput: () => true, isFull: () => false, limi
 /** Pumps the given chunks as standard output, from where the store stands. */
 async function pump(
   chunks: readonly Uint8Array[],
-  options: { readonly cursor?: number; readonly appendMs?: number; readonly disk?: PumpDisk; readonly onAppend?: () => void } = {},
+  options: {
+    readonly cursor?: number;
+    readonly appendMs?: number;
+    readonly disk?: PumpDisk;
+    readonly onAppend?: () => void;
+  } = {},
 ) {
   const stored: NewRunEvent[] = [];
   const peak = { unread: 0, largest: 0 };
@@ -60,7 +65,9 @@ async function pump(
     new AbortController().signal,
   );
   const bodies = stored.flatMap(({ body }) => (body.type === 'output' ? [body] : []));
-  const bytes = Buffer.concat(bodies.map(({ encoding, data }) => Buffer.from(data, encoding === 'utf8' ? 'utf8' : 'base64')));
+  const bytes = Buffer.concat(
+    bodies.map(({ encoding, data }) => Buffer.from(data, encoding === 'utf8' ? 'utf8' : 'base64')),
+  );
   expect(bytes.equals(whole.subarray(cursor))).toBe(true);
   return { bodies, peak };
 }
@@ -69,7 +76,9 @@ describe('the pump', () => {
   test('keeps text as text although chunks cut its characters', async () => {
     const text = Buffer.from('żółw 🐢 '.repeat(400));
     for (const size of [1, 3, 7, 1000]) {
-      const chunks = Array.from({ length: Math.ceil(text.length / size) }, (_, index) => text.subarray(index * size, (index + 1) * size));
+      const chunks = Array.from({ length: Math.ceil(text.length / size) }, (_, index) =>
+        text.subarray(index * size, (index + 1) * size),
+      );
       expect((await pump(chunks)).bodies.every(({ encoding }) => encoding === 'utf8')).toBe(true);
     }
   });
@@ -97,7 +106,11 @@ describe('the pump', () => {
     const full = new Error('no space left');
     let looks = 0;
     let tries = 0;
-    const disk: PumpDisk = { hasRoomForOutput: () => (looks += 1) > 2, isFull: (error) => error === full, limitMs: 60_000 };
+    const disk: PumpDisk = {
+      hasRoomForOutput: () => (looks += 1) > 2,
+      isFull: (error) => error === full,
+      limitMs: 60_000,
+    };
     const onAppend = (): void => {
       if ((tries += 1) === 1) throw full;
     };

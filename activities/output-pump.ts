@@ -126,7 +126,11 @@ function createPieceWriter(options: PumpOptions, stream: StreamName, signal: Abo
 }
 
 /** Nothing but room is waited for. The store knows what it has of a try that failed half-way. */
-async function appendOnceThereIsRoom({ disk, events, runId, execKey, fence }: PumpOptions, added: readonly NewRunEvent[], signal: AbortSignal): Promise<void> {
+async function appendOnceThereIsRoom(
+  { disk, events, runId, execKey, fence }: PumpOptions,
+  added: readonly NewRunEvent[],
+  signal: AbortSignal,
+): Promise<void> {
   const givenUpAtMs = performance.now() + disk.limitMs;
   while (!signal.aborted) {
     if (disk.hasRoomForOutput()) {
@@ -158,7 +162,9 @@ function outputEvent(options: PumpOptions, stream: StreamName, piece: Piece): Ne
       stream,
       from: piece.from,
       to: piece.to,
-      ...(text === null ? { encoding: 'base64', data: Buffer.from(piece.bytes).toString('base64') } : { encoding: 'utf8', data: text }),
+      ...(text === null
+        ? { encoding: 'base64', data: Buffer.from(piece.bytes).toString('base64') }
+        : { encoding: 'utf8', data: text }),
     },
   };
 }
@@ -185,7 +191,11 @@ export function joinPieces(pieces: readonly Piece[]): Piece[] {
     const first = group[0];
     const last = group.at(-1);
     if (first !== undefined && last !== undefined)
-      joined.push({ from: first.from, to: last.to, bytes: group.length === 1 ? first.bytes : Buffer.concat(group.map((piece) => piece.bytes)) });
+      joined.push({
+        from: first.from,
+        to: last.to,
+        bytes: group.length === 1 ? first.bytes : Buffer.concat(group.map((piece) => piece.bytes)),
+      });
     group = [];
     size = 0;
   };
@@ -205,7 +215,10 @@ function cutToSize(piece: Piece): Piece[] {
   let start = 0;
   while (start < piece.bytes.length) {
     const wanted = Math.min(start + PIECE_BYTES, piece.bytes.length);
-    const end = wanted === piece.bytes.length ? wanted : Math.max(start + 1, wanted - partialCharacterLength(piece.bytes.subarray(start, wanted)));
+    const end =
+      wanted === piece.bytes.length
+        ? wanted
+        : Math.max(start + 1, wanted - partialCharacterLength(piece.bytes.subarray(start, wanted)));
     cuts.push({ from: piece.from + start, to: piece.from + end, bytes: piece.bytes.subarray(start, end) });
     start = end;
   }
@@ -213,14 +226,20 @@ function cutToSize(piece: Piece): Piece[] {
 }
 
 /** Keeps the start of a character whose rest has not come yet, so that text stays text in the events. */
-function holdBackPartialCharacter(pieces: readonly Piece[]): { readonly ready: readonly Piece[]; readonly rest: Piece[] } {
+function holdBackPartialCharacter(pieces: readonly Piece[]): {
+  readonly ready: readonly Piece[];
+  readonly rest: Piece[];
+} {
   const last = pieces.at(-1);
   if (last === undefined || !isVerbatim(last)) return { ready: pieces, rest: [] };
   const length = partialCharacterLength(last.bytes);
   if (length === 0) return { ready: pieces, rest: [] };
   const cut = last.bytes.length - length;
   const rest = { from: last.to - length, to: last.to, bytes: last.bytes.subarray(cut) };
-  const ready = cut === 0 ? pieces.slice(0, -1) : [...pieces.slice(0, -1), { from: last.from, to: rest.from, bytes: last.bytes.subarray(0, cut) }];
+  const ready =
+    cut === 0
+      ? pieces.slice(0, -1)
+      : [...pieces.slice(0, -1), { from: last.from, to: rest.from, bytes: last.bytes.subarray(0, cut) }];
   return { ready, rest: [rest] };
 }
 

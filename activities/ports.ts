@@ -60,7 +60,10 @@ export interface Sandbox {
   /** Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. */
   writeFile(guestPath: string, sizeBytes: number, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
   /** Null when the path is no regular file. */
-  readFile(guestPath: string, signal: AbortSignal): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null>;
+  readFile(
+    guestPath: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null>;
   /** Unpacks a tar stream below a guest folder, made if absent. */
   putTar(guestPath: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
   /** A checked tar stream of a guest path (a folder's content, or one file); null when it does not exist. */
@@ -138,7 +141,11 @@ export interface WritableMounts {
    * The folder as it was when the scope's first VM got it, as a tar. The first call reads the host.
    * @throws CodedError `mount/unusable` for a folder that cannot be read or is larger than the VM's disk
    */
-  capture(key: MountKey, limits: { readonly maxBytes: number }, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>;
+  capture(
+    key: MountKey,
+    limits: { readonly maxBytes: number },
+    signal: AbortSignal,
+  ): Promise<AsyncIterable<Uint8Array>>;
   /** The VM holds the folder already, from a build that captured nothing: until a copy has gone back, what the VM lacks stays on the host. */
   adopt(key: MountKey, capture: AsyncIterable<Uint8Array>): Promise<void>;
   /**
@@ -160,13 +167,22 @@ export interface EventStore {
    * With a writer, no events at all still record the fence: older drivers are refused from then on.
    * @throws CodedError `fence/stale` when `writer` names an exec that a higher fence has written to
    */
-  append(runId: string, events: readonly NewRunEvent[], writer?: { readonly execKey: string; readonly fence: number }): Promise<number>;
+  append(
+    runId: string,
+    events: readonly NewRunEvent[],
+    writer?: { readonly execKey: string; readonly fence: number },
+  ): Promise<number>;
   /** The event with this id; null when the run has none. For any event but output, which has no identity by id. Asking for an absent one is cheap. */
   find(runId: string, id: string): Promise<RunEvent | null>;
   /** Events after a cursor, in `seq` order. `output: false` leaves out output pieces, which may be most of the bytes. */
   read(runId: string, after: number, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
   /** As `read`, then waits for more until the terminal event or the signal. */
-  follow(runId: string, after: number, signal: AbortSignal, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
+  follow(
+    runId: string,
+    after: number,
+    signal: AbortSignal,
+    options?: { readonly output?: boolean },
+  ): AsyncIterable<RunEvent>;
   /** How far a stream's stored pieces reach: the byte offset (before redaction) to go on from. */
   outputCursor(runId: string, execKey: string, stream: 'stdout' | 'stderr'): Promise<number>;
   listRuns(): Promise<readonly string[]>;

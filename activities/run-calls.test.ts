@@ -41,10 +41,30 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
-async function admitted(runId: string, more: Partial<AdmissionRecord> = { behaviour: 1, mounts: {} }, plan: Plan = PLAN): Promise<void> {
-  await records.put(runId, 'admission', { plan: toWire(plan), hostQueue: 'q', hostId: 'h', input: null, serverId: 's', ...more } satisfies AdmissionRecord);
+async function admitted(
+  runId: string,
+  more: Partial<AdmissionRecord> = { behaviour: 1, mounts: {} },
+  plan: Plan = PLAN,
+): Promise<void> {
+  await records.put(runId, 'admission', {
+    plan: toWire(plan),
+    hostQueue: 'q',
+    hostId: 'h',
+    input: null,
+    serverId: 's',
+    ...more,
+  } satisfies AdmissionRecord);
   const stages = plan.stages.map((stage) => ({ id: stage.id, dependsOn: stagesBefore(stage) }));
-  await events.append(runId, [eventOf('run/admitted', { type: 'run-admitted', name: plan.name, kind: plan.kind, hostId: 'h', stages, outputStage: null })]);
+  await events.append(runId, [
+    eventOf('run/admitted', {
+      type: 'run-admitted',
+      name: plan.name,
+      kind: plan.kind,
+      hostId: 'h',
+      stages,
+      outputStage: null,
+    }),
+  ]);
 }
 
 /** As the workflow `workflowId` calls; null is a client that schedules an activity without a workflow. */
@@ -62,7 +82,16 @@ async function as<T>(workflowId: string | null, work: () => Promise<T>): Promise
   })) as T;
 }
 
-const own: StageCall = { runId: 'run', stage: 'own', instance: [], attempt: 1, generation: 0, lease: null, upstream: {}, events: [] };
+const own: StageCall = {
+  runId: 'run',
+  stage: 'own',
+  instance: [],
+  attempt: 1,
+  generation: 0,
+  lease: null,
+  upstream: {},
+  events: [],
+};
 const shared: StageCall = { ...own, stage: 'one', lease: { vmKey: 'run/_shared/0' } };
 const last: StageCall = { ...own, stage: 'last', upstream: { own: OUTPUT } };
 
@@ -88,17 +117,30 @@ describe('a call of a stage', () => {
       execKey: 'own/0/1',
       lease: null,
     });
-    expect(await as('run', () => calls.stage(shared))).toMatchObject({ scope: { id: '_shared' }, lease: { vmKey: 'run/_shared/0' } });
-    expect(await as('run', () => calls.stage({ ...last, upstream: { own: { ...OUTPUT, more: 1 } } }))).toMatchObject({ upstream: { own: OUTPUT } });
-    expect(await as('run', () => calls.stage({ ...own, attempt: 2, generation: 1 }))).toMatchObject({ execKey: 'own/0/2' });
+    expect(await as('run', () => calls.stage(shared))).toMatchObject({
+      scope: { id: '_shared' },
+      lease: { vmKey: 'run/_shared/0' },
+    });
+    expect(await as('run', () => calls.stage({ ...last, upstream: { own: { ...OUTPUT, more: 1 } } }))).toMatchObject({
+      upstream: { own: OUTPUT },
+    });
+    expect(await as('run', () => calls.stage({ ...own, attempt: 2, generation: 1 }))).toMatchObject({
+      execKey: 'own/0/2',
+    });
   });
 
   test('of a run of an earlier build is believed its ids alone', async () => {
     const mounts = [{ hostPath: '/etc', guestPath: '/data', mode: 'rw' }];
-    const forged = whole('own', { scope: { id: 'own', stages: ['own'], sandbox: { ...PLAN.scopes[0]!.sandbox, mounts, memoryMib: 99_999 } } });
+    const forged = whole('own', {
+      scope: { id: 'own', stages: ['own'], sandbox: { ...PLAN.scopes[0]!.sandbox, mounts, memoryMib: 99_999 } },
+    });
     const request = await as('old', () => calls.stage(forged));
     expect(request.scope.sandbox).toEqual({ ...PLAN.scopes[0]!.sandbox, mounts: [] });
-    expect(await as('old', () => calls.stage(whole('own', { stage: { ...PLAN.stages[0], work: { kind: 'command', program: 'evil' } } })))).toMatchObject({
+    expect(
+      await as('old', () =>
+        calls.stage(whole('own', { stage: { ...PLAN.stages[0], work: { kind: 'command', program: 'evil' } } })),
+      ),
+    ).toMatchObject({
       stage: { work: { program: 'true' } },
     });
   });
@@ -111,11 +153,26 @@ describe('a call of a stage', () => {
     ['that is no object', 'run', 'run', /has to be an object/],
     ['of an unknown stage', { ...own, stage: 'evil' }, 'run', /no stage "evil"/],
     ['of a stage that is no id', { ...own, stage: ['own'] }, 'run', /names a stage by id/],
-    ['of a whole stage, where ids are sent', whole('own', { runId: 'run' }), 'run', /names a stage by id, this call carries one/],
+    [
+      'of a whole stage, where ids are sent',
+      whole('own', { runId: 'run' }),
+      'run',
+      /names a stage by id, this call carries one/,
+    ],
     ['of a scope that is not the stage’s', whole('own', { scope: PLAN.scopes[1] }), 'old', /stage own is in scope own/],
-    ['of a command that is not the attempt’s', whole('own', { execKey: 'last/0/1' }), 'old', /its command is not "last\/0\/1"/],
+    [
+      'of a command that is not the attempt’s',
+      whole('own', { execKey: 'last/0/1' }),
+      'old',
+      /its command is not "last\/0\/1"/,
+    ],
     ['of another item', { ...own, item: 1 }, 'run', /no item 1/],
-    ['of an instance that no part of the plan makes', { ...own, instance: [{ part: 'own', item: 0 }] }, 'run', /no instance/],
+    [
+      'of an instance that no part of the plan makes',
+      { ...own, instance: [{ part: 'own', item: 0 }] },
+      'run',
+      /no instance/,
+    ],
     ['of no instance', { ...own, instance: undefined }, 'run', /names no instance/],
     ['of no attempt', { ...own, attempt: 0 }, 'run', /no attempt 0/],
     ['of half an attempt', { ...own, attempt: 1.5 }, 'run', /no attempt 1.5/],
@@ -133,35 +190,101 @@ describe('a call of a stage', () => {
       'run',
       /no attempt 1 in a VM of generation 4/,
     ],
-    ['with the lease of another scope', { ...shared, lease: { vmKey: 'run/own/0' } }, 'run', /works in the VM run\/_shared\/0, the call names "run\/own\/0"/],
+    [
+      'with the lease of another scope',
+      { ...shared, lease: { vmKey: 'run/own/0' } },
+      'run',
+      /works in the VM run\/_shared\/0, the call names "run\/own\/0"/,
+    ],
     ['with the lease of another generation', { ...shared, generation: 1 }, 'run', /works in the VM run\/_shared\/1/],
-    ['with the lease of another run', { ...shared, lease: { vmKey: 'old/_shared/0' } }, 'run', /the call names "old\/_shared\/0"/],
+    [
+      'with the lease of another run',
+      { ...shared, lease: { vmKey: 'old/_shared/0' } },
+      'run',
+      /the call names "old\/_shared\/0"/,
+    ],
     ['without the lease of its shared VM', { ...shared, lease: null }, 'run', /the call names none/],
-    ['with a lease where it owns its VM', { ...own, lease: { vmKey: 'run/own/0' } }, 'run', /has the VM of its only stage/],
+    [
+      'with a lease where it owns its VM',
+      { ...own, lease: { vmKey: 'run/own/0' } },
+      'run',
+      /has the VM of its only stage/,
+    ],
     ['without the output that it takes', { ...last, upstream: {} }, 'run', /takes data of own, which the call lacks/],
-    ['with no output where it takes one', { ...last, upstream: { own: { output: null, outputs: {} } } }, 'run', /output of own for stage last is no ref/],
-    ['with outputs of a stage that it takes nothing of', { ...own, upstream: { one: OUTPUT } }, 'run', /takes no data of "one"/],
-    ['with a path for a hash', { ...last, upstream: { own: { output: { ...REF, sha256: '../../x' }, outputs: {} } } }, 'run', /is no ref/],
-    ['with a negative size', { ...last, upstream: { own: { output: { ...REF, sizeBytes: -1 }, outputs: {} } } }, 'run', /is no ref/],
-    ['with an output that its source does not have', { ...last, upstream: { own: { output: REF, outputs: { evil: REF } } } }, 'run', /"evil" of own/],
-    ['with the prototype of objects for a source', { ...own, upstream: JSON.parse('{"__proto__":{}}') as object }, 'run', /takes no data of "__proto__"/],
+    [
+      'with no output where it takes one',
+      { ...last, upstream: { own: { output: null, outputs: {} } } },
+      'run',
+      /output of own for stage last is no ref/,
+    ],
+    [
+      'with outputs of a stage that it takes nothing of',
+      { ...own, upstream: { one: OUTPUT } },
+      'run',
+      /takes no data of "one"/,
+    ],
+    [
+      'with a path for a hash',
+      { ...last, upstream: { own: { output: { ...REF, sha256: '../../x' }, outputs: {} } } },
+      'run',
+      /is no ref/,
+    ],
+    [
+      'with a negative size',
+      { ...last, upstream: { own: { output: { ...REF, sizeBytes: -1 }, outputs: {} } } },
+      'run',
+      /is no ref/,
+    ],
+    [
+      'with an output that its source does not have',
+      { ...last, upstream: { own: { output: REF, outputs: { evil: REF } } } },
+      'run',
+      /"evil" of own/,
+    ],
+    [
+      'with the prototype of objects for a source',
+      { ...own, upstream: JSON.parse('{"__proto__":{}}') as object },
+      'run',
+      /takes no data of "__proto__"/,
+    ],
     ['without events', { ...own, events: undefined }, 'run', /events of a call have to be a list/],
   ])('%s is refused', async (_what, call, workflow, reason) => {
-    await expect(as(workflow, () => calls.stage(call))).rejects.toMatchObject({ code: 'call/refused', message: expect.stringMatching(reason) });
+    await expect(as(workflow, () => calls.stage(call))).rejects.toMatchObject({
+      code: 'call/refused',
+      message: expect.stringMatching(reason),
+    });
   });
 });
 
 describe('events of a call', () => {
   const result = { stage: 'own', execKey: 'own/0/1', outcome: 'succeeded', failure: null, output: REF, outputs: {} };
   const taken: readonly NewRunEvent[] = [
-    eventOf('stage/own/0/1/retrying', { type: 'stage-retrying', stage: 'own', execKey: 'own/0/1', reason: 'attempt 1 of 2 failed', delayMs: 0 }),
+    eventOf('stage/own/0/1/retrying', {
+      type: 'stage-retrying',
+      stage: 'own',
+      execKey: 'own/0/1',
+      reason: 'attempt 1 of 2 failed',
+      delayMs: 0,
+    }),
     eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'stage "own" failed' }),
-    eventOf('run/scope-restarted/_shared/0', { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: gone', stages: ['one'] }),
-    eventOf('run/release-failed/own/0', { type: 'notice', level: 'warning', message: 'the VM of own could not be released' }),
+    eventOf('run/scope-restarted/_shared/0', {
+      type: 'scope-restarted',
+      scope: '_shared',
+      reason: 'vm/lost: gone',
+      stages: ['one'],
+    }),
+    eventOf('run/release-failed/own/0', {
+      type: 'notice',
+      level: 'warning',
+      message: 'the VM of own could not be released',
+    }),
   ];
 
   test('that its workflow makes are taken', async () => {
-    expect(await as('run', () => calls.append({ runId: 'run', events: taken }))).toEqual({ runId: 'run', events: taken });
+    expect(await as('run', () => calls.append({ runId: 'run', events: taken }))).toEqual({
+      runId: 'run',
+      events: taken,
+    });
     expect((await as('run', () => calls.stage({ ...own, events: taken }))).events).toEqual(taken);
   });
 
@@ -171,49 +294,118 @@ describe('events of a call', () => {
   });
 
   test.each<[string, NewRunEvent]>([
-    ['a result of a stage', eventOf('stage/own/0/1/finished', { type: 'stage-finished', stage: 'own', execKey: 'own/0/1', result })],
-    ['the end of the run', eventOf('run/finished', { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } })],
-    ['the end of the run under another type', eventOf('run/finished', { type: 'notice', level: 'warning', message: 'x' })],
-    ['a result under the type of a skip', eventOf('stage/own/0/1/finished', { type: 'stage-skipped', stage: 'own', reason: 'x' })],
+    [
+      'a result of a stage',
+      eventOf('stage/own/0/1/finished', { type: 'stage-finished', stage: 'own', execKey: 'own/0/1', result }),
+    ],
+    [
+      'the end of the run',
+      eventOf('run/finished', {
+        type: 'run-finished',
+        outcome: { state: 'succeeded', failedStage: null, failure: null, output: null },
+      }),
+    ],
+    [
+      'the end of the run under another type',
+      eventOf('run/finished', { type: 'notice', level: 'warning', message: 'x' }),
+    ],
+    [
+      'a result under the type of a skip',
+      eventOf('stage/own/0/1/finished', { type: 'stage-skipped', stage: 'own', reason: 'x' }),
+    ],
     [
       'output',
-      eventOf('exec/own/0/1/stdout/0', { type: 'output', stage: 'own', execKey: 'own/0/1', stream: 'stdout', from: 0, to: 1, encoding: 'utf8', data: 'x' }),
+      eventOf('exec/own/0/1/stdout/0', {
+        type: 'output',
+        stage: 'own',
+        execKey: 'own/0/1',
+        stream: 'stdout',
+        from: 0,
+        to: 1,
+        encoding: 'utf8',
+        data: 'x',
+      }),
     ],
-    ['a lost VM', eventOf('vm/run/own/0/lost', { type: 'vm-lost', vmKey: 'run/own/0', scope: 'own', generation: 0, reason: 'x' })],
-    ['a skip of an unknown stage', eventOf('stage/evil/skipped', { type: 'stage-skipped', stage: 'evil', reason: 'x' })],
+    [
+      'a lost VM',
+      eventOf('vm/run/own/0/lost', { type: 'vm-lost', vmKey: 'run/own/0', scope: 'own', generation: 0, reason: 'x' }),
+    ],
+    [
+      'a skip of an unknown stage',
+      eventOf('stage/evil/skipped', { type: 'stage-skipped', stage: 'evil', reason: 'x' }),
+    ],
     ['a skip without a reason', eventOf('stage/own/skipped', { type: 'stage-skipped', stage: 'own' })],
     [
       'a retry of an attempt that cannot be',
-      eventOf('stage/own/0/9/retrying', { type: 'stage-retrying', stage: 'own', execKey: 'own/0/9', reason: 'x', delayMs: 0 }),
+      eventOf('stage/own/0/9/retrying', {
+        type: 'stage-retrying',
+        stage: 'own',
+        execKey: 'own/0/9',
+        reason: 'x',
+        delayMs: 0,
+      }),
     ],
     [
       'a retry with a delay of its own',
-      eventOf('stage/own/0/1/retrying', { type: 'stage-retrying', stage: 'own', execKey: 'own/0/1', reason: 'x', delayMs: 7 }),
+      eventOf('stage/own/0/1/retrying', {
+        type: 'stage-retrying',
+        stage: 'own',
+        execKey: 'own/0/1',
+        reason: 'x',
+        delayMs: 7,
+      }),
     ],
-    ['a restart of an unknown scope', eventOf('run/scope-restarted/evil/0', { type: 'scope-restarted', scope: 'evil', reason: 'x', stages: [] })],
+    [
+      'a restart of an unknown scope',
+      eventOf('run/scope-restarted/evil/0', { type: 'scope-restarted', scope: 'evil', reason: 'x', stages: [] }),
+    ],
     [
       'a restart of stages of another scope',
-      eventOf('run/scope-restarted/_shared/0', { type: 'scope-restarted', scope: '_shared', reason: 'x', stages: ['own'] }),
+      eventOf('run/scope-restarted/_shared/0', {
+        type: 'scope-restarted',
+        scope: '_shared',
+        reason: 'x',
+        stages: ['own'],
+      }),
     ],
     [
       'a restart of a generation that cannot be',
       eventOf('run/scope-restarted/_shared/9', { type: 'scope-restarted', scope: '_shared', reason: 'x', stages: [] }),
     ],
     ['a notice of its own', eventOf('run/hello', { type: 'notice', level: 'warning', message: 'x' })],
-    ['a text without an end', eventOf('stage/own/skipped', { type: 'stage-skipped', stage: 'own', reason: 'x'.repeat(9_000) })],
+    [
+      'a text without an end',
+      eventOf('stage/own/skipped', { type: 'stage-skipped', stage: 'own', reason: 'x'.repeat(9_000) }),
+    ],
   ])('are refused: %s', async (_what, event) => {
-    await expect(as('run', () => calls.append({ runId: 'run', events: [event] }))).rejects.toMatchObject({ code: 'call/refused' });
-    await expect(as('run', () => calls.stage({ ...own, events: [event] }))).rejects.toMatchObject({ code: 'call/refused' });
-    await expect(as('run', () => calls.finish({ ...finish, events: [event] }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('run', () => calls.append({ runId: 'run', events: [event] }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
+    await expect(as('run', () => calls.stage({ ...own, events: [event] }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
+    await expect(as('run', () => calls.finish({ ...finish, events: [event] }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
   });
 });
 
 describe('a call for a VM', () => {
   test('is made of what was admitted', async () => {
-    expect(await as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 3 }))).toMatchObject({ scope: PLAN.scopes[1], generation: 3 });
-    const forged = { ...PLAN.scopes[1]!, sandbox: { ...PLAN.scopes[1]!.sandbox, mounts: [{ hostPath: '/', guestPath: '/data', mode: 'rw' }] } };
-    expect(await as('old', () => calls.acquire({ runId: 'old', scope: forged, generation: 0 }))).toMatchObject({ scope: PLAN.scopes[1] });
-    expect(await as('run', () => calls.release({ runId: 'run', scope: 'own', generation: 1 + LOST_VM_ATTEMPTS }))).toMatchObject({ scope: PLAN.scopes[0] });
+    expect(await as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 3 }))).toMatchObject({
+      scope: PLAN.scopes[1],
+      generation: 3,
+    });
+    const forged = {
+      ...PLAN.scopes[1]!,
+      sandbox: { ...PLAN.scopes[1]!.sandbox, mounts: [{ hostPath: '/', guestPath: '/data', mode: 'rw' }] },
+    };
+    expect(await as('old', () => calls.acquire({ runId: 'old', scope: forged, generation: 0 }))).toMatchObject({
+      scope: PLAN.scopes[1],
+    });
+    expect(
+      await as('run', () => calls.release({ runId: 'run', scope: 'own', generation: 1 + LOST_VM_ATTEMPTS })),
+    ).toMatchObject({ scope: PLAN.scopes[0] });
   });
 
   test.each<[string, object, string | null]>([
@@ -223,12 +415,18 @@ describe('a call for a VM', () => {
     ['of a generation that cannot be', { scope: '_shared', generation: 4 }, 'run'],
     ['of a negative generation', { scope: '_shared', generation: -1 }, 'run'],
   ])('%s is refused', async (_what, call, workflow) => {
-    await expect(as(workflow, () => calls.acquire({ runId: 'run', ...call }))).rejects.toMatchObject({ code: 'call/refused' });
-    await expect(as(workflow, () => calls.release({ runId: 'run', ...call }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as(workflow, () => calls.acquire({ runId: 'run', ...call }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
+    await expect(as(workflow, () => calls.release({ runId: 'run', ...call }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
   });
 
   test('that belongs to a stage is refused', async () => {
-    await expect(as('run', () => calls.acquire({ runId: 'run', scope: 'own', generation: 0 }))).rejects.toThrow(/belongs to its only stage/);
+    await expect(as('run', () => calls.acquire({ runId: 'run', scope: 'own', generation: 0 }))).rejects.toThrow(
+      /belongs to its only stage/,
+    );
   });
 });
 
@@ -244,7 +442,11 @@ describe('an outcome', () => {
     ['cancelled', { ...outcome, state: 'cancelled', output: null }],
     ['cancelled after a failure', { ...outcome, state: 'cancelled', failedStage: 'own', failure }],
   ])('%s is taken', async (_what, given) => {
-    expect(await as('run', () => calls.finish({ ...finish, outcome: { ...given, more: 1 } }))).toEqual({ ...finish, outcome: given, ended: null });
+    expect(await as('run', () => calls.finish({ ...finish, outcome: { ...given, more: 1 } }))).toEqual({
+      ...finish,
+      outcome: given,
+      ended: null,
+    });
   });
 
   test.each<[string, object]>([
@@ -254,9 +456,14 @@ describe('an outcome', () => {
     ['failed without a failure', { ...outcome, state: 'failed' }],
     ['of an unknown stage', { ...outcome, state: 'failed', failedStage: 'evil', failure }],
     ['with an output that is no ref', { ...outcome, output: { sha256: 'x' } }],
-    ['with a failure that is no text', { ...outcome, state: 'failed', failure: { code: 1, message: 2, stderrTail: 3 } }],
+    [
+      'with a failure that is no text',
+      { ...outcome, state: 'failed', failure: { code: 1, message: 2, stderrTail: 3 } },
+    ],
   ])('%s is refused', async (_what, given) => {
-    await expect(as('run', () => calls.finish({ ...finish, outcome: given }))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('run', () => calls.finish({ ...finish, outcome: given }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
   });
 
   test('of a plan that ends in a merge brings its parts in order', async () => {
@@ -268,8 +475,12 @@ describe('an outcome', () => {
     const request = { ...finish, runId: 'merges', outcome: { ...outcome, output: null } };
     expect((await as('merges', () => calls.finish({ ...request, merge }))).merge).toEqual(merge);
     for (const wrong of [merge.toReversed(), merge.slice(1), [...merge, merge[0]], { length: 2 }])
-      await expect(as('merges', () => calls.finish({ ...request, merge: wrong }))).rejects.toMatchObject({ code: 'call/refused' });
-    await expect(as('merges', () => calls.finish({ ...request, merge, outcome }))).rejects.toMatchObject({ code: 'call/refused' });
+      await expect(as('merges', () => calls.finish({ ...request, merge: wrong }))).rejects.toMatchObject({
+        code: 'call/refused',
+      });
+    await expect(as('merges', () => calls.finish({ ...request, merge, outcome }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
     await expect(as('run', () => calls.finish({ ...finish, merge }))).rejects.toMatchObject({ code: 'call/refused' });
   });
 });
@@ -279,9 +490,15 @@ describe('a run that has ended', () => {
 
   test('is asked for nothing more, but its VMs may be ended', async () => {
     await expect(as('run', () => calls.stage(own))).rejects.toMatchObject({ code: 'run/ended' });
-    await expect(as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 0 }))).rejects.toMatchObject({ code: 'run/ended' });
-    await expect(as('run', () => calls.append({ runId: 'run', events: [] }))).rejects.toMatchObject({ code: 'run/ended' });
-    expect(await as('run', () => calls.release({ runId: 'run', scope: '_shared', generation: 0 }))).toMatchObject({ generation: 0 });
+    await expect(
+      as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 0 })),
+    ).rejects.toMatchObject({ code: 'run/ended' });
+    await expect(as('run', () => calls.append({ runId: 'run', events: [] }))).rejects.toMatchObject({
+      code: 'run/ended',
+    });
+    expect(await as('run', () => calls.release({ runId: 'run', scope: '_shared', generation: 0 }))).toMatchObject({
+      generation: 0,
+    });
   });
 
   test('hands out what stands, and ends as it has ended', async () => {
@@ -301,8 +518,13 @@ describe('a run that has ended', () => {
     });
     await writeResult(events, 'run', result, null, 1);
     const skipped = eventOf('stage/last/skipped', { type: 'stage-skipped', stage: 'last', reason: 'x' });
-    expect(await as('run', () => calls.stage({ ...own, events: [skipped] }))).toMatchObject({ execKey: 'own/0/1', events: [] });
-    const { ended } = await as('run', () => calls.finish({ ...finish, outcome: { ...outcome, state: 'cancelled', output: null } }));
+    expect(await as('run', () => calls.stage({ ...own, events: [skipped] }))).toMatchObject({
+      execKey: 'own/0/1',
+      events: [],
+    });
+    const { ended } = await as('run', () =>
+      calls.finish({ ...finish, outcome: { ...outcome, state: 'cancelled', output: null } }),
+    );
     expect(ended).toEqual(outcome);
   });
 });
@@ -323,7 +545,10 @@ test('of another run with an id that was in use, what was admitted last counts',
   const { createActivities } = await import('./create-activities.ts');
   const activities = createActivities(admitting as unknown as ActivityDeps);
   const skip = (stage: string): Promise<void> =>
-    activities.appendEvents({ runId: 'run', events: [eventOf(`stage/${stage}/skipped`, { type: 'stage-skipped', stage, reason: 'x' })] });
+    activities.appendEvents({
+      runId: 'run',
+      events: [eventOf(`stage/${stage}/skipped`, { type: 'stage-skipped', stage, reason: 'x' })],
+    });
   await as('run', () => skip('own'));
   await admitted('run', { behaviour: 1, mounts: {} }, planOf('other'));
   await as('run', () => activities.admit({ runId: 'run', behaviour: 1 }));

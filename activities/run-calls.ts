@@ -58,7 +58,8 @@ export function createRunCalls({ events, records }: Pick<ActivityDeps, 'events' 
       const call = fieldsOf(value, 'a call for a VM');
       const run = await openRunOf(call);
       const request = scopeRequest(run, call);
-      if (request.scope.stages.length === 1) throw refused(run, `the VM of scope ${quoted(request.scope.id)} belongs to its only stage`);
+      if (request.scope.stages.length === 1)
+        throw refused(run, `the VM of scope ${quoted(request.scope.id)} belongs to its only stage`);
       return request;
     },
     // Ending a VM is right whatever has become of the run.
@@ -76,7 +77,13 @@ export function createRunCalls({ events, records }: Pick<ActivityDeps, 'events' 
       const run = await runOf(call);
       const outcome = checkedOutcome(run, call['outcome']);
       const merge = checkedMerge(run, call['merge']);
-      return { runId: run.runId, outcome, merge, events: checkedEvents(run, call['events']), ended: await endOf(events, run.runId) };
+      return {
+        runId: run.runId,
+        outcome,
+        merge,
+        events: checkedEvents(run, call['events']),
+        ended: await endOf(events, run.runId),
+      };
     },
   };
 }
@@ -87,12 +94,25 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   if (stage.scope === null) throw refused(run, `stage ${stage.id} does nothing in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
-  if (isWhole(run, call, 'stage') && (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== keyOf(stage.id, Number(attempt))))
-    throw refused(run, `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quoted(call['execKey'])}`);
+  if (
+    isWhole(run, call, 'stage') &&
+    (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== keyOf(stage.id, Number(attempt)))
+  )
+    throw refused(
+      run,
+      `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quoted(call['execKey'])}`,
+    );
   if (!isWhole(run, call, 'stage')) refuseItems(run, stage.id, call);
   const isShared = index.isShared(index.scopeById(scope.id)!);
-  if (typeof attempt !== 'number' || typeof generation !== 'number' || !isReachable(stage, isShared, attempt, generation))
-    throw refused(run, `stage ${stage.id} comes to no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`);
+  if (
+    typeof attempt !== 'number' ||
+    typeof generation !== 'number' ||
+    !isReachable(stage, isShared, attempt, generation)
+  )
+    throw refused(
+      run,
+      `stage ${stage.id} comes to no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`,
+    );
   return {
     runId: run.runId,
     stage,
@@ -112,7 +132,8 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
 /** No plan of this build has parts, so that none of its stages is of an item. */
 function refuseItems(run: AdmittedRun, stage: string, { item, instance }: Fields): void {
   if (item !== undefined && item !== 0) throw refused(run, `stage ${stage} has no item ${quoted(item)}`);
-  if (instance !== undefined && !(Array.isArray(instance) && instance.length === 0)) throw refused(run, `stage ${stage} has no instance ${quoted(instance)}`);
+  if (instance !== undefined && !(Array.isArray(instance) && instance.length === 0))
+    throw refused(run, `stage ${stage} has no instance ${quoted(instance)}`);
   if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${stage} names no instance`);
 }
 
@@ -130,7 +151,13 @@ function keyOf(stage: string, attempt: number): string {
   return Number.isSafeInteger(attempt) && attempt > 0 ? execKeyOf(stage, attempt) : '';
 }
 
-function leaseOf(run: AdmittedRun, value: unknown, { id: scope }: AdmittedScope, generation: number, isShared: boolean): VmLease | null {
+function leaseOf(
+  run: AdmittedRun,
+  value: unknown,
+  { id: scope }: AdmittedScope,
+  generation: number,
+  isShared: boolean,
+): VmLease | null {
   const vmKey = vmKeyText({ runId: run.runId, scope, instance: [], generation });
   const given = value === null ? null : fieldsOf(value, 'a lease')['vmKey'];
   if (given === (isShared ? vmKey : null)) return isShared ? { vmKey } : null;

@@ -84,7 +84,8 @@ afterEach(async () => {
 });
 
 /** One worker process; a second call is another process on the same host. */
-const processDeps = (change: Partial<ActivityDeps> = {}): ActivityDeps => mockWorkerDeps({ stateDir, events, backend }, { records, ...change });
+const processDeps = (change: Partial<ActivityDeps> = {}): ActivityDeps =>
+  mockWorkerDeps({ stateDir, events, backend }, { records, ...change });
 
 const sandbox: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
 
@@ -113,7 +114,11 @@ interface RunningAttempt {
   cancel(details: ConstructorParameters<typeof ActivityCancellationDetails>[0]): void;
 }
 
-function begin(deps: ActivityDeps, what: StageRequest, info: ConstructorParameters<typeof MockActivityEnvironment>[0] = {}): RunningAttempt {
+function begin(
+  deps: ActivityDeps,
+  what: StageRequest,
+  info: ConstructorParameters<typeof MockActivityEnvironment>[0] = {},
+): RunningAttempt {
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
   const result = environment.run<[ActivityDeps, StageRequest], StageResult, typeof runStage>(runStage, deps, what);
   result.catch(() => undefined);
@@ -140,7 +145,8 @@ async function typesOf(): Promise<string[]> {
 
 async function reattachments(): Promise<(string | undefined)[]> {
   const reasons: (string | undefined)[] = [];
-  for await (const { body } of events.read(RUN, 0, { output: false })) if (body.type === 'stage-reattached') reasons.push(body.reason);
+  for await (const { body } of events.read(RUN, 0, { output: false }))
+    if (body.type === 'stage-reattached') reasons.push(body.reason);
   return reasons;
 }
 
@@ -163,7 +169,14 @@ describe('an attempt that loses its server', () => {
       expect(result).toMatchObject({ outcome: 'succeeded', command: { stdoutBytes: TWENTY_LINES.length } });
       expect(started).toBe(1);
       expect(await storedOutput()).toBe(TWENTY_LINES);
-      expect(await typesOf()).toEqual(['vm-starting', 'vm-ready', 'stage-started', 'stage-reattached', 'stage-finished', 'vm-stopped']);
+      expect(await typesOf()).toEqual([
+        'vm-starting',
+        'vm-ready',
+        'stage-started',
+        'stage-reattached',
+        'stage-finished',
+        'vm-stopped',
+      ]);
       expect(backend.alive()).toEqual([]);
     },
   );
@@ -200,7 +213,8 @@ describe('an attempt that loses its server', () => {
       events: {
         ...events,
         append: (runId, added, writer) => {
-          if (broken && added.some(({ body }) => body.type === 'output')) throw new CodedError('store/io', 'cannot append to events.jsonl: EIO');
+          if (broken && added.some(({ body }) => body.type === 'output'))
+            throw new CodedError('store/io', 'cannot append to events.jsonl: EIO');
           return events.append(runId, added, writer);
         },
       },
@@ -245,9 +259,15 @@ describe('an attempt that dies', () => {
   test('between the end of the command and the result: the next one writes the result, the command is not run again', async () => {
     const failing: EventStore = {
       ...events,
-      append: (run, added, writer) => (added.some(({ body }) => body.type === 'stage-finished') ? Promise.reject(dies) : events.append(run, added, writer)),
+      append: (run, added, writer) =>
+        added.some(({ body }) => body.type === 'stage-finished')
+          ? Promise.reject(dies)
+          : events.append(run, added, writer),
     };
-    await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io', nonRetryable: false });
+    await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({
+      type: 'store/io',
+      nonRetryable: false,
+    });
     expect((await begin(processDeps(), request('lines')).result).outcome).toBe('succeeded');
     expect(started).toBe(1);
     expect(await storedOutput()).toBe(TWENTY_LINES);
@@ -262,7 +282,9 @@ describe('an attempt that dies', () => {
         return count;
       },
     };
-    await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({ type: 'store/io' });
+    await expect(begin(processDeps({ events: failing }), request('lines')).result).rejects.toMatchObject({
+      type: 'store/io',
+    });
     expect(backend.alive()).toHaveLength(1);
     const result = await begin(processDeps(), request('lines')).result;
     expect(result).toMatchObject({ outcome: 'succeeded', execKey: 'talk/0/1' });
@@ -368,7 +390,11 @@ describe('values of the host', () => {
 
   test('that were not handed over are named', async () => {
     const failure = await begin(processDeps(), leaking).result.catch((error: ApplicationFailure) => error);
-    expect(failure).toMatchObject({ type: 'host/variable-missing', nonRetryable: true, message: expect.stringContaining('TOKEN') });
+    expect(failure).toMatchObject({
+      type: 'host/variable-missing',
+      nonRetryable: true,
+      message: expect.stringContaining('TOKEN'),
+    });
     expect(backend.alive()).toEqual([]);
   });
 

@@ -64,7 +64,10 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
   } catch (error) {
     life.detached.throwIfAborted();
     if (life.cancelRequested.aborted && !(isCodedError(error) && error.code === 'fence/stale')) {
-      return concludeWithoutVm(context, await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()));
+      return concludeWithoutVm(
+        context,
+        await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()),
+      );
     }
     if (isCodedError(error) && LOST_VM_CODES.has(error.code)) await recordLoss(context, error);
     // Its VM is gone as well, and no other one is asked for.
@@ -93,7 +96,8 @@ async function inVm(context: Attempt): Promise<StageResult> {
     life.phase('collecting outputs');
     const result = await settle(context, sandbox, exec, exit, redactor);
     life.detached.throwIfAborted();
-    if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale') throw renewalFailure;
+    if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
+      throw renewalFailure;
     // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
     const durable = await writeResult(deps.events, request.runId, result, sandbox.facts.fence, deps.now());
@@ -120,7 +124,12 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promis
 }
 
 /** Files first, once for this VM, then the command, once for its key. */
-async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Record<string, string>>, redactor: Redactor): Promise<Exec> {
+async function startCommand(
+  context: Attempt,
+  sandbox: Sandbox,
+  env: Readonly<Record<string, string>>,
+  redactor: Redactor,
+): Promise<Exec> {
   const { deps, request, life } = context;
   const { runId, execKey, stage } = request;
   const writer = { execKey, fence: sandbox.facts.fence };
@@ -128,13 +137,26 @@ async function startCommand(context: Attempt, sandbox: Sandbox, env: Readonly<Re
   const isFirst =
     (await deps.events.append(
       runId,
-      [event(context, `stage/${execKey}/started`, { type: 'stage-started', stage: stage.id, execKey, attempt: request.attempt })],
+      [
+        event(context, `stage/${execKey}/started`, {
+          type: 'stage-started',
+          stage: stage.id,
+          execKey,
+          attempt: request.attempt,
+        }),
+      ],
       writer,
     )) > 0;
   if (!isFirst) {
     const id = `stage/${execKey}/reattached/${vmKeyText(context.vmKey)}/${sandbox.facts.fence}`;
-    const reason = redactor.text(deps.attempts.earlierEnd(attemptName(request)) ?? 'the worker before it ended, or lost touch with this host');
-    await deps.events.append(runId, [event(context, id, { type: 'stage-reattached', stage: stage.id, execKey, fence: sandbox.facts.fence, reason })], writer);
+    const reason = redactor.text(
+      deps.attempts.earlierEnd(attemptName(request)) ?? 'the worker before it ended, or lost touch with this host',
+    );
+    await deps.events.append(
+      runId,
+      [event(context, id, { type: 'stage-reattached', stage: stage.id, execKey, fence: sandbox.facts.fence, reason })],
+      writer,
+    );
   }
   if (hasWritableMounts(request)) {
     life.phase('preparing writable mounts');
@@ -213,7 +235,12 @@ function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
     life.phase('cancelling');
     signal('SIGTERM');
     timers.push(setTimeout(() => signal('SIGKILL'), TERM_GRACE_MS));
-    timers.push(setTimeout(() => reject(new CodedError('vm/lost', 'the command did not end after SIGKILL')), TERM_GRACE_MS + KILL_LIMIT_MS));
+    timers.push(
+      setTimeout(
+        () => reject(new CodedError('vm/lost', 'the command did not end after SIGKILL')),
+        TERM_GRACE_MS + KILL_LIMIT_MS,
+      ),
+    );
   };
   if (life.cancelRequested.aborted) onCancel();
   else life.cancelRequested.addEventListener('abort', onCancel, { once: true });
@@ -227,12 +254,28 @@ function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
 }
 
 /** What the ended command comes to. Only a success leaves outputs and writes mounts back. */
-async function settle(context: Attempt, sandbox: Sandbox, exec: Exec, exit: ExecExit, redactor: Redactor): Promise<StageResult> {
+async function settle(
+  context: Attempt,
+  sandbox: Sandbox,
+  exec: Exec,
+  exit: ExecExit,
+  redactor: Redactor,
+): Promise<StageResult> {
   const { deps, request, life } = context;
-  const base = await describeExit(context.backend, sandbox, exec, exit, request, redactor, life.cancelRequested.aborted, life.detached);
+  const base = await describeExit(
+    context.backend,
+    sandbox,
+    exec,
+    exit,
+    request,
+    redactor,
+    life.cancelRequested.aborted,
+    life.detached,
+  );
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
-  if (collected.failure !== null) return { ...base, outcome: 'failed', failure: { ...collected.failure, stderrTail: '' } };
+  if (collected.failure !== null)
+    return { ...base, outcome: 'failed', failure: { ...collected.failure, stderrTail: '' } };
   const refused = await copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
   if (refused !== null) return { ...base, outcome: 'failed', failure: { ...refused, stderrTail: '' } };
   return { ...base, output: collected.output, outputs: collected.outputs };
@@ -254,7 +297,9 @@ async function releaseOwned(context: Attempt): Promise<void> {
 async function sayNotRedacted(context: Attempt, names: readonly string[]): Promise<void> {
   const { execKey, stage, runId } = context.request;
   const message = `stage ${stage.id}: values of ${names.join(', ')} are too short to be told from ordinary text and are not redacted`;
-  await context.deps.events.append(runId, [event(context, `stage/${execKey}/not-redacted`, { type: 'notice', level: 'info', message })]);
+  await context.deps.events.append(runId, [
+    event(context, `stage/${execKey}/not-redacted`, { type: 'notice', level: 'info', message }),
+  ]);
 }
 
 /** The run machine has the VM released before it asks for the next generation. */
@@ -265,7 +310,13 @@ async function recordLoss({ deps, request, vmKey }: Attempt, error: CodedError):
     {
       id: `vm/${name}/lost`,
       atMs: deps.now(),
-      body: { type: 'vm-lost', vmKey: name, scope: vmKey.scope, generation: vmKey.generation, reason: `${error.code}: ${error.message}` },
+      body: {
+        type: 'vm-lost',
+        vmKey: name,
+        scope: vmKey.scope,
+        generation: vmKey.generation,
+        reason: `${error.code}: ${error.message}`,
+      },
     },
   ]);
 }

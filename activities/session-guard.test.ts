@@ -7,10 +7,23 @@ import { SessionGuard } from './session-guard.ts';
 import type { OpenSession, WorkflowRun } from './step-ports.ts';
 
 const KEPT_SINCE_MS = 1_000;
-const PLACE: SkillPlace = { session: 'first', code: { skill: 'greeter', version: '1.0.0', codeHash: 'a'.repeat(64) }, path: [], handshake: {} };
-const RUN: WorkflowRun = { type: 'voidboxSession', taskQueue: 'sessions', firstRun: 'run-1', startedAtMs: KEPT_SINCE_MS - 1 };
+const PLACE: SkillPlace = {
+  session: 'first',
+  code: { skill: 'greeter', version: '1.0.0', codeHash: 'a'.repeat(64) },
+  path: [],
+  handshake: {},
+};
+const RUN: WorkflowRun = {
+  type: 'voidboxSession',
+  taskQueue: 'sessions',
+  firstRun: 'run-1',
+  startedAtMs: KEPT_SINCE_MS - 1,
+};
 
-function guarded(run: WorkflowRun | null): { readonly mayAct: (place: SkillPlace) => Promise<OpenSession>; readonly written: OpenSession[] } {
+function guarded(run: WorkflowRun | null): {
+  readonly mayAct: (place: SkillPlace) => Promise<OpenSession>;
+  readonly written: OpenSession[];
+} {
   const written: OpenSession[] = [];
   const opened = {
     keptSinceMs: KEPT_SINCE_MS,
@@ -21,7 +34,11 @@ function guarded(run: WorkflowRun | null): { readonly mayAct: (place: SkillPlace
       return Promise.resolve();
     },
   };
-  const guard = new SessionGuard({ workflow: { type: 'voidboxSession', taskQueue: 'sessions' }, opened, runOf: () => Promise.resolve(run) });
+  const guard = new SessionGuard({
+    workflow: { type: 'voidboxSession', taskQueue: 'sessions' },
+    opened,
+    runOf: () => Promise.resolve(run),
+  });
   const info = { workflowExecution: { workflowId: 'first', runId: 'run-2' }, workflowType: 'voidboxSession' };
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
   return { written, mayAct: async (place) => (await environment.run(() => guard.mayAct(place))) as OpenSession };
@@ -32,7 +49,9 @@ test('an action that was under way is taken over, and what it was opened with is
   const record = await mayAct(PLACE);
   expect(record).toMatchObject({ session: 'first', firstRun: 'run-1', runs: ['run-2'], codes: [PLACE.code] });
   expect(written).toEqual([record]);
-  await expect(mayAct({ ...PLACE, code: { ...PLACE.code, codeHash: 'b'.repeat(64) } })).rejects.toMatchObject({ code: 'session/foreign' });
+  await expect(mayAct({ ...PLACE, code: { ...PLACE.code, codeHash: 'b'.repeat(64) } })).rejects.toMatchObject({
+    code: 'session/foreign',
+  });
 });
 
 test.each<[string, WorkflowRun | null]>([

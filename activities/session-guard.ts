@@ -40,17 +40,30 @@ export class SessionGuard {
   }
 
   /** Before a session is opened. @returns the outermost session that has called it. @throws CodedError `session/foreign`, `skill/params` */
-  async mayOpen({ session, request, parent, firstRun }: OpenRequest): Promise<{ readonly root: string; readonly firstRun: string }> {
+  async mayOpen({
+    session,
+    request,
+    parent,
+    firstRun,
+  }: OpenRequest): Promise<{ readonly root: string; readonly firstRun: string }> {
     const asker = this.#askedByWorkflowCode();
     if (!SESSION_ID.test(asker.session)) throw new CodedError('skill/params', notAnId(asker.session));
     sameSession(session, asker);
     const own = { root: session, firstRun: firstRun ?? asker.run };
     if (request.calledWith === undefined) return own;
     // Its params are taken as they are, and so is its code: these are its caller's to give.
-    const caller = parent === undefined ? null : ((await this.#recordOf(parent.session)) ?? (await this.#earlierCaller(parent, request)));
+    const caller =
+      parent === undefined
+        ? null
+        : ((await this.#recordOf(parent.session)) ?? (await this.#earlierCaller(parent, request)));
     if (caller === null || parent === undefined || !caller.runs.includes(parent.run) || !isCallOf(caller, session))
       throw foreign(`session "${session}" says that another one has called it, and none did`);
-    agree(caller, { session: caller.session, code: request.calledWith.code, path: caller.path, handshake: request.handshake ?? {} });
+    agree(caller, {
+      session: caller.session,
+      code: request.calledWith.code,
+      path: caller.path,
+      handshake: request.handshake ?? {},
+    });
     const { path = [] } = request;
     if (path.length <= caller.path.length || caller.path.some((name, depth) => path[depth] !== name))
       throw foreign(`session "${session}" names a sub-skill that its caller "${caller.session}" does not have`);
@@ -64,7 +77,15 @@ export class SessionGuard {
     { root, firstRun }: Awaited<ReturnType<SessionGuard['mayOpen']>>,
   ): Promise<void> {
     const { path = [], handshake = {} } = request;
-    await this.#opened.write({ session, firstRun, runs: [this.#askedByWorkflowCode().run], codes: [code], path, handshake, root });
+    await this.#opened.write({
+      session,
+      firstRun,
+      runs: [this.#askedByWorkflowCode().run],
+      codes: [code],
+      path,
+      handshake,
+      root,
+    });
   }
 
   /** For what moves a session. @throws CodedError `session/foreign` */
@@ -118,14 +139,17 @@ export class SessionGuard {
 
   /** Local activities are run for workflow code of this process; no server and no client can ask for one. */
   #askedByWorkflowCode(): Asker {
-    if (!activityInfo().isLocal) throw foreign('what opens and moves sessions is done for the workflow of the session alone, as a local activity');
+    if (!activityInfo().isLocal)
+      throw foreign('what opens and moves sessions is done for the workflow of the session alone, as a local activity');
     return this.#askedByWorkflow();
   }
 
   #askedByWorkflow(): Asker {
     const { workflowExecution, workflowType } = activityInfo();
-    if (workflowExecution === undefined) throw foreign('an activity of sessions was scheduled by itself, by a client of the server');
-    if (workflowType !== this.#workflow.type) throw foreign(`an activity of sessions was scheduled by a workflow of type ${shown(workflowType)}`);
+    if (workflowExecution === undefined)
+      throw foreign('an activity of sessions was scheduled by itself, by a client of the server');
+    if (workflowType !== this.#workflow.type)
+      throw foreign(`an activity of sessions was scheduled by a workflow of type ${shown(workflowType)}`);
     return { session: workflowExecution.workflowId, run: workflowExecution.runId };
   }
 
@@ -139,16 +163,45 @@ export class SessionGuard {
     { calledWith, handshake = {} }: OpenRequest['request'],
   ): Promise<OpenSession | null> {
     const found = await this.#runOf(session, run);
-    if (found?.type !== this.#workflow.type || found.taskQueue !== this.#workflow.taskQueue || found.startedAtMs >= this.#opened.keptSinceMs) return null;
-    return { session, firstRun: '', runs: [run], codes: [calledWith!.code], path: [], handshake, root: outermost(session) };
+    if (
+      found?.type !== this.#workflow.type ||
+      found.taskQueue !== this.#workflow.taskQueue ||
+      found.startedAtMs >= this.#opened.keptSinceMs
+    )
+      return null;
+    return {
+      session,
+      firstRun: '',
+      runs: [run],
+      codes: [calledWith!.code],
+      path: [],
+      handshake,
+      root: outermost(session),
+    };
   }
 
   /** One that a build opened which kept no records: the server says when it began, and on which queue. */
-  async #adopted({ session, code, path, handshake, firstRun }: SkillPlace & OfWorkflow, asker: Asker): Promise<OpenSession> {
+  async #adopted(
+    { session, code, path, handshake, firstRun }: SkillPlace & OfWorkflow,
+    asker: Asker,
+  ): Promise<OpenSession> {
     const run = firstRun === undefined ? null : await this.#runOf(session, firstRun);
-    if (run === null || firstRun === undefined || run.taskQueue !== this.#workflow.taskQueue || run.startedAtMs >= this.#opened.keptSinceMs)
+    if (
+      run === null ||
+      firstRun === undefined ||
+      run.taskQueue !== this.#workflow.taskQueue ||
+      run.startedAtMs >= this.#opened.keptSinceMs
+    )
       throw notOpened(session);
-    const record: OpenSession = { session, firstRun, runs: [asker.run], codes: [code], path, handshake, root: outermost(session) };
+    const record: OpenSession = {
+      session,
+      firstRun,
+      runs: [asker.run],
+      codes: [code],
+      path,
+      handshake,
+      root: outermost(session),
+    };
     await this.#opened.write(record, true);
     return record;
   }
@@ -156,28 +209,53 @@ export class SessionGuard {
   /** One of such a build whose action or observer was under way when this build came: no turn of it has come before. */
   async #underWay({ session, code, path, handshake }: SkillPlace, asker: Asker): Promise<OpenSession> {
     const run = await this.#runOf(session, asker.run);
-    if (run?.taskQueue !== this.#workflow.taskQueue || run.firstRun === null || run.startedAtMs >= this.#opened.keptSinceMs) throw notOpened(session);
-    const record: OpenSession = { session, firstRun: run.firstRun, runs: [asker.run], codes: [code], path, handshake, root: outermost(session) };
+    if (
+      run?.taskQueue !== this.#workflow.taskQueue ||
+      run.firstRun === null ||
+      run.startedAtMs >= this.#opened.keptSinceMs
+    )
+      throw notOpened(session);
+    const record: OpenSession = {
+      session,
+      firstRun: run.firstRun,
+      runs: [asker.run],
+      codes: [code],
+      path,
+      handshake,
+      root: outermost(session),
+    };
     await this.#opened.write(record, true);
     return record;
   }
 }
 
 function sameSession(session: unknown, asker: Asker): void {
-  if (session !== asker.session) throw foreign(`workflow "${asker.session}" asked for the work of session ${shown(session)}`);
+  if (session !== asker.session)
+    throw foreign(`workflow "${asker.session}" asked for the work of session ${shown(session)}`);
 }
 
 /** @throws CodedError `session/foreign` when the activity was told something else than the session was opened with */
 function agree(record: OpenSession, { code, path, handshake }: SkillPlace): void {
-  const isKnown = record.codes.some(({ codeHash, skill, version }) => code?.codeHash === codeHash && code.skill === skill && code.version === version);
-  if (!isKnown) throw foreign(`session "${record.session}" was opened with code ${record.codes.at(-1)?.codeHash.slice(0, 12)}, not ${shown(code?.codeHash)}`);
-  if (!sameList(record.path, path)) throw foreign(`session "${record.session}" runs the sub-skill ${shown(record.path.join('/'))}, not ${shown(path)}`);
-  if (!sameHandshake(record.handshake, handshake)) throw foreign(`session "${record.session}" was opened with another handshake`);
+  const isKnown = record.codes.some(
+    ({ codeHash, skill, version }) => code?.codeHash === codeHash && code.skill === skill && code.version === version,
+  );
+  if (!isKnown)
+    throw foreign(
+      `session "${record.session}" was opened with code ${record.codes.at(-1)?.codeHash.slice(0, 12)}, not ${shown(code?.codeHash)}`,
+    );
+  if (!sameList(record.path, path))
+    throw foreign(`session "${record.session}" runs the sub-skill ${shown(record.path.join('/'))}, not ${shown(path)}`);
+  if (!sameHandshake(record.handshake, handshake))
+    throw foreign(`session "${record.session}" was opened with another handshake`);
 }
 
 function sameHandshake(one: Partial<Handshake>, other: Partial<Handshake> | undefined): boolean {
   if (typeof other !== 'object' || other === null) return false;
-  return one.host === other.host && one.isSubagent === other.isSubagent && sameList(one.toolsAvailable ?? [], other.toolsAvailable ?? []);
+  return (
+    one.host === other.host &&
+    one.isSubagent === other.isSubagent &&
+    sameList(one.toolsAvailable ?? [], other.toolsAvailable ?? [])
+  );
 }
 
 function sameList(one: readonly string[], other: unknown): boolean {

@@ -28,12 +28,17 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
     await deps.backendFor(request.scope.sandbox).release(key);
   } catch (error) {
     // A host that can't make such VMs has none to end.
-    if (!isCodedError(error) || (error.code !== 'host/not-ready' && error.code !== 'host/isolation')) throw toActivityFailure(error);
+    if (!isCodedError(error) || (error.code !== 'host/not-ready' && error.code !== 'host/isolation'))
+      throw toActivityFailure(error);
   }
   deps.vms.drop(key);
   deps.capacity.release(key);
   await deps.events.append(request.runId, [
-    { id: `vm/${name}/stopped`, atMs: deps.now(), body: { type: 'vm-stopped', vmKey: name, scope: key.scope, generation: key.generation } },
+    {
+      id: `vm/${name}/stopped`,
+      atMs: deps.now(),
+      body: { type: 'vm-stopped', vmKey: name, scope: key.scope, generation: key.generation },
+    },
   ]);
 }
 

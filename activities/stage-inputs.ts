@@ -16,12 +16,18 @@ export function needsFiles({ stage, input }: StageRequest): boolean {
 }
 
 /** Puts the stage's files into the guest. Not to be repeated once the command runs. */
-export async function prepareFiles(artifacts: ArtifactStore, sandbox: Sandbox, request: StageRequest, signal: AbortSignal): Promise<void> {
+export async function prepareFiles(
+  artifacts: ArtifactStore,
+  sandbox: Sandbox,
+  request: StageRequest,
+  signal: AbortSignal,
+): Promise<void> {
   const input = await inputFile(artifacts, request);
   if (input !== null) await sandbox.writeFile(INPUT_PATH, input.sizeBytes, input.bytes, signal);
   for (const { fromStage, output, guestPath } of request.stage.inputs) {
     const ref = upstreamOf(request, fromStage).outputs[output];
-    if (ref === undefined) throw new Error(`stage ${request.stage.id}: stage ${fromStage} has no output ${output} in its result`);
+    if (ref === undefined)
+      throw new Error(`stage ${request.stage.id}: stage ${fromStage} has no output ${output} in its result`);
     await sandbox.putTar(guestPath, artifacts.open(ref), signal);
   }
 }
@@ -66,7 +72,8 @@ function fileOf(artifacts: ArtifactStore, value: InlineOrRef): InputFile {
 
 function upstreamOf(request: StageRequest, stage: string): UpstreamOutputs {
   const upstream = request.upstream[stage];
-  if (upstream === undefined) throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which was not handed to it`);
+  if (upstream === undefined)
+    throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which was not handed to it`);
   return upstream;
 }
 

@@ -92,7 +92,10 @@ afterEach(async () => {
 
 /** A worker process; a second call is its successor on the same host. */
 function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
-  return mockWorkerDeps({ stateDir: join(base, 'state'), events, backend }, { mountPolicy: { allowedRoots: [base], specFolder: false }, ...change });
+  return mockWorkerDeps(
+    { stateDir: join(base, 'state'), events, backend },
+    { mountPolicy: { allowedRoots: [base], specFolder: false }, ...change },
+  );
 }
 
 function sandboxPlan(): LaunchSpec {
@@ -100,7 +103,12 @@ function sandboxPlan(): LaunchSpec {
   return { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts };
 }
 
-function run(deps: ActivityDeps, id: string, command: readonly [string, ...string[]], change: Partial<StageRequest> = {}): Promise<StageResult> {
+function run(
+  deps: ActivityDeps,
+  id: string,
+  command: readonly [string, ...string[]],
+  change: Partial<StageRequest> = {},
+): Promise<StageResult> {
   const request: StageRequest = {
     runId: RUN,
     stage: plainStage(id, 'shared', command),
@@ -123,7 +131,8 @@ function run(deps: ActivityDeps, id: string, command: readonly [string, ...strin
 
 async function outputOf(stage: string): Promise<string> {
   let text = '';
-  for await (const { body } of events.read(RUN, 0)) if (body.type === 'output' && body.stage === stage) text += body.data;
+  for await (const { body } of events.read(RUN, 0))
+    if (body.type === 'output' && body.stage === stage) text += body.data;
   return text;
 }
 
@@ -167,7 +176,9 @@ describe('stages that share a VM and its writable mount', () => {
     expect((await run(deps, 'one', ['write-and-fail'])).outcome).toBe('failed');
     expect(onHost()).toEqual({ a: 'a of the host' });
     // A retry of the author's is another command in the same VM.
-    expect((await run(deps, 'one', ['write', 'a', 'of the retry'], { execKey: 'one/0/2', attempt: 2 })).outcome).toBe('succeeded');
+    expect((await run(deps, 'one', ['write', 'a', 'of the retry'], { execKey: 'one/0/2', attempt: 2 })).outcome).toBe(
+      'succeeded',
+    );
     expect(await outputOf('one')).toBe('of a failed stage');
     expect(onHost()).toEqual({ a: 'of the retry', made: 'by a failed stage' });
   });
@@ -180,7 +191,10 @@ describe('stages that share a VM and its writable mount', () => {
     gates.add('a');
     expect(await one).toMatchObject({
       outcome: 'failed',
-      failure: { code: 'stage/mount-conflict', message: expect.stringMatching(/^\/data is not copied back to .*: a changed on the host too/) as string },
+      failure: {
+        code: 'stage/mount-conflict',
+        message: expect.stringMatching(/^\/data is not copied back to .*: a changed on the host too/) as string,
+      },
     });
     expect(onHost()).toEqual({ a: 'edited meanwhile' });
   });
@@ -204,7 +218,11 @@ test('VMs with the same folder copy it back one after the other, so that neither
   };
   const deps = worker({ mounts: watched });
   const elsewhere = { id: 'other', stages: ['two'], sandbox: sandboxPlan() };
-  const other = { scope: elsewhere, lease: { vmKey: `${RUN}/other/0` }, stage: plainStage('two', 'other', ['write', 'b', 'of two']) };
+  const other = {
+    scope: elsewhere,
+    lease: { vmKey: `${RUN}/other/0` },
+    stage: plainStage('two', 'other', ['write', 'b', 'of two']),
+  };
   // Both begin with the folder as it was.
   const one = run(deps, 'one', ['write-slowly', 'b']);
   await untilOutput('one', 'begun');
@@ -213,7 +231,10 @@ test('VMs with the same folder copy it back one after the other, so that neither
   gates.add('b');
   const results = await Promise.all([one, two]);
   expect(mostAtOnce).toBe(1);
-  expect(results.map(({ failure }) => failure?.code ?? 'copied').toSorted()).toEqual(['copied', 'stage/mount-conflict']);
+  expect(results.map(({ failure }) => failure?.code ?? 'copied').toSorted()).toEqual([
+    'copied',
+    'stage/mount-conflict',
+  ]);
 });
 
 describe('a VM that is lost', () => {
@@ -250,9 +271,14 @@ describe('a worker that dies', () => {
   test('between the copy back and the result: its successor copies again, and takes its own copy for no edit', async () => {
     const dying: EventStore = {
       ...events,
-      append: (runId, added, writer) => (added.some(({ body }) => body.type === 'stage-finished') ? Promise.reject(dies) : events.append(runId, added, writer)),
+      append: (runId, added, writer) =>
+        added.some(({ body }) => body.type === 'stage-finished')
+          ? Promise.reject(dies)
+          : events.append(runId, added, writer),
     };
-    await expect(run(worker({ events: dying }), 'one', ['write', 'a', 'new'])).rejects.toMatchObject({ type: 'store/io' });
+    await expect(run(worker({ events: dying }), 'one', ['write', 'a', 'new'])).rejects.toMatchObject({
+      type: 'store/io',
+    });
     expect(onHost()).toEqual({ a: 'new' });
     expect((await run(worker(), 'one', ['write', 'a', 'new'])).outcome).toBe('succeeded');
     expect(await outputOf('one')).toBe('a of the host');
@@ -278,15 +304,30 @@ describe('a worker that dies', () => {
         return { ...sandbox, putTar };
       },
     };
-    await expect(run(worker({ backendFor: () => halfway }), 'one', ['write', 'a', 'new'])).rejects.toMatchObject({ type: 'store/io' });
+    await expect(run(worker({ backendFor: () => halfway }), 'one', ['write', 'a', 'new'])).rejects.toMatchObject({
+      type: 'store/io',
+    });
     expect((await run(worker(), 'one', ['write', 'a', 'new'])).outcome).toBe('succeeded');
     expect(await outputOf('one')).toBe('a of the host');
   });
 
   test('and was of a build that put the folder in for each command: what its VM holds is not overwritten', async () => {
-    const vm = await backend.launch({ runId: RUN, scope: 'shared', instance: [], generation: 0 }, sandboxPlan(), new AbortController().signal);
+    const vm = await backend.launch(
+      { runId: RUN, scope: 'shared', instance: [], generation: 0 },
+      sandboxPlan(),
+      new AbortController().signal,
+    );
     await vm.exec(
-      { key: 'earlier', program: 'write', args: ['a', 'of an earlier build'], env: {}, cwd: '/', stdin: null, timeoutMs: 1_000, maxOutputBytes: 1_000 },
+      {
+        key: 'earlier',
+        program: 'write',
+        args: ['a', 'of an earlier build'],
+        env: {},
+        cwd: '/',
+        stdin: null,
+        timeoutMs: 1_000,
+        maxOutputBytes: 1_000,
+      },
       new AbortController().signal,
     );
     writeFileSync(join(host, 'later'), 'put there since');
@@ -302,6 +343,11 @@ test('what a run kept of its mounts goes with its end', async () => {
   await run(deps, 'one', ['write', 'a', 'new']);
   const kept = mountsDir(join(base, 'state'), RUN);
   expect(existsSync(kept)).toBe(true);
-  await finishRun(deps, { runId: RUN, outcome: { state: 'succeeded', failedStage: null, failure: null, output: null }, merge: null, events: [] });
+  await finishRun(deps, {
+    runId: RUN,
+    outcome: { state: 'succeeded', failedStage: null, failure: null, output: null },
+    merge: null,
+    events: [],
+  });
   expect(existsSync(kept)).toBe(false);
 });

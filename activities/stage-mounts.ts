@@ -20,7 +20,13 @@ export function hasWritableMounts(request: StageRequest): boolean {
 }
 
 /** Under the VM's lock. Dying in the middle is made good by the next attempt: until the mark stands, no command runs. */
-export async function prepareMounts(deps: ActivityDeps, sandbox: Sandbox, request: StageRequest, vmKey: VmKey, signal: AbortSignal): Promise<void> {
+export async function prepareMounts(
+  deps: ActivityDeps,
+  sandbox: Sandbox,
+  request: StageRequest,
+  vmKey: VmKey,
+  signal: AbortSignal,
+): Promise<void> {
   const mounts = writable(request);
   if (mounts.length === 0) return;
   await deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
@@ -49,19 +55,30 @@ export async function copyMountsBack(
   return deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
     for (const mount of mounts) {
       // Other VMs may have the same folder: what one looked at, the other does not change before it has written.
-      const refusal = await deps.vms.exclusively(`host ${mount.hostPath}`, signal, () => copyBack(deps, sandbox, request, mount, signal));
+      const refusal = await deps.vms.exclusively(`host ${mount.hostPath}`, signal, () =>
+        copyBack(deps, sandbox, request, mount, signal),
+      );
       if (refusal !== null) return refusal;
     }
     return null;
   });
 }
 
-async function copyBack(deps: ActivityDeps, sandbox: Sandbox, request: StageRequest, mount: HostMount, signal: AbortSignal): Promise<OutcomeFailure | null> {
+async function copyBack(
+  deps: ActivityDeps,
+  sandbox: Sandbox,
+  request: StageRequest,
+  mount: HostMount,
+  signal: AbortSignal,
+): Promise<OutcomeFailure | null> {
   for (let tries = 1; ; tries += 1) {
     try {
       const tar = await sandbox.getFolder(mount.guestPath, signal);
       if (tar === null)
-        return { code: 'stage/bad-output', message: `the stage left no folder at ${mount.guestPath}, a writable mount: nothing is copied back` };
+        return {
+          code: 'stage/bad-output',
+          message: `the stage left no folder at ${mount.guestPath}, a writable mount: nothing is copied back`,
+        };
       return (await deps.mounts.copyBack(keyOf(request, mount), tar)).refusal;
     } catch (error) {
       if (!isCodedError(error) || error.code !== 'stage/bad-output') throw error;
@@ -77,5 +94,11 @@ function writable(request: StageRequest): readonly HostMount[] {
 }
 
 function keyOf(request: StageRequest, { hostPath, guestPath }: HostMount): MountKey {
-  return { runId: request.runId, scope: request.scope.id, hostPath, guestPath, isResolved: request.mountsAreResolved === true };
+  return {
+    runId: request.runId,
+    scope: request.scope.id,
+    hostPath,
+    guestPath,
+    isResolved: request.mountsAreResolved === true,
+  };
 }

@@ -32,22 +32,33 @@ export async function collectOutputs(
     if ('failure' in ref) return ref;
     outputs[name] = ref.value;
   }
-  const source = stage.outputFile === null ? exec.output('stdout', 0, signal) : (await sandbox.readFile(stage.outputFile, signal))?.bytes;
+  const source =
+    stage.outputFile === null
+      ? exec.output('stdout', 0, signal)
+      : (await sandbox.readFile(stage.outputFile, signal))?.bytes;
   if (source === undefined) return missing(stage, 'its output file', stage.outputFile ?? '');
   const mediaType = stage.outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
   return { failure: null, output: await artifacts.put(redacted(source, redactor), mediaType), outputs };
 }
 
 function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {
-  return { failure: { code: 'stage/output-missing', message: `stage ${stage.id} did not leave ${what} at ${guestPath}, though its command succeeded` } };
+  return {
+    failure: {
+      code: 'stage/output-missing',
+      message: `stage ${stage.id} did not leave ${what} at ${guestPath}, though its command succeeded`,
+    },
+  };
 }
 
 /** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */
-async function hostileChecked<T>(work: () => Promise<T>): Promise<{ readonly value: T } | { readonly failure: OutcomeFailure }> {
+async function hostileChecked<T>(
+  work: () => Promise<T>,
+): Promise<{ readonly value: T } | { readonly failure: OutcomeFailure }> {
   try {
     return { value: await work() };
   } catch (error) {
-    if (isCodedError(error) && error.code === 'stage/bad-output') return { failure: { code: error.code, message: error.message } };
+    if (isCodedError(error) && error.code === 'stage/bad-output')
+      return { failure: { code: error.code, message: error.message } };
     throw error;
   }
 }

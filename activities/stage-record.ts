@@ -21,9 +21,19 @@ export async function readResult(events: EventStore, runId: string, execKey: str
  * @returns the result that stands: an earlier one, where there is one
  * @throws CodedError `fence/stale` when a newer attempt drives the exec
  */
-export async function writeResult(events: EventStore, runId: string, result: StageResult, fence: number | null, atMs: number): Promise<StageResult> {
+export async function writeResult(
+  events: EventStore,
+  runId: string,
+  result: StageResult,
+  fence: number | null,
+  atMs: number,
+): Promise<StageResult> {
   const { execKey, stage } = result;
-  const event: NewRunEvent = { id: finishedId(execKey), atMs, body: { type: 'stage-finished', stage, execKey, result } };
+  const event: NewRunEvent = {
+    id: finishedId(execKey),
+    atMs,
+    body: { type: 'stage-finished', stage, execKey, result },
+  };
   const isFirst = (await events.append(runId, [event], fence === null ? undefined : { execKey, fence })) > 0;
   return isFirst ? result : ((await readResult(events, runId, execKey)) ?? result);
 }
@@ -44,7 +54,8 @@ interface Mark {
  */
 function isOfVm(name: string, { vmLife }: Mark, facts: SandboxFacts): boolean {
   // By an earlier build, or of a backend that does not know it: a VM that was found is taken for the one of the mark.
-  if (typeof vmLife !== 'string' || facts.vmLife === null) return facts.attached || madeHere.get(facts)?.has(name) === true;
+  if (typeof vmLife !== 'string' || facts.vmLife === null)
+    return facts.attached || madeHere.get(facts)?.has(name) === true;
   return vmLife === facts.vmLife;
 }
 
@@ -58,13 +69,23 @@ async function mark(records: RunRecords, runId: string, name: string, value: Mar
 }
 
 /** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */
-export async function isPrepared(records: RunRecords, key: VmKey, execKey: string, facts: SandboxFacts): Promise<boolean> {
+export async function isPrepared(
+  records: RunRecords,
+  key: VmKey,
+  execKey: string,
+  facts: SandboxFacts,
+): Promise<boolean> {
   const name = preparedName(execKey);
   const found = (await records.get(key.runId, name)) as Mark | null | undefined;
   return found?.generation === key.generation && isOfVm(name, found, facts);
 }
 
-export function markPrepared(records: RunRecords, { runId, generation }: VmKey, execKey: string, facts: SandboxFacts): Promise<void> {
+export function markPrepared(
+  records: RunRecords,
+  { runId, generation }: VmKey,
+  execKey: string,
+  facts: SandboxFacts,
+): Promise<void> {
   return mark(records, runId, preparedName(execKey), { generation }, facts);
 }
 

@@ -17,7 +17,11 @@ export function cancelledResult(backend: SandboxBackend, request: StageRequest):
     attempt: request.attempt,
     execKey: request.execKey,
     outcome: 'cancelled',
-    failure: { code: 'stage/cancelled', message: `stage ${request.stage.id} was cancelled before its command ended`, stderrTail: '' },
+    failure: {
+      code: 'stage/cancelled',
+      message: `stage ${request.stage.id} was cancelled before its command ended`,
+      stderrTail: '',
+    },
     durationMs: 0,
     output: null,
     outputs: {},
@@ -55,9 +59,21 @@ export async function describeExit(
   if (code === null) return { ...base, outcome: 'succeeded', failure: null };
   const stderrTail = await readTail(exec, exit, redactor, signal);
   if (cancelled) {
-    return { ...base, outcome: 'cancelled', failure: { code: 'stage/cancelled', message: `stage ${stage.id} was cancelled`, stderrTail } };
+    return {
+      ...base,
+      outcome: 'cancelled',
+      failure: { code: 'stage/cancelled', message: `stage ${stage.id} was cancelled`, stderrTail },
+    };
   }
-  return { ...base, outcome: 'failed', failure: { code, message: redactor.text(describe(stage.id, stage.timeoutMs, stage.maxOutputBytes, exit)), stderrTail } };
+  return {
+    ...base,
+    outcome: 'failed',
+    failure: {
+      code,
+      message: redactor.text(describe(stage.id, stage.timeoutMs, stage.maxOutputBytes, exit)),
+      stderrTail,
+    },
+  };
 }
 
 function failureCode(exit: ExecExit): string | null {
@@ -98,7 +114,8 @@ async function readTail(exec: Exec, exit: ExecExit, redactor: Redactor, signal: 
   const keep = (bytes: Uint8Array): void => {
     tail = Buffer.concat([tail, bytes]).subarray(-TAIL_BYTES);
   };
-  for await (const chunk of exec.output('stderr', offset, signal)) for (const piece of stream.push(chunk)) keep(piece.bytes);
+  for await (const chunk of exec.output('stderr', offset, signal))
+    for (const piece of stream.push(chunk)) keep(piece.bytes);
   for (const piece of stream.flush()) keep(piece.bytes);
   // A cut inside a character leaves continuation bytes at the front, which say nothing.
   let start = 0;

@@ -2,7 +2,16 @@
 import type { SessionEventBody } from '../domain/step-machine/event.ts';
 import type { StepRecord } from '../domain/step-machine/records.ts';
 import type { Handshake } from '../domain/step-machine/definition.ts';
-import type { ActionRequest, FlushRequest, ObserveRequest, OpenedSession, OpenRequest, SkillCode, TurnOutcome, TurnRequest } from './contract-session.ts';
+import type {
+  ActionRequest,
+  FlushRequest,
+  ObserveRequest,
+  OpenedSession,
+  OpenRequest,
+  SkillCode,
+  TurnOutcome,
+  TurnRequest,
+} from './contract-session.ts';
 
 /** Whose variables a session's code sees: those that its outermost caller was handed. */
 export interface VariablesOf {

@@ -15,7 +15,12 @@ export interface SessionDeps extends SessionGuardDeps {
   readonly searchAttributes: readonly string[];
 }
 
-export function createSessionActivities({ skills, records, searchAttributes, ...guarded }: SessionDeps): SessionActivities {
+export function createSessionActivities({
+  skills,
+  records,
+  searchAttributes,
+  ...guarded
+}: SessionDeps): SessionActivities {
   const guard = new SessionGuard(guarded);
   return {
     openSession: (given) =>
@@ -38,7 +43,8 @@ export function createSessionActivities({ skills, records, searchAttributes, ...
         checkState(request, request.state);
         const outcome = await skills.turn(request, record);
         // Before anybody hears of it: the next turn names that code.
-        if (outcome.kind === 'done' && outcome.migrated !== undefined) await guard.hasMigrated(record, outcome.migrated.opened.code);
+        if (outcome.kind === 'done' && outcome.migrated !== undefined)
+          await guard.hasMigrated(record, outcome.migrated.opened.code);
         return outcome;
       }),
     flushRecords: (request) =>
@@ -67,7 +73,11 @@ export function createSessionActivities({ skills, records, searchAttributes, ...
 
 function checkState({ session }: SkillPlace, state: unknown): void {
   const problem = problemOfState(state, session);
-  if (problem !== null) throw new CodedError('session/foreign', `the state of session "${session}" is not one that it can have: ${problem}`);
+  if (problem !== null)
+    throw new CodedError(
+      'session/foreign',
+      `the state of session "${session}" is not one that it can have: ${problem}`,
+    );
 }
 
 async function coded<T>(work: () => Promise<T>): Promise<T> {

@@ -4,7 +4,12 @@ import { NativeConnection, Worker } from '@temporalio/worker';
 const [address, workflowsPath] = process.argv.slice(2);
 if (address === undefined || workflowsPath === undefined) throw new Error('usage: bare-worker ADDRESS WORKFLOWS');
 const connection = await NativeConnection.connect({ address, grpcCompression: { codec: 'none' } });
-const worker = await Worker.create({ connection, taskQueue: 'bare', workflowsPath, activities: { noop: async () => undefined } });
+const worker = await Worker.create({
+  connection,
+  taskQueue: 'bare',
+  workflowsPath,
+  activities: { noop: async () => undefined },
+});
 process.stdout.write('ready\n');
 process.once('SIGTERM', () => worker.shutdown());
 await worker.run();

@@ -1,12 +1,22 @@
 /** The peer of figure (a): a bare loop of no-op activities, as a Temporal application would write it. */
-import { condition, defineSignal, defineUpdate, proxyActivities, proxyLocalActivities, setHandler } from '@temporalio/workflow';
+import {
+  condition,
+  defineSignal,
+  defineUpdate,
+  proxyActivities,
+  proxyLocalActivities,
+  setHandler,
+} from '@temporalio/workflow';
 
 interface BareActivities {
   noop(): Promise<void>;
 }
 
 const { noop } = proxyActivities<BareActivities>({ startToCloseTimeout: '10 s' });
-const { noop: dispatchedNoop } = proxyActivities<BareActivities>({ startToCloseTimeout: '10 s', allowEagerDispatch: false });
+const { noop: dispatchedNoop } = proxyActivities<BareActivities>({
+  startToCloseTimeout: '10 s',
+  allowEagerDispatch: false,
+});
 
 export async function bareLoop(steps: number): Promise<void> {
   for (let step = 0; step < steps; step++) await noop();

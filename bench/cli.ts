@@ -27,7 +27,8 @@ export function cliArms(bin: string, workDir: string): readonly Arm<'cpuMs' | 'w
 }
 
 /** Node 20 reads the whole file that this names each time it starts, which is no doing of the program that it starts for. */
-const TIMED = 'unset NODE_EXTRA_CA_CERTS; TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null || echo "exit code $?" >&2';
+const TIMED =
+  'unset NODE_EXTRA_CA_CERTS; TIMEFORMAT="%U %S %R"; time "$@" >/dev/null 2>/dev/null || echo "exit code $?" >&2';
 
 /** Of one process, to its end, without NODE_EXTRA_CA_CERTS in its environment; its output goes nowhere. @throws when it fails */
 export async function timed(argv: readonly string[]): Promise<{ cpuMs: number; wallMs: number }> {

@@ -13,7 +13,12 @@ export function loopAnswer(index: number): { readonly index: number; readonly no
 }
 
 export function loopSkill(): SkillDefinition {
-  return skill({ name: 'loop', description: 'Asks the same again', entry: LOOP_STEP, stores: { last: z.object({ index: z.number() }) } })
+  return skill({
+    name: 'loop',
+    description: 'Asks the same again',
+    entry: LOOP_STEP,
+    stores: { last: z.object({ index: z.number() }) },
+  })
     .step('loop', {
       prompt: 'Once more.',
       response: z.object({ index: z.number(), note: z.string() }),

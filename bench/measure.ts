@@ -21,7 +21,11 @@ export interface Spread {
 }
 
 /** Runs arms A B C A B C …, so that a drift of the machine's speed meets all of them. */
-export async function interleave<T extends string>(arms: readonly Arm<T>[], rounds: number, onRound: (line: string) => void): Promise<readonly ArmResult<T>[]> {
+export async function interleave<T extends string>(
+  arms: readonly Arm<T>[],
+  rounds: number,
+  onRound: (line: string) => void,
+): Promise<readonly ArmResult<T>[]> {
   const results = arms.map((arm) => ({ name: arm.name, rounds: [] as Readonly<Record<T, number>>[] }));
   for (let round = 1; round <= rounds; round++) {
     for (const [index, arm] of arms.entries()) {

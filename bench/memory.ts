@@ -52,7 +52,12 @@ export async function measureMemory(options: MemoryOptions): Promise<MemoryFigur
       `  round ${round}/${options.rounds}: worker ${format(before)} → ${format(during)} MiB, QEMU beside guest ${format(beside.at(-1)!)} MiB, keeper ${format(keepers.at(-1)!)} MiB`,
     );
   }
-  return { workerIdleMib: spread(idle), workerPerStageMib: spread(perStage), qemuBesideGuestMib: spread(beside), keeperMib: spread(keepers) };
+  return {
+    workerIdleMib: spread(idle),
+    workerPerStageMib: spread(perStage),
+    qemuBesideGuestMib: spread(beside),
+    keeperMib: spread(keepers),
+  };
 }
 
 /** Boxes side by side, each in its own VM, that run until they are cancelled. */

@@ -29,7 +29,8 @@ export function recoveryArm(
 ): Arm<'secondsToNextLine'> {
   const spec = join(workDir, 'talker.yaml');
   writeFileSync(spec, SPEC);
-  const voidbox = (...args: readonly string[]): Promise<unknown> => run(process.execPath, [bin, ...args], { env: { ...env } });
+  const voidbox = (...args: readonly string[]): Promise<unknown> =>
+    run(process.execPath, [bin, ...args], { env: { ...env } });
   return {
     name: 'worker killed in mid-stage',
     async round() {
@@ -51,7 +52,8 @@ export function recoveryArm(
 }
 
 async function nextOutput(events: EventStore, runId: string, after: number, limitMs: number): Promise<number> {
-  for await (const event of events.follow(runId, after, AbortSignal.timeout(limitMs))) if (event.body.type === 'output') return event.seq;
+  for await (const event of events.follow(runId, after, AbortSignal.timeout(limitMs)))
+    if (event.body.type === 'output') return event.seq;
   throw new Error(`run ${runId} wrote nothing within ${limitMs} ms`);
 }
 

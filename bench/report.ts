@@ -76,8 +76,12 @@ export function renderFigures({ title, command, facts, figures, takenOn }: Page)
     lines.push(`## ${figure.title}`, '', figure.method, '', '| what | median (min–max) | unit |', '|---|---|---|');
     for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
     lines.push('');
-    for (const goal of figure.goals) lines.push(`- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${formatGoal(goal.value)}, the goal is ${goal.goal}.`);
-    for (const ratio of figure.ratios ?? []) lines.push(`- for comparison: ${ratio.what} is ${ratio.value.toFixed(2)}.`);
+    for (const goal of figure.goals)
+      lines.push(
+        `- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${formatGoal(goal.value)}, the goal is ${goal.goal}.`,
+      );
+    for (const ratio of figure.ratios ?? [])
+      lines.push(`- for comparison: ${ratio.what} is ${ratio.value.toFixed(2)}.`);
     if (figure.goals.length > 0) lines.push('');
   }
   return `${lines.join('\n').trimEnd()}\n`;

@@ -29,7 +29,20 @@ export async function startServer(temporalCli: string, dbFile: string, flags: re
   const port = await freePort();
   const child = spawn(
     temporalCli,
-    ['server', 'start-dev', '--headless', '--ip', '127.0.0.1', '--port', String(port), '--db-filename', dbFile, '--log-level', 'error', ...flags],
+    [
+      'server',
+      'start-dev',
+      '--headless',
+      '--ip',
+      '127.0.0.1',
+      '--port',
+      String(port),
+      '--db-filename',
+      dbFile,
+      '--log-level',
+      'error',
+      ...flags,
+    ],
     { stdio: 'ignore' },
   );
   const address = `127.0.0.1:${port}`;
@@ -51,7 +64,11 @@ export async function startServer(temporalCli: string, dbFile: string, flags: re
 }
 
 /** Starts a Node process and waits until it has said `ready` on a line of its output. */
-export async function startNode(args: readonly string[], env: Readonly<Record<string, string | undefined>>, ready: RegExp): Promise<BenchProcess> {
+export async function startNode(
+  args: readonly string[],
+  env: Readonly<Record<string, string | undefined>>,
+  ready: RegExp,
+): Promise<BenchProcess> {
   const child = spawn(process.execPath, args, { env, stdio: ['ignore', 'pipe', 'pipe'] });
   let text = '';
   const said = new Promise<void>((resolve, reject) => {
@@ -61,11 +78,15 @@ export async function startNode(args: readonly string[], env: Readonly<Record<st
     };
     child.stdout.on('data', look);
     child.stderr.on('data', look);
-    child.once('exit', (code) => reject(new Error(`${args.join(' ')} ended with ${code} before it was ready:\n${text}`)));
+    child.once('exit', (code) =>
+      reject(new Error(`${args.join(' ')} ended with ${code} before it was ready:\n${text}`)),
+    );
   });
   await Promise.race([
     said,
-    sleep(60_000, undefined, { ref: false }).then(() => Promise.reject(new Error(`${args.join(' ')} was not ready in 60 s:\n${text}`))),
+    sleep(60_000, undefined, { ref: false }).then(() =>
+      Promise.reject(new Error(`${args.join(' ')} was not ready in 60 s:\n${text}`)),
+    ),
   ]);
   return owned(child);
 }

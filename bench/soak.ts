@@ -39,7 +39,11 @@ export async function soak(options: SoakOptions): Promise<readonly SoakSample[]>
   const lane = async (): Promise<void> => {
     while (started < options.runs) {
       started += 1;
-      await client.workflow.execute('voidboxRun', { taskQueue: 'voidbox', workflowId: `soak-${randomUUID()}`, args: [{ spec: options.spec }] });
+      await client.workflow.execute('voidboxRun', {
+        taskQueue: 'voidbox',
+        workflowId: `soak-${randomUUID()}`,
+        args: [{ spec: options.spec }],
+      });
       ended += 1;
       if (ended % options.sampleEvery !== 0) continue;
       const sample = {
@@ -61,7 +65,14 @@ export async function soak(options: SoakOptions): Promise<readonly SoakSample[]>
 }
 
 /** Memory of both processes when about so many runs have ended: over the samples of the last `window` runs, because a collection of garbage moves each of them. */
-export function around(samples: readonly SoakSample[], runs: number, window: number): { readonly workerMib: Spread; readonly serverMib: Spread } {
+export function around(
+  samples: readonly SoakSample[],
+  runs: number,
+  window: number,
+): { readonly workerMib: Spread; readonly serverMib: Spread } {
   const near = samples.filter((sample) => sample.runs > runs - window && sample.runs <= runs);
-  return { workerMib: spread(near.map(({ workerMib }) => workerMib)), serverMib: spread(near.map(({ serverMib }) => serverMib)) };
+  return {
+    workerMib: spread(near.map(({ workerMib }) => workerMib)),
+    serverMib: spread(near.map(({ serverMib }) => serverMib)),
+  };
 }

@@ -56,7 +56,11 @@ export async function stageArm(options: StageArmOptions): Promise<Arm<StageMeasu
   };
 }
 
-async function timedRun(client: Client, options: StageArmOptions, stages: number): Promise<{ wallMs: number; cpuMs: number; events: number; bytes: number }> {
+async function timedRun(
+  client: Client,
+  options: StageArmOptions,
+  stages: number,
+): Promise<{ wallMs: number; cpuMs: number; events: number; bytes: number }> {
   const cpuBefore = processCpuMs(options.workerPid);
   const began = performance.now();
   const handle = await client.workflow.start(options.workflowType, {
@@ -82,7 +86,8 @@ async function historyOf(handle: WorkflowHandle): Promise<{ events: number; byte
 export function noopSpec(stages: number): string {
   const steps = Array.from(
     { length: stages },
-    (_, index) => `    - { name: s${index}, run: { program: 'true' }${index > 0 ? `, depends_on: [s${index - 1}]` : ''} }`,
+    (_, index) =>
+      `    - { name: s${index}, run: { program: 'true' }${index > 0 ? `, depends_on: [s${index - 1}]` : ''} }`,
   );
   return `api_version: v1\nkind: workflow\nname: noop\nsandbox: { mode: mock }\nworkflow:\n  steps:\n${steps.join('\n')}\n`;
 }

@@ -15,27 +15,58 @@ import { type AdvanceMeasure, count, sessionAt } from './steps.ts';
 const SAMPLE = 3;
 
 /** Of a client that appends what it is given; or of one that drops checkpoints, for comparison. */
-export async function statelessArm(steps: number, script: string, workDir: string, hasCheckpoints = true): Promise<Arm<AdvanceMeasure>> {
+export async function statelessArm(
+  steps: number,
+  script: string,
+  workDir: string,
+  hasCheckpoints = true,
+): Promise<Arm<AdvanceMeasure>> {
   const { records } = await sessionAt(steps, {});
   const history = join(workDir, `history-${steps}-${hasCheckpoints}.jsonl`);
-  writeFileSync(history, records.map(({ step, response, result }) => `${JSON.stringify({ step, response, result })}\n`).join(''));
-  const argv = ['advance', '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(steps)), '--history-file', history];
+  writeFileSync(
+    history,
+    records.map(({ step, response, result }) => `${JSON.stringify({ step, response, result })}\n`).join(''),
+  );
+  const argv = [
+    'advance',
+    '--step',
+    LOOP_STEP,
+    '--output',
+    JSON.stringify(loopAnswer(steps)),
+    '--history-file',
+    history,
+  ];
   if (hasCheckpoints) {
     const { completed } = JSON.parse(await runHere(argv, script)) as { readonly completed: unknown };
     appendFileSync(history, `${JSON.stringify(completed)}\n`);
   }
   const what = hasCheckpoints ? '' : ', checkpoints dropped';
-  return { name: `stateless, after ${count(steps)} steps${what}`, round: () => sample(() => timed([process.execPath, script, ...argv])) };
+  return {
+    name: `stateless, after ${count(steps)} steps${what}`,
+    round: () => sample(() => timed([process.execPath, script, ...argv])),
+  };
 }
 
 export async function sessionFileArm(steps: number, script: string, workDir: string): Promise<Arm<AdvanceMeasure>> {
   const dir = ['--session-dir', join(workDir, 'sessions')];
   const started = await runHere(['start', '--session', 'new', '--output-mode', 'flag', ...dir], script);
   const { sessionId } = JSON.parse(started) as { readonly sessionId: string };
-  const advance = (index: number): string[] => ['advance', '--session', sessionId, ...dir, '--step', LOOP_STEP, '--output', JSON.stringify(loopAnswer(index))];
+  const advance = (index: number): string[] => [
+    'advance',
+    '--session',
+    sessionId,
+    ...dir,
+    '--step',
+    LOOP_STEP,
+    '--output',
+    JSON.stringify(loopAnswer(index)),
+  ];
   for (let index = 0; index < steps; index++) await runHere(advance(index), script);
   let next = steps;
-  return { name: `session file, after ${count(steps)} steps`, round: () => sample(() => timed([process.execPath, script, ...advance(next++)])) };
+  return {
+    name: `session file, after ${count(steps)} steps`,
+    round: () => sample(() => timed([process.execPath, script, ...advance(next++)])),
+  };
 }
 
 /** A call of the skill's command line in this process, as the script would do it. @returns what it prints */
@@ -67,7 +98,10 @@ export function nodeWithCertificatesArm(workDir: string): Arm<AdvanceMeasure> {
   const file = join(workDir, 'certificates.pem');
   writeFileSync(file, rootCertificates.join('\n'));
   const name = `\`node -e 0\` with \`NODE_EXTRA_CA_CERTS\`, ${rootCertificates.length} certificates`;
-  return { name, round: () => sample(() => timed(['env', `NODE_EXTRA_CA_CERTS=${file}`, process.execPath, '-e', '0'])) };
+  return {
+    name,
+    round: () => sample(() => timed(['env', `NODE_EXTRA_CA_CERTS=${file}`, process.execPath, '-e', '0'])),
+  };
 }
 
 async function sample(once: () => Promise<Record<AdvanceMeasure, number>>): Promise<Record<AdvanceMeasure, number>> {

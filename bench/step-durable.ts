@@ -46,11 +46,17 @@ export async function durableArm(bench: DurableBench, steps: number): Promise<Ar
   const session = await seeded(bench, steps);
   const once = answering(client, session, steps + 1);
   await once();
-  return { name: `durable, after ${count(steps)} steps`, round: () => measured(client.workflow.getHandle(session), workerPid, once) };
+  return {
+    name: `durable, after ${count(steps)} steps`,
+    round: () => measured(client.workflow.getHandle(session), workerPid, once),
+  };
 }
 
 /** As many answers as one session gets in one go, its continue-as-new included. */
-export async function longSession({ client, workerPid }: DurableBench, steps: number): Promise<{ readonly wallMs: number; readonly cpuMs: number }> {
+export async function longSession(
+  { client, workerPid }: DurableBench,
+  steps: number,
+): Promise<{ readonly wallMs: number; readonly cpuMs: number }> {
   const session = `long-${randomUUID()}`;
   await startSession(client, session, { skill: 'loop' });
   const once = answering(client, session, 1);
@@ -61,7 +67,8 @@ export async function longSession({ client, workerPid }: DurableBench, steps: nu
 
 export async function bareArm(client: Client, workerPid: number): Promise<Arm<DurableMeasure>> {
   const handle = await client.workflow.start('bareUpdates', { taskQueue: 'bare', workflowId: `bare-${randomUUID()}` });
-  const once = async (): Promise<void> => void (await handle.executeUpdate('bare', { args: [loopAnswer(0)], updateId: randomUUID() }));
+  const once = async (): Promise<void> =>
+    void (await handle.executeUpdate('bare', { args: [loopAnswer(0)], updateId: randomUUID() }));
   for (let i = 0; i < SAMPLE; i++) await once();
   return { name: 'bare update with one local activity', round: () => measured(handle, workerPid, once) };
 }
@@ -70,23 +77,36 @@ function answering(client: Client, session: string, firstTurn: number): () => Pr
   let turn = firstTurn;
   return async () => {
     const result = await advanceSession(client, session, { turn, step: LOOP_STEP, output: loopAnswer(turn) });
-    if (result.kind !== 'prompt') throw new Error(`turn ${turn} of ${session} gave ${JSON.stringify(result).slice(0, 300)}`);
+    if (result.kind !== 'prompt')
+      throw new Error(`turn ${turn} of ${session} gave ${JSON.stringify(result).slice(0, 300)}`);
     turn += 1;
   };
 }
 
-async function measured(handle: WorkflowHandle, workerPid: number, once: () => Promise<void>): Promise<Record<DurableMeasure, number>> {
+async function measured(
+  handle: WorkflowHandle,
+  workerPid: number,
+  once: () => Promise<void>,
+): Promise<Record<DurableMeasure, number>> {
   const before = await historyOf(handle);
   const [cpuBefore, began] = [cpuOf(workerPid), performance.now()];
   for (let i = 0; i < SAMPLE; i++) await once();
   const [wallMs, cpuMs] = [performance.now() - began, cpuOf(workerPid) - cpuBefore];
   const after = await historyOf(handle);
-  return { wallMs: wallMs / SAMPLE, cpuMs: cpuMs / SAMPLE, events: (after.events - before.events) / SAMPLE, bytes: (after.bytes - before.bytes) / SAMPLE };
+  return {
+    wallMs: wallMs / SAMPLE,
+    cpuMs: cpuMs / SAMPLE,
+    events: (after.events - before.events) / SAMPLE,
+    bytes: (after.bytes - before.bytes) / SAMPLE,
+  };
 }
 
 async function historyOf(handle: WorkflowHandle): Promise<{ readonly events: number; readonly bytes: number }> {
   const { raw } = await handle.describe();
-  return { events: Number(raw.workflowExecutionInfo?.historyLength ?? 0), bytes: Number(raw.workflowExecutionInfo?.historySizeBytes ?? 0) };
+  return {
+    events: Number(raw.workflowExecutionInfo?.historyLength ?? 0),
+    bytes: Number(raw.workflowExecutionInfo?.historySizeBytes ?? 0),
+  };
 }
 
 /** Of a worker and the processes of its skills. */
@@ -115,12 +135,22 @@ async function seeded({ client, stateDir, codeHash }: DurableBench, steps: numbe
   const carried: SessionCarried = {
     carried: 1,
     request: { skill: 'loop' },
-    opened: { code: { skill: 'loop', version: state.version, codeHash }, facts, params: null, observers: [], searchAttributes: [] },
+    opened: {
+      code: { skill: 'loop', version: state.version, codeHash },
+      facts,
+      params: null,
+      observers: [],
+      searchAttributes: [],
+    },
     state: { ...state, records: flush(state.records, ref!), requests: [] },
     last: records.at(-1)!,
     answers: [],
     observed: 0,
   };
-  await client.workflow.start(SESSION_WORKFLOW_TYPE, { taskQueue: SESSION_TASK_QUEUE, workflowId: session, args: [carried] });
+  await client.workflow.start(SESSION_WORKFLOW_TYPE, {
+    taskQueue: SESSION_TASK_QUEUE,
+    workflowId: session,
+    args: [carried],
+  });
   return session;
 }

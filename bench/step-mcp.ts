@@ -17,10 +17,20 @@ export async function startMcp(script: string): Promise<McpBench> {
   const onExit = (): void => void child.kill('SIGKILL');
   process.once('exit', onExit);
   const ask = lineClient(child);
-  await ask('initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'bench', version: '1' } });
-  const call = async (name: string, args: Readonly<Record<string, unknown>>): Promise<Readonly<Record<string, unknown>>> => {
-    const { structuredContent } = (await ask('tools/call', { name, arguments: args })) as { readonly structuredContent: Record<string, unknown> };
-    if (structuredContent['status'] !== 'prompt') throw new Error(`${name} gave ${JSON.stringify(structuredContent).slice(0, 300)}`);
+  await ask('initialize', {
+    protocolVersion: '2025-06-18',
+    capabilities: {},
+    clientInfo: { name: 'bench', version: '1' },
+  });
+  const call = async (
+    name: string,
+    args: Readonly<Record<string, unknown>>,
+  ): Promise<Readonly<Record<string, unknown>>> => {
+    const { structuredContent } = (await ask('tools/call', { name, arguments: args })) as {
+      readonly structuredContent: Record<string, unknown>;
+    };
+    if (structuredContent['status'] !== 'prompt')
+      throw new Error(`${name} gave ${JSON.stringify(structuredContent).slice(0, 300)}`);
     return structuredContent;
   };
   return {
@@ -32,7 +42,8 @@ export async function startMcp(script: string): Promise<McpBench> {
         for (let i = 0; i < sessions; i++) {
           const { session } = await call('start', {});
           const [cpuBefore, began] = [processCpuMs(child.pid!), performance.now()];
-          for (let index = 0; index < steps; index++) await call('advance', { session, step: LOOP_STEP, output: loopAnswer(index) });
+          for (let index = 0; index < steps; index++)
+            await call('advance', { session, step: LOOP_STEP, output: loopAnswer(index) });
           wallMs += performance.now() - began;
           cpuMs += processCpuMs(child.pid!) - cpuBefore;
           await ask('tools/call', { name: 'advance', arguments: { session, step: LOOP_STEP, output: loopAnswer(-1) } });
@@ -52,7 +63,9 @@ export async function startMcp(script: string): Promise<McpBench> {
 function lineClient(child: ChildProcess): (method: string, params: unknown) => Promise<unknown> {
   let id = 0;
   let hear: (answer: { readonly result?: unknown; readonly error?: unknown }) => void = () => undefined;
-  createInterface({ input: child.stdout! }).on('line', (line) => hear(JSON.parse(line) as { readonly result?: unknown }));
+  createInterface({ input: child.stdout! }).on('line', (line) =>
+    hear(JSON.parse(line) as { readonly result?: unknown }),
+  );
   return (method, params) =>
     new Promise((resolve, reject) => {
       hear = ({ result, error }) => (error === undefined ? resolve(result) : reject(new Error(JSON.stringify(error))));

@@ -14,7 +14,10 @@ export interface StepScripts {
   readonly arktype: string;
 }
 
-const STEPS = (library: string, text: string): string => `import { skill, terminal, ${library} } from 'voidbox/skill-kit';
+const STEPS = (
+  library: string,
+  text: string,
+): string => `import { skill, terminal, ${library} } from 'voidbox/skill-kit';
 export default skill({ name: '${library}', version: '1.0.0', description: 'Asks for a text', entry: 'ask' })
   .step('ask', { prompt: 'Say it.', response: ${text}, next: terminal })
   .build();

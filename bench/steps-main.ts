@@ -62,7 +62,9 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
       'A server of the bundled skill, its sessions in memory; the mean over whole sessions of so many steps. The client writes lines and reads them, so that what is measured is the server; CPU is that of the server.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
-      ...results.map((result) => atMost(`an advance of a session of ${result.name}`, median(result, 'wallMs'), 1, ' ms')),
+      ...results.map((result) =>
+        atMost(`an advance of a session of ${result.name}`, median(result, 'wallMs'), 1, ' ms'),
+      ),
       flat(results.at(-1)!, results.at(-2)!, 'cpuMs', 'CPU at 10,000 steps against 1,000'),
     ],
   };
@@ -76,7 +78,9 @@ async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: 
     method:
       '`scripts/run start` of what `voidbox skill build` makes, from its start to its end; 3 calls a round. The skills differ in the library of their one schema. Without `NODE_EXTRA_CA_CERTS` in the environment, as all command lines here: the last arm shows what it costs each process.',
     rows: results.flatMap((result) => advanceRows(result, 'ms a call')),
-    goals: results.slice(0, skills.length).map((result) => atMost(`CPU of ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
+    goals: results
+      .slice(0, skills.length)
+      .map((result) => atMost(`CPU of ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
   };
 }
 
@@ -95,7 +99,9 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
       'One process of the bundled skill for each advance, from its start to its end. A session file, or a history, of so many steps is put in place first, by the same code in one process; then 3 advances a round are measured at that depth. Without a session the whole history is handed in with each call, by a client that appends what it is given; the last arm, which has no goal, is a client that drops the checkpoints in it, so that all is folded anew with each call.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
-      ...results.slice(1, measured).map((result) => atMost(`CPU of an advance, ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
+      ...results
+        .slice(1, measured)
+        .map((result) => atMost(`CPU of an advance, ${result.name}`, median(result, 'cpuMs'), 150, ' ms')),
       flat(results[measured - 1]!, results[2]!, 'cpuMs', 'CPU with a session file of 10,000 steps against one of 10'),
       flat(results[measured - 2]!, results[1]!, 'cpuMs', 'CPU without a session after 10,000 steps against after 10'),
     ],
@@ -108,9 +114,27 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
   const dist = join(packageRoot(), 'dist');
   const stateDir = join(workDir, 'state');
   await using server = await startServer(pieces.temporalCli, join(workDir, 'temporal.db'), TUNED_FLAGS);
-  const where = ['--embedded', '--address', server.address, '--state-dir', stateDir, '--keeper', pieces.keeper, '--skills', entry];
-  await using worker = await startNode([join(dist, 'workers/main.js'), ...where], env.variables, /voidbox-worker ready/);
-  await using bareWorker = await startNode([join(dist, 'bench/bare-worker.js'), server.address, join(dist, 'bench/bare-workflow.js')], env.variables, /ready/);
+  const where = [
+    '--embedded',
+    '--address',
+    server.address,
+    '--state-dir',
+    stateDir,
+    '--keeper',
+    pieces.keeper,
+    '--skills',
+    entry,
+  ];
+  await using worker = await startNode(
+    [join(dist, 'workers/main.js'), ...where],
+    env.variables,
+    /voidbox-worker ready/,
+  );
+  await using bareWorker = await startNode(
+    [join(dist, 'bench/bare-worker.js'), server.address, join(dist, 'bench/bare-workflow.js')],
+    env.variables,
+    /ready/,
+  );
   const bench = await openDurableBench(server.address, worker.pid, stateDir);
   const arms = [await bareArm(bench.client, bareWorker.pid)];
   for (const steps of DEPTHS) arms.push(await durableArm(bench, steps));
@@ -126,12 +150,25 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
         { what: `${result.name}: history`, value: spread(values(result, 'events')), unit: 'events an advance' },
         { what: `${result.name}: history`, value: spread(values(result, 'bytes')), unit: 'bytes an advance' },
       ]),
-      { what: `durable, a session of ${count(LONG_STEPS)} steps as a whole: wall`, value: spread([long.wallMs]), unit: 'ms an advance' },
-      { what: `durable, a session of ${count(LONG_STEPS)} steps as a whole: CPU`, value: spread([long.cpuMs]), unit: 'ms an advance' },
+      {
+        what: `durable, a session of ${count(LONG_STEPS)} steps as a whole: wall`,
+        value: spread([long.wallMs]),
+        unit: 'ms an advance',
+      },
+      {
+        what: `durable, a session of ${count(LONG_STEPS)} steps as a whole: CPU`,
+        value: spread([long.cpuMs]),
+        unit: 'ms an advance',
+      },
     ],
     goals: [
       ...durable.map((result) =>
-        atMost(`wall time against the bare update, paired, ${result.name.slice('durable, '.length)}`, pairedRatio(result, bare!, 'wallMs').median, 2, ''),
+        atMost(
+          `wall time against the bare update, paired, ${result.name.slice('durable, '.length)}`,
+          pairedRatio(result, bare!, 'wallMs').median,
+          2,
+          '',
+        ),
       ),
       flat(durable.at(-1)!, durable[0]!, 'wallMs', 'an advance after 10,000 steps against one after 10'),
     ],
@@ -150,7 +187,10 @@ function median<T extends string>(result: ArmResult<T>, measure: T): number {
   return spread(values(result, measure)).median;
 }
 
-function advanceRows(result: ArmResult<AdvanceMeasure> | ArmResult<DurableMeasure>, unit = 'ms an advance'): FigureRow[] {
+function advanceRows(
+  result: ArmResult<AdvanceMeasure> | ArmResult<DurableMeasure>,
+  unit = 'ms an advance',
+): FigureRow[] {
   const { name } = result;
   return [
     { what: `${name}: wall`, value: spread(result.rounds.map(({ wallMs }) => wallMs)), unit },
@@ -174,7 +214,9 @@ const rounds = Number(options.rounds);
 const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
 const unknown = names.filter((name) => !Object.hasOwn(FIGURES, name));
 if (!Number.isInteger(rounds) || rounds < 1 || unknown.length > 0)
-  throw new Error(`usage: bench:steps [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`);
+  throw new Error(
+    `usage: bench:steps [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, options.rounds].join(' ')}`,
+  );
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 const workDir = mkdtempSync(join(tmpdir(), 'voidbox-bench-steps-'));
 const loads = [`at the start ${loadLine()}`];
@@ -198,7 +240,8 @@ try {
     takenOn: new Date().toISOString().slice(0, 10),
   });
   say(`\n${report}`);
-  if (names.length === Object.keys(FIGURES).length && !options['no-write']) writeFileSync(join(packageRoot(), 'docs', 'benchmarks-steps.md'), report);
+  if (names.length === Object.keys(FIGURES).length && !options['no-write'])
+    writeFileSync(join(packageRoot(), 'docs', 'benchmarks-steps.md'), report);
 } finally {
   rmSync(workDir, { recursive: true, force: true });
 }

@@ -4,7 +4,13 @@
  */
 import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
 import type { SessionState } from '../domain/step-machine/state.ts';
-import { advanceSession, createSession, type Session, type SessionConfig, startSession } from '../sdk/skill-kit/drive.ts';
+import {
+  advanceSession,
+  createSession,
+  type Session,
+  type SessionConfig,
+  startSession,
+} from '../sdk/skill-kit/drive.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
 import type { Arm } from './measure.ts';
 
@@ -29,7 +35,10 @@ export function inProcessArm(steps: number): Arm<AdvanceMeasure> {
 }
 
 /** A session in this process after so many answers. */
-export async function sessionAt(steps: number, config: SessionConfig): Promise<{ readonly state: SessionState; readonly records: readonly StepRecord[] }> {
+export async function sessionAt(
+  steps: number,
+  config: SessionConfig,
+): Promise<{ readonly state: SessionState; readonly records: readonly StepRecord[] }> {
   const session = createSession(loopSkill(), config);
   await startSession(session);
   await advanceTo(session, steps);

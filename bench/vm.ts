@@ -7,7 +7,10 @@ const PLAN: LaunchSpec = { mode: 'qemu', isolation: 'microvm', memoryMib: 256, v
 const never = new AbortController().signal;
 
 /** (b) From the call to the first command's exit, and the part of it that is not the guest's kernel. */
-export function coldBootArm(name: string, backend: SandboxBackend): Arm<'toFirstExecMs' | 'kernelAndInitMs' | 'oursMs'> {
+export function coldBootArm(
+  name: string,
+  backend: SandboxBackend,
+): Arm<'toFirstExecMs' | 'kernelAndInitMs' | 'oursMs'> {
   return {
     name,
     async round() {
@@ -77,11 +80,24 @@ export function fileArm(name: string, vm: Sandbox): Arm<'writeMbPerS' | 'readMbP
 }
 
 async function* blocks(block: Uint8Array, sizeBytes: number): AsyncIterable<Uint8Array> {
-  for (let left = sizeBytes; left > 0; left -= block.byteLength) yield left < block.byteLength ? block.subarray(0, left) : block;
+  for (let left = sizeBytes; left > 0; left -= block.byteLength)
+    yield left < block.byteLength ? block.subarray(0, left) : block;
 }
 
 async function runTrue(vm: Sandbox): Promise<void> {
-  const exec = await vm.exec({ key: randomUUID(), program: 'true', args: [], env: {}, cwd: '/', stdin: null, timeoutMs: 60_000, maxOutputBytes: 1024 }, never);
+  const exec = await vm.exec(
+    {
+      key: randomUUID(),
+      program: 'true',
+      args: [],
+      env: {},
+      cwd: '/',
+      stdin: null,
+      timeoutMs: 60_000,
+      maxOutputBytes: 1024,
+    },
+    never,
+  );
   const exit = await exec.wait(never);
   if (exit.exitCode !== 0) throw new Error(`true ended with ${exit.exitCode}: ${exit.message}`);
   await exec.acknowledge();

@@ -6,7 +6,9 @@ import { COMMAND_OPEN_FILES, tooFewOpenFiles } from '../setup/open-files.mjs';
 const tooFew = tooFewOpenFiles('A command of voidbox', COMMAND_OPEN_FILES);
 if (tooFew !== null) {
   const asJson = JSON.stringify({ error: { code: 'host/not-ready', ...tooFew } });
-  process.stderr.write(process.argv.includes('--json') ? `${asJson}\n` : `error: ${tooFew.message}\n  ${tooFew.remedy}\n`);
+  process.stderr.write(
+    process.argv.includes('--json') ? `${asJson}\n` : `error: ${tooFew.message}\n  ${tooFew.remedy}\n`,
+  );
   process.exit(3);
 }
 const main = new URL('../dist/cli/main.js', import.meta.url);

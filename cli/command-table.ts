@@ -26,25 +26,60 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
   {
     title: 'Write and run',
     commands: [
-      { name: 'init', usage: 'init [file]', summary: 'write a first spec that runs', load: () => import('./commands/init.ts') },
+      {
+        name: 'init',
+        usage: 'init [file]',
+        summary: 'write a first spec that runs',
+        load: () => import('./commands/init.ts'),
+      },
       {
         name: 'validate',
         usage: 'validate FILE',
         summary: 'check a spec and show everything that is wrong with it',
         load: () => import('./commands/validate.ts'),
       },
-      { name: 'run', usage: 'run FILE', summary: 'run a spec, follow it, print its result', load: () => import('./commands/run.ts') },
+      {
+        name: 'run',
+        usage: 'run FILE',
+        summary: 'run a spec, follow it, print its result',
+        load: () => import('./commands/run.ts'),
+      },
     ],
   },
   {
     title: 'Look at runs',
     commands: [
       { name: 'runs', usage: 'runs', summary: 'list runs, latest first', load: () => import('./commands/runs.ts') },
-      { name: 'status', usage: 'status RUN', summary: 'show the stages of a run', load: () => import('./commands/status.ts') },
-      { name: 'logs', usage: 'logs RUN', summary: 'print what stages wrote; -f follows', load: () => import('./commands/logs.ts') },
-      { name: 'result', usage: 'result RUN', summary: 'print the result of a run', load: () => import('./commands/result.ts') },
-      { name: 'cancel', usage: 'cancel RUN', summary: 'stop a run and its VMs', load: () => import('./commands/cancel.ts') },
-      { name: 'prune', usage: 'prune', summary: 'delete old runs and what nothing needs any more', load: () => import('./commands/prune.ts') },
+      {
+        name: 'status',
+        usage: 'status RUN',
+        summary: 'show the stages of a run',
+        load: () => import('./commands/status.ts'),
+      },
+      {
+        name: 'logs',
+        usage: 'logs RUN',
+        summary: 'print what stages wrote; -f follows',
+        load: () => import('./commands/logs.ts'),
+      },
+      {
+        name: 'result',
+        usage: 'result RUN',
+        summary: 'print the result of a run',
+        load: () => import('./commands/result.ts'),
+      },
+      {
+        name: 'cancel',
+        usage: 'cancel RUN',
+        summary: 'stop a run and its VMs',
+        load: () => import('./commands/cancel.ts'),
+      },
+      {
+        name: 'prune',
+        usage: 'prune',
+        summary: 'delete old runs and what nothing needs any more',
+        load: () => import('./commands/prune.ts'),
+      },
       {
         name: 'set-aside',
         usage: 'set-aside RUN…',
@@ -146,11 +181,36 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
   {
     title: 'This machine',
     commands: [
-      { name: 'doctor', usage: 'doctor', summary: 'show what this machine has, lacks, and how to mend it', load: () => import('./commands/doctor.ts') },
-      { name: 'up', usage: 'up', summary: 'start the embedded Temporal server and its worker', load: () => import('./commands/up.ts') },
-      { name: 'down', usage: 'down', summary: 'stop them; open runs go on at the next start', load: () => import('./commands/down.ts') },
-      { name: 'ps', usage: 'ps', summary: 'show the processes and VMs that are running', load: () => import('./commands/ps.ts') },
-      { name: 'worker', usage: 'worker', summary: 'be a worker of your own Temporal server', load: () => import('./commands/worker.ts') },
+      {
+        name: 'doctor',
+        usage: 'doctor',
+        summary: 'show what this machine has, lacks, and how to mend it',
+        load: () => import('./commands/doctor.ts'),
+      },
+      {
+        name: 'up',
+        usage: 'up',
+        summary: 'start the embedded Temporal server and its worker',
+        load: () => import('./commands/up.ts'),
+      },
+      {
+        name: 'down',
+        usage: 'down',
+        summary: 'stop them; open runs go on at the next start',
+        load: () => import('./commands/down.ts'),
+      },
+      {
+        name: 'ps',
+        usage: 'ps',
+        summary: 'show the processes and VMs that are running',
+        load: () => import('./commands/ps.ts'),
+      },
+      {
+        name: 'worker',
+        usage: 'worker',
+        summary: 'be a worker of your own Temporal server',
+        load: () => import('./commands/worker.ts'),
+      },
       { name: 'version', usage: 'version', summary: 'print the version', load: () => import('./commands/version.ts') },
     ],
   },

@@ -49,7 +49,8 @@ export function createContext(env: Environment, host: ProcessLike): CliContext {
     stderr: createSink(host.stderr, env),
     async readStdin() {
       const chunks: Uint8Array[] = [];
-      for await (const chunk of host.stdin) chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array));
+      for await (const chunk of host.stdin)
+        chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array));
       return Buffer.concat(chunks);
     },
     onInterrupt(callback) {

@@ -20,14 +20,20 @@ async function install(place: string): Promise<string> {
 
 test('the path is relative to the spec', async () => {
   const root = await install('node_modules/voidbox');
-  expect(await editorLine(project, root)).toBe('# yaml-language-server: $schema=node_modules/voidbox/docs/spec.schema.json\n');
-  expect(await editorLine(join(project, 'specs/daily'), root)).toBe('# yaml-language-server: $schema=../../node_modules/voidbox/docs/spec.schema.json\n');
+  expect(await editorLine(project, root)).toBe(
+    '# yaml-language-server: $schema=node_modules/voidbox/docs/spec.schema.json\n',
+  );
+  expect(await editorLine(join(project, 'specs/daily'), root)).toBe(
+    '# yaml-language-server: $schema=../../node_modules/voidbox/docs/spec.schema.json\n',
+  );
 });
 
 test('a package that the project links to is named by the link', async () => {
   const root = await install('node_modules/.store/voidbox@1/node_modules/voidbox');
   await symlink(root, join(project, 'node_modules/voidbox'));
-  expect(await editorLine(project, root)).toBe('# yaml-language-server: $schema=node_modules/voidbox/docs/spec.schema.json\n');
+  expect(await editorLine(project, root)).toBe(
+    '# yaml-language-server: $schema=node_modules/voidbox/docs/spec.schema.json\n',
+  );
 });
 
 test('nothing is written where the package lies elsewhere, or another one in the project', async () => {

@@ -15,7 +15,8 @@ export async function editorLine(folder: string, root: string): Promise<string> 
   const own = await realpath(join(root, SCHEMA)).catch(() => null);
   for (let place = folder; own !== null; place = dirname(place)) {
     const schema = join(place, 'node_modules', 'voidbox', SCHEMA);
-    if ((await realpath(schema).catch(() => null)) === own) return `# yaml-language-server: $schema=${relative(folder, schema)}\n`;
+    if ((await realpath(schema).catch(() => null)) === own)
+      return `# yaml-language-server: $schema=${relative(folder, schema)}\n`;
     if (place === dirname(place)) break;
   }
   return '';

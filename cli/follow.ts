@@ -37,7 +37,9 @@ const ELSEWHERE_AFTER_MS = 3_000;
  * Follows a run wherever it lives. Events of a run that another host's worker admitted are in that host's
  * store: of such a run only the end is told here, by Temporal, in a view whose `seq` is 0.
  */
-export async function followWherever(options: FollowOptions & { readonly onNotice: (message: string) => void }): Promise<RunView> {
+export async function followWherever(
+  options: FollowOptions & { readonly onNotice: (message: string) => void },
+): Promise<RunView> {
   const { link, runId } = options;
   if (link.isEmbedded) return await followRun(options);
   let eventsHere = 0;
@@ -61,7 +63,12 @@ export async function followWherever(options: FollowOptions & { readonly onNotic
     if ('stages' in first || (await readView(options.store, runId)).seq > 0) return await local;
     giveUp.abort();
     await local;
-    return { ...emptyView(runId), hostId: (await link.briefly((client) => hostOfRun(client, runId))) ?? '', state: first.state, outcome: first };
+    return {
+      ...emptyView(runId),
+      hostId: (await link.briefly((client) => hostOfRun(client, runId))) ?? '',
+      state: first.state,
+      outcome: first,
+    };
   } finally {
     clearTimeout(announce);
   }
@@ -94,9 +101,18 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   let view = emptyView(options.runId);
   // Without an event here a run on a server of one's own may live on another host, whose store is not ours to mend.
   const damage = new AbortController();
-  const care = takeCare(options, signal, () => options.isHere === true || options.link.isEmbedded || view.seq > 0, damage);
+  const care = takeCare(
+    options,
+    signal,
+    () => options.isHere === true || options.link.isEmbedded || view.seq > 0,
+    damage,
+  );
   try {
-    for await (const event of options.store.follow(options.runId, 0, AbortSignal.any([options.signal, damage.signal]))) {
+    for await (const event of options.store.follow(
+      options.runId,
+      0,
+      AbortSignal.any([options.signal, damage.signal]),
+    )) {
       view = project(view, event);
       await options.onEvent(event, view);
     }

@@ -24,12 +24,16 @@ it('has the variables in place when the run starts', async () => {
 });
 
 it('takes them back when the run was not started', async () => {
-  await expect(handOver(records, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new Error('no server')))).rejects.toThrow('no server');
+  await expect(
+    handOver(records, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new Error('no server'))),
+  ).rejects.toThrow('no server');
   expect(await records.hostVariables('a-run')).toEqual({});
 });
 
 it('leaves those of the run that has the id', async () => {
-  await expect(handOver(records, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run')))).rejects.toThrow(RunExistsError);
+  await expect(
+    handOver(records, 'a-run', { TOKEN: 'x' }, () => Promise.reject(new RunExistsError('a-run'))),
+  ).rejects.toThrow(RunExistsError);
   expect(await records.hostVariables('a-run')).toEqual({ TOKEN: 'x' });
 });
 

@@ -4,9 +4,13 @@ import type { Style } from './render/style.ts';
 
 /** The text of `voidbox --help`, made from the table alone so that it loads nothing else. */
 export function renderHelp(style: Style): string {
-  const column = Math.max(...COMMAND_GROUPS.flatMap((group) => group.commands.map((command) => command.usage.length))) + 2;
+  const column =
+    Math.max(...COMMAND_GROUPS.flatMap((group) => group.commands.map((command) => command.usage.length))) + 2;
   const groups = COMMAND_GROUPS.map((group) =>
-    [style.bold(`${group.title}:`), ...group.commands.map((command) => `  ${padEnd(command.usage, column)}${style.dim(command.summary)}`)].join('\n'),
+    [
+      style.bold(`${group.title}:`),
+      ...group.commands.map((command) => `  ${padEnd(command.usage, column)}${style.dim(command.summary)}`),
+    ].join('\n'),
   );
   return [
     'Runs pipelines as durable Temporal workflows, every stage in its own micro-VM.',

@@ -10,7 +10,10 @@ import { createFileEventStore } from '../store/file/event-store.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 /** Clears the screen, sets the clipboard, and is no UTF-8. */
-const HOSTILE = Buffer.concat([Buffer.from('\u001b[2J\u001b]52;c;ZXZpbA==\u0007shown\n'), Buffer.from([0xff, 0x1b, 0x63, 0x0a])]);
+const HOSTILE = Buffer.concat([
+  Buffer.from('\u001b[2J\u001b]52;c;ZXZpbA==\u0007shown\n'),
+  Buffer.from([0xff, 0x1b, 0x63, 0x0a]),
+]);
 const EXEC_KEY = 'bad/0/1';
 
 let dir: string;
@@ -24,7 +27,14 @@ beforeAll(async () => {
     {
       id: 'run/admitted',
       atMs: 1,
-      body: { type: 'run-admitted', name, kind: 'workflow', hostId: 'h', stages: [{ id: 'bad', dependsOn: [] }], outputStage: 'bad' },
+      body: {
+        type: 'run-admitted',
+        name,
+        kind: 'workflow',
+        hostId: 'h',
+        stages: [{ id: 'bad', dependsOn: [] }],
+        outputStage: 'bad',
+      },
     },
     {
       id: 'exec/bad/0/1/stdout/0',
@@ -40,7 +50,11 @@ beforeAll(async () => {
         data: HOSTILE.toString('base64'),
       },
     },
-    { id: 'run/finished', atMs: 3, body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output } } },
+    {
+      id: 'run/finished',
+      atMs: 3,
+      body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output } },
+    },
   ]);
   events.close();
 });
@@ -77,12 +91,18 @@ describe('guest output', () => {
   });
 
   test('result --json has no text for what is not UTF-8', async () => {
-    const json = JSON.parse((await voidbox(['result', 'evil-1', '--json'])).stdout.toString()) as { outputText: unknown; output: { sizeBytes: number } };
+    const json = JSON.parse((await voidbox(['result', 'evil-1', '--json'])).stdout.toString()) as {
+      outputText: unknown;
+      output: { sizeBytes: number };
+    };
     expect(json).toMatchObject({ outputText: null, output: { sizeBytes: HOSTILE.length } });
   });
 
   test('a reader that goes away ends the command quietly', async () => {
-    const child = spawn(process.execPath, [BIN, 'logs', 'evil-1'], { env: environment(), stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [BIN, 'logs', 'evil-1'], {
+      env: environment(),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     child.stdout.destroy();
     let stderr = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
@@ -96,7 +116,11 @@ function environment(): NodeJS.ProcessEnv {
 }
 
 async function voidbox(args: readonly string[]): Promise<{ readonly code: number | null; readonly stdout: Buffer }> {
-  const child = spawn(process.execPath, [BIN, ...args], { env: environment(), stdio: ['ignore', 'pipe', 'ignore'], timeout: 30_000 });
+  const child = spawn(process.execPath, [BIN, ...args], {
+    env: environment(),
+    stdio: ['ignore', 'pipe', 'ignore'],
+    timeout: 30_000,
+  });
   const chunks: Buffer[] = [];
   child.stdout.on('data', (chunk: Buffer) => chunks.push(chunk));
   const code = await new Promise<number | null>((resolve) => child.once('close', resolve));

@@ -8,7 +8,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { leaveFinishedRuns } from '../test/cli/finished-runs.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
-const SPEC = 'api_version: v1\nkind: workflow\nname: light\nworkflow:\n  output_step: a\n  steps:\n    - { name: a, run: { program: echo, args: [hi] } }\n';
+const SPEC =
+  'api_version: v1\nkind: workflow\nname: light\nworkflow:\n  output_step: a\n  steps:\n    - { name: a, run: { program: echo, args: [hi] } }\n';
 /** Packages of Temporal are CommonJS, so that whatever of them is loaded stands in this cache. */
 const RECORDER = `process.on('exit', () => require('node:fs').writeFileSync(process.env.LOADED_FILE, Object.keys(require.cache).join('\\n')));\n`;
 
@@ -28,7 +29,12 @@ async function packagesOf(...args: readonly string[]): Promise<ReadonlySet<strin
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), LOADED_FILE: loaded };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete env[name];
   await new Promise<void>((resolve) => {
-    execFile(process.execPath, ['--require', join(dir, 'recorder.cjs'), BIN, ...args], { cwd: dir, env, timeout: 30_000 }, () => resolve());
+    execFile(
+      process.execPath,
+      ['--require', join(dir, 'recorder.cjs'), BIN, ...args],
+      { cwd: dir, env, timeout: 30_000 },
+      () => resolve(),
+    );
   });
   const names = readFileSync(loaded, 'utf8')
     .split('\n')
@@ -64,12 +70,16 @@ describe('packages that commands load', () => {
     expect([...packages].filter((name) => name.startsWith('@temporalio/'))).toEqual([]);
   });
 
-  test.each(['skill --help', 'skill run --help', 'skill build --help', 'skill check --help', 'skill lint --help', 'skill graph --help'])(
-    '%s loads no bundler',
-    async (typed) => {
-      expect([...(await packagesOf(...typed.split(' ')))].filter((name) => name.includes('rolldown'))).toEqual([]);
-    },
-  );
+  test.each([
+    'skill --help',
+    'skill run --help',
+    'skill build --help',
+    'skill check --help',
+    'skill lint --help',
+    'skill graph --help',
+  ])('%s loads no bundler', async (typed) => {
+    expect([...(await packagesOf(...typed.split(' ')))].filter((name) => name.includes('rolldown'))).toEqual([]);
+  });
 
   test('skill lint loads the bundler, so that its absence says something', async () => {
     writeFileSync(join(dir, 'skill.ts'), "import 'voidbox/skill-kit';\nexport default 1;\n");

@@ -17,10 +17,17 @@ export interface LoadedSpec {
 }
 
 /** Reads and compiles a spec; `-` is standard input. Everything wrong with the text is in the diagnostics. */
-export async function loadSpec(file: string, params: Readonly<Record<string, string>>, context: CliContext): Promise<LoadedSpec> {
+export async function loadSpec(
+  file: string,
+  params: Readonly<Record<string, string>>,
+  context: CliContext,
+): Promise<LoadedSpec> {
   const fromStdin = file === '-';
   const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
-  const text = decode(fromStdin ? await context.readStdin() : await readSpecFile(path, file), fromStdin ? 'standard input' : `\`${file}\``);
+  const text = decode(
+    fromStdin ? await context.readStdin() : await readSpecFile(path, file),
+    fromStdin ? 'standard input' : `\`${file}\``,
+  );
   const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
   const { compileText } = await import('../domain/spec/load.ts');
   const baseDir = dirname(path);

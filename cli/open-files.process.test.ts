@@ -15,18 +15,29 @@ interface Ended {
   readonly stderr: string;
 }
 
-function voidbox(limit: number, args: readonly string[], variables: Readonly<Record<string, string>> = {}): Promise<Ended> {
+function voidbox(
+  limit: number,
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
   return node(limit, [BIN, ...args], variables);
 }
 
-function node(limit: number, args: readonly string[], variables: Readonly<Record<string, string>> = {}): Promise<Ended> {
+function node(
+  limit: number,
+  args: readonly string[],
+  variables: Readonly<Record<string, string>> = {},
+): Promise<Ended> {
   const dir = mkdtempSync(join(tmpdir(), 'voidbox-few-'));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const env = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables };
   const line = 'printf %s "$SPEC" > few.yaml; ulimit -n "$0"; exec "$@"';
   return new Promise((resolve) => {
-    const child = execFile('sh', ['-c', line, String(limit), process.execPath, ...args], { cwd: dir, env: { ...env, SPEC } }, (_error, _out, stderr) =>
-      resolve({ code: child.exitCode, stderr }),
+    const child = execFile(
+      'sh',
+      ['-c', line, String(limit), process.execPath, ...args],
+      { cwd: dir, env: { ...env, SPEC } },
+      (_error, _out, stderr) => resolve({ code: child.exitCode, stderr }),
     );
   });
 }
@@ -35,7 +46,9 @@ const REMEDY = /ulimit -n 1024/;
 
 test.each([20, 64])('any command with %i', async (limit) => {
   const { code, stderr } = await voidbox(limit, ['ps']);
-  expect(stderr).toMatch(new RegExp(`^error: A command of voidbox needs \\d+ open files, and ${limit} are allowed here`));
+  expect(stderr).toMatch(
+    new RegExp(`^error: A command of voidbox needs \\d+ open files, and ${limit} are allowed here`),
+  );
   expect(stderr).toMatch(REMEDY);
   expect(stderr).not.toContain(' at ');
   expect(code).toBe(3);

@@ -34,7 +34,10 @@ afterAll(async () => {
 });
 
 async function startWorker(): Promise<void> {
-  const worker = spawn(process.execPath, [BIN, 'worker'], { env: environment('with-worker'), stdio: ['ignore', 'pipe', 'inherit'] });
+  const worker = spawn(process.execPath, [BIN, 'worker'], {
+    env: environment('with-worker'),
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   children.push(worker);
   await new Promise<void>((resolve, reject) => {
     worker.stdout.on('data', (chunk: Buffer) => chunk.includes('voidbox-worker ready') && resolve());
@@ -58,8 +61,16 @@ function environment(host: string): NodeJS.ProcessEnv {
   return env;
 }
 
-async function voidbox(host: string, ...args: readonly string[]): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
-  const child = spawn(process.execPath, [BIN, ...args], { cwd: dir, env: environment(host), stdio: ['ignore', 'pipe', 'pipe'], timeout: 60_000 });
+async function voidbox(
+  host: string,
+  ...args: readonly string[]
+): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
+  const child = spawn(process.execPath, [BIN, ...args], {
+    cwd: dir,
+    env: environment(host),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 60_000,
+  });
   let stdout = '';
   let stderr = '';
   child.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
@@ -75,7 +86,10 @@ test('on the host of the worker a run is as with the embedded server, its large 
   writeFileSync(join(dir, 'input.txt'), input);
   const run = await voidbox('with-worker', 'run', 'input.yaml', '--input', '@input.txt', '--run-id', 'here-1');
   expect({ code: run.code, isSame: run.stdout === input }, run.stderr).toEqual({ code: 0, isSame: true });
-  expect(await voidbox('with-worker', 'ps', '--json')).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\{"stack":null,"vms":\[\],/) });
+  expect(await voidbox('with-worker', 'ps', '--json')).toMatchObject({
+    code: 0,
+    stdout: expect.stringMatching(/^\{"stack":null,"vms":\[\],/),
+  });
 });
 
 test('from another host a run is waited for, and its result is said to be elsewhere', async () => {
@@ -99,7 +113,10 @@ test('status says where a run lives; logs and result name that host and end with
     expect({ code: looked.code, stdout: looked.stdout }).toEqual({ code: 3, stdout: '' });
     expect(looked.stderr).toContain(`lives on host ${workerHost()}`);
   }
-  expect(await voidbox('without', 'cancel', 'there-3')).toMatchObject({ code: 0, stdout: 'there-3 is asked to stop. See: voidbox status there-3\n' });
+  expect(await voidbox('without', 'cancel', 'there-3')).toMatchObject({
+    code: 0,
+    stdout: 'there-3 is asked to stop. See: voidbox status there-3\n',
+  });
   expect((await voidbox('with-worker', 'logs', '-f', 'there-3')).stdout).toContain('==> run cancelled');
 });
 

@@ -14,7 +14,10 @@ interface Printable {
 }
 
 /** Prints an error to standard error, as text or as one line of JSON, and gives the exit code that it means. */
-export async function printError(error: unknown, options: { readonly context: CliContext; readonly json: boolean }): Promise<ExitCode> {
+export async function printError(
+  error: unknown,
+  options: { readonly context: CliContext; readonly json: boolean },
+): Promise<ExitCode> {
   const { context } = options;
   const { exitCode, code, message, remedy: advice } = toPrintable(error);
   const remedy = advice === null ? null : context.advise(advice);
@@ -31,16 +34,34 @@ export async function printError(error: unknown, options: { readonly context: Cl
 function toPrintable(error: unknown): Printable {
   if (error instanceof CliError) return error;
   if (isCodedError(error)) {
-    return { exitCode: EXIT.environment, code: error.code, message: `${error.message} (${error.code})`, remedy: ERROR_CODES[error.code].remedy };
+    return {
+      exitCode: EXIT.environment,
+      code: error.code,
+      message: `${error.message} (${error.code})`,
+      remedy: ERROR_CODES[error.code].remedy,
+    };
   }
-  if (isSetupError(error)) return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
+  if (isSetupError(error))
+    return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
   if (wantsOpenFiles(error)) {
-    const remedy = 'Allow more where it is started: ulimit -n 1024. Files that other programs of this machine have open count for ENFILE.';
-    return { exitCode: EXIT.environment, code: 'host/not-ready', message: `no more files may be opened here: ${(error as Error).message}`, remedy };
+    const remedy =
+      'Allow more where it is started: ulimit -n 1024. Files that other programs of this machine have open count for ENFILE.';
+    return {
+      exitCode: EXIT.environment,
+      code: 'host/not-ready',
+      message: `no more files may be opened here: ${(error as Error).message}`,
+      remedy,
+    };
   }
   if (isUnavailable(error)) {
-    const remedy = 'The embedded server is started again when it has died: type it once more. See how it is: voidbox ps';
-    return { exitCode: EXIT.environment, code: 'cli/no-server', message: `the Temporal server has gone: ${serverWords(error)}`, remedy };
+    const remedy =
+      'The embedded server is started again when it has died: type it once more. See how it is: voidbox ps';
+    return {
+      exitCode: EXIT.environment,
+      code: 'cli/no-server',
+      message: `the Temporal server has gone: ${serverWords(error)}`,
+      remedy,
+    };
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug of voidbox: ${text}`, remedy: null };

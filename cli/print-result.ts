@@ -16,21 +16,29 @@ export const JSON_TEXT_BYTES = 1024 * 1024;
  * Writes a result to standard output: as it is into a pipe or a file, made safe and cut on a terminal.
  * @param hint what to type for all of it
  */
-export async function printResult(ref: DataRef, artifacts: ArtifactStore, context: CliContext, hint: string): Promise<void> {
+export async function printResult(
+  ref: DataRef,
+  artifacts: ArtifactStore,
+  context: CliContext,
+  hint: string,
+): Promise<void> {
   if (!context.stdout.isTerminal) {
     for await (const chunk of artifacts.open(ref)) await context.stdout.write(chunk);
     return;
   }
   const text = sanitize(new TextDecoder().decode(await readUpTo(ref, artifacts, TERMINAL_BYTES)));
   await context.stdout.write(text.endsWith('\n') || text === '' ? text : `${text}\n`);
-  if (ref.sizeBytes > TERMINAL_BYTES) await context.stderr.write(`… ${formatBytes(ref.sizeBytes - TERMINAL_BYTES)} more. All of it: ${hint}\n`);
+  if (ref.sizeBytes > TERMINAL_BYTES)
+    await context.stderr.write(`… ${formatBytes(ref.sizeBytes - TERMINAL_BYTES)} more. All of it: ${hint}\n`);
 }
 
 /** The result as text, for `--json`; null when it is larger than 1 MiB or is not UTF-8. */
 export async function resultText(ref: DataRef, artifacts: ArtifactStore): Promise<string | null> {
   if (ref.sizeBytes > JSON_TEXT_BYTES) return null;
   try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(await readUpTo(ref, artifacts, JSON_TEXT_BYTES));
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(
+      await readUpTo(ref, artifacts, JSON_TEXT_BYTES),
+    );
   } catch (error) {
     if (error instanceof TypeError) return null;
     throw error;
@@ -38,7 +46,12 @@ export async function resultText(ref: DataRef, artifacts: ArtifactStore): Promis
 }
 
 /** @throws CliError when the file cannot be written */
-export async function saveResult(ref: DataRef, artifacts: ArtifactStore, file: string, context: CliContext): Promise<void> {
+export async function saveResult(
+  ref: DataRef,
+  artifacts: ArtifactStore,
+  file: string,
+  context: CliContext,
+): Promise<void> {
   const path = resolve(context.cwd, file);
   const handle = await open(path, 'w').catch((error: unknown) => {
     throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);

@@ -54,7 +54,10 @@ async function runCommand(
   family?: CommandFamily,
 ): Promise<ExitCode> {
   const { Command, CommanderError } = await import('commander');
-  const root = new Command(family === undefined ? 'voidbox' : `voidbox ${family.name}`).helpCommand(false).exitOverride().showSuggestionAfterError();
+  const root = new Command(family === undefined ? 'voidbox' : `voidbox ${family.name}`)
+    .helpCommand(false)
+    .exitOverride()
+    .showSuggestionAfterError();
   // Commander's own words for usage errors become a CliError below, so that --json reaches them too.
   let complaint = '';
   let help = '';
@@ -101,7 +104,11 @@ function toUsageError(complaint: string, entry: CommandEntry | undefined, family
     .filter((line) => line !== '');
   const message = (lines[0] ?? 'error: bad usage').replace(/^error: /, '');
   const suggestion = lines.find((line) => line.startsWith('(Did you mean'))?.slice(1, -1);
-  const path = [...(family === undefined ? [] : [family.name]), ...(entry === undefined ? [] : [entry.name]), '--help'].join(' ');
+  const path = [
+    ...(family === undefined ? [] : [family.name]),
+    ...(entry === undefined ? [] : [entry.name]),
+    '--help',
+  ].join(' ');
   const help = entry === undefined ? `All commands: voidbox ${path}` : `All options: voidbox ${path}`;
   return new CliError(EXIT.usage, 'cli/usage', message, suggestion === undefined ? help : `${suggestion}\n${help}`);
 }

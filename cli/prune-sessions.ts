@@ -1,4 +1,9 @@
-import { hasSkillFiles, pruneSkills, type SkillPruneOptions, type SkillPruneReport } from '../workers/skills/prune-skills.ts';
+import {
+  hasSkillFiles,
+  pruneSkills,
+  type SkillPruneOptions,
+  type SkillPruneReport,
+} from '../workers/skills/prune-skills.ts';
 import type { CliContext } from './context.ts';
 
 export interface SessionPruneReport extends SkillPruneReport {
@@ -9,7 +14,10 @@ export interface SessionPruneReport extends SkillPruneReport {
 const NOTHING = { sessions: [], skills: [] } as const;
 
 /** Files of sessions that are over, and code that none runs. Only their server knows which those are: without it they stay. */
-export async function pruneSessionFiles(context: CliContext, options: Omit<SkillPruneOptions, 'nowMs'>): Promise<SessionPruneReport> {
+export async function pruneSessionFiles(
+  context: CliContext,
+  options: Omit<SkillPruneOptions, 'nowMs'>,
+): Promise<SessionPruneReport> {
   const { stateDir } = context.env;
   if (!hasSkillFiles(stateDir)) return { ...NOTHING, kept: null };
   // Loaded here and not above: without sessions, runs are pruned without the Temporal SDK.
@@ -17,14 +25,24 @@ export async function pruneSessionFiles(context: CliContext, options: Omit<Skill
   const { sessionUses } = await import('../workers/client/session-uses.ts');
   const { configuredAddress, serverIdOf } = await import('../workers/temporal-address.ts');
   const link = await openServerLink(context, { start: false }).catch(() => null);
-  if (link === null) return { ...NOTHING, kept: 'files of sessions stay: only their server knows which are over. Start it and prune again: voidbox up' };
+  if (link === null)
+    return {
+      ...NOTHING,
+      kept: 'files of sessions stay: only their server knows which are over. Start it and prune again: voidbox up',
+    };
   let uses;
   try {
     uses = await sessionUses(link.client(), serverIdOf(link.isEmbedded ? null : configuredAddress(context.env)));
   } catch (error) {
-    return { ...NOTHING, kept: `files of sessions stay: their server at ${link.address()} does not say which are over: ${(error as Error).message}` };
+    return {
+      ...NOTHING,
+      kept: `files of sessions stay: their server at ${link.address()} does not say which are over: ${(error as Error).message}`,
+    };
   }
   const report = pruneSkills(stateDir, uses, { ...options, nowMs: context.now().getTime() });
-  const kept = uses.codeHashes === null ? 'code of skills stays: an open session could not be asked which it runs (voidbox session list --state open)' : null;
+  const kept =
+    uses.codeHashes === null
+      ? 'code of skills stays: an open session could not be asked which it runs (voidbox session list --state open)'
+      : null;
   return { ...report, kept };
 }

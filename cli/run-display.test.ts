@@ -13,7 +13,11 @@ test('the first frame erases nothing, and nothing to show writes nothing', () =>
 });
 
 const MANY = run(Array.from({ length: 40 }, (_, index) => stage(`s${index}`)));
-const terminal = (rows: number): Parameters<typeof renderBlock>[1] => ({ style: PLAIN, width: () => 80, height: () => rows });
+const terminal = (rows: number): Parameters<typeof renderBlock>[1] => ({
+  style: PLAIN,
+  width: () => 80,
+  height: () => rows,
+});
 
 test('a block fits the terminal, where the cursor could not go up beyond the first line', () => {
   for (const rows of [5, 10, 24, 60]) {
@@ -25,6 +29,8 @@ test('a block fits the terminal, where the cursor could not go up beyond the fir
 });
 
 test('the last line says what Ctrl-C does, as long as somebody listens', () => {
-  expect(renderBlock(MANY, terminal(24), { frame: 0, ctrlC: 'again does not wait' }).at(-1)).toMatch(/Ctrl-C again does not wait$/);
+  expect(renderBlock(MANY, terminal(24), { frame: 0, ctrlC: 'again does not wait' }).at(-1)).toMatch(
+    /Ctrl-C again does not wait$/,
+  );
   expect(renderBlock(MANY, terminal(24), { frame: 0, ctrlC: null }).at(-1)).not.toContain('Ctrl-C');
 });

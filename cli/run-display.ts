@@ -53,7 +53,12 @@ function createPlainDisplay(sink: Sink): RunDisplay {
 
 function createLiveDisplay(sink: Sink): RunDisplay {
   // Ordinary states are seen in the block; above it stands what stages write and what is remarkable.
-  const printer = createEventPrinter({ style: sink.style, prefix: true, states: (body) => REMARKABLE.has(body.type), stream: 'both' });
+  const printer = createEventPrinter({
+    style: sink.style,
+    prefix: true,
+    states: (body) => REMARKABLE.has(body.type),
+    stream: 'both',
+  });
   let view: RunView | null = null;
   let waiting: string[] = [];
   let blockHeight = 0;
@@ -107,11 +112,15 @@ export function renderBlock(
   const maxLines = Math.max(1, Math.min(MAX_STAGE_LINES, sink.height() - OTHER_LINES));
   const options = { style: sink.style, width: sink.width() - 1, nowMs, frame: now.frame, maxLines };
   const booting = view.vms.filter((vm) => vm.state === 'starting').map((vm) => sanitizeLine(vm.scope));
-  const boot = booting.length === 0 ? '' : ` · booting ${booting.length === 1 ? `VM ${booting[0]}` : `${booting.length} VMs`}`;
+  const boot =
+    booting.length === 0 ? '' : ` · booting ${booting.length === 1 ? `VM ${booting[0]}` : `${booting.length} VMs`}`;
   // How it ended is said below by whoever closes the display.
   if (view.state !== 'running') return renderStages(view, options);
   const hint = now.ctrlC === null ? '' : ` · Ctrl-C ${now.ctrlC}`;
-  return [...renderStages(view, options), truncate(sink.style.dim(`${renderCounts(view, nowMs)}${boot}${hint}`), options.width)];
+  return [
+    ...renderStages(view, options),
+    truncate(sink.style.dim(`${renderCounts(view, nowMs)}${boot}${hint}`), options.width),
+  ];
 }
 
 /** Goes up over the last block, erases it, prints new lines and the new block (ECMA-48 CUU and ED). Pure. */

@@ -20,7 +20,11 @@ export function isElsewhere(found: string | RunElsewhere): found is RunElsewhere
  * The id of a run in the store, else what Temporal says of a run with exactly that id.
  * @throws CliError when neither knows it
  */
-export async function findRunOrElsewhere(store: EventStore, text: string, context: CliContext): Promise<string | RunElsewhere> {
+export async function findRunOrElsewhere(
+  store: EventStore,
+  text: string,
+  context: CliContext,
+): Promise<string | RunElsewhere> {
   try {
     return await findRunId(store, text);
   } catch (error) {
@@ -32,7 +36,12 @@ export async function findRunOrElsewhere(store: EventStore, text: string, contex
 }
 
 /** As `findRunOrElsewhere`, for a command that needs the run's data. @throws CliError that names the host which has it */
-export async function findRunHere(command: 'logs' | 'result', store: EventStore, text: string, context: CliContext): Promise<string> {
+export async function findRunHere(
+  command: 'logs' | 'result',
+  store: EventStore,
+  text: string,
+  context: CliContext,
+): Promise<string> {
   const found = await findRunOrElsewhere(store, text, context);
   if (!isElsewhere(found)) return found;
   if (found.host === null)

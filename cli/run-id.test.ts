@@ -11,10 +11,13 @@ describe('newRunId', () => {
     expect(newRunId('sales', now, 'ab12')).toBe('sales-20260304-050607-ab12');
   });
 
-  test.each(['', '...', 'größe & co', '-x', 'a'.repeat(200), '../../etc/passwd'])('is a valid run id for the name %j', (name) => {
-    // Also a folder's name and part of a VM's, as it is.
-    expect(newRunId(name, now)).toMatch(/^(?!\.)[A-Za-z0-9._-]{1,128}$/);
-  });
+  test.each(['', '...', 'größe & co', '-x', 'a'.repeat(200), '../../etc/passwd'])(
+    'is a valid run id for the name %j',
+    (name) => {
+      // Also a folder's name and part of a VM's, as it is.
+      expect(newRunId(name, now)).toMatch(/^(?!\.)[A-Za-z0-9._-]{1,128}$/);
+    },
+  );
 
   test('differs each time', () => {
     expect(new Set(Array.from({ length: 20 }, () => newRunId('x', now))).size).toBeGreaterThan(15);
@@ -58,15 +61,24 @@ describe('matchRunId', () => {
 });
 
 describe('an id in a command that is to be typed', () => {
-  test.each(['sales-1', 'nightly-2026-11-22T06:00:00Z', "it's", 'a b', '$HOME', '-x', 'tab\tand\nline', '\u001b[2J', "'; rm -rf ~ #", '実行', 'back\\slash'])(
-    '%j comes out of a shell as it is',
-    async (runId) => {
-      const typed = typedRunId(runId);
-      expect(typed).toMatch(/^[\P{Cc}]+$/u);
-      const { stdout } = await promisify(execFile)('bash', ['-c', `printf %s\\\\0 ${typed}`]);
-      expect(stdout.split('\0').filter((word) => word !== '--' && word !== '')).toEqual([runId]);
-    },
-  );
+  test.each([
+    'sales-1',
+    'nightly-2026-11-22T06:00:00Z',
+    "it's",
+    'a b',
+    '$HOME',
+    '-x',
+    'tab\tand\nline',
+    '\u001b[2J',
+    "'; rm -rf ~ #",
+    '実行',
+    'back\\slash',
+  ])('%j comes out of a shell as it is', async (runId) => {
+    const typed = typedRunId(runId);
+    expect(typed).toMatch(/^[\P{Cc}]+$/u);
+    const { stdout } = await promisify(execFile)('bash', ['-c', `printf %s\\\\0 ${typed}`]);
+    expect(stdout.split('\0').filter((word) => word !== '--' && word !== '')).toEqual([runId]);
+  });
 
   test('is left as it is where a shell reads it so', () => {
     expect(typedRunId('nightly-2026-11-22T06:00:00Z')).toBe('nightly-2026-11-22T06:00:00Z');

@@ -20,7 +20,9 @@ export function typedRunId(runId: string): string {
 /** What a terminal would act on, as bash and zsh write it. */
 function bashString(text: string): string {
   const escaped = Array.from(new TextEncoder().encode(text), (byte) =>
-    byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c ? String.fromCharCode(byte) : `\\x${byte.toString(16).padStart(2, '0')}`,
+    byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c
+      ? String.fromCharCode(byte)
+      : `\\x${byte.toString(16).padStart(2, '0')}`,
   );
   return `$'${escaped.join('')}'`;
 }
@@ -49,9 +51,13 @@ export function matchRunId(text: string, known: readonly string[]): string {
   const matches = known.filter((runId) => runId.startsWith(text));
   if (text !== '' && matches.length === 1 && matches[0] !== undefined) return matches[0];
   if (text !== '' && matches.length > 1) {
-    throw usageError(`\`${text}\` could be any of ${matches.length} runs`, listing('Type more of one of these:', matches));
+    throw usageError(
+      `\`${text}\` could be any of ${matches.length} runs`,
+      listing('Type more of one of these:', matches),
+    );
   }
-  if (known.length === 0) throw usageError(`there is no run \`${text}\`: this state folder has no runs yet`, 'Start one: voidbox run FILE');
+  if (known.length === 0)
+    throw usageError(`there is no run \`${text}\`: this state folder has no runs yet`, 'Start one: voidbox run FILE');
   throw usageError(`there is no run \`${text}\``, listing('The latest runs:', known));
 }
 

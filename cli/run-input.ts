@@ -11,11 +11,18 @@ import type { CliContext } from './context.ts';
  * else by its hash.
  * @throws CliError when the file cannot be read
  */
-export async function readRunInput(argument: string, artifacts: ArtifactStore, context: CliContext): Promise<InlineOrRef> {
+export async function readRunInput(
+  argument: string,
+  artifacts: ArtifactStore,
+  context: CliContext,
+): Promise<InlineOrRef> {
   const bytes = await inputBytes(argument, context);
   const text = asText(bytes);
   if (text !== null && bytes.byteLength <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text };
-  return { kind: 'ref', ref: await artifacts.put(once(bytes), text === null ? 'application/octet-stream' : 'text/plain; charset=utf-8') };
+  return {
+    kind: 'ref',
+    ref: await artifacts.put(once(bytes), text === null ? 'application/octet-stream' : 'text/plain; charset=utf-8'),
+  };
 }
 
 async function inputBytes(argument: string, context: CliContext): Promise<Uint8Array> {

@@ -16,7 +16,9 @@ export async function runIdsLatestFirst(store: EventStore): Promise<readonly str
     for (const runId of next) started.push({ runId, atMs: await startedAtMs(store, runId) });
   };
   await Promise.all(Array.from({ length: READERS }, reader));
-  return started.sort((one, other) => other.atMs - one.atMs || (one.runId < other.runId ? 1 : -1)).map(({ runId }) => runId);
+  return started
+    .sort((one, other) => other.atMs - one.atMs || (one.runId < other.runId ? 1 : -1))
+    .map(({ runId }) => runId);
 }
 
 /**

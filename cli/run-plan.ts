@@ -56,7 +56,11 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
   }
 }
 
-async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOptions, display: RunDisplay, context: CliContext): Promise<ServerLink> {
+async function start(
+  { plan, runId, hostVariables, baseDir, input }: RunPlanOptions,
+  display: RunDisplay,
+  context: CliContext,
+): Promise<ServerLink> {
   const { env } = context;
   const onProgress = (line: string): void => display.note(line);
   const records = createFileRunRecords(env.stateDir);
@@ -70,13 +74,16 @@ async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOpti
     // On a server of one's own the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
       await checkMounts(plan, baseDir);
-      if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock')) await resolveHostPieces(env, { install: true, onProgress });
+      if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
+        await resolveHostPieces(env, { install: true, onProgress });
     }
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.
-    if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing') throw new RunExistsError(runId);
-    if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0)) await records.put(runId, CLIENT_RECORD, { baseDir } satisfies ClientRecord);
+    if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
+      throw new RunExistsError(runId);
+    if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0))
+      await records.put(runId, CLIENT_RECORD, { baseDir } satisfies ClientRecord);
     const summary = `voidbox: ${plan.name} (${plan.stages.length} ${plan.stages.length === 1 ? 'stage' : 'stages'})`;
     await handOver(records, runId, hostVariables, () => startRun(link.client(), { runId, request, summary }));
     return link;
@@ -91,19 +98,32 @@ async function start({ plan, runId, hostVariables, baseDir, input }: RunPlanOpti
  * What the workflow is started with. A large input or plan is named in the run's records from here on: until admission does
  * it, `prune --artifacts-now` would not know that it is wanted.
  */
-async function requestOf(plan: Plan, runId: string, input: string | null, records: FileRunRecords, context: CliContext): Promise<RunRequest> {
+async function requestOf(
+  plan: Plan,
+  runId: string,
+  input: string | null,
+  records: FileRunRecords,
+  context: CliContext,
+): Promise<RunRequest> {
   const { env } = context;
   const artifacts = createFileArtifactStore(env.stateDir);
   const planPart = await planPartOf(plan, artifacts, env.temporalConfigured);
   const read = input === null ? null : await readRunInput(input, artifacts, context);
-  const refs = [...(planPart.planRef === undefined ? [] : [planPart.planRef]), ...(read?.kind === 'ref' ? [read.ref] : [])];
+  const refs = [
+    ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
+    ...(read?.kind === 'ref' ? [read.ref] : []),
+  ];
   // On a configured server the run may live on another host, and what is written here would never be removed.
   if (refs.length > 0 && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, refs);
   return { ...planPart, ...(read === null ? {} : { input: read }) };
 }
 
 /** A plan that is too large for history lies where the worker of this machine finds it. */
-async function planPartOf(plan: Plan, artifacts: ArtifactStore, isElsewhere: boolean): Promise<Pick<RunRequest, 'plan' | 'planRef'>> {
+async function planPartOf(
+  plan: Plan,
+  artifacts: ArtifactStore,
+  isElsewhere: boolean,
+): Promise<Pick<RunRequest, 'plan' | 'planRef'>> {
   const wire = toWire(plan);
   const json = Buffer.from(JSON.stringify(wire));
   if (json.byteLength <= PLAN_LIMITS.inlinePlanBytes) return { plan: wire };
@@ -136,11 +156,18 @@ async function leave({ runId, json }: RunPlanOptions, link: ServerLink, context:
     return EXIT.success;
   }
   await context.stdout.write(`${shownRunId(runId)}\n`);
-  await context.stderr.write(`${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${typedRunId(runId)}`)}\n`);
+  await context.stderr.write(
+    `${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${typedRunId(runId)}`)}\n`,
+  );
   return EXIT.success;
 }
 
-async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display: RunDisplay, context: CliContext): Promise<ExitCode> {
+async function follow(
+  { runId, json }: RunPlanOptions,
+  link: ServerLink,
+  display: RunDisplay,
+  context: CliContext,
+): Promise<ExitCode> {
   const url = link.runUrl(runId);
   display.note(`run ${shownRunId(runId)}${url === null ? '' : ` · ${url}`}`);
   display.note(context.advise(`follow it elsewhere: voidbox logs -f ${typedRunId(runId)}`));
@@ -166,7 +193,9 @@ async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display
     });
     await display.close();
     if (view.outcome === null) {
-      await context.stderr.write(context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${typedRunId(runId)}\n`));
+      await context.stderr.write(
+        context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${typedRunId(runId)}\n`),
+      );
       return EXIT.interrupted;
     }
     return await conclude(view, interrupts > 0, json, context);
@@ -176,7 +205,12 @@ async function follow({ runId, json }: RunPlanOptions, link: ServerLink, display
 }
 
 /** The stack may be dead at the very moment of Ctrl-C: following brings it back, cancelling waits for that. */
-async function cancelWhilePossible(runId: string, link: ServerLink, display: RunDisplay, signal: AbortSignal): Promise<void> {
+async function cancelWhilePossible(
+  runId: string,
+  link: ServerLink,
+  display: RunDisplay,
+  signal: AbortSignal,
+): Promise<void> {
   while (!signal.aborted) {
     try {
       await link.briefly((client) => cancelRun(client, runId));
@@ -200,7 +234,9 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
     await context.stderr.write(`\n${lines.join('\n')}\n`);
     if (view.state === 'succeeded' && output !== null && isElsewhere) {
       await context.stderr.write(
-        context.advise(`Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${typedRunId(view.runId)}\n`),
+        context.advise(
+          `Its result (${formatBytes(output.sizeBytes)}) is on host ${view.hostId}: voidbox result ${typedRunId(view.runId)}\n`,
+        ),
       );
     } else if (view.state === 'succeeded' && output !== null) {
       await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(view.runId)} -o FILE`));

@@ -15,7 +15,10 @@ const GOOD = spec('good', [
   '{ name: first, run: { program: echo, args: [hello, world] } }',
   '{ name: last, depends_on: [first], run: { program: tr, args: [a-z, A-Z], stdin_from: first } }',
 ]);
-const BAD = spec('bad', ['{ name: first, run: { program: "false" } }', '{ name: last, depends_on: [first], run: { program: cat } }']);
+const BAD = spec('bad', [
+  '{ name: first, run: { program: "false" } }',
+  '{ name: last, depends_on: [first], run: { program: cat } }',
+]);
 const LONG = spec('long', ['{ name: last, run: { program: sleep, args: ["300"] } }']);
 const INPUT = spec('input', ['{ name: last, env: { TOKEN: "" }, run: { program: env } }']);
 
@@ -23,7 +26,8 @@ let dir: string;
 const children = new Set<ChildProcess>();
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-cli-server-'));
-  for (const [name, text] of Object.entries({ GOOD, BAD, LONG, INPUT })) writeFileSync(join(dir, `${name.toLowerCase()}.yaml`), text);
+  for (const [name, text] of Object.entries({ GOOD, BAD, LONG, INPUT }))
+    writeFileSync(join(dir, `${name.toLowerCase()}.yaml`), text);
 });
 afterAll(async () => {
   for (const child of children) child.kill('SIGKILL');
@@ -43,7 +47,12 @@ function start(
 ): { readonly child: ChildProcess; readonly stderr: () => string; readonly done: Promise<Result> } {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
-  const child = spawn(process.execPath, [BIN, ...args], { cwd: dir, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 110_000 });
+  const child = spawn(process.execPath, [BIN, ...args], {
+    cwd: dir,
+    env,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 110_000,
+  });
   children.add(child);
   let stdout = '';
   let stderr = '';
@@ -72,7 +81,9 @@ async function until(what: string, probe: () => boolean): Promise<void> {
 
 /** Regular files only: what is a socket or has gone meanwhile cannot be read. */
 function filesBelow(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true, recursive: true }).flatMap((entry) => (entry.isFile() ? [join(entry.parentPath, entry.name)] : []));
+  return readdirSync(folder, { withFileTypes: true, recursive: true }).flatMap((entry) =>
+    entry.isFile() ? [join(entry.parentPath, entry.name)] : [],
+  );
 }
 
 /** Pid and address of the running stack; 0 and '' while there is none. */
@@ -90,7 +101,11 @@ describe('a run by the command line', () => {
     expect({ code: run.code, stdout: run.stdout }, run.stderr).toEqual({ code: 0, stdout: 'HELLO WORLD\n' });
     const lines = run.stderr.split('\n');
     expect(lines).toContain('[first] hello world');
-    expect(lines.some((line) => /^==> run good-1 · http:\/\/127\.0\.0\.1:\d+\/namespaces\/default\/workflows\/good-1$/.test(line))).toBe(true);
+    expect(
+      lines.some((line) =>
+        /^==> run good-1 · http:\/\/127\.0\.0\.1:\d+\/namespaces\/default\/workflows\/good-1$/.test(line),
+      ),
+    ).toBe(true);
     expect(lines).toContain('==> follow it elsewhere: voidbox logs -f good-1');
     expect(lines.indexOf('==> first started')).toBeLessThan(lines.indexOf('==> last started'));
     expect((await voidbox('result', 'good-1')).stdout).toBe('HELLO WORLD\n');
@@ -103,8 +118,13 @@ describe('a run by the command line', () => {
 
   test('a plan that is larger than what Temporal carries runs: it travels by its hash, and the workflow does not hold it', async () => {
     const long = `&long "${'x'.repeat(900_000)}"`;
-    const steps = ['first', 'second', 'third'].map((name, index) => `{ name: ${name}, run: { program: echo, args: [${index === 0 ? long : '*long'}] } }`);
-    writeFileSync(join(dir, 'large.yaml'), spec('large', [...steps, '{ name: last, depends_on: [third], run: { program: echo, args: [done] } }']));
+    const steps = ['first', 'second', 'third'].map(
+      (name, index) => `{ name: ${name}, run: { program: echo, args: [${index === 0 ? long : '*long'}] } }`,
+    );
+    writeFileSync(
+      join(dir, 'large.yaml'),
+      spec('large', [...steps, '{ name: last, depends_on: [third], run: { program: echo, args: [done] } }']),
+    );
     const run = await voidbox('run', 'large.yaml', '--run-id', 'large-1');
     expect({ code: run.code, stdout: run.stdout }, run.stderr.slice(-2_000)).toEqual({ code: 0, stdout: 'done\n' });
   });
@@ -127,7 +147,12 @@ describe('a run by the command line', () => {
     const run = await voidbox('run', 'good.yaml', '--json');
     expect(run.code, run.stderr).toBe(0);
     expect(run.stdout.trimEnd().split('\n')).toHaveLength(1);
-    expect(JSON.parse(run.stdout)).toMatchObject({ name: 'good', state: 'succeeded', outputText: 'HELLO WORLD\n', output: { sizeBytes: 12 } });
+    expect(JSON.parse(run.stdout)).toMatchObject({
+      name: 'good',
+      state: 'succeeded',
+      outputText: 'HELLO WORLD\n',
+      output: { sizeBytes: 12 },
+    });
   });
 
   test("a variable of this shell reaches the stage and stands in no file afterwards, the server's database included", async () => {
@@ -148,7 +173,9 @@ describe('a run by the command line', () => {
     const { runId } = JSON.parse(run.stdout) as { runId: string };
     expect(runId).toMatch(/^long-\d{8}-\d{6}-[0-9a-f]{4}$/);
     expect(await voidbox('cancel', runId)).toMatchObject({ code: 0, stdout: `${runId} cancelled\n` });
-    expect(JSON.parse((await voidbox('runs', '--state', 'cancelled', '--json')).stdout)).toMatchObject({ runs: [{ runId }] });
+    expect(JSON.parse((await voidbox('runs', '--state', 'cancelled', '--json')).stdout)).toMatchObject({
+      runs: [{ runId }],
+    });
     expect(await voidbox('cancel', runId)).toMatchObject({ code: 0, stdout: `${runId} had ended before: cancelled\n` });
   });
 
@@ -216,9 +243,16 @@ describe('a run by the command line', () => {
   });
 
   test('without VMs nothing is asked for that only VMs need', async () => {
-    const bare = { VOIDBOX_STATE_DIR: join(dir, 'bare'), VOIDBOX_QEMU: '/nowhere/qemu', VOIDBOX_KERNEL: '/nowhere/vmlinuz' };
+    const bare = {
+      VOIDBOX_STATE_DIR: join(dir, 'bare'),
+      VOIDBOX_QEMU: '/nowhere/qemu',
+      VOIDBOX_KERNEL: '/nowhere/vmlinuz',
+    };
     try {
-      expect(await start(['run', 'good.yaml', '--run-id', 'bare-1'], bare).done).toMatchObject({ code: 0, stdout: 'HELLO WORLD\n' });
+      expect(await start(['run', 'good.yaml', '--run-id', 'bare-1'], bare).done).toMatchObject({
+        code: 0,
+        stdout: 'HELLO WORLD\n',
+      });
       for (const reader of [['ps'], ['runs'], ['status', 'bare-1'], ['logs', 'bare-1'], ['result', 'bare-1']])
         expect((await start(reader, bare).done).code, reader.join(' ')).toBe(0);
       writeFileSync(join(dir, 'real.yaml'), GOOD.replace('sandbox: { mode: mock, isolation: none }\n', ''));

@@ -29,7 +29,8 @@ export type LinkContext = Pick<CliContext, 'env'>;
 
 const BRIEF_MS = 5_000;
 const CONNECT_ATTEMPTS = 3;
-const EMBEDDED_REMEDY = 'It is started again when it has died: type it once more. See how it is: voidbox ps. From the beginning: voidbox down, then voidbox up';
+const EMBEDDED_REMEDY =
+  'It is started again when it has died: type it once more. See how it is: voidbox ps. From the beginning: voidbox down, then voidbox up';
 
 export interface LinkOptions {
   /** Whether the embedded stack is started when it is not running. */
@@ -49,7 +50,10 @@ export async function openServerLink(context: LinkContext, options: LinkOptions)
 }
 
 async function linkToOwnServer(target: TemporalAddress, context: LinkContext): Promise<ServerLink> {
-  const connection = await connect(target, 'Check TEMPORAL_ADDRESS and the profile, or unset them to use the embedded server. This machine: voidbox doctor');
+  const connection = await connect(
+    target,
+    'Check TEMPORAL_ADDRESS and the profile, or unset them to use the embedded server. This machine: voidbox doctor',
+  );
   const ui = context.env.variables['TEMPORAL_UI_URL'] ?? null;
   return {
     isEmbedded: false,
@@ -91,7 +95,9 @@ async function connectToStack(
       return { stack, connection: await connect(embeddedAddress(stack.address, stack.namespace), EMBEDDED_REMEDY) };
     } catch (error) {
       const now =
-        attempt < CONNECT_ATTEMPTS ? ((await readStack(context.env)) ?? (options.start ? await startStack(context, options.onProgress) : null)) : null;
+        attempt < CONNECT_ATTEMPTS
+          ? ((await readStack(context.env)) ?? (options.start ? await startStack(context, options.onProgress) : null))
+          : null;
       if (now === null) throw error;
       stack = now;
     }
@@ -110,7 +116,11 @@ async function connect(target: TemporalAddress, remedy: string): Promise<RunsCon
   try {
     return await connectRuns(target);
   } catch (error) {
-    throw environmentError('cli/no-server', `the Temporal server at ${target.address} does not answer: ${(error as Error).message}`, remedy);
+    throw environmentError(
+      'cli/no-server',
+      `the Temporal server at ${target.address} does not answer: ${(error as Error).message}`,
+      remedy,
+    );
   }
 }
 

@@ -22,16 +22,26 @@ export interface SessionLink {
 export async function sessionLink(context: CliContext, skills?: readonly string[]): Promise<SessionLink> {
   const { env, cwd } = context;
   if (env.temporalConfigured && skills !== undefined) {
-    throw usageError('--skills is for the embedded worker', 'Name the folders where your worker is started: voidbox worker --skills DIR');
+    throw usageError(
+      '--skills is for the embedded worker',
+      'Name the folders where your worker is started: voidbox worker --skills DIR',
+    );
   }
   if (!env.temporalConfigured) {
     if (skills !== undefined) rememberSkillPaths(env.stateDir, givenSkills(skills, cwd), 'replace');
     if (env.skills.length > 0) rememberSkillPaths(env.stateDir, env.skills, 'add');
     if (skillPaths(env.stateDir).length === 0)
-      throw environmentError('skill/unknown', 'no folder of skills is known', 'Name it: voidbox up --skills DIR, or set VOIDBOX_SKILLS');
+      throw environmentError(
+        'skill/unknown',
+        'no folder of skills is known',
+        'Name it: voidbox up --skills DIR, or set VOIDBOX_SKILLS',
+      );
   }
   const { openServerLink } = await import('./server-link.ts');
-  const link = await openServerLink(context, { start: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
+  const link = await openServerLink(context, {
+    start: true,
+    onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+  });
   if (link === null) throw new Error('the embedded stack was not started');
   return { link, sessions: await import('../workers/client/sessions.ts') };
 }
@@ -42,7 +52,10 @@ export async function readJson(argument: string, flag: string, context: CliConte
   try {
     return JSON.parse(text) as unknown;
   } catch (error) {
-    throw usageError(`${flag} is not JSON: ${(error as Error).message}`, `A text is quoted twice: ${flag} '"text"'. From a file: ${flag} @FILE`);
+    throw usageError(
+      `${flag} is not JSON: ${(error as Error).message}`,
+      `A text is quoted twice: ${flag} '"text"'. From a file: ${flag} @FILE`,
+    );
   }
 }
 
@@ -57,7 +70,11 @@ async function textOf(argument: string, flag: string, context: CliContext): Prom
 }
 
 export function checkSessionId(session: string): void {
-  if (!SESSION_ID.test(session)) throw usageError(`\`${session}\` is not a session id`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
+  if (!SESSION_ID.test(session))
+    throw usageError(
+      `\`${session}\` is not a session id`,
+      'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.',
+    );
 }
 
 /** Steps that can be answered now, wherever they run. */
@@ -71,7 +88,12 @@ export function advanceCommand(session: string, context: CliContext): string {
   return context.advise(`voidbox session advance ${session}`);
 }
 
-export async function printResult(session: string, result: CliResult, options: { readonly json?: boolean }, context: CliContext): Promise<ExitCode> {
+export async function printResult(
+  session: string,
+  result: CliResult,
+  options: { readonly json?: boolean },
+  context: CliContext,
+): Promise<ExitCode> {
   const code = exitCodeOf(result);
   if (options.json) await context.stdout.write(`${JSON.stringify({ session, result })}\n`);
   else {
@@ -102,11 +124,14 @@ const USAGE_CODES: ReadonlySet<string> = new Set(['skill/params', 'skill/unknown
 
 /** @throws what was thrown, as an error with a remedy where there is one */
 export async function throwSessionError(error: unknown): Promise<never> {
-  const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } = await import('../workers/client/sessions.ts');
+  const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
+    await import('../workers/client/sessions.ts');
   const { isUnavailable, serverWords } = await import('../workers/client/unavailable.ts');
   if (error instanceof NoSuchSessionError) throw usageError(error.message, 'See which there are: voidbox session list');
-  if (error instanceof SessionExistsError) throw usageError(error.message, 'Choose another --id, or go on with it: voidbox session status ID');
-  if (error instanceof NoSessionWorkerError) throw environmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
+  if (error instanceof SessionExistsError)
+    throw usageError(error.message, 'Choose another --id, or go on with it: voidbox session status ID');
+  if (error instanceof NoSessionWorkerError)
+    throw environmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
   if (isUnavailable(error)) {
     throw environmentError(
       'cli/no-server',
@@ -117,7 +142,12 @@ export async function throwSessionError(error: unknown): Promise<never> {
   if (error instanceof SessionFailedError) {
     const { ERROR_CODES } = await import('../domain/errors/codes.ts');
     const remedy = error.code in ERROR_CODES ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;
-    const exitCode = error.code === 'skill/variable-missing' ? EXIT.environment : USAGE_CODES.has(error.code) ? EXIT.usage : EXIT.runFailed;
+    const exitCode =
+      error.code === 'skill/variable-missing'
+        ? EXIT.environment
+        : USAGE_CODES.has(error.code)
+          ? EXIT.usage
+          : EXIT.runFailed;
     throw new CliError(exitCode, error.code, error.message, remedy);
   }
   throw error;

@@ -11,7 +11,8 @@ export async function handingOver<T>(
   start: () => Promise<T>,
 ): Promise<T> {
   const opened = new AbortController();
-  const told = (names: readonly string[]): void => onProgress(names.length === 0 ? 'hands over no variable' : `hands over ${names.join(', ')}`);
+  const told = (names: readonly string[]): void =>
+    onProgress(names.length === 0 ? 'hands over no variable' : `hands over ${names.join(', ')}`);
   // What it cannot hand over the worker misses, and says so.
   const answering = answerWanted(env.stateDir, session, env.variables, opened.signal, told).catch((error: unknown) => {
     const { message } = error as Error;

@@ -34,7 +34,12 @@ function voidbox(...args: string[]): Promise<Typed> {
     const child = spawn(process.execPath, [BIN, ...args], {
       cwd: dir,
       // Advice names the program as it is typed: not behind npx, whoever started the tests.
-      env: { ...process.env, npm_command: typedBehindNpx ? 'exec' : '', VOIDBOX_STATE_DIR: join(dir, 'state'), NO_COLOR: '1' },
+      env: {
+        ...process.env,
+        npm_command: typedBehindNpx ? 'exec' : '',
+        VOIDBOX_STATE_DIR: join(dir, 'state'),
+        NO_COLOR: '1',
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 110_000,
     });
@@ -57,81 +62,132 @@ test('without skills it says what to type', async () => {
   expect((await voidbox('session', '--help')).stdout).toContain('session advance SESSION');
 });
 
-test('a session is started, answered, looked at, and outlives its worker and its stack', { timeout: 240_000 }, async () => {
-  const started = await voidbox('session', 'start', 'greeter', '--skills', 'skills', '--params', '{"place":"Ulm"}', '--id', 'first', '--json');
-  expect(started).toMatchObject({ code: 0 });
-  expect(json(started)).toMatchObject({ session: 'first', result: { kind: 'prompt', step: 'ask', turn: 1 } });
+test(
+  'a session is started, answered, looked at, and outlives its worker and its stack',
+  { timeout: 240_000 },
+  async () => {
+    const started = await voidbox(
+      'session',
+      'start',
+      'greeter',
+      '--skills',
+      'skills',
+      '--params',
+      '{"place":"Ulm"}',
+      '--id',
+      'first',
+      '--json',
+    );
+    expect(started).toMatchObject({ code: 0 });
+    expect(json(started)).toMatchObject({ session: 'first', result: { kind: 'prompt', step: 'ask', turn: 1 } });
 
-  const misfit = await voidbox('session', 'advance', 'first', '--output', '{"name":"A"}', '--json');
-  expect(misfit.code).toBe(2);
-  expect(json(misfit)['result']).toMatchObject({ kind: 'error', error: 'validation', retry: true });
-  expect((await voidbox('session', 'advance', 'first', '--output', 'Ada')).stderr).toContain('--output is not JSON');
+    const misfit = await voidbox('session', 'advance', 'first', '--output', '{"name":"A"}', '--json');
+    expect(misfit.code).toBe(2);
+    expect(json(misfit)['result']).toMatchObject({ kind: 'error', error: 'validation', retry: true });
+    expect((await voidbox('session', 'advance', 'first', '--output', 'Ada')).stderr).toContain('--output is not JSON');
 
-  process.kill((JSON.parse(readFileSync(join(dir, 'state', 'stack.json'), 'utf8')) as { workerPid: number }).workerPid, 'SIGKILL');
-  const text = await voidbox('session', 'advance', 'first', '--output', '{"name":"Ada"}');
-  expect(text).toMatchObject({ code: 0 });
-  expect(text.stdout).toContain('Is it Ada?');
-  expect(text.stdout).toContain('Next: voidbox session advance first --step confirm --turn 2 --output JSON');
+    process.kill(
+      (JSON.parse(readFileSync(join(dir, 'state', 'stack.json'), 'utf8')) as { workerPid: number }).workerPid,
+      'SIGKILL',
+    );
+    const text = await voidbox('session', 'advance', 'first', '--output', '{"name":"Ada"}');
+    expect(text).toMatchObject({ code: 0 });
+    expect(text.stdout).toContain('Is it Ada?');
+    expect(text.stdout).toContain('Next: voidbox session advance first --step confirm --turn 2 --output JSON');
 
-  expect((await voidbox('down')).code).toBe(0);
-  const status = await voidbox('session', 'status', 'first', '--json');
-  expect(json(status)).toMatchObject({ skill: 'greeter', status: 'open', visits: { ask: 1 }, current: { step: 'confirm' } });
-  typedBehindNpx = true;
-  expect((await voidbox('session', 'status', 'first')).stdout).toContain('Next: npx voidbox session advance first --step confirm --turn 2 --output JSON');
-  typedBehindNpx = false;
-  const late = await voidbox('session', 'advance', 'first', '--step', 'ask', '--turn', '1', '--output', '{"name":"Bob"}', '--json');
-  expect(late.code).toBe(2);
-  expect(json(late)['result']).toMatchObject({ error: 'order', retry: false });
+    expect((await voidbox('down')).code).toBe(0);
+    const status = await voidbox('session', 'status', 'first', '--json');
+    expect(json(status)).toMatchObject({
+      skill: 'greeter',
+      status: 'open',
+      visits: { ask: 1 },
+      current: { step: 'confirm' },
+    });
+    typedBehindNpx = true;
+    expect((await voidbox('session', 'status', 'first')).stdout).toContain(
+      'Next: npx voidbox session advance first --step confirm --turn 2 --output JSON',
+    );
+    typedBehindNpx = false;
+    const late = await voidbox(
+      'session',
+      'advance',
+      'first',
+      '--step',
+      'ask',
+      '--turn',
+      '1',
+      '--output',
+      '{"name":"Bob"}',
+      '--json',
+    );
+    expect(late.code).toBe(2);
+    expect(json(late)['result']).toMatchObject({ error: 'order', retry: false });
 
-  const done = await voidbox('session', 'advance', 'first', '--output', '{"yes":true}');
-  expect(done.stdout).toContain('Hello Ada');
-  const history = await voidbox('session', 'history', 'first', '--json');
-  expect(
-    history.stdout
-      .trim()
-      .split('\n')
-      .map((line) => (JSON.parse(line) as { step: string }).step),
-  ).toEqual(['ask', 'confirm', 'end']);
+    const done = await voidbox('session', 'advance', 'first', '--output', '{"yes":true}');
+    expect(done.stdout).toContain('Hello Ada');
+    const history = await voidbox('session', 'history', 'first', '--json');
+    expect(
+      history.stdout
+        .trim()
+        .split('\n')
+        .map((line) => (JSON.parse(line) as { step: string }).step),
+    ).toEqual(['ask', 'confirm', 'end']);
 
-  await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'second');
-  const [hash] = readdirSync(join(dir, 'state', 'skills'));
-  const tenDaysAgo = new Date(Date.now() - 10 * 86_400_000);
-  const age = (path: string): void => {
-    for (const name of readdirSync(path)) utimesSync(join(path, name), tenDaysAgo, tenDaysAgo);
-    utimesSync(path, tenDaysAgo, tenDaysAgo);
-  };
-  age(join(dir, 'state', 'skills', hash!));
-  expect(json(await voidbox('prune', '--json'))).toMatchObject({ skills: [] });
-  expect(json(await voidbox('session', 'cancel', 'second', '--json'))).toEqual({ session: 'second', wasOpen: true });
-  age(join(dir, 'state', 'skills', hash!));
-  expect(json(await voidbox('prune', '--json'))).toMatchObject({ skills: [hash] });
-  expect((await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'third')).code).toBe(0);
-  await voidbox('session', 'cancel', 'third');
-  const listed = json(await voidbox('session', 'list', '--json')) as unknown as { sessions: { session: string; state: string }[] };
-  expect(listed.sessions.map(({ session, state }) => `${session} ${state}`)).toEqual(['third cancelled', 'second cancelled', 'first done']);
+    await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'second');
+    const [hash] = readdirSync(join(dir, 'state', 'skills'));
+    const tenDaysAgo = new Date(Date.now() - 10 * 86_400_000);
+    const age = (path: string): void => {
+      for (const name of readdirSync(path)) utimesSync(join(path, name), tenDaysAgo, tenDaysAgo);
+      utimesSync(path, tenDaysAgo, tenDaysAgo);
+    };
+    age(join(dir, 'state', 'skills', hash!));
+    expect(json(await voidbox('prune', '--json'))).toMatchObject({ skills: [] });
+    expect(json(await voidbox('session', 'cancel', 'second', '--json'))).toEqual({ session: 'second', wasOpen: true });
+    age(join(dir, 'state', 'skills', hash!));
+    expect(json(await voidbox('prune', '--json'))).toMatchObject({ skills: [hash] });
+    expect((await voidbox('session', 'start', 'greeter', '--params', '{"place":"Ulm"}', '--id', 'third')).code).toBe(0);
+    await voidbox('session', 'cancel', 'third');
+    const listed = json(await voidbox('session', 'list', '--json')) as unknown as {
+      sessions: { session: string; state: string }[];
+    };
+    expect(listed.sessions.map(({ session, state }) => `${session} ${state}`)).toEqual([
+      'third cancelled',
+      'second cancelled',
+      'first done',
+    ]);
 
-  expect((await voidbox('session', 'start', 'greeter', '--params', '{"place":7}', '--id', 'refused')).code).toBe(2);
-  const refused = await voidbox('session', 'status', 'refused');
-  expect(refused.stdout).toMatch(/^refused: failed\n.*place/s);
+    expect((await voidbox('session', 'start', 'greeter', '--params', '{"place":7}', '--id', 'refused')).code).toBe(2);
+    const refused = await voidbox('session', 'status', 'refused');
+    expect(refused.stdout).toMatch(/^refused: failed\n.*place/s);
 
-  const mistyped = await voidbox('session', 'start', 'greeter', '--skills', 'skils');
-  expect(mistyped).toMatchObject({ code: 2, stderr: expect.stringContaining('--skills: there is no skill at `skils`') });
-  mkdirSync(join(dir, 'empty'));
-  expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain('there is no skill at `empty`');
+    const mistyped = await voidbox('session', 'start', 'greeter', '--skills', 'skils');
+    expect(mistyped).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('--skills: there is no skill at `skils`'),
+    });
+    mkdirSync(join(dir, 'empty'));
+    expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain('there is no skill at `empty`');
 
-  for (const [args, code, reason] of [
-    [['nothing'], 'skill/unknown', 'there is no skill "nothing"; loaded: greeter 1.0.0'],
-    [['greeter', '--skill-version', '9.0.0'], 'skill/unknown', 'there is no skill "greeter" in version 9.0.0; loaded: greeter 1.0.0'],
-    [['greeter', '--code', '0123456789ab'], 'skill/unknown', 'there is no skill "greeter" with code 0123456789ab'],
-    [['greeter', '--subskill', 'none'], 'skill/params', 'has no sub-skill "none"'],
-    [['greeter', '--params', '{"place":7}'], 'skill/params', 'place'],
-  ] as const) {
-    const refused = await voidbox('session', 'start', ...args, '--json');
-    expect(refused.code).toBe(2);
-    expect(JSON.parse(refused.stderr.trim().split('\n').at(-1)!)).toMatchObject({ error: { code, message: expect.stringContaining(reason) as string } });
-  }
-  expect((await voidbox('session', 'status', 'nobody')).stderr).toContain('there is no session nobody');
-});
+    for (const [args, code, reason] of [
+      [['nothing'], 'skill/unknown', 'there is no skill "nothing"; loaded: greeter 1.0.0'],
+      [
+        ['greeter', '--skill-version', '9.0.0'],
+        'skill/unknown',
+        'there is no skill "greeter" in version 9.0.0; loaded: greeter 1.0.0',
+      ],
+      [['greeter', '--code', '0123456789ab'], 'skill/unknown', 'there is no skill "greeter" with code 0123456789ab'],
+      [['greeter', '--subskill', 'none'], 'skill/params', 'has no sub-skill "none"'],
+      [['greeter', '--params', '{"place":7}'], 'skill/params', 'place'],
+    ] as const) {
+      const refused = await voidbox('session', 'start', ...args, '--json');
+      expect(refused.code).toBe(2);
+      expect(JSON.parse(refused.stderr.trim().split('\n').at(-1)!)).toMatchObject({
+        error: { code, message: expect.stringContaining(reason) as string },
+      });
+    }
+    expect((await voidbox('session', 'status', 'nobody')).stderr).toContain('there is no session nobody');
+  },
+);
 
 test('a client whose server goes says so, and the answer can be given again', { timeout: 240_000 }, async () => {
   mkdirSync(join(dir, 'skills', 'slow'));
@@ -155,7 +211,10 @@ export default skill({ name: 'slow', entry: 'ask' })
     if (Date.now() > end) throw new Error('the answer did not come');
   }
   expect((await voidbox('down')).code).toBe(0);
-  expect(await waiting).toMatchObject({ code: 3, stderr: expect.stringMatching(/the Temporal server has gone.*--turn/s) });
+  expect(await waiting).toMatchObject({
+    code: 3,
+    stderr: expect.stringMatching(/the Temporal server has gone.*--turn/s),
+  });
   writeFileSync(go, '');
   const again = await voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}', '--json');
   expect(json(again)).toMatchObject({ result: { kind: 'done' } });

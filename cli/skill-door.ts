@@ -7,7 +7,14 @@ import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
 import { ERROR_CODES } from '../domain/errors/codes.ts';
-import type { DurableAnswer, DurableRefusal, DurableReply, DurableSessions, DurableSkill, DurableStart } from '../domain/step-machine/durable-port.ts';
+import type {
+  DurableAnswer,
+  DurableRefusal,
+  DurableReply,
+  DurableSessions,
+  DurableSkill,
+  DurableStart,
+} from '../domain/step-machine/durable-port.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
 import { readEnvironment, type Environment } from '../setup/environment.ts';
 import {
@@ -73,7 +80,11 @@ class StackSessions implements DurableSessions {
     const { name, version } = this.#skill;
     const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
     if (!SESSION_ID.test(session))
-      return refusal('params', `"${session}" is no session id.`, 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.');
+      return refusal(
+        'params',
+        `"${session}" is no session id.`,
+        'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.',
+      );
     const request = (): SessionRequest => ({
       skill: name,
       version,
@@ -105,13 +116,17 @@ class StackSessions implements DurableSessions {
     return await this.#refusable(async () => {
       const foreign = await this.#foreign(session);
       if (foreign !== null) return foreign;
-      const result = await this.#call((client) => (answer === undefined ? look(client, session) : answered(client, session, answer)));
+      const result = await this.#call((client) =>
+        answer === undefined ? look(client, session) : answered(client, session, answer),
+      );
       return { kind: 'answered', session, result };
     });
   }
 
   async cancel(session: string): Promise<boolean | Refused> {
-    return await this.#refusable(async () => (await this.#foreign(session)) ?? (await this.#call((client) => cancelSession(client, session))));
+    return await this.#refusable(
+      async () => (await this.#foreign(session)) ?? (await this.#call((client) => cancelSession(client, session))),
+    );
   }
 
   async #full(atMost: number): Promise<Refused | null> {
@@ -130,10 +145,12 @@ class StackSessions implements DurableSessions {
   async #foreign(session: string): Promise<Refused | null> {
     if (this.#own.has(session)) return null;
     const { name } = this.#skill;
-    const unknown = (message: string): Refused => refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
+    const unknown = (message: string): Refused =>
+      refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
     if (!SESSION_ID.test(session)) return unknown(`"${session}" is no session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
-    if (skill !== '' && skill !== name) return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
+    if (skill !== '' && skill !== name)
+      return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
     this.#own.add(session);
     return null;
   }
@@ -221,22 +238,42 @@ class StackSessions implements DurableSessions {
   #refusalOf(error: unknown): Refused | null {
     const { entry } = this.#skill;
     const { temporalConfigured } = this.#env;
-    if (error instanceof SessionExistsError) return refusal('exists', `${error.message}.`, 'Take another id, or go on with that session by `advance`.');
+    if (error instanceof SessionExistsError)
+      return refusal('exists', `${error.message}.`, 'Take another id, or go on with that session by `advance`.');
     if (error instanceof NoSuchSessionError) {
-      return refusal('unknown', `${error.message}.`, 'See which there are: voidbox session list. Begin one with start.');
+      return refusal(
+        'unknown',
+        `${error.message}.`,
+        'See which there are: voidbox session list. Begin one with start.',
+      );
     }
-    if (error instanceof NoSessionWorkerError) return refusal('unavailable', `${error.message}.`, `Start one: voidbox worker --skills ${entry}`);
+    if (error instanceof NoSessionWorkerError)
+      return refusal('unavailable', `${error.message}.`, `Start one: voidbox worker --skills ${entry}`);
     if (error instanceof SessionFailedError) {
-      const known = Object.hasOwn(ERROR_CODES, error.code) ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;
+      const known = Object.hasOwn(ERROR_CODES, error.code)
+        ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy
+        : null;
       if (error.code === 'skill/params') return refusal('params', error.message, known ?? '');
-      const load = temporalConfigured ? `Start a worker that has it: voidbox worker --skills ${entry}` : `Have it loaded: voidbox up --skills ${entry}`;
+      const load = temporalConfigured
+        ? `Start a worker that has it: voidbox worker --skills ${entry}`
+        : `Have it loaded: voidbox up --skills ${entry}`;
       return refusal('unavailable', error.message, error.code === 'skill/unknown' ? load : (known ?? load));
     }
-    if (error instanceof CliError) return refusal('unavailable', error.message, error.remedy ?? 'See what is missing: voidbox doctor');
+    if (error instanceof CliError)
+      return refusal('unavailable', error.message, error.remedy ?? 'See what is missing: voidbox doctor');
     if (error instanceof Error && error.name === 'SetupError') {
-      return refusal('unavailable', error.message, (error as Error & { readonly remedy?: string | null }).remedy ?? 'See what is missing: voidbox doctor');
+      return refusal(
+        'unavailable',
+        error.message,
+        (error as Error & { readonly remedy?: string | null }).remedy ?? 'See what is missing: voidbox doctor',
+      );
     }
-    if (isUnavailable(error)) return refusal('unavailable', `the Temporal server has gone: ${serverWords(error)}`, 'Try again; see how it is: voidbox ps');
+    if (isUnavailable(error))
+      return refusal(
+        'unavailable',
+        `the Temporal server has gone: ${serverWords(error)}`,
+        'Try again; see how it is: voidbox ps',
+      );
     return null;
   }
 }

@@ -32,14 +32,22 @@ const typed = async (...args: readonly string[]): Promise<Typed> => typedIn({}, 
 
 async function typedIn(env: Readonly<Record<string, string>>, ...args: readonly string[]): Promise<Typed> {
   return await new Promise((resolve) => {
-    execFile(process.execPath, [BIN, 'skill', ...args], { cwd: dir, timeout: 30_000, env: { ...process.env, ...env } }, (error, stdout, stderr) => {
-      resolve({ code: typeof error?.code === 'number' ? error.code : error === null ? 0 : -1, stdout, stderr });
-    });
+    execFile(
+      process.execPath,
+      [BIN, 'skill', ...args],
+      { cwd: dir, timeout: 30_000, env: { ...process.env, ...env } },
+      (error, stdout, stderr) => {
+        resolve({ code: typeof error?.code === 'number' ? error.code : error === null ? 0 : -1, stdout, stderr });
+      },
+    );
   });
 }
 
 describe('what the file system refuses is named, and no bug of ours', () => {
-  const sound = skillOf("  .step('a', { prompt: 'a', next: terminal })").replace("name: 's',", "name: 's', description: 'S.',");
+  const sound = skillOf("  .step('a', { prompt: 'a', next: terminal })").replace(
+    "name: 's',",
+    "name: 's', description: 'S.',",
+  );
   // Links that lead to themselves are refused to root as well.
   const put = (name: string, ...loops: readonly string[]): string => {
     const folder = join(dir, name);
@@ -56,7 +64,11 @@ describe('what the file system refuses is named, and no bug of ours', () => {
     ['lint', 'skill.ts', /^error: .*skill\.ts cannot be read: ELOOP/],
     ['lint', 'references', /^error: .*references cannot be read: ELOOP/],
     ['build', 'references', /^error: .*references cannot be read: ELOOP/],
-    ['build', 'references/a.md', /^error: .*references\/a\.md cannot be read, and is to be copied: ELOOP.*\n  Mend what the message names\.\n$/],
+    [
+      'build',
+      'references/a.md',
+      /^error: .*references\/a\.md cannot be read, and is to be copied: ELOOP.*\n  Mend what the message names\.\n$/,
+    ],
   ])('skill %s, of %s', async (command, loop, message) => {
     const folder = put(`loop-${command}-${loop.replace('/', '-')}`, loop);
     const { code, stderr } = await typed(command, folder, ...(command === 'build' ? ['-o', join(dir, 'out/s')] : []));
@@ -65,16 +77,28 @@ describe('what the file system refuses is named, and no bug of ours', () => {
 
   test.each(['run', 'graph'])('skill %s, without a place for temporary files', async (command) => {
     const folder = put(`no-place-${command}`);
-    const { code, stderr } = await typedIn({ TMPDIR: join(dir, 'nowhere') }, command, folder, ...(command === 'run' ? ['start'] : []));
-    const message = /^error: .*nowhere, where temporary files go, takes no folder: ENOENT.* Set TMPDIR to a folder that can be written\n/;
+    const { code, stderr } = await typedIn(
+      { TMPDIR: join(dir, 'nowhere') },
+      command,
+      folder,
+      ...(command === 'run' ? ['start'] : []),
+    );
+    const message =
+      /^error: .*nowhere, where temporary files go, takes no folder: ENOENT.* Set TMPDIR to a folder that can be written\n/;
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
   });
 });
 
 describe('skill lint', () => {
   test('the examples are clean', async () => {
-    const entries = ['contributor-guide', 'parallel-review', 'release-approval', 'repository-doctor'].map((name) => join(EXAMPLES, `${name}.ts`));
-    expect(await typed('lint', '--max-warnings', '0', ...entries)).toEqual({ code: 0, stdout: 'no problems\n', stderr: '' });
+    const entries = ['contributor-guide', 'parallel-review', 'release-approval', 'repository-doctor'].map((name) =>
+      join(EXAMPLES, `${name}.ts`),
+    );
+    expect(await typed('lint', '--max-warnings', '0', ...entries)).toEqual({
+      code: 0,
+      stdout: 'no problems\n',
+      stderr: '',
+    });
   });
 
   test('says place, rule and remedy, and all entries at once', async () => {
@@ -132,7 +156,9 @@ describe('skill check', () => {
   test('0 for a sound skill, 1 for one with mistakes, which it names', async () => {
     expect(await typed('check', 'sound.ts')).toEqual({ code: 0, stdout: 's 0.0.0: no problems\n', stderr: '' });
     const { code, stdout } = await typed('check', 'broken.ts');
-    expect(stdout).toMatch(/^error\[unknown-target\]: Step "a" has next "gone" which does not exist in steps\.\n {2}help: .+\n1 error\n$/);
+    expect(stdout).toMatch(
+      /^error\[unknown-target\]: Step "a" has next "gone" which does not exist in steps\.\n {2}help: .+\n1 error\n$/,
+    );
     expect(code).toBe(1);
   });
 
@@ -143,7 +169,11 @@ describe('skill check', () => {
       version: '0.0.0',
       diagnostics: [{ rule: 'cycle-guard', step: 'a' }],
     });
-    expect(JSON.parse((await typed('check', '--json', 'throws.ts')).stdout)).toMatchObject({ kind: null, name: null, diagnostics: [{ rule: 'definition' }] });
+    expect(JSON.parse((await typed('check', '--json', 'throws.ts')).stdout)).toMatchObject({
+      kind: null,
+      name: null,
+      diagnostics: [{ rule: 'definition' }],
+    });
   });
 });
 
@@ -163,7 +193,10 @@ describe('code that is looked at', () => {
     ] as const) {
       writeFileSync(join(dir, 'ends.ts'), `${line}\n${SOUND}`);
       const { code, stdout, stderr } = await typed(command, 'ends.ts', ...out);
-      expect({ code, said: stdout + stderr }).toEqual({ code: expected, said: expect.stringContaining(message) as string });
+      expect({ code, said: stdout + stderr }).toEqual({
+        code: expected,
+        said: expect.stringContaining(message) as string,
+      });
     }
   });
 
@@ -190,7 +223,9 @@ describe('skill graph', () => {
 
   test('docs/skill-kit.md shows what is drawn', async () => {
     const page = readFileSync(new URL('../docs/skill-kit.md', import.meta.url), 'utf8');
-    expect(page).toContain(`\n\`\`\`\n${(await typed('graph', join(EXAMPLES, 'repository-doctor.ts'))).stdout}\`\`\`\n`);
+    expect(page).toContain(
+      `\n\`\`\`\n${(await typed('graph', join(EXAMPLES, 'repository-doctor.ts'))).stdout}\`\`\`\n`,
+    );
   });
 
   test('what cannot be drawn is the mistake of its author', async () => {

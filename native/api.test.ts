@@ -28,7 +28,9 @@ test('a keeper of a build that does not say when it began is read', () => {
 test('a full disk is read, and one that makes no sense is a broken keeper', () => {
   const diskFull = { forMs: 1, limitMs: 2, availableBytes: 0, neededBytes: 3 };
   expect(readVmStatus({ ...STATUS, diskFull }).diskFull).toEqual(diskFull);
-  expect(() => readVmStatus({ ...STATUS, diskFull: { ...diskFull, forMs: 'long' } })).toThrow(expect.objectContaining({ code: 'vm/protocol' }));
+  expect(() => readVmStatus({ ...STATUS, diskFull: { ...diskFull, forMs: 'long' } })).toThrow(
+    expect.objectContaining({ code: 'vm/protocol' }),
+  );
 });
 
 test('a VM that was given up for want of room is gone, and not lost', () => {

@@ -126,7 +126,10 @@ export function errorOfAnswer(error: unknown, what: string): Error {
   if (SAME_CODES.has(code)) return new CodedError(code as ErrorCode, text);
   switch (code) {
     case 'api/version':
-      return new CodedError('vm/lost', `${text} (the VM was started by another build of voidbox and cannot be driven by this one)`);
+      return new CodedError(
+        'vm/lost',
+        `${text} (the VM was started by another build of voidbox and cannot be driven by this one)`,
+      );
     case 'host/io':
       return new CodedError('store/io', text);
     case 'guest/error':
@@ -141,7 +144,12 @@ export function isVmGone(error: unknown): boolean {
   return isCodedError(error) && GONE_CODES.has(error.code);
 }
 
-const GONE_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['vm/lost', 'vm/protocol', 'vm/boot-timeout', 'host/disk-full']);
+const GONE_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  'vm/lost',
+  'vm/protocol',
+  'vm/boot-timeout',
+  'host/disk-full',
+]);
 
 export function cutText(text: string): string {
   const clean = text.replace(/[^\P{Cc}\t\n]/gu, '\ufffd');
@@ -165,7 +173,10 @@ export function readText(answer: Answer, field: string, op: string): string {
 }
 
 function badAnswer(op: string, field: string, value: unknown): CodedError {
-  return new CodedError('vm/protocol', `the keeper's answer to ${op} has ${field} = ${cutText(JSON.stringify(value) ?? 'nothing')}`);
+  return new CodedError(
+    'vm/protocol',
+    `the keeper's answer to ${op} has ${field} = ${cutText(JSON.stringify(value) ?? 'nothing')}`,
+  );
 }
 
 const VM_STATUS_STATES: ReadonlySet<string> = new Set(['booting', 'ready', 'stopping']);
@@ -188,7 +199,10 @@ export function readVmStatus(answer: Answer): VmStatus {
     jail: readText(answer, 'jail', 'status'),
     memoryMib: readCount(answer, 'memoryMib', 'status'),
     leaseLeftMs: readCount(answer, 'leaseLeftMs', 'status'),
-    execs: execs.map((exec) => ({ execKey: readText(exec, 'execKey', 'status'), state: readText(exec, 'state', 'status') })),
+    execs: execs.map((exec) => ({
+      execKey: readText(exec, 'execKey', 'status'),
+      state: readText(exec, 'state', 'status'),
+    })),
     features: features.filter((name) => typeof name === 'string'),
     diskFull: readFullDisk(answer),
   };
@@ -205,7 +219,13 @@ export function readFullDisk(status: Answer): FullDisk | null {
   };
 }
 
-const EXIT_REASONS: ReadonlySet<string> = new Set<ExitReason>(['exited', 'timeout', 'output-limit', 'cannot-start', 'killed']);
+const EXIT_REASONS: ReadonlySet<string> = new Set<ExitReason>([
+  'exited',
+  'timeout',
+  'output-limit',
+  'cannot-start',
+  'killed',
+]);
 
 export function readExecEnd(answer: Answer): ExecEnd {
   const op = 'exec.wait';

@@ -5,7 +5,16 @@ import { constants } from 'node:fs';
 import { connect as connectSocket, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { ANSWER_LINE_BYTES, API_VERSION, REQUEST_LINE_BYTES, SOCKET_PATH_BYTES, cutText, errorOfAnswer, isRecord, type Answer } from './api.ts';
+import {
+  ANSWER_LINE_BYTES,
+  API_VERSION,
+  REQUEST_LINE_BYTES,
+  SOCKET_PATH_BYTES,
+  cutText,
+  errorOfAnswer,
+  isRecord,
+  type Answer,
+} from './api.ts';
 
 const SOCKET_NAME = 'k.sock';
 
@@ -81,14 +90,20 @@ export function requestLine(id: number, op: string, fields: Readonly<Record<stri
  * The answer that a line holds.
  * @throws CodedError `vm/protocol` when it is none
  */
-export function parseAnswer(line: Buffer): { readonly id: number | null; readonly ok: Answer } | { readonly id: number | null; readonly error: unknown } {
+export function parseAnswer(
+  line: Buffer,
+): { readonly id: number | null; readonly ok: Answer } | { readonly id: number | null; readonly error: unknown } {
   let value: unknown;
   try {
     value = JSON.parse(line.toString('utf8'));
   } catch {
     value = null;
   }
-  if (!isRecord(value)) throw new CodedError('vm/protocol', `the keeper answered ${cutText(line.subarray(0, 200).toString('utf8'))}, which is no JSON object`);
+  if (!isRecord(value))
+    throw new CodedError(
+      'vm/protocol',
+      `the keeper answered ${cutText(line.subarray(0, 200).toString('utf8'))}, which is no JSON object`,
+    );
   const id = typeof value['id'] === 'number' ? value['id'] : null;
   if (isRecord(value['ok'])) return { id, ok: value['ok'] };
   return { id, error: value['error'] };
@@ -114,7 +129,8 @@ export class LineSplitter {
     if (rest.length > 0) {
       this.#parts.push(rest);
       this.#heldBytes += rest.length;
-      if (this.#heldBytes > ANSWER_LINE_BYTES) throw new CodedError('vm/protocol', `the keeper sent a line of more than ${ANSWER_LINE_BYTES} bytes`);
+      if (this.#heldBytes > ANSWER_LINE_BYTES)
+        throw new CodedError('vm/protocol', `the keeper sent a line of more than ${ANSWER_LINE_BYTES} bytes`);
     }
     return lines;
   }
@@ -137,7 +153,9 @@ export class ControlConnection {
   constructor(socket: Socket) {
     this.#socket = socket;
     socket.on('data', (chunk: Buffer) => this.#onData(chunk));
-    socket.on('error', (error) => this.#fail(new ConnectionError(`the connection to the keeper broke: ${error.message}`, { cause: error })));
+    socket.on('error', (error) =>
+      this.#fail(new ConnectionError(`the connection to the keeper broke: ${error.message}`, { cause: error })),
+    );
     socket.on('end', () => this.#fail(new ConnectionError('the keeper closed the connection')));
     socket.on('close', () => this.#fail(new ConnectionError('the connection to the keeper is closed')));
   }
@@ -162,7 +180,11 @@ export class ControlConnection {
         signal.removeEventListener('abort', onAbort);
         then();
       };
-      this.#pending.set(id, { op, resolve: (answer) => settle(() => resolve(answer)), reject: (error) => settle(() => reject(error)) });
+      this.#pending.set(id, {
+        op,
+        resolve: (answer) => settle(() => resolve(answer)),
+        reject: (error) => settle(() => reject(error)),
+      });
       signal.addEventListener('abort', onAbort, { once: true });
       this.#socket.write(line);
     });

@@ -25,7 +25,12 @@ export async function readDiskOfVm(dir: string): Promise<FullDisk | null> {
  * Whether it does is asked only when the time is up, so that a limit which is kept costs nothing.
  * @returns how to give the limit up
  */
-export function startPatientLimit(dir: string, limitMs: number, onExpired: () => void, readDisk = readDiskOfVm): () => void {
+export function startPatientLimit(
+  dir: string,
+  limitMs: number,
+  onExpired: () => void,
+  readDisk = readDiskOfVm,
+): () => void {
   let isOver = false;
   let wasFull = false;
   const look = async (): Promise<void> => {

@@ -2,7 +2,16 @@
 export { MicroVm, type MicroVmLaunch } from './micro-vm.ts';
 export { keepVmAlive } from './keepalive.ts';
 export { ConnectionError } from './connection.ts';
-export { isAlive, readHostFacts, readRunDir, sealRunDir, sweepRunDirs, type HostFacts, type RunDirStatus, type SweptVm } from './keeper-command.ts';
+export {
+  isAlive,
+  readHostFacts,
+  readRunDir,
+  sealRunDir,
+  sweepRunDirs,
+  type HostFacts,
+  type RunDirStatus,
+  type SweptVm,
+} from './keeper-command.ts';
 export { readDiskOfVm } from './disk-patience.ts';
 export type { ExecEnd, ExecStart, FullDisk, LaunchConfig, OutputStream, SignalName, VmState, VmStatus } from './api.ts';
 export { isVmGone } from './api.ts';

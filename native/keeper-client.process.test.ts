@@ -24,16 +24,23 @@ afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
-async function fakeKeeper(handlers: Record<string, Handler>, options: { readonly deep?: boolean } = {}): Promise<FakeKeeper> {
+async function fakeKeeper(
+  handlers: Record<string, Handler>,
+  options: { readonly deep?: boolean } = {},
+): Promise<FakeKeeper> {
   const base = await mkdtemp(join(tmpdir(), 'voidbox-client-'));
   cleanups.push(() => rm(base, { recursive: true, force: true }));
   const dir = options.deep === true ? join(base, 'd'.repeat(120), 'vm') : join(base, 'vm');
   await mkdir(dir, { recursive: true });
   const stateFile = join(base, 'state.json');
   const binary = join(base, 'voidbox-vm');
-  await writeFile(binary, `#!/bin/sh\ncase "$1" in launch) cat >'${base}/config.json'; echo '{"state":"created"}';; *) cat '${stateFile}';; esac\n`);
+  await writeFile(
+    binary,
+    `#!/bin/sh\ncase "$1" in launch) cat >'${base}/config.json'; echo '{"state":"created"}';; *) cat '${stateFile}';; esac\n`,
+  );
   await chmod(binary, 0o755);
-  const setState = (state: string, exit?: object): Promise<void> => writeFile(stateFile, JSON.stringify({ state, pid: null, fence: 1, exit: exit ?? null }));
+  const setState = (state: string, exit?: object): Promise<void> =>
+    writeFile(stateFile, JSON.stringify({ state, pid: null, fence: 1, exit: exit ?? null }));
   await setState('running');
 
   const sockets = new Set<Socket>();
@@ -83,7 +90,11 @@ function answer(socket: Socket, request: Record<string, unknown>, ok: object): v
 /** Refuses a while after it has let the client begin. */
 const refuseLater: Handler = (request, socket) => {
   answer(socket, request, {});
-  setTimeout(() => socket.write(`${JSON.stringify({ id: request['id'], error: { code: 'guest/error', message: 'disk full' } })}\n`), 200);
+  setTimeout(
+    () =>
+      socket.write(`${JSON.stringify({ id: request['id'], error: { code: 'guest/error', message: 'disk full' } })}\n`),
+    200,
+  );
 };
 
 function launch(keeper: FakeKeeper): Promise<MicroVm> {
@@ -158,7 +169,10 @@ describe('requests', () => {
     await expect(vm.execSignal('k', 'SIGTERM')).rejects.toMatchObject({ code: 'stage/bad-output' });
     // A keeper of an older build, which keeps no reasons.
     expect(await vm.tarCut('/a')).toBeNull();
-    await expect(vm.status()).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('another build') as string });
+    await expect(vm.status()).rejects.toMatchObject({
+      code: 'vm/lost',
+      message: expect.stringContaining('another build') as string,
+    });
     await expect(vm.execAck('k')).rejects.toThrow('exec/unknown');
   });
 
@@ -169,7 +183,10 @@ describe('requests', () => {
     waiting.catch(() => undefined);
     await keeper.setState('lost');
     keeper.kill();
-    await expect(waiting).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('console.log') as string });
+    await expect(waiting).rejects.toMatchObject({
+      code: 'vm/lost',
+      message: expect.stringContaining('console.log') as string,
+    });
     await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/lost' });
   });
 
@@ -177,7 +194,10 @@ describe('requests', () => {
     const keeper = await fakeKeeper({ renew: (_, socket) => socket.destroy() });
     const vm = await launch(keeper);
     await keeper.setState('stopped', { reason: 'protocol', code: 'vm/protocol', message: 'a frame of 4 GiB' });
-    await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol', message: expect.stringContaining('a frame of 4 GiB') as string });
+    await expect(vm.renew()).rejects.toMatchObject({
+      code: 'vm/protocol',
+      message: expect.stringContaining('a frame of 4 GiB') as string,
+    });
   });
 
   it('are sent again over a new connection while the keeper lives', async () => {
@@ -231,10 +251,13 @@ describe('requests', () => {
     await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
   });
 
-  it.each([{ leaseLeftMs: -1 }, { leaseLeftMs: '5' }, { leaseLeftMs: 1e300 }, {}])('fail with vm/protocol for the answer %j', async (ok) => {
-    const vm = await launch(await fakeKeeper({ renew: (request, socket) => answer(socket, request, ok) }));
-    await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
-  });
+  it.each([{ leaseLeftMs: -1 }, { leaseLeftMs: '5' }, { leaseLeftMs: 1e300 }, {}])(
+    'fail with vm/protocol for the answer %j',
+    async (ok) => {
+      const vm = await launch(await fakeKeeper({ renew: (request, socket) => answer(socket, request, ok) }));
+      await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
+    },
+  );
 });
 
 describe('streams', () => {
@@ -258,7 +281,12 @@ describe('streams', () => {
       (request, socket) =>
         void socket.end(`${JSON.stringify({ id: request['id'], ok: { sizeBytes: size } })}\nhello`);
     const one = await (
-      await launch(await fakeKeeper({ 'file.get': short(6), renew: (request, socket) => answer(socket, request, { leaseLeftMs: 1 }) }))
+      await launch(
+        await fakeKeeper({
+          'file.get': short(6),
+          renew: (request, socket) => answer(socket, request, { leaseLeftMs: 1 }),
+        }),
+      )
     ).getFile('/f', soon());
     await expect(read(one?.bytes ?? once())).rejects.toThrow('ended at 5 of 6 bytes');
     const two = await (await launch(await fakeKeeper({ 'file.get': short(4) }))).getFile('/f', soon());
@@ -304,7 +332,9 @@ describe('streams', () => {
     );
     await vm.putFile('/f', 0o644, 10, once('hello', 'world'), soon());
     expect(got).toBe('helloworld');
-    await expect(vm.putFile('/f', 0o644, 11, once('hello', 'world'), soon())).rejects.toThrow('ended at 10 of 11 bytes');
+    await expect(vm.putFile('/f', 0o644, 11, once('hello', 'world'), soon())).rejects.toThrow(
+      'ended at 10 of 11 bytes',
+    );
     await expect(vm.putFile('/f', 0o644, 9, once('hello', 'world'), soon())).rejects.toThrow('more than its 9 bytes');
   });
 
@@ -313,7 +343,13 @@ describe('streams', () => {
       await fakeKeeper({
         'tar.put': (request, socket) => {
           answer(socket, request, {});
-          socket.once('data', () => void socket.write(`${JSON.stringify({ id: request['id'], error: { code: 'guest/error', message: 'disk full' } })}\n`));
+          socket.once(
+            'data',
+            () =>
+              void socket.write(
+                `${JSON.stringify({ id: request['id'], error: { code: 'guest/error', message: 'disk full' } })}\n`,
+              ),
+          );
         },
       }),
     );
@@ -323,7 +359,10 @@ describe('streams', () => {
         await new Promise((resolve) => setImmediate(resolve));
       }
     }
-    await expect(vm.putTar('/t', endless(), soon())).rejects.toMatchObject({ code: 'vm/guest-error', message: expect.stringContaining('disk full') as string });
+    await expect(vm.putTar('/t', endless(), soon())).rejects.toMatchObject({
+      code: 'vm/guest-error',
+      message: expect.stringContaining('disk full') as string,
+    });
   });
 
   it('learn of a refusal though their source rests', async () => {
@@ -409,7 +448,14 @@ describe('keeping a VM from outside', () => {
         ops.push(request['op'] as string);
         answer(socket, request, ok);
       };
-    return { keeper: await fakeKeeper({ status: say(status), keepalive: say({ leaseLeftMs: 900_000 }), attach: say({ fence: 4 }) }), ops };
+    return {
+      keeper: await fakeKeeper({
+        status: say(status),
+        keepalive: say({ leaseLeftMs: 900_000 }),
+        attach: say({ fence: 4 }),
+      }),
+      ops,
+    };
   }
 
   it('renews its lease and takes it from nobody', async () => {

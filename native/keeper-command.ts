@@ -54,14 +54,20 @@ export interface HostFacts {
  * Finds or creates the VM of a run directory.
  * @throws CodedError `host/not-ready`, `store/io` and what the keeper says
  */
-export async function launchKeeper(binary: string, dir: string, config: LaunchConfig, signal: AbortSignal): Promise<Launched> {
+export async function launchKeeper(
+  binary: string,
+  dir: string,
+  config: LaunchConfig,
+  signal: AbortSignal,
+): Promise<Launched> {
   const answer = await runKeeper(binary, ['launch', '--dir', dir], {
     signal,
     limitMs: LAUNCH_LIMIT_MS,
     input: `${JSON.stringify({ v: API_VERSION, ...config })}\n`,
   });
   const state = answer['state'];
-  if (state !== 'created' && state !== 'attached' && state !== 'lost' && state !== 'stopped') throw unexpected('launch', answer);
+  if (state !== 'created' && state !== 'attached' && state !== 'lost' && state !== 'stopped')
+    throw unexpected('launch', answer);
   return { state };
 }
 
@@ -69,12 +75,19 @@ export async function launchKeeper(binary: string, dir: string, config: LaunchCo
 export async function readRunDir(binary: string, dir: string): Promise<RunDirStatus> {
   const answer = await runKeeper(binary, ['status', '--dir', dir], { limitMs: COMMAND_LIMIT_MS });
   const { state, pid, fence, exit } = answer;
-  if (state !== 'new' && state !== 'running' && state !== 'lost' && state !== 'stopped') throw unexpected('status', answer);
+  if (state !== 'new' && state !== 'running' && state !== 'lost' && state !== 'stopped')
+    throw unexpected('status', answer);
   return {
     state,
     pid: typeof pid === 'number' && Number.isSafeInteger(pid) && pid > 1 ? pid : null,
     fence: typeof fence === 'number' ? fence : 0,
-    exit: isRecord(exit) ? { reason: textOr(exit['reason'], 'unknown'), code: textOr(exit['code'], ''), message: textOr(exit['message'], '') } : null,
+    exit: isRecord(exit)
+      ? {
+          reason: textOr(exit['reason'], 'unknown'),
+          code: textOr(exit['code'], ''),
+          message: textOr(exit['message'], ''),
+        }
+      : null,
   };
 }
 
@@ -93,7 +106,11 @@ export async function sealRunDir(binary: string, dir: string, vmKey: string): Pr
  * Lists the run directories of a folder, removes those of VMs that were stopped a while ago and, beyond the
  * budget, the oldest of other dead ones.
  */
-export async function sweepRunDirs(binary: string, vmsDir: string, maxBytes: number | null): Promise<readonly SweptVm[]> {
+export async function sweepRunDirs(
+  binary: string,
+  vmsDir: string,
+  maxBytes: number | null,
+): Promise<readonly SweptVm[]> {
   const budget = maxBytes === null ? [] : ['--max-bytes', String(maxBytes)];
   const answer = await runKeeper(binary, ['sweep', '--vms', vmsDir, ...budget], { limitMs: SWEEP_LIMIT_MS });
   const vms = answer['vms'];
@@ -111,8 +128,10 @@ export async function sweepRunDirs(binary: string, vmsDir: string, maxBytes: num
 export async function readHostFacts(binary: string): Promise<HostFacts> {
   const answer = await runKeeper(binary, ['host'], { limitMs: COMMAND_LIMIT_MS });
   const { kvm, memoryTotalBytes, memoryAvailableBytes } = answer;
-  if (kvm !== 'hardware' && kvm !== 'emulated' && kvm !== 'none' && kvm !== 'no-permission') throw unexpected('host', answer);
-  if (typeof memoryTotalBytes !== 'number' || typeof memoryAvailableBytes !== 'number') throw unexpected('host', answer);
+  if (kvm !== 'hardware' && kvm !== 'emulated' && kvm !== 'none' && kvm !== 'no-permission')
+    throw unexpected('host', answer);
+  if (typeof memoryTotalBytes !== 'number' || typeof memoryAvailableBytes !== 'number')
+    throw unexpected('host', answer);
   return { kvm, memoryTotalBytes, memoryAvailableBytes };
 }
 
@@ -152,11 +171,15 @@ function collect(binary: string, args: readonly string[], options: CommandOption
       reject(error);
     };
     const onAbort = (): void => stop(options.signal?.reason);
-    const timer = setTimeout(() => stop(new CodedError('vm/lost', `${what} did not end in ${options.limitMs} ms`)), options.limitMs);
+    const timer = setTimeout(
+      () => stop(new CodedError('vm/lost', `${what} did not end in ${options.limitMs} ms`)),
+      options.limitMs,
+    );
     options.signal?.addEventListener('abort', onAbort, { once: true });
     child.stdout.on('data', (chunk: Buffer) => {
       stdoutBytes += chunk.length;
-      if (stdoutBytes > ANSWER_BYTES) stop(new CodedError('vm/lost', `${what} answered with more than ${ANSWER_BYTES} bytes`));
+      if (stdoutBytes > ANSWER_BYTES)
+        stop(new CodedError('vm/lost', `${what} answered with more than ${ANSWER_BYTES} bytes`));
       else stdout.push(chunk);
     });
     child.stderr.on('data', (chunk: Buffer) => {
@@ -173,7 +196,9 @@ function collect(binary: string, args: readonly string[], options: CommandOption
       settle();
       reject(
         error.code === 'ENOENT' || error.code === 'EACCES'
-          ? new CodedError('host/not-ready', `the keeper ${binary} cannot be started (${error.code}): voidbox doctor`, { cause: error })
+          ? new CodedError('host/not-ready', `the keeper ${binary} cannot be started (${error.code}): voidbox doctor`, {
+              cause: error,
+            })
           : error,
       );
     });
@@ -199,5 +224,7 @@ function textOr(value: unknown, otherwise: string): string {
 }
 
 function unexpected(command: string, answer: Answer): Error {
-  return new Error(`voidbox-vm ${command} answered ${cutText(JSON.stringify(answer))}: client and keeper are of different builds`);
+  return new Error(
+    `voidbox-vm ${command} answered ${cutText(JSON.stringify(answer))}: client and keeper are of different builds`,
+  );
 }

@@ -37,7 +37,12 @@ const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
 const LOOK_AGAIN_MS = 300;
 /** Codes of a VM's end that say more than that it is lost. */
-const ENDS_WITH_CODES: ReadonlySet<string> = new Set<ErrorCode>(['vm/protocol', 'vm/boot-timeout', 'vm/refused', 'host/disk-full']);
+const ENDS_WITH_CODES: ReadonlySet<string> = new Set<ErrorCode>([
+  'vm/protocol',
+  'vm/boot-timeout',
+  'vm/refused',
+  'host/disk-full',
+]);
 /** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
 const CONNECT_ATTEMPTS = 5;
 const CONNECT_PAUSE_MS = 200;
@@ -82,7 +87,10 @@ export class MicroVm {
   /**
    * Takes over a VM that a keeper holds, without launching one; null when the directory has none alive.
    */
-  static async attach(options: Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string }, signal: AbortSignal): Promise<MicroVm | null> {
+  static async attach(
+    options: Omit<MicroVmLaunch, 'config'> & { readonly vmKey: string },
+    signal: AbortSignal,
+  ): Promise<MicroVm | null> {
     if (!isAlive(await readRunDir(options.keeper, options.dir))) return null;
     const vm = new MicroVm({ keeper: options.keeper, dir: options.dir, config: { vmKey: options.vmKey } }, true);
     try {
@@ -95,7 +103,10 @@ export class MicroVm {
     }
   }
 
-  private constructor(options: { readonly keeper: string; readonly dir: string; readonly config: { readonly vmKey: string } }, attached: boolean) {
+  private constructor(
+    options: { readonly keeper: string; readonly dir: string; readonly config: { readonly vmKey: string } },
+    attached: boolean,
+  ) {
     this.#keeper = options.keeper;
     this.dir = options.dir;
     this.vmKey = options.config.vmKey;
@@ -126,7 +137,9 @@ export class MicroVm {
       return readVmStatus(await this.#request('ready', { timeoutMs }, { signal, limitMs: timeoutMs + READY_GRACE_MS }));
     } catch (error) {
       if (!isCodedError(error) || !isVmGone(error) || error.message.includes(this.consolePath)) throw error;
-      throw new CodedError(error.code, `VM ${this.vmKey}: ${error.message}; its console: ${this.consolePath}`, { cause: error });
+      throw new CodedError(error.code, `VM ${this.vmKey}: ${error.message}; its console: ${this.consolePath}`, {
+        cause: error,
+      });
     }
   }
 
@@ -160,7 +173,12 @@ export class MicroVm {
    * the caller compares the count with `execWait`.
    * @throws ConnectionError when it was interrupted and the VM lives
    */
-  async *execOutput(execKey: string, stream: OutputStream, offset: number, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+  async *execOutput(
+    execKey: string,
+    stream: OutputStream,
+    offset: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<Uint8Array, void, void> {
     const opened = await this.#open('exec.output', { execKey, stream, offset, fence: this.#fence }, signal);
     const start = readCount(opened.answer, 'offset', 'exec.output');
     if (start !== offset) {
@@ -175,7 +193,12 @@ export class MicroVm {
    * command no longer reads.
    * @throws ConnectionError when it was interrupted and the VM lives
    */
-  async execStdin(execKey: string, sizeBytes: number, open: (offset: number) => AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+  async execStdin(
+    execKey: string,
+    sizeBytes: number,
+    open: (offset: number) => AsyncIterable<Uint8Array>,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
     try {
       let offset = readCount(answer, 'offset', 'exec.stdin');
@@ -186,7 +209,8 @@ export class MicroVm {
         // A command may rest for as long as its own deadline allows before it reads on.
         await stream.write(chunk, STDIN_LIMIT_MS);
       }
-      if (offset !== sizeBytes) throw new Error(`standard input of ${execKey} ended at ${offset} of ${sizeBytes} bytes`);
+      if (offset !== sizeBytes)
+        throw new Error(`standard input of ${execKey} ended at ${offset} of ${sizeBytes} bytes`);
       stream.end();
       for await (const _ of stream.bytes(null));
     } finally {
@@ -195,13 +219,22 @@ export class MicroVm {
   }
 
   /** @throws CodedError `vm/guest-error` when the guest cannot put it in place (disk full, not a folder) */
-  async putFile(path: string, mode: number, sizeBytes: number, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+  async putFile(
+    path: string,
+    mode: number,
+    sizeBytes: number,
+    bytes: AsyncIterable<Uint8Array>,
+    signal: AbortSignal,
+  ): Promise<void> {
     const { stream } = await this.#open('file.put', { path, mode, sizeBytes, fence: this.#fence }, signal);
     await this.#send(stream, bytes, { what: `file.put of ${path}`, sizeBytes });
   }
 
   /** Null when there is no regular file at `path`. The bytes are exactly `sizeBytes` or the iteration throws. */
-  async getFile(path: string, signal: AbortSignal): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null> {
+  async getFile(
+    path: string,
+    signal: AbortSignal,
+  ): Promise<{ readonly sizeBytes: number; readonly bytes: AsyncIterable<Uint8Array> } | null> {
     const { stream, answer } = await this.#open('file.get', { path, fence: this.#fence }, signal);
     if (answer['absent'] === true) {
       stream.close();
@@ -220,7 +253,11 @@ export class MicroVm {
    * Null when nothing lies at `path`, or nothing of the kind that is asked for. A tar without its end marker is
    * incomplete: the caller checks.
    */
-  async getTar(path: string, signal: AbortSignal, kind: 'dir' | 'any' = 'any'): Promise<AsyncIterable<Uint8Array> | null> {
+  async getTar(
+    path: string,
+    signal: AbortSignal,
+    kind: 'dir' | 'any' = 'any',
+  ): Promise<AsyncIterable<Uint8Array> | null> {
     const { stream, answer } = await this.#open('tar.get', { path, fence: this.#fence }, signal);
     if (answer['absent'] === true || (kind === 'dir' && answer['kind'] !== 'dir')) {
       stream.close();
@@ -280,9 +317,15 @@ export class MicroVm {
       limitMs === null
         ? undefined
         : startPatientLimit(this.dir, limitMs, () =>
-            limit.abort(new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`)),
+            limit.abort(
+              new CodedError('vm/lost', `VM ${this.vmKey}: the keeper did not answer ${op} in ${limitMs} ms`),
+            ),
           );
-    const signal = AbortSignal.any([limit.signal, this.#closed.signal, ...(options.signal === undefined ? [] : [options.signal])]);
+    const signal = AbortSignal.any([
+      limit.signal,
+      this.#closed.signal,
+      ...(options.signal === undefined ? [] : [options.signal]),
+    ]);
     try {
       return await this.#alive(signal, async () => (await this.#connection(signal)).request(op, fields, signal));
     } catch (error) {
@@ -333,7 +376,11 @@ export class MicroVm {
     return connection;
   }
 
-  async #send(stream: StreamConnection, bytes: AsyncIterable<Uint8Array>, about: { readonly what: string; readonly sizeBytes: number | null }): Promise<void> {
+  async #send(
+    stream: StreamConnection,
+    bytes: AsyncIterable<Uint8Array>,
+    about: { readonly what: string; readonly sizeBytes: number | null },
+  ): Promise<void> {
     try {
       await stream.upload(bytes, about, { idleLimitMs: TRANSFER_IDLE_LIMIT_MS, answerLimitMs: UPLOAD_LIMIT_MS });
     } catch (error) {
@@ -355,7 +402,8 @@ export class MicroVm {
     let count = 0;
     for await (const chunk of this.#guarded(stream.bytes(TRANSFER_IDLE_LIMIT_MS))) {
       count += chunk.length;
-      if (count > sizeBytes) throw new CodedError('vm/protocol', `${what}: more than the announced ${sizeBytes} bytes came`);
+      if (count > sizeBytes)
+        throw new CodedError('vm/protocol', `${what}: more than the announced ${sizeBytes} bytes came`);
       yield chunk;
     }
     // Another client's attach cuts streams too: then the renewal tells.
@@ -377,9 +425,16 @@ export class MicroVm {
 
   async #loss(cause?: unknown): Promise<CodedError> {
     const { state, exit } = await readRunDir(this.#keeper, this.dir);
-    const why = exit === null ? `its keeper went without a word (${state})` : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
+    const why =
+      exit === null
+        ? `its keeper went without a word (${state})`
+        : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
     const code = exit !== null && ENDS_WITH_CODES.has(exit.code) ? (exit.code as ErrorCode) : 'vm/lost';
-    return new CodedError(code, `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`, isCodedError(cause) || cause === undefined ? {} : { cause });
+    return new CodedError(
+      code,
+      `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`,
+      isCodedError(cause) || cause === undefined ? {} : { cause },
+    );
   }
 }
 

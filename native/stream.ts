@@ -94,7 +94,10 @@ export class StreamConnection {
       parts.push(chunk);
       heldBytes += chunk.length;
       if (heldBytes > ANSWER_LINE_BYTES)
-        throw new CodedError('vm/protocol', `the keeper answered ${this.#op} with more than ${ANSWER_LINE_BYTES} bytes without a newline`);
+        throw new CodedError(
+          'vm/protocol',
+          `the keeper answered ${this.#op} with more than ${ANSWER_LINE_BYTES} bytes without a newline`,
+        );
       chunk = await this.#next(limitMs);
     }
   }
@@ -152,12 +155,14 @@ export class StreamConnection {
         if (isAnswered || next === undefined) return await answer;
         if (next.done === true) break;
         sentBytes += next.value.length;
-        if (sizeBytes !== null && sentBytes > sizeBytes) throw new Error(`${what}: the source has more than its ${sizeBytes} bytes`);
+        if (sizeBytes !== null && sentBytes > sizeBytes)
+          throw new Error(`${what}: the source has more than its ${sizeBytes} bytes`);
         // Where it fails the answer does too, or says why.
         const written = this.write(next.value, limits.idleLimitMs).catch(() => answered);
         await Promise.race([written, answered]);
       }
-      if (sizeBytes !== null && sentBytes !== sizeBytes) throw new Error(`${what}: the source ended at ${sentBytes} of ${sizeBytes} bytes`);
+      if (sizeBytes !== null && sentBytes !== sizeBytes)
+        throw new Error(`${what}: the source ended at ${sentBytes} of ${sizeBytes} bytes`);
       this.end();
       return await answer;
     } finally {
@@ -185,7 +190,8 @@ export class StreamConnection {
 
   async #next(limitMs: number | null): Promise<Buffer | null> {
     if (this.#broken !== null) throw this.#failure();
-    const stopLimit = limitMs === null ? null : startPatientLimit(this.#dir, limitMs, () => this.#cut(this.#stall(limitMs)));
+    const stopLimit =
+      limitMs === null ? null : startPatientLimit(this.#dir, limitMs, () => this.#cut(this.#stall(limitMs)));
     try {
       const next = await this.#chunks.next();
       return next.done === true ? null : next.value;
@@ -204,9 +210,14 @@ export class StreamConnection {
   /** Errors of the socket become a ConnectionError; a cut by the owner keeps the owner's reason. */
   #failure(): Error {
     const error = this.#broken ?? new Error('closed');
-    const isSocketError = typeof (error as NodeJS.ErrnoException).code === 'string' && (error as NodeJS.ErrnoException).syscall !== undefined;
+    const isSocketError =
+      typeof (error as NodeJS.ErrnoException).code === 'string' &&
+      (error as NodeJS.ErrnoException).syscall !== undefined;
     const isPremature = (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE' || this.#broken === null;
-    if (isSocketError || isPremature) return new ConnectionError(`${this.#op}: the connection to the keeper broke (${error.message})`, { cause: error });
+    if (isSocketError || isPremature)
+      return new ConnectionError(`${this.#op}: the connection to the keeper broke (${error.message})`, {
+        cause: error,
+      });
     return error;
   }
 }

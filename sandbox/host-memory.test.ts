@@ -16,7 +16,8 @@ function host(files: Readonly<Record<string, string>>): (path: string) => string
 
 const mebibytes = (count: number): string => `${count * MIB}\n`;
 
-const V2_MOUNT = '23 1 0:20 / /proc rw - proc proc rw\n30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n';
+const V2_MOUNT =
+  '23 1 0:20 / /proc rw - proc proc rw\n30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n';
 const V1_MOUNTS =
   '35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n34 31 0:31 / /sys/fs/cgroup/cpuset rw - cgroup cgroup rw,cpuset\n41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n';
 
@@ -83,7 +84,10 @@ describe('memory of a host', () => {
       ['0::/docker/abcdef\n', mount('/docker/abc')],
     ] as const;
     for (const [group, mounts] of cases) {
-      expect(readHostMemory(host({ ...limits, '/proc/self/cgroup': group, '/proc/self/mountinfo': mounts })), group + mounts).toEqual({
+      expect(
+        readHostMemory(host({ ...limits, '/proc/self/cgroup': group, '/proc/self/mountinfo': mounts })),
+        group + mounts,
+      ).toEqual({
         totalMib: 512,
         availableMib: 500,
       });
@@ -100,7 +104,11 @@ describe('memory of a host', () => {
       '/sys/fs/cgroup/outer/memory.current': mebibytes(1_500),
       '/sys/fs/cgroup/outer/inner/memory.max': mebibytes(3_000),
     };
-    expect(inspectHostMemory(71, host(files))).toEqual({ totalMib: 2_048, availableMib: 548, limitedBy: '/sys/fs/cgroup/outer' });
+    expect(inspectHostMemory(71, host(files))).toEqual({
+      totalMib: 2_048,
+      availableMib: 548,
+      limitedBy: '/sys/fs/cgroup/outer',
+    });
     expect(inspectHostMemory('self', host(files))).toEqual({ totalMib: 16_384, availableMib: 8_192, limitedBy: null });
   });
 

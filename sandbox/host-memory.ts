@@ -36,7 +36,10 @@ export function readHostMemory(read?: ReadText): HostMemory {
 }
 
 /** As the process `pid` is limited. */
-export function inspectHostMemory(pid: number | 'self', read: ReadText = (path) => readFileSync(path, 'utf8')): HostMemoryReport {
+export function inspectHostMemory(
+  pid: number | 'self',
+  read: ReadText = (path) => readFileSync(path, 'utf8'),
+): HostMemoryReport {
   const meminfo = read('/proc/meminfo');
   let totalMib = meminfoMib(meminfo, 'MemTotal');
   let availableMib = meminfoMib(meminfo, 'MemAvailable');
@@ -76,10 +79,24 @@ function hierarchies(pid: number | 'self', read: ReadText): readonly Hierarchy[]
     const path = rest.join(':');
     if (id === '0' && controllers === '') {
       const levels = levelsOf(mounts, path, (type) => type === 'cgroup2');
-      found.push({ levels, limits: ['memory.max', 'memory.high'], usage: 'memory.current', reclaimable: 'inactive_file' });
+      found.push({
+        levels,
+        limits: ['memory.max', 'memory.high'],
+        usage: 'memory.current',
+        reclaimable: 'inactive_file',
+      });
     } else if (controllers.split(',').includes('memory')) {
-      const levels = levelsOf(mounts, path, (type, options) => type === 'cgroup' && options.split(',').includes('memory'));
-      found.push({ levels, limits: ['memory.limit_in_bytes'], usage: 'memory.usage_in_bytes', reclaimable: 'total_inactive_file' });
+      const levels = levelsOf(
+        mounts,
+        path,
+        (type, options) => type === 'cgroup' && options.split(',').includes('memory'),
+      );
+      found.push({
+        levels,
+        limits: ['memory.limit_in_bytes'],
+        usage: 'memory.usage_in_bytes',
+        reclaimable: 'total_inactive_file',
+      });
     }
   }
   return found;
@@ -89,7 +106,11 @@ function hierarchies(pid: number | 'self', read: ReadText): readonly Hierarchy[]
  * Folders of a cgroup and of those above it, as this process sees them. In a container the root of the mount is
  * often the container's own cgroup, while the path is still the host's.
  */
-function levelsOf(mounts: string, path: string, isWanted: (type: string, options: string) => boolean): readonly string[] {
+function levelsOf(
+  mounts: string,
+  path: string,
+  isWanted: (type: string, options: string) => boolean,
+): readonly string[] {
   for (const line of mounts.split('\n')) {
     const [mount = '', source = ''] = line.split(' - ');
     const [type = '', , options = ''] = source.split(' ');
@@ -99,7 +120,9 @@ function levelsOf(mounts: string, path: string, isWanted: (type: string, options
     // A cgroup outside of the process's own namespace has a path that climbs.
     const names = below.split('/').filter((name) => name !== '');
     if (names.includes('..')) return [point];
-    return Array.from({ length: names.length + 1 }, (_, count) => [point, ...names.slice(0, names.length - count)].join('/'));
+    return Array.from({ length: names.length + 1 }, (_, count) =>
+      [point, ...names.slice(0, names.length - count)].join('/'),
+    );
   }
   return [];
 }

@@ -39,11 +39,26 @@ const SILENT = [
 const GUESTS: readonly HostileGuest[] = [
   { name: 'says nothing', script: 'sleep 1000', code: 'vm/boot-timeout', bootTimeoutMs: 4_000 },
   // The rest of its hello never comes, so it is as good as silent.
-  { name: 'sends half a frame', script: String.raw`printf '\063\000\000\000\040{"proto' >&3; sleep 1000`, code: 'vm/boot-timeout', bootTimeoutMs: 8_000 },
+  {
+    name: 'sends half a frame',
+    script: String.raw`printf '\063\000\000\000\040{"proto' >&3; sleep 1000`,
+    code: 'vm/boot-timeout',
+    bootTimeoutMs: 8_000,
+  },
   { name: 'dies at once', script: 'exit 1', code: 'vm/boot-timeout', bootTimeoutMs: BOOT_TIMEOUT_MS },
   { name: 'sends garbage', script: 'cat /dev/urandom >&3', code: 'vm/protocol', bootTimeoutMs: BOOT_TIMEOUT_MS },
-  { name: 'announces 4 GiB', script: String.raw`printf '\377\377\377\377\040' >&3; sleep 1000`, code: 'vm/protocol', bootTimeoutMs: BOOT_TIMEOUT_MS },
-  { name: 'floods after its hello', script: `${HELLO}; cat /dev/zero >&3`, code: 'vm/protocol', bootTimeoutMs: BOOT_TIMEOUT_MS },
+  {
+    name: 'announces 4 GiB',
+    script: String.raw`printf '\377\377\377\377\040' >&3; sleep 1000`,
+    code: 'vm/protocol',
+    bootTimeoutMs: BOOT_TIMEOUT_MS,
+  },
+  {
+    name: 'floods after its hello',
+    script: `${HELLO}; cat /dev/zero >&3`,
+    code: 'vm/protocol',
+    bootTimeoutMs: BOOT_TIMEOUT_MS,
+  },
 ];
 
 describe('a hostile guest', () => {
@@ -62,7 +77,10 @@ describe('a hostile guest', () => {
     const heapBytes = process.memoryUsage().rss;
     try {
       const launched = host.backend.launch(key, SMALL_VM, limit());
-      await expect(launched).rejects.toMatchObject({ code: guest.code, message: expect.stringContaining('console') as string });
+      await expect(launched).rejects.toMatchObject({
+        code: guest.code,
+        message: expect.stringContaining('console') as string,
+      });
       expect(process.memoryUsage().rss - heapBytes).toBeLessThan(HEAP_GROWTH_BYTES);
       await host.backend.release(key);
       expect((await sweepVms(host.pieces.keeper, host.vmsDir)).filter((vm) => vm.alive)).toEqual([]);
@@ -77,7 +95,10 @@ describe('a guest that goes silent', () => {
     const pieces = await resolveHostPieces(readEnvironment(), { install: true, kernelKind: 'debian' });
     const folder = await mkdtemp(join(tmpdir(), 'voidbox-silent-'));
     const initramfs = await imageWithInit(folder, pieces.initramfs, { name: 'silent', script: SILENT });
-    const host = await createRealHost({ ...pieces, initramfs }, { bootTimeoutMs: BOOT_TIMEOUT_MS, guestSilenceMs: 2_000 });
+    const host = await createRealHost(
+      { ...pieces, initramfs },
+      { bootTimeoutMs: BOOT_TIMEOUT_MS, guestSilenceMs: 2_000 },
+    );
     const exchanges: readonly ((sandbox: Sandbox) => Promise<unknown>)[] = [
       (sandbox) => sandbox.getTar('/workspace/out', limit()),
       (sandbox) => sandbox.readFile('/workspace/out.json', limit()),
@@ -87,8 +108,15 @@ describe('a guest that goes silent', () => {
     let left: readonly string[];
     try {
       for (const [generation, exchange] of exchanges.entries()) {
-        const sandbox = await host.backend.launch({ runId: 'silent', scope: 'guest', instance: [], generation }, SMALL_VM, limit());
-        await expect(exchange(sandbox)).rejects.toMatchObject({ code: 'vm/protocol', message: expect.stringContaining('went silent') as string });
+        const sandbox = await host.backend.launch(
+          { runId: 'silent', scope: 'guest', instance: [], generation },
+          SMALL_VM,
+          limit(),
+        );
+        await expect(exchange(sandbox)).rejects.toMatchObject({
+          code: 'vm/protocol',
+          message: expect.stringContaining('went silent') as string,
+        });
         sandbox.detach();
         // What is left of a lost VM can be ended as ever.
         await host.backend.release({ runId: 'silent', scope: 'guest', instance: [], generation });
@@ -102,7 +130,11 @@ describe('a guest that goes silent', () => {
 });
 
 /** The guest image with another /init laid over it: a kernel unpacks archives one after the other. */
-async function imageWithInit(folder: string, image: string, guest: Pick<HostileGuest, 'name' | 'script'>): Promise<string> {
+async function imageWithInit(
+  folder: string,
+  image: string,
+  guest: Pick<HostileGuest, 'name' | 'script'>,
+): Promise<string> {
   const script = `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin

@@ -3,7 +3,16 @@
  * guest it never ends by itself, so only the host can end it.
  */
 import { spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
@@ -78,8 +87,24 @@ function sleeper(folder: string): string {
 /** Returns once the keeper answers, which is before it starts its VMM; its process id. */
 function launchKeeper(dir: string, qemu: string): number {
   const { kernel, initramfs, bwrap, mke2fs, keeper } = pieces;
-  const config = { v: 1, vmKey: 'lifeline/scope/0', memoryMib: 64, vcpus: 1, diskMib: 16, mounts: [], accelerator: 'tcg', bootTimeoutMs: START_LIMIT_MS };
-  const input = JSON.stringify({ ...config, kernel: { path: kernel.path, kind: kernel.kind }, initramfs, qemu, bwrap, mke2fs });
+  const config = {
+    v: 1,
+    vmKey: 'lifeline/scope/0',
+    memoryMib: 64,
+    vcpus: 1,
+    diskMib: 16,
+    mounts: [],
+    accelerator: 'tcg',
+    bootTimeoutMs: START_LIMIT_MS,
+  };
+  const input = JSON.stringify({
+    ...config,
+    kernel: { path: kernel.path, kind: kernel.kind },
+    initramfs,
+    qemu,
+    bwrap,
+    mke2fs,
+  });
   const { stdout } = spawnSync(keeper, ['launch', '--dir', dir], { input, encoding: 'utf8', timeout: START_LIMIT_MS });
   expect(JSON.parse(stdout)).toMatchObject({ state: 'created' });
   return (JSON.parse(stdout) as { readonly pid: number }).pid;

@@ -77,7 +77,10 @@ async function expectLost(work: Promise<unknown>): Promise<void> {
 
 async function expectOver(key: VmKey): Promise<void> {
   expect((await readRunDir(host.pieces.keeper, vmRunDir(host.vmsDir, key))).state).toBe('lost');
-  await expect(launch(key)).rejects.toMatchObject({ code: 'vm/lost', message: expect.stringContaining('console.log') as string });
+  await expect(launch(key)).rejects.toMatchObject({
+    code: 'vm/lost',
+    message: expect.stringContaining('console.log') as string,
+  });
   await host.backend.release(key);
   await host.backend.release(key);
   const left = readdirSync(vmRunDir(host.vmsDir, key));
@@ -129,7 +132,10 @@ describe('a keeper that is killed', () => {
     await expectLost(sandbox.renew());
     await expectLost(sandbox.exec(request('true'), limit()));
     await expect
-      .poll(() => vmm.filter((pid) => parentOf(pid) !== null), { timeout: NOTICE_LIMIT_MS, message: 'processes that outlived their keeper' })
+      .poll(() => vmm.filter((pid) => parentOf(pid) !== null), {
+        timeout: NOTICE_LIMIT_MS,
+        message: 'processes that outlived their keeper',
+      })
       .toEqual([]);
     await expectOver(key);
     const next = { ...key, generation: 1 };
@@ -249,7 +255,10 @@ function startDriver(dir: string, execKey: string, text: string): Driver {
         if (found !== undefined) return found;
         await new Promise<void>((resolve, reject) => {
           waiting.add(resolve);
-          setTimeout(() => reject(new Error(`the other driver did not say ${word}; it said ${JSON.stringify(seen)}`)), 60_000).unref();
+          setTimeout(
+            () => reject(new Error(`the other driver did not say ${word}; it said ${JSON.stringify(seen)}`)),
+            60_000,
+          ).unref();
         });
       }
     },

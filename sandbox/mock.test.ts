@@ -17,13 +17,13 @@ describe('the mock keeps the port’s promises', () => {
   afterEach(() => rig.clear());
   afterAll(() => rig.dispose());
 
-  it.for(BEHAVIOURS.filter((behaviour) => behaviour.guest === 'any').map((behaviour) => [behaviour.name, behaviour] as const))(
-    '%s',
-    { timeout: 30_000 },
-    async ([, behaviour]) => {
-      await behaviour.run(rig);
-    },
-  );
+  it.for(
+    BEHAVIOURS.filter((behaviour) => behaviour.guest === 'any').map(
+      (behaviour) => [behaviour.name, behaviour] as const,
+    ),
+  )('%s', { timeout: 30_000 }, async ([, behaviour]) => {
+    await behaviour.run(rig);
+  });
 });
 
 describe('the mock pretends nothing', () => {

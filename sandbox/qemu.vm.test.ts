@@ -9,14 +9,17 @@ import { createConformanceRig, type ConformanceRig } from './conformance/rig.ts'
 
 const environment = readEnvironment();
 const debian = await resolveHostPieces(environment, { install: true, kernelKind: 'debian' });
-const voidbox = await resolveHostPieces(environment, { install: false, kernelKind: 'voidbox' }).catch((error: unknown) => {
-  if (error instanceof SetupError) return null;
-  throw error;
-});
+const voidbox = await resolveHostPieces(environment, { install: false, kernelKind: 'voidbox' }).catch(
+  (error: unknown) => {
+    if (error instanceof SetupError) return null;
+    throw error;
+  },
+);
 
 conforms(`Debian's kernel ${debian.kernel.version}: the whole table`, debian, BEHAVIOURS);
 // A kernel that VOIDBOX_KERNEL names is the same for both askings, and is no kernel of ours.
-if (voidbox === null || voidbox.kernel.path === debian.kernel.path) console.log('Our kernel is not built (npm run kernel), so its smoke set does not run.');
+if (voidbox === null || voidbox.kernel.path === debian.kernel.path)
+  console.log('Our kernel is not built (npm run kernel), so its smoke set does not run.');
 else conforms(`our kernel ${voidbox.kernel.version}: the smoke set`, voidbox, SMOKE);
 
 function conforms(title: string, pieces: HostPieces, behaviours: readonly Behaviour[]): void {
@@ -33,8 +36,12 @@ function conforms(title: string, pieces: HostPieces, behaviours: readonly Behavi
       expect(await host.dispose(), 'VMs that a row left behind').toEqual([]);
     });
 
-    it.for(behaviours.map((behaviour) => [behaviour.name, behaviour] as const))('%s', { timeout: 240_000 }, async ([, behaviour]) => {
-      await behaviour.run(rig);
-    });
+    it.for(behaviours.map((behaviour) => [behaviour.name, behaviour] as const))(
+      '%s',
+      { timeout: 240_000 },
+      async ([, behaviour]) => {
+        await behaviour.run(rig);
+      },
+    );
   });
 }

@@ -21,7 +21,10 @@ export function createSandboxBackends(options: QemuBackendOptions): SandboxBacke
  * and records `none`; only a plan that names it gets it.
  * @throws CodedError `host/isolation` when the backend is weaker than the plan demands
  */
-export function selectBackend(backends: SandboxBackends, plan: Pick<SandboxPlan, 'mode' | 'isolation'>): SandboxBackend {
+export function selectBackend(
+  backends: SandboxBackends,
+  plan: Pick<SandboxPlan, 'mode' | 'isolation'>,
+): SandboxBackend {
   if (plan.mode === 'mock') return backends.mock;
   const backend = backends.qemu;
   if (STRENGTH[backend.isolation] < STRENGTH[plan.isolation]) {

@@ -9,7 +9,11 @@ const KEY = { runId: 'run-1', scope: 'fetch', instance: [], generation: 2 };
 
 describe('selection', () => {
   const missing = new CodedError('host/not-ready', 'no kernel: voidbox doctor');
-  const backends = createSandboxBackends({ vmsDir: '/nowhere', keeper: '/nowhere/voidbox-vm', pieces: () => Promise.reject(missing) });
+  const backends = createSandboxBackends({
+    vmsDir: '/nowhere',
+    keeper: '/nowhere/voidbox-vm',
+    pieces: () => Promise.reject(missing),
+  });
 
   it('gives a mock to a plan that names it, and to no other', () => {
     expect(selectBackend(backends, { ...PLAN, mode: 'mock' }).name).toBe('mock');

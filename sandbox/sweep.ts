@@ -22,13 +22,26 @@ export interface SweptHostVm {
  * stopped stays known for 15 minutes.
  * A directory that holds no readable intent is no VM and is not listed.
  */
-export async function sweepVms(keeper: string, vmsDir: string, budgetBytes: number = RUN_DIRS_BUDGET_BYTES): Promise<readonly SweptHostVm[]> {
+export async function sweepVms(
+  keeper: string,
+  vmsDir: string,
+  budgetBytes: number = RUN_DIRS_BUDGET_BYTES,
+): Promise<readonly SweptHostVm[]> {
   const left = (await sweepRunDirs(keeper, vmsDir, budgetBytes)).filter((vm) => !vm.removed && vm.vmKey !== null);
   const vms = await Promise.all(
     left.map(async (vm) => {
       const key = parseVmKey(vm.vmKey as string);
       const alive = vm.state === 'running' && !vm.ended;
-      return key === null ? [] : [{ key, alive, memoryMib: alive ? await intendedMemoryMib(join(vmsDir, vm.name)) : 0, sizeBytes: vm.sizeBytes }];
+      return key === null
+        ? []
+        : [
+            {
+              key,
+              alive,
+              memoryMib: alive ? await intendedMemoryMib(join(vmsDir, vm.name)) : 0,
+              sizeBytes: vm.sizeBytes,
+            },
+          ];
     }),
   );
   return vms.flat();

@@ -34,12 +34,18 @@ it('run as fast as the host’s, by the host’s TSC where that one is trusted',
   try {
     await Promise.all(
       Array.from({ length: VMS }, async (_, vm) => {
-        const sandbox = await host.backend.launch({ runId: 'clocks', scope: `vm-${vm}`, instance: [], generation: 0 }, { ...SMALL_VM, vcpus: 2 }, limit());
+        const sandbox = await host.backend.launch(
+          { runId: 'clocks', scope: `vm-${vm}`, instance: [], generation: 0 },
+          { ...SMALL_VM, vcpus: 2 },
+          limit(),
+        );
         const { accelerator } = sandbox.facts;
         expect(await textOf(sandbox, request('nproc'))).toBe('2');
         const before = await sample(sandbox);
         const busy = 'while :; do :; done';
-        const spin = script(`timeout ${BUSY_SECONDS} sh -c '${busy}' & timeout ${BUSY_SECONDS} sh -c '${busy}' & sleep ${BUSY_SECONDS}; wait; true`);
+        const spin = script(
+          `timeout ${BUSY_SECONDS} sh -c '${busy}' & timeout ${BUSY_SECONDS} sh -c '${busy}' & sleep ${BUSY_SECONDS}; wait; true`,
+        );
         expect((await follow(await sandbox.exec(spin, limit()))).exit).toMatchObject({ reason: 'exited', exitCode: 0 });
         const after = await sample(sandbox);
         const passedMs = after.guestMs - before.guestMs;

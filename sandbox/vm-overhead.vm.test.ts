@@ -16,30 +16,39 @@ const KEY = { runId: 'overhead', scope: 'vm', instance: [], generation: 0 };
 /** What was admitted while the cache of translated code had 64 MiB. A larger cache that stays below it was not used. */
 const OVERHEAD_WITH_A_SMALL_CACHE_MIB = 160;
 
-it('is less than what VMs are admitted with, and comes near it when code is translated', { timeout: 240_000 }, async () => {
-  const pieces = await resolveHostPieces(readEnvironment(), { install: true });
-  const host = await createRealHost(pieces);
-  // Looked at behind the block: within it, it would hide what failed.
-  let left: readonly string[];
-  try {
-    // The largest program at hand, static: 150 MB of Go.
-    const mounts = [{ hostPath: dirname(pieces.temporalCli), guestPath: '/data', mode: 'ro' as const }];
-    const sandbox = await host.backend.launch(KEY, { ...SMALL_VM, memoryMib: GUEST_MIB, mounts }, limit());
-    const accelerator = sandbox.facts.accelerator as Accelerator;
-    const program = `/data/${pieces.temporalCli.slice(dirname(pieces.temporalCli).length + 1)}`;
-    const ran = await follow(await sandbox.exec(script(`for i in 1 2 3; do ${program} --version || exit 1; done`, { timeoutMs: 110_000 }), limit()));
-    expect(ran.exit).toMatchObject({ reason: 'exited', exitCode: 0 });
-    const { pid } = await readRunDir(pieces.keeper, vmRunDir(host.vmsDir, KEY));
-    const besideMib = mebibytesBesideGuest(qemuBelow(pid as number)) + mebibytesBesideGuest(pid as number);
-    console.log(`QEMU and its keeper take ${Math.round(besideMib)} MiB beside the guest's memory (${accelerator})`);
-    expect(besideMib).toBeLessThan(VM_OVERHEAD_MIB[accelerator]);
-    expect(besideMib).toBeGreaterThan(accelerator === 'tcg' ? OVERHEAD_WITH_A_SMALL_CACHE_MIB : 0);
-    await sandbox.stop();
-  } finally {
-    left = await host.dispose();
-  }
-  expect(left).toEqual([]);
-});
+it(
+  'is less than what VMs are admitted with, and comes near it when code is translated',
+  { timeout: 240_000 },
+  async () => {
+    const pieces = await resolveHostPieces(readEnvironment(), { install: true });
+    const host = await createRealHost(pieces);
+    // Looked at behind the block: within it, it would hide what failed.
+    let left: readonly string[];
+    try {
+      // The largest program at hand, static: 150 MB of Go.
+      const mounts = [{ hostPath: dirname(pieces.temporalCli), guestPath: '/data', mode: 'ro' as const }];
+      const sandbox = await host.backend.launch(KEY, { ...SMALL_VM, memoryMib: GUEST_MIB, mounts }, limit());
+      const accelerator = sandbox.facts.accelerator as Accelerator;
+      const program = `/data/${pieces.temporalCli.slice(dirname(pieces.temporalCli).length + 1)}`;
+      const ran = await follow(
+        await sandbox.exec(
+          script(`for i in 1 2 3; do ${program} --version || exit 1; done`, { timeoutMs: 110_000 }),
+          limit(),
+        ),
+      );
+      expect(ran.exit).toMatchObject({ reason: 'exited', exitCode: 0 });
+      const { pid } = await readRunDir(pieces.keeper, vmRunDir(host.vmsDir, KEY));
+      const besideMib = mebibytesBesideGuest(qemuBelow(pid as number)) + mebibytesBesideGuest(pid as number);
+      console.log(`QEMU and its keeper take ${Math.round(besideMib)} MiB beside the guest's memory (${accelerator})`);
+      expect(besideMib).toBeLessThan(VM_OVERHEAD_MIB[accelerator]);
+      expect(besideMib).toBeGreaterThan(accelerator === 'tcg' ? OVERHEAD_WITH_A_SMALL_CACHE_MIB : 0);
+      await sandbox.stop();
+    } finally {
+      left = await host.dispose();
+    }
+    expect(left).toEqual([]);
+  },
+);
 
 function qemuBelow(keeperPid: number): number {
   const parents = new Map<number, number>();
@@ -53,7 +62,8 @@ function qemuBelow(keeperPid: number): number {
       // Ended while /proc was listed.
     }
   }
-  const isBelow = (pid: number | undefined): boolean => pid === keeperPid || (pid !== undefined && pid > 1 && isBelow(parents.get(pid)));
+  const isBelow = (pid: number | undefined): boolean =>
+    pid === keeperPid || (pid !== undefined && pid > 1 && isBelow(parents.get(pid)));
   const qemu = found.find(isBelow);
   if (qemu === undefined) throw new Error(`no QEMU below the keeper ${keeperPid}`);
   return qemu;
@@ -65,7 +75,9 @@ function mebibytesBesideGuest(pid: number): number {
   let isGuest = false;
   for (const line of readFileSync(`/proc/${pid}/smaps`, 'utf8').split('\n')) {
     const range = /^([0-9a-f]+)-([0-9a-f]+) /.exec(line);
-    if (range !== null) isGuest = Number.parseInt(range[2] as string, 16) - Number.parseInt(range[1] as string, 16) === GUEST_MIB * 1024 * 1024;
+    if (range !== null)
+      isGuest =
+        Number.parseInt(range[2] as string, 16) - Number.parseInt(range[1] as string, 16) === GUEST_MIB * 1024 * 1024;
     else if (!isGuest && line.startsWith('Pss:')) kib += Number(line.split(/\s+/)[1]);
   }
   return kib / 1024;

@@ -15,15 +15,32 @@ test('a workflow in TypeScript makes the plan that it makes in YAML', () => {
     env: { TOKEN: fromHost, JOBS: 2 },
     outputs: { parts: '/workspace/parts' },
   });
-  const count = step('count', ['wc', '-l'], { stdinFrom: split, timeoutMs: 1_500, retry: { maxAttempts: 3, backoffMs: 250 }, maxOutputMib: 1 });
-  const heavy = step('heavy', ['ls', '/workspace/in'], { inputs: [{ from: split.output('parts'), guest: '/workspace/in' }], sandbox: { memoryMib: 2_048 } });
-  const report = step('report', ['cat', '/workspace/report.json'], { dependsOn: [count, heavy], outputFile: '/workspace/report.json' });
+  const count = step('count', ['wc', '-l'], {
+    stdinFrom: split,
+    timeoutMs: 1_500,
+    retry: { maxAttempts: 3, backoffMs: 250 },
+    maxOutputMib: 1,
+  });
+  const heavy = step('heavy', ['ls', '/workspace/in'], {
+    inputs: [{ from: split.output('parts'), guest: '/workspace/in' }],
+    sandbox: { memoryMib: 2_048 },
+  });
+  const report = step('report', ['cat', '/workspace/report.json'], {
+    dependsOn: [count, heavy],
+    outputFile: '/workspace/report.json',
+  });
   const audit = step('audit', ['true'], { dependsOn: [split] });
   expectSamePlan(
     defineWorkflow({
       name: 'sales',
       params: { rows: { default: 100, description: 'how many' } },
-      sandbox: { memoryMib: 768, vcpus: 2, diskMib: 4_096, isolation: 'microvm', mounts: [{ host: 'data', guest: '/data' }] },
+      sandbox: {
+        memoryMib: 768,
+        vcpus: 2,
+        diskMib: 4_096,
+        isolation: 'microvm',
+        mounts: [{ host: 'data', guest: '/data' }],
+      },
       maxParallel: 8,
       steps: [split, count, heavy, report, audit],
       output: report,
@@ -72,7 +89,10 @@ pipeline:
 });
 
 test('a pipeline that ends in a fan-out has the merge as its result', () => {
-  const { plan } = definePipeline({ name: 'both', stages: [fanOut([box('left', ['true']), box('right', ['true'])])] }).compile();
+  const { plan } = definePipeline({
+    name: 'both',
+    stages: [fanOut([box('left', ['true']), box('right', ['true'])])],
+  }).compile();
   expect(plan?.output).toEqual({ kind: 'merge', stages: ['left', 'right'] });
 });
 
@@ -80,7 +100,9 @@ test('mistakes point into the source of the definition', () => {
   const once = box('once', ['true']);
   const { plan, diagnostics } = definePipeline({ name: 'twice', stages: [once, once] }).compile();
   expect(plan).toBeNull();
-  expect(diagnostics.map(({ code, file, line }) => [code, file, line])).toEqual([['spec/box-used-twice', 'twice.json', 22]]);
+  expect(diagnostics.map(({ code, file, line }) => [code, file, line])).toEqual([
+    ['spec/box-used-twice', 'twice.json', 22],
+  ]);
 });
 
 test('an output that a stage does not have is a type error', () => {

@@ -1,7 +1,15 @@
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { compileText } from '../domain/spec/load.ts';
-import { type Box, type FanOut, type Param, type SandboxOptions, sandboxSpec, type SpecObject, type Step } from './definition.ts';
+import {
+  type Box,
+  type FanOut,
+  type Param,
+  type SandboxOptions,
+  sandboxSpec,
+  type SpecObject,
+  type Step,
+} from './definition.ts';
 
 interface Common {
   readonly name: string;
@@ -56,7 +64,10 @@ export interface Definition {
  * ```
  */
 export function defineWorkflow(options: WorkflowOptions): Definition {
-  return definition('workflow', options, { output_step: options.output?.name, steps: options.steps.map(({ spec }) => spec) });
+  return definition('workflow', options, {
+    output_step: options.output?.name,
+    steps: options.steps.map(({ spec }) => spec),
+  });
 }
 
 /**
@@ -78,7 +89,9 @@ export function defineWorkflow(options: WorkflowOptions): Definition {
  */
 export function definePipeline(options: PipelineOptions): Definition {
   const stages = options.stages.map((stage) =>
-    stage.kind === 'box' ? { type: 'box', name: stage.name } : { type: 'fan_out', name: stage.name, boxes: stage.boxes.map(({ name }) => name) },
+    stage.kind === 'box'
+      ? { type: 'box', name: stage.name }
+      : { type: 'fan_out', name: stage.name, boxes: stage.boxes.map(({ name }) => name) },
   );
   const boxes = options.stages.flatMap((stage) => (stage.kind === 'box' ? [stage] : stage.boxes));
   // A box that stands in two places is one box; that it may not is the compiler's to say.
@@ -86,7 +99,16 @@ export function definePipeline(options: PipelineOptions): Definition {
   return definition('pipeline', options, { output_box: options.output?.name, boxes: specs, stages });
 }
 
-function definition(kind: 'workflow' | 'pipeline', { name, params, sandbox, maxParallel }: Common, section: SpecObject): Definition {
+function definition(
+  kind: 'workflow' | 'pipeline',
+  { name, params, sandbox, maxParallel }: Common,
+  section: SpecObject,
+): Definition {
   const source = `${JSON.stringify({ api_version: 'v1', kind, name, params, sandbox: sandboxSpec(sandbox), max_parallel: maxParallel, [kind]: section }, null, 2)}\n`;
-  return { name, source, compile: ({ baseDir, params: given } = {}) => compileText(source, `${name}.json`, { baseDir: baseDir ?? null, params: given ?? {} }) };
+  return {
+    name,
+    source,
+    compile: ({ baseDir, params: given } = {}) =>
+      compileText(source, `${name}.json`, { baseDir: baseDir ?? null, params: given ?? {} }),
+  };
 }

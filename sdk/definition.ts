@@ -37,7 +37,11 @@ export function param(name: string): string {
 }
 
 /** A parameter's default, or what is said about it; without a default each run has to give it. */
-export type Param = string | number | boolean | { readonly default?: string | number | boolean; readonly description?: string };
+export type Param =
+  | string
+  | number
+  | boolean
+  | { readonly default?: string | number | boolean; readonly description?: string };
 
 /** Named outputs: where each lies in the guest. */
 export type Outputs = Readonly<Record<string, string>>;
@@ -106,14 +110,30 @@ export interface FanOut {
 export type SpecObject = { readonly [key: string]: unknown };
 
 /** A command in the VM that the steps of a workflow share, or in its own when it has a `sandbox`. */
-export function step<const O extends Outputs = Record<never, string>>(name: string, command: Command, options: StepOptions<O> = {}): Step<O> {
-  const spec = { ...stageSpec(name, command, options, options.stdinFrom?.name), depends_on: options.dependsOn?.map((each) => each.name) };
+export function step<const O extends Outputs = Record<never, string>>(
+  name: string,
+  command: Command,
+  options: StepOptions<O> = {},
+): Step<O> {
+  const spec = {
+    ...stageSpec(name, command, options, options.stdinFrom?.name),
+    depends_on: options.dependsOn?.map((each) => each.name),
+  };
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
 /** A command in a VM of its own. */
-export function box<const O extends Outputs = Record<never, string>>(name: string, command: Command, options: BoxOptions<O> = {}): Box<O> {
-  return { kind: 'box', name, spec: stageSpec(name, command, options, options.stdinFrom?.name), output: (output) => ({ stage: name, output }) };
+export function box<const O extends Outputs = Record<never, string>>(
+  name: string,
+  command: Command,
+  options: BoxOptions<O> = {},
+): Box<O> {
+  return {
+    kind: 'box',
+    name,
+    spec: stageSpec(name, command, options, options.stdinFrom?.name),
+    output: (output) => ({ stage: name, output }),
+  };
 }
 
 /** Boxes that run side by side. The next stage finds `[{"name", "output"}, …]` of them as its input; after the last stage it is the run's result. */
@@ -121,17 +141,24 @@ export function fanOut(boxes: readonly Box[], options: { readonly name?: string 
   return { kind: 'fan-out', name: options.name, boxes };
 }
 
-function stageSpec(name: string, [program, ...args]: Command, options: StageOptions<Outputs>, stdinFrom: string | undefined): SpecObject {
+function stageSpec(
+  name: string,
+  [program, ...args]: Command,
+  options: StageOptions<Outputs>,
+  stdinFrom: string | undefined,
+): SpecObject {
   const { outputs, inputs, retry, sandbox } = options;
   return {
     name,
     run: { program, args, stdin_from: stdinFrom, cwd: options.cwd },
     env: options.env,
     inputs: inputs?.map(({ from, guest }) => ({ from: `${from.stage}.${from.output}`, guest })),
-    outputs: outputs === undefined ? undefined : Object.entries(outputs).map(([output, guest]) => ({ name: output, guest })),
+    outputs:
+      outputs === undefined ? undefined : Object.entries(outputs).map(([output, guest]) => ({ name: output, guest })),
     output_file: options.outputFile,
     timeout_secs: seconds(options.timeoutMs),
-    retry: retry === undefined ? undefined : { max_attempts: retry.maxAttempts, backoff_secs: seconds(retry.backoffMs) },
+    retry:
+      retry === undefined ? undefined : { max_attempts: retry.maxAttempts, backoff_secs: seconds(retry.backoffMs) },
     max_output_mb: options.maxOutputMib,
     sandbox: sandboxSpec(sandbox),
   };

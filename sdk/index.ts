@@ -1,7 +1,13 @@
 /** The package's public door: what authors import from `voidbox`. */
 export type { Diagnostic } from '../domain/errors/diagnostic.ts';
 export type { Plan } from '../domain/plan/plan.ts';
-export { defineWorkflow, definePipeline, type Definition, type PipelineOptions, type WorkflowOptions } from './define.ts';
+export {
+  defineWorkflow,
+  definePipeline,
+  type Definition,
+  type PipelineOptions,
+  type WorkflowOptions,
+} from './define.ts';
 export {
   box,
   type Box,

@@ -28,7 +28,8 @@ async function indexOptions(context: SetupContext): Promise<string[]> {
 
 async function ownIndex(context: SetupContext, common: readonly string[]): Promise<string[]> {
   const folder = join(context.env.cacheDir, 'apt');
-  for (const name of ['state/lists/partial', 'cache/archives/partial']) await mkdir(join(folder, name), { recursive: true });
+  for (const name of ['state/lists/partial', 'cache/archives/partial'])
+    await mkdir(join(folder, name), { recursive: true });
   const options = [
     ...common,
     '-o',
@@ -52,13 +53,24 @@ async function hasLists(folder: string): Promise<boolean> {
 
 async function update(context: SetupContext, options: readonly string[]): Promise<void> {
   context.progress('reading the package index (apt-get update)');
-  const result = await runProgram(context.env, 'apt-get', [...options, '-qq', 'update'], { timeoutMs: UPDATE_TIMEOUT_MS });
-  if (result.exitCode !== 0) throw new SetupError(`apt-get update failed:\n${lastLines(result)}`, 'Mend the sources of apt or the network, then try again.');
+  const result = await runProgram(context.env, 'apt-get', [...options, '-qq', 'update'], {
+    timeoutMs: UPDATE_TIMEOUT_MS,
+  });
+  if (result.exitCode !== 0)
+    throw new SetupError(
+      `apt-get update failed:\n${lastLines(result)}`,
+      'Mend the sources of apt or the network, then try again.',
+    );
 }
 
 /** Names of packages that match, as apt's extended regular expression. */
 export async function searchPackages(context: SetupContext, pattern: string): Promise<string[]> {
-  const result = await runProgram(context.env, 'apt-cache', [...(await indexOptions(context)), 'search', '--names-only', pattern]);
+  const result = await runProgram(context.env, 'apt-cache', [
+    ...(await indexOptions(context)),
+    'search',
+    '--names-only',
+    pattern,
+  ]);
   return result.stdout.split('\n').flatMap((line) => line.split(' ')[0] || []);
 }
 
@@ -70,23 +82,44 @@ export async function unpackPackage(context: SetupContext, name: string, into: s
   try {
     await download(context, name, downloads);
     const file = (await readdir(downloads)).find((entry) => entry.endsWith('.deb'));
-    if (file === undefined) throw new SetupError(`apt-get download ${name} left no package.`, `Try \`apt-get download ${name}\` by hand.`);
-    const result = await runProgram(context.env, 'dpkg-deb', ['-x', join(downloads, file), into], { timeoutMs: DOWNLOAD_TIMEOUT_MS });
-    if (result.exitCode !== 0) throw new SetupError(`dpkg-deb can't unpack ${file}:\n${lastLines(result)}`, 'Look at the free space of the cache folder.');
+    if (file === undefined)
+      throw new SetupError(`apt-get download ${name} left no package.`, `Try \`apt-get download ${name}\` by hand.`);
+    const result = await runProgram(context.env, 'dpkg-deb', ['-x', join(downloads, file), into], {
+      timeoutMs: DOWNLOAD_TIMEOUT_MS,
+    });
+    if (result.exitCode !== 0)
+      throw new SetupError(
+        `dpkg-deb can't unpack ${file}:\n${lastLines(result)}`,
+        'Look at the free space of the cache folder.',
+      );
   } finally {
     await rm(downloads, { recursive: true, force: true });
   }
 }
 
 async function download(context: SetupContext, name: string, folder: string): Promise<void> {
-  const args = async (options: Promise<string[]> | string[]): Promise<string[]> => [...(await options), '-qq', 'download', name];
-  const first = await runProgram(context.env, 'apt-get', await args(indexOptions(context)), { cwd: folder, timeoutMs: DOWNLOAD_TIMEOUT_MS });
+  const args = async (options: Promise<string[]> | string[]): Promise<string[]> => [
+    ...(await options),
+    '-qq',
+    'download',
+    name,
+  ];
+  const first = await runProgram(context.env, 'apt-get', await args(indexOptions(context)), {
+    cwd: folder,
+    timeoutMs: DOWNLOAD_TIMEOUT_MS,
+  });
   if (first.exitCode === 0) return;
   // An index that is older than the archive names files that are gone: read it anew once.
   const fresh = isRoot() ? await refreshSystemIndex(context) : await ownIndex(context, []);
-  const second = await runProgram(context.env, 'apt-get', await args(fresh), { cwd: folder, timeoutMs: DOWNLOAD_TIMEOUT_MS });
+  const second = await runProgram(context.env, 'apt-get', await args(fresh), {
+    cwd: folder,
+    timeoutMs: DOWNLOAD_TIMEOUT_MS,
+  });
   if (second.exitCode !== 0)
-    throw new SetupError(`apt can't download ${name}:\n${lastLines(second)}`, 'Mend the sources of apt or the network, then try again.');
+    throw new SetupError(
+      `apt can't download ${name}:\n${lastLines(second)}`,
+      'Mend the sources of apt or the network, then try again.',
+    );
 }
 
 async function refreshSystemIndex(context: SetupContext): Promise<string[]> {

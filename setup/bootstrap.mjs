@@ -12,7 +12,19 @@ import { withFileLock } from './file-lock.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Folders that the product itself consists of; tests and benchmarks are compiled for `check` and `bench` only. */
-const PRODUCT = ['domain', 'activities', 'workflows', 'store', 'native', 'guest/image', 'sandbox', 'setup', 'workers', 'cli', 'sdk'];
+const PRODUCT = [
+  'domain',
+  'activities',
+  'workflows',
+  'store',
+  'native',
+  'guest/image',
+  'sandbox',
+  'setup',
+  'workers',
+  'cli',
+  'sdk',
+];
 /** What the workflow bundle is made of. */
 const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
@@ -125,7 +137,9 @@ function isInstalled() {
     const wanted = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')).packages;
     const installed = JSON.parse(readFileSync(join(ROOT, 'node_modules', '.package-lock.json'), 'utf8')).packages;
     return Object.entries(wanted).every(
-      ([path, entry]) => path === '' || (installed[path] === undefined ? entry.optional === true : installed[path].integrity === entry.integrity),
+      ([path, entry]) =>
+        path === '' ||
+        (installed[path] === undefined ? entry.optional === true : installed[path].integrity === entry.integrity),
     );
   } catch {
     return false;
@@ -160,7 +174,11 @@ async function install() {
 /** @param {readonly string[]} projects */
 async function compile(projects) {
   progress('compiling TypeScript');
-  await runOrFail('compiling', process.execPath, [join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'), '-b', ...projects]);
+  await runOrFail('compiling', process.execPath, [
+    join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc'),
+    '-b',
+    ...projects,
+  ]);
 }
 
 async function bundle() {
@@ -227,7 +245,10 @@ const STATIC_STEPS = [
   ['TypeScript format', () => [tool('oxfmt'), ['--check']]],
   ['lint and boundaries', () => [tool('oxlint'), ['--type-aware', '--deny-warnings']]],
   ['Rust format', () => ['cargo', ['fmt', '--all', '--check']]],
-  ['clippy', () => ['cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']]],
+  [
+    'clippy',
+    () => ['cargo', ['clippy', '--workspace', '--all-targets', '--locked', '--quiet', '--', '-D', 'warnings']],
+  ],
 ];
 
 /** All of them, so that one look shows everything. Gives the exit code of the first that failed. */
@@ -247,13 +268,22 @@ async function runStatic() {
 function runGroup(group, rest) {
   if (group === 'static') return runStatic();
   if (group === 'rust') return run('cargo', ['test', '--workspace', '--locked', '--quiet']);
-  return run(process.execPath, [join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'), 'run', '--project', group, ...rest]);
+  return run(process.execPath, [
+    join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'),
+    'run',
+    '--project',
+    group,
+    ...rest,
+  ]);
 }
 
 /** @param {string[]} args */
 function groupsOf(args) {
   const named = args.filter((argument) => TEST_GROUPS.includes(argument));
-  return { groups: TEST_GROUPS.filter((group) => named.length === 0 || named.includes(group)), rest: args.filter((argument) => !named.includes(argument)) };
+  return {
+    groups: TEST_GROUPS.filter((group) => named.length === 0 || named.includes(group)),
+    rest: args.filter((argument) => !named.includes(argument)),
+  };
 }
 
 /** @param {string[]} args names of groups, then anything for vitest */
@@ -286,17 +316,30 @@ const VERBS = {
   test: { everything: (args) => groupsOf(args).groups.includes('static'), work: test },
   check: { everything: () => true, work: check },
   build: { everything: () => true, work: () => Promise.resolve(0) },
-  kernel: { work: (args) => run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'kernel', ...args]) },
-  bench: { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]) },
-  storm: { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', '.storm', 'storm', 'main.js'), ...args]) },
-  'bench-steps': { everything: () => true, work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]) },
+  kernel: {
+    work: (args) =>
+      run(process.execPath, [join(ROOT, 'dist', 'setup', 'main.js'), String(startedAtMs), 'kernel', ...args]),
+  },
+  bench: {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'main.js'), ...args]),
+  },
+  storm: {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', '.storm', 'storm', 'main.js'), ...args]),
+  },
+  'bench-steps': {
+    everything: () => true,
+    work: (args) => run(process.execPath, [join(ROOT, 'dist', 'bench', 'steps-main.js'), ...args]),
+  },
 };
 
 /** @param {string[]} argv */
 async function main(argv) {
   const [name = '', ...args] = argv;
   const verb = VERBS[name];
-  if (verb === undefined) throw new BootstrapError(`unknown verb "${name}"; one of: ${Object.keys(VERBS).join(', ')}`, 2);
+  if (verb === undefined)
+    throw new BootstrapError(`unknown verb "${name}"; one of: ${Object.keys(VERBS).join(', ')}`, 2);
   await prepareCheckout(verb.everything?.(args) ?? false);
   return verb.work(args);
 }

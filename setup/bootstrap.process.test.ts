@@ -1,5 +1,14 @@
 import { spawn } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +16,11 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const LOCK = {
-  packages: { '': {}, 'node_modules/typescript': { integrity: 'sha512-a' }, 'node_modules/only-elsewhere': { integrity: 'sha512-b', optional: true } },
+  packages: {
+    '': {},
+    'node_modules/typescript': { integrity: 'sha512-a' },
+    'node_modules/only-elsewhere': { integrity: 'sha512-b', optional: true },
+  },
 };
 
 let checkout: string;
@@ -33,14 +46,18 @@ beforeEach(() => {
   put('cli/b.ts', 'export {};');
   const note = (what: string): string => `require('node:fs').appendFileSync('calls', '${what}\\n');`;
   put('tsc.cjs', note('tsc'));
-  put('dist/workers/build-bundle.js', "import { appendFileSync } from 'node:fs'; appendFileSync('calls', 'bundle\\n');");
+  put(
+    'dist/workers/build-bundle.js',
+    "import { appendFileSync } from 'node:fs'; appendFileSync('calls', 'bundle\\n');",
+  );
   put('package.json', '{ "type": "module" }');
   put(
     'bin/npm',
     `#!/bin/sh\necho npm >> calls\nsleep 0.3\nmkdir -p node_modules/typescript/bin\ncp tsc.cjs node_modules/typescript/bin/tsc\necho '{"type":"commonjs"}' > node_modules/typescript/package.json\ncp package-lock.json node_modules/.package-lock.json\n`,
     0o755,
   );
-  for (const name of ['sh', 'flock', 'cat', 'cp', 'mkdir', 'sleep']) symlinkSync(`/usr/bin/${name}`, join(checkout, 'bin', name));
+  for (const name of ['sh', 'flock', 'cat', 'cp', 'mkdir', 'sleep'])
+    symlinkSync(`/usr/bin/${name}`, join(checkout, 'bin', name));
 });
 afterEach(() => rmSync(checkout, { recursive: true, force: true }));
 
@@ -86,7 +103,10 @@ describe('bootstrap', () => {
 
   it('installs again when package-lock.json names something else', async () => {
     await bootstrap('build');
-    put('package-lock.json', JSON.stringify({ packages: { ...LOCK.packages, 'node_modules/new': { integrity: 'sha512-c' } } }));
+    put(
+      'package-lock.json',
+      JSON.stringify({ packages: { ...LOCK.packages, 'node_modules/new': { integrity: 'sha512-c' } } }),
+    );
     await bootstrap('build');
     expect(calls().filter((call) => call === 'npm')).toHaveLength(2);
   });
@@ -96,7 +116,10 @@ describe('bootstrap', () => {
     const failed = await bootstrap('build');
     expect(failed.exitCode).toBe(1);
     expect(failed.stderr).toContain('compiling failed (exit code 1)');
-    writeFileSync(join(checkout, 'node_modules/typescript/bin/tsc'), "require('node:fs').appendFileSync('calls', 'tsc\\n');");
+    writeFileSync(
+      join(checkout, 'node_modules/typescript/bin/tsc'),
+      "require('node:fs').appendFileSync('calls', 'tsc\\n');",
+    );
     expect((await bootstrap('build')).exitCode).toBe(0);
     expect(calls()).toEqual(['npm', 'tsc', 'bundle', 'tsc']);
   });
@@ -116,7 +139,10 @@ describe('npm test and npm run check', () => {
     put('node_modules/.bin/oxfmt', script('oxfmt'), 0o755);
     put('node_modules/.bin/oxlint', script('oxlint'), 0o755);
     put('bin/cargo', script('cargo'), 0o755);
-    put('node_modules/vitest/vitest.mjs', "import { appendFileSync } from 'node:fs'; appendFileSync('calls', `vitest ${process.argv.slice(2).join(' ')}\\n`);");
+    put(
+      'node_modules/vitest/vitest.mjs',
+      "import { appendFileSync } from 'node:fs'; appendFileSync('calls', `vitest ${process.argv.slice(2).join(' ')}\\n`);",
+    );
     rmSync(join(checkout, 'calls'));
   }
 
@@ -136,17 +162,20 @@ describe('npm test and npm run check', () => {
     ]);
   });
 
-  it.each(['oxfmt', 'oxlint', 'cargo'])('end with 1 when %s is not content, and npm test runs no further group', async (name) => {
-    await withTools();
-    put(`fail-${name}`, '');
-    const tested = await bootstrap('test');
-    expect(tested.exitCode).toBe(1);
-    expect(tested.stderr).toContain('tests failed: static');
-    expect(calls().filter((call) => call.startsWith('vitest'))).toEqual([]);
-    const checked = await bootstrap('check');
-    expect(checked.exitCode).toBe(1);
-    expect(checked.stderr).toContain('check failed: static');
-  });
+  it.each(['oxfmt', 'oxlint', 'cargo'])(
+    'end with 1 when %s is not content, and npm test runs no further group',
+    async (name) => {
+      await withTools();
+      put(`fail-${name}`, '');
+      const tested = await bootstrap('test');
+      expect(tested.exitCode).toBe(1);
+      expect(tested.stderr).toContain('tests failed: static');
+      expect(calls().filter((call) => call.startsWith('vitest'))).toEqual([]);
+      const checked = await bootstrap('check');
+      expect(checked.exitCode).toBe(1);
+      expect(checked.stderr).toContain('check failed: static');
+    },
+  );
 
   it('compile tests and benchmarks too, so that a type error in them fails', async () => {
     await withTools();

@@ -1,5 +1,14 @@
 import { spawn } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -20,7 +29,9 @@ describe('withFileLock', () => {
   async function holder(file: string): Promise<ReturnType<typeof spawn>> {
     const module = new URL('./file-lock.mjs', import.meta.url).href;
     const script = `import { withFileLock } from '${module}'; await withFileLock(process.argv[1], () => new Promise(() => { console.log('held'); setInterval(() => {}, 1000); }));`;
-    const child = spawn(process.execPath, ['--input-type=module', '-e', script, file], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(process.execPath, ['--input-type=module', '-e', script, file], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
     await new Promise((resolve) => child.stdout.once('data', resolve));
     return child;
   }
@@ -54,7 +65,11 @@ describe('withFileLock', () => {
 });
 
 describe('ensureCacheFolder', () => {
-  const folder = (): { cacheDir: string; piece: string; hash: string } => ({ cacheDir, piece: 'thing', hash: hashInputs(['a']) });
+  const folder = (): { cacheDir: string; piece: string; hash: string } => ({
+    cacheDir,
+    piece: 'thing',
+    hash: hashInputs(['a']),
+  });
 
   it('makes a folder once, also when several ask at once', async () => {
     let made = 0;
@@ -88,7 +103,9 @@ describe('ensureCacheFolder', () => {
     const old = new Date(Date.now() - 31 * 86_400_000);
     for (const path of [other('thing', 'a'), other('thing-too', 'c')]) utimesSync(path, old, old);
     const made = await ensureCacheFolder(folder(), () => Promise.resolve(), nothing);
-    expect([made, other('thing', 'a'), other('thing', 'b'), other('thing-too', 'c')].map((path) => existsSync(path))).toEqual([true, false, true, true]);
+    expect(
+      [made, other('thing', 'a'), other('thing', 'b'), other('thing-too', 'c')].map((path) => existsSync(path)),
+    ).toEqual([true, false, true, true]);
   });
 
   it('takes nothing over from a maker that was killed', async () => {

@@ -34,7 +34,11 @@ const attempts = new Map<string, Promise<string>>();
  * The path of the folder, made by `make` if it isn't there. `make` writes into a folder of its own that is then
  * renamed, so a folder under its final name is complete. Of two makers at once the second waits and makes nothing.
  */
-export function ensureCacheFolder(folder: CacheFolder, make: (into: string) => Promise<void>, onWait: () => void): Promise<string> {
+export function ensureCacheFolder(
+  folder: CacheFolder,
+  make: (into: string) => Promise<void>,
+  onWait: () => void,
+): Promise<string> {
   const target = cacheFolderPath(folder);
   let attempt = attempts.get(target);
   if (attempt === undefined) {
@@ -44,7 +48,12 @@ export function ensureCacheFolder(folder: CacheFolder, make: (into: string) => P
   return attempt;
 }
 
-async function makeCacheFolder(folder: CacheFolder, target: string, make: (into: string) => Promise<void>, onWait: () => void): Promise<string> {
+async function makeCacheFolder(
+  folder: CacheFolder,
+  target: string,
+  make: (into: string) => Promise<void>,
+  onWait: () => void,
+): Promise<string> {
   if (existsSync(target)) return target;
   await mkdir(folder.cacheDir, { recursive: true, mode: 0o700 });
   await withFileLock(
@@ -72,7 +81,8 @@ async function makeCacheFolder(folder: CacheFolder, target: string, make: (into:
 async function removeOldFolders(folder: CacheFolder, current: string): Promise<void> {
   for (const path of await listCacheFolders(folder.cacheDir, folder.piece)) {
     const stats = path === current ? null : await stat(path).catch(() => null);
-    if (stats !== null && Date.now() - stats.mtimeMs > OBSOLETE_AFTER_MS) await rm(path, { recursive: true, force: true });
+    if (stats !== null && Date.now() - stats.mtimeMs > OBSOLETE_AFTER_MS)
+      await rm(path, { recursive: true, force: true });
   }
 }
 

@@ -11,7 +11,11 @@ import { findVoidboxKernel } from './voidbox-kernel.ts';
 /** Gets every piece, in a checkout as beside an installed package. */
 const SET_UP_COMMAND = 'npx voidbox up';
 
-export async function makeContext(env: Environment, onProgress: ((line: string) => void) | undefined, kernelKind?: KernelKind): Promise<SetupContext> {
+export async function makeContext(
+  env: Environment,
+  onProgress: ((line: string) => void) | undefined,
+  kernelKind?: KernelKind,
+): Promise<SetupContext> {
   const base: SetupContext = {
     env,
     system: readHostSystem(),
@@ -48,6 +52,7 @@ async function findOrGet(context: SetupContext, piece: Piece, install: boolean):
   const found = await piece.find(context);
   if (found !== null) return found;
   if (piece.get === null) throw missingPackages(context, [piece]);
-  if (!install && !piece.isLocal) throw new SetupError(`${piece.name} is not set up on this machine yet.`, SET_UP_COMMAND);
+  if (!install && !piece.isLocal)
+    throw new SetupError(`${piece.name} is not set up on this machine yet.`, SET_UP_COMMAND);
   return piece.get(context);
 }

@@ -30,7 +30,11 @@ const WANTED_MODULES = [
 ];
 
 /** Generic kernels, never the cloud flavour: that one has no 9p. Signed images first; 6.12 before 6.1. */
-const SERIES = [/^linux-image-(6\.12\.\d+\+deb\d+)-amd64$/, /^linux-image-(6\.12\.\d+\+deb\d+)-amd64-unsigned$/, /^linux-image-(6\.1\.\d+-\d+)-amd64$/];
+const SERIES = [
+  /^linux-image-(6\.12\.\d+\+deb\d+)-amd64$/,
+  /^linux-image-(6\.12\.\d+\+deb\d+)-amd64-unsigned$/,
+  /^linux-image-(6\.1\.\d+-\d+)-amd64$/,
+];
 
 interface KernelRecord {
   readonly recipe: string;
@@ -43,7 +47,8 @@ export async function findDebianKernel(context: SetupContext): Promise<FoundPiec
   const found: FoundPiece[] = [];
   for (const folder of await listCacheFolders(context.env.cacheDir, PIECE)) {
     const record = JSON.parse(readFileSync(join(folder, 'kernel.json'), 'utf8')) as KernelRecord;
-    if (record.recipe === RECIPE && existsSync(join(folder, 'vmlinuz'))) found.push({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });
+    if (record.recipe === RECIPE && existsSync(join(folder, 'vmlinuz')))
+      found.push({ path: join(folder, 'vmlinuz'), version: record.version, from: 'cache' });
   }
   return found.sort((a, b) => compareVersions(b.version, a.version))[0] ?? null;
 }
@@ -92,8 +97,11 @@ async function choosePackage(context: SetupContext): Promise<{ package: string; 
 
 async function takeKernel(context: SetupContext, tree: string, into: string, busybox: string): Promise<void> {
   const image = (await readdir(join(tree, 'boot'))).find((name) => name.startsWith('vmlinuz-'));
-  const modulesRoot = [join(tree, 'lib', 'modules'), join(tree, 'usr', 'lib', 'modules')].find((folder) => existsSync(folder));
-  if (image === undefined || modulesRoot === undefined) throw new SetupError('The kernel package holds no kernel image or no modules.', null);
+  const modulesRoot = [join(tree, 'lib', 'modules'), join(tree, 'usr', 'lib', 'modules')].find((folder) =>
+    existsSync(folder),
+  );
+  if (image === undefined || modulesRoot === undefined)
+    throw new SetupError('The kernel package holds no kernel image or no modules.', null);
   await copyFile(join(tree, 'boot', image), join(into, 'vmlinuz'));
   const modules = await collectModules(context.env, modulesRoot, WANTED_MODULES, busybox);
   await mkdir(join(into, 'modules'));

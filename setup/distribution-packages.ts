@@ -21,7 +21,10 @@ export function packagesOf(context: SetupContext, pieces: readonly Piece[]): str
 export function missingPackages(context: SetupContext, pieces: readonly Piece[]): SetupError {
   const names = pieces.map((piece) => piece.name).join(', ');
   const line = installLine(context.system, packagesOf(context, pieces), isRoot());
-  return new SetupError(`Missing on this machine: ${names}.`, line ?? `Install ${names} by ${context.system.name}'s own means, so that they are on PATH.`);
+  return new SetupError(
+    `Missing on this machine: ${names}.`,
+    line ?? `Install ${names} by ${context.system.name}'s own means, so that they are on PATH.`,
+  );
 }
 
 /** Installs the packages of the pieces as root, by `sudo` when the user at the terminal agrees, or fails with the line to type. */
@@ -33,7 +36,11 @@ export async function installPackages(context: SetupContext, pieces: readonly Pi
 }
 
 /** As `installPackages`, for packages by name. @throws `missing` where they can't be installed from here */
-export async function installNamed(context: SetupContext, packages: readonly string[], missing: SetupError): Promise<void> {
+export async function installNamed(
+  context: SetupContext,
+  packages: readonly string[],
+  missing: SetupError,
+): Promise<void> {
   if (context.system.distribution === 'debian' && isRoot()) return installAsRoot(context, packages);
   if (!(await agreesToSudo(context, packages))) throw missing;
   const line = installLine(context.system, packages, false);
@@ -50,14 +57,20 @@ async function installAsRoot(context: SetupContext, packages: readonly string[])
   // Another apt-get may hold the lock of the package database for a while.
   const args = ['-o', 'DPkg::Lock::Timeout=300', 'install', '-y', '-qq', '--no-install-recommends', ...packages];
   const install = (): ReturnType<typeof runProgram> =>
-    runProgram(context.env, 'apt-get', args, { timeoutMs: INSTALL_TIMEOUT_MS, variables: { DEBIAN_FRONTEND: 'noninteractive' } });
+    runProgram(context.env, 'apt-get', args, {
+      timeoutMs: INSTALL_TIMEOUT_MS,
+      variables: { DEBIAN_FRONTEND: 'noninteractive' },
+    });
   if ((await install()).exitCode === 0) return;
   // The usual reason is an index that is missing or older than the archive.
   context.progress('reading the package index (apt-get update)');
   await runProgram(context.env, 'apt-get', ['-qq', 'update'], { timeoutMs: UPDATE_TIMEOUT_MS });
   const again = await install();
   if (again.exitCode !== 0)
-    throw new SetupError(`apt-get can't install ${packages.join(' ')}:\n${lastLines(again)}`, 'Mend what apt-get says, then try again.');
+    throw new SetupError(
+      `apt-get can't install ${packages.join(' ')}:\n${lastLines(again)}`,
+      'Mend what apt-get says, then try again.',
+    );
 }
 
 /** Asks once, and only a person at a terminal. */
@@ -67,7 +80,9 @@ async function agreesToSudo(context: SetupContext, packages: readonly string[]):
   if (isRoot() || !canAsk || line === null || findOnPath(context.env, ['sudo']).length === 0) return false;
   const questions = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    const answer = await questions.question(`Voidbox needs packages of ${context.system.name}:\n  ${line}\nRun this now? [y/N] `);
+    const answer = await questions.question(
+      `Voidbox needs packages of ${context.system.name}:\n  ${line}\nRun this now? [y/N] `,
+    );
     return /^y(?:es)?$/i.test(answer.trim());
   } finally {
     questions.close();

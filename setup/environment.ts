@@ -64,13 +64,21 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
   }
   return {
     cacheDir: resolve(read('VOIDBOX_CACHE_DIR') ?? join(read('XDG_CACHE_HOME') ?? join(home, '.cache'), 'voidbox')),
-    stateDir: resolve(read('VOIDBOX_STATE_DIR') ?? join(read('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'voidbox')),
+    stateDir: resolve(
+      read('VOIDBOX_STATE_DIR') ?? join(read('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'voidbox'),
+    ),
     piecePaths,
-    temporalConfigured: ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'].some((name) => read(name) !== null),
+    temporalConfigured: ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'].some(
+      (name) => read(name) !== null,
+    ),
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),
-    orphanTimeoutMs: milliseconds('VOIDBOX_ORPHAN_TIMEOUT_MS', read('VOIDBOX_ORPHAN_TIMEOUT_MS'), LEAST_ORPHAN_TIMEOUT_MS),
+    orphanTimeoutMs: milliseconds(
+      'VOIDBOX_ORPHAN_TIMEOUT_MS',
+      read('VOIDBOX_ORPHAN_TIMEOUT_MS'),
+      LEAST_ORPHAN_TIMEOUT_MS,
+    ),
     durability: durability(read('VOIDBOX_DURABILITY')),
     skills: (read('VOIDBOX_SKILLS') ?? '')
       .split(':')
@@ -147,12 +155,18 @@ function scopedEnvironment(): AsyncLocalStorage<Scope | null> {
 
 function kernelKind(value: string | null): Environment['kernelKind'] {
   if (value === null || value === 'debian' || value === 'voidbox') return value;
-  throw new SetupError(`VOIDBOX_KERNEL_KIND is \`${value}\`, which is no kind of kernel.`, 'Set it to debian or voidbox, or unset it.');
+  throw new SetupError(
+    `VOIDBOX_KERNEL_KIND is \`${value}\`, which is no kind of kernel.`,
+    'Set it to debian or voidbox, or unset it.',
+  );
 }
 
 function durability(value: string | null): Durability | null {
   if (value === null || value === 'process' || value === 'power') return value;
-  throw new SetupError(`VOIDBOX_DURABILITY is \`${value}\`, which is not a durability.`, 'Set it to process or power, or unset it.');
+  throw new SetupError(
+    `VOIDBOX_DURABILITY is \`${value}\`, which is not a durability.`,
+    'Set it to process or power, or unset it.',
+  );
 }
 
 /** What is not said: the embedded server promises to survive the death of processes, and other servers more. */
@@ -167,7 +181,14 @@ function milliseconds(name: string, text: string | null, leastMs = 1): number | 
   if (text === null) return null;
   const value = Number(text);
   if (!Number.isSafeInteger(value) || value <= 0)
-    throw new SetupError(`${name} is \`${text}\`, which is no number of milliseconds.`, `Set it to a whole number from ${leastMs}, or unset ${name}.`);
-  if (value < leastMs) throw new SetupError(`${name} is \`${text}\`, which is too short.`, `Set it to a whole number from ${leastMs}, or unset ${name}.`);
+    throw new SetupError(
+      `${name} is \`${text}\`, which is no number of milliseconds.`,
+      `Set it to a whole number from ${leastMs}, or unset ${name}.`,
+    );
+  if (value < leastMs)
+    throw new SetupError(
+      `${name} is \`${text}\`, which is too short.`,
+      `Set it to a whole number from ${leastMs}, or unset ${name}.`,
+    );
   return value;
 }

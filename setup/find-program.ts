@@ -59,12 +59,17 @@ export async function findProgram(context: SetupContext, wanted: ProgramWanted):
   return null;
 }
 
-async function checkProgram(context: SetupContext, wanted: ProgramWanted, path: string): Promise<{ path: string; version: string } | string> {
+async function checkProgram(
+  context: SetupContext,
+  wanted: ProgramWanted,
+  path: string,
+): Promise<{ path: string; version: string } | string> {
   if (!isExecutable(path)) return 'it is not an executable file';
   const result = await runProgram(context.env, path, wanted.versionArgs);
   const version = wanted.versionPattern.exec(`${result.stdout}\n${result.stderr}`)?.[1];
   if (version === undefined) return `\`${wanted.versionArgs.join(' ')}\` does not print a version`;
-  if (compareVersions(version, wanted.minimumVersion) < 0) return `it is version ${version}, and ${wanted.minimumVersion} or newer is needed`;
+  if (compareVersions(version, wanted.minimumVersion) < 0)
+    return `it is version ${version}, and ${wanted.minimumVersion} or newer is needed`;
   const complaint = wanted.complaint === undefined ? null : await wanted.complaint(path, context);
   return complaint ?? { path, version };
 }

@@ -10,7 +10,11 @@ import { runProgram } from './run-program.ts';
 import { SetupError } from './setup-error.ts';
 
 export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> {
-  const [agentPiece, busyboxPiece, kernel] = await Promise.all([context.need('agent'), context.need('busybox'), context.need('kernel')]);
+  const [agentPiece, busyboxPiece, kernel] = await Promise.all([
+    context.need('agent'),
+    context.need('busybox'),
+    context.need('kernel'),
+  ]);
   const modules = context.kernelKind === 'debian' ? readKernelModules(dirname(kernel.path)) : [];
   if (context.kernelKind === 'debian' && modules.length === 0) {
     throw new SetupError(
@@ -20,13 +24,23 @@ export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> 
   }
   const agent = readFileSync(agentPiece.path);
   const busybox = readFileSync(busyboxPiece.path);
-  const hash = hashInputs([String(INITRAMFS_FORMAT), agent, busybox, ...modules.flatMap((module) => [module.name, module.content])]);
+  const hash = hashInputs([
+    String(INITRAMFS_FORMAT),
+    agent,
+    busybox,
+    ...modules.flatMap((module) => [module.name, module.content]),
+  ]);
   const piece = `initramfs-${context.kernelKind}`;
   const make = async (into: string): Promise<void> => {
     context.progress('building the guest image');
-    const applets = (await runProgram(context.env, busyboxPiece.path, ['--list-full'])).stdout.split('\n').filter((line) => line !== '');
+    const applets = (await runProgram(context.env, busyboxPiece.path, ['--list-full'])).stdout
+      .split('\n')
+      .filter((line) => line !== '');
     if (applets.length === 0)
-      throw new SetupError(`${busyboxPiece.path} --list-full names no applets.`, 'Use a busybox of a distribution, with its applets listed.');
+      throw new SetupError(
+        `${busyboxPiece.path} --list-full names no applets.`,
+        'Use a busybox of a distribution, with its applets listed.',
+      );
     await writeFile(join(into, 'initramfs.cpio.gz'), buildInitramfs({ agent, busybox, applets, modules }));
   };
   const folder = await ensureCacheFolder({ cacheDir: context.env.cacheDir, piece, hash }, make, () =>

@@ -71,7 +71,8 @@ function describeKvm(kind: KvmKind): KvmReport {
       return {
         kind,
         explanation: 'there is no /dev/kvm',
-        remedy: "Turn on virtualization in the firmware (or nested virtualization in this VM's host) and load kvm_intel or kvm_amd.",
+        remedy:
+          "Turn on virtualization in the firmware (or nested virtualization in this VM's host) and load kvm_intel or kvm_amd.",
       };
   }
 }

@@ -20,12 +20,22 @@ const INSTALL_COMMANDS: Readonly<Record<Distribution, string | null>> = {
 };
 
 /** The system, or a SetupError where Voidbox can't run at all. */
-export function readHostSystem(platform: string = process.platform, architecture: string = process.arch, osRelease: string = readOsRelease()): HostSystem {
+export function readHostSystem(
+  platform: string = process.platform,
+  architecture: string = process.arch,
+  osRelease: string = readOsRelease(),
+): HostSystem {
   if (platform !== 'linux' || architecture !== 'x64') {
-    throw new SetupError(`Voidbox runs its micro-VMs on Linux on x86-64 only, and this machine is ${platform} on ${architecture}.`, null);
+    throw new SetupError(
+      `Voidbox runs its micro-VMs on Linux on x86-64 only, and this machine is ${platform} on ${architecture}.`,
+      null,
+    );
   }
   const fields = parseOsRelease(osRelease);
-  return { distribution: distributionOf(fields), name: fields.get('PRETTY_NAME') ?? fields.get('NAME') ?? 'an unnamed Linux' };
+  return {
+    distribution: distributionOf(fields),
+    name: fields.get('PRETTY_NAME') ?? fields.get('NAME') ?? 'an unnamed Linux',
+  };
 }
 
 function readOsRelease(): string {

@@ -33,7 +33,13 @@ export interface IsolationReport {
 }
 
 export interface HostReport {
-  readonly system: { readonly name: string; readonly kernel: string; readonly cpus: number; readonly memoryTotalMib: number; readonly memoryFreeMib: number };
+  readonly system: {
+    readonly name: string;
+    readonly kernel: string;
+    readonly cpus: number;
+    readonly memoryTotalMib: number;
+    readonly memoryFreeMib: number;
+  };
   readonly kernelKind: KernelKind;
   readonly pieces: readonly PieceReport[];
   readonly kvm: KvmReport;
@@ -69,10 +75,17 @@ export async function inspectHost(env: Environment): Promise<HostReport> {
 
 /** The agent and busybox are not missed where the image is there without them. */
 function isOnlyForImage(name: PieceName, pieces: readonly PieceReport[]): boolean {
-  return (name === 'agent' || name === 'busybox') && pieces.some((piece) => piece.name === 'initramfs' && piece.problem === null);
+  return (
+    (name === 'agent' || name === 'busybox') &&
+    pieces.some((piece) => piece.name === 'initramfs' && piece.problem === null)
+  );
 }
 
-async function inspectPiece(context: SetupContext, piece: Piece, need: (name: PieceName) => Promise<FoundPiece>): Promise<PieceReport> {
+async function inspectPiece(
+  context: SetupContext,
+  piece: Piece,
+  need: (name: PieceName) => Promise<FoundPiece>,
+): Promise<PieceReport> {
   const report = { name: piece.name, purpose: piece.purpose, variable: piece.variable };
   try {
     const found = await need(piece.name);
@@ -80,7 +93,14 @@ async function inspectPiece(context: SetupContext, piece: Piece, need: (name: Pi
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
     const missing = piece.packages === null ? error : missingPackages(context, [piece]);
-    return { ...report, path: null, version: null, from: null, problem: error.message, remedy: error.remedy ?? missing.remedy };
+    return {
+      ...report,
+      path: null,
+      version: null,
+      from: null,
+      problem: error.message,
+      remedy: error.remedy ?? missing.remedy,
+    };
   }
 }
 

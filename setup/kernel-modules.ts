@@ -15,7 +15,12 @@ export interface LoadableModule {
  * The wanted modules and their dependencies, uncompressed; those that the kernel has built in are left out.
  * `modulesRoot` holds one folder, named by the kernel's release.
  */
-export async function collectModules(env: Environment, modulesRoot: string, wanted: readonly string[], busybox: string): Promise<LoadableModule[]> {
+export async function collectModules(
+  env: Environment,
+  modulesRoot: string,
+  wanted: readonly string[],
+  busybox: string,
+): Promise<LoadableModule[]> {
   const files = await indexModules(modulesRoot);
   const taken = new Map<string, LoadableModule>();
   const take = async (name: string): Promise<void> => {
@@ -55,14 +60,20 @@ export function moduleDependencies(content: Buffer): string[] {
 async function readModule(env: Environment, file: string, busybox: string): Promise<Buffer> {
   if (file.endsWith('.ko')) return readFile(file);
   const tool = file.endsWith('.xz') ? 'xzcat' : file.endsWith('.gz') ? 'zcat' : null;
-  if (tool === null) throw new SetupError(`The kernel's modules are compressed in a way that is not known here: ${basename(file)}.`, null);
+  if (tool === null)
+    throw new SetupError(
+      `The kernel's modules are compressed in a way that is not known here: ${basename(file)}.`,
+      null,
+    );
   return new Promise((resolve, reject) => {
     const child = spawn(busybox, [tool, file], { env: env.variables, stdio: ['ignore', 'pipe', 'inherit'] });
     const parts: Buffer[] = [];
     child.stdout.on('data', (part: Buffer) => parts.push(part));
     child.once('error', reject);
     child.once('close', (code) =>
-      code === 0 ? resolve(Buffer.concat(parts)) : reject(new SetupError(`busybox ${tool} can't unpack ${basename(file)}.`, null)),
+      code === 0
+        ? resolve(Buffer.concat(parts))
+        : reject(new SetupError(`busybox ${tool} can't unpack ${basename(file)}.`, null)),
     );
   });
 }

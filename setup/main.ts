@@ -21,7 +21,10 @@ async function main(verb: string | undefined, args: readonly string[]): Promise<
   if (verb === 'prepare') {
     await resolveHostPieces(env, { install: true, onProgress: progress });
   } else if (verb === 'kernel') {
-    const kernel = await buildVoidboxKernel(await makeContext(env, progress, 'voidbox'), args[0] === undefined ? null : resolve(args[0]));
+    const kernel = await buildVoidboxKernel(
+      await makeContext(env, progress, 'voidbox'),
+      args[0] === undefined ? null : resolve(args[0]),
+    );
     progress(`Linux ${kernel.version} is built; runs use it from now on (${kernel.path})`);
   } else {
     throw new Error(`unknown verb ${String(verb)}`);

@@ -18,9 +18,13 @@ export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
     makeFolders(path);
     accessSync(path, constants.W_OK | constants.X_OK);
   } catch (error) {
-    throw new SetupError(`The ${what} ${path} cannot be used: ${(error as Error).message}.`, `Mend it, or name another folder: export ${variable}=…`, {
-      cause: error,
-    });
+    throw new SetupError(
+      `The ${what} ${path} cannot be used: ${(error as Error).message}.`,
+      `Mend it, or name another folder: export ${variable}=…`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 

@@ -7,7 +7,8 @@ export function packageRoot(from: string = import.meta.url): string {
   let folder = dirname(fileURLToPath(from));
   while (!existsSync(join(folder, 'package.json')) || !existsSync(join(folder, 'Cargo.toml'))) {
     const parent = dirname(folder);
-    if (parent === folder) throw new Error(`no package.json beside a Cargo.toml above ${fileURLToPath(from)}: the package is incomplete`);
+    if (parent === folder)
+      throw new Error(`no package.json beside a Cargo.toml above ${fileURLToPath(from)}: the package is incomplete`);
     folder = parent;
   }
   return folder;

@@ -2,7 +2,16 @@
 import type { Environment } from './environment.ts';
 import type { HostSystem } from './host-system.ts';
 
-export type PieceName = 'temporal-cli' | 'qemu' | 'bwrap' | 'mke2fs' | 'busybox' | 'keeper' | 'agent' | 'kernel' | 'initramfs';
+export type PieceName =
+  | 'temporal-cli'
+  | 'qemu'
+  | 'bwrap'
+  | 'mke2fs'
+  | 'busybox'
+  | 'keeper'
+  | 'agent'
+  | 'kernel'
+  | 'initramfs';
 export type KernelKind = 'debian' | 'voidbox';
 
 export interface FoundPiece {

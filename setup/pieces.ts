@@ -46,7 +46,8 @@ const kernel: Piece = {
   packages: null,
   isLocal: false,
   find: async (context) =>
-    explicitFile(context, 'kernel', 'VOIDBOX_KERNEL') ?? (await (context.kernelKind === 'voidbox' ? findVoidboxKernel(context) : findDebianKernel(context))),
+    explicitFile(context, 'kernel', 'VOIDBOX_KERNEL') ??
+    (await (context.kernelKind === 'voidbox' ? findVoidboxKernel(context) : findDebianKernel(context))),
   get: (context) => {
     if (context.kernelKind === 'debian') return getDebianKernel(context);
     throw new SetupError("Voidbox's own guest kernel is asked for and not built.", 'npm run kernel');
@@ -66,7 +67,15 @@ const initramfs: Piece = {
 /** In the order in which doctor shows them. */
 export const PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keeper, kernel, initramfs, agent, busybox];
 /** What runs need by name; `agent` and `busybox` are needed for the initramfs only. */
-export const RUN_PIECES: readonly PieceName[] = ['temporal-cli', 'qemu', 'bwrap', 'mke2fs', 'keeper', 'kernel', 'initramfs'];
+export const RUN_PIECES: readonly PieceName[] = [
+  'temporal-cli',
+  'qemu',
+  'bwrap',
+  'mke2fs',
+  'keeper',
+  'kernel',
+  'initramfs',
+];
 
 export function pieceByName(name: PieceName): Piece {
   const piece = PIECES.find((candidate) => candidate.name === name);
@@ -77,6 +86,7 @@ export function pieceByName(name: PieceName): Piece {
 function explicitFile(context: SetupContext, piece: PieceName, variable: string): FoundPiece | null {
   const path = context.env.piecePaths[piece];
   if (path === undefined) return null;
-  if (!existsSync(path)) throw new SetupError(`${variable} names ${path}, which does not exist.`, `Mend or unset ${variable}.`);
+  if (!existsSync(path))
+    throw new SetupError(`${variable} names ${path}, which does not exist.`, `Mend or unset ${variable}.`);
   return { path, version: 'as given', from: variable };
 }

@@ -17,7 +17,13 @@ export const qemu: Piece = {
   name: 'qemu',
   purpose: 'runs the micro-VMs',
   variable: 'VOIDBOX_QEMU',
-  packages: { debian: 'qemu-system-x86', fedora: 'qemu-system-x86-core', arch: 'qemu-system-x86', suse: 'qemu-x86', alpine: 'qemu-system-x86_64' },
+  packages: {
+    debian: 'qemu-system-x86',
+    fedora: 'qemu-system-x86-core',
+    arch: 'qemu-system-x86',
+    suse: 'qemu-x86',
+    alpine: 'qemu-system-x86_64',
+  },
   isLocal: false,
   find: (context) =>
     findProgram(context, {
@@ -35,7 +41,13 @@ export const bwrap: Piece = {
   name: 'bwrap',
   purpose: 'jails QEMU (bubblewrap)',
   variable: 'VOIDBOX_BWRAP',
-  packages: { debian: 'bubblewrap', fedora: 'bubblewrap', arch: 'bubblewrap', suse: 'bubblewrap', alpine: 'bubblewrap' },
+  packages: {
+    debian: 'bubblewrap',
+    fedora: 'bubblewrap',
+    arch: 'bubblewrap',
+    suse: 'bubblewrap',
+    alpine: 'bubblewrap',
+  },
   isLocal: false,
   find: async (context) => {
     const found = await findProgram(context, {
@@ -53,7 +65,16 @@ export const bwrap: Piece = {
 };
 
 async function tryJail(context: SetupContext, path: string): Promise<void> {
-  const result = await runProgram(context.env, path, ['--unshare-user', '--unshare-pid', '--unshare-net', '--unshare-ipc', '--ro-bind', '/', '/', '/bin/true']);
+  const result = await runProgram(context.env, path, [
+    '--unshare-user',
+    '--unshare-pid',
+    '--unshare-net',
+    '--unshare-ipc',
+    '--ro-bind',
+    '/',
+    '/',
+    '/bin/true',
+  ]);
   if (result.exitCode === 0) return;
   throw new SetupError(
     `bubblewrap is here but can't make a jail (${lastLines(result, 1)}).`,
@@ -83,7 +104,13 @@ export const busybox: Piece = {
   name: 'busybox',
   purpose: "the guest's shell and tools",
   variable: null,
-  packages: { debian: BUSYBOX_PACKAGE, fedora: 'busybox', arch: 'busybox', suse: 'busybox-static', alpine: 'busybox-static' },
+  packages: {
+    debian: BUSYBOX_PACKAGE,
+    fedora: 'busybox',
+    arch: 'busybox',
+    suse: 'busybox-static',
+    alpine: 'busybox-static',
+  },
   isLocal: false,
   find: async (context) => {
     const unpacked = join(cacheFolderPath(busyboxFolder(context)), 'busybox');
@@ -94,19 +121,23 @@ export const busybox: Piece = {
       versionArgs: ['--help'],
       versionPattern: /BusyBox v(\d+\.\d+(?:\.\d+)?)/,
       minimumVersion: '1.30',
-      complaint: (path) => Promise.resolve(isStaticElf(path) ? null : 'it needs shared libraries, and a guest has none'),
+      complaint: (path) =>
+        Promise.resolve(isStaticElf(path) ? null : 'it needs shared libraries, and a guest has none'),
     });
     return onPath ?? (existsSync(unpacked) ? describeBusybox(context, unpacked) : null);
   },
   get: async (context) => {
-    if (!hasApt(context)) throw new SetupError('There is no static busybox on PATH.', 'Install the package busybox-static.');
+    if (!hasApt(context))
+      throw new SetupError('There is no static busybox on PATH.', 'Install the package busybox-static.');
     const folder = await ensureCacheFolder(
       busyboxFolder(context),
       async (into) => {
         context.progress(`downloading ${BUSYBOX_PACKAGE}`);
         const tree = join(into, 'tree');
         await unpackPackage(context, BUSYBOX_PACKAGE, tree);
-        const binary = ['bin/busybox', 'usr/bin/busybox'].map((path) => join(tree, path)).find((path) => existsSync(path));
+        const binary = ['bin/busybox', 'usr/bin/busybox']
+          .map((path) => join(tree, path))
+          .find((path) => existsSync(path));
         if (binary === undefined) throw new SetupError(`The package ${BUSYBOX_PACKAGE} holds no busybox.`, null);
         await copyFile(binary, join(into, 'busybox'));
         await rm(tree, { recursive: true });

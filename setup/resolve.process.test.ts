@@ -1,4 +1,13 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -80,7 +89,9 @@ describe('resolveHostPieces', () => {
 
   it('refuses a variable that names nothing', async () => {
     const env = environment({ VOIDBOX_KERNEL: join(folder, 'nothing') });
-    await expect(resolveHostPieces(env, { install: false })).rejects.toThrow(`VOIDBOX_KERNEL names ${join(folder, 'nothing')}, which does not exist.`);
+    await expect(resolveHostPieces(env, { install: false })).rejects.toThrow(
+      `VOIDBOX_KERNEL names ${join(folder, 'nothing')}, which does not exist.`,
+    );
   });
 
   it('refuses a named program that is too old, and says how old', async () => {
@@ -105,14 +116,18 @@ describe('resolveHostPieces', () => {
       '#!/bin/sh\n[ "$1" = --version ] && echo "bubblewrap 0.8.0" && exit\necho "no permissions to create a new namespace" >&2\nexit 1\n',
       { mode: 0o755 },
     );
-    await expect(resolveHostPieces(environment(), { install: false })).rejects.toThrow("can't make a jail (no permissions to create a new namespace)");
+    await expect(resolveHostPieces(environment(), { install: false })).rejects.toThrow(
+      "can't make a jail (no permissions to create a new namespace)",
+    );
   });
 });
 
 describe('records of what was resolved', () => {
   it('go when they are old, while young ones of other environments stay', async () => {
     mkdirSync(join(folder, 'cache'), { recursive: true });
-    const [old, young] = ['resolved-0123456789abcdef.json', 'resolved-fedcba9876543210.json'].map((name) => join(folder, 'cache', name)) as [string, string];
+    const [old, young] = ['resolved-0123456789abcdef.json', 'resolved-fedcba9876543210.json'].map((name) =>
+      join(folder, 'cache', name),
+    ) as [string, string];
     for (const file of [old, young]) writeFileSync(file, '{}');
     utimesSync(old, 1, 1);
     await resolveHostPieces(environment(), { install: false });
@@ -125,9 +140,14 @@ describe('resolveStackPieces', () => {
     for (const name of ['qemu-system-x86_64', 'bwrap', 'mke2fs']) rmSync(join(folder, 'bin', name));
     rmSync(join(folder, 'keeper'));
     const env = environment({ VOIDBOX_KERNEL: join(folder, 'nothing') });
-    await expect(resolveStackPieces(env, { install: false })).rejects.toThrow(`VOIDBOX_VM names ${join(folder, 'keeper')}, which does not exist.`);
+    await expect(resolveStackPieces(env, { install: false })).rejects.toThrow(
+      `VOIDBOX_VM names ${join(folder, 'keeper')}, which does not exist.`,
+    );
     writeFileSync(join(folder, 'keeper'), 'keeper');
-    expect(await resolveStackPieces(env, { install: false })).toEqual({ temporalCli: join(folder, 'bin', 'temporal'), keeper: join(folder, 'keeper') });
+    expect(await resolveStackPieces(env, { install: false })).toEqual({
+      temporalCli: join(folder, 'bin', 'temporal'),
+      keeper: join(folder, 'keeper'),
+    });
   });
 });
 
@@ -137,7 +157,11 @@ describe('inspectHost', () => {
     const report = await inspectHost(environment());
     expect(report.isReady).toBe(false);
     expect(report.isolation.level).toBeNull();
-    expect(report.pieces.find((piece) => piece.name === 'qemu')).toMatchObject({ version: '7.2.22', from: 'PATH', problem: null });
+    expect(report.pieces.find((piece) => piece.name === 'qemu')).toMatchObject({
+      version: '7.2.22',
+      from: 'PATH',
+      problem: null,
+    });
     const jail = report.pieces.find((piece) => piece.name === 'bwrap');
     expect(jail).toMatchObject({ path: null, problem: 'Missing on this machine: bwrap.' });
     expect(jail?.remedy).toContain('bubblewrap');

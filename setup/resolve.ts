@@ -48,7 +48,10 @@ export async function resolveHostPieces(env: Environment, options: ResolveOption
  * The pieces of the embedded stack alone: Temporal's CLI and the keeper. Runs without VMs need no others, so nothing
  * is asked for QEMU, the jail, a kernel or an image here.
  */
-export async function resolveStackPieces(env: Environment, options: Pick<ResolveOptions, 'install' | 'onProgress'>): Promise<StackPieces> {
+export async function resolveStackPieces(
+  env: Environment,
+  options: Pick<ResolveOptions, 'install' | 'onProgress'>,
+): Promise<StackPieces> {
   const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
   if (known !== null) return { temporalCli: known.temporalCli, keeper: known.keeper };
   if (options.install) makeCacheDir(env);
@@ -98,13 +101,28 @@ async function resolvePackaged(context: SetupContext, install: boolean): Promise
 /** Everything that can change which files are the right ones, by names, sizes and times only. */
 async function inputsHash(env: Environment, root: string, kernelKind: KernelKind | undefined): Promise<string> {
   const explicit = Object.entries(env.piecePaths).sort().flat();
-  const ownKernels = (await readdir(env.cacheDir).catch(() => [])).filter((name) => name.startsWith(VOIDBOX_KERNEL_PIECE)).sort();
-  const sources = [...rustSources(root), join(root, 'guest', 'kernel', 'voidbox.config'), join(root, 'package.json')].map(
-    (path) => `${path} ${fileStamp(path)}`,
-  );
+  const ownKernels = (await readdir(env.cacheDir).catch(() => []))
+    .filter((name) => name.startsWith(VOIDBOX_KERNEL_PIECE))
+    .sort();
+  const sources = [
+    ...rustSources(root),
+    join(root, 'guest', 'kernel', 'voidbox.config'),
+    join(root, 'package.json'),
+  ].map((path) => `${path} ${fileStamp(path)}`);
   // The code that finds pieces is part of what they are.
   const code = `${import.meta.url} ${fileStamp(new URL(import.meta.url).pathname)}`;
-  return hashInputs(['3', code, env.path, String(env.kernelKind), String(kernelKind), ...explicit, '', ...ownKernels, '', ...sources]);
+  return hashInputs([
+    '3',
+    code,
+    env.path,
+    String(env.kernelKind),
+    String(kernelKind),
+    ...explicit,
+    '',
+    ...ownKernels,
+    '',
+    ...sources,
+  ]);
 }
 
 function fileStamp(path: string): string | null {
@@ -113,7 +131,15 @@ function fileStamp(path: string): string | null {
 }
 
 function pathsOf(pieces: HostPieces): string[] {
-  return [pieces.temporalCli, pieces.qemu, pieces.bwrap, pieces.mke2fs, pieces.keeper, pieces.kernel.path, pieces.initramfs];
+  return [
+    pieces.temporalCli,
+    pieces.qemu,
+    pieces.bwrap,
+    pieces.mke2fs,
+    pieces.keeper,
+    pieces.kernel.path,
+    pieces.initramfs,
+  ];
 }
 
 function recordPath(env: Environment, hash: string): string {
@@ -128,7 +154,9 @@ function readRecord(file: string): HostPieces | null {
     // Missing or cut off: the pieces are looked for again.
     return null;
   }
-  const isUnchanged = pathsOf(record.pieces).every((path) => record.files[path] !== undefined && record.files[path] === fileStamp(path));
+  const isUnchanged = pathsOf(record.pieces).every(
+    (path) => record.files[path] !== undefined && record.files[path] === fileStamp(path),
+  );
   return isUnchanged ? record.pieces : null;
 }
 

@@ -21,7 +21,12 @@ export interface ProgramOptions {
 const DEFAULT_TIMEOUT_MS = 30_000;
 
 /** What the program wrote and how it ended; a program that can't be started ends with 127. */
-export function runProgram(env: Environment, program: string, args: readonly string[], options: ProgramOptions = {}): Promise<ProgramResult> {
+export function runProgram(
+  env: Environment,
+  program: string,
+  args: readonly string[],
+  options: ProgramOptions = {},
+): Promise<ProgramResult> {
   return new Promise((resolve) => {
     const child = spawn(program, args, {
       cwd: options.cwd,

@@ -50,7 +50,8 @@ function checkout(version: string): SetupContext {
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'voidbox-binaries-'));
   mkdirSync(join(folder, 'bin'));
-  for (const name of ['sh', 'flock', 'cat', 'rm', 'mkdir', 'chmod', 'sleep']) symlinkSync(`/usr/bin/${name}`, join(folder, 'bin', name));
+  for (const name of ['sh', 'flock', 'cat', 'rm', 'mkdir', 'chmod', 'sleep'])
+    symlinkSync(`/usr/bin/${name}`, join(folder, 'bin', name));
   putProgram('cargo', CARGO);
   putProgram('rustc', `#!/bin/sh\necho ${folder}\n`);
 });
@@ -59,9 +60,12 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 it('checkouts that share a cache, one after the other and at once, each get what their own sources make', async () => {
   const texts = async (version: string): Promise<string[]> => {
     const context = checkout(version);
-    return Promise.all([KEEPER_BINARY, AGENT_BINARY].map(async (name) => readFileSync((await getBinary(context, name)).path, 'utf8')));
+    return Promise.all(
+      [KEEPER_BINARY, AGENT_BINARY].map(async (name) => readFileSync((await getBinary(context, name)).path, 'utf8')),
+    );
   };
-  const expected = (version: string): string[] => Array.from({ length: 2 }, () => `#!/bin/sh\nversion = "${version}"\n`);
+  const expected = (version: string): string[] =>
+    Array.from({ length: 2 }, () => `#!/bin/sh\nversion = "${version}"\n`);
   expect(await texts('1.0.0')).toEqual(expected('1.0.0'));
   expect(await texts('2.0.0')).toEqual(expected('2.0.0'));
   const versions = ['3.0.0', '4.0.0', '5.0.0'];

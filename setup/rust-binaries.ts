@@ -30,7 +30,12 @@ export function rustSources(packageRoot: string): string[] {
     if (!existsSync(root)) continue;
     const entries = readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
     const paths = entries.map((entry) => join(entry.parentPath, entry.name));
-    files.push(...paths.filter((path) => /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(relative(root, path))));
+    files.push(
+      ...paths.filter(
+        (path) =>
+          /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(relative(root, path)),
+      ),
+    );
   }
   return files.sort();
 }
@@ -40,7 +45,11 @@ function sourcesHash(packageRoot: string): string {
 }
 
 export async function findBinary(context: SetupContext, binary: string): Promise<FoundPiece | null> {
-  const folder = cacheFolderPath({ cacheDir: context.env.cacheDir, piece: PIECE, hash: sourcesHash(context.packageRoot) });
+  const folder = cacheFolderPath({
+    cacheDir: context.env.cacheDir,
+    piece: PIECE,
+    hash: sourcesHash(context.packageRoot),
+  });
   const path = join(folder, binary);
   return isExecutable(path) ? { path, version: versionOf(context.packageRoot), from: 'cache' } : null;
 }
@@ -81,8 +90,12 @@ async function build(context: SetupContext, into: string): Promise<void> {
       const compiling = cargoIn(['build', '--bin', KEEPER_BINARY, '--bin', AGENT_BINARY]);
       const result = await sayStill(context.progress, 'compiling the keeper and the guest agent', compiling);
       if (result.exitCode !== 0)
-        throw new SetupError(`The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`, 'Mend what cargo says, then try again.');
-      for (const binary of [KEEPER_BINARY, AGENT_BINARY]) await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
+        throw new SetupError(
+          `The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`,
+          'Mend what cargo says, then try again.',
+        );
+      for (const binary of [KEEPER_BINARY, AGENT_BINARY])
+        await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
     },
     () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
   );
@@ -94,7 +107,8 @@ async function findCargo(context: SetupContext): Promise<string> {
     if (!isExecutable(path)) continue;
     const version = /^cargo (\S+)/.exec((await runProgram(context.env, path, ['--version'])).stdout)?.[1];
     if (version !== undefined && compareVersions(version, MINIMUM_RUST) >= 0) return path;
-    if (version !== undefined) context.progress(`passing over ${path}: it is version ${version}, and ${MINIMUM_RUST} or newer is needed`);
+    if (version !== undefined)
+      context.progress(`passing over ${path}: it is version ${version}, and ${MINIMUM_RUST} or newer is needed`);
   }
   throw new SetupError(
     `Rust ${MINIMUM_RUST} or newer is needed to compile the keeper and the guest agent, and there is no such cargo on PATH.`,

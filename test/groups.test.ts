@@ -13,7 +13,10 @@ test('files of any groups can be named in one call', () => {
   const groups = (config.test?.projects ?? []).map((project) => (project as { readonly test: Group }).test);
   expect(groups.map(({ name }) => name)).toEqual(['pure', 'process', 'server', 'vm']);
   const orderOf = ({ sequence }: Group): number => sequence?.groupOrder ?? 0;
-  const limited = groups.filter(({ maxWorkers, fileParallelism }) => maxWorkers !== undefined || fileParallelism === false);
+  const limited = groups.filter(
+    ({ maxWorkers, fileParallelism }) => maxWorkers !== undefined || fileParallelism === false,
+  );
   expect(limited.map(({ name }) => name)).toEqual(['server', 'vm']);
-  for (const group of limited) expect(groups.filter((other) => orderOf(other) === orderOf(group)).map(({ name }) => name)).toEqual([group.name]);
+  for (const group of limited)
+    expect(groups.filter((other) => orderOf(other) === orderOf(group)).map(({ name }) => name)).toEqual([group.name]);
 });

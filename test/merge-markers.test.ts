@@ -13,7 +13,10 @@ const MARKERS = '^(<<<<<<<|>>>>>>>|\\|\\|\\|\\|\\|\\|\\|)( |$)';
 function findMarkers(folder: string): readonly string[] {
   try {
     // Without an index, so that files that are not added yet count too.
-    const found = execFileSync('git', ['grep', '--no-index', '--exclude-standard', '-InE', MARKERS, '--', '.'], { cwd: folder, encoding: 'utf8' });
+    const found = execFileSync('git', ['grep', '--no-index', '--exclude-standard', '-InE', MARKERS, '--', '.'], {
+      cwd: folder,
+      encoding: 'utf8',
+    });
     return found.trimEnd().split('\n');
   } catch (error) {
     // 1: nothing was found. Anything else is a search that did not happen.

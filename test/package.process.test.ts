@@ -24,8 +24,12 @@ describe('the package, installed from its tarball into an empty folder', () => {
     expect(await installed.voidbox(['init', 'first.yaml'])).toMatchObject({ exitCode: 0 });
     expect(await installed.voidbox(['validate', 'first.yaml'])).toMatchObject({ exitCode: 0 });
     // It names the schema that the package brings, as the YAML language server reads it.
-    const [, schema] = /^# yaml-language-server: \$schema=(\S+)\n/.exec(readFileSync(join(installed.folder, 'first.yaml'), 'utf8'))!;
-    expect(JSON.parse(readFileSync(join(installed.folder, schema!), 'utf8'))).toMatchObject({ $schema: 'http://json-schema.org/draft-07/schema#' });
+    const [, schema] = /^# yaml-language-server: \$schema=(\S+)\n/.exec(
+      readFileSync(join(installed.folder, 'first.yaml'), 'utf8'),
+    )!;
+    expect(JSON.parse(readFileSync(join(installed.folder, schema!), 'utf8'))).toMatchObject({
+      $schema: 'http://json-schema.org/draft-07/schema#',
+    });
   });
 
   it('says what is wrong with a bad spec and exits with 2', async () => {
@@ -47,13 +51,20 @@ describe('the package, installed from its tarball into an empty folder', () => {
     const start = ['start', '--params', '{"who":"Ada"}'];
     // Whoever made a file there and removed it again would have changed the folder's time.
     const modules = join(installed.folder, 'node_modules');
-    const installation = [modules, join(modules, 'voidbox'), join(modules, 'voidbox/dist/sdk/skill-kit'), join(modules, 'voidbox/dist/sdk/skill-kit/build')];
+    const installation = [
+      modules,
+      join(modules, 'voidbox'),
+      join(modules, 'voidbox/dist/sdk/skill-kit'),
+      join(modules, 'voidbox/dist/sdk/skill-kit/build'),
+    ];
     const times = (): number[] => installation.map((path) => statSync(path).mtimeMs);
     const before = times();
     const ran = await installed.voidbox(['skill', 'run', 'greeter.ts', ...start]);
     expect(ran).toMatchObject({ exitCode: 0 });
     expect(JSON.parse(ran.stdout)).toMatchObject({ kind: 'prompt', prompt: '<prompt>\nGreet Ada\n</prompt>' });
-    expect(await installed.voidbox(['skill', 'build', 'greeter.ts', '-o', 'out/greeter'])).toMatchObject({ exitCode: 0 });
+    expect(await installed.voidbox(['skill', 'build', 'greeter.ts', '-o', 'out/greeter'])).toMatchObject({
+      exitCode: 0,
+    });
     expect(times()).toEqual(before);
     const alone = await mkdtemp(join(tmpdir(), 'voidbox-alone-'));
     try {
@@ -78,6 +89,8 @@ describe('the package, installed from its tarball into an empty folder', () => {
       expect(existsSync(join(root, path)), path).toBe(true);
     }
     const files = await readdir(root, { recursive: true });
-    expect(files.filter((file) => /\.test\.|\.tests\/|\/target\//.test(file) && !file.startsWith('node_modules'))).toEqual([]);
+    expect(
+      files.filter((file) => /\.test\.|\.tests\/|\/target\//.test(file) && !file.startsWith('node_modules')),
+    ).toEqual([]);
   });
 });

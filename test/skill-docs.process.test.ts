@@ -18,23 +18,50 @@ it('the code of docs/skill-kit.md type-checks, and its program starts', { timeou
   symlinkSync(ROOT, folder.file('node_modules/voidbox'));
   symlinkSync(join(ROOT, 'node_modules/@types'), folder.file('node_modules/@types'));
   writeFileSync(folder.file('package.json'), '{"type":"module"}');
-  const files = { 'skill.ts': greeter, 'writer.ts': writer, 'main.ts': main, 'writer-main.ts': main?.replace('./skill.ts', './writer.ts') };
+  const files = {
+    'skill.ts': greeter,
+    'writer.ts': writer,
+    'main.ts': main,
+    'writer-main.ts': main?.replace('./skill.ts', './writer.ts'),
+  };
   for (const [name, code] of Object.entries(files)) writeFileSync(folder.file(name), code ?? '');
-  const compilerOptions = { target: 'es2023', module: 'nodenext', strict: true, exactOptionalPropertyTypes: true, rewriteRelativeImportExtensions: true };
-  writeFileSync(folder.file('tsconfig.json'), JSON.stringify({ compilerOptions: { ...compilerOptions, types: ['node'], outDir: 'bin' }, include: ['*.ts'] }));
-  const compiled = run(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', folder.path], { cwd: folder.path });
-  expect(await compiled.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({ stdout: '', stderr: '' });
+  const compilerOptions = {
+    target: 'es2023',
+    module: 'nodenext',
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    rewriteRelativeImportExtensions: true,
+  };
+  writeFileSync(
+    folder.file('tsconfig.json'),
+    JSON.stringify({ compilerOptions: { ...compilerOptions, types: ['node'], outDir: 'bin' }, include: ['*.ts'] }),
+  );
+  const compiled = run(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', folder.path], {
+    cwd: folder.path,
+  });
+  expect(await compiled.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({
+    stdout: '',
+    stderr: '',
+  });
 
   const start = async (script: string, ...args: string[]): Promise<unknown> =>
-    JSON.parse((await run(process.execPath, [folder.file(`bin/${script}`), 'start', ...args], { cwd: folder.path })).stdout);
+    JSON.parse(
+      (await run(process.execPath, [folder.file(`bin/${script}`), 'start', ...args], { cwd: folder.path })).stdout,
+    );
   expect(await start('main.js', '--params', '{"place":"Ulm"}')).toMatchObject({
     kind: 'prompt',
     prompt: '<prompt>\nAsk the visitor of Ulm for a name.\n</prompt>',
   });
   expect(await start('writer-main.js')).toMatchObject({ kind: 'prompt', step: 'title' });
   // What authors copy is without faults of its own.
-  const lint = run(process.execPath, [join(ROOT, 'bin/voidbox.js'), 'skill', 'lint', '--max-warnings', '0', 'skill.ts', 'writer.ts'], { cwd: folder.path });
-  expect(await lint.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({ stdout: 'no problems\n' });
+  const lint = run(
+    process.execPath,
+    [join(ROOT, 'bin/voidbox.js'), 'skill', 'lint', '--max-warnings', '0', 'skill.ts', 'writer.ts'],
+    { cwd: folder.path },
+  );
+  expect(await lint.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({
+    stdout: 'no problems\n',
+  });
 });
 
 function blocksOf(page: string): readonly string[] {

@@ -6,7 +6,9 @@ import { beforeAll, expect, test } from 'vitest';
 import { bundleWorkflows } from './bundle.ts';
 
 /** Of the code without its source map. When growth is wanted, say why in the commit that raises it. */
-const RECORDED_BYTES = JSON.parse(readFileSync(new URL('bundle-size.json', import.meta.url), 'utf8')) as { readonly codeBytes: number };
+const RECORDED_BYTES = JSON.parse(readFileSync(new URL('bundle-size.json', import.meta.url), 'utf8')) as {
+  readonly codeBytes: number;
+};
 
 let code: string;
 let sources: readonly string[];
@@ -22,16 +24,26 @@ test('it holds our workflow code, and no library that validates, parses or store
   expect(sources.some((source) => source.includes('workflows/run.ts'))).toBe(true);
   expect(sources.some((source) => source.includes('domain/pipeline/machine.ts'))).toBe(true);
   const libraries = new Set(sources.flatMap((source) => /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(source)?.[1] ?? []));
-  const unwanted = [...libraries].filter((name) => /^(zod|yaml|pg|pino|commander|protobufjs|@temporalio\/(client|worker|activity|testing))$/.test(name));
+  const unwanted = [...libraries].filter((name) =>
+    /^(zod|yaml|pg|pino|commander|protobufjs|@temporalio\/(client|worker|activity|testing))$/.test(name),
+  );
   expect(unwanted).toEqual([]);
-  expect(sources.filter((source) => /domain\/spec\/|\/activities\/(?!contract)|\/store\/|\/sandbox\/|\/workers\//.test(source))).toEqual([]);
+  expect(
+    sources.filter((source) =>
+      /domain\/spec\/|\/activities\/(?!contract)|\/store\/|\/sandbox\/|\/workers\//.test(source),
+    ),
+  ).toEqual([]);
 });
 
 test('it asks for no module of Node', () => {
   const asked = [...code.matchAll(/\brequire\(["']([^"']+)["']\)/g)].map((match) => match[1] ?? '');
   const ofNode = asked.filter((name) => name.startsWith('node:') || builtinModules.includes(name));
   // The SDK provides these two inside the sandbox.
-  expect(ofNode.filter((name) => name !== 'node:assert' && name !== 'assert' && name !== 'node:async_hooks' && name !== 'async_hooks')).toEqual([]);
+  expect(
+    ofNode.filter(
+      (name) => name !== 'node:assert' && name !== 'assert' && name !== 'node:async_hooks' && name !== 'async_hooks',
+    ),
+  ).toEqual([]);
 });
 
 test('it has not outgrown its recorded size by more than a tenth', () => {

@@ -20,10 +20,15 @@ export function builtBundle(root: string = packageRoot()): WorkflowBundle | null
 export async function bundleWorkflows(workflowsPath: string): Promise<string> {
   const payloadConverterPath = join(dirname(workflowsPath), `payload-converter${extname(workflowsPath)}`);
   const { code } = await bundleWorkflowCode({ workflowsPath, payloadConverterPath, logger: SILENT });
-  return code.replace(/(\/\/# sourceMappingURL=data:application\/json;[^,]*base64,)([A-Za-z0-9+/=]+)\s*$/, (_, head: string, map: string) => {
-    const { sourcesContent: _texts, ...rest } = JSON.parse(Buffer.from(map, 'base64').toString('utf8')) as { readonly sourcesContent?: unknown };
-    return `${head}${Buffer.from(JSON.stringify(rest)).toString('base64')}\n`;
-  });
+  return code.replace(
+    /(\/\/# sourceMappingURL=data:application\/json;[^,]*base64,)([A-Za-z0-9+/=]+)\s*$/,
+    (_, head: string, map: string) => {
+      const { sourcesContent: _texts, ...rest } = JSON.parse(Buffer.from(map, 'base64').toString('utf8')) as {
+        readonly sourcesContent?: unknown;
+      };
+      return `${head}${Buffer.from(JSON.stringify(rest)).toString('base64')}\n`;
+    },
+  );
 }
 
 const nothing = (): void => undefined;

@@ -42,7 +42,11 @@ export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log
   const timer = setInterval(() => look(false), LOOK_INTERVAL_MS);
   timer.unref();
   return {
-    pump: { hasRoomForOutput: () => ballast.hasRoomForOutput(), isFull: isDiskFull, limitMs: waitLimitMs ?? WAIT_LIMIT_MS },
+    pump: {
+      hasRoomForOutput: () => ballast.hasRoomForOutput(),
+      isFull: isDiskFull,
+      limitMs: waitLimitMs ?? WAIT_LIMIT_MS,
+    },
     stop: () => clearInterval(timer),
   };
 }

@@ -45,7 +45,9 @@ function idOfRuns(stateDir: string): string | null {
   const dir = runsDir(stateDir);
   for (const name of namesIn(dir)) {
     try {
-      const { hostId: id } = JSON.parse(readFileSync(join(dir, name, 'records', 'admission.json'), 'utf8')) as { readonly hostId?: unknown };
+      const { hostId: id } = JSON.parse(readFileSync(join(dir, name, 'records', 'admission.json'), 'utf8')) as {
+        readonly hostId?: unknown;
+      };
       if (typeof id === 'string' && HOST_ID.test(id)) return id;
     } catch {
       // Not admitted, or damaged: another run says it.

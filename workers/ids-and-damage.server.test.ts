@@ -64,7 +64,12 @@ async function started(runId: string, args = '["600", "50"]'): Promise<void> {
 }
 
 async function untilOutput(runId: string): Promise<void> {
-  await expect.poll(async () => (await stack.eventsOf(runId)).some(({ body }) => body.type === 'output'), { timeout: 30_000, interval: 100 }).toBe(true);
+  await expect
+    .poll(async () => (await stack.eventsOf(runId)).some(({ body }) => body.type === 'output'), {
+      timeout: 30_000,
+      interval: 100,
+    })
+    .toBe(true);
 }
 
 function fileOf(runId: string, name: string): string {
@@ -97,10 +102,17 @@ describe('a Temporal Schedule', () => {
     const schedule = await stack.runs.client.schedule.create({
       scheduleId: 'nightly',
       spec: {},
-      action: { type: 'startWorkflow', workflowType: 'voidboxRun', workflowId, taskQueue: 'voidbox', args: [{ spec: spec('["600", "50"]') }] },
+      action: {
+        type: 'startWorkflow',
+        workflowType: 'voidboxRun',
+        workflowId,
+        taskQueue: 'voidbox',
+        args: [{ spec: spec('["600", "50"]') }],
+      },
     });
     await schedule.trigger();
-    const known = async (): Promise<string[]> => (await stack.deps.events.listRuns()).filter((id) => id.startsWith(workflowId));
+    const known = async (): Promise<string[]> =>
+      (await stack.deps.events.listRuns()).filter((id) => id.startsWith(workflowId));
     await expect.poll(known, { timeout: 30_000, interval: 200 }).toHaveLength(1);
     const [runId = ''] = await known();
     expect(runId).toMatch(/-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
@@ -110,7 +122,11 @@ describe('a Temporal Schedule', () => {
     expect((await type('runs')).stdout).toContain(runId);
     // Also by the beginning of it.
     expect((await type('status', 'nightly')).stdout).toContain(runId);
-    expect(JSON.parse((await type('cancel', runId, '--json')).stdout)).toEqual({ runId, state: 'cancelled', wasRunning: true });
+    expect(JSON.parse((await type('cancel', runId, '--json')).stdout)).toEqual({
+      runId,
+      state: 'cancelled',
+      wasRunning: true,
+    });
     expect((await type('logs', runId)).stdout).toContain('line 1');
     expect(backend.alive()).toEqual([]);
     await schedule.delete();
@@ -123,10 +139,9 @@ describe('a Temporal Schedule', () => {
     expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
     expect((await type('logs', runId)).stdout).toContain('line 2');
     expect(readdirSync(join(stack.stateDir, 'runs')).some((name) => name.startsWith('%long-'))).toBe(true);
-    await expect(startRun(stack.runs.client, { runId: `${runId}y`, request: { spec: '' }, summary: 'longer' })).rejects.toHaveProperty(
-      'cause.code',
-      INVALID_ARGUMENT,
-    );
+    await expect(
+      startRun(stack.runs.client, { runId: `${runId}y`, request: { spec: '' }, summary: 'longer' }),
+    ).rejects.toHaveProperty('cause.code', INVALID_ARGUMENT);
   });
 });
 
@@ -159,11 +174,15 @@ describe('a run whose files are damaged while it goes on', () => {
       expect(backend.alive().filter((key) => key.startsWith(`${runId}/`))).toEqual([]);
       expect((await awaitOutcome(stack.runs.client, other)).state).toBe('succeeded');
       const listed = async (id: string): Promise<unknown> => {
-        const { runs } = JSON.parse((await type('runs', '--json')).stdout) as { runs: { runId: string; state: string; damage: string | null }[] };
+        const { runs } = JSON.parse((await type('runs', '--json')).stdout) as {
+          runs: { runId: string; state: string; damage: string | null }[];
+        };
         return runs.find((run) => run.runId === id);
       };
       // A log without a first event is taken for one that is just begun for some seconds.
-      await expect.poll(() => listed(runId), { timeout: 15_000, interval: 500 }).toMatchObject({ state: 'damaged', damage: expect.stringContaining(runId) });
+      await expect
+        .poll(() => listed(runId), { timeout: 15_000, interval: 500 })
+        .toMatchObject({ state: 'damaged', damage: expect.stringContaining(runId) });
       expect(await listed(other)).toMatchObject({ state: 'succeeded', damage: null });
     },
     END_LIMIT_MS,
@@ -194,17 +213,25 @@ test('set-aside --all leaves a run without an event alone for as long as the ser
   const runId = 'beginning';
   await started('begun', '["2", "1"]');
   // A worker has admitted it and found no room for its first event.
-  const handle = await stack.runs.client.workflow.start('voidboxRun', { workflowId: runId, taskQueue: 'nowhere', args: [{ spec: '' }] });
+  const handle = await stack.runs.client.workflow.start('voidboxRun', {
+    workflowId: runId,
+    taskQueue: 'nowhere',
+    args: [{ spec: '' }],
+  });
   mkdirSync(fileOf(runId, 'records'), { recursive: true });
   cpSync(fileOf('begun', 'records/admission.json'), fileOf(runId, 'records/admission.json'));
   utimesSync(fileOf(runId, 'records/admission.json'), 1_000_000_000, 1_000_000_000);
-  const sorted = async (): Promise<unknown> => JSON.parse((await type('set-aside', '--all', '--dry-run', '--json')).stdout) as unknown;
+  const sorted = async (): Promise<unknown> =>
+    JSON.parse((await type('set-aside', '--all', '--dry-run', '--json')).stdout) as unknown;
   expect(await sorted()).toMatchObject({
     runs: expect.not.arrayContaining([expect.objectContaining({ runId })]) as unknown,
     left: [{ runId, reason: expect.stringContaining('the server says that it runs') as string }],
   });
   await handle.terminate('test');
-  expect(await sorted()).toMatchObject({ runs: expect.arrayContaining([expect.objectContaining({ runId })]) as unknown, left: [] });
+  expect(await sorted()).toMatchObject({
+    runs: expect.arrayContaining([expect.objectContaining({ runId })]) as unknown,
+    left: [],
+  });
 });
 
 function swapLines(runId: string): void {

@@ -72,6 +72,15 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
 }
 
 /** Tells the readers of each unfinished run that this worker has taken it up. */
-export async function announceResumed(events: EventStore, runIds: readonly string[], by: string, now: () => number = Date.now): Promise<void> {
-  for (const runId of runIds) await unlessDamaged(() => events.append(runId, [{ id: `run/resumed/${by}`, atMs: now(), body: { type: 'run-resumed', by } }]), 0);
+export async function announceResumed(
+  events: EventStore,
+  runIds: readonly string[],
+  by: string,
+  now: () => number = Date.now,
+): Promise<void> {
+  for (const runId of runIds)
+    await unlessDamaged(
+      () => events.append(runId, [{ id: `run/resumed/${by}`, atMs: now(), body: { type: 'run-resumed', by } }]),
+      0,
+    );
 }

@@ -14,7 +14,11 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
     found ??= resolveHostPieces(env, { install: false }).catch((error: unknown) => {
       found = null;
       if (!(error instanceof SetupError)) throw error;
-      throw new CodedError('host/not-ready', error.remedy === null ? error.message : `${error.message} ${error.remedy}`, { cause: error });
+      throw new CodedError(
+        'host/not-ready',
+        error.remedy === null ? error.message : `${error.message} ${error.remedy}`,
+        { cause: error },
+      );
     });
     return found;
   };

@@ -3,8 +3,18 @@ import type { EventStore, RunRecords } from '../activities/ports.ts';
 import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
 import { createOpenRuns } from './open-runs.ts';
 
-const ADMITTED = { type: 'run-admitted', name: 'n', kind: 'workflow', hostId: 'h', stages: [], outputStage: null } as const;
-const FINISHED = { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } } as const;
+const ADMITTED = {
+  type: 'run-admitted',
+  name: 'n',
+  kind: 'workflow',
+  hostId: 'h',
+  stages: [],
+  outputStage: null,
+} as const;
+const FINISHED = {
+  type: 'run-finished',
+  outcome: { state: 'succeeded', failedStage: null, failure: null, output: null },
+} as const;
 const event = (body: NewRunEvent['body']): NewRunEvent => ({ id: body.type, atMs: 0, body });
 
 /** Logs and admissions in memory that count how often they are read. */
@@ -113,7 +123,13 @@ test('a run that is not admitted yet is looked at again, one that cannot be read
   await elsewhere('open', 'here', ADMITTED);
   let now = 0;
   const said: string[] = [];
-  const openRuns = createOpenRuns({ events, records, serverId: 'here', log: (_, message) => void said.push(message), now: () => now });
+  const openRuns = createOpenRuns({
+    events,
+    records,
+    serverId: 'here',
+    log: (_, message) => void said.push(message),
+    now: () => now,
+  });
   expect(await openRuns.list()).toEqual(['open']);
   await elsewhere('waiting', 'here', ADMITTED);
   now += 10 * 60_000;

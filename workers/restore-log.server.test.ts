@@ -48,7 +48,10 @@ async function interrupted(runId: string, last: string): Promise<StageResult> {
   worker = await stack.startWorker();
   const spec = `kind: workflow\nname: cut\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n    - { name: first, run: { program: echo, args: [one] } }\n    - { name: between, run: { program: hold }, depends_on: [first] }\n${last}`;
   await startRun(stack.runs.client, { runId, request: { spec }, summary: 'test' });
-  await vi.waitFor(async () => expect(JSON.stringify(await stack.eventsOf(runId))).toContain('stage/between/0/1/started'), { timeout: 20_000, interval: 50 });
+  await vi.waitFor(
+    async () => expect(JSON.stringify(await stack.eventsOf(runId))).toContain('stage/between/0/1/started'),
+    { timeout: 20_000, interval: 50 },
+  );
   await stopWorker();
   const finished = (await stack.eventsOf(runId)).find(({ id }) => id === 'stage/first/0/1/finished')!;
   return toStageResult((finished.body as { readonly result: StageResult }).result);
@@ -91,7 +94,11 @@ test('a result that the log lost is written again, and the run says so', { timeo
   ]);
   const notices = events.flatMap(({ body }) => (body.type === 'notice' ? [body] : []));
   expect(notices).toEqual([
-    { type: 'notice', level: 'warning', message: expect.stringContaining('the log lacked results of first/0/1 that the server remembers') },
+    {
+      type: 'notice',
+      level: 'warning',
+      message: expect.stringContaining('the log lacked results of first/0/1 that the server remembers'),
+    },
   ]);
   expect(said).toEqual([expect.stringContaining('results of first/0/1 were missing in its log')]);
 });
@@ -99,9 +106,15 @@ test('a result that the log lost is written again, and the run says so', { timeo
 test('a log that has all that the server remembers stays as it is', { timeout: 60_000 }, async () => {
   await interrupted('whole-log', LAST);
   const before = await stack.eventsOf('whole-log');
-  await restoreLogs({ client: stack.runs.client, events: stack.deps.events, records: stack.deps.records, log: (_level, line) => said.push(line) }, [
-    'whole-log',
-  ]);
+  await restoreLogs(
+    {
+      client: stack.runs.client,
+      events: stack.deps.events,
+      records: stack.deps.records,
+      log: (_level, line) => said.push(line),
+    },
+    ['whole-log'],
+  );
   expect(await stack.eventsOf('whole-log')).toEqual(before);
   expect(said).toEqual([]);
   await goOn('whole-log');

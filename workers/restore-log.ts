@@ -34,17 +34,27 @@ export async function restoreLogs(options: RestoreOptions, runIds: readonly stri
   for (const runId of runIds) {
     try {
       const restored = await options.client.withDeadline(Date.now() + LIMIT_MS, () => restoreLog(options, runId));
-      if (restored.length > 0) options.log('warning', `run ${runId}: results of ${restored.join(', ')} were missing in its log and are written again`);
+      if (restored.length > 0)
+        options.log(
+          'warning',
+          `run ${runId}: results of ${restored.join(', ')} were missing in its log and are written again`,
+        );
     } catch (error) {
       // The janitor ends such a run.
       if (isGrpcServiceError(error) && error.code === NOT_FOUND) continue;
-      options.log('warning', `run ${runId}: its log could not be compared with what the server remembers: ${textOf(error)}`);
+      options.log(
+        'warning',
+        `run ${runId}: its log could not be compared with what the server remembers: ${textOf(error)}`,
+      );
     }
   }
 }
 
 /** @returns exec keys whose results were missing */
-async function restoreLog({ client, events, records, now = Date.now }: RestoreOptions, runId: string): Promise<readonly string[]> {
+async function restoreLog(
+  { client, events, records, now = Date.now }: RestoreOptions,
+  runId: string,
+): Promise<readonly string[]> {
   const known = new Set<string>();
   for await (const { id } of events.read(runId, 0, { output: false })) known.add(id);
   const run = await createAdmittedRuns(records).get(runId);
@@ -59,8 +69,15 @@ async function restoreLog({ client, events, records, now = Date.now }: RestoreOp
     }
   }
   if (missing.length === 0) return [];
-  for (let from = 0; from < missing.length; from += BATCH_EVENTS) await events.append(runId, missing.slice(from, from + BATCH_EVENTS));
-  await events.append(runId, [{ id: `run/restored/${known.size}`, atMs: now(), body: { type: 'notice', level: 'warning', message: describe(restored) } }]);
+  for (let from = 0; from < missing.length; from += BATCH_EVENTS)
+    await events.append(runId, missing.slice(from, from + BATCH_EVENTS));
+  await events.append(runId, [
+    {
+      id: `run/restored/${known.size}`,
+      atMs: now(),
+      body: { type: 'notice', level: 'warning', message: describe(restored) },
+    },
+  ]);
   return restored;
 }
 
@@ -80,7 +97,11 @@ interface EndedCall {
 }
 
 /** What the log has to hold of it. What cannot be of this run is left out: anybody who reaches the server can end an activity. */
-function eventsOf(run: AdmittedRun, { activity, argument, result, startedAtMs, endedAtMs }: EndedCall, known: ReadonlySet<string>): readonly NewRunEvent[] {
+function eventsOf(
+  run: AdmittedRun,
+  { activity, argument, result, startedAtMs, endedAtMs }: EndedCall,
+  known: ReadonlySet<string>,
+): readonly NewRunEvent[] {
   if (typeof argument !== 'object' || argument === null) return [];
   const call = argument as Readonly<Record<string, unknown>>;
   if (activity === 'appendEvents') return checkedEvents(run, call['events']);
@@ -94,22 +115,39 @@ function eventsOf(run: AdmittedRun, { activity, argument, result, startedAtMs, e
   const sent = checkedEvents(run, call['events']);
   const finishedId = `stage/${execKey}/finished`;
   if (known.has(finishedId)) return sent;
-  const finished: NewRunEvent = { id: finishedId, atMs: endedAtMs, body: { type: 'stage-finished', stage, execKey, result: result as StoredStageResult } };
+  const finished: NewRunEvent = {
+    id: finishedId,
+    atMs: endedAtMs,
+    body: { type: 'stage-finished', stage, execKey, result: result as StoredStageResult },
+  };
   if (storedEventShape(finished, 'event') !== null) return sent;
-  return [...sent, { id: `stage/${execKey}/started`, atMs: startedAtMs, body: { type: 'stage-started', stage, execKey, attempt } }, finished];
+  return [
+    ...sent,
+    { id: `stage/${execKey}/started`, atMs: startedAtMs, body: { type: 'stage-started', stage, execKey, attempt } },
+    finished,
+  ];
 }
 
 /** Calls of the run's workflow that its history says have succeeded and whose events the log has to hold, in the order of their ends. */
-async function* endedCalls({ workflowService, options: { namespace } }: Client, workflowId: string): AsyncGenerator<EndedCall> {
+async function* endedCalls(
+  { workflowService, options: { namespace } }: Client,
+  workflowId: string,
+): AsyncGenerator<EndedCall> {
   const scheduled = new Map<string, Pick<EndedCall, 'activity' | 'argument' | 'startedAtMs'>>();
   let nextPageToken: Uint8Array | null = null;
   do {
-    const page: Awaited<ReturnType<typeof workflowService.getWorkflowExecutionHistory>> = await workflowService.getWorkflowExecutionHistory({
-      namespace,
-      execution: { workflowId },
-      nextPageToken,
-    });
-    for (const { eventId, eventTime, activityTaskScheduledEventAttributes: asked, activityTaskCompletedEventAttributes: ended } of page.history?.events ?? []) {
+    const page: Awaited<ReturnType<typeof workflowService.getWorkflowExecutionHistory>> =
+      await workflowService.getWorkflowExecutionHistory({
+        namespace,
+        execution: { workflowId },
+        nextPageToken,
+      });
+    for (const {
+      eventId,
+      eventTime,
+      activityTaskScheduledEventAttributes: asked,
+      activityTaskCompletedEventAttributes: ended,
+    } of page.history?.events ?? []) {
       const atMs = Number(eventTime?.seconds ?? 0) * 1_000 + Math.floor((eventTime?.nanos ?? 0) / 1_000_000);
       const activity = asked?.activityType?.name;
       if (activity === 'runStage' || activity === 'appendEvents')
@@ -119,7 +157,10 @@ async function* endedCalls({ workflowService, options: { namespace } }: Client, 
       scheduled.delete(String(ended?.scheduledEventId));
       yield { ...call, result: first(ended?.result?.payloads), endedAtMs: atMs };
     }
-    nextPageToken = page.nextPageToken !== null && page.nextPageToken !== undefined && page.nextPageToken.length > 0 ? page.nextPageToken : null;
+    nextPageToken =
+      page.nextPageToken !== null && page.nextPageToken !== undefined && page.nextPageToken.length > 0
+        ? page.nextPageToken
+        : null;
   } while (nextPageToken !== null);
 }
 

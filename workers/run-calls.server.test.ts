@@ -1,5 +1,14 @@
 /** What strangers on a real server get of a run's activities, and what a second workflow with a run's id gets of its records. */
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -34,7 +43,10 @@ const backend = createMockBackend({
     /** `hold KEY`: until the test lets go. */
     hold: async ({ args, killed }) => {
       started.push(args[0]!);
-      await Promise.race([new Promise<void>((resolve) => (go = resolve)), sleep(60_000, undefined, { signal: killed })]);
+      await Promise.race([
+        new Promise<void>((resolve) => (go = resolve)),
+        sleep(60_000, undefined, { signal: killed }),
+      ]);
       return 0;
     },
   },
@@ -69,18 +81,22 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }));
 /** A pipeline: each box has a VM for itself, one after the other. */
 function pipeline(boxes: readonly string[], mounts = ''): string {
   const list = boxes.map(
-    (command, index) => `    - { name: box-${index}, run: { program: ${command.split(' ')[0]}, args: [${command.split(' ').slice(1).join(', ')}] } }\n`,
+    (command, index) =>
+      `    - { name: box-${index}, run: { program: ${command.split(' ')[0]}, args: [${command.split(' ').slice(1).join(', ')}] } }\n`,
   );
   return `kind: pipeline\nname: calls\nsandbox: { mode: mock, isolation: none${mounts} }\npipeline:\n  boxes:\n${list.join('')}`;
 }
 
-const start = (runId: string, spec: string): Promise<void> => startRun(stack.runs.client, { runId, request: { spec }, summary: 'test' });
+const start = (runId: string, spec: string): Promise<void> =>
+  startRun(stack.runs.client, { runId, request: { spec }, summary: 'test' });
 
 async function untilStarted(key: string): Promise<void> {
-  for (const end = Date.now() + 15_000; !started.includes(key); await sleep(20)) if (Date.now() > end) throw new Error(`${key} was not started`);
+  for (const end = Date.now() + 15_000; !started.includes(key); await sleep(20))
+    if (Date.now() > end) throw new Error(`${key} was not started`);
 }
 
-const outputOf = (events: readonly RunEvent[]): string => events.flatMap(({ body }) => (body.type === 'output' ? [body.data] : [])).join('');
+const outputOf = (events: readonly RunEvent[]): string =>
+  events.flatMap(({ body }) => (body.type === 'output' ? [body.data] : [])).join('');
 
 describe('a client that schedules activities by itself', () => {
   const scope = (): object => ({
@@ -95,47 +111,65 @@ describe('a client that schedules activities by itself', () => {
       mounts: [{ hostPath: join(folder, 'private'), guestPath: '/data', mode: 'ro' }],
     },
   });
-  test.each(['voidbox-host:test-host', 'voidbox'])('of a run that goes on is refused by queue %s, whatever it asks for', async (taskQueue) => {
-    const runId = `victim-${taskQueue.length}`;
-    await start(runId, pipeline([`hold ${runId}`]));
-    await untilStarted(runId);
-    const before = await stack.eventsOf(runId);
-    const whole = {
-      runId,
-      stage: plainStage('box-0', 'box-0', ['cat', '/data/file'], { maxOutputBytes: 1024 }),
-      scope: scope(),
-      generation: 0,
-      lease: null,
-      execKey: 'box-0/0/1',
-      attempt: 1,
-      input: null,
-      upstream: {},
-      events: [],
-    };
-    const finished = { id: 'stage/box-0/0/1/finished', atMs: 1, body: { type: 'stage-finished', stage: 'box-0', execKey: 'box-0/0/1', result: {} } };
-    const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
-    const calls: [string, object][] = [
-      ['runStage', whole],
-      ['runStage', { runId, stage: 'box-0', item: 0, attempt: 1, generation: 0, lease: null, upstream: {}, events: [finished] }],
-      ['acquireVm', { runId, scope: scope(), generation: 0 }],
-      ['releaseVm', { runId, scope: scope(), generation: 0 }],
-      ['appendEvents', { runId, events: [finished] }],
-      ['finishRun', { runId, outcome, merge: null, events: [] }],
-      ['admit', { runId, spec: pipeline(['note evil']) }],
-      ['runStage', { ...whole, runId: 'of-nobody' }],
-    ];
-    for (const [index, [name, call]] of calls.entries()) {
-      // Admission of any run comes by the shared queue alone.
-      const options = { id: `${runId}-${index}`, taskQueue, args: [call], startToCloseTimeout: 20_000, scheduleToCloseTimeout: 20_000 };
-      await expect(stack.runs.client.activity.execute(name, options), name).rejects.toMatchObject({ cause: { type: 'call/refused' } });
-    }
-    expect(await stack.eventsOf(runId)).toEqual(before);
-    expect(backend.alive()).toEqual([`${runId}/box-0/0`]);
-    expect(readdirSync(join(stack.stateDir, 'runs'))).not.toContain('of-nobody');
-    go();
-    expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
-    expect(outputOf(await stack.eventsOf(runId))).toBe('');
-  });
+  test.each(['voidbox-host:test-host', 'voidbox'])(
+    'of a run that goes on is refused by queue %s, whatever it asks for',
+    async (taskQueue) => {
+      const runId = `victim-${taskQueue.length}`;
+      await start(runId, pipeline([`hold ${runId}`]));
+      await untilStarted(runId);
+      const before = await stack.eventsOf(runId);
+      const whole = {
+        runId,
+        stage: plainStage('box-0', 'box-0', ['cat', '/data/file'], { maxOutputBytes: 1024 }),
+        scope: scope(),
+        generation: 0,
+        lease: null,
+        execKey: 'box-0/0/1',
+        attempt: 1,
+        input: null,
+        upstream: {},
+        events: [],
+      };
+      const finished = {
+        id: 'stage/box-0/0/1/finished',
+        atMs: 1,
+        body: { type: 'stage-finished', stage: 'box-0', execKey: 'box-0/0/1', result: {} },
+      };
+      const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
+      const calls: [string, object][] = [
+        ['runStage', whole],
+        [
+          'runStage',
+          { runId, stage: 'box-0', item: 0, attempt: 1, generation: 0, lease: null, upstream: {}, events: [finished] },
+        ],
+        ['acquireVm', { runId, scope: scope(), generation: 0 }],
+        ['releaseVm', { runId, scope: scope(), generation: 0 }],
+        ['appendEvents', { runId, events: [finished] }],
+        ['finishRun', { runId, outcome, merge: null, events: [] }],
+        ['admit', { runId, spec: pipeline(['note evil']) }],
+        ['runStage', { ...whole, runId: 'of-nobody' }],
+      ];
+      for (const [index, [name, call]] of calls.entries()) {
+        // Admission of any run comes by the shared queue alone.
+        const options = {
+          id: `${runId}-${index}`,
+          taskQueue,
+          args: [call],
+          startToCloseTimeout: 20_000,
+          scheduleToCloseTimeout: 20_000,
+        };
+        await expect(stack.runs.client.activity.execute(name, options), name).rejects.toMatchObject({
+          cause: { type: 'call/refused' },
+        });
+      }
+      expect(await stack.eventsOf(runId)).toEqual(before);
+      expect(backend.alive()).toEqual([`${runId}/box-0/0`]);
+      expect(readdirSync(join(stack.stateDir, 'runs'))).not.toContain('of-nobody');
+      go();
+      expect((await awaitOutcome(stack.runs.client, runId)).state).toBe('succeeded');
+      expect(outputOf(await stack.eventsOf(runId))).toBe('');
+    },
+  );
 });
 
 describe('a mounted folder', () => {
@@ -214,10 +248,21 @@ describe('a second workflow with the id of a run', () => {
     await start('once', pipeline(['note first']));
     const first = await awaitOutcome(stack.runs.client, 'once');
     const records = join(stack.stateDir, 'runs/once/records');
-    const before = [await stack.eventsOf('once'), readdirSync(records), readFileSync(join(records, 'admission.json'), 'utf8')];
+    const before = [
+      await stack.eventsOf('once'),
+      readdirSync(records),
+      readFileSync(join(records, 'admission.json'), 'utf8'),
+    ];
     await startAgain('once', pipeline(['note second']));
-    expect(await awaitOutcome(stack.runs.client, 'once')).toMatchObject({ state: 'failed', failure: { code: 'run/id-taken' } });
-    expect([await stack.eventsOf('once'), readdirSync(records), readFileSync(join(records, 'admission.json'), 'utf8')]).toEqual(before);
+    expect(await awaitOutcome(stack.runs.client, 'once')).toMatchObject({
+      state: 'failed',
+      failure: { code: 'run/id-taken' },
+    });
+    expect([
+      await stack.eventsOf('once'),
+      readdirSync(records),
+      readFileSync(join(records, 'admission.json'), 'utf8'),
+    ]).toEqual(before);
     expect(first.state).toBe('succeeded');
     expect(started).not.toContain('second');
   });
@@ -235,7 +280,10 @@ describe('a second workflow with the id of a run', () => {
     await stack.runs.client.workflow.getHandle('cut').terminate('test');
     await startAgain('cut', pipeline(['note second']));
     expect((await awaitOutcome(stack.runs.client, 'cut')).failure?.code).toBe('run/id-taken');
-    expect(await repairRun(stack.runs.client, stack.deps.events, 'cut')).toMatchObject({ state: 'terminated', failure: { code: 'run/terminated' } });
+    expect(await repairRun(stack.runs.client, stack.deps.events, 'cut')).toMatchObject({
+      state: 'terminated',
+      failure: { code: 'run/terminated' },
+    });
   });
 });
 

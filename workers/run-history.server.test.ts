@@ -42,7 +42,8 @@ function manySteps(count: number, lanes: number, more = ''): string {
   const name = (index: number): string => `a-step-with-a-name-${String(index).padStart(4, '0')}`.slice(-21);
   const steps = Array.from(
     { length: count },
-    (_, index) => `    - { name: ${name(index)}, run: { program: 'true' }${index < lanes ? '' : `, depends_on: [${name(index - lanes)}]`} }\n`,
+    (_, index) =>
+      `    - { name: ${name(index)}, run: { program: 'true' }${index < lanes ? '' : `, depends_on: [${name(index - lanes)}]`} }\n`,
   );
   return `kind: workflow\nname: long\nsandbox: { mode: mock, isolation: none }\nworkflow:\n  steps:\n${more}${steps.join('')}  output_step: ${name(count - 1)}\n`;
 }
@@ -61,7 +62,9 @@ describe('a run of as many stages as a plan may have', () => {
     const { historyLength, historySize } = await client.workflow.getHandle('longest').describe();
     expect(historyLength).toBeLessThanOrEqual(20 + PLAN_LIMITS.stages * 6);
     expect(historySize).toBeLessThan(10 * 1024 * 1024);
-    expect((await running.stack.eventsOf('longest')).filter(({ body }) => body.type === 'stage-finished')).toHaveLength(PLAN_LIMITS.stages);
+    expect((await running.stack.eventsOf('longest')).filter(({ body }) => body.type === 'stage-finished')).toHaveLength(
+      PLAN_LIMITS.stages,
+    );
   });
 });
 
@@ -128,7 +131,12 @@ describe('a run whose history grows too long', () => {
     await stack.runs.client.workflow.getHandle('by-operator').terminate('moving house\u001b[31m\nnow');
     expect(await repairRun(stack.runs.client, stack.deps.events, 'by-operator')).toMatchObject({
       state: 'terminated',
-      failure: { code: 'run/terminated', message: expect.stringMatching(/^the run's workflow was ended from outside: moving house[ -~\u2400-\u243f]*now$/) },
+      failure: {
+        code: 'run/terminated',
+        message: expect.stringMatching(
+          /^the run's workflow was ended from outside: moving house[ -~\u2400-\u243f]*now$/,
+        ),
+      },
     });
   });
 });

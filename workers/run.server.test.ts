@@ -54,7 +54,17 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await recordHistoriesOf(stack.runs.client, ['two-steps', 'fails', 'retries', 'bad-plan', 'lost-vm', 'worker-change', 'cancelled', 'cancel-away', 'merged']);
+  await recordHistoriesOf(stack.runs.client, [
+    'two-steps',
+    'fails',
+    'retries',
+    'bad-plan',
+    'lost-vm',
+    'worker-change',
+    'cancelled',
+    'cancel-away',
+    'merged',
+  ]);
   await stopWorker();
   await stack?.stop();
 });
@@ -77,14 +87,16 @@ const TWO_STEPS = workflowSpec(
 `,
 );
 
-const start = (runId: string, spec: string): Promise<void> => startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
+const start = (runId: string, spec: string): Promise<void> =>
+  startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
 
 async function run(runId: string, spec: string): Promise<RunOutcome> {
   await start(runId, spec);
   return awaitOutcome(stack.runs.client, runId);
 }
 
-const typesOf = (events: readonly RunEvent[]): string[] => events.map(({ body }) => body.type).filter((type) => type !== 'output');
+const typesOf = (events: readonly RunEvent[]): string[] =>
+  events.map(({ body }) => body.type).filter((type) => type !== 'output');
 
 function outputOf(events: readonly RunEvent[], stage: string, stream: 'stdout' | 'stderr' = 'stdout'): string {
   let position = 0;
@@ -102,7 +114,8 @@ async function untilOutput(runId: string, stage: string, text: string): Promise<
   while (!outputOf(await stack.eventsOf(runId), stage).includes(text)) await sleep(50);
 }
 
-const historyLength = async (runId: string): Promise<number> => (await stack.runs.client.workflow.getHandle(runId).fetchHistory()).events?.length ?? 0;
+const historyLength = async (runId: string): Promise<number> =>
+  (await stack.runs.client.workflow.getHandle(runId).fetchHistory()).events?.length ?? 0;
 
 describe('a run that goes well', () => {
   test('carries a result from one command to the next and leaves a readable story', async () => {
@@ -154,14 +167,19 @@ pipeline:
     const last = (await stack.eventsOf('merged')).at(-1)!.body;
     expect(last.type === 'run-finished' && last.outcome).toEqual(outcome);
     // Garbage collection keeps what the manifest names.
-    expect(await stack.deps.records.get('merged', 'manifest')).toHaveProperty('refs', expect.arrayContaining([outcome.output]));
+    expect(await stack.deps.records.get('merged', 'manifest')).toHaveProperty(
+      'refs',
+      expect.arrayContaining([outcome.output]),
+    );
   });
 
   test('costs six history events a stage', async () => {
     const chain = (length: number): string =>
-      Array.from({ length }, (_, index) => `    - { name: s${index}, run: { program: 'true' }${index === 0 ? '' : `, depends_on: [s${index - 1}]`} }\n`).join(
-        '',
-      );
+      Array.from(
+        { length },
+        (_, index) =>
+          `    - { name: s${index}, run: { program: 'true' }${index === 0 ? '' : `, depends_on: [s${index - 1}]`} }\n`,
+      ).join('');
     await run('chain-2', workflowSpec('chain', chain(2)));
     await run('chain-6', workflowSpec('chain', chain(6)));
     expect((await historyLength('chain-6')) - (await historyLength('chain-2'))).toBe(4 * 6);
@@ -228,11 +246,20 @@ describe('a run that goes wrong', () => {
 `,
       ),
     );
-    expect(outcome).toMatchObject({ state: 'failed', failedStage: 'bad', failure: { code: 'stage/exit-nonzero', stderrTail: 'try 1 of fails went wrong\n' } });
-    await expect(stack.runs.client.workflow.getHandle('fails').result()).rejects.toMatchObject({
-      cause: { type: 'stage/exit-nonzero', message: expect.stringMatching(/^stage bad ended with exit code 3[^]*try 1 of fails went wrong/) },
+    expect(outcome).toMatchObject({
+      state: 'failed',
+      failedStage: 'bad',
+      failure: { code: 'stage/exit-nonzero', stderrTail: 'try 1 of fails went wrong\n' },
     });
-    expect(typesOf(await stack.eventsOf('fails'))).toEqual(expect.arrayContaining(['stage-skipped', 'vm-stopped', 'run-finished']));
+    await expect(stack.runs.client.workflow.getHandle('fails').result()).rejects.toMatchObject({
+      cause: {
+        type: 'stage/exit-nonzero',
+        message: expect.stringMatching(/^stage bad ended with exit code 3[^]*try 1 of fails went wrong/),
+      },
+    });
+    expect(typesOf(await stack.eventsOf('fails'))).toEqual(
+      expect.arrayContaining(['stage-skipped', 'vm-stopped', 'run-finished']),
+    );
   });
 
   test('is tried again only as often as its author says, under new keys', async () => {
@@ -248,7 +275,10 @@ describe('a run that goes wrong', () => {
     expect(outcome.state).toBe('succeeded');
     expect(calls.get('retries')).toBe(2);
     const events = await stack.eventsOf('retries');
-    expect(events.filter(({ body }) => body.type === 'stage-started').map(({ id }) => id)).toEqual(['stage/twice/0/1/started', 'stage/twice/0/2/started']);
+    expect(events.filter(({ body }) => body.type === 'stage-started').map(({ id }) => id)).toEqual([
+      'stage/twice/0/1/started',
+      'stage/twice/0/2/started',
+    ]);
     expect(typesOf(events)).toContain('stage-retrying');
   });
 
@@ -262,7 +292,9 @@ describe('a run that goes wrong', () => {
     ['bad-params', { spec: TWO_STEPS, params: { region: 4 } }, /param region must be a string/],
     [
       'mounts',
-      { spec: TWO_STEPS.replace('isolation: none', 'isolation: none, mounts: [{ host: /etc, guest: /data, mode: ro }]') },
+      {
+        spec: TWO_STEPS.replace('isolation: none', 'isolation: none, mounts: [{ host: /etc, guest: /data, mode: ro }]'),
+      },
       /mount \/etc .* is refused/,
     ],
   ])('is refused with its reason: %s', async (runId, request, reason) => {
@@ -301,11 +333,16 @@ describe('a run that is interrupted', () => {
   });
 
   test('ends within seconds of a cancel, its command first', async () => {
-    await start('cancelled', workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [cancelled, "600", "100"] } }\n'));
+    await start(
+      'cancelled',
+      workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [cancelled, "600", "100"] } }\n'),
+    );
     await untilOutput('cancelled', 'talk', 'line 2\n');
     const handle = stack.runs.client.workflow.getHandle('cancelled');
     const answered = handle.executeUpdate('answer', { args: [{ stage: 'talk', outcome: 'succeeded' }] });
-    await expect(answered).rejects.toMatchObject({ cause: { type: 'call/refused', message: 'no stage "talk" of this run waits for an answer' } });
+    await expect(answered).rejects.toMatchObject({
+      cause: { type: 'call/refused', message: 'no stage "talk" of this run waits for an answer' },
+    });
     const asked = Date.now();
     expect(await cancelRun(stack.runs.client, 'cancelled')).toBe(true);
     expect((await awaitOutcome(stack.runs.client, 'cancelled')).state).toBe('cancelled');
@@ -317,7 +354,10 @@ describe('a run that is interrupted', () => {
   });
 
   test('is cancelled although no worker runs at that moment', async () => {
-    await start('cancel-away', workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [cancel-away, "600", "100"] } }\n'));
+    await start(
+      'cancel-away',
+      workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [cancel-away, "600", "100"] } }\n'),
+    );
     await untilOutput('cancel-away', 'talk', 'line 2\n');
     await stopWorker();
     await cancelRun(stack.runs.client, 'cancel-away');
@@ -327,9 +367,15 @@ describe('a run that is interrupted', () => {
   });
 
   test('is cancelled also when two thousand of its boxes have not started', { timeout: 60_000 }, async () => {
-    const waiting = Array.from({ length: 1_999 }, (_, index) => `    - { name: box-${index}, run: { program: 'true' } }\n`).join('');
+    const waiting = Array.from(
+      { length: 1_999 },
+      (_, index) => `    - { name: box-${index}, run: { program: 'true' } }\n`,
+    ).join('');
     const first = `    - { name: talk, run: { program: lines, args: [many, "600", "100"] } }\n`;
-    await start('many', `kind: pipeline\nname: many\nsandbox: { mode: mock, isolation: none }\npipeline:\n  boxes:\n${first}${waiting}`);
+    await start(
+      'many',
+      `kind: pipeline\nname: many\nsandbox: { mode: mock, isolation: none }\npipeline:\n  boxes:\n${first}${waiting}`,
+    );
     await untilOutput('many', 'talk', 'line 1\n');
     await cancelRun(stack.runs.client, 'many');
     expect((await awaitOutcome(stack.runs.client, 'many')).state).toBe('cancelled');
@@ -337,7 +383,10 @@ describe('a run that is interrupted', () => {
   });
 
   test('that is terminated loses its VM and gets its last event', async () => {
-    await start('terminated', workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [terminated, "600", "100"] } }\n'));
+    await start(
+      'terminated',
+      workflowSpec('slow', '    - { name: talk, run: { program: lines, args: [terminated, "600", "100"] } }\n'),
+    );
     await untilOutput('terminated', 'talk', 'line 2\n');
     await stack.runs.client.workflow.getHandle('terminated').terminate('test');
     const { events, records } = stack.deps;

@@ -37,7 +37,14 @@ export interface HostSandboxOptions {
 /** A keeper answers at once; one that does not is stopped, or its host is. */
 const KEEP_ALIVE_LIMIT_MS = 10_000;
 
-export function createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs }: HostSandboxOptions): HostSandboxes {
+export function createHostSandboxes({
+  keeper,
+  pieces,
+  stateDir,
+  bootTimeoutMs,
+  diskFullLimitMs,
+  orphanTimeoutMs,
+}: HostSandboxOptions): HostSandboxes {
   const vmsDir = join(stateDir, 'vms');
   const backends = createSandboxBackends({
     vmsDir,

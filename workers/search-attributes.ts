@@ -7,13 +7,20 @@ import { textOf, type Log } from './log.ts';
 const KEYWORD = 2;
 
 /** Names of ours that the server knows when this settles. Never rejects because of the attributes alone. */
-export async function ensureSearchAttributes(connection: Connection, namespace: string, log: Log): Promise<readonly string[]> {
+export async function ensureSearchAttributes(
+  connection: Connection,
+  namespace: string,
+  log: Log,
+): Promise<readonly string[]> {
   const wanted = Object.values(SEARCH_ATTRIBUTES);
   const known = await knownKeywords(connection, namespace).catch(() => new Map<string, number>());
   const missing = wanted.filter((name) => !known.has(name));
   if (missing.length > 0) {
     try {
-      await connection.operatorService.addSearchAttributes({ namespace, searchAttributes: Object.fromEntries(missing.map((name) => [name, KEYWORD])) });
+      await connection.operatorService.addSearchAttributes({
+        namespace,
+        searchAttributes: Object.fromEntries(missing.map((name) => [name, KEYWORD])),
+      });
       for (const name of missing) known.set(name, KEYWORD);
     } catch (error) {
       const flags = missing.map((name) => `--name ${name} --type Keyword`).join(' ');
@@ -24,7 +31,11 @@ export async function ensureSearchAttributes(connection: Connection, namespace: 
     }
   }
   const clashing = wanted.filter((name) => known.has(name) && known.get(name) !== KEYWORD);
-  if (clashing.length > 0) log('warning', `the search attributes ${clashing.join(', ')} exist with another type than Keyword; runs go without them`);
+  if (clashing.length > 0)
+    log(
+      'warning',
+      `the search attributes ${clashing.join(', ')} exist with another type than Keyword; runs go without them`,
+    );
   return wanted.filter((name) => known.get(name) === KEYWORD);
 }
 

@@ -27,7 +27,8 @@ export async function serveWorker(): Promise<void> {
   });
   try {
     const env = readEnvironment();
-    const target = values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
+    const target =
+      values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
     const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
     await runWorkerProcess({
@@ -46,7 +47,10 @@ export async function serveWorker(): Promise<void> {
       skillTurnLimitMs: env.skillTurnLimitMs,
       variables: env.variables,
       log,
-      onReady: (hostId) => process.stdout.write(`voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}\n`),
+      onReady: (hostId) =>
+        process.stdout.write(
+          `voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}\n`,
+        ),
     });
     process.exit(0);
   } catch (error) {

@@ -37,8 +37,14 @@ export function configuredAddress(env: Environment): TemporalAddress | null {
 function loadConfig(env: Environment): ConnectConfig {
   const file = env.variables['TEMPORAL_CONFIG_FILE'];
   // The loader takes a file that is not there for an empty one, and localhost would be asked without a word.
-  if (file && !existsSync(file)) throw new SetupError(`TEMPORAL_CONFIG_FILE names ${file}, which is not there.`, 'Mend or unset TEMPORAL_CONFIG_FILE.');
-  const variables = Object.fromEntries(Object.entries(env.variables).filter((entry): entry is [string, string] => Boolean(entry[1])));
+  if (file && !existsSync(file))
+    throw new SetupError(
+      `TEMPORAL_CONFIG_FILE names ${file}, which is not there.`,
+      'Mend or unset TEMPORAL_CONFIG_FILE.',
+    );
+  const variables = Object.fromEntries(
+    Object.entries(env.variables).filter((entry): entry is [string, string] => Boolean(entry[1])),
+  );
   try {
     return loadClientConnectConfig({ overrideEnvVars: variables });
   } catch (error) {

@@ -12,7 +12,12 @@ export interface VmCapacityOptions {
   readonly readMemory?: () => HostMemory;
 }
 
-export function createVmCapacity({ overheadMib, living, disk, readMemory = readHostMemory }: VmCapacityOptions): Capacity {
+export function createVmCapacity({
+  overheadMib,
+  living,
+  disk,
+  readMemory = readHostMemory,
+}: VmCapacityOptions): Capacity {
   const capacity = createCapacity({
     overheadMib,
     budgetMib: vmBudgetMib(readMemory().totalMib),

@@ -19,10 +19,16 @@ function clientThatSays(answers: Readonly<Record<string, Answer>>): Client {
 function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeasesOptions> = {}) {
   const kept: string[] = [];
   const said: string[] = [];
-  const vms = Object.keys(answers).map((runId) => ({ key: { runId, scope: 's', instance: [], generation: 0 }, alive: true, memoryMib: 1 }));
+  const vms = Object.keys(answers).map((runId) => ({
+    key: { runId, scope: 's', instance: [], generation: 0 },
+    alive: true,
+    memoryMib: 1,
+  }));
   const all: VmLeasesOptions = {
     client: clientThatSays(answers),
-    records: { get: async (runId: string) => ({ serverId: runId.startsWith('foreign') ? 'there' : 'here' }) } as unknown as RunRecords,
+    records: {
+      get: async (runId: string) => ({ serverId: runId.startsWith('foreign') ? 'there' : 'here' }),
+    } as unknown as RunRecords,
     serverId: 'here',
     listVms: async () => vms,
     keepAlive: async ({ runId }) => {
@@ -36,7 +42,13 @@ function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeas
 }
 
 test('VMs of runs that go on are kept; those of ended, unknown and foreign runs are not', async () => {
-  const { all, kept } = options({ open: 'RUNNING', terminated: 'TERMINATED', done: 'COMPLETED', gone: 'unknown', foreign: 'RUNNING' });
+  const { all, kept } = options({
+    open: 'RUNNING',
+    terminated: 'TERMINATED',
+    done: 'COMPLETED',
+    gone: 'unknown',
+    foreign: 'RUNNING',
+  });
   await renewLeases(all);
   expect(kept).toEqual(['open']);
 });
@@ -45,11 +57,17 @@ test('while the server does not answer nothing is kept, so that a VM ends with i
   const { all, kept, said } = options({ open: 'unreachable' });
   await renewLeases(all);
   expect(kept).toEqual([]);
-  expect(said).toEqual(['run open: its VMs are not kept, for it is not known to go on: UNAVAILABLE: connection refused']);
+  expect(said).toEqual([
+    'run open: its VMs are not kept, for it is not known to go on: UNAVAILABLE: connection refused',
+  ]);
 });
 
 test('dead VMs are not asked, and one that does not answer keeps no other from being renewed', async () => {
-  const vm = (scope: string, alive: boolean) => ({ key: { runId: 'open', scope, instance: [], generation: 0 }, alive, memoryMib: 1 });
+  const vm = (scope: string, alive: boolean) => ({
+    key: { runId: 'open', scope, instance: [], generation: 0 },
+    alive,
+    memoryMib: 1,
+  });
   const kept: string[] = [];
   const { all, said } = options(
     { open: 'RUNNING' },
@@ -64,7 +82,9 @@ test('dead VMs are not asked, and one that does not answer keeps no other from b
   );
   await renewLeases(all);
   expect(kept).toEqual(['old-keeper', 'idle']);
-  expect(said).toEqual(['run open: the lease of its VM stuck/0 was not renewed: The operation was aborted due to timeout']);
+  expect(said).toEqual([
+    'run open: the lease of its VM stuck/0 was not renewed: The operation was aborted due to timeout',
+  ]);
 });
 
 test('a lease is renewed several times in its length, and once a minute at least', () => {

@@ -29,7 +29,10 @@ export interface VmLeasesOptions {
 
 /** How often to renew, so that a failure or two cost no VM. */
 export function renewalIntervalMs(leaseMs: number | null): number {
-  return Math.max(1_000, Math.min(LONGEST_INTERVAL_MS, Math.floor((leaseMs ?? DEFAULT_LEASE_MS) / RENEWALS_IN_A_LEASE)));
+  return Math.max(
+    1_000,
+    Math.min(LONGEST_INTERVAL_MS, Math.floor((leaseMs ?? DEFAULT_LEASE_MS) / RENEWALS_IN_A_LEASE)),
+  );
 }
 
 /** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
@@ -60,7 +63,10 @@ async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<v
     await keepAlive(key);
   } catch (error) {
     // Most likely it has just been stopped; the next stage of a VM that is lost says so.
-    log('info', `run ${key.runId}: the lease of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`);
+    log(
+      'info',
+      `run ${key.runId}: the lease of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`,
+    );
   }
 }
 

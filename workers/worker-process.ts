@@ -90,7 +90,16 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     log,
     onEnded: (runId) => mounts.dropRun(runId),
   });
-  const deps = await composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, mounts, disk: disk.pump });
+  const deps = await composeActivities({
+    options,
+    hostId,
+    searchAttributes,
+    sandboxes,
+    openRuns,
+    records,
+    mounts,
+    disk: disk.pump,
+  });
   const skills = skillHostOf(options);
   const sessions =
     skills === null
@@ -115,7 +124,12 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
   });
   const stopCleaning = await startJanitor(options, runs, deps, sandboxes, openRuns);
-  const stopSweeping = startVariableSweep({ stateDir, serverId: serverId(options), isOpen: (session) => isRunning(runs.client, session), log });
+  const stopSweeping = startVariableSweep({
+    stateDir,
+    serverId: serverId(options),
+    isOpen: (session) => isRunning(runs.client, session),
+    log,
+  });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => workers.shutdown());
   options.onReady(hostId);
   try {
@@ -154,7 +168,16 @@ interface Composed {
   readonly disk: PumpDisk;
 }
 
-async function composeActivities({ options, hostId, searchAttributes, sandboxes, openRuns, records, mounts, disk }: Composed): Promise<ActivityDeps> {
+async function composeActivities({
+  options,
+  hostId,
+  searchAttributes,
+  sandboxes,
+  openRuns,
+  records,
+  mounts,
+  disk,
+}: Composed): Promise<ActivityDeps> {
   const { stateDir } = options;
   return {
     events: openRuns.events,
@@ -162,7 +185,11 @@ async function composeActivities({ options, hostId, searchAttributes, sandboxes,
     records,
     mounts,
     backendFor: sandboxes.backendFor,
-    capacity: createVmCapacity({ overheadMib: await sandboxes.vmOverheadMib(), living: await sandboxes.sweep(), disk: () => readDiskRoom(stateDir) }),
+    capacity: createVmCapacity({
+      overheadMib: await sandboxes.vmOverheadMib(),
+      living: await sandboxes.sweep(),
+      disk: () => readDiskRoom(stateDir),
+    }),
     disk,
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
@@ -192,7 +219,13 @@ async function startJanitor(
   openRuns: OpenRuns,
 ): Promise<() => void> {
   const { log, orphanTimeoutMs } = options;
-  const common = { client: runs.client, records: deps.records, serverId: serverId(options), listVms: sandboxes.sweep, log };
+  const common = {
+    client: runs.client,
+    records: deps.records,
+    serverId: serverId(options),
+    listVms: sandboxes.sweep,
+    log,
+  };
   // First: leases have run on while no worker was here.
   const stopKeeping = keepLeases({ ...common, keepAlive: sandboxes.keepAlive }, renewalIntervalMs(orphanTimeoutMs));
   const janitor: JanitorOptions = {

@@ -39,7 +39,10 @@ export function installRuntime(log: Log): void {
     logger: new DefaultLogger('WARN', (entry) => {
       // The host's Worker has none, on purpose.
       if (entry.message.startsWith('No workflows registered')) return;
-      log(entry.level === 'ERROR' ? 'error' : 'warning', `${entry.message} ${JSON.stringify(entry.meta ?? {}, readable)}`);
+      log(
+        entry.level === 'ERROR' ? 'error' : 'warning',
+        `${entry.message} ${JSON.stringify(entry.meta ?? {}, readable)}`,
+      );
     }),
     telemetryOptions: { logging: { filter: { core: 'WARN', other: 'ERROR' }, forward: {} } },
     shutdownSignals: [],
@@ -52,7 +55,14 @@ function readable(key: string, value: unknown): unknown {
   return typeof value === 'bigint' ? String(value) : value;
 }
 
-export async function startWorkers({ target, hostId, activities, sharedActivities, sessions, bundle }: WorkersOptions): Promise<RunningWorkers> {
+export async function startWorkers({
+  target,
+  hostId,
+  activities,
+  sharedActivities,
+  sessions,
+  bundle,
+}: WorkersOptions): Promise<RunningWorkers> {
   const connection = await NativeConnection.connect({
     ...connectionOptions(target),
     ...(isLoopback(target.address) ? { grpcCompression: { codec: 'none' as const } } : {}),
@@ -78,7 +88,12 @@ export async function startWorkers({ target, hostId, activities, sharedActivitie
       maxCachedWorkflows: 200,
       maxConcurrentActivityTaskExecutions,
     }),
-    await Worker.create({ ...common, taskQueue: hostTaskQueue(hostId), activities: { ...activities }, maxConcurrentActivityTaskExecutions }),
+    await Worker.create({
+      ...common,
+      taskQueue: hostTaskQueue(hostId),
+      activities: { ...activities },
+      maxConcurrentActivityTaskExecutions,
+    }),
   ];
   if (sessions !== null) {
     workers.push(

@@ -23,7 +23,12 @@ const COMMON = {
 export const ACTIVITY_OPTIONS = {
   admit: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   acquireVm: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
-  runStage: { ...COMMON, allowEagerDispatch: true, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  runStage: {
+    ...COMMON,
+    allowEagerDispatch: true,
+    heartbeatTimeout: HEARTBEAT_TIMEOUT_MS,
+    scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
+  },
   releaseVm: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   appendEvents: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   finishRun: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },

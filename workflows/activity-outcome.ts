@@ -7,9 +7,15 @@ export interface CodedReason {
   readonly message: string;
 }
 
-export function stageFailureEvent(error: unknown, stageId: string, execKey: string, cancelRequested: boolean): MachineEvent {
+export function stageFailureEvent(
+  error: unknown,
+  stageId: string,
+  execKey: string,
+  cancelRequested: boolean,
+): MachineEvent {
   // A worker that died with a cancel pending is reported as a timeout, and is not tried again.
-  if (isCancellation(error) || (cancelRequested && isTimeout(error))) return { type: 'stage-cancelled', stageId, execKey };
+  if (isCancellation(error) || (cancelRequested && isTimeout(error)))
+    return { type: 'stage-cancelled', stageId, execKey };
   const reason = reasonOf(error);
   return { type: LOST_VM_CODES.has(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
 }
@@ -21,7 +27,10 @@ export function reasonOf(error: unknown): CodedReason {
   if (cause instanceof TimeoutFailure) {
     // The last attempt's own failure says more than the time that has run out.
     const last = cause.cause instanceof ApplicationFailure ? `; the last attempt: ${cause.cause.message}` : '';
-    return { code: 'host/unreachable', message: `no worker of the run's host finished the work in time (${cause.timeoutType})${last}` };
+    return {
+      code: 'host/unreachable',
+      message: `no worker of the run's host finished the work in time (${cause.timeoutType})${last}`,
+    };
   }
   return { code: 'internal/bug', message: cause instanceof Error ? cause.message : String(cause) };
 }

@@ -14,7 +14,8 @@ const MESSAGE_CHARACTERS = 2_048;
 
 /** @returns why the request is none, or comes for a stage that does not ask; null when it can be taken */
 export function answerProblem(value: unknown, asked: ReadonlyMap<string, number> | null): string | null {
-  if (typeof value !== 'object' || value === null) return 'an answer is {"stage":"…","outcome":"succeeded" or "failed","message":"…"}';
+  if (typeof value !== 'object' || value === null)
+    return 'an answer is {"stage":"…","outcome":"succeeded" or "failed","message":"…"}';
   const { stage, outcome, message } = value as Partial<Record<keyof AnswerRequest, unknown>>;
   if (typeof stage !== 'string') return 'an answer names its `stage`';
   if (outcome !== 'succeeded' && outcome !== 'failed') return '`outcome` of an answer is "succeeded" or "failed"';
@@ -28,6 +29,10 @@ export function answerOf({ stage, outcome, message }: AnswerRequest): Answer {
   if (outcome === 'succeeded') return { outcome, outputs: { output: null, outputs: {} } };
   return {
     outcome,
-    failure: { code: 'stage/declined', message: message === undefined ? `stage ${stage} was declined` : sanitizeLine(message), stderrTail: '' },
+    failure: {
+      code: 'stage/declined',
+      message: message === undefined ? `stage ${stage} was declined` : sanitizeLine(message),
+      stderrTail: '',
+    },
   };
 }

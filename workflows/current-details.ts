@@ -33,9 +33,14 @@ export function stageTable(plan: MachinePlan, state: RunState): string {
     return `| ${plan.stages[index]!.id} | ${phase} | ${attempt === 0 ? '' : attempt} |`;
   });
   const rest = plan.stages.length - shown.length;
-  return [`**${plan.name}**: ${summary}`, '', '| stage | state | attempt |', '|---|---|---|', ...rows, ...(rest > 0 ? ['', `and ${rest} more`] : [])].join(
-    '\n',
-  );
+  return [
+    `**${plan.name}**: ${summary}`,
+    '',
+    '| stage | state | attempt |',
+    '|---|---|---|',
+    ...rows,
+    ...(rest > 0 ? ['', `and ${rest} more`] : []),
+  ].join('\n');
 }
 
 /** Stages that need a look before others, each kind in the plan's order. One pass: it is made anew with each workflow task. */

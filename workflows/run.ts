@@ -16,7 +16,12 @@ import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } fro
 import type { Command } from '../domain/pipeline/command.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../domain/pipeline/machine.ts';
-import { machineFromWire, type MachinePlan, machinePlanOf, type MachineStage } from '../domain/pipeline/machine-plan.ts';
+import {
+  machineFromWire,
+  type MachinePlan,
+  machinePlanOf,
+  type MachineStage,
+} from '../domain/pipeline/machine-plan.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
@@ -35,7 +40,9 @@ import { OneScope, ScopeForEachCall, type WorkUnderWay } from './work-under-way.
 const answerUpdate = defineUpdate<void, [AnswerRequest]>(RUN_MESSAGES.answer);
 
 const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
-const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
+const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivities<Activities>(
+  ACTIVITY_OPTIONS.runStage,
+);
 
 /**
  * @returns the outcome of a run that succeeded
@@ -49,7 +56,8 @@ export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
     setHandler(answerUpdate, (answer) => run?.answer(answer), {
       validator(answer) {
         const problem = answerProblem(answer, run?.asked ?? null);
-        if (problem !== null) throw ApplicationFailure.create({ type: 'call/refused', message: problem, nonRetryable: true });
+        if (problem !== null)
+          throw ApplicationFailure.create({ type: 'call/refused', message: problem, nonRetryable: true });
       },
     });
     const admission = await admitted(request);
@@ -64,8 +72,13 @@ export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
 async function admitted(request: unknown): Promise<Admission> {
   // Whatever a client sent is handed on as it is: `admit` says what is wrong with it.
   if (isUnreadable(request))
-    throw ApplicationFailure.create({ type: 'admit/invalid', message: `the argument can't be read: ${request.unreadable}`, nonRetryable: true });
-  const fields = typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
+    throw ApplicationFailure.create({
+      type: 'admit/invalid',
+      message: `the argument can't be read: ${request.unreadable}`,
+      nonRetryable: true,
+    });
+  const fields =
+    typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
     const { workflowId, originalExecutionRunId } = workflowInfo();
     return await admit({ ...fields, runId: workflowId, originalExecutionRunId, behaviour: BEHAVIOUR });
@@ -88,10 +101,21 @@ function concluded(outcome: RunOutcome): RunOutcome {
       throw new CancelledFailure('the run was cancelled', [outcome]);
     case 'failed': {
       const { failure, failedStage } = outcome;
-      const tail = failure === null || failure.stderrTail === '' ? '' : `\n\nlast lines of its standard error:\n${failure.stderrTail}`;
-      const named = failure === null || failedStage === null || failure.message.includes(failedStage) ? '' : `stage ${failedStage}: `;
+      const tail =
+        failure === null || failure.stderrTail === ''
+          ? ''
+          : `\n\nlast lines of its standard error:\n${failure.stderrTail}`;
+      const named =
+        failure === null || failedStage === null || failure.message.includes(failedStage)
+          ? ''
+          : `stage ${failedStage}: `;
       const message = failure === null ? 'the run failed' : `${named}${failure.message}${tail}`;
-      throw ApplicationFailure.create({ type: failure?.code ?? 'internal/bug', message, nonRetryable: true, details: [outcome] });
+      throw ApplicationFailure.create({
+        type: failure?.code ?? 'internal/bug',
+        message,
+        nonRetryable: true,
+        details: [outcome],
+      });
     }
   }
 }
@@ -192,7 +216,10 @@ class RunLoop {
           this.#startTimer(command);
           break;
         case 'cancel-stages':
-          this.#underWay.cancel([...command.execKeys, ...command.acquiring.map(({ scope, generation }) => vmName(scope, generation))]);
+          this.#underWay.cancel([
+            ...command.execKeys,
+            ...command.acquiring.map(({ scope, generation }) => vmName(scope, generation)),
+          ]);
           break;
         case 'finish':
           return command;
@@ -238,25 +265,31 @@ class RunLoop {
   #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
     this.#underWay.start(vmName(scope, generation), {
       run: () =>
-        acquireVm.executeWithOptions({ ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` }, [
-          this.#scopeCall(scope, generation),
-        ]),
+        acquireVm.executeWithOptions(
+          { ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` },
+          [this.#scopeCall(scope, generation)],
+        ),
       onResult: ({ vmKey }) => ({ type: 'vm-acquired', scope, generation, vmKey }),
       onFailure: (error) => ({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
     });
   }
 
   #releaseVm({ scope, generation }: CommandOf<'release-vm'>): void {
-    const call = releaseVm.executeWithOptions({ ...ACTIVITY_OPTIONS.releaseVm, taskQueue: this.#admission.hostQueue, summary: `stop the VM of ${scope}` }, [
-      this.#scopeCall(scope, generation),
-    ]);
+    const call = releaseVm.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.releaseVm, taskQueue: this.#admission.hostQueue, summary: `stop the VM of ${scope}` },
+      [this.#scopeCall(scope, generation)],
+    );
     void call
       .catch((error: unknown) => {
         const { code, message } = reasonOf(error);
         this.#unwritten.push({
           id: `run/release-failed/${scope}/${generation}`,
           atMs: Date.now(),
-          body: { type: 'notice', level: 'warning', message: `the VM of ${scope} could not be released (${code}): ${message}` },
+          body: {
+            type: 'notice',
+            level: 'warning',
+            message: `the VM of ${scope} could not be released (${code}): ${message}`,
+          },
         });
       })
       .then(() => this.hear({ type: 'vm-released', scope, generation }));
@@ -275,9 +308,10 @@ class RunLoop {
 
   #appendNow(): void {
     const events = this.#takeUnwritten();
-    const call = appendEvents.executeWithOptions({ ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#admission.hostQueue, summary: 'record what happened' }, [
-      { runId: this.#runId, events },
-    ]);
+    const call = appendEvents.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#admission.hostQueue, summary: 'record what happened' },
+      [{ runId: this.#runId, events }],
+    );
     // Events that could not be written within days are offered again with the last activity of the run.
     const settled = call.catch(() => void this.#unwritten.push(...events));
     this.#appending = this.#appending.then(() => settled);
@@ -287,7 +321,10 @@ class RunLoop {
     this.#timers.cancel();
     await this.#appending;
     const request = { runId: this.#runId, outcome, merge, events: this.#takeUnwritten() };
-    const written = await finishRun.executeWithOptions({ ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#admission.hostQueue, summary: 'finish' }, [request]);
+    const written = await finishRun.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#admission.hostQueue, summary: 'finish' },
+      [request],
+    );
     this.#attributes({ state: written.state });
     return written;
   }
@@ -300,13 +337,18 @@ class RunLoop {
 
   #scopeCall(scope: string, generation: number): ScopeCall | WholeScopeCall {
     const whole = this.#behaviour === 0 ? this.#wholePlan?.scopes.find(({ id }) => id === scope) : undefined;
-    return whole === undefined ? { runId: this.#runId, scope, generation } : { runId: this.#runId, scope: whole, generation };
+    return whole === undefined
+      ? { runId: this.#runId, scope, generation }
+      : { runId: this.#runId, scope: whole, generation };
   }
 
   /** Only attributes that admission found on the server: another one would fail the task again and again. */
   #attributes(values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>): void {
     const known = Object.entries(values)
-      .map(([key, value]) => ({ key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const }, value }))
+      .map(([key, value]) => ({
+        key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const },
+        value,
+      }))
       .filter(({ key }) => this.#admission.searchAttributes.includes(key.name));
     if (known.length > 0) upsertSearchAttributes(known);
   }

@@ -7,9 +7,23 @@ import type { MachineStage } from '../domain/pipeline/machine-plan.ts';
 
 type RunStage = Extract<Command, { type: 'run-stage' }>;
 
-export function stageCall(runId: string, stage: MachineStage, command: RunStage, events: readonly NewRunEvent[]): StageCall {
+export function stageCall(
+  runId: string,
+  stage: MachineStage,
+  command: RunStage,
+  events: readonly NewRunEvent[],
+): StageCall {
   const { attempt, generation, lease } = command;
-  return { runId, stage: stage.id, instance: [], attempt, generation, lease, upstream: taken(stage, command.upstream), events };
+  return {
+    runId,
+    stage: stage.id,
+    instance: [],
+    attempt,
+    generation,
+    lease,
+    upstream: taken(stage, command.upstream),
+    events,
+  };
 }
 
 /** Of behaviour 0. A host's worker of an earlier build knows no other. */
@@ -22,7 +36,18 @@ export function wholeStageCall(
 ): WholeStageCall {
   const stage = plan.stages.find(({ id }) => id === stageId)!;
   const scope = plan.scopes.find(({ id }) => id === command.scope)!;
-  return { runId, stage, scope, generation, lease, execKey, attempt, input: stage.input.kind === 'run-input' ? input : null, upstream, events };
+  return {
+    runId,
+    stage,
+    scope,
+    generation,
+    lease,
+    execKey,
+    attempt,
+    input: stage.input.kind === 'run-input' ? input : null,
+    upstream,
+    events,
+  };
 }
 
 /** An earlier stage may have hundreds of outputs of which this one takes one. */

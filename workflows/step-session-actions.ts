@@ -32,7 +32,15 @@ export class SessionActions {
         (error: unknown) => {
           const { message } = reasonOf(error);
           const facts = { name: 'Error', message: isCancellation(error) ? 'the action was cancelled' : message };
-          this.#ended(cursor, scope, { type: 'action-ended', cursor, attempt, ok: false, error: facts, retryable: true, timedOut: false });
+          this.#ended(cursor, scope, {
+            type: 'action-ended',
+            cursor,
+            attempt,
+            ok: false,
+            error: facts,
+            retryable: true,
+            timedOut: false,
+          });
         },
       );
   }

@@ -20,7 +20,8 @@ export interface Answered {
 
 /** @param session  null while it is being opened. @returns null: the answer is let in */
 export function refusalOf(session: Answered | null, request: unknown): CliResult | null {
-  if (!isAdvance(request)) return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a text) and `output`.');
+  if (!isAdvance(request))
+    return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a text) and `output`.');
   const { turn, step, output } = request;
   const large = tooLarge('the answer has', output);
   if (large !== null) return { ...error('validation', step, large), retry: true };
@@ -31,7 +32,11 @@ export function refusalOf(session: Answered | null, request: unknown): CliResult
   if (taken !== null) return taken.key === key ? null : answered(session.state, step, turn);
   const claim = session.claimOf(turn);
   if (claim !== null && claim !== key)
-    return error('busy', step, `Turn ${turn} of step "${step}" is being answered by another client; this answer was not taken.`);
+    return error(
+      'busy',
+      step,
+      `Turn ${turn} of step "${step}" is being answered by another client; this answer was not taken.`,
+    );
   if (claim !== null) return null;
   return placeRefusal(session.state, step, turn);
 }
@@ -44,7 +49,9 @@ function placeRefusal(state: SessionState, step: string, turn: number): CliResul
   const { kind } = state.status;
   if (kind !== 'open' && kind !== 'new') {
     const over = currentResult(state);
-    return over.kind === 'error' ? over : error('order', step, `The session is over (${kind}); nothing can be answered any more.`);
+    return over.kind === 'error'
+      ? over
+      : error('order', step, `The session is over (${kind}); nothing can be answered any more.`);
   }
   const cursor = named(state, step);
   if (cursor === undefined) return error('order', step, `Step "${step}" is not the current step. ${dueIn(state)}`);
@@ -55,13 +62,22 @@ function placeRefusal(state: SessionState, step: string, turn: number): CliResul
 
 /** Also for what was answered before: that, too, would be written. */
 function fullFor(state: SessionState): string {
-  const busy = state.cursors.filter(({ phase }) => phase.kind === 'acting' || phase.kind === 'starting-child').map((cursor) => `"${addressIn(state, cursor)}"`);
-  const until = busy.length === 0 ? 'what is under way has ended' : `${busy.join(', ')} ${busy.length === 1 ? 'has' : 'have'} ended`;
+  const busy = state.cursors
+    .filter(({ phase }) => phase.kind === 'acting' || phase.kind === 'starting-child')
+    .map((cursor) => `"${addressIn(state, cursor)}"`);
+  const until =
+    busy.length === 0
+      ? 'what is under way has ended'
+      : `${busy.join(', ')} ${busy.length === 1 ? 'has' : 'have'} ended`;
   return `The session's history is full and begins anew when ${until}; the answer was not taken. Give it again then.`;
 }
 
 function answered(state: SessionState, step: string, turn: number): CliResult {
-  return error('order', step, `Turn ${turn} of step "${step}" is not current: it was answered before, or never asked. ${dueIn(state)}`);
+  return error(
+    'order',
+    step,
+    `Turn ${turn} of step "${step}" is not current: it was answered before, or never asked. ${dueIn(state)}`,
+  );
 }
 
 function named(state: SessionState, step: string): Cursor | undefined {

@@ -14,7 +14,9 @@ export const closing = proxyLocalActivities<Pick<SessionActivities, 'closeSessio
 /** An action without `timeoutMs` may last, but not for ever: nobody would learn of it. */
 export const ACTION_LIMIT_MS = 30 * 24 * 3_600_000;
 
-export const localActivities = proxyLocalActivities<Pick<SessionActivities, 'openSession' | 'sessionTurn' | 'flushRecords'>>({
+export const localActivities = proxyLocalActivities<
+  Pick<SessionActivities, 'openSession' | 'sessionTurn' | 'flushRecords'>
+>({
   startToCloseTimeout: LOCAL_TIMEOUT_MS,
   retry: { initialInterval: 200, backoffCoefficient: 2, maximumInterval: 10_000 },
 });

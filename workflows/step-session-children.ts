@@ -73,6 +73,8 @@ export class SessionChildren {
   #returned(child: ChildSession, event: SessionEventBody): void {
     this.#scopes.delete(child.session);
     this.#begun.delete(child.session);
-    void this.#hear(event).then(() => (this.#sessions = this.#sessions.filter(({ session }) => session !== child.session)));
+    void this.#hear(event).then(
+      () => (this.#sessions = this.#sessions.filter(({ session }) => session !== child.session)),
+    );
   }
 }

@@ -109,7 +109,8 @@ export class SessionLoop implements Answered, Viewed {
     loop.#lastFlushed = last;
     loop.#taken = answers;
     for (const command of pendingCommands(opened.facts, state)) {
-      if (command.type === 'wait') loop.#timers.start({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
+      if (command.type === 'wait')
+        loop.#timers.start({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
     }
     setCurrentDetails(sessionPage(loop));
     return loop;
@@ -159,13 +160,17 @@ export class SessionLoop implements Answered, Viewed {
     if (refusal !== null) return { kind: 'answer', result: refusal };
     if (this.#blocked !== null) {
       this.#asked = true;
-      return { kind: 'answer', result: { kind: 'error', error: 'away', step: request.step, message: this.#blocked, retry: true } };
+      return {
+        kind: 'answer',
+        result: { kind: 'error', error: 'away', step: request.step, message: this.#blocked, retry: true },
+      };
     }
     const pending = this.#answerTo(request);
     this.#claims.set(turn, { key, answer: pending });
     try {
       const answer = await pending;
-      if (answer.kind !== 'answer' || answer.result.kind !== 'error') this.#taken = [...this.#taken, { turn, key, answer }].slice(-MOST_TAKEN_ANSWERS);
+      if (answer.kind !== 'answer' || answer.result.kind !== 'error')
+        this.#taken = [...this.#taken, { turn, key, answer }].slice(-MOST_TAKEN_ANSWERS);
       return answer;
     } finally {
       this.#claims.delete(turn);
@@ -187,7 +192,8 @@ export class SessionLoop implements Answered, Viewed {
     if (this.#first !== null && this.#first.turn === this.#state.turn && ended === undefined) return this.#first.answer;
     const result = currentResult(this.#state);
     if (result.kind === 'error' && result.error === 'busy') {
-      if (this.#blocked !== null) return { kind: 'answer', result: { ...result, error: 'away', message: this.#blocked } };
+      if (this.#blocked !== null)
+        return { kind: 'answer', result: { ...result, error: 'away', message: this.#blocked } };
       const [child] = this.childSessions;
       return child === undefined ? CONTINUED : { kind: 'called', child };
     }
@@ -228,7 +234,11 @@ export class SessionLoop implements Answered, Viewed {
       carried: 1,
       request,
       opened: { ...this.#opened, params: null },
-      state: { ...this.#state, requests: [], cursors: this.#state.cursors.map((cursor) => ({ ...cursor, request: null })) },
+      state: {
+        ...this.#state,
+        requests: [],
+        cursors: this.#state.cursors.map((cursor) => ({ ...cursor, request: null })),
+      },
       last: this.#lastFlushed,
       answers: this.#taken,
       observed: this.#observers.observed,
@@ -245,7 +255,8 @@ export class SessionLoop implements Answered, Viewed {
   }
 
   #isQuiet(): boolean {
-    const isWorking = this.#unheard > 0 || this.#actions.isRunning || this.#children.isRunning || this.#observers.isTelling;
+    const isWorking =
+      this.#unheard > 0 || this.#actions.isRunning || this.#children.isRunning || this.#observers.isTelling;
     return !isWorking;
   }
 
@@ -273,7 +284,10 @@ export class SessionLoop implements Answered, Viewed {
   async #turn(event: SessionEventBody): Promise<void> {
     for (let patienceMs = FIRST_PATIENCE_MS; ; patienceMs = Math.min(patienceMs * 2, LAST_PATIENCE_MS)) {
       // It ended while this waited for its turn.
-      if (this.#isOver()) return event.type === 'advance' ? this.#tell(event.request, { kind: 'answer', result: currentResult(this.#state) }) : undefined;
+      if (this.#isOver())
+        return event.type === 'advance'
+          ? this.#tell(event.request, { kind: 'answer', result: currentResult(this.#state) })
+          : undefined;
       const outcome = await this.#outcomeOf(event);
       if (outcome.kind !== 'refused') {
         this.#blocked = null;
@@ -283,7 +297,10 @@ export class SessionLoop implements Answered, Viewed {
       }
       if (event.type === 'advance') {
         const { request, step } = event;
-        return this.#tell(request, { kind: 'answer', result: { kind: 'error', error: 'away', step, message: outcome.message, retry: true } });
+        return this.#tell(request, {
+          kind: 'answer',
+          result: { kind: 'error', error: 'away', step, message: outcome.message, retry: true },
+        });
       }
       // What has happened has happened: it waits until the code is here again.
       this.#blocked = outcome.message;
@@ -317,7 +334,8 @@ export class SessionLoop implements Answered, Viewed {
     const { atMs, message } = outcome;
     const asked = this.#apply({ ...event, atMs }, []);
     for (const command of asked) {
-      if ('cursor' in command && isCallback(command)) this.#apply({ type: 'threw', cursor: command.cursor, error: { name: 'SkillCrash', message }, atMs }, []);
+      if ('cursor' in command && isCallback(command))
+        this.#apply({ type: 'threw', cursor: command.cursor, error: { name: 'SkillCrash', message }, atMs }, []);
     }
   }
 
@@ -437,5 +455,8 @@ export class SessionLoop implements Answered, Viewed {
 /** By which the worker knows that it is this session's workflow which asks. */
 export function ofWorkflow(): OfWorkflow {
   const { firstExecutionRunId, parent } = workflowInfo();
-  return { firstRun: firstExecutionRunId, ...(parent === undefined ? {} : { parent: { session: parent.workflowId, run: parent.runId } }) };
+  return {
+    firstRun: firstExecutionRunId,
+    ...(parent === undefined ? {} : { parent: { session: parent.workflowId, run: parent.runId } }),
+  };
 }

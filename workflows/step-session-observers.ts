@@ -32,7 +32,11 @@ export class ObserverQueue {
    * @param known  the observers that the skill has; events of others are left out
    * @param flushedRef  the records that the state holds no more
    */
-  add({ skill, frame, observer, payload }: Extract<Command, { readonly type: 'emit' }>, known: readonly string[], flushedRef: string | null): void {
+  add(
+    { skill, frame, observer, payload }: Extract<Command, { readonly type: 'emit' }>,
+    known: readonly string[],
+    flushedRef: string | null,
+  ): void {
     if (!known.includes(`${skill.join('/')}:${observer}`)) return;
     this.#observed += 1;
     const older = observer === 'onSkillComplete' && flushedRef !== null ? { older: { ref: flushedRef, frame } } : {};
@@ -56,7 +60,9 @@ export class ObserverQueue {
     while (this.#waiting.length > 0) {
       const events = this.#nextBatch();
       try {
-        await activities.observe.executeWithOptions({ summary: `tell observers ${events.length} events` }, [{ ...this.#place(), events }]);
+        await activities.observe.executeWithOptions({ summary: `tell observers ${events.length} events` }, [
+          { ...this.#place(), events },
+        ]);
       } catch (error) {
         log.warn(`observers were not told of ${events.length} events: ${reasonOf(error).message}`);
       }

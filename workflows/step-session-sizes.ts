@@ -14,7 +14,13 @@ const MOST_HISTORY_EVENTS = 40_000;
 const MOST_HISTORY_BYTES = 32 * 1024 * 1024;
 
 /** Of the run that it is asked in. */
-export function isHistoryFull({ historyLength, historySize }: { readonly historyLength: number; readonly historySize: number }): boolean {
+export function isHistoryFull({
+  historyLength,
+  historySize,
+}: {
+  readonly historyLength: number;
+  readonly historySize: number;
+}): boolean {
   return historyLength >= MOST_HISTORY_EVENTS || historySize >= MOST_HISTORY_BYTES;
 }
 

@@ -29,7 +29,8 @@ export function openingView(session: string, refused: { readonly message: string
     status: refused === null ? 'opening' : 'failed',
     turn: 0,
     startedAtMs: 0,
-    current: refused === null ? null : { kind: 'error', error: 'failed', step: '', message: refused.message, retry: false },
+    current:
+      refused === null ? null : { kind: 'error', error: 'failed', step: '', message: refused.message, retry: false },
     open: [],
     visits: {},
     last: null,
@@ -49,7 +50,11 @@ export function viewOf(session: Viewed): SessionView {
     turn: state.turn,
     startedAtMs: state.startedAtMs,
     current: currentResult(state),
-    open: state.cursors.map((cursor) => ({ step: addressIn(state, cursor), turn: cursor.turn, phase: cursor.phase.kind })),
+    open: state.cursors.map((cursor) => ({
+      step: addressIn(state, cursor),
+      turn: cursor.turn,
+      phase: cursor.phase.kind,
+    })),
     visits: visitsIn(state),
     last: lastOf(session),
     childSessions,
@@ -58,7 +63,9 @@ export function viewOf(session: Viewed): SessionView {
 }
 
 function visitsIn(state: SessionState): Record<string, number> {
-  return Object.fromEntries(state.frames.flatMap(({ prefix, visits }) => Object.entries(visits).map(([step, count]) => [prefix + step, count])));
+  return Object.fromEntries(
+    state.frames.flatMap(({ prefix, visits }) => Object.entries(visits).map(([step, count]) => [prefix + step, count])),
+  );
 }
 
 export function lastOf({ state: { records }, lastFlushed }: Pick<Viewed, 'state' | 'lastFlushed'>): StepRecord | null {

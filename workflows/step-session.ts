@@ -44,7 +44,9 @@ const recordsQuery = defineQuery<SessionRecords>(SESSION_MESSAGES.records);
  * @returns the final output
  * @throws ApplicationFailure whose type is an error code when the session could not be opened or failed
  */
-export async function voidboxSession(given: SessionRequest | SessionCarried): Promise<{ readonly finalOutput: unknown }> {
+export async function voidboxSession(
+  given: SessionRequest | SessionCarried,
+): Promise<{ readonly finalOutput: unknown }> {
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
     // An update may come with the first task. Handlers stand before the first await, and what is carried is there by then.
@@ -58,10 +60,16 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
       return taken?.key === key ? taken.answer : null;
     });
     // What handlers begin is not the server's to cancel: the session hears of it, ends its work and tells whoever waits.
-    setHandler(settleUpdate, (request) => CancellationScope.nonCancellable(async () => (await opening).settle(request?.ended)));
-    setHandler(advanceUpdate, (request) => CancellationScope.nonCancellable(async () => (await opening).advance(request)), {
-      validator: (request) => refuse(refusalOf(loop, request)),
-    });
+    setHandler(settleUpdate, (request) =>
+      CancellationScope.nonCancellable(async () => (await opening).settle(request?.ended)),
+    );
+    setHandler(
+      advanceUpdate,
+      (request) => CancellationScope.nonCancellable(async () => (await opening).advance(request)),
+      {
+        validator: (request) => refuse(refusalOf(loop, request)),
+      },
+    );
     loop = await settled(opening, (failure) => {
       refused = failure;
       setCurrentDetails(`Could not be opened: ${failure.message}`);
@@ -73,7 +81,10 @@ export async function voidboxSession(given: SessionRequest | SessionCarried): Pr
 }
 
 /** A failure to open is first told to whoever waits in a handler. */
-async function settled(opening: Promise<SessionLoop>, onFailure: (failure: ApplicationFailure) => void): Promise<SessionLoop> {
+async function settled(
+  opening: Promise<SessionLoop>,
+  onFailure: (failure: ApplicationFailure) => void,
+): Promise<SessionLoop> {
   try {
     return await opening;
   } catch (error) {
@@ -111,7 +122,9 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
   }
   const { status } = loop.state;
   if (loop.opened.variables === true && !loop.isCalled) await dropVariables(loop.state.session);
-  attributes(loop.opened, { state: status.kind === 'done' ? 'succeeded' : status.kind === 'cancelled' ? 'cancelled' : 'failed' });
+  attributes(loop.opened, {
+    state: status.kind === 'done' ? 'succeeded' : status.kind === 'cancelled' ? 'cancelled' : 'failed',
+  });
   switch (status.kind) {
     case 'done':
       return { finalOutput: status.finalOutput };
@@ -159,7 +172,10 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 
 function attributes(opened: OpenedSession, values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>): void {
   const known = Object.entries(values)
-    .map(([key, value]) => ({ key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const }, value }))
+    .map(([key, value]) => ({
+      key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const },
+      value,
+    }))
     .filter(({ key }) => opened.searchAttributes.includes(key.name));
   if (known.length > 0) upsertSearchAttributes(known);
 }

@@ -21,12 +21,17 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     const found = await findRunOrElsewhere(store, text, context);
     const runId = isElsewhere(found) ? found.runId : found;
     const before = isElsewhere(found) ? undefined : (await readMendedViews([runId], store, context))[0];
-    if (before !== undefined && before.outcome !== null) return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
-    if (isElsewhere(found) && found.state !== 'running') return await say({ runId, state: found.state, wasRunning: false }, options, context);
+    if (before !== undefined && before.outcome !== null)
+      return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
+    if (isElsewhere(found) && found.state !== 'running')
+      return await say({ runId, state: found.state, wasRunning: false }, options, context);
     const { openServerLink } = await import('../server-link.ts');
     const { cancelRun, describeRun } = await import('../../workers/client/runs.ts');
     // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
-    const link = await openServerLink(context, { start: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
+    const link = await openServerLink(context, {
+      start: true,
+      onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+    });
     if (link === null) throw new Error('the embedded stack was not started');
     const wasRunning = await link.briefly((client) => cancelRun(client, runId));
     if (before?.damage !== undefined && before.damage !== null) {
@@ -60,7 +65,9 @@ async function say(
   if (options.json) await context.stdout.write(`${JSON.stringify(fact)}\n`);
   else if (!fact.wasRunning) await context.stdout.write(`${shownRunId(fact.runId)} had ended before: ${fact.state}\n`);
   else if (fact.state === 'cancelling')
-    await context.stdout.write(context.advise(`${shownRunId(fact.runId)} is asked to stop. See: voidbox status ${typedRunId(fact.runId)}\n`));
+    await context.stdout.write(
+      context.advise(`${shownRunId(fact.runId)} is asked to stop. See: voidbox status ${typedRunId(fact.runId)}\n`),
+    );
   else await context.stdout.write(`${shownRunId(fact.runId)} ${fact.state}\n`);
   return EXIT.success;
 }

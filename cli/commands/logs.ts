@@ -24,7 +24,11 @@ export const command = defineCommand<Options>({
       .argument('<run>', 'its id, the beginning of it, or `latest`')
       .option('-f, --follow', 'go on until the run ends')
       .option('-s, --stage <stage>', 'only this stage, without its name before each line')
-      .addOption(new Option('--stream <stream>', 'only one of the streams').choices(['stdout', 'stderr', 'both']).default('both'))
+      .addOption(
+        new Option('--stream <stream>', 'only one of the streams')
+          .choices(['stdout', 'stderr', 'both'])
+          .default('both'),
+      )
       .option('--since <seq>', 'only events after this number', cursor, 0)
       .option('--raw', 'the bytes as the stage wrote them, escape sequences included');
   },
@@ -33,14 +37,23 @@ export const command = defineCommand<Options>({
     const store = createFileEventStore(context.env.stateDir);
     const runId = await findRunHere('logs', store, text, context);
     const [view] = await readMendedViews([runId], store, context);
-    if (options.stage !== undefined && view !== undefined && view.stages.length > 0 && !view.stages.some((stage) => stage.id === options.stage)) {
-      throw usageError(`run ${runId} has no stage \`${options.stage}\``, `Its stages: ${view.stages.map((stage) => stage.id).join(', ')}`);
+    if (
+      options.stage !== undefined &&
+      view !== undefined &&
+      view.stages.length > 0 &&
+      !view.stages.some((stage) => stage.id === options.stage)
+    ) {
+      throw usageError(
+        `run ${runId} has no stage \`${options.stage}\``,
+        `Its stages: ${view.stages.map((stage) => stage.id).join(', ')}`,
+      );
     }
     const detach = new AbortController();
     const listening = context.onInterrupt(() => detach.abort());
     const writer = createLogWriter(options, context);
     try {
-      if (options.follow && view?.outcome === null && view.damage === null) await follow(runId, detach.signal, options, writer, context);
+      if (options.follow && view?.outcome === null && view.damage === null)
+        await follow(runId, detach.signal, options, writer, context);
       else
         for await (const event of store.read(runId, options.since)) {
           if (detach.signal.aborted) break;
@@ -56,14 +69,21 @@ export const command = defineCommand<Options>({
 });
 
 /** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */
-async function follow(runId: string, signal: AbortSignal, options: Options, writer: LogWriter, context: CliContext): Promise<ExitCode> {
+async function follow(
+  runId: string,
+  signal: AbortSignal,
+  options: Options,
+  writer: LogWriter,
+  context: CliContext,
+): Promise<ExitCode> {
   const { openServerLink } = await import('../server-link.ts');
   const { followRun } = await import('../follow.ts');
   const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
   const link = await openServerLink(context, { start: true, onProgress: note });
   if (link === null) throw new Error('the embedded stack was not started');
   const store = createFileEventStore(context.env.stateDir);
-  const onEvent = (event: RunEvent): Promise<void> => (event.seq > options.since ? writer.write(event) : Promise.resolve());
+  const onEvent = (event: RunEvent): Promise<void> =>
+    event.seq > options.since ? writer.write(event) : Promise.resolve();
   await followRun({
     runId,
     store,
@@ -95,7 +115,8 @@ function createLogWriter(options: Options, { stdout }: CliContext): LogWriter {
   }
   if (options.raw) {
     return {
-      write: async (event) => void (event.body.type === 'output' && isWanted(event) && (await stdout.write(outputBytes(event.body)))),
+      write: async (event) =>
+        void (event.body.type === 'output' && isWanted(event) && (await stdout.write(outputBytes(event.body)))),
       end: () => Promise.resolve(),
     };
   }

@@ -24,7 +24,11 @@ const WEEK_MS = 7 * 86_400_000;
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .option('--older-than <age>', 'keep runs that ended less long ago than this: 45s, 30m, 12h, 7d (default 7d, without --keep-last)', age)
+      .option(
+        '--older-than <age>',
+        'keep runs that ended less long ago than this: 45s, 30m, 12h, 7d (default 7d, without --keep-last)',
+        age,
+      )
       .option('--keep-last <number>', 'keep this many of the runs that ended last', count)
       .option('--artifacts-now', 'delete artifacts that no run names without waiting for a day', false)
       .option('-n, --dry-run', 'say what would go, with sizes, and leave it')
@@ -45,14 +49,21 @@ one; with --artifacts-now only those that were stored since a run began that has
     const keepLast = options.keepLast ?? null;
     const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);
     const artifactsNow = options.artifactsNow ?? false;
-    const report = await pruneRuns({ olderThanMs, keepLast, artifactsNow, dryRun, nowMs: context.now().getTime() }, context);
+    const report = await pruneRuns(
+      { olderThanMs, keepLast, artifactsNow, dryRun, nowMs: context.now().getTime() },
+      context,
+    );
     const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
     if (options.json) {
-      await context.stdout.write(`${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills })}\n`);
+      await context.stdout.write(
+        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills })}\n`,
+      );
       return EXIT.success;
     }
     const verb = dryRun ? 'would delete' : 'deleted';
-    const lines = report.removed.map(({ runId, sizeBytes }) => `${verb} ${shownRunId(runId)} (${formatBytes(sizeBytes)})`);
+    const lines = report.removed.map(
+      ({ runId, sizeBytes }) => `${verb} ${shownRunId(runId)} (${formatBytes(sizeBytes)})`,
+    );
     const runs = `${counted(report.runs.length, 'run')} (${formatBytes(report.runBytes)})`;
     lines.push(`${verb} ${runs} and ${counted(report.artifacts, 'artifact')} (${formatBytes(report.artifactBytes)})`);
     if (report.youngArtifacts > 0) {
@@ -60,11 +71,16 @@ one; with --artifacts-now only those that were stored since a run began that has
       const until = options.artifactsNow
         ? 'while a run goes on that began before: it may be about to name them; prune again then'
         : 'until a day old; prune again then, or with --artifacts-now';
-      lines.push(`${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`);
+      lines.push(
+        `${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`,
+      );
     }
-    if (report.damaged.length > 0) lines.push(context.advise(`${counted(report.damaged.length, 'damaged run')} stayed. See: voidbox doctor`));
-    if (skills.sessions.length > 0) lines.push(`${verb} what ${counted(skills.sessions.length, 'session')} left: ${skills.sessions.join(', ')}`);
-    if (skills.skills.length > 0) lines.push(`${verb} code of skills that no session runs: ${counted(skills.skills.length, 'bundle')}`);
+    if (report.damaged.length > 0)
+      lines.push(context.advise(`${counted(report.damaged.length, 'damaged run')} stayed. See: voidbox doctor`));
+    if (skills.sessions.length > 0)
+      lines.push(`${verb} what ${counted(skills.sessions.length, 'session')} left: ${skills.sessions.join(', ')}`);
+    if (skills.skills.length > 0)
+      lines.push(`${verb} code of skills that no session runs: ${counted(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
@@ -76,7 +92,9 @@ async function pruneRuns(options: PruneOptions, context: CliContext): Promise<Pr
   const { stateDir } = context.env;
   const first = await prune(stateDir, options);
   if (options.artifactsNow !== true || options.dryRun || first.youngArtifacts === 0) return first;
-  await context.stderr.write(`==> artifacts of the last ${NAMING_MS / 1_000} s may be about to be named: waiting that long\n`);
+  await context.stderr.write(
+    `==> artifacts of the last ${NAMING_MS / 1_000} s may be about to be named: waiting that long\n`,
+  );
   await sleep(NAMING_MS);
   const { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes } = await prune(stateDir, {
     ...options,
@@ -84,7 +102,13 @@ async function pruneRuns(options: PruneOptions, context: CliContext): Promise<Pr
     keepLast: null,
     nowMs: options.nowMs + NAMING_MS,
   });
-  return { ...first, artifacts: first.artifacts + artifacts, artifactBytes: first.artifactBytes + artifactBytes, youngArtifacts, youngArtifactBytes };
+  return {
+    ...first,
+    artifacts: first.artifacts + artifacts,
+    artifactBytes: first.artifactBytes + artifactBytes,
+    youngArtifacts,
+    youngArtifactBytes,
+  };
 }
 
 function counted(number: number, what: string): string {

@@ -49,7 +49,12 @@ export const command = defineCommand<Options>({
         ),
       );
     const held = describeDisk(disk, env.stateDir);
-    if (held.length > 0) lines.push('', ...held.map((line) => stdout.style.yellow(line)), `${stdout.style.cyan('help:')} ${context.advise(MAKE_ROOM)}`);
+    if (held.length > 0)
+      lines.push(
+        '',
+        ...held.map((line) => stdout.style.yellow(line)),
+        `${stdout.style.cyan('help:')} ${context.advise(MAKE_ROOM)}`,
+      );
     await stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
   },

@@ -20,15 +20,20 @@ interface Options {
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.argument('<run>', 'its id, the beginning of it, or `latest`').option('-o, --output <file>', 'write it to a file instead of standard output');
+    command
+      .argument('<run>', 'its id, the beginning of it, or `latest`')
+      .option('-o, --output <file>', 'write it to a file instead of standard output');
   },
   async execute([text = ''], options, context) {
     const store = createFileEventStore(context.env.stateDir);
     const runId = await findRunHere('result', store, text, context);
     const [view] = await readMendedViews([runId], store, context);
-    if (view !== undefined && view.damage !== null && view.outcome === null) throw new CodedError('store/damaged', view.damage);
-    if (view === undefined || view.outcome === null) throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${typedRunId(runId)}`);
-    if (view.damage !== null) await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
+    if (view !== undefined && view.damage !== null && view.outcome === null)
+      throw new CodedError('store/damaged', view.damage);
+    if (view === undefined || view.outcome === null)
+      throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${typedRunId(runId)}`);
+    if (view.damage !== null)
+      await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
     const artifacts = createFileArtifactStore(context.env.stateDir);
     const output = view.outcome.output;
     if (options.output !== undefined && output !== null) await saveResult(output, artifacts, options.output, context);
@@ -38,11 +43,15 @@ export const command = defineCommand<Options>({
       return view.outcome.state === 'succeeded' ? EXIT.success : EXIT.runFailed;
     }
     if (view.outcome.state !== 'succeeded') {
-      await context.stderr.write(`${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`);
+      await context.stderr.write(
+        `${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`,
+      );
       return EXIT.runFailed;
     }
-    if (output === null) throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded without a result that was kept`);
-    if (options.output !== undefined) await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
+    if (output === null)
+      throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded without a result that was kept`);
+    if (options.output !== undefined)
+      await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
     else await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));
     return EXIT.success;
   },

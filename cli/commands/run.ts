@@ -23,13 +23,17 @@ export const command = defineCommand<Options>({
     command
       .argument('<file>', 'the spec; - is standard input')
       .option('-d, --detach', 'start the run and do not follow it')
-      .option('-i, --input <text>', 'what the first stages find in /workspace/input.json; @FILE reads a file, - standard input')
+      .option(
+        '-i, --input <text>',
+        'what the first stages find in /workspace/input.json; @FILE reads a file, - standard input',
+      )
       .option('--param <name=value>', "a value for one of the spec's params; once for each", parseParam)
       .option('--run-id <id>', 'the id of the run instead of a made-up one')
       .addOption(
-        new Option('--mode <mode>', "start no VM and run nothing for real: simulates a few programs (echo, cat, tr, …), to try a spec's shape").choices([
-          'mock',
-        ]),
+        new Option(
+          '--mode <mode>',
+          "start no VM and run nothing for real: simulates a few programs (echo, cat, tr, …), to try a spec's shape",
+        ).choices(['mock']),
       );
   },
   async execute([file = ''], options, context) {
@@ -41,19 +45,33 @@ export const command = defineCommand<Options>({
     // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
     const { runPlan } = await import('../run-plan.ts');
     return await runPlan(
-      { plan, runId, hostVariables, baseDir, input: options.input ?? null, detach: options.detach ?? false, json: options.json ?? false },
+      {
+        plan,
+        runId,
+        hostVariables,
+        baseDir,
+        input: options.input ?? null,
+        detach: options.detach ?? false,
+        json: options.json ?? false,
+      },
       context,
     );
   },
 });
 
-async function compile(file: string, options: Options, context: CliContext): Promise<{ readonly plan: Plan; readonly baseDir: string }> {
+async function compile(
+  file: string,
+  options: Options,
+  context: CliContext,
+): Promise<{ readonly plan: Plan; readonly baseDir: string }> {
   if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
   const { plan, baseDir, diagnostics, text } = await loadSpec(file, options.param ?? {}, context);
   if (options.json && plan === null) {
     await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
   } else if (diagnostics.length > 0 && !options.json) {
-    await context.stderr.write(renderDiagnostics(diagnostics, text, { style: context.stderr.style, width: context.stderr.width() }));
+    await context.stderr.write(
+      renderDiagnostics(diagnostics, text, { style: context.stderr.style, width: context.stderr.width() }),
+    );
   }
   if (plan === null) throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
   return { plan: options.mode === 'mock' ? inMock(plan) : plan, baseDir };
@@ -61,7 +79,10 @@ async function compile(file: string, options: Options, context: CliContext): Pro
 
 /** The flag is a word of its own: it lowers the isolation that the spec demands. */
 function inMock(plan: Plan): Plan {
-  return { ...plan, scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mode: 'mock', isolation: 'none' } })) };
+  return {
+    ...plan,
+    scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mode: 'mock', isolation: 'none' } })),
+  };
 }
 
 function takeHostVariables(plan: Plan, { env }: CliContext): Record<string, string> {

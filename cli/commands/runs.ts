@@ -32,22 +32,35 @@ export const command = defineCommand<Options>({
     const store = createFileEventStore(context.env.stateDir);
     const runIds = await runIdsLatestFirst(store);
     const nameless = await namelessRuns(context.env.stateDir, options);
-    const views = [...nameless, ...(await select(runIds, { ...options, limit: options.limit - nameless.length }, store, context))];
+    const views = [
+      ...nameless,
+      ...(await select(runIds, { ...options, limit: options.limit - nameless.length }, store, context)),
+    ];
     if (options.json) {
       await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson) })}\n`);
       return EXIT.success;
     }
     if (views.length === 0) {
       await context.stdout.write(
-        runIds.length === 0 ? context.advise('No runs yet. Start one: voidbox run FILE\n') : `No run is ${options.state ?? 'here'}.\n`,
+        runIds.length === 0
+          ? context.advise('No runs yet. Start one: voidbox run FILE\n')
+          : `No run is ${options.state ?? 'here'}.\n`,
       );
       return EXIT.success;
     }
-    const lines = renderRuns(views, { style: context.stdout.style, width: context.stdout.width(), nowMs: context.now().getTime() });
+    const lines = renderRuns(views, {
+      style: context.stdout.style,
+      width: context.stdout.width(),
+      nowMs: context.now().getTime(),
+    });
     const disk = readDiskRoom(context.env.stateDir);
     if (disk.isLow && views.some((view) => view.state === 'running')) {
       const { style } = context.stdout;
-      lines.push('', style.yellow(describeRoom(disk, context.env.stateDir)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`);
+      lines.push(
+        '',
+        style.yellow(describeRoom(disk, context.env.stateDir)),
+        `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`,
+      );
     }
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
@@ -58,11 +71,18 @@ export const command = defineCommand<Options>({
 async function namelessRuns(stateDir: string, { state, limit }: Options): Promise<readonly RunView[]> {
   if (state !== undefined && state !== 'damaged') return [];
   const folders = await listRunFolders(runsDir(stateDir));
-  return folders.flatMap(({ name, problem }) => (problem === null ? [] : [withDamage(emptyView(name), problem.message)])).slice(0, limit);
+  return folders
+    .flatMap(({ name, problem }) => (problem === null ? [] : [withDamage(emptyView(name), problem.message)]))
+    .slice(0, limit);
 }
 
 /** Reads page after page until enough runs are in the wanted state, so that a long past costs nothing. */
-async function select(runIds: readonly string[], { state, limit }: Options, store: EventStore, context: CliContext): Promise<readonly RunView[]> {
+async function select(
+  runIds: readonly string[],
+  { state, limit }: Options,
+  store: EventStore,
+  context: CliContext,
+): Promise<readonly RunView[]> {
   const chosen: RunView[] = [];
   if (limit <= 0) return chosen;
   for (let from = 0; from < runIds.length && chosen.length < limit; from += limit) {

@@ -25,8 +25,14 @@ export const command = defineCommand<Options>({
       let { step, turn } = options;
       if (step === undefined || turn === undefined) {
         const view = await sessions.viewSession(link.client(), session);
-        const open = openSteps(view).filter((one) => (step === undefined || one.step === step) && (turn === undefined || one.turn === turn));
-        if (open.length > 1) throw usageError(`several steps can be answered: ${open.map((one) => one.step).join(', ')}`, 'Name one with --step.');
+        const open = openSteps(view).filter(
+          (one) => (step === undefined || one.step === step) && (turn === undefined || one.turn === turn),
+        );
+        if (open.length > 1)
+          throw usageError(
+            `several steps can be answered: ${open.map((one) => one.step).join(', ')}`,
+            'Name one with --step.',
+          );
         // With nothing open the session itself says what it is about.
         step ??= open[0]?.step ?? view.open[0]?.step ?? '';
         turn ??= open[0]?.turn ?? view.turn;

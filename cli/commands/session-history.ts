@@ -15,7 +15,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       const { flushed, flushedRef, records } = await sessions.recordsOfSession(link.client(), session);
       const older = flushedRef === null ? [] : readOlder(context.env.stateDir, session, flushedRef, flushed);
       for (const record of [...older, ...records]) {
-        await context.stdout.write(options.json ? `${JSON.stringify(record)}\n` : `${renderRecord(record, context.stdout.style)}\n`);
+        await context.stdout.write(
+          options.json ? `${JSON.stringify(record)}\n` : `${renderRecord(record, context.stdout.style)}\n`,
+        );
       }
       return EXIT.success;
     } catch (error) {

@@ -21,7 +21,9 @@ export const command = defineCommand<Options>({
   },
   async execute(_args, { json, state, limit }, context) {
     const { link, sessions } = await sessionLink(context);
-    const found = await sessions.listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) }).catch(throwSessionError);
+    const found = await sessions
+      .listSessions(link.client(), { limit, ...(state === undefined ? {} : { state }) })
+      .catch(throwSessionError);
     const iso = (ms: number | null): string | null => (ms === null ? null : new Date(ms).toISOString());
     if (json) {
       const shown = found.map(({ session, skill, state: is, startedAtMs, endedAtMs }) => ({
@@ -33,10 +35,16 @@ export const command = defineCommand<Options>({
       }));
       await context.stdout.write(`${JSON.stringify({ sessions: shown })}\n`);
     } else if (found.length === 0)
-      await context.stdout.write(context.advise(`No session${state === undefined ? 's yet. Start one: voidbox session start SKILL' : ` is ${state}`}\n`));
+      await context.stdout.write(
+        context.advise(
+          `No session${state === undefined ? 's yet. Start one: voidbox session start SKILL' : ` is ${state}`}\n`,
+        ),
+      );
     else {
       const { style } = context.stdout;
-      await context.stdout.write(`${renderSessions(found, { style, width: context.stdout.width(), nowMs: context.now().getTime() }).join('\n')}\n`);
+      await context.stdout.write(
+        `${renderSessions(found, { style, width: context.stdout.width(), nowMs: context.now().getTime() }).join('\n')}\n`,
+      );
     }
     return EXIT.success;
   },

@@ -47,7 +47,9 @@ export const command = defineCommand<Options>({
     try {
       if (!link.isEmbedded) await sessions.requireWorker(link.client());
       const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
-      const result = await handingOver(context.env, session, onProgress, () => sessions.startSession(link.client(), session, request));
+      const result = await handingOver(context.env, session, onProgress, () =>
+        sessions.startSession(link.client(), session, request),
+      );
       return await printResult(session, result, options, context);
     } catch (error) {
       return await throwSessionError(error);

@@ -12,7 +12,10 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     try {
       const view = await sessions.viewSession(link.client(), session);
       if (options.json) await context.stdout.write(`${JSON.stringify({ ...view, uiUrl: link.runUrl(session) })}\n`);
-      else await context.stdout.write(`${renderSession(view, advanceCommand(view.session, context), context.stdout.style).join('\n')}\n`);
+      else
+        await context.stdout.write(
+          `${renderSession(view, advanceCommand(view.session, context), context.stdout.style).join('\n')}\n`,
+        );
       return EXIT.success;
     } catch (error) {
       return await throwSessionError(error);

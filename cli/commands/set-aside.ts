@@ -30,11 +30,17 @@ export const command = defineCommand<Options>({
     const known = await createFileEventStore(stateDir).listRuns();
     // What somebody names is theirs to judge.
     const { ended: chosen, left } =
-      options.all === true ? await leaveBeginning(damaged, context) : { ended: [...new Set(names.map((name) => choose(name, damaged, known)))], left: [] };
+      options.all === true
+        ? await leaveBeginning(damaged, context)
+        : { ended: [...new Set(names.map((name) => choose(name, damaged, known)))], left: [] };
     const dryRun = options.dryRun ?? false;
     const report: { runId: string; problem: string; folder: string }[] = [];
     for (const run of chosen) {
-      report.push({ runId: nameOf(run), problem: run.problem.message, folder: dryRun ? run.folder.path : await setAside(stateDir, run) });
+      report.push({
+        runId: nameOf(run),
+        problem: run.problem.message,
+        folder: dryRun ? run.folder.path : await setAside(stateDir, run),
+      });
     }
     if (options.json) {
       const leftRuns = left.map(({ run, reason }) => ({ runId: nameOf(run), reason }));
@@ -42,7 +48,9 @@ export const command = defineCommand<Options>({
     } else if (report.length + left.length === 0) await context.stdout.write('No run is damaged.\n');
     else {
       const lines = report.map(({ runId, problem, folder }) =>
-        dryRun ? `would set ${shownRunId(runId)} aside: ${sanitizeLine(problem)}` : `set ${shownRunId(runId)} aside, to ${folder}`,
+        dryRun
+          ? `would set ${shownRunId(runId)} aside: ${sanitizeLine(problem)}`
+          : `set ${shownRunId(runId)} aside, to ${folder}`,
       );
       for (const { run, reason } of left) {
         lines.push(`left ${shownRunId(nameOf(run))} where it is: ${reason}`);
@@ -63,10 +71,18 @@ function nameOf(run: DamagedRun): string {
 function choose(name: string, damaged: readonly DamagedRun[], known: readonly string[]): DamagedRun {
   const exact = damaged.find((run) => nameOf(run) === name);
   if (exact !== undefined) return exact;
-  if (known.includes(name)) throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${typedRunId(name)}`);
+  if (known.includes(name))
+    throw usageError(`run ${name} is not damaged`, `See it: voidbox status ${typedRunId(name)}`);
   const matches = name === '' ? [] : damaged.filter((run) => nameOf(run).startsWith(name));
   if (matches.length === 1 && matches[0] !== undefined) return matches[0];
   const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(nameOf(run))}`);
-  if (matches.length > 1) throw usageError(`\`${name}\` could be any of ${matches.length} damaged runs`, ['Type more of one of these:', ...listed].join('\n'));
-  throw usageError(`there is no damaged run \`${name}\``, listed.length === 0 ? 'No run is damaged.' : ['Damaged are:', ...listed].join('\n'));
+  if (matches.length > 1)
+    throw usageError(
+      `\`${name}\` could be any of ${matches.length} damaged runs`,
+      ['Type more of one of these:', ...listed].join('\n'),
+    );
+  throw usageError(
+    `there is no damaged run \`${name}\``,
+    listed.length === 0 ? 'No run is damaged.' : ['Damaged are:', ...listed].join('\n'),
+  );
 }

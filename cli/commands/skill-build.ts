@@ -26,12 +26,17 @@ export const command = defineCommand<Options>({
       .option('--mode <mode>', 'node: a bundle that Node runs; bun: executables that need no Node', 'node')
       .option('--targets <list>', 'platforms of the executables, e.g. linux-x64,darwin-arm64 (which is the default)')
       .option('--single', "an executable for this machine's platform alone")
-      .option('--protocol <protocol>', 'how SKILL.md has the program called: session (state in a file) or stateless (the agent carries the history)', 'session')
+      .option(
+        '--protocol <protocol>',
+        'how SKILL.md has the program called: session (state in a file) or stateless (the agent carries the history)',
+        'session',
+      )
       .option('--force', 'build into a folder that holds something else; only what a build writes is replaced');
   },
   async execute([entry = ''], options, context) {
     const { protocol } = options;
-    if (protocol !== 'session' && protocol !== 'stateless') throw usageError(`--protocol is \`${protocol}\``, 'It takes session or stateless.');
+    if (protocol !== 'session' && protocol !== 'stateless')
+      throw usageError(`--protocol is \`${protocol}\``, 'It takes session or stateless.');
     const mode = await modeOf(options, context);
     const [{ buildSkill }, { lintSkill }] = await Promise.all([
       import('../../sdk/skill-kit/build/build-skill.ts'),
@@ -39,7 +44,15 @@ export const command = defineCommand<Options>({
     ]);
     const force = options.force === true;
     const result = await orAuthorsError(
-      buildSkill({ path: entry, cwd: context.cwd, outDir: options.out, mode, protocol, force, lint: (path) => lintSkill(path) }),
+      buildSkill({
+        path: entry,
+        cwd: context.cwd,
+        outDir: options.out,
+        mode,
+        protocol,
+        force,
+        lint: (path) => lintSkill(path),
+      }),
     );
     return await printResult(result, options, context);
   },
@@ -48,11 +61,14 @@ export const command = defineCommand<Options>({
 async function modeOf({ mode, targets, single }: Options, context: CliContext): Promise<BuildMode> {
   if (mode === 'node') {
     if (targets !== undefined || single)
-      await context.stderr.write('note: a bundle for Node runs on every platform; --targets and --single are for --mode bun\n');
+      await context.stderr.write(
+        'note: a bundle for Node runs on every platform; --targets and --single are for --mode bun\n',
+      );
     return { kind: 'node' };
   }
   if (mode !== 'bun') throw usageError(`--mode is \`${mode}\``, 'It takes node or bun.');
-  if (targets !== undefined && single) throw usageError('--single and --targets say different things', 'Give one of them.');
+  if (targets !== undefined && single)
+    throw usageError('--single and --targets say different things', 'Give one of them.');
   const { DEFAULT_TARGETS } = await import('../../sdk/skill-kit/build/bun.ts');
   const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
   const chosen = named === undefined ? DEFAULT_TARGETS : await checkedTargets(named);
@@ -60,7 +76,11 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
   const [bun] = findOnPath(context.env, ['bun']);
   if (bun === undefined) {
     const { ERROR_CODES } = await import('../../domain/errors/codes.ts');
-    throw environmentError('skill/bun', 'there is no bun on the PATH, and --mode bun needs it', ERROR_CODES['skill/bun'].remedy);
+    throw environmentError(
+      'skill/bun',
+      'there is no bun on the PATH, and --mode bun needs it',
+      ERROR_CODES['skill/bun'].remedy,
+    );
   }
   return { kind: 'bun', bun, targets: chosen };
 }
@@ -68,11 +88,16 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
 async function checkedTargets(named: readonly string[]): Promise<readonly BunTarget[]> {
   const { BUN_TARGETS, isBunTarget } = await import('../../sdk/skill-kit/build/bun.ts');
   const unknown = named.filter((one) => !isBunTarget(one));
-  if (unknown.length > 0) throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `There are: ${BUN_TARGETS.join(', ')}.`);
+  if (unknown.length > 0)
+    throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `There are: ${BUN_TARGETS.join(', ')}.`);
   return [...new Set(named.filter(isBunTarget))];
 }
 
-async function printResult({ built, diagnostics }: BuildResult<PlacedDiagnostic>, { json, mode }: Options, context: CliContext): Promise<0> {
+async function printResult(
+  { built, diagnostics }: BuildResult<PlacedDiagnostic>,
+  { json, mode }: Options,
+  context: CliContext,
+): Promise<0> {
   if (!json && diagnostics.length > 0) await context.stderr.write(renderLint(diagnostics, context.stderr.style));
   if (built === null) {
     if (json) await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);

@@ -10,10 +10,13 @@ interface Options {
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.argument('<entry>', "the skill's entry, or its folder").option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
+    command
+      .argument('<entry>', "the skill's entry, or its folder")
+      .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
   },
   async execute([entry = ''], { json, format }, context) {
-    if (format !== 'text' && format !== 'mermaid') throw usageError(`--format is \`${format}\``, 'It takes text or mermaid.');
+    if (format !== 'text' && format !== 'mermaid')
+      throw usageError(`--format is \`${format}\``, 'It takes text or mermaid.');
     const { readGraph } = await import('../../sdk/skill-kit/graph/read-graph.ts');
     const { graph } = await orAuthorsError(readGraph(entry, context.cwd));
     if (json) await context.stdout.write(`${JSON.stringify(graph)}\n`);

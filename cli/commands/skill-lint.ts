@@ -19,15 +19,20 @@ export const command = defineCommand<Options>({
   },
   async execute(entries, options, context) {
     const limit = options.maxWarnings === undefined ? Number.POSITIVE_INFINITY : Number(options.maxWarnings);
-    if (!(limit >= 0) || options.maxWarnings === '') throw usageError(`--max-warnings is \`${options.maxWarnings}\``, 'It takes a number from 0.');
+    if (!(limit >= 0) || options.maxWarnings === '')
+      throw usageError(`--max-warnings is \`${options.maxWarnings}\``, 'It takes a number from 0.');
     const { lintSkill } = await import('../../sdk/skill-kit/lint/lint-skill.ts');
     const { sorted } = await import('../../sdk/skill-kit/lint/diagnostic.ts');
     const found: PlacedDiagnostic[] = [];
     for (const entry of entries) found.push(...(await orAuthorsError(lintSkill(entry, { cwd: context.cwd }))));
     // Entries share files, whose mistakes are shown once.
-    const diagnostics = sorted(found).map((one) => ({ ...one, file: shortest(relative(context.cwd, one.file), one.file) }));
+    const diagnostics = sorted(found).map((one) => ({
+      ...one,
+      file: shortest(relative(context.cwd, one.file), one.file),
+    }));
     const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
-    if (options.json) await context.stdout.write(`${JSON.stringify({ errors, warnings: diagnostics.length - errors, diagnostics })}\n`);
+    if (options.json)
+      await context.stdout.write(`${JSON.stringify({ errors, warnings: diagnostics.length - errors, diagnostics })}\n`);
     else await context.stdout.write(renderLint(diagnostics, context.stdout.style));
     return errors > 0 || diagnostics.length - errors > limit ? EXIT.runFailed : EXIT.success;
   },

@@ -7,7 +7,10 @@ export const command = defineCommand({
     command.parent?.enablePositionalOptions();
     command
       .argument('<entry>', "the skill's entry, or its folder")
-      .argument('[args...]', 'as the built skill takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them')
+      .argument(
+        '[args...]',
+        'as the built skill takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them',
+      )
       .passThroughOptions();
   },
   async execute([entry = '', ...args], _options, context) {

@@ -22,13 +22,26 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${text}\``);
     const { stateDir } = context.env;
     // A run that has ended waits for nothing.
-    const disk = view.outcome === null ? await (await import('../../workers/client/disk-state.ts')).readDiskState(stateDir, view.runId) : null;
+    const disk =
+      view.outcome === null
+        ? await (await import('../../workers/client/disk-state.ts')).readDiskState(stateDir, view.runId)
+        : null;
     if (options.json) await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), disk })}\n`);
     else {
       const { style } = context.stdout;
-      const lines = renderStatus(view, { style, width: context.stdout.width(), nowMs: context.now().getTime(), advise: context.advise });
+      const lines = renderStatus(view, {
+        style,
+        width: context.stdout.width(),
+        nowMs: context.now().getTime(),
+        advise: context.advise,
+      });
       const held = disk === null ? [] : describeDisk(disk, stateDir);
-      if (held.length > 0) lines.push('', ...held.map((line) => style.yellow(line)), `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`);
+      if (held.length > 0)
+        lines.push(
+          '',
+          ...held.map((line) => style.yellow(line)),
+          `${style.cyan('help:')} ${context.advise(MAKE_ROOM)}`,
+        );
       await context.stdout.write(`${lines.join('\n')}\n`);
     }
     return EXIT.success;

@@ -9,7 +9,10 @@ import { renderStack } from '../render/stack.ts';
 
 export const command = defineCommand<{ readonly json?: boolean; readonly skills?: readonly string[] }>({
   configure: (command) => {
-    command.option('--skills <folder...>', 'folders of skills for sessions, instead of those it had; kept for later starts');
+    command.option(
+      '--skills <folder...>',
+      'folders of skills for sessions, instead of those it had; kept for later starts',
+    );
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
@@ -18,7 +21,8 @@ export const command = defineCommand<{ readonly json?: boolean; readonly skills?
         'Start a worker of that server here: voidbox worker\nOr unset TEMPORAL_ADDRESS, TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE.',
       );
     }
-    if (options.skills !== undefined) rememberSkillPaths(context.env.stateDir, givenSkills(options.skills, context.cwd), 'replace');
+    if (options.skills !== undefined)
+      rememberSkillPaths(context.env.stateDir, givenSkills(options.skills, context.cwd), 'replace');
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.

@@ -25,7 +25,9 @@ export const command = defineCommand<Options>({
       return plan === null ? EXIT.usage : EXIT.success;
     }
     if (diagnostics.length > 0)
-      await context.stderr.write(renderDiagnostics(diagnostics, loaded.text, { style: context.stderr.style, width: context.stderr.width() }));
+      await context.stderr.write(
+        renderDiagnostics(diagnostics, loaded.text, { style: context.stderr.style, width: context.stderr.width() }),
+      );
     if (plan === null) return EXIT.usage;
     await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
     return EXIT.success;

@@ -6,7 +6,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
   async execute(_args, options, context) {
     const version = readVersion();
-    await context.stdout.write(options.json ? `${JSON.stringify({ version, node: process.versions.node })}\n` : `${version}\n`);
+    await context.stdout.write(
+      options.json ? `${JSON.stringify({ version, node: process.versions.node })}\n` : `${version}\n`,
+    );
     return EXIT.success;
   },
 });

@@ -30,19 +30,28 @@ export const command = defineCommand<Options>({
     }
     requireOpenFiles('A worker');
     const skills = givenSkills(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
-    const pieces = await resolveHostPieces(env, { install: true, onProgress: (line) => void context.stderr.write(`==> ${line}\n`) });
+    const pieces = await resolveHostPieces(env, {
+      install: true,
+      onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+    });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
-    const child = spawn(process.execPath, [join(packageRoot(), 'dist', 'workers', 'main.js'), '--pieces', JSON.stringify(pieces), ...mounts, ...skills], {
-      stdio: 'inherit',
-    });
+    const child = spawn(
+      process.execPath,
+      [join(packageRoot(), 'dist', 'workers', 'main.js'), '--pieces', JSON.stringify(pieces), ...mounts, ...skills],
+      {
+        stdio: 'inherit',
+      },
+    );
     const listening = context.onInterrupt(() => undefined);
     const forward = (): void => void child.kill('SIGTERM');
     process.on('SIGTERM', forward);
     try {
       return await new Promise<ExitCode>((resolve, reject) => {
         child.once('error', reject);
-        child.once('exit', (code, signal) => resolve(code === 0 ? EXIT.success : signal === 'SIGINT' ? EXIT.interrupted : EXIT.environment));
+        child.once('exit', (code, signal) =>
+          resolve(code === 0 ? EXIT.success : signal === 'SIGINT' ? EXIT.interrupted : EXIT.environment),
+        );
       });
     } finally {
       process.off('SIGTERM', forward);

@@ -31,7 +31,11 @@ test('place, message, the line with a caret below the column, remedy, and the co
 });
 
 test('all of them, errors and warnings counted', () => {
-  const text = render([DIAGNOSTIC, { ...DIAGNOSTIC, line: 1, column: 1 }, { ...DIAGNOSTIC, severity: 'warning', line: 2, column: 1 }]);
+  const text = render([
+    DIAGNOSTIC,
+    { ...DIAGNOSTIC, line: 1, column: 1 },
+    { ...DIAGNOSTIC, severity: 'warning', line: 2, column: 1 },
+  ]);
   expect(text).toContain('x.yaml:1:1: error');
   expect(text).toContain('x.yaml:2:1: warning');
   expect(text.trimEnd().split('\n').at(-1)).toBe('2 errors, 1 warning');
@@ -44,7 +48,11 @@ test('the caret stands below the column when wide characters and tabs are before
 });
 
 test('a hostile spec cannot move the cursor, and a long line is cut', () => {
-  const text = render([{ ...DIAGNOSTIC, line: 1, column: 1, message: 'a\u001b[2Jb' }], `\u001b[31m${'x'.repeat(200)}`, 40);
+  const text = render(
+    [{ ...DIAGNOSTIC, line: 1, column: 1, message: 'a\u001b[2Jb' }],
+    `\u001b[31m${'x'.repeat(200)}`,
+    40,
+  );
   // eslint-disable-next-line no-control-regex -- control characters are the subject
   expect(text).not.toMatch(/\u001b/);
   expect(text.split('\n')[1]).toHaveLength(40);

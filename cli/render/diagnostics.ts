@@ -21,7 +21,11 @@ export function renderDiagnostics(
   return [...blocks, summarise(diagnostics, options.style)].join('\n');
 }
 
-function renderDiagnostic(diagnostic: Diagnostic, sourceLine: string | undefined, { style, width }: { readonly style: Style; readonly width: number }): string {
+function renderDiagnostic(
+  diagnostic: Diagnostic,
+  sourceLine: string | undefined,
+  { style, width }: { readonly style: Style; readonly width: number },
+): string {
   const place = `${sanitizeLine(diagnostic.file)}:${diagnostic.line}:${diagnostic.column}`;
   const severity = diagnostic.severity === 'error' ? style.red('error') : style.yellow('warning');
   const block = [`${style.bold(place)}: ${severity}[${diagnostic.code}]: ${sanitizeLine(diagnostic.message)}`];
@@ -31,7 +35,9 @@ function renderDiagnostic(diagnostic: Diagnostic, sourceLine: string | undefined
     const before = sanitizeLine(sourceLine.slice(0, diagnostic.column - 1).replace(/\t/g, ' '));
     block.push(truncate(`  ${style.dim(gutter)}${shown}`, width));
     if (displayWidth(before) + gutter.length + 3 <= width)
-      block.push(`  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(displayWidth(before))}${style.red('^')}`);
+      block.push(
+        `  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(displayWidth(before))}${style.red('^')}`,
+      );
   }
   if (diagnostic.remedy !== '') block.push(`  ${style.cyan('help:')} ${sanitizeLine(diagnostic.remedy)}`);
   return `${block.join('\n')}\n`;

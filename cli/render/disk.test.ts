@@ -2,7 +2,13 @@ import { expect, test } from 'vitest';
 import { describeDisk } from './disk.ts';
 
 const MIB = 1024 * 1024;
-const ROOM = { availableBytes: 75_000 * MIB, sizeBytes: 250_000 * MIB, floorBytes: 512 * MIB, isLow: false, waiting: [] };
+const ROOM = {
+  availableBytes: 75_000 * MIB,
+  sizeBytes: 250_000 * MIB,
+  floorBytes: 512 * MIB,
+  isLow: false,
+  waiting: [],
+};
 
 test('where there is room nothing is said', () => expect(describeDisk(ROOM, '/state')).toEqual([]));
 
@@ -13,7 +19,9 @@ test('a disk that is nearly full is said with what it holds up', () => {
 });
 
 test('each VM that waits is named, with when it goes on and when it is given up', () => {
-  const waiting = [{ vmKey: 'r/s/0', runId: 'r', forMs: 130_000, limitMs: 3_600_000, availableBytes: 0, neededBytes: 16 * MIB }];
+  const waiting = [
+    { vmKey: 'r/s/0', runId: 'r', forMs: 130_000, limitMs: 3_600_000, availableBytes: 0, neededBytes: 16 * MIB },
+  ];
   expect(describeDisk({ ...ROOM, waiting }, '/state')).toEqual([
     'the disk is full: vm r/s/0 has waited 2m 10s for room; it goes on by itself with 16 MiB free, and is given up after 1h 00m',
   ]);

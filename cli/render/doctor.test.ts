@@ -16,7 +16,12 @@ const DISK = { availableBytes: 2e9, sizeBytes: 4e9, floorBytes: 1e9, isLow: fals
 
 function memoryLine(limitedBy: string | null): string | undefined {
   const vmMemory = { budgetMib: 3_276, totalMib: 4_096, availableMib: 3_000, limitedBy };
-  const lines = renderDoctor(REPORT, TEMPORAL, { cacheDir: '/c', stateDir: '/s', disk: DISK, vmMemory, durability: 'process' }, PLAIN);
+  const lines = renderDoctor(
+    REPORT,
+    TEMPORAL,
+    { cacheDir: '/c', stateDir: '/s', disk: DISK, vmMemory, durability: 'process' },
+    PLAIN,
+  );
   return lines.find((line) => line.includes('VMs together'))?.trim();
 }
 

@@ -26,7 +26,13 @@ const SURVIVES: Readonly<Record<Durability, string>> = {
 export function renderDoctor(
   report: HostReport,
   temporal: TemporalReport,
-  folders: { readonly cacheDir: string; readonly stateDir: string; readonly disk: DiskRoom; readonly vmMemory: VmMemory; readonly durability: Durability },
+  folders: {
+    readonly cacheDir: string;
+    readonly stateDir: string;
+    readonly disk: DiskRoom;
+    readonly vmMemory: VmMemory;
+    readonly durability: Durability;
+  },
   style: Style,
 ): string[] {
   const { system } = report;
@@ -52,7 +58,9 @@ export function renderDoctor(
     `${style.dim('cache')} ${folders.cacheDir}`,
     `${style.dim('state')} ${folders.stateDir} ${style.dim(`(${formatBytes(folders.disk.availableBytes)} of ${formatBytes(folders.disk.sizeBytes)} free)`)}`,
     `${style.dim('durability')} ${folders.durability} ${style.dim(`(${SURVIVES[folders.durability]})`)}`,
-    ...(folders.disk.isLow ? [`  ${style.red('✗')} ${describeRoom(folders.disk, folders.stateDir)}`, ...fixes([MAKE_ROOM], style)] : []),
+    ...(folders.disk.isLow
+      ? [`  ${style.red('✗')} ${describeRoom(folders.disk, folders.stateDir)}`, ...fixes([MAKE_ROOM], style)]
+      : []),
     '',
     ready,
   ];
@@ -65,14 +73,21 @@ function describeMemory({ budgetMib, totalMib, availableMib, limitedBy }: VmMemo
 }
 
 /** Never cut: the path is what the doctor is asked for. */
-function renderPiece(piece: PieceReport, { nameWidth, versionWidth }: { readonly nameWidth: number; readonly versionWidth: number }, style: Style): string[] {
+function renderPiece(
+  piece: PieceReport,
+  { nameWidth, versionWidth }: { readonly nameWidth: number; readonly versionWidth: number },
+  style: Style,
+): string[] {
   const name = padEnd(piece.name, nameWidth);
   if (piece.problem === null) {
     return [
       `  ${style.green('✓')} ${name}  ${padEnd(sanitizeLine(piece.version ?? ''), versionWidth)}  ${style.dim(`${sanitizeLine(piece.path ?? '')} (${piece.from ?? ''})`)}`,
     ];
   }
-  return [`  ${style.red('✗')} ${name}  ${sanitizeLine(piece.problem)} ${style.dim(`(${piece.purpose})`)}`, ...fixes([piece.remedy], style)];
+  return [
+    `  ${style.red('✗')} ${name}  ${sanitizeLine(piece.problem)} ${style.dim(`(${piece.purpose})`)}`,
+    ...fixes([piece.remedy], style),
+  ];
 }
 
 function fixes(remedies: readonly (string | null)[], style: Style): string[] {
@@ -83,7 +98,9 @@ function fixes(remedies: readonly (string | null)[], style: Style): string[] {
 function renderTemporal(temporal: TemporalReport, style: Style): string {
   if (temporal.kind === 'own') {
     const where = `your server ${temporal.address ?? ''}, namespace ${temporal.namespace}`;
-    return temporal.problem === null ? `${style.green('✓')} ${where}` : `${style.red('✗')} ${where}: ${sanitizeLine(temporal.problem)}`;
+    return temporal.problem === null
+      ? `${style.green('✓')} ${where}`
+      : `${style.red('✗')} ${where}: ${sanitizeLine(temporal.problem)}`;
   }
   if (temporal.address === null) return `${style.green('✓')} embedded, not running; the next run starts it`;
   return `${style.green('✓')} embedded, ${temporal.address}, UI ${temporal.uiUrl ?? ''}`;

@@ -21,7 +21,10 @@ const RESULT: EarlierStageResult = {
 
 let seq = 0;
 const event = (body: RunEventBody): RunEvent => ({ id: `e/${(seq += 1)}`, seq, atMs: 0, body });
-const output = (data: string, more: { stream?: 'stdout' | 'stderr'; stage?: string; encoding?: 'utf8' | 'base64' } = {}): RunEvent =>
+const output = (
+  data: string,
+  more: { stream?: 'stdout' | 'stderr'; stage?: string; encoding?: 'utf8' | 'base64' } = {},
+): RunEvent =>
   event({
     type: 'output',
     stage: more.stage ?? 'build',
@@ -32,14 +35,18 @@ const output = (data: string, more: { stream?: 'stdout' | 'stderr'; stage?: stri
     encoding: more.encoding ?? 'utf8',
     data,
   });
-const lines = (events: readonly RunEvent[], options: Partial<Parameters<typeof createEventPrinter>[0]> = {}): string[] => {
+const lines = (
+  events: readonly RunEvent[],
+  options: Partial<Parameters<typeof createEventPrinter>[0]> = {},
+): string[] => {
   const printer = createEventPrinter({ style: PLAIN, prefix: true, states: () => true, stream: 'both', ...options });
   return [...events.flatMap((one) => printer.push(one)), ...printer.flush()];
 };
 
 describe('output', () => {
   test('each line has its stage', () => expect(lines([output('a\nb\n')])).toEqual(['[build] a', '[build] b']));
-  test('pieces are put together to lines', () => expect(lines([output('ab'), output('c\nd'), output('e\n')])).toEqual(['[build] abc', '[build] de']));
+  test('pieces are put together to lines', () =>
+    expect(lines([output('ab'), output('c\nd'), output('e\n')])).toEqual(['[build] abc', '[build] de']));
   test('streams and stages do not mix', () => {
     expect(
       lines([
@@ -52,17 +59,20 @@ describe('output', () => {
       ]),
     ).toEqual(['[build] out1', '[build] err2', '[test] other3']);
   });
-  test('a last line without a line feed is printed at the end', () => expect(lines([output('tail')])).toEqual(['[build] tail']));
+  test('a last line without a line feed is printed at the end', () =>
+    expect(lines([output('tail')])).toEqual(['[build] tail']));
   test("a last line stands before the stage's end", () => {
-    expect(lines([output('tail'), event({ type: 'stage-finished', stage: 'build', execKey: 'build/0/1', result: RESULT })])).toEqual([
-      '[build] tail',
-      '==> build succeeded in 1.3 s (6 B of output)',
-    ]);
+    expect(
+      lines([output('tail'), event({ type: 'stage-finished', stage: 'build', execKey: 'build/0/1', result: RESULT })]),
+    ).toEqual(['[build] tail', '==> build succeeded in 1.3 s (6 B of output)']);
   });
   test('a character that two pieces share is whole', () => {
     const bytes = Buffer.from('é\n');
     expect(
-      lines([output(bytes.subarray(0, 1).toString('base64'), { encoding: 'base64' }), output(bytes.subarray(1).toString('base64'), { encoding: 'base64' })]),
+      lines([
+        output(bytes.subarray(0, 1).toString('base64'), { encoding: 'base64' }),
+        output(bytes.subarray(1).toString('base64'), { encoding: 'base64' }),
+      ]),
     ).toEqual(['[build] é']);
   });
   test('escape sequences never reach the terminal, even when pieces share one', () => {
@@ -73,10 +83,16 @@ describe('output', () => {
     expect(printed).toHaveLength(3);
     expect(printed.join('').replaceAll('[build] ', '')).toBe('x'.repeat(40_000));
   });
-  test('one stream alone', () => expect(lines([output('out\n'), output('err\n', { stream: 'stderr' })], { stream: 'stderr' })).toEqual(['[build] err']));
+  test('one stream alone', () =>
+    expect(lines([output('out\n'), output('err\n', { stream: 'stderr' })], { stream: 'stderr' })).toEqual([
+      '[build] err',
+    ]));
   test('without prefixes and states', () => {
     expect(
-      lines([event({ type: 'stage-started', stage: 'build', execKey: 'build/0/1', attempt: 1 }), output('a\n')], { prefix: false, states: () => false }),
+      lines([event({ type: 'stage-started', stage: 'build', execKey: 'build/0/1', attempt: 1 }), output('a\n')], {
+        prefix: false,
+        states: () => false,
+      }),
     ).toEqual(['a']);
   });
 });
@@ -84,7 +100,14 @@ describe('output', () => {
 describe('states', () => {
   const cases: readonly [RunEventBody, string][] = [
     [
-      { type: 'run-admitted', name: 'n', kind: 'workflow', hostId: 'h1', stages: [{ id: 'a', dependsOn: [] }], outputStage: 'a' },
+      {
+        type: 'run-admitted',
+        name: 'n',
+        kind: 'workflow',
+        hostId: 'h1',
+        stages: [{ id: 'a', dependsOn: [] }],
+        outputStage: 'a',
+      },
       'run admitted on host h1, 1 stage',
     ],
     [
@@ -101,16 +124,25 @@ describe('states', () => {
       },
       'vm shared ready in 4.2 s (microvm, tcg, 6.12, jail bubblewrap)',
     ],
-    [{ type: 'vm-lost', vmKey: 'r/shared/0', scope: 'shared', generation: 0, reason: 'killed' }, 'vm shared lost: killed'],
+    [
+      { type: 'vm-lost', vmKey: 'r/shared/0', scope: 'shared', generation: 0, reason: 'killed' },
+      'vm shared lost: killed',
+    ],
     [{ type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a started (attempt 2)'],
     [{ type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 2 }, 'a goes on: a worker has attached again'],
     [
       { type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 3, reason: 'store/io: no\u001b[2J space' },
       'a goes on: a worker has attached again (store/io: no space)',
     ],
-    [{ type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 1', delayMs: 2_000 }, 'a is tried again in 2.0 s: exit code 1'],
+    [
+      { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 1', delayMs: 2_000 },
+      'a is tried again in 2.0 s: exit code 1',
+    ],
     [{ type: 'stage-skipped', stage: 'b', reason: 'a failed' }, 'b skipped: a failed'],
-    [{ type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure: null, output: null } }, 'run failed'],
+    [
+      { type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure: null, output: null } },
+      'run failed',
+    ],
     [{ type: 'notice', level: 'warning', message: 'low\u001b[2J memory' }, 'warning: low memory'],
   ];
   test.each(cases)('%j', (body, expected) => expect(lines([event(body)])).toEqual([`==> ${expected}`]));
@@ -123,8 +155,8 @@ describe('states', () => {
       output: null,
       failure: { code: 'stage/exit-nonzero', message: 'the command ended with exit code 3', stderrTail: '' },
     };
-    expect(lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: toStageResult(result) })])).toEqual([
-      '==> a failed in 1.3 s: the command ended with exit code 3 (stage/exit-nonzero)',
-    ]);
+    expect(
+      lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: toStageResult(result) })]),
+    ).toEqual(['==> a failed in 1.3 s: the command ended with exit code 3 (stage/exit-nonzero)']);
   });
 });

@@ -83,7 +83,9 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'vm-stopped':
       return `vm ${sanitizeLine(body.scope)} stopped`;
     case 'scope-restarted':
-      return style.yellow(`vm ${sanitizeLine(body.scope)} starts again with ${body.stages.map(sanitizeLine).join(', ')}: ${sanitizeLine(body.reason)}`);
+      return style.yellow(
+        `vm ${sanitizeLine(body.scope)} starts again with ${body.stages.map(sanitizeLine).join(', ')}: ${sanitizeLine(body.reason)}`,
+      );
     case 'stage-started':
       return `${style.bold(sanitizeLine(body.stage))} started${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
     case 'stage-reattached':
@@ -93,11 +95,15 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
     case 'stage-finished':
       return `${style.bold(sanitizeLine(body.stage))} ${renderStageEnd(toStageResult(body.result), style)}`;
     case 'stage-retrying':
-      return style.yellow(`${sanitizeLine(body.stage)} is tried again in ${formatDurationMs(body.delayMs)}: ${sanitizeLine(body.reason)}`);
+      return style.yellow(
+        `${sanitizeLine(body.stage)} is tried again in ${formatDurationMs(body.delayMs)}: ${sanitizeLine(body.reason)}`,
+      );
     case 'stage-skipped':
       return style.dim(`${sanitizeLine(body.stage)} skipped: ${sanitizeLine(body.reason)}`);
     case 'notice':
-      return body.level === 'warning' ? style.yellow(`warning: ${sanitizeLine(body.message)}`) : sanitizeLine(body.message);
+      return body.level === 'warning'
+        ? style.yellow(`warning: ${sanitizeLine(body.message)}`)
+        : sanitizeLine(body.message);
     case 'output':
       return null;
   }
@@ -109,7 +115,8 @@ function renderStageEnd(result: StageResult, style: Style): string {
     const size = result.output === null ? '' : style.dim(` (${formatBytes(result.output.sizeBytes)} of output)`);
     return `${paintOutcome('succeeded', style)} ${time}${size}`;
   }
-  const reason = result.failure === null ? '' : `: ${sanitizeLine(result.failure.message)} (${sanitizeLine(result.failure.code)})`;
+  const reason =
+    result.failure === null ? '' : `: ${sanitizeLine(result.failure.message)} (${sanitizeLine(result.failure.code)})`;
   return `${paintOutcome(result.outcome, style)} ${time}${reason}`;
 }
 

@@ -17,8 +17,9 @@ function summary(diagnostics: readonly LintDiagnostic[], style: Style): string {
   const errors = diagnostics.filter(({ severity }) => severity === 'error').length;
   const warnings = diagnostics.length - errors;
   const count = (number: number, noun: string): string => `${number} ${noun}${number === 1 ? '' : 's'}`;
-  const parts = [errors > 0 ? style.red(count(errors, 'error')) : '', warnings > 0 ? style.yellow(count(warnings, 'warning')) : ''].filter(
-    (part) => part !== '',
-  );
+  const parts = [
+    errors > 0 ? style.red(count(errors, 'error')) : '',
+    warnings > 0 ? style.yellow(count(warnings, 'warning')) : '',
+  ].filter((part) => part !== '');
   return parts.length === 0 ? style.green('no problems') : parts.join(', ');
 }

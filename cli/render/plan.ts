@@ -11,7 +11,11 @@ export function renderPlanSummary(file: string, plan: Plan, { style }: { readonl
   const shared = new Set(plan.scopes.filter((scope) => scope.stages.length > 1).map((scope) => scope.id));
   const nameWidth = Math.max(...plan.stages.map((stage) => stage.id.length));
   const lines = plan.stages.map((stage) => `  ${padEnd(stage.id, nameWidth)}  ${style.dim(describe(stage, shared))}`);
-  return [`${style.green('valid:')} ${sanitizeLine(file)} (${plan.kind} ${style.bold(plan.name)}, ${stages}, ${vms})`, ...lines, ''].join('\n');
+  return [
+    `${style.green('valid:')} ${sanitizeLine(file)} (${plan.kind} ${style.bold(plan.name)}, ${stages}, ${vms})`,
+    ...lines,
+    '',
+  ].join('\n');
 }
 
 const EDGE = { success: '', end: 'the end of ', failure: 'a failure of ' } as const;
@@ -19,7 +23,10 @@ const EDGE = { success: '', end: 'the end of ', failure: 'a failure of ' } as co
 function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
   const command = sanitizeLine(describeWork(stage.work));
   const short = command.length > 48 ? `${command.slice(0, 47)}…` : command;
-  const after = stage.after.length > 0 ? `, after ${stage.after.map(({ stage: earlier, on }) => `${EDGE[on]}${earlier}`).join(', ')}` : '';
+  const after =
+    stage.after.length > 0
+      ? `, after ${stage.after.map(({ stage: earlier, on }) => `${EDGE[on]}${earlier}`).join(', ')}`
+      : '';
   const where = stage.scope === null || shared.has(stage.scope) ? '' : ', in its own VM';
   return `${short}${after}${where}`;
 }

@@ -3,7 +3,8 @@ import { renderRunEnd } from './run-end.ts';
 import { FAILED_RUN, run, stage, START_MS } from '../../test/rig/run-view.ts';
 import { PLAIN } from './style.ts';
 
-const end = (view: Parameters<typeof renderRunEnd>[0]): string[] => renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text });
+const end = (view: Parameters<typeof renderRunEnd>[0]): string[] =>
+  renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text });
 
 test('a success is one line', () => {
   const view = run([stage('a', { state: 'succeeded' })], {
@@ -34,7 +35,12 @@ test('a run that was not admitted has no stage and still says why', () => {
   const view = run([], {
     state: 'failed',
     startedAtMs: null,
-    outcome: { state: 'failed', failedStage: null, failure: { code: 'admit/mount-refused', message: '/etc is not allowed', stderrTail: '' }, output: null },
+    outcome: {
+      state: 'failed',
+      failedStage: null,
+      failure: { code: 'admit/mount-refused', message: '/etc is not allowed', stderrTail: '' },
+      output: null,
+    },
   });
   expect(end(view)[0]).toBe('sales-20260304-050607-ab12 failed');
   expect(end(view).slice(2, 4)).toEqual([
@@ -44,8 +50,16 @@ test('a run that was not admitted has no stage and still says why', () => {
 });
 
 test('a run that ended for a reason of its own says it beside what failed in it', () => {
-  const failure = { code: 'run/terminated', message: "the run's workflow was ended from outside: moving house", stderrTail: '' };
-  const view = { ...FAILED_RUN, state: 'terminated' as const, outcome: { state: 'terminated' as const, failedStage: null, failure, output: null } };
+  const failure = {
+    code: 'run/terminated',
+    message: "the run's workflow was ended from outside: moving house",
+    stderrTail: '',
+  };
+  const view = {
+    ...FAILED_RUN,
+    state: 'terminated' as const,
+    outcome: { state: 'terminated' as const, failedStage: null, failure, output: null },
+  };
   expect(end(view).filter((line) => line.includes('failed: '))).toEqual([
     "the run failed: the run's workflow was ended from outside: moving house (run/terminated)",
     'stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)',
@@ -55,7 +69,12 @@ test('a run that ended for a reason of its own says it beside what failed in it'
 test('a code of a later build has no remedy and does no harm', () => {
   const view = run([], {
     state: 'failed',
-    outcome: { state: 'failed', failedStage: null, failure: { code: 'toString', message: 'm', stderrTail: '' }, output: null },
+    outcome: {
+      state: 'failed',
+      failedStage: null,
+      failure: { code: 'toString', message: 'm', stderrTail: '' },
+      output: null,
+    },
   });
   expect(end(view).join('\n')).not.toContain('help:');
 });

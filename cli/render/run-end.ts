@@ -16,13 +16,20 @@ interface Telling {
 }
 
 /** What is said when a run has ended: one line on success; else what failed, where, its last words, what to type next. */
-export function renderRunEnd(view: RunView, options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise }): string[] {
+export function renderRunEnd(
+  view: RunView,
+  options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise },
+): string[] {
   const { style, advise } = options;
   // A run of another host, or one that was not admitted, has no stages here to be counted.
   const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
   const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${counts}`;
   if (view.state === 'succeeded') return [heading];
-  return [heading, ...renderFailures(view, { style, advise }), ...renderNextSteps(view, { style, advise }, ['logs', 'status'])];
+  return [
+    heading,
+    ...renderFailures(view, { style, advise }),
+    ...renderNextSteps(view, { style, advise }, ['logs', 'status']),
+  ];
 }
 
 /** For each stage that failed, else for the run: what, its last words, what to do. */
@@ -57,16 +64,31 @@ function withoutStage(message: string, stage: string): string {
 }
 
 function renderFailure(runId: string, where: string, failure: StageFailure, { style, advise }: Telling): string[] {
-  const lines = ['', `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`];
+  const lines = [
+    '',
+    `${where} failed: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`,
+  ];
   const tail = sanitize(failure.stderrTail).replace(/(?<!\n)\n+$/, '');
-  if (tail !== '') lines.push(style.dim('  its last lines on standard error:'), ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`));
-  const remedy = remedyOf(failure.code)?.replaceAll(/\b(logs|set-aside) RUN\b/g, (_, command: string) => `${command} ${typedRunId(runId)}`) ?? null;
+  if (tail !== '')
+    lines.push(
+      style.dim('  its last lines on standard error:'),
+      ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`),
+    );
+  const remedy =
+    remedyOf(failure.code)?.replaceAll(
+      /\b(logs|set-aside) RUN\b/g,
+      (_, command: string) => `${command} ${typedRunId(runId)}`,
+    ) ?? null;
   if (remedy !== null) lines.push(`  ${style.cyan('help:')} ${advise(remedy)}`);
   return lines;
 }
 
 /** What to type to know more. */
-export function renderNextSteps(view: RunView, { style, advise }: Telling, commands: readonly ('logs' | 'status')[]): string[] {
+export function renderNextSteps(
+  view: RunView,
+  { style, advise }: Telling,
+  commands: readonly ('logs' | 'status')[],
+): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
   const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
   const runId = typedRunId(view.runId);

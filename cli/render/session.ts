@@ -24,13 +24,17 @@ export function renderResult(session: string, result: CliResult, next: string, s
     case 'done':
       return [style.dim(`session ${session} is done`), sanitize(textOf(result.finalOutput))];
     case 'waiting':
-      return [`session ${session} waits at step ${sanitizeLine(result.step)} until ${new Date(result.dueMs).toISOString()}`];
+      return [
+        `session ${session} waits at step ${sanitizeLine(result.step)} until ${new Date(result.dueMs).toISOString()}`,
+      ];
     case 'redirect':
       return [`session ${session} ended with a redirect to ${sanitizeLine(result.redirect)}`];
     case 'error':
       return [
         `${style.red(`${result.error}:`)} ${sanitize(result.message)}`,
-        ...(result.retry ? [`  The step can be answered again: ${next} --step ${sanitizeLine(result.step)} --output JSON`] : []),
+        ...(result.retry
+          ? [`  The step can be answered again: ${next} --step ${sanitizeLine(result.step)} --output JSON`]
+          : []),
       ];
   }
 }
@@ -38,7 +42,10 @@ export function renderResult(session: string, result: CliResult, next: string, s
 export function renderSession(view: SessionView, next: string, style: Style): string[] {
   const { session, current } = view;
   // One that was not opened runs no code.
-  const code = view.codeHash === '' ? '' : `  ${sanitizeLine(view.skill)} ${sanitizeLine(view.version)} (code ${view.codeHash.slice(0, 12)})`;
+  const code =
+    view.codeHash === ''
+      ? ''
+      : `  ${sanitizeLine(view.skill)} ${sanitizeLine(view.version)} (code ${view.codeHash.slice(0, 12)})`;
   return [
     `${style.bold(session)}${code}: ${view.status}`,
     ...view.open.map((one) => `  ${sanitizeLine(one.step)}  ${one.phase}, turn ${one.turn}`),

@@ -26,9 +26,11 @@ function draw(graph: SkillGraph, style: Style, title: string): readonly string[]
       const own = sub.name === sub.graph.name ? '' : ` (${sanitizeLine(sub.graph.name)})`;
       return [
         '',
-        ...draw(sub.graph, style, `sub-skill ${style.bold(sanitizeLine(sub.name))}${own} ${sanitizeLine(sub.graph.version)}`).map((line) =>
-          `  ${line}`.trimEnd(),
-        ),
+        ...draw(
+          sub.graph,
+          style,
+          `sub-skill ${style.bold(sanitizeLine(sub.name))}${own} ${sanitizeLine(sub.graph.version)}`,
+        ).map((line) => `  ${line}`.trimEnd()),
       ];
     }),
   ];
@@ -47,7 +49,12 @@ function waysOut(edges: readonly GraphEdge[], style: Style): readonly string[] {
   return edges.map((edge, index) => {
     const line = edge.kind === 'possible' || edge.kind === 'unknown' ? '╌' : '─';
     const corner = index === edges.length - 1 ? '└' : '├';
-    const label = width === 0 ? '' : labels[index] === '' ? `${'─'.repeat(width)} ` : `${padEnd(style.cyan(labels[index]!), width)} `;
+    const label =
+      width === 0
+        ? ''
+        : labels[index] === ''
+          ? `${'─'.repeat(width)} `
+          : `${padEnd(style.cyan(labels[index]!), width)} `;
     return `  ${corner}${line}${labels[index] === '' && width > 0 ? '─' : ' '}${label}${edge.isBack ? style.yellow('↺') : '→'} ${targetText(edge, style)}`;
   });
 }

@@ -2,7 +2,10 @@ import { formatAge } from '../../domain/units/duration.ts';
 import type { StackInfo } from '../../workers/embedded/client.ts';
 
 /** The processes of the embedded stack and where they answer. */
-export function renderStack(stack: StackInfo, options: { readonly nowMs: number; readonly stateDir: string }): string[] {
+export function renderStack(
+  stack: StackInfo,
+  options: { readonly nowMs: number; readonly stateDir: string },
+): string[] {
   return [
     `Temporal    ${stack.address} (namespace ${stack.namespace})`,
     `UI          ${stack.uiUrl}`,

@@ -10,7 +10,13 @@ describe('renderStages', () => {
   test('each state has its sign, its time and its reason', () => {
     const view = run([
       stage('fetch', { state: 'succeeded', attempt: 1, startedAtMs: START_MS, durationMs: 2_400 }),
-      stage('analyse-north', { state: 'running', attempt: 1, startedAtMs: START_MS + 5_000, reattached: 1, reason: 'store/io: no space' }),
+      stage('analyse-north', {
+        state: 'running',
+        attempt: 1,
+        startedAtMs: START_MS + 5_000,
+        reattached: 1,
+        reason: 'store/io: no space',
+      }),
       stage('flaky', { state: 'retrying', attempt: 2, startedAtMs: START_MS, reason: 'exit code 1' }),
       FAILED_STAGE,
       stage('stopped', { state: 'cancelled', attempt: 1, startedAtMs: START_MS, durationMs: 500 }),
@@ -35,16 +41,23 @@ describe('renderStages', () => {
   });
 
   test('no line is wider than the terminal, with colours and wide names too', () => {
-    const view = run([stage('日本語日本語', { state: 'failed', failure: { code: 'x', message: 'm'.repeat(200), stderrTail: '' } }), stage('x'.repeat(60))]);
+    const view = run([
+      stage('日本語日本語', { state: 'failed', failure: { code: 'x', message: 'm'.repeat(200), stderrTail: '' } }),
+      stage('x'.repeat(60)),
+    ]);
     for (const width of [20, 40, 79]) {
-      for (const line of renderStages(view, { ...OPTIONS, style: createStyle(true), width })) expect(displayWidth(line)).toBeLessThanOrEqual(width);
+      for (const line of renderStages(view, { ...OPTIONS, style: createStyle(true), width }))
+        expect(displayWidth(line)).toBeLessThanOrEqual(width);
     }
   });
 
   test('of many stages those that run or failed are shown, in the order of the spec', () => {
     const view = run(
       Array.from({ length: 30 }, (_, index) =>
-        stage(`s${index}`, { state: index === 25 ? 'failed' : index === 20 ? 'running' : 'waiting', startedAtMs: START_MS }),
+        stage(`s${index}`, {
+          state: index === 25 ? 'failed' : index === 20 ? 'running' : 'waiting',
+          startedAtMs: START_MS,
+        }),
       ),
     );
     const lines = renderStages(view, { ...OPTIONS, maxLines: 4 });
@@ -53,7 +66,9 @@ describe('renderStages', () => {
   });
 
   test('a message of a guest cannot move the cursor', () => {
-    const view = run([stage('a', { state: 'failed', failure: { code: 'x', message: 'bad\u001b[2J\nnews', stderrTail: '' } })]);
+    const view = run([
+      stage('a', { state: 'failed', failure: { code: 'x', message: 'bad\u001b[2J\nnews', stderrTail: '' } }),
+    ]);
     expect(renderStages(view, OPTIONS)).toEqual(['✗ a     failed              bad␊news']);
   });
 });

@@ -17,7 +17,16 @@ export interface StageLinesOptions {
 
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /** Which stages are shown when not all can be: what runs and what failed is what people look for. */
-const IMPORTANCE: Readonly<Record<StageState, number>> = { failed: 0, running: 1, retrying: 2, cancelled: 3, succeeded: 4, waiting: 5, passed: 6, skipped: 7 };
+const IMPORTANCE: Readonly<Record<StageState, number>> = {
+  failed: 0,
+  running: 1,
+  retrying: 2,
+  cancelled: 3,
+  succeeded: 4,
+  waiting: 5,
+  passed: 6,
+  skipped: 7,
+};
 
 /** One line a stage, in the order of the spec: sign, name, state, time, and why. */
 export function renderStages(view: RunView, options: StageLinesOptions): string[] {
@@ -25,24 +34,38 @@ export function renderStages(view: RunView, options: StageLinesOptions): string[
   const nameWidth = Math.min(Math.max(...shown.map((stage) => displayWidth(sanitizeLine(stage.id))), 4), 32);
   const lines = shown.map((stage) => renderStage(stage, nameWidth, options));
   const hidden = view.stages.length - shown.length;
-  return hidden === 0 ? lines : [...lines, options.style.dim(`  … and ${hidden} more ${hidden === 1 ? 'stage' : 'stages'}`)];
+  return hidden === 0
+    ? lines
+    : [...lines, options.style.dim(`  … and ${hidden} more ${hidden === 1 ? 'stage' : 'stages'}`)];
 }
 
 /** `3 stages: 1 succeeded, 1 running, 1 waiting · 4.2 s`. */
 export function renderCounts(view: RunView, nowMs: number): string {
   const counts = new Map<StageState, number>();
   for (const stage of view.stages) counts.set(stage.state, (counts.get(stage.state) ?? 0) + 1);
-  const order: readonly StageState[] = ['succeeded', 'failed', 'cancelled', 'passed', 'skipped', 'running', 'retrying', 'waiting'];
+  const order: readonly StageState[] = [
+    'succeeded',
+    'failed',
+    'cancelled',
+    'passed',
+    'skipped',
+    'running',
+    'retrying',
+    'waiting',
+  ];
   const parts = order.flatMap((state) => (counts.has(state) ? [`${counts.get(state)} ${state}`] : []));
   const total = view.stages.length === 1 ? '1 stage' : `${view.stages.length} stages`;
-  const elapsed = view.startedAtMs === null ? '' : ` · ${formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)}`;
+  const elapsed =
+    view.startedAtMs === null ? '' : ` · ${formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)}`;
   return `${total}: ${parts.join(', ')}${elapsed}`;
 }
 
 function pick(stages: readonly StageView[], maxLines: number): readonly StageView[] {
   if (stages.length <= maxLines) return stages;
   const room = Math.max(0, maxLines - 1);
-  const chosen = new Set([...stages].sort((one, other) => IMPORTANCE[one.state] - IMPORTANCE[other.state]).slice(0, room));
+  const chosen = new Set(
+    [...stages].sort((one, other) => IMPORTANCE[one.state] - IMPORTANCE[other.state]).slice(0, room),
+  );
   return stages.filter((stage) => chosen.has(stage));
 }
 
@@ -52,7 +75,10 @@ function renderStage(stage: StageView, nameWidth: number, options: StageLinesOpt
   const state = padEnd(paintState(stage.state, style), 'succeeded'.length);
   const time = padEnd(stageTime(stage, options.nowMs), 7);
   const note = stageNote(stage);
-  return truncate(`${sign(stage.state, options)} ${style.bold(name)}  ${state}  ${time}${note === '' ? '' : `  ${style.dim(note)}`}`.trimEnd(), width);
+  return truncate(
+    `${sign(stage.state, options)} ${style.bold(name)}  ${state}  ${time}${note === '' ? '' : `  ${style.dim(note)}`}`.trimEnd(),
+    width,
+  );
 }
 
 function sign(state: StageState, { style, frame }: StageLinesOptions): string {
@@ -84,7 +110,8 @@ function paintState(state: StageState, style: Style): string {
 
 function stageTime(stage: StageView, nowMs: number): string {
   if (stage.durationMs !== null) return formatDurationMs(stage.durationMs);
-  if (stage.startedAtMs === null || stage.state === 'waiting' || stage.state === 'skipped' || stage.state === 'passed') return '';
+  if (stage.startedAtMs === null || stage.state === 'waiting' || stage.state === 'skipped' || stage.state === 'passed')
+    return '';
   return formatDurationMs(Math.max(0, nowMs - stage.startedAtMs));
 }
 

@@ -7,11 +7,26 @@ import { PLAIN } from './style.ts';
 
 const OPTIONS = { style: PLAIN, width: 100, nowMs: START_MS + 120_000, advise: (text: string) => text };
 const SUCCEEDED = run(
-  [stage('a', { state: 'succeeded', attempt: 1, startedAtMs: START_MS, durationMs: 900, exitCode: 0, isolation: 'microvm', accelerator: 'tcg' })],
+  [
+    stage('a', {
+      state: 'succeeded',
+      attempt: 1,
+      startedAtMs: START_MS,
+      durationMs: 900,
+      exitCode: 0,
+      isolation: 'microvm',
+      accelerator: 'tcg',
+    }),
+  ],
   {
     state: 'succeeded',
     finishedAtMs: START_MS + 6_000,
-    outcome: { state: 'succeeded', failedStage: null, failure: null, output: { sha256: 'ab'.repeat(32), sizeBytes: 2_048, mediaType: 'text/plain' } },
+    outcome: {
+      state: 'succeeded',
+      failedStage: null,
+      failure: null,
+      output: { sha256: 'ab'.repeat(32), sizeBytes: 2_048, mediaType: 'text/plain' },
+    },
     vms: [
       {
         vmKey: 'r/shared/1',
@@ -59,7 +74,8 @@ test('runs are a table that fits the terminal', () => {
     'sales-20260304-050607-ab12  failed     0/2     2m ago   2.5 s  failed at build',
     'sales-20260304-050607-ab12  succeeded  1/1     2m ago   6.0 s',
   ]);
-  for (const line of renderRuns([FAILED_RUN], { ...OPTIONS, width: 30 })) expect([...line].length).toBeLessThanOrEqual(30);
+  for (const line of renderRuns([FAILED_RUN], { ...OPTIONS, width: 30 }))
+    expect([...line].length).toBeLessThanOrEqual(30);
 });
 
 test('a long id leaves room for what else is to be known', () => {
@@ -86,6 +102,20 @@ test('the JSON of a run has exactly the documented fields', () => {
     'output',
     'damage',
   ]);
-  expect(Object.keys(json.stages[0] ?? {})).toEqual(['id', 'state', 'attempt', 'exitCode', 'durationMs', 'isolation', 'accelerator', 'failure']);
-  expect(json).toMatchObject({ state: 'failed', startedAt: '2026-03-04T05:06:07.000Z', finishedAt: '2026-03-04T05:06:09.500Z', failedStage: 'build' });
+  expect(Object.keys(json.stages[0] ?? {})).toEqual([
+    'id',
+    'state',
+    'attempt',
+    'exitCode',
+    'durationMs',
+    'isolation',
+    'accelerator',
+    'failure',
+  ]);
+  expect(json).toMatchObject({
+    state: 'failed',
+    startedAt: '2026-03-04T05:06:07.000Z',
+    finishedAt: '2026-03-04T05:06:09.500Z',
+    failedStage: 'build',
+  });
 });

@@ -21,17 +21,33 @@ export function renderStatus(
     ['state', paintOutcome(view.state, style)],
     ['host', sanitizeLine(view.hostId)],
   ];
-  if (view.startedAtMs !== null) facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
+  if (view.startedAtMs !== null)
+    facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
   const until = view.finishedAtMs ?? (view.damage === null ? nowMs : null);
   if (view.startedAtMs !== null && until !== null) facts.push(['took', formatDurationMs(until - view.startedAtMs)]);
   const output = view.outcome?.output ?? null;
-  if (output !== null) facts.push(['result', `${formatBytes(output.sizeBytes)} ${style.dim(advise(`(voidbox result ${typedRunId(view.runId)})`))}`]);
+  if (output !== null)
+    facts.push([
+      'result',
+      `${formatBytes(output.sizeBytes)} ${style.dim(advise(`(voidbox result ${typedRunId(view.runId)})`))}`,
+    ]);
   const damage = view.damage === null ? [] : renderDamage(view, view.damage, style, advise);
-  const lines = [...damage, ...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`), '', ...renderStages(view, options)];
+  const lines = [
+    ...damage,
+    ...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`),
+    '',
+    ...renderStages(view, options),
+  ];
   lines.push(...renderVms(view, style));
   for (const notice of view.notices)
-    lines.push(notice.level === 'warning' ? style.yellow(`warning: ${sanitizeLine(notice.message)}`) : style.dim(sanitizeLine(notice.message)));
-  return view.state === 'failed' ? [...lines, ...renderFailures(view, { style, advise }), ...renderNextSteps(view, { style, advise }, ['logs'])] : lines;
+    lines.push(
+      notice.level === 'warning'
+        ? style.yellow(`warning: ${sanitizeLine(notice.message)}`)
+        : style.dim(sanitizeLine(notice.message)),
+    );
+  return view.state === 'failed'
+    ? [...lines, ...renderFailures(view, { style, advise }), ...renderNextSteps(view, { style, advise }, ['logs'])]
+    : lines;
 }
 
 /** First of all: what follows is only what could be read. */
@@ -49,9 +65,13 @@ function renderVms(view: RunView, style: Style): string[] {
   if (seen.length === 0) return [];
   const lines = seen.map((vm) => {
     const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
-    const facts = [vm.isolation, vm.accelerator, vm.kernel, `jail ${vm.jail ?? '-'}`].map((fact) => sanitizeLine(fact ?? '-')).join(', ');
+    const facts = [vm.isolation, vm.accelerator, vm.kernel, `jail ${vm.jail ?? '-'}`]
+      .map((fact) => sanitizeLine(fact ?? '-'))
+      .join(', ');
     const boot = vm.bootMs === null ? '' : `, booted in ${formatDurationMs(vm.bootMs)}`;
-    return style.dim(`vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${facts}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`);
+    return style.dim(
+      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${facts}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
+    );
   });
   return ['', ...lines];
 }

@@ -14,7 +14,8 @@ export interface Style {
 
 /** Colours are for a terminal only; the caller decides, so that renderers stay pure. */
 export function createStyle(colours: boolean): Style {
-  const paint = (format: Format) => (text: string) => (colours && text !== '' ? styleText(format, text, { validateStream: false }) : text);
+  const paint = (format: Format) => (text: string) =>
+    colours && text !== '' ? styleText(format, text, { validateStream: false }) : text;
   return {
     bold: paint('bold'),
     dim: paint('dim'),

@@ -7,9 +7,13 @@ export function renderTable(
   rows: readonly (readonly string[])[],
   options: { readonly style: Style; readonly width: number },
 ): string[] {
-  const widths = heading.map((title, column) => Math.max(displayWidth(title), ...rows.map((row) => displayWidth(row[column] ?? ''))));
+  const widths = heading.map((title, column) =>
+    Math.max(displayWidth(title), ...rows.map((row) => displayWidth(row[column] ?? ''))),
+  );
   const line = (cells: readonly string[]): string => {
-    const padded = cells.map((cell, column) => (column === cells.length - 1 ? cell : padEnd(cell, widths[column] ?? 0)));
+    const padded = cells.map((cell, column) =>
+      column === cells.length - 1 ? cell : padEnd(cell, widths[column] ?? 0),
+    );
     return truncate(padded.join('  ').trimEnd(), options.width);
   };
   return [options.style.dim(line(heading)), ...rows.map(line)];

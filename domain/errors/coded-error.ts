@@ -6,7 +6,11 @@ export class CodedError extends Error {
   /** For retryable codes: when to try again; the default is the retry policy's own backoff. */
   readonly nextRetryDelayMs: number | undefined;
 
-  constructor(code: ErrorCode, message: string, options: { readonly cause?: unknown; readonly nextRetryDelayMs?: number } = {}) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    options: { readonly cause?: unknown; readonly nextRetryDelayMs?: number } = {},
+  ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.name = 'CodedError';
     this.code = code;

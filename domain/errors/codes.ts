@@ -50,19 +50,23 @@ export const ERROR_CODES = {
   'stage/bad-output': {
     kind: 'outcome',
     retryable: false,
-    summary: 'What the stage left in an output is not what may leave a VM: a device, an absolute or outward link, too many entries.',
+    summary:
+      'What the stage left in an output is not what may leave a VM: a device, an absolute or outward link, too many entries.',
     remedy: 'Leave only regular files, folders and links that stay inside the output.',
   },
   'stage/mount-conflict': {
     kind: 'outcome',
     retryable: false,
-    summary: 'A stage changed entries of a writable mount that changed on the host too while its VM had them; the host keeps its own.',
-    remedy: 'Let nothing else write to the folder while the run works on it, or give each writer a folder of its own; then run again.',
+    summary:
+      'A stage changed entries of a writable mount that changed on the host too while its VM had them; the host keeps its own.',
+    remedy:
+      'Let nothing else write to the folder while the run works on it, or give each writer a folder of its own; then run again.',
   },
   'stage/mount-unwritable': {
     kind: 'outcome',
     retryable: false,
-    summary: 'The host does not take what a stage left in a writable mount: no permission, a read-only or another file system, a name it cannot have.',
+    summary:
+      'The host does not take what a stage left in a writable mount: no permission, a read-only or another file system, a name it cannot have.',
     remedy: 'Let the user that runs the worker write to the path in the message, or mount another folder.',
   },
   'stage/declined': {
@@ -87,7 +91,8 @@ export const ERROR_CODES = {
     kind: 'world',
     retryable: true,
     summary: 'A VM or its keeper died while a stage needed it.',
-    remedy: 'Nothing: the scope is tried again up to 3 times. If it goes on, look at the console log named in the message.',
+    remedy:
+      'Nothing: the scope is tried again up to 3 times. If it goes on, look at the console log named in the message.',
   },
   'vm/protocol': {
     kind: 'world',
@@ -98,19 +103,22 @@ export const ERROR_CODES = {
   'vm/refused': {
     kind: 'world',
     retryable: false,
-    summary: 'The guest refused what its VM was launched with, such as a mount on a folder of its system. Another VM would refuse it too.',
+    summary:
+      'The guest refused what its VM was launched with, such as a mount on a folder of its system. Another VM would refuse it too.',
     remedy: 'Change what the message names, in most cases the `guest` path of a mount.',
   },
   'vm/guest-error': {
     kind: 'world',
     retryable: false,
-    summary: 'The guest could not do what was asked of its files: its disk is full, or a path leads through something that is no folder.',
+    summary:
+      'The guest could not do what was asked of its files: its disk is full, or a path leads through something that is no folder.',
     remedy: 'Raise `disk_mb` of the sandbox, or mend the path named in the message.',
   },
   'vm/no-capacity': {
     kind: 'world',
     retryable: true,
-    summary: 'The host has no free memory for another VM now, or its disk is nearly full (below 512 MiB, or 5 % of a small one).',
+    summary:
+      'The host has no free memory for another VM now, or its disk is nearly full (below 512 MiB, or 5 % of a small one).',
     remedy: 'Wait, lower `memory_mb`, make room on the disk, or add a host.',
   },
   'vm/too-large': {
@@ -146,8 +154,10 @@ export const ERROR_CODES = {
   'host/disk-full': {
     kind: 'world',
     retryable: false,
-    summary: 'The disk of the host was full for longer than a VM waits for room (an hour, unless `VOIDBOX_DISK_FULL_LIMIT_MS` says otherwise).',
-    remedy: 'Make room on the disk of the state folder, which the message names (`voidbox prune` removes old runs), then run again.',
+    summary:
+      'The disk of the host was full for longer than a VM waits for room (an hour, unless `VOIDBOX_DISK_FULL_LIMIT_MS` says otherwise).',
+    remedy:
+      'Make room on the disk of the state folder, which the message names (`voidbox prune` removes old runs), then run again.',
   },
   'host/unreachable': {
     kind: 'world',
@@ -185,14 +195,17 @@ export const ERROR_CODES = {
   'run/ended': {
     kind: 'world',
     retryable: false,
-    summary: 'More was asked for a run whose last event is written, by a reset for example: a run that has ended stays as it is.',
+    summary:
+      'More was asked for a run whose last event is written, by a reset for example: a run that has ended stays as it is.',
     remedy: 'Start a new run.',
   },
   'run/history-full': {
     kind: 'world',
     retryable: false,
-    summary: "A run's history came near the size or length at which Temporal ends a workflow without asking it; the run stopped what ran and ended itself.",
-    remedy: 'Split the spec into several runs, allow fewer attempts with `retry`, or pass fewer outputs between stages.',
+    summary:
+      "A run's history came near the size or length at which Temporal ends a workflow without asking it; the run stopped what ran and ended itself.",
+    remedy:
+      'Split the spec into several runs, allow fewer attempts with `retry`, or pass fewer outputs between stages.',
   },
   'run/terminated': {
     kind: 'world',
@@ -204,19 +217,23 @@ export const ERROR_CODES = {
   'run/id-taken': {
     kind: 'world',
     retryable: false,
-    summary: 'A second workflow was started with the id of a run that has its records here already; they are neither handed out nor overwritten.',
-    remedy: 'Start the run with another workflow id (id reuse policy RejectDuplicate says so at the start), or reset the first one.',
+    summary:
+      'A second workflow was started with the id of a run that has its records here already; they are neither handed out nor overwritten.',
+    remedy:
+      'Start the run with another workflow id (id reuse policy RejectDuplicate says so at the start), or reset the first one.',
   },
   'mount/unusable': {
     kind: 'world',
     retryable: false,
-    summary: 'A writable mount cannot be captured: an entry cannot be read, or the folder is larger than its VM can hold.',
+    summary:
+      'A writable mount cannot be captured: an entry cannot be read, or the folder is larger than its VM can hold.',
     remedy: 'Do what the message says: let the worker read the entry, raise `disk_mb`, or mount a smaller folder.',
   },
   'session/failed': {
     kind: 'outcome',
     retryable: false,
-    summary: 'A session of a step machine ended without its result: a limit was reached, or its skill made an impossible move.',
+    summary:
+      'A session of a step machine ended without its result: a limit was reached, or its skill made an impossible move.',
     remedy: 'Read the message and `voidbox session history SESSION`; mend the skill, start a new session.',
   },
   'session/refused': {
@@ -237,13 +254,16 @@ export const ERROR_CODES = {
     kind: 'world',
     retryable: false,
     summary: 'No skill of that name, version or code is loaded by the worker.',
-    remedy: 'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
+    remedy:
+      'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
   },
   'skill/ambiguous': {
     kind: 'world',
     retryable: false,
-    summary: 'Different codes are loaded under one name of a skill, and the start of a session does not say which it means.',
-    remedy: 'Choose one by its hash: `voidbox session start NAME --code HASH`. Or load one of them alone: `voidbox up --skills PATH…`.',
+    summary:
+      'Different codes are loaded under one name of a skill, and the start of a session does not say which it means.',
+    remedy:
+      'Choose one by its hash: `voidbox session start NAME --code HASH`. Or load one of them alone: `voidbox up --skills PATH…`.',
   },
   'skill/not-found': {
     kind: 'world',
@@ -266,7 +286,8 @@ export const ERROR_CODES = {
   'skill/not-compliant': {
     kind: 'world',
     retryable: false,
-    summary: 'A skill that is to be built cannot be one of agentskills.io: its name, description or version is missing or not allowed.',
+    summary:
+      'A skill that is to be built cannot be one of agentskills.io: its name, description or version is missing or not allowed.',
     remedy: 'Change what the message names in the `skill({ … })` of the entry, or the folder after `-o`.',
   },
   'skill/lint': {
@@ -279,7 +300,8 @@ export const ERROR_CODES = {
     kind: 'world',
     retryable: false,
     summary: 'The folder that a skill is to be built into holds something else, or cannot be written.',
-    remedy: 'Build into another folder; into one that holds something else with `--force`, which replaces what a build writes and leaves everything else.',
+    remedy:
+      'Build into another folder; into one that holds something else with `--force`, which replaces what a build writes and leaves everything else.',
   },
   'skill/bun': {
     kind: 'world',
@@ -290,13 +312,15 @@ export const ERROR_CODES = {
   'skill/variable-missing': {
     kind: 'world',
     retryable: false,
-    summary: 'A variable that a skill declares in `env` is not set where its session is started, or was not handed over.',
+    summary:
+      'A variable that a skill declares in `env` is not set where its session is started, or was not handed over.',
     remedy: 'Set the variable where the session is started, or, on a server of your own, where its worker is.',
   },
   'skill/crashed': {
     kind: 'world',
     retryable: false,
-    summary: 'A callback of a skill ended its process or did not come back in time; that process was ended, and nothing else.',
+    summary:
+      'A callback of a skill ended its process or did not come back in time; that process was ended, and nothing else.',
     remedy: "Mend the callback. Long work belongs into a step's action, with `timeoutMs`.",
   },
   'skill/away': {
@@ -314,8 +338,10 @@ export const ERROR_CODES = {
   'store/damaged': {
     kind: 'world',
     retryable: false,
-    summary: 'What the state folder holds of a run is not what was written there: events or records are missing, swapped or changed.',
-    remedy: 'Restore the file that the message names from a copy, or put the run out of the way with `voidbox set-aside RUN`; other runs are not touched.',
+    summary:
+      'What the state folder holds of a run is not what was written there: events or records are missing, swapped or changed.',
+    remedy:
+      'Restore the file that the message names from a copy, or put the run out of the way with `voidbox set-aside RUN`; other runs are not touched.',
   },
   'internal/bug': {
     kind: 'world',
@@ -323,7 +349,12 @@ export const ERROR_CODES = {
     summary: 'Voidbox itself did something wrong.',
     remedy: "Report it with the message and the worker's log.",
   },
-  'run/too-large': { kind: 'world', retryable: false, summary: 'A value is larger than what a run may carry.', remedy: 'Pass large data as files.' },
+  'run/too-large': {
+    kind: 'world',
+    retryable: false,
+    summary: 'A value is larger than what a run may carry.',
+    remedy: 'Pass large data as files.',
+  },
 } as const satisfies Record<string, ErrorCodeInfo>;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

@@ -23,7 +23,12 @@ export type Command =
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
   /** Answer: `answered`, whenever somebody gives one. It takes no VM and no slot. */
-  | { readonly type: 'ask'; readonly stageId: string; readonly attempt: number; readonly upstream: Readonly<Record<string, StageOutputs>> }
+  | {
+      readonly type: 'ask';
+      readonly stageId: string;
+      readonly attempt: number;
+      readonly upstream: Readonly<Record<string, StageOutputs>>;
+    }
   /** The question is void: nothing answers it any more. */
   | { readonly type: 'withdraw'; readonly stageId: string; readonly attempt: number }
   /** Answer: `vm-released`. Must be carried out even when the run is cancelled. */

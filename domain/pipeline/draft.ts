@@ -6,7 +6,15 @@ import { deadBecause, edgeState } from './edges.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import type { Edge, PlanIndex } from './plan-index.ts';
 import { RowsDraft } from './rows.ts';
-import { type EndPhase, isEnd, type RunState, type ScopeState, type SkipCause, type StageOutputs, type StageState } from './state.ts';
+import {
+  type EndPhase,
+  isEnd,
+  type RunState,
+  type ScopeState,
+  type SkipCause,
+  type StageOutputs,
+  type StageState,
+} from './state.ts';
 import { mergeOf, outcomeOf } from './outcome.ts';
 import type { MachineRunEvent, Transition } from './transition.ts';
 
@@ -169,7 +177,11 @@ export class Draft {
   #skipFor(stage: number, earlier: number, on: Edge['on']): boolean {
     const { phase } = this.stage(stage);
     if (isEnd(phase) || phase === 'running' || phase === 'asking') return false;
-    this.skip(stage, this.#skipCause(earlier, on), deadBecause(on, this.plan.stages[earlier]!.id, this.stage(earlier).phase));
+    this.skip(
+      stage,
+      this.#skipCause(earlier, on),
+      deadBecause(on, this.plan.stages[earlier]!.id, this.stage(earlier).phase),
+    );
     return true;
   }
 
@@ -184,9 +196,15 @@ export class Draft {
     const failures = this.stage(stage).failures + 1;
     this.setStage(stage, { failures });
     const scope = this.index.scopeOf(stage);
-    const noVmWillCome = scope !== null && this.scope(scope).phase === 'draining' && this.scope(scope).lossReason === null;
+    const noVmWillCome =
+      scope !== null && this.scope(scope).phase === 'draining' && this.scope(scope).lossReason === null;
     if (failures >= retry.maxAttempts || this.cancelRequested || noVmWillCome) return this.fail(stage, failure);
-    this.#retry(stage, execKey, `attempt ${failures} of ${retry.maxAttempts} failed: ${failure.message}`, retry.backoffMs);
+    this.#retry(
+      stage,
+      execKey,
+      `attempt ${failures} of ${retry.maxAttempts} failed: ${failure.message}`,
+      retry.backoffMs,
+    );
   }
 
   #retry(stage: number, execKey: string, reason: string, delayMs: number): void {
@@ -209,7 +227,9 @@ export class Draft {
     if (phase !== 'waiting') return;
     if (this.cancelRequested) return this.skip(stage, 'cancel', this.whyNothingStarts());
     if (waitingOn > 0) {
-      const dead = this.index.edgesBefore(stage).find((edge) => edgeState(edge.on, this.stage(edge.stage).phase) === 'dead');
+      const dead = this.index
+        .edgesBefore(stage)
+        .find((edge) => edgeState(edge.on, this.stage(edge.stage).phase) === 'dead');
       if (dead !== undefined && this.#skipFor(stage, dead.stage, dead.on)) this.#follow(stage);
       return;
     }
@@ -260,7 +280,9 @@ export class Draft {
    * Its failed stages stay failed.
    */
   restartScope(scope: number, generation: number, reason: string): void {
-    const again = this.index.stagesOf(scope).filter((stage) => this.stage(stage).phase === 'succeeded' && this.stage(stage).attempt > 0);
+    const again = this.index
+      .stagesOf(scope)
+      .filter((stage) => this.stage(stage).phase === 'succeeded' && this.stage(stage).attempt > 0);
     const revived: number[] = [];
     for (const stage of again) this.#reopen(stage, revived);
     const { id } = this.plan.scopes[scope]!;
@@ -298,7 +320,12 @@ export class Draft {
     const { phase, skipCause } = this.stage(stage);
     if (phase !== 'skipped' || skipCause !== 'unneeded') return false;
     const scope = this.index.scopeOf(stage);
-    return scope === null || !this.index.isShared(scope) || this.scope(scope).open > 0 || this.scope(scope).generation === this.scope(scope).lost;
+    return (
+      scope === null ||
+      !this.index.isShared(scope) ||
+      this.scope(scope).open > 0 ||
+      this.scope(scope).generation === this.scope(scope).lost
+    );
   }
 
   giveUp(failure: StageFailure): void {
@@ -330,7 +357,11 @@ export class Draft {
 
   release(scope: number): void {
     this.setScope(scope, { phase: 'releasing' });
-    this.commands.push({ type: 'release-vm', scope: this.plan.scopes[scope]!.id, generation: this.scope(scope).generation });
+    this.commands.push({
+      type: 'release-vm',
+      scope: this.plan.scopes[scope]!.id,
+      generation: this.scope(scope).generation,
+    });
   }
 
   done(): Transition {
@@ -414,7 +445,8 @@ export class Draft {
     const upstream: Record<string, StageOutputs> = {};
     for (const { stage: source, index } of this.index.takenBy(stage)) {
       const { result } = this.stage(index);
-      if (result === null) throw new Error(`stage "${this.plan.stages[stage]!.id}" starts before "${source}" has a result`);
+      if (result === null)
+        throw new Error(`stage "${this.plan.stages[stage]!.id}" starts before "${source}" has a result`);
       upstream[source] = result;
     }
     return upstream;

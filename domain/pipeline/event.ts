@@ -7,15 +7,33 @@ export type MachineEvent =
   /** `acquire-vm` ended well. */
   | { readonly type: 'vm-acquired'; readonly scope: string; readonly generation: number; readonly vmKey: string }
   /** `acquire-vm` ended badly or was cancelled. The machine releases the generation all the same. */
-  | { readonly type: 'vm-failed'; readonly scope: string; readonly generation: number; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'vm-failed';
+      readonly scope: string;
+      readonly generation: number;
+      readonly code: string;
+      readonly message: string;
+    }
   /** `release-vm` has ended. Comes for each `release-vm`, also when releasing failed for good. */
   | { readonly type: 'vm-released'; readonly scope: string; readonly generation: number }
   /** `run-stage` returned a result, whatever its outcome. */
   | { readonly type: 'stage-finished'; readonly result: StageResult }
   /** `run-stage` failed because its VM or host is gone: a code of `LOST_VM_CODES`. */
-  | { readonly type: 'stage-lost'; readonly stageId: string; readonly execKey: string; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'stage-lost';
+      readonly stageId: string;
+      readonly execKey: string;
+      readonly code: string;
+      readonly message: string;
+    }
   /** `run-stage` failed for good by a broken world. */
-  | { readonly type: 'stage-broken'; readonly stageId: string; readonly execKey: string; readonly code: string; readonly message: string }
+  | {
+      readonly type: 'stage-broken';
+      readonly stageId: string;
+      readonly execKey: string;
+      readonly code: string;
+      readonly message: string;
+    }
   /** `run-stage` was cancelled before it had a result. */
   | { readonly type: 'stage-cancelled'; readonly stageId: string; readonly execKey: string }
   /** The answer to an `ask`. A negative one is a failure, which the author's `retry` may ask again. */
@@ -25,7 +43,9 @@ export type MachineEvent =
   /** The run may not go on, for a reason outside of its stages: what runs is cancelled, nothing else starts, and the run fails with this. */
   | { readonly type: 'give-up'; readonly failure: StageFailure };
 
-export type Answer = { readonly outcome: 'succeeded'; readonly outputs: StageOutputs } | { readonly outcome: 'failed'; readonly failure: StageFailure };
+export type Answer =
+  | { readonly outcome: 'succeeded'; readonly outputs: StageOutputs }
+  | { readonly outcome: 'failed'; readonly failure: StageFailure };
 
 /** Failures that mean that the VM is gone, not that the stage is wrong: the run machine tries with a new VM. */
 export const LOST_VM_CODES: ReadonlySet<string> = new Set(['vm/lost', 'vm/boot-timeout', 'vm/protocol']);

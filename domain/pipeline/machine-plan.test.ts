@@ -19,7 +19,13 @@ test('says little of a stage that has the defaults', () => {
 
 test('holds nothing of what a stage runs', () => {
   const plan = planOf('a');
-  const secretive = { ...plan, stages: plan.stages.map((stage) => ({ ...stage, work: { ...stage.work, program: 'the-program', args: ['the-argument'] } })) };
+  const secretive = {
+    ...plan,
+    stages: plan.stages.map((stage) => ({
+      ...stage,
+      work: { ...stage.work, program: 'the-program', args: ['the-argument'] },
+    })),
+  };
   expect(JSON.stringify(machineToWire(machinePlanOf(secretive)))).not.toMatch(/the-program|the-argument/);
 });
 

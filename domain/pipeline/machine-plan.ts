@@ -79,12 +79,19 @@ export interface MachinePlanWire extends Omit<MachinePlan, 'stages' | 'scopes'> 
   readonly scopes: readonly LeavingOut<MachineScope, 'stages'>[];
 }
 
-export interface MachineStageWire extends LeavingOut<Omit<MachineStage, 'after' | 'takes'>, keyof typeof DEFAULTS | 'scope'> {
+export interface MachineStageWire extends LeavingOut<
+  Omit<MachineStage, 'after' | 'takes'>,
+  keyof typeof DEFAULTS | 'scope'
+> {
   readonly after?: readonly (EdgePlan | string)[] | undefined;
   readonly takes?: readonly LeavingOut<TakenData, 'output' | 'outputs'>[] | undefined;
 }
 
-const DEFAULTS = { doing: 'run', timeoutMs: STAGE_DEFAULTS.timeoutMs, retry: STAGE_DEFAULTS.retry } as const satisfies Partial<MachineStage>;
+const DEFAULTS = {
+  doing: 'run',
+  timeoutMs: STAGE_DEFAULTS.timeoutMs,
+  retry: STAGE_DEFAULTS.retry,
+} as const satisfies Partial<MachineStage>;
 const TAKES_DEFAULTS = { output: true, outputs: [] } as const;
 
 export function machineToWire({ stages, scopes, ...plan }: MachinePlan): MachinePlanWire {

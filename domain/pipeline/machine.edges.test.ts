@@ -16,7 +16,10 @@ describe('edges', () => {
     const world = new World(machineOf('a b>a! c>b d>b~,a'));
     world.answer('a');
     expect(world.phases).toEqual({ a: 'succeeded', b: 'skipped', c: 'skipped', d: 'running' });
-    expect(world.events.map(({ body }) => body.type === 'stage-skipped' && body.reason)).toEqual(['stage "a" did not fail', 'stage "b" was skipped']);
+    expect(world.events.map(({ body }) => body.type === 'stage-skipped' && body.reason)).toEqual([
+      'stage "a" did not fail',
+      'stage "b" was skipped',
+    ]);
     world.answer('d');
     expect(world.outcome?.state).toBe('succeeded');
   });
@@ -115,7 +118,10 @@ describe('edges from a scope that starts again', () => {
   test('a shared VM that was released does not come back for a stage that was not needed', () => {
     const world = new World(machineOf('a b x h>a!,x', { shared: 'a b' }));
     const shared = { ...world.plan, scopes: [world.plan.scopes[0]!, { id: 'other', stages: ['x', 'h'] }] };
-    const own = new World({ ...shared, stages: shared.stages.map((stage) => (['x', 'h'].includes(stage.id) ? { ...stage, scope: 'other' } : stage)) });
+    const own = new World({
+      ...shared,
+      stages: shared.stages.map((stage) => (['x', 'h'].includes(stage.id) ? { ...stage, scope: 'other' } : stage)),
+    });
     own.answer('vm').answer('vm').answer('x').answer('a').answer('release');
     expect(own.phases['h']).toBe('skipped');
     own.answer('b', 'lost').answer('release').answer('vm').answer('a', 'fail').answer('b').answer('release');
@@ -160,7 +166,12 @@ describe('a stage without a scope', () => {
   test('an answer to an attempt that no longer asks changes nothing', () => {
     const world = new World(machineOf('a:2', { ask: 'a' }));
     world.answer('a', 'fail');
-    world.send({ type: 'answered', stageId: 'a', attempt: 1, answer: { outcome: 'succeeded', outputs: { output: null, outputs: {} } } });
+    world.send({
+      type: 'answered',
+      stageId: 'a',
+      attempt: 1,
+      answer: { outcome: 'succeeded', outputs: { output: null, outputs: {} } },
+    });
     expect(world.phases).toEqual({ a: 'asking' });
   });
 
@@ -197,7 +208,10 @@ describe('given outputs', () => {
   test('of a lost shared VM stay: they were never in it', () => {
     const world = new World(machineOf('a b', { shared: 'a b' }), { given });
     world.answer('vm').answer('b', 'lost').answer('release').answer('vm').answer('b').answer('release');
-    expect(world.log.filter((line) => line.startsWith('run'))).toEqual(['run b/0/1 in _shared#0', 'run b/0/2 in _shared#1']);
+    expect(world.log.filter((line) => line.startsWith('run'))).toEqual([
+      'run b/0/1 in _shared#0',
+      'run b/0/2 in _shared#1',
+    ]);
     expect(world.outcome?.state).toBe('succeeded');
   });
 

@@ -17,14 +17,26 @@ function randomWorld(random: (below: number) => number): World {
   const count = 1 + random(12);
   const ids = Array.from({ length: count }, (_, index) => `s${index}`);
   const text = ids.map((id, index) => {
-    const before = ids.slice(0, index).flatMap((earlier) => (random(4) === 0 ? [`${earlier}${['', '', '', '!', '~'][random(5)]!}`] : []));
+    const before = ids
+      .slice(0, index)
+      .flatMap((earlier) => (random(4) === 0 ? [`${earlier}${['', '', '', '!', '~'][random(5)]!}`] : []));
     return `${id}:${1 + random(3)}${before.length > 0 ? `>${before.join(',')}` : ''}`;
   });
   const shared = ids.filter(() => random(2) === 0).join(' ');
   const merge = random(2) === 0 ? {} : { merge: ids.slice(random(count)).join(' ') };
   const ask = ids.filter(() => random(6) === 0).join(' ');
   const bare = ids.filter(() => random(8) === 0).join(' ');
-  return new World(machineOf(text.join(' '), { shared, ask, bare, maxParallel: 1 + random(4), backoffMs: random(2) * 100, carry: true, ...merge }));
+  return new World(
+    machineOf(text.join(' '), {
+      shared,
+      ask,
+      bare,
+      maxParallel: 1 + random(4),
+      backoffMs: random(2) * 100,
+      carry: true,
+      ...merge,
+    }),
+  );
 }
 
 const STAGE_ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'pass', 'fail', 'lost', 'broken'];
@@ -40,14 +52,20 @@ test('any plan in any order of events ends, releases every VM, and breaks no pro
     while (world.outcome === null && world.transitions < bound) {
       if (random(40) === 0) {
         world.send(
-          random(2) === 0 ? { type: 'cancel-requested' } : { type: 'give-up', failure: { code: 'run/history-full', message: 'full', stderrTail: '' } },
+          random(2) === 0
+            ? { type: 'cancel-requested' }
+            : { type: 'give-up', failure: { code: 'run/history-full', message: 'full', stderrTail: '' } },
         );
         continue;
       }
       if (world.pending.length === 0) break;
       const index = random(world.pending.length);
       const kinds = world.pending[index]!.type === 'acquire-vm' ? ACQUIRE_ENDINGS : STAGE_ENDINGS;
-      const ending = isCalm ? 'ok' : world.state.cancelRequested && random(2) === 0 ? 'cancelled' : kinds[random(kinds.length)]!;
+      const ending = isCalm
+        ? 'ok'
+        : world.state.cancelRequested && random(2) === 0
+          ? 'cancelled'
+          : kinds[random(kinds.length)]!;
       world.answerAt(index, ending);
     }
     expect(world.complaints, `seed ${seed}: ${world.log.join('; ')}`).toEqual([]);

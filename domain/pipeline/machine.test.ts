@@ -62,7 +62,14 @@ describe('failure', () => {
   test("the author's retry is a new exec key in a new VM, after the delay", () => {
     const world = new World(machineOf('a:3', { backoffMs: 500 }));
     world.answer('a', 'fail').answer('timer').answer('a', 'fail').answer('timer').answer('a', 'fail');
-    expect(world.log).toEqual(['run a/0/1 in a#0', 'timer retry/a/1 500', 'run a/0/2 in a#1', 'timer retry/a/2 500', 'run a/0/3 in a#2', 'finish failed']);
+    expect(world.log).toEqual([
+      'run a/0/1 in a#0',
+      'timer retry/a/1 500',
+      'run a/0/2 in a#1',
+      'timer retry/a/2 500',
+      'run a/0/3 in a#2',
+      'finish failed',
+    ]);
     expect(world.events.map(({ id }) => id)).toEqual(['stage/a/0/1/retrying', 'stage/a/0/2/retrying']);
   });
 
@@ -115,12 +122,23 @@ describe('a result that is merged', () => {
   test('is kept when a stage beside them fails', () => {
     const world = merged('a b c');
     world.answer('c', 'fail').answer('a').answer('b');
-    expect(world.finish).toMatchObject({ outcome: { state: 'failed', failedStage: 'c' }, merge: [{ name: 'b' }, { name: 'a' }] });
+    expect(world.finish).toMatchObject({
+      outcome: { state: 'failed', failedStage: 'c' },
+      merge: [{ name: 'b' }, { name: 'a' }],
+    });
   });
 
   test('has the outputs of the last attempts where a VM was lost', () => {
     const world = new World(machineOf('a b', { merge: 'a b', shared: 'a b' }));
-    world.answer('vm').answer('a').answer('b', 'lost').answer('release').answer('vm').answer('a').answer('b').answer('release');
+    world
+      .answer('vm')
+      .answer('a')
+      .answer('b', 'lost')
+      .answer('release')
+      .answer('vm')
+      .answer('a')
+      .answer('b')
+      .answer('release');
     expect(world.finish?.merge?.map(({ output }) => output.sha256.slice(0, 5))).toEqual(['a/0/2', 'b/0/2']);
   });
 });
@@ -139,7 +157,10 @@ describe('lost VMs', () => {
     for (let lost = 0; lost <= LOST_VM_ATTEMPTS; lost += 1) world.answer('a', 'lost').answer('release');
     expect(world.outcome).toMatchObject({
       state: 'failed',
-      failure: { code: 'vm/lost', message: `the VM was lost ${LOST_VM_ATTEMPTS + 1} times; the last time: the keeper died` },
+      failure: {
+        code: 'vm/lost',
+        message: `the VM was lost ${LOST_VM_ATTEMPTS + 1} times; the last time: the keeper died`,
+      },
     });
   });
 
@@ -149,7 +170,10 @@ describe('lost VMs', () => {
     expect(world.running).toEqual(['c']);
     world.answer('c', 'lost').answer('release');
     expect(world.events.map(({ id, body }) => [id, body])).toEqual([
-      ['run/scope-restarted/_shared/0', { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: the keeper died', stages: ['a'] }],
+      [
+        'run/scope-restarted/_shared/0',
+        { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: the keeper died', stages: ['a'] },
+      ],
     ]);
     world.answer('vm').answer('a').answer('b').answer('c').answer('d').answer('release');
     expect(world.outcome?.state).toBe('succeeded');
@@ -167,7 +191,8 @@ describe('lost VMs', () => {
 
   test('once too often end the scope, also for a stage that could be retried', () => {
     const world = new World(machineOf('a b:3', { shared: 'a b' }));
-    for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('vm').answer('a', 'lost').answer('b', 'lost').answer('release');
+    for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1)
+      world.answer('vm').answer('a', 'lost').answer('b', 'lost').answer('release');
     world.answer('vm').answer('a', 'lost').answer('b', 'fail').answer('release');
     expect(world.phases).toEqual({ a: 'failed', b: 'failed' });
     expect(world.log.filter((line) => line.startsWith('acquire'))).toHaveLength(LOST_VM_ATTEMPTS + 1);
@@ -197,7 +222,13 @@ describe('cancel', () => {
     world.send({ type: 'cancel-requested' });
     world.send({ type: 'cancel-requested' });
     world.answer('a', 'cancelled').answer('release');
-    expect(world.log).toEqual(['acquire _shared#0', 'run a/0/1 in _shared#0', 'cancel a/0/1', 'release _shared#0', 'finish cancelled']);
+    expect(world.log).toEqual([
+      'acquire _shared#0',
+      'run a/0/1 in _shared#0',
+      'cancel a/0/1',
+      'release _shared#0',
+      'finish cancelled',
+    ]);
     expect(world.phases).toEqual({ a: 'cancelled', b: 'skipped' });
   });
 
@@ -266,23 +297,33 @@ test('events about something that is no longer current change nothing', () => {
   const plan = machineOf('a:2 b');
   const first = start(plan);
   const retried = transition(plan, first.state, { type: 'stage-finished', result: resultOf('a', 'a/0/1', 'failed') });
-  const stale = transition(plan, retried.state, { type: 'stage-finished', result: resultOf('a', 'a/0/1', 'succeeded') });
+  const stale = transition(plan, retried.state, {
+    type: 'stage-finished',
+    result: resultOf('a', 'a/0/1', 'succeeded'),
+  });
   expect(stale).toEqual({ state: retried.state, commands: [], events: [] });
 });
 
 test('an event about a stage that the plan does not have is a bug', () => {
   const plan = machineOf('a');
-  expect(() => transition(plan, start(plan).state, { type: 'stage-cancelled', stageId: 'z', execKey: 'z/0/1' })).toThrow(/no stage "z"/);
+  expect(() =>
+    transition(plan, start(plan).state, { type: 'stage-cancelled', stageId: 'z', execKey: 'z/0/1' }),
+  ).toThrow(/no stage "z"/);
 });
 
 test('the state of the largest plan stays under 1 MiB, and its run takes no more than seconds', () => {
-  const text = Array.from({ length: 2_000 }, (_, index) => (index === 0 ? 's0' : `s${index}>s${Math.floor((index - 1) / 40)}`)).join(' ');
+  const text = Array.from({ length: 2_000 }, (_, index) =>
+    index === 0 ? 's0' : `s${index}>s${Math.floor((index - 1) / 40)}`,
+  ).join(' ');
   const plan = machineOf(text, { maxParallel: 50, carry: true });
   let { state, commands } = start(plan);
   const queue = [...commands];
   for (let command = queue.shift(); command !== undefined && command.type !== 'finish'; command = queue.shift()) {
     if (command.type !== 'run-stage') throw new Error(command.type);
-    ({ state, commands } = transition(plan, state, { type: 'stage-finished', result: resultOf(command.stageId, command.execKey, 'succeeded') }));
+    ({ state, commands } = transition(plan, state, {
+      type: 'stage-finished',
+      result: resultOf(command.stageId, command.execKey, 'succeeded'),
+    }));
     queue.push(...commands);
   }
   expect(state.outcome?.state).toBe('succeeded');

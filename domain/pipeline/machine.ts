@@ -43,10 +43,26 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
   const index = planIndex(plan);
   const draft = new Draft(plan, index, {
     stages: rowsOf(
-      plan.stages.map(({ after }) => ({ phase: 'waiting', attempt: 0, failures: 0, waitingOn: after.length, skipCause: null, skips: 0, result: null })),
+      plan.stages.map(({ after }) => ({
+        phase: 'waiting',
+        attempt: 0,
+        failures: 0,
+        waitingOn: after.length,
+        skipCause: null,
+        skips: 0,
+        result: null,
+      })),
     ),
     scopes: rowsOf(
-      plan.scopes.map((scope) => ({ phase: 'idle', generation: 0, lost: 0, running: 0, open: scope.stages.length, vmKey: null, lossReason: null })),
+      plan.scopes.map((scope) => ({
+        phase: 'idle',
+        generation: 0,
+        lost: 0,
+        running: 0,
+        open: scope.stages.length,
+        vmKey: null,
+        lossReason: null,
+      })),
     ),
     ready: [],
     running: 0,
@@ -132,7 +148,8 @@ function onVmReleased(draft: Draft, scopeId: string, generation: number): void {
   const state = draft.scope(scope);
   if (state.phase !== 'releasing' || state.generation !== generation) return;
   draft.setScope(scope, { phase: 'idle', generation: generation + 1, vmKey: null, lossReason: null });
-  if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope)) draft.restartScope(scope, generation, state.lossReason);
+  if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope))
+    draft.restartScope(scope, generation, state.lossReason);
 }
 
 function onStageFinished(draft: Draft, result: StageResult): void {
@@ -141,7 +158,8 @@ function onStageFinished(draft: Draft, result: StageResult): void {
   draft.leave(stage);
   const scope = draft.index.scopeOf(stage);
   // The activity that owns a VM has stopped it: the next attempt needs a new one.
-  if (scope !== null && !draft.index.isShared(scope)) draft.setScope(scope, { generation: draft.scope(scope).generation + 1 });
+  if (scope !== null && !draft.index.isShared(scope))
+    draft.setScope(scope, { generation: draft.scope(scope).generation + 1 });
   switch (result.outcome) {
     case 'succeeded':
       draft.succeed(stage, { output: result.output, outputs: result.outputs });
@@ -156,7 +174,11 @@ function onStageFinished(draft: Draft, result: StageResult): void {
       draft.failOrRetry(
         stage,
         result.execKey,
-        result.failure ?? { code: 'stage/exit-nonzero', message: `exit code ${result.command?.exitCode ?? 'unknown'}`, stderrTail: '' },
+        result.failure ?? {
+          code: 'stage/exit-nonzero',
+          message: `exit code ${result.command?.exitCode ?? 'unknown'}`,
+          stderrTail: '',
+        },
       );
       break;
   }

@@ -8,10 +8,12 @@ import type { NamedOutput, RunState, StageState } from './state.ts';
 export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState): RunOutcome {
   const { firstFailure, gaveUp, cancelRequested } = state;
   const cut = state.stages.some((row) => row.some(isCut));
-  const output = plan.output.kind === 'stage' ? (rowAt(state.stages, index.outputStages[0]!).result?.output ?? null) : null;
+  const output =
+    plan.output.kind === 'stage' ? (rowAt(state.stages, index.outputStages[0]!).result?.output ?? null) : null;
   if (cut && gaveUp !== null) return { state: 'failed', failedStage: null, failure: gaveUp, output };
   // A cancel that came after the last result changes nothing.
-  const end = cut && (cancelRequested || firstFailure === null) ? 'cancelled' : firstFailure === null ? 'succeeded' : 'failed';
+  const end =
+    cut && (cancelRequested || firstFailure === null) ? 'cancelled' : firstFailure === null ? 'succeeded' : 'failed';
   return { state: end, failedStage: firstFailure?.stage ?? null, failure: firstFailure?.failure ?? null, output };
 }
 

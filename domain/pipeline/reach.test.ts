@@ -9,14 +9,17 @@ test('a stage with a VM for itself gets to its last attempt and no further', () 
   const plan = machineOf('a:2');
   const world = new World(plan).answer('a', 'fail');
   for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('a', 'lost').answer('release');
-  expect(world.log.at(-1)).toBe(`run a/0/${lastAttempt(plan.stages[0]!)} in a#${lastGeneration(plan.scopes[0]!, () => plan.stages[0])}`);
+  expect(world.log.at(-1)).toBe(
+    `run a/0/${lastAttempt(plan.stages[0]!)} in a#${lastGeneration(plan.scopes[0]!, () => plan.stages[0])}`,
+  );
   expect(world.complaints).toEqual([]);
 });
 
 test('a stage in a shared VM gets to its last attempt and no further', () => {
   const plan = machineOf('a:2 b', { shared: 'a b', maxParallel: 1 });
   const world = new World(plan);
-  for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1) world.answer('vm').answer('a').answer('b', 'lost').answer('release');
+  for (let lost = 0; lost < LOST_VM_ATTEMPTS; lost += 1)
+    world.answer('vm').answer('a').answer('b', 'lost').answer('release');
   world.answer('vm').answer('a', 'fail');
   expect(world.log.at(-1)).toBe(
     `run a/0/${lastAttempt(plan.stages[0]!)} in _shared#${lastGeneration(plan.scopes[0]!, (id) => plan.stages.find((stage) => stage.id === id))}`,

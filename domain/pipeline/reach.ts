@@ -10,13 +10,21 @@ export function lastAttempt({ retry }: Pick<StagePlan, 'retry'>): number {
 }
 
 /** The highest generation of a scope's VM. `stages` are those of the scope; one stage has a new VM for each attempt. */
-export function lastGeneration({ stages: ids }: Pick<ScopePlan, 'stages'>, stageOf: (id: string) => Pick<StagePlan, 'retry'> | undefined): number {
+export function lastGeneration(
+  { stages: ids }: Pick<ScopePlan, 'stages'>,
+  stageOf: (id: string) => Pick<StagePlan, 'retry'> | undefined,
+): number {
   const only = ids.length === 1 ? stageOf(ids[0]!) : undefined;
   return only === undefined ? LOST_VM_ATTEMPTS : lastAttempt(only) - 1;
 }
 
 /** Whether the machine can ask for this attempt in a VM of this generation. */
-export function isReachable(stage: Pick<StagePlan, 'retry'>, isShared: boolean, attempt: number, generation: number): boolean {
+export function isReachable(
+  stage: Pick<StagePlan, 'retry'>,
+  isShared: boolean,
+  attempt: number,
+  generation: number,
+): boolean {
   if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage)) return false;
   if (!Number.isSafeInteger(generation) || generation < 0) return false;
   // A VM that one stage owns is used once.

@@ -4,7 +4,12 @@
  */
 import type { CommandWork, RetryPlan, SandboxPlan, StagePlan } from './plan.ts';
 
-export const COMMAND_DEFAULTS = { args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' } } as const satisfies Partial<CommandWork>;
+export const COMMAND_DEFAULTS = {
+  args: [],
+  cwd: '/workspace',
+  env: [],
+  stdin: { kind: 'none' },
+} as const satisfies Partial<CommandWork>;
 
 export const RETRY_DEFAULTS: RetryPlan = { maxAttempts: 1, backoffMs: 0 };
 

@@ -4,11 +4,15 @@
 export type LeavingOut<T, K extends keyof T> = Omit<T, K> & { readonly [P in K]?: T[P] | undefined };
 
 export function less<T extends object, D extends object>(value: T, defaults: D): LeavingOut<T, keyof T & keyof D> {
-  const entries = Object.entries(value).filter(([key, each]) => !(key in defaults) || JSON.stringify(each) !== JSON.stringify(defaults[key as keyof D]));
+  const entries = Object.entries(value).filter(
+    ([key, each]) => !(key in defaults) || JSON.stringify(each) !== JSON.stringify(defaults[key as keyof D]),
+  );
   return Object.fromEntries(entries) as LeavingOut<T, keyof T & keyof D>;
 }
 
 /** Without the keys whose value is undefined, which would hide defaults. */
 export function given<T extends object>(value: T): { readonly [P in keyof T]: Exclude<T[P], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as { readonly [P in keyof T]: Exclude<T[P], undefined> };
+  return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as {
+    readonly [P in keyof T]: Exclude<T[P], undefined>;
+  };
 }

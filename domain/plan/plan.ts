@@ -102,7 +102,9 @@ export interface EnvPlan {
 }
 
 /** `fromHost` names a variable that the stage activity resolves; its value never enters history. */
-export type EnvValue = { readonly kind: 'literal'; readonly text: string } | { readonly kind: 'from-host'; readonly fromHost: string };
+export type EnvValue =
+  | { readonly kind: 'literal'; readonly text: string }
+  | { readonly kind: 'from-host'; readonly fromHost: string };
 
 export type StdinPlan = { readonly kind: 'none' } | { readonly kind: 'stage-output'; readonly stage: string };
 

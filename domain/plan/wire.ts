@@ -10,7 +10,17 @@
  */
 import { utf8Length } from '../units/utf8.ts';
 import { COMMAND_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from './defaults.ts';
-import type { CommandWork, EdgePlan, MountPlan, Plan, SandboxPlan, ScopePlan, StagePlan, StdinPlan, WorkPlan } from './plan.ts';
+import type {
+  CommandWork,
+  EdgePlan,
+  MountPlan,
+  Plan,
+  SandboxPlan,
+  ScopePlan,
+  StagePlan,
+  StdinPlan,
+  WorkPlan,
+} from './plan.ts';
 import { given, less, type LeavingOut } from './leave-out.ts';
 import { needsVm } from './work.ts';
 
@@ -24,7 +34,10 @@ export type WorkWire = LeavingOut<CommandWork, keyof typeof COMMAND_DEFAULTS>;
 /** How the first builds said a command. */
 export type RunWire = Omit<WorkWire, 'kind' | 'stdin'>;
 
-export interface StageWire extends LeavingOut<Omit<StagePlan, 'work' | 'after'>, Exclude<keyof typeof STAGE_DEFAULTS, 'after'> | 'scope'> {
+export interface StageWire extends LeavingOut<
+  Omit<StagePlan, 'work' | 'after'>,
+  Exclude<keyof typeof STAGE_DEFAULTS, 'after'> | 'scope'
+> {
   /** This, or `run`. */
   readonly work?: WorkWire | undefined;
   readonly run?: RunWire | undefined;
@@ -39,7 +52,10 @@ export interface ScopeWire extends LeavingOut<Omit<ScopePlan, 'sandbox'>, 'stage
   readonly sandbox?: SandboxWire | undefined;
 }
 
-export interface SandboxWire extends LeavingOut<Omit<SandboxPlan, 'mounts'>, Exclude<keyof typeof SANDBOX_DEFAULTS, 'mounts'>> {
+export interface SandboxWire extends LeavingOut<
+  Omit<SandboxPlan, 'mounts'>,
+  Exclude<keyof typeof SANDBOX_DEFAULTS, 'mounts'>
+> {
   readonly mounts?: readonly MountWire[] | undefined;
 }
 
@@ -65,13 +81,19 @@ export function toWire(plan: Plan): PlanWire {
 }
 
 function sandboxWire({ mounts, ...sandbox }: SandboxPlan): SandboxWire {
-  const short = mounts.map(({ source, ...mount }): MountWire => (source.kind === 'host' ? { hostPath: source.path, ...mount } : { source, ...mount }));
+  const short = mounts.map(({ source, ...mount }): MountWire =>
+    source.kind === 'host' ? { hostPath: source.path, ...mount } : { source, ...mount },
+  );
   return less({ ...sandbox, mounts: short }, SANDBOX_DEFAULTS);
 }
 
 /** Does not check: a stage that no scope holds comes out in a scope that does not exist. */
 export function fromWire(wire: PlanWire): Plan {
-  const scopes = wire.scopes.map(({ id, stages, sandbox }): ScopePlan => ({ id, stages: stages ?? [id], sandbox: sandboxOf(sandbox ?? {}) }));
+  const scopes = wire.scopes.map(({ id, stages, sandbox }): ScopePlan => ({
+    id,
+    stages: stages ?? [id],
+    sandbox: sandboxOf(sandbox ?? {}),
+  }));
   const holders = new Map(scopes.flatMap(({ id, stages }) => stages.map((stage) => [stage, id] as const)));
   const stages = wire.stages.map((each): StagePlan => {
     const { id, scope, work: _work, run: _run, stdin: _stdin, after: _after, dependsOn: _dependsOn, ...stage } = each;
@@ -90,7 +112,14 @@ export function fromWire(wire: PlanWire): Plan {
 
 function workOf({ work, run, stdin }: StageWire): WorkPlan {
   // A command with neither is refused by the check of plans from outside.
-  return { kind: 'command', program: '', ...COMMAND_DEFAULTS, ...given({ stdin }), ...given(run ?? {}), ...given(work ?? {}) };
+  return {
+    kind: 'command',
+    program: '',
+    ...COMMAND_DEFAULTS,
+    ...given({ stdin }),
+    ...given(run ?? {}),
+    ...given(work ?? {}),
+  };
 }
 
 function edgesOf({ after, dependsOn }: StageWire): readonly EdgePlan[] {
@@ -101,7 +130,10 @@ function sandboxOf({ mounts, ...sandbox }: SandboxWire): SandboxPlan {
   return {
     ...SANDBOX_DEFAULTS,
     ...given(sandbox),
-    mounts: (mounts ?? []).map(({ hostPath, source, ...mount }) => ({ source: source ?? { kind: 'host', path: hostPath ?? '' }, ...mount })),
+    mounts: (mounts ?? []).map(({ hostPath, source, ...mount }) => ({
+      source: source ?? { kind: 'host', path: hostPath ?? '' },
+      ...mount,
+    })),
   };
 }
 

@@ -53,7 +53,9 @@ export function commandOf(work: WorkPlan): CommandWork {
 
 /** Names of the host variables that these stages read, each once, in order. */
 export function hostVariablesOf(stages: readonly Pick<StagePlan, 'work'>[]): readonly string[] {
-  const names = stages.flatMap(({ work }) => environmentOf(work).flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : [])));
+  const names = stages.flatMap(({ work }) =>
+    environmentOf(work).flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : [])),
+  );
   return [...new Set(names)];
 }
 

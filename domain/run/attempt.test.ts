@@ -3,7 +3,12 @@ import { execKeyOf } from '../pipeline/draft.ts';
 import { attemptText, EXEC_KEY_BYTES, type ExecName, execKeyText, MOST_COMMANDS, parseExecKey } from './attempt.ts';
 import { INSTANCE_LIMITS, type InstancePath } from './instance.ts';
 
-const name = (stage: string, instance: InstancePath, attempt: number, command = 1): ExecName => ({ stage, instance, attempt, command });
+const name = (stage: string, instance: InstancePath, attempt: number, command = 1): ExecName => ({
+  stage,
+  instance,
+  attempt,
+  command,
+});
 const pages = (item: number): InstancePath => [{ part: 'pages', item }];
 
 const LONGEST = name(
@@ -95,7 +100,10 @@ describe('an exec key', () => {
     const ids = ['0', '1', '10', 'a', 'a.0', 'a-0', 'a_0', '0.0', '_', 'pages', 'pages.1', 'pages-1'];
     const seen = new Map<string, string>();
     for (let round = 0; round < 6_000; round++) {
-      const instance = Array.from({ length: Math.floor(random() * 4) }, () => ({ part: pick(ids), item: pick([0, 1, 2, 10, 11, 100]) }));
+      const instance = Array.from({ length: Math.floor(random() * 4) }, () => ({
+        part: pick(ids),
+        item: pick([0, 1, 2, 10, 11, 100]),
+      }));
       const exec = name(pick(ids), instance, pick([1, 2, 10, 11]), pick([1, 2, 3, 11]));
       const key = execKeyText(exec);
       expect(parseExecKey(key)).toEqual(exec);

@@ -30,7 +30,8 @@ const EXEC_KEY = new RegExp(`^(${PLAN_ID})/([A-Za-z0-9._~-]+)/([1-9]\\d{0,8})(?:
 /** `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for what is no attempt */
 export function attemptText({ stage, instance, attempt }: AttemptName): string {
   if (!IS_STAGE.test(stage)) throw new RangeError(`${JSON.stringify(stage)} is not the id of a stage`);
-  if (!isCount(attempt, MOST_ATTEMPT)) throw new RangeError(`stage ${stage} has no attempt ${attempt}: attempts are numbered from 1 to ${MOST_ATTEMPT}`);
+  if (!isCount(attempt, MOST_ATTEMPT))
+    throw new RangeError(`stage ${stage} has no attempt ${attempt}: attempts are numbered from 1 to ${MOST_ATTEMPT}`);
   return `${stage}/${instanceText(instance)}/${attempt}`;
 }
 
@@ -38,7 +39,9 @@ export function attemptText({ stage, instance, attempt }: AttemptName): string {
 export function execKeyText(name: ExecName): string {
   const { command } = name;
   if (!isCount(command, MOST_COMMANDS))
-    throw new RangeError(`an attempt of stage ${name.stage} has no command ${command}: commands are numbered from 1 to ${MOST_COMMANDS}`);
+    throw new RangeError(
+      `an attempt of stage ${name.stage} has no command ${command}: commands are numbered from 1 to ${MOST_COMMANDS}`,
+    );
   return command === 1 ? attemptText(name) : `${attemptText(name)}/${command}`;
 }
 

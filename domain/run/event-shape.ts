@@ -1,5 +1,18 @@
 /** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
-import { aCount, aNumber, aText, aTime, type Check, kindOf, listOf, objectOf, oneOf, optional, orNull, valuesOf } from './shape.ts';
+import {
+  aCount,
+  aNumber,
+  aText,
+  aTime,
+  type Check,
+  kindOf,
+  listOf,
+  objectOf,
+  oneOf,
+  optional,
+  orNull,
+  valuesOf,
+} from './shape.ts';
 
 export const dataRefShape: Check = objectOf({ sha256: aText, sizeBytes: aCount, mediaType: aText });
 
@@ -34,7 +47,14 @@ const outcome = objectOf({
   output: orNull(dataRefShape),
 });
 
-const outputRange = { stage: aText, execKey: aText, stream: oneOf('stdout', 'stderr'), from: aCount, to: aCount, encoding: oneOf('utf8', 'base64') };
+const outputRange = {
+  stage: aText,
+  execKey: aText,
+  stream: oneOf('stdout', 'stderr'),
+  from: aCount,
+  to: aCount,
+  encoding: oneOf('utf8', 'base64'),
+};
 const inlineOutput = objectOf({ ...outputRange, data: aText });
 const placedOutput = objectOf({ ...outputRange, place: objectOf({ file: aText, offset: aCount, bytes: aCount }) });
 
@@ -51,7 +71,15 @@ const body = kindOf(
     'run-resumed': objectOf({ by: aText }),
     'run-finished': objectOf({ outcome }),
     'vm-starting': objectOf(vm),
-    'vm-ready': objectOf({ ...vm, backend: optional(aText), isolation: aText, accelerator: aText, kernel: aText, jail: aText, bootMs: aNumber }),
+    'vm-ready': objectOf({
+      ...vm,
+      backend: optional(aText),
+      isolation: aText,
+      accelerator: aText,
+      kernel: aText,
+      jail: aText,
+      bootMs: aNumber,
+    }),
     'vm-lost': objectOf({ ...vm, reason: aText }),
     'vm-stopped': objectOf(vm),
     'scope-restarted': objectOf({ scope: aText, reason: aText, stages: listOf(aText) }),

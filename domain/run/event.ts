@@ -46,12 +46,29 @@ export type RunEventBody =
       readonly jail: string;
       readonly bootMs: number;
     }
-  | { readonly type: 'vm-lost'; readonly vmKey: string; readonly scope: string; readonly generation: number; readonly reason: string }
+  | {
+      readonly type: 'vm-lost';
+      readonly vmKey: string;
+      readonly scope: string;
+      readonly generation: number;
+      readonly reason: string;
+    }
   | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
-  | { readonly type: 'scope-restarted'; readonly scope: string; readonly reason: string; readonly stages: readonly string[] }
+  | {
+      readonly type: 'scope-restarted';
+      readonly scope: string;
+      readonly reason: string;
+      readonly stages: readonly string[];
+    }
   | { readonly type: 'stage-started'; readonly stage: string; readonly execKey: string; readonly attempt: number }
   /** `reason`: how the attempt before this one ended; absent in events of earlier builds. */
-  | { readonly type: 'stage-reattached'; readonly stage: string; readonly execKey: string; readonly fence: number; readonly reason?: string }
+  | {
+      readonly type: 'stage-reattached';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly fence: number;
+      readonly reason?: string;
+    }
   /** A piece of a stream, after redaction. `from`/`to` are byte offsets before redaction: the writer's cursor. */
   | {
       readonly type: 'output';
@@ -63,8 +80,19 @@ export type RunEventBody =
       readonly encoding: 'utf8' | 'base64';
       readonly data: string;
     }
-  | { readonly type: 'stage-finished'; readonly stage: string; readonly execKey: string; readonly result: StoredStageResult }
-  | { readonly type: 'stage-retrying'; readonly stage: string; readonly execKey: string; readonly reason: string; readonly delayMs: number }
+  | {
+      readonly type: 'stage-finished';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly result: StoredStageResult;
+    }
+  | {
+      readonly type: 'stage-retrying';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly reason: string;
+      readonly delayMs: number;
+    }
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
 

@@ -53,7 +53,8 @@ export function parseInstance(text: string): InstancePath | null {
 
 /** What keeps a path from being one, as a sentence; null when nothing does. */
 export function instanceProblem(path: InstancePath): string | null {
-  if (path.length > INSTANCE_LIMITS.depth) return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
+  if (path.length > INSTANCE_LIMITS.depth)
+    return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
   for (const { part, item } of path) {
     if (!IS_PLAN_ID.test(part)) return `${JSON.stringify(part)} is not the id of a part`;
     if (!Number.isSafeInteger(item) || item < 0 || item >= INSTANCE_LIMITS.items)

@@ -111,7 +111,10 @@ describe('a VM key', () => {
 
 function randomId(random: () => number): string {
   const alphabet = ['a', 'B', '9', '.', '_', '-', '%', '/', ':', ' ', '2', 'E', 'F', '\n', '\0', 'é', '実', '🚀'];
-  return Array.from({ length: 1 + Math.floor(random() * 6) }, () => alphabet[Math.floor(random() * alphabet.length)]).join('');
+  return Array.from(
+    { length: 1 + Math.floor(random() * 6) },
+    () => alphabet[Math.floor(random() * alphabet.length)],
+  ).join('');
 }
 
 function seeded(seed: number): () => number {

@@ -9,17 +9,21 @@ export const aText: Check = (value, at) => (typeof value === 'string' ? null : `
 export const aFlag: Check = (value, at) => (typeof value === 'boolean' ? null : `${at} is not true or false`);
 
 /** A whole number from 0. */
-export const aCount: Check = (value, at) => (Number.isSafeInteger(value) && (value as number) >= 0 ? null : `${at} is not a whole number from 0`);
+export const aCount: Check = (value, at) =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? null : `${at} is not a whole number from 0`;
 
-export const aNumber: Check = (value, at) => (typeof value === 'number' && Number.isFinite(value) ? null : `${at} is not a number`);
+export const aNumber: Check = (value, at) =>
+  typeof value === 'number' && Number.isFinite(value) ? null : `${at} is not a number`;
 
 /** Milliseconds since the epoch that a date can say. */
-export const aTime: Check = (value, at) => (typeof value === 'number' && Math.abs(value) <= 8.64e15 ? null : `${at} is not a time`);
+export const aTime: Check = (value, at) =>
+  typeof value === 'number' && Math.abs(value) <= 8.64e15 ? null : `${at} is not a time`;
 
 export const anything: Check = () => null;
 
 export function oneOf(...texts: readonly string[]): Check {
-  return (value, at) => (typeof value === 'string' && texts.includes(value) ? null : `${at} is not one of ${texts.join(', ')}`);
+  return (value, at) =>
+    typeof value === 'string' && texts.includes(value) ? null : `${at} is not one of ${texts.join(', ')}`;
 }
 
 export function orNull(check: Check): Check {
@@ -69,7 +73,11 @@ export function objectOf(fields: Readonly<Record<string, Check>>): Check {
 }
 
 /** An object whose `key` says which of the checks is its own. Of an unknown kind it is taken when `others` is set. */
-export function kindOf(key: string, kinds: Readonly<Record<string, Check>>, options: { readonly others?: boolean } = {}): Check {
+export function kindOf(
+  key: string,
+  kinds: Readonly<Record<string, Check>>,
+  options: { readonly others?: boolean } = {},
+): Check {
   return (value, at) => {
     if (!isObject(value)) return `${at} is not an object`;
     const kind = value[key];

@@ -58,7 +58,20 @@ export type StoredStageResult = StageResult | EarlierStageResult;
 /** What was read from a log or a history, as this build says it. */
 export function toStageResult(stored: StoredStageResult): StageResult {
   if ('vm' in stored) return stored;
-  const { stage, execKey, outcome, failure, durationMs, output, outputs, isolation, accelerator, exitCode, stdoutBytes, stderrBytes } = stored;
+  const {
+    stage,
+    execKey,
+    outcome,
+    failure,
+    durationMs,
+    output,
+    outputs,
+    isolation,
+    accelerator,
+    exitCode,
+    stdoutBytes,
+    stderrBytes,
+  } = stored;
   return {
     stage,
     // Their keys end in the attempt, and none was of an item.

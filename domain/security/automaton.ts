@@ -19,7 +19,8 @@ export function buildAutomaton(patterns: readonly ArrayLike<number>[], symbols: 
   let states = 1;
   for (const pattern of patterns) {
     states += pattern.length;
-    for (let index = 0; index < pattern.length; index += 1) if (classOf[pattern[index]!] === 0) classOf[pattern[index]!] = classes++;
+    for (let index = 0; index < pattern.length; index += 1)
+      if (classOf[pattern[index]!] === 0) classOf[pattern[index]!] = classes++;
   }
   const next = new Int32Array(states * classes);
   const depth = new Int32Array(states);

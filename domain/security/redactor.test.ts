@@ -52,7 +52,9 @@ function expected(text: string, values: readonly string[]): string {
 describe('a stream', () => {
   test.each([1, 2, 3, 5, 7, 100])('in chunks of %d gives no secret', (size) => {
     expect(through('a hunter2! b hunter2! c', secrets('hunter2!'), size)).toBe(`a ${REDACTED} b ${REDACTED} c`);
-    expect(through('almost hunter2 and the end hunter', secrets('hunter2!'), size)).toBe('almost hunter2 and the end hunter');
+    expect(through('almost hunter2 and the end hunter', secrets('hunter2!'), size)).toBe(
+      'almost hunter2 and the end hunter',
+    );
   });
 
   test('with overlapping secrets takes out all of them', () => {
@@ -71,7 +73,9 @@ describe('a stream', () => {
       const word = (length: number): string => Array.from({ length }, () => 'ab'[random(2)]).join('');
       const values = Array.from({ length: 1 + random(4) }, () => word(6 + random(3)));
       const text = word(random(120));
-      expect(through(text, secrets(...values), 1 + random(9)), `${text} without ${values.join()}`).toBe(expected(text, values));
+      expect(through(text, secrets(...values), 1 + random(9)), `${text} without ${values.join()}`).toBe(
+        expected(text, values),
+      );
     }
   });
 

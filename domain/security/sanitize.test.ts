@@ -25,7 +25,12 @@ describe('sanitize', () => {
 
   test('no input leaves a control character other than tab and line feed', () => {
     const everyControl = Array.from({ length: 0xa0 }, (_, code) => String.fromCharCode(code)).join('');
-    const inputs = [everyControl, everyControl.repeat(2), [...everyControl].join(`${ESC}[`), [...everyControl].join(`${ESC}]`)];
+    const inputs = [
+      everyControl,
+      everyControl.repeat(2),
+      [...everyControl].join(`${ESC}[`),
+      [...everyControl].join(`${ESC}]`),
+    ];
     // eslint-disable-next-line no-control-regex -- control characters are the subject
     for (const input of inputs) expect(sanitize(input)).not.toMatch(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/);
   });

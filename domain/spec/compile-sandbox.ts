@@ -11,7 +11,12 @@ import { type Located, type Position, quote } from './tree.ts';
  * The sandbox of a scope: the spec's own, with what a step or box says over it; mounts of both.
  * @param baseDir  the folder that relative host paths start from; null when the spec has none
  */
-export function compileSandbox(base: SandboxSpec | null, own: SandboxSpec | null, baseDir: string | null, problems: Problems): SandboxPlan {
+export function compileSandbox(
+  base: SandboxSpec | null,
+  own: SandboxSpec | null,
+  baseDir: string | null,
+  problems: Problems,
+): SandboxPlan {
   const mode = own?.mode ?? base?.mode ?? null;
   const isMock = mode?.value === 'mock';
   const isolation = own?.isolation ?? base?.isolation ?? null;
@@ -97,8 +102,14 @@ function compileHostPath(path: Located<string>, baseDir: string | null, problems
       "write the path out, or relative to the spec's folder",
     );
   if (baseDir === null && !path.value.startsWith('/'))
-    return refuse(`the host path ${quote(path.value)} of a mount is relative, and this spec comes without a folder`, 'write an absolute path');
-  return resolveFrom(baseDir ?? '/', path.value) ?? refuse(`the host path ${quote(path.value)} of a mount climbs above the root`, 'write a path that exists');
+    return refuse(
+      `the host path ${quote(path.value)} of a mount is relative, and this spec comes without a folder`,
+      'write an absolute path',
+    );
+  return (
+    resolveFrom(baseDir ?? '/', path.value) ??
+    refuse(`the host path ${quote(path.value)} of a mount climbs above the root`, 'write a path that exists')
+  );
 }
 
 /** A normalized guest path outside of the guest's system; null, and reported, when it is none. */

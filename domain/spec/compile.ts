@@ -1,6 +1,14 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import { COMMAND_DEFAULTS, RETRY_DEFAULTS, STAGE_DEFAULTS } from '../plan/defaults.ts';
-import { type EnvPlan, type Plan, PLAN_LIMITS, PLAN_VERSION, type ScopePlan, type StageInputPlan, type StagePlan } from '../plan/plan.ts';
+import {
+  type EnvPlan,
+  type Plan,
+  PLAN_LIMITS,
+  PLAN_VERSION,
+  type ScopePlan,
+  type StageInputPlan,
+  type StagePlan,
+} from '../plan/plan.ts';
 import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
 import { edgesOnSuccess, hostVariablesOf } from '../plan/work.ts';
@@ -30,7 +38,10 @@ export interface CompileOptions {
  * Turns a Spec into a Plan: names resolved, defaults filled, everything checked that needs no host.
  * @returns `plan` is null when there is an error; warnings alone leave it
  */
-export function compilePlan(spec: Spec, options: CompileOptions): { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] } {
+export function compilePlan(
+  spec: Spec,
+  options: CompileOptions,
+): { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] } {
   const problems = new Problems(spec.file);
   const plan = compile(spec, options, problems);
   const diagnostics = problems.list();
@@ -42,7 +53,9 @@ function compile(spec: Spec, options: CompileOptions, problems: Problems): Plan 
   const linked = spec.kind === 'workflow' ? linkWorkflow(spec, problems) : linkPipeline(spec, problems);
   reportCycles(spec, linked, problems);
   const scopes = compileScopes(spec, linked, options.baseDir, problems);
-  const stages = spec.stages.flatMap((stage, index) => compileStage(spec, stage, linked.links[index]!, fill, problems) ?? []);
+  const stages = spec.stages.flatMap(
+    (stage, index) => compileStage(spec, stage, linked.links[index]!, fill, problems) ?? [],
+  );
   if (linked.output === null) return null;
   const plan: Plan = {
     version: PLAN_VERSION,
@@ -65,7 +78,8 @@ function reportCycles(spec: Spec, linked: Linked, problems: Problems): void {
   const name = (index: number): string => quote(spec.stages[index]!.name.value);
   for (const group of cycles(dependencies)) {
     const shown = describeCycle(group, dependencies, name);
-    const message = group.length === 1 ? `step ${name(group[0]!)} waits for itself` : `steps wait for each other: ${shown}`;
+    const message =
+      group.length === 1 ? `step ${name(group[0]!)} waits for itself` : `steps wait for each other: ${shown}`;
     problems.error(
       'spec/cycle',
       spec.stages[group[0]!]!.name.at,
@@ -83,7 +97,11 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
     const id = scopeOf(spec, stage);
     const scope = scopes.get(id);
     if (scope !== undefined) scope.stages.push(stage.name.value);
-    else scopes.set(id, { stages: [stage.name.value], sandbox: compileSandbox(spec.sandbox, stage.sandbox, baseDir, problems) });
+    else
+      scopes.set(id, {
+        stages: [stage.name.value],
+        sandbox: compileSandbox(spec.sandbox, stage.sandbox, baseDir, problems),
+      });
   }
   return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));
 }
@@ -93,11 +111,18 @@ function scopeOf(spec: Spec, stage: StageSpec): string {
 }
 
 /** Null: the stage is no part of the plan, or could not be read. */
-function compileStage(spec: Spec, stage: StageSpec, links: Links | null, fill: Filler, problems: Problems): StagePlan | null {
+function compileStage(
+  spec: Spec,
+  stage: StageSpec,
+  links: Links | null,
+  fill: Filler,
+  problems: Problems,
+): StagePlan | null {
   const { run } = stage;
   const what = `${spec.kind === 'workflow' ? 'step' : 'box'} ${quote(stage.name.value)}`;
   const env = compileEnv([spec.sandbox?.env ?? [], stage.sandbox?.env ?? [], stage.env], fill);
-  const outputFile = stage.outputFile === null ? null : compileGuestPath(stage.outputFile, `\`output_file\` of ${what}`, problems);
+  const outputFile =
+    stage.outputFile === null ? null : compileGuestPath(stage.outputFile, `\`output_file\` of ${what}`, problems);
   const inputPaths = compileInputPaths(stage, what, problems);
   const outputs = stage.outputs.map(({ name, guestPath }) => ({
     name: name.value,
@@ -113,13 +138,27 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, fill: F
     id: stage.name.value,
     scope: scopeOf(spec, stage),
     after: edgesOnSuccess(links.dependsOn.map(idOf)),
-    work: { kind: 'command', program, args, cwd, env, stdin: links.stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: idOf(links.stdin) } },
+    work: {
+      kind: 'command',
+      program,
+      args,
+      cwd,
+      env,
+      stdin: links.stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: idOf(links.stdin) },
+    },
     input: links.input,
-    inputs: links.inputs.map(({ source, output, index }): StageInputPlan => ({ fromStage: idOf(source), output, guestPath: inputPaths[index]! })),
+    inputs: links.inputs.map(({ source, output, index }): StageInputPlan => ({
+      fromStage: idOf(source),
+      output,
+      guestPath: inputPaths[index]!,
+    })),
     outputs,
     outputFile,
     timeoutMs: stage.timeoutMs ?? STAGE_DEFAULTS.timeoutMs,
-    retry: { maxAttempts: stage.retry?.maxAttempts ?? RETRY_DEFAULTS.maxAttempts, backoffMs: stage.retry?.backoffMs ?? RETRY_DEFAULTS.backoffMs },
+    retry: {
+      maxAttempts: stage.retry?.maxAttempts ?? RETRY_DEFAULTS.maxAttempts,
+      backoffMs: stage.retry?.backoffMs ?? RETRY_DEFAULTS.backoffMs,
+    },
     maxOutputBytes: stage.maxOutputBytes ?? STAGE_DEFAULTS.maxOutputBytes,
   };
 }
@@ -134,7 +173,9 @@ function compileEnv(layers: readonly (readonly EnvSpec[])[], fill: Filler): read
 }
 
 function compileInputPaths(stage: StageSpec, what: string, problems: Problems): readonly string[] {
-  const paths = stage.inputs.map(({ guestPath }) => guestPathOr(GUEST_PATH_DEFAULTS.input, guestPath, `an input of ${what}`, problems));
+  const paths = stage.inputs.map(({ guestPath }) =>
+    guestPathOr(GUEST_PATH_DEFAULTS.input, guestPath, `an input of ${what}`, problems),
+  );
   for (const [first, second] of overlaps(paths)) {
     problems.error(
       'spec/path-conflict',
@@ -153,7 +194,12 @@ function guestPathOr(fallback: string, path: Located<string> | null, what: strin
 
 function compileCwd(cwd: Located<string>, what: string, problems: Problems): string {
   if (cwd.value.startsWith('/')) return cwd.value;
-  problems.error('spec/bad-path', cwd.at, `\`cwd\` of ${what} is ${quote(cwd.value)}, which is not absolute`, 'write it from the root, such as /workspace');
+  problems.error(
+    'spec/bad-path',
+    cwd.at,
+    `\`cwd\` of ${what} is ${quote(cwd.value)}, which is not absolute`,
+    'write it from the root, such as /workspace',
+  );
   return cwd.value;
 }
 

@@ -36,7 +36,11 @@ export function cycles(dependencies: readonly (readonly number[])[]): readonly (
 }
 
 /** `a → b → a` when the group is one ring, else the members; each waits for the next one named. */
-export function describeCycle(group: readonly number[], dependencies: readonly (readonly number[])[], name: (node: number) => string): string {
+export function describeCycle(
+  group: readonly number[],
+  dependencies: readonly (readonly number[])[],
+  name: (node: number) => string,
+): string {
   const members = new Set(group);
   const ring = [group[0]!];
   const seen = new Set(ring);

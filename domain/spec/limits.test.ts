@@ -5,9 +5,12 @@ import { compileText } from './load.ts';
 import { checkPlan } from './plan-schema.ts';
 
 const codes = (text: string, params: Record<string, string> = {}): string[] =>
-  compileText(text, 'x.yaml', { baseDir: '/', params }).diagnostics.map(({ code, line, column }) => `${code} ${line}:${column}`);
+  compileText(text, 'x.yaml', { baseDir: '/', params }).diagnostics.map(
+    ({ code, line, column }) => `${code} ${line}:${column}`,
+  );
 
-const workflow = (steps: string): string => `kind: workflow\nname: big\nworkflow:\n  output_step: s0\n  steps:\n${steps}`;
+const workflow = (steps: string): string =>
+  `kind: workflow\nname: big\nworkflow:\n  output_step: s0\n  steps:\n${steps}`;
 const step = (index: number, rest = ''): string => `    - { name: s${index}, run: { program: "true"${rest} } }\n`;
 const steps = (count: number): string => Array.from({ length: count }, (_, index) => step(index)).join('');
 
@@ -52,7 +55,12 @@ test('long arguments count for the plan alone: a workflow does not hold them', (
 
 test('more edges than a workflow holds are refused, though the plan is not too large', () => {
   const names = ['s0', ...Array.from({ length: 180 }, (_, index) => `step-with-a-long-name-for-its-size-${index}`)];
-  const text = names.map((name, index) => `    - { name: ${name}, run: { program: "true" }, depends_on: [${names.slice(0, index).join(', ')}] }\n`).join('');
+  const text = names
+    .map(
+      (name, index) =>
+        `    - { name: ${name}, run: { program: "true" }, depends_on: [${names.slice(0, index).join(', ')}] }\n`,
+    )
+    .join('');
   expect(codes(workflow(text))).toEqual(['spec/too-large 3:1']);
 });
 
@@ -63,18 +71,25 @@ test('placeholders do not multiply a large value', () => {
 
 test('more named outputs than carried state has room for are refused', () => {
   const outputs = Array.from({ length: 2_001 }, (_, index) => `{ name: o${index} }`).join(', ');
-  expect(codes(`kind: workflow\nname: big\nworkflow:\n  steps:\n    - { name: a, run: { program: "true" }, outputs: [${outputs}] }\n`)).toEqual([
-    'spec/too-large 3:1',
-  ]);
+  expect(
+    codes(
+      `kind: workflow\nname: big\nworkflow:\n  steps:\n    - { name: a, run: { program: "true" }, outputs: [${outputs}] }\n`,
+    ),
+  ).toEqual(['spec/too-large 3:1']);
 });
 
 test('a variable list that every stage would copy is bounded', () => {
   const env = Array.from({ length: 257 }, (_, index) => `V${index}: x`).join(', ');
-  expect(codes(`sandbox: { env: { ${env} } }\n${workflow(steps(1))}`)).toEqual([expect.stringMatching(/^spec\/too-large 1:/)]);
+  expect(codes(`sandbox: { env: { ${env} } }\n${workflow(steps(1))}`)).toEqual([
+    expect.stringMatching(/^spec\/too-large 1:/),
+  ]);
 });
 
 test('at most 200 diagnostics are told, errors first', () => {
-  const wrong = Array.from({ length: 500 }, (_, index) => `    - { name: s${index}, run: { program: "true" }, typo: 1, depends_on: [x${index}] }\n`).join('');
+  const wrong = Array.from(
+    { length: 500 },
+    (_, index) => `    - { name: s${index}, run: { program: "true" }, typo: 1, depends_on: [x${index}] }\n`,
+  ).join('');
   const { diagnostics } = compileText(workflow(wrong), 'x.yaml', { baseDir: null });
   expect(diagnostics.filter(({ severity }) => severity === 'error')).toHaveLength(200);
 });
@@ -120,6 +135,9 @@ test('random damage to a spec never throws', () => {
       broken = broken.slice(0, at) + marks[random(marks.length)]! + broken.slice(at + random(3));
     }
     const { plan, diagnostics } = compileText(broken, 'x.yaml', { baseDir: '/' });
-    expect({ broken, refused: plan === null }).toEqual({ broken, refused: diagnostics.some(({ severity }) => severity === 'error') });
+    expect({ broken, refused: plan === null }).toEqual({
+      broken,
+      refused: diagnostics.some(({ severity }) => severity === 'error'),
+    });
   }
 });

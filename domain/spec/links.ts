@@ -26,7 +26,9 @@ export function linkWorkflow(spec: Spec, problems: Problems): Linked {
   const names = stageNames(spec, 'step', problems);
   const producers = outputProducers(spec);
   const links = spec.stages.map((step): Links => {
-    const dependsOn = step.dependsOn.flatMap((name) => find(name, names, `\`depends_on\` of step ${quote(step.name.value)}`, 'step', problems) ?? []);
+    const dependsOn = step.dependsOn.flatMap(
+      (name) => find(name, names, `\`depends_on\` of step ${quote(step.name.value)}`, 'step', problems) ?? [],
+    );
     const stdin = findStdin(step, names, 'step', problems);
     const inputs = findInputs(step, spec, producers, names, problems);
     const all = unique([...dependsOn, ...(stdin === null ? [] : [stdin]), ...inputs.map(({ source }) => source)]);
@@ -85,7 +87,11 @@ export function linkPipeline(spec: Spec, problems: Problems): Linked {
     const earlier = position === 0 ? null : stages[position - 1]!;
     const usableStdin = stdin !== null && isBefore(stdin, box.run!.stdinFrom!.at) ? stdin : null;
     const usableInputs = inputs.filter(({ source, index: input }) => isBefore(source, box.inputs[input]!.from.at));
-    const dependsOn = unique([...(earlier?.boxes ?? []), ...(usableStdin === null ? [] : [usableStdin]), ...usableInputs.map(({ source }) => source)]);
+    const dependsOn = unique([
+      ...(earlier?.boxes ?? []),
+      ...(usableStdin === null ? [] : [usableStdin]),
+      ...usableInputs.map(({ source }) => source),
+    ]);
     return { dependsOn, input: carry(earlier, spec), stdin: usableStdin, inputs: usableInputs };
   });
   return { links, output: pipelineOutput(spec, names, place, stages.at(-1) ?? null, problems) };
@@ -118,7 +124,12 @@ function placeBoxes(spec: Spec, names: Names, problems: Problems): readonly Plac
   }));
   spec.stages.forEach(({ name }, index) => {
     if (!used.has(index))
-      problems.warning('spec/box-unused', name.at, `box ${quote(name.value)} is in no stage and never runs`, 'add it to `stages`, or take it out');
+      problems.warning(
+        'spec/box-unused',
+        name.at,
+        `box ${quote(name.value)} is in no stage and never runs`,
+        'add it to `stages`, or take it out',
+      );
   });
   return stages.filter(({ boxes }) => boxes.length > 0);
 }
@@ -131,7 +142,13 @@ function carry(earlier: PlacedStage | null, spec: Spec): InputPlan {
 }
 
 /** The box that the spec names; else what a stage after the last one would find. */
-function pipelineOutput(spec: Spec, names: Names, place: ReadonlyMap<number, number>, last: PlacedStage | null, problems: Problems): OutputPlan | null {
+function pipelineOutput(
+  spec: Spec,
+  names: Names,
+  place: ReadonlyMap<number, number>,
+  last: PlacedStage | null,
+  problems: Problems,
+): OutputPlan | null {
   if (spec.output !== null) {
     const box = find(spec.output, names, '`output_box`', 'box', problems);
     if (box === null || place.has(box)) return outputOf(spec, box);
@@ -180,7 +197,13 @@ function stageNames(spec: Spec, noun: string, problems: Problems): Names {
   return names;
 }
 
-function find(name: Located<string>, names: Names, what: string, noun: 'step' | 'box', problems: Problems): number | null {
+function find(
+  name: Located<string>,
+  names: Names,
+  what: string,
+  noun: 'step' | 'box',
+  problems: Problems,
+): number | null {
   const index = names.get(name.value);
   if (index !== undefined) return index;
   problems.error(
@@ -194,7 +217,9 @@ function find(name: Located<string>, names: Names, what: string, noun: 'step' | 
 
 function findStdin(stage: StageSpec, names: Names, noun: 'step' | 'box', problems: Problems): number | null {
   const name = stage.run?.stdinFrom ?? null;
-  return name === null ? null : find(name, names, `\`stdin_from\` of ${noun} ${quote(stage.name.value)}`, noun, problems);
+  return name === null
+    ? null
+    : find(name, names, `\`stdin_from\` of ${noun} ${quote(stage.name.value)}`, noun, problems);
 }
 
 function outputProducers(spec: Spec): ReadonlyMap<string, readonly number[]> {
@@ -209,7 +234,13 @@ function outputProducers(spec: Spec): ReadonlyMap<string, readonly number[]> {
   return producers;
 }
 
-function findInputs(stage: StageSpec, spec: Spec, producers: ReadonlyMap<string, readonly number[]>, names: Names, problems: Problems): Links['inputs'] {
+function findInputs(
+  stage: StageSpec,
+  spec: Spec,
+  producers: ReadonlyMap<string, readonly number[]>,
+  names: Names,
+  problems: Problems,
+): Links['inputs'] {
   return stage.inputs.flatMap(({ from }, index) => {
     const found = findOutput(from, spec, producers, names, problems);
     return found === null ? [] : [{ ...found, index }];
@@ -227,7 +258,12 @@ function findOutput(
   if (plain.length === 1) return { source: plain[0]!, output: from.value };
   if (plain.length > 1) {
     const choices = plain.slice(0, 8).map((index) => quote(`${spec.stages[index]!.name.value}.${from.value}`));
-    problems.error('spec/ambiguous-output', from.at, `${plain.length} outputs have the name ${quote(from.value)}`, `say whose: ${choices.join(', ')}`);
+    problems.error(
+      'spec/ambiguous-output',
+      from.at,
+      `${plain.length} outputs have the name ${quote(from.value)}`,
+      `say whose: ${choices.join(', ')}`,
+    );
     return null;
   }
   // Names may hold dots themselves: every way to part them is looked at.

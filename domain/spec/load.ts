@@ -5,7 +5,11 @@ import { parseSpec } from './parse.ts';
 import { inOrder } from './problems.ts';
 
 /** A spec's text to its plan, with every mistake of both steps. `plan` is null when there is an error among them. */
-export function compileText(text: string, file: string, options: CompileOptions): { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] } {
+export function compileText(
+  text: string,
+  file: string,
+  options: CompileOptions,
+): { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] } {
   const parsed = parseSpec(text, file);
   if (parsed.spec === null) return { plan: null, diagnostics: parsed.diagnostics };
   const compiled = compilePlan(parsed.spec, options);

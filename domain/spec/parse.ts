@@ -19,7 +19,10 @@ const { boxes: _boxes, ...OF_PIPELINE } = PIPELINE.keys;
  * @returns `spec` is null when the text is no document, or of no kind that can be read further. It may be
  *   there beside errors, with the broken values left out, so that `compilePlan` can find what else is wrong.
  */
-export function parseSpec(text: string, file: string): { readonly spec: Spec | null; readonly diagnostics: readonly Diagnostic[] } {
+export function parseSpec(
+  text: string,
+  file: string,
+): { readonly spec: Spec | null; readonly diagnostics: readonly Diagnostic[] } {
   const problems = new Problems(file);
   const root = readMap(readSource(text, problems), 'the spec', problems);
   const spec = root === null ? null : readSpec(root, file, problems);
@@ -34,12 +37,24 @@ function readSpec(root: MapReader, file: string, problems: Problems): Spec | nul
   const common = readKeys(root, COMMON, { kind, of: SPEC.of });
   const other = kind === 'workflow' ? 'pipeline' : 'workflow';
   if (root.has(other))
-    problems.error('spec/bad-value', root.keyAt(other), `a spec of kind ${kind} has a section \`${other}\``, `take it out, or write \`kind: ${other}\``);
+    problems.error(
+      'spec/bad-value',
+      root.keyAt(other),
+      `a spec of kind ${kind} has a section \`${other}\``,
+      `take it out, or write \`kind: ${other}\``,
+    );
   const map = readMap(root.required(kind), `\`${kind}\``, problems);
   root.finish(SPEC.unsupported);
   if (map === null) return null;
   const section = kind === 'workflow' ? readWorkflow(map, problems) : readPipeline(map, problems);
-  return { file, kind, name: head.name ?? { value: 'unnamed', at: root.at }, ...common, sectionAt: root.keyAt(kind), ...section };
+  return {
+    file,
+    kind,
+    name: head.name ?? { value: 'unnamed', at: root.at },
+    ...common,
+    sectionAt: root.keyAt(kind),
+    ...section,
+  };
 }
 
 function readWorkflow(map: MapReader, problems: Problems): SectionSpec {
@@ -60,6 +75,7 @@ function readFilledStages(map: MapReader, key: string, kind: Kind, problems: Pro
   const node = map.required(key);
   const what = `\`${key}\` of ${map.what}`;
   const items = readList(node, what, problems);
-  if (node?.kind === 'list' && items.length === 0) problems.error('spec/bad-value', node.at, `${what} is empty`, 'add at least one');
+  if (node?.kind === 'list' && items.length === 0)
+    problems.error('spec/bad-value', node.at, `${what} is empty`, 'add at least one');
   return readStages(items, kind, problems);
 }

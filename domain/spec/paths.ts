@@ -37,7 +37,8 @@ export function overlaps(paths: readonly string[]): readonly (readonly [number, 
   const pairs: (readonly [number, number])[] = [];
   let outer = sorted[0];
   for (const each of sorted.slice(1)) {
-    if (outer !== undefined && each.path.startsWith(outer.path)) pairs.push(outer.index < each.index ? [outer.index, each.index] : [each.index, outer.index]);
+    if (outer !== undefined && each.path.startsWith(outer.path))
+      pairs.push(outer.index < each.index ? [outer.index, each.index] : [each.index, outer.index]);
     else outer = each;
   }
   return pairs.sort((a, b) => a[1] - b[1]);

@@ -7,7 +7,12 @@ import { type Located, type Position, quote } from './tree.ts';
 export type ParamValues = ReadonlyMap<string, string | null>;
 
 /** Defaults, and what was given over them. */
-export function resolveParams(declared: readonly ParamSpec[], given: Readonly<Record<string, string>>, at: Position, problems: Problems): ParamValues {
+export function resolveParams(
+  declared: readonly ParamSpec[],
+  given: Readonly<Record<string, string>>,
+  at: Position,
+  problems: Problems,
+): ParamValues {
   const values = new Map<string, string | null>();
   for (const { name, at: paramAt, defaultText } of declared) {
     const value = Object.hasOwn(given, name) ? given[name]! : defaultText;
@@ -58,7 +63,9 @@ export function createFiller(values: ParamValues, problems: Problems): Filler {
       problems.error(
         'spec/bad-placeholder',
         at,
-        inner === undefined ? 'a placeholder is not closed: `${{` without `}}`' : `the placeholder ${quote(found)} is none that can be filled in`,
+        inner === undefined
+          ? 'a placeholder is not closed: `${{` without `}}`'
+          : `the placeholder ${quote(found)} is none that can be filled in`,
         'write `${{ params.name }}`, or `$${{` for the literal text',
       );
       return found;
@@ -73,8 +80,16 @@ export function createFiller(values: ParamValues, problems: Problems): Filler {
       );
     filled += value?.length ?? 0;
     if (filled <= FILLED_LIMIT) return value ?? '';
-    problems.error('spec/too-large', at, `placeholders add more than ${FILLED_LIMIT} characters to the plan`, 'pass large values by `--input` or by file');
+    problems.error(
+      'spec/too-large',
+      at,
+      `placeholders add more than ${FILLED_LIMIT} characters to the plan`,
+      'pass large values by `--input` or by file',
+    );
     return '';
   };
-  return ({ value, at }) => (value.includes('${{') ? value.replace(PLACEHOLDER, (found: string, inner: string | undefined) => one(found, inner, at)) : value);
+  return ({ value, at }) =>
+    value.includes('${{')
+      ? value.replace(PLACEHOLDER, (found: string, inner: string | undefined) => one(found, inner, at))
+      : value;
 }

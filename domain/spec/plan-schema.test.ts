@@ -44,11 +44,21 @@ test('a plan that leaves out its defaults is filled', () => {
   const checked = checkPlan(sent);
   expect('plan' in checked && checked.plan).toMatchObject({
     stages: [
-      { id: 'a', scope: 'a', after: [], work: { kind: 'command', args: [], cwd: '/workspace', env: [] }, input: { kind: 'none' }, timeoutMs: 3_600_000 },
+      {
+        id: 'a',
+        scope: 'a',
+        after: [],
+        work: { kind: 'command', args: [], cwd: '/workspace', env: [] },
+        input: { kind: 'none' },
+        timeoutMs: 3_600_000,
+      },
     ],
     scopes: [{ id: 'a', stages: ['a'], sandbox: { mode: 'auto', isolation: 'microvm', memoryMib: 512, mounts: [] } }],
   });
-  expect(checkPlan({ ...sent, scopes: [{ id: 'b' }] })).toHaveProperty('problems', expect.arrayContaining(['stage a is held by 0 scopes']));
+  expect(checkPlan({ ...sent, scopes: [{ id: 'b' }] })).toHaveProperty(
+    'problems',
+    expect.arrayContaining(['stage a is held by 0 scopes']),
+  );
 });
 
 test('a plan as the first builds sent it means what it meant', () => {
@@ -63,7 +73,10 @@ test('a plan as the first builds sent it means what it meant', () => {
     })),
     scopes: plan.scopes.map((scope: any) => ({
       ...scope,
-      sandbox: { ...scope.sandbox, mounts: scope.sandbox.mounts.map(({ source, ...mount }: any) => ({ hostPath: source.path, ...mount })) },
+      sandbox: {
+        ...scope.sandbox,
+        mounts: scope.sandbox.mounts.map(({ source, ...mount }: any) => ({ hostPath: source.path, ...mount })),
+      },
     })),
   };
   expect(checkPlan(sent)).toEqual({ plan });
@@ -96,7 +109,11 @@ describe('refused', () => {
     ['a number that is none', (plan) => (plan.maxParallel = 1.5), /^maxParallel: /],
     ['a stage id with a slash', (plan) => (plan.stages[0].id = 'a/b'), /^stages.0.id: /],
     ['a zero byte', (plan) => plan.stages[0].work.args.push('\0'), /zero byte/],
-    ['an unknown kind of value', (plan) => (plan.stages[0].work.env[0].value = { kind: 'secret' }), /^stages.0.work.env.0.value/],
+    [
+      'an unknown kind of value',
+      (plan) => (plan.stages[0].work.env[0].value = { kind: 'secret' }),
+      /^stages.0.work.env.0.value/,
+    ],
     ['no stages', (plan) => (plan.stages = []), /^stages: /],
     ['two stages of one id', (plan) => plan.stages.push(plan.stages[0]), /two stages have the id a/],
     ['two scopes of one id', (plan) => plan.scopes.push(plan.scopes[0]), /two scopes have the id/],
@@ -106,28 +123,68 @@ describe('refused', () => {
     ['a dependency named twice', (plan) => plan.stages[1].after.push({ stage: 'a', on: 'end' }), /depends on a twice/],
     ['edges said twice', (plan) => (plan.stages[1].dependsOn = ['a']), /^stages.1: either `after` or `dependsOn`/],
     ['an edge on something else', (plan) => (plan.stages[1].after[0].on = 'monday'), /^stages.1.after.0/],
-    ['data over an edge that is not on success', (plan) => (plan.stages[1].after[0].on = 'end'), /takes data of a and does not depend on its success/],
+    [
+      'data over an edge that is not on success',
+      (plan) => (plan.stages[1].after[0].on = 'end'),
+      /takes data of a and does not depend on its success/,
+    ],
     ['a command without a scope', (plan) => (plan.stages[0].scope = null), /stage a needs a VM and has no scope/],
     ['data of a stage that is not waited for', (plan) => (plan.stages[1].after = []), /takes data of a/],
     ['an output that does not exist', (plan) => (plan.stages[1].inputs[0].output = 'z'), /takes the output z of a/],
     ['a cycle', (plan) => plan.stages[0].after.push('b'), /wait for each other: a, b/],
     ['an output stage that does not exist', (plan) => (plan.output.stage = 'z'), /output is of the stage z/],
-    ['an output of one stage twice', (plan) => (plan.output = { kind: 'merge', stages: ['a', 'b', 'a'] }), /output merges a twice/],
+    [
+      'an output of one stage twice',
+      (plan) => (plan.output = { kind: 'merge', stages: ['a', 'b', 'a'] }),
+      /output merges a twice/,
+    ],
     ['an output of nothing', (plan) => (plan.output = { kind: 'merge', stages: [] }), /^output.stages: /],
     ['a relative host path', (plan) => (plan.scopes[0].sandbox.mounts[0].source.path = 'data'), /mounts.0.source.path/],
-    ['a path out of the spec folder', (plan) => (plan.scopes[0].sandbox.mounts[0].source = { kind: 'spec-folder', path: '../up' }), /mounts.0.source.path/],
-    ['a mount from two places', (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = '/data'), /either `source` or `hostPath`/],
-    ['a host path that climbs', (plan) => (plan.scopes[0].sandbox.mounts[0].source.path = '/data/../etc'), /mounts.0.source.path/],
-    ['a mount on a system folder', (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/proc'), /mounts.0.guestPath/],
-    ['a read-only mount on the workspace', (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/workspace'), /read-only mount on \/workspace/],
-    ['mounts in each other', (plan) => (plan.scopes[0].sandbox.mounts[1].guestPath = '/data/deep'), /on or in each other: \/data, \/data\/deep/],
-    ['a writable mount of shared files', (plan) => (plan.scopes[0].sandbox.mounts[1].source.path = '/data/deep'), /shares host files/],
+    [
+      'a path out of the spec folder',
+      (plan) => (plan.scopes[0].sandbox.mounts[0].source = { kind: 'spec-folder', path: '../up' }),
+      /mounts.0.source.path/,
+    ],
+    [
+      'a mount from two places',
+      (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = '/data'),
+      /either `source` or `hostPath`/,
+    ],
+    [
+      'a host path that climbs',
+      (plan) => (plan.scopes[0].sandbox.mounts[0].source.path = '/data/../etc'),
+      /mounts.0.source.path/,
+    ],
+    [
+      'a mount on a system folder',
+      (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/proc'),
+      /mounts.0.guestPath/,
+    ],
+    [
+      'a read-only mount on the workspace',
+      (plan) => (plan.scopes[0].sandbox.mounts[0].guestPath = '/workspace'),
+      /read-only mount on \/workspace/,
+    ],
+    [
+      'mounts in each other',
+      (plan) => (plan.scopes[0].sandbox.mounts[1].guestPath = '/data/deep'),
+      /on or in each other: \/data, \/data\/deep/,
+    ],
+    [
+      'a writable mount of shared files',
+      (plan) => (plan.scopes[0].sandbox.mounts[1].source.path = '/data/deep'),
+      /shares host files/,
+    ],
     ['isolation of the mock', (plan) => (plan.scopes[0].sandbox.mode = 'mock'), /demands isolation microvm/],
     ['a variable that is not declared', (plan) => (plan.hostVariables = []), /lacks TOKEN/],
     ['a variable that nobody reads', (plan) => plan.hostVariables.push('HOME'), /has HOME/],
     ['more memory than any VM gets', (plan) => (plan.scopes[0].sandbox.memoryMib = 100_000), /memoryMib/],
     ['too many bytes', (plan) => plan.stages[0].work.args.push('x'.repeat(17_000_000)), /bytes; at most/],
-    ['far too many bytes', (plan) => plan.stages[0].work.args.push('x'.repeat(40_000_000)), /^the plan has \d+ bytes; at most/],
+    [
+      'far too many bytes',
+      (plan) => plan.stages[0].work.args.push('x'.repeat(40_000_000)),
+      /^the plan has \d+ bytes; at most/,
+    ],
   ])('%s', (_what, change, problem) => {
     expect(problemsOf(change)).toContainEqual(expect.stringMatching(problem));
   });

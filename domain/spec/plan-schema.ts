@@ -27,7 +27,10 @@ const PROBLEMS_LIMIT = 50;
 /** A plan that says its defaults as well is larger than it need be. */
 const RECEIVED_BYTES = 2 * PLAN_LIMITS.planBytes;
 
-const name = z.string().regex(NAME, 'letters, digits, `.`, `_`, `-`, a letter or digit first').max(PLAN_LIMITS.nameLength);
+const name = z
+  .string()
+  .regex(NAME, 'letters, digits, `.`, `_`, `-`, a letter or digit first')
+  .max(PLAN_LIMITS.nameLength);
 const scopeId = z
   .string()
   .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]*$/, 'letters, digits, `.`, `_`, `-`')
@@ -51,7 +54,10 @@ const env = z.strictObject({
 const run = z
   .strictObject({ program: text.min(1), args: z.array(text), cwd: text.startsWith('/'), env: z.array(env) })
   .partial({ args: true, cwd: true, env: true });
-const stdin = z.discriminatedUnion('kind', [z.strictObject({ kind: z.literal('none') }), z.strictObject({ kind: z.literal('stage-output'), stage: name })]);
+const stdin = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('none') }),
+  z.strictObject({ kind: z.literal('stage-output'), stage: name }),
+]);
 const work = z.discriminatedUnion('kind', [run.extend({ kind: z.literal('command'), stdin: stdin.optional() })]);
 const edge = z.union([name, z.strictObject({ stage: name, on: z.enum(['success', 'end', 'failure']) })]);
 const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
@@ -74,12 +80,18 @@ const stage = z.strictObject({
   outputs: z.array(z.strictObject({ name, guestPath })),
   outputFile: guestPath.nullable(),
   timeoutMs: within(RANGES.timeoutSecs, SCALES.msPerSecond),
-  retry: z.strictObject({ maxAttempts: within(RANGES.attempts), backoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond) }),
+  retry: z.strictObject({
+    maxAttempts: within(RANGES.attempts),
+    backoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond),
+  }),
   // A spec counts in MiB, a plan in bytes.
   maxOutputBytes: whole(1, scaled(RANGES.outputMib.max, SCALES.bytesPerMib)),
 });
 
-const relative = text.refine((path) => path !== '' && relativePath(path) === path, "a path from the spec's folder, without `.` and `..` but for `.` alone");
+const relative = text.refine(
+  (path) => path !== '' && relativePath(path) === path,
+  "a path from the spec's folder, without `.` and `..` but for `.` alone",
+);
 const source = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('host'), path: absolute }),
   z.strictObject({ kind: z.literal('spec-folder'), path: relative }),
@@ -94,8 +106,16 @@ const sandbox = z.strictObject({
   mounts: z
     .array(
       z
-        .strictObject({ hostPath: absolute.optional(), source: source.optional(), guestPath, mode: z.enum(MOUNT_MODES) })
-        .refine((mount) => (mount.hostPath === undefined) !== (mount.source === undefined), 'either `source` or `hostPath`'),
+        .strictObject({
+          hostPath: absolute.optional(),
+          source: source.optional(),
+          guestPath,
+          mode: z.enum(MOUNT_MODES),
+        })
+        .refine(
+          (mount) => (mount.hostPath === undefined) !== (mount.source === undefined),
+          'either `source` or `hostPath`',
+        ),
     )
     .max(PLAN_LIMITS.mountsPerScope),
 });
@@ -112,7 +132,10 @@ const plan = z.strictObject({
         .required({ id: true })
         .refine(({ work: one, run: other }) => (one === undefined) !== (other === undefined), 'either `work` or `run`')
         .refine(({ work: one, stdin: beside }) => one === undefined || beside === undefined, '`stdin` stands in `work`')
-        .refine(({ after: one, dependsOn: other }) => one === undefined || other === undefined, 'either `after` or `dependsOn`'),
+        .refine(
+          ({ after: one, dependsOn: other }) => one === undefined || other === undefined,
+          'either `after` or `dependsOn`',
+        ),
     )
     .min(1)
     .max(PLAN_LIMITS.stages),
@@ -138,14 +161,23 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
   if (size === null) return { problems: ['the plan is not JSON'] };
   if (size > RECEIVED_BYTES) return { problems: [tooLarge(size)] };
   const parsed = plan.safeParse(value);
-  if (!parsed.success) return { problems: parsed.error.issues.slice(0, PROBLEMS_LIMIT).map(({ path, message }) => `${path.join('.') || 'plan'}: ${message}`) };
+  if (!parsed.success)
+    return {
+      problems: parsed.error.issues
+        .slice(0, PROBLEMS_LIMIT)
+        .map(({ path, message }) => `${path.join('.') || 'plan'}: ${message}`),
+    };
   const received: PlanWire = parsed.data;
   const checked = fromWire(received);
   const bytes = planBytes(checked);
   if (bytes > PLAN_LIMITS.planBytes) return { problems: [tooLarge(bytes)] };
   const held = machineBytes(machinePlanOf(checked));
   if (held > PLAN_LIMITS.machineBytes)
-    return { problems: [`the names and edges of the plan's stages have ${held} bytes; at most ${PLAN_LIMITS.machineBytes} are allowed`] };
+    return {
+      problems: [
+        `the names and edges of the plan's stages have ${held} bytes; at most ${PLAN_LIMITS.machineBytes} are allowed`,
+      ],
+    };
   const problems = [
     ...duplicateProblems(checked),
     ...scopeProblems(checked),
@@ -176,14 +208,21 @@ function duplicateProblems(checked: Plan): readonly string[] {
     ...repeated(checked.scopes.map(({ id }) => id)).map((id) => `two scopes have the id ${id}`),
   ];
   for (const { id, outputs, work, ...each } of checked.stages) {
-    problems.push(...repeated(outputs.map((output) => output.name)).map((output) => `stage ${id} has two outputs with the name ${output}`));
+    problems.push(
+      ...repeated(outputs.map((output) => output.name)).map(
+        (output) => `stage ${id} has two outputs with the name ${output}`,
+      ),
+    );
     problems.push(...repeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
     problems.push(
-      ...repeated(environmentOf(work).map(({ name: variableName }) => variableName)).map((twice) => `stage ${id} sets the variable ${twice} twice`),
+      ...repeated(environmentOf(work).map(({ name: variableName }) => variableName)).map(
+        (twice) => `stage ${id} sets the variable ${twice} twice`,
+      ),
     );
   }
   const outputs = checked.stages.reduce((sum, each) => sum + each.outputs.length, 0);
-  if (outputs > PLAN_LIMITS.outputs) problems.push(`the plan has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`);
+  if (outputs > PLAN_LIMITS.outputs)
+    problems.push(`the plan has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`);
   return problems;
 }
 
@@ -207,15 +246,20 @@ function scopeProblems(checked: Plan): readonly string[] {
 /** Whatever a stage takes is of a stage that it depends on, and nothing waits for itself. */
 function referenceProblems(checked: Plan): readonly string[] {
   const index = new Map(checked.stages.map(({ id }, position) => [id, position]));
-  const outputs = new Map(checked.stages.map(({ id, outputs: list }) => [id, new Set(list.map((output) => output.name))]));
+  const outputs = new Map(
+    checked.stages.map(({ id, outputs: list }) => [id, new Set(list.map((output) => output.name))]),
+  );
   const problems: string[] = [];
   for (const stage of checked.stages) {
     const { id, after, input, inputs } = stage;
     const dependencies = new Set(after.flatMap((each) => (each.on === 'success' ? [each.stage] : [])));
-    for (const other of stagesBefore(stage)) if (!index.has(other)) problems.push(`stage ${id} depends on ${other}, which does not exist`);
+    for (const other of stagesBefore(stage))
+      if (!index.has(other)) problems.push(`stage ${id} depends on ${other}, which does not exist`);
     for (const { stage: taken } of takenBy(stage))
-      if (!dependencies.has(taken)) problems.push(`stage ${id} takes data of ${taken} and does not depend on its success`);
-    if (input.kind === 'merge') problems.push(...repeated(input.stages).map((source) => `stage ${id} merges ${source} twice`));
+      if (!dependencies.has(taken))
+        problems.push(`stage ${id} takes data of ${taken} and does not depend on its success`);
+    if (input.kind === 'merge')
+      problems.push(...repeated(input.stages).map((source) => `stage ${id} merges ${source} twice`));
     for (const { fromStage, output } of inputs)
       if (index.has(fromStage) && !outputs.get(fromStage)!.has(output))
         problems.push(`stage ${id} takes the output ${output} of ${fromStage}, which does not have it`);
@@ -226,7 +270,8 @@ function referenceProblems(checked: Plan): readonly string[] {
     );
   }
   const results = checked.output.kind === 'stage' ? [checked.output.stage] : checked.output.stages;
-  for (const result of results) if (!index.has(result)) problems.push(`the output is of the stage ${result}, which does not exist`);
+  for (const result of results)
+    if (!index.has(result)) problems.push(`the output is of the stage ${result}, which does not exist`);
   problems.push(...repeated(results).map((result) => `the output merges ${result} twice`));
   if (problems.length > 0) return problems;
   const groups = cycles(checked.stages.map((stage) => stagesBefore(stage).map((other) => index.get(other)!)));
@@ -245,13 +290,17 @@ function mountProblems(checked: Plan): readonly string[] {
       ([a, b]) => `scope ${id} has two mounts on or in each other: ${mounts[a]!.guestPath}, ${mounts[b]!.guestPath}`,
     );
     mounts.forEach((mount, position) => {
-      if (mount.mode === 'ro' && mustStayWritable(mount.guestPath)) problems.push(`scope ${id} has a read-only mount on ${mount.guestPath}`);
+      if (mount.mode === 'ro' && mustStayWritable(mount.guestPath))
+        problems.push(`scope ${id} has a read-only mount on ${mount.guestPath}`);
       for (const other of mounts.slice(0, position)) {
         if (sharesSource(mount.source, other.source) && (mount.mode === 'rw' || other.mode === 'rw'))
-          problems.push(`scope ${id} has a writable mount that shares host files with another: ${mount.source.path}, ${other.source.path}`);
+          problems.push(
+            `scope ${id} has a writable mount that shares host files with another: ${mount.source.path}, ${other.source.path}`,
+          );
       }
     });
-    if (mode === 'mock' && isolation !== 'none') problems.push(`scope ${id} demands isolation ${isolation} of the mock`);
+    if (mode === 'mock' && isolation !== 'none')
+      problems.push(`scope ${id} demands isolation ${isolation} of the mock`);
     return problems;
   });
 }
@@ -260,7 +309,9 @@ function variableProblems(checked: Plan): readonly string[] {
   const declared = new Set(checked.hostVariables);
   const read = new Set(hostVariablesOf(checked.stages));
   return [
-    ...[...read].filter((each) => !declared.has(each)).map((each) => `hostVariables lacks ${each}, which a stage reads`),
+    ...[...read]
+      .filter((each) => !declared.has(each))
+      .map((each) => `hostVariables lacks ${each}, which a stage reads`),
     ...[...declared].filter((each) => !read.has(each)).map((each) => `hostVariables has ${each}, which no stage reads`),
     ...repeated(checked.hostVariables).map((each) => `hostVariables has ${each} twice`),
   ];

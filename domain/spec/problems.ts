@@ -55,7 +55,10 @@ export class Problems {
 
 /** As they are told: by position; where there are more than `DIAGNOSTICS_LIMIT`, warnings are left out first. */
 export function inOrder(diagnostics: readonly Diagnostic[]): readonly Diagnostic[] {
-  const kept = diagnostics.length <= DIAGNOSTICS_LIMIT ? [...diagnostics] : [...diagnostics].sort((a, b) => rank(a) - rank(b)).slice(0, DIAGNOSTICS_LIMIT);
+  const kept =
+    diagnostics.length <= DIAGNOSTICS_LIMIT
+      ? [...diagnostics]
+      : [...diagnostics].sort((a, b) => rank(a) - rank(b)).slice(0, DIAGNOSTICS_LIMIT);
   return kept.sort((a, b) => a.line - b.line || a.column - b.column);
 }
 

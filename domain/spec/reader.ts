@@ -37,7 +37,13 @@ export class MapReader {
   /** @param form  how the key is written, for who has not seen it yet */
   required(key: string, form = key): TreeNode | null {
     const node = this.optional(key);
-    if (node === null) this.problems.error('spec/missing-key', this.#entries.get(key)?.keyAt ?? this.at, `${this.what} has no \`${key}\``, `add \`${form}\``);
+    if (node === null)
+      this.problems.error(
+        'spec/missing-key',
+        this.#entries.get(key)?.keyAt ?? this.at,
+        `${this.what} has no \`${key}\``,
+        `add \`${form}\``,
+      );
     return node;
   }
 
@@ -54,7 +60,8 @@ export class MapReader {
       if (this.#asked.has(key)) continue;
       const known = Object.hasOwn(unsupported, key) ? unsupported[key] : undefined;
       if (known?.severity === 'error') this.problems.error('spec/unsupported', keyAt, known.message, known.remedy);
-      else if (known?.severity === 'warning') this.problems.warning('spec/unsupported', keyAt, known.message, known.remedy);
+      else if (known?.severity === 'warning')
+        this.problems.warning('spec/unsupported', keyAt, known.message, known.remedy);
       else
         this.problems.warning(
           'spec/unknown-key',
@@ -67,11 +74,23 @@ export class MapReader {
 }
 
 /** @param form  how the mapping is written, made of the text that stands in its place */
-export function readMap(node: TreeNode | null, what: string, problems: Problems, form?: (text: string) => string): MapReader | null {
+export function readMap(
+  node: TreeNode | null,
+  what: string,
+  problems: Problems,
+  form?: (text: string) => string,
+): MapReader | null {
   if (node === null) return null;
   if (node.kind === 'map') return new MapReader(node, what, problems);
-  const isText = node.kind === 'scalar' && typeof node.value === 'string' && !/\p{Cc}/u.test(node.text) && node.text.length <= 80;
-  wrongType(node, what, 'a mapping', isText && form !== undefined ? `write it as \`${form(node.text)}\`` : 'write it as `key: value` lines', problems);
+  const isText =
+    node.kind === 'scalar' && typeof node.value === 'string' && !/\p{Cc}/u.test(node.text) && node.text.length <= 80;
+  wrongType(
+    node,
+    what,
+    'a mapping',
+    isText && form !== undefined ? `write it as \`${form(node.text)}\`` : 'write it as `key: value` lines',
+    problems,
+  );
   return null;
 }
 
@@ -84,7 +103,11 @@ export function readList(node: TreeNode | null, what: string, problems: Problems
 }
 
 /** Keys with texts, as of `env` and `params`. */
-export function readEntries(node: TreeNode | null, what: string, problems: Problems): readonly (readonly [string, MapEntry])[] {
+export function readEntries(
+  node: TreeNode | null,
+  what: string,
+  problems: Problems,
+): readonly (readonly [string, MapEntry])[] {
   if (node === null) return [];
   if (node.kind === 'map') return [...node.entries];
   wrongType(node, what, 'a mapping', 'write it as `NAME: value` lines', problems);
@@ -92,14 +115,30 @@ export function readEntries(node: TreeNode | null, what: string, problems: Probl
 }
 
 /** A text; numbers and booleans are taken as they were written when `lenient`. */
-export function readText(node: TreeNode | null, what: string, problems: Problems, lenient = false): Located<string> | null {
+export function readText(
+  node: TreeNode | null,
+  what: string,
+  problems: Problems,
+  lenient = false,
+): Located<string> | null {
   if (node === null) return null;
   if (node.kind !== 'scalar' || node.value === null || (!lenient && typeof node.value !== 'string')) {
-    wrongType(node, what, 'a text', node.kind === 'scalar' && node.value !== null ? `put it in quotes: "${node.text}"` : 'write a text', problems);
+    wrongType(
+      node,
+      what,
+      'a text',
+      node.kind === 'scalar' && node.value !== null ? `put it in quotes: "${node.text}"` : 'write a text',
+      problems,
+    );
     return null;
   }
   if (node.text.includes('\0')) {
-    problems.error('spec/bad-value', node.at, `${what} has a zero byte in it`, 'take the zero byte out: no program can be given one');
+    problems.error(
+      'spec/bad-value',
+      node.at,
+      `${what} has a zero byte in it`,
+      'take the zero byte out: no program can be given one',
+    );
     return null;
   }
   return { value: node.text, at: node.at };
@@ -140,11 +179,22 @@ export function readBoolean(node: TreeNode | null, what: string, problems: Probl
 }
 
 /** @param remedy  what to write instead of another word, where that is not a list of the words */
-export function readWord(node: TreeNode | null, what: string, words: readonly string[], problems: Problems, remedy?: string): Located<string> | null {
+export function readWord(
+  node: TreeNode | null,
+  what: string,
+  words: readonly string[],
+  problems: Problems,
+  remedy?: string,
+): Located<string> | null {
   const text = readText(node, what, problems);
   if (text === null || words.includes(text.value)) return text;
   const suggestion = remedy === undefined ? problems.suggest(text.value, words) : '';
-  problems.error('spec/bad-value', text.at, `${what} is ${quote(text.value)}${suggestion}`, remedy ?? `write one of: ${words.join(', ')}`);
+  problems.error(
+    'spec/bad-value',
+    text.at,
+    `${what} is ${quote(text.value)}${suggestion}`,
+    remedy ?? `write one of: ${words.join(', ')}`,
+  );
   return null;
 }
 

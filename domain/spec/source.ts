@@ -57,13 +57,24 @@ export function readSource(text: string, problems: Problems): TreeNode | null {
     broken.add(at.line);
     // The library composes recursively and says so when it runs out of stack.
     if (/call stack/.test(error.message))
-      problems.error('spec/too-large', at, `values are nested more than ${SOURCE_LIMITS.depth} deep`, 'write the values flatter');
-    else if (error.code === 'MULTIPLE_DOCS') problems.error('spec/syntax', at, 'the text holds more than one document', 'keep one spec per file');
+      problems.error(
+        'spec/too-large',
+        at,
+        `values are nested more than ${SOURCE_LIMITS.depth} deep`,
+        'write the values flatter',
+      );
+    else if (error.code === 'MULTIPLE_DOCS')
+      problems.error('spec/syntax', at, 'the text holds more than one document', 'keep one spec per file');
     else problems.error('spec/syntax', at, lowerFirst(error.message), syntaxRemedy(text, error.pos[0]));
   }
   if (document.errors.length > 0) return null;
   if (document.contents === null) {
-    problems.error('spec/syntax', START, 'the spec is empty', 'write at least `kind`, `name` and a section; `voidbox init` writes an example');
+    problems.error(
+      'spec/syntax',
+      START,
+      'the spec is empty',
+      'write at least `kind`, `name` and a section; `voidbox init` writes an example',
+    );
     return null;
   }
   return new TreeBuilder(position, problems).build(document.contents);
@@ -103,7 +114,12 @@ class TreeBuilder {
       return this.#node(root, 0);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      this.#problems.error('spec/too-large', error.at, error.message, 'write the values out instead of nesting or repeating them by alias');
+      this.#problems.error(
+        'spec/too-large',
+        error.at,
+        error.message,
+        'write the values out instead of nesting or repeating them by alias',
+      );
       return null;
     }
   }
@@ -111,13 +127,19 @@ class TreeBuilder {
   #node(node: Node, depth: number): TreeNode {
     const at = this.#at(node);
     this.#nodes += 1;
-    if (this.#nodes > SOURCE_LIMITS.nodes) throw new Refused(at, `the spec has more than ${SOURCE_LIMITS.nodes} values once its aliases are expanded`);
+    if (this.#nodes > SOURCE_LIMITS.nodes)
+      throw new Refused(at, `the spec has more than ${SOURCE_LIMITS.nodes} values once its aliases are expanded`);
     if (depth > SOURCE_LIMITS.depth) throw new Refused(at, `values are nested more than ${SOURCE_LIMITS.depth} deep`);
     if (isAlias(node)) {
       if (!this.#targets.has(node)) this.#targets.set(node, this.#anchors.get(node.source) ?? null);
       const target = this.#targets.get(node) ?? null;
       if (target !== null) return { ...this.#node(target, depth + 1), at };
-      this.#problems.error('spec/syntax', at, `the alias *${node.source} has no anchor before it`, `write &${node.source} where the value is first written`);
+      this.#problems.error(
+        'spec/syntax',
+        at,
+        `the alias *${node.source} has no anchor before it`,
+        `write &${node.source} where the value is first written`,
+      );
       return { kind: 'scalar', at, value: null, text: '' };
     }
     const { anchor } = node as { anchor?: string };
@@ -137,7 +159,13 @@ class TreeBuilder {
       const keyAt = this.#at(pair.key);
       const key = isScalar(pair.key) ? scalar(pair.key.value, pair.key.source, keyAt).text : null;
       const value = this.#child(pair.value, keyAt, depth);
-      if (key === null) this.#problems.error('spec/wrong-type', keyAt, 'a key is a list, a mapping or an alias', 'write keys as plain words');
+      if (key === null)
+        this.#problems.error(
+          'spec/wrong-type',
+          keyAt,
+          'a key is a list, a mapping or an alias',
+          'write keys as plain words',
+        );
       else if (entries.has(key))
         this.#problems.error(
           'spec/duplicate-key',
@@ -152,7 +180,9 @@ class TreeBuilder {
 
   /** An absent value stands where its key or list does. */
   #child(node: unknown, owner: Position, depth: number): TreeNode {
-    return node === null || node === undefined ? { kind: 'scalar', at: owner, value: null, text: '' } : this.#node(node as Node, depth + 1);
+    return node === null || node === undefined
+      ? { kind: 'scalar', at: owner, value: null, text: '' }
+      : this.#node(node as Node, depth + 1);
   }
 
   #at(node: Node): Position {
@@ -171,7 +201,8 @@ class Refused extends Error {
 
 function scalar(value: unknown, source: string | undefined, at: Position): TreeNode & { readonly kind: 'scalar' } {
   if (typeof value === 'string') return { kind: 'scalar', at, value, text: value };
-  if (typeof value === 'number' || typeof value === 'boolean') return { kind: 'scalar', at, value, text: source ?? String(value) };
+  if (typeof value === 'number' || typeof value === 'boolean')
+    return { kind: 'scalar', at, value, text: source ?? String(value) };
   return { kind: 'scalar', at, value: null, text: source ?? '' };
 }
 

@@ -63,7 +63,8 @@ function editDistance(a: string, b: string): number {
     for (let j = 1; j <= b.length; j += 1) {
       const replaced = last[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1);
       let cost = Math.min(row[j - 1]! + 1, last[j]! + 1, replaced);
-      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) cost = Math.min(cost, beforeLast[j - 2]! + 1);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1])
+        cost = Math.min(cost, beforeLast[j - 2]! + 1);
       row.push(cost);
     }
     [beforeLast, last] = [last, row];

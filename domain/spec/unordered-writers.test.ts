@@ -20,7 +20,9 @@ const step = (name: string, more = ''): string => `    - { name: ${name}, ${more
 function warnings(text: string): readonly string[] {
   const { plan, diagnostics } = compileText(text, 'spec.yaml', OPTIONS);
   expect(plan, JSON.stringify(diagnostics)).not.toBeNull();
-  expect(diagnostics.map(({ severity, code }) => `${severity} ${code}`)).toEqual(diagnostics.map(() => 'warning spec/unordered-writers'));
+  expect(diagnostics.map(({ severity, code }) => `${severity} ${code}`)).toEqual(
+    diagnostics.map(() => 'warning spec/unordered-writers'),
+  );
   return diagnostics.map(({ line, message }) => `${line}: ${message.split(':')[0]}`);
 }
 
@@ -31,7 +33,13 @@ test('steps without an order that share a writable mount are warned of, once, at
 });
 
 test('an order is enough, also one through other steps', () => {
-  expect(warnings(workflow(step('a') + step('b', 'depends_on: [a], ') + `    - { name: last, run: { program: cat, stdin_from: b } }\n`))).toEqual([]);
+  expect(
+    warnings(
+      workflow(
+        step('a') + step('b', 'depends_on: [a], ') + `    - { name: last, run: { program: cat, stdin_from: b } }\n`,
+      ),
+    ),
+  ).toEqual([]);
 });
 
 test('steps that never run at the same time are not warned of', () => {
@@ -56,7 +64,9 @@ ${stages}`;
   expect(warnings(spec('    - { type: fan_out, boxes: [a, b] }\n    - { type: box, name: c }\n'))).toEqual([
     '7: boxes "a" and "b" may run at the same time, and both can write to the mount of /home/me/spec/out',
   ]);
-  expect(warnings(spec('    - { type: box, name: a }\n    - { type: box, name: b }\n    - { type: box, name: c }\n'))).toEqual([]);
+  expect(
+    warnings(spec('    - { type: box, name: a }\n    - { type: box, name: b }\n    - { type: box, name: c }\n')),
+  ).toEqual([]);
 });
 
 test('2,000 steps are looked at in no time worth telling', () => {
@@ -75,5 +85,7 @@ workflow:
     - { name: a }
     - { name: b, run: { program: "true" } }
 `;
-  expect(compileText(text, 'x.yaml', { baseDir: '/' }).diagnostics.map(({ code, line }) => [code, line])).toEqual([['spec/missing-key', 7]]);
+  expect(compileText(text, 'x.yaml', { baseDir: '/' }).diagnostics.map(({ code, line }) => [code, line])).toEqual([
+    ['spec/missing-key', 7],
+  ]);
 });

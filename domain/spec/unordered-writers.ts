@@ -41,7 +41,12 @@ function writersOf(plan: Plan): ReadonlyMap<string, readonly string[]> {
     }
   }
   const all = [...folders];
-  return new Map(all.map(([outer, own]) => [outer, [...own, ...all.flatMap(([inner, stages]) => (inner !== outer && contains(outer, inner) ? stages : []))]]));
+  return new Map(
+    all.map(([outer, own]) => [
+      outer,
+      [...own, ...all.flatMap(([inner, stages]) => (inner !== outer && contains(outer, inner) ? stages : []))],
+    ]),
+  );
 }
 
 function firstUnordered(stages: readonly string[], order: Order): readonly [string, string] | null {

@@ -19,7 +19,13 @@ interface Acting {
 /** As an activity is told of it. */
 async function acting(): Promise<Acting> {
   const definition = skillOf({
-    ask: { prompt: 'p', response: z.object({ n: z.number() }), timeoutMs: 60_000, action: () => new Promise(() => undefined), next: 'quiet' },
+    ask: {
+      prompt: 'p',
+      response: z.object({ n: z.number() }),
+      timeoutMs: 60_000,
+      action: () => new Promise(() => undefined),
+      next: 'quiet',
+    },
     quiet: { prompt: 'q', next: TERMINAL },
   });
   const seen: { command: RunAction; state: SessionState }[] = [];

@@ -20,18 +20,23 @@ export function problemOfState(value: unknown, session: string): string | null {
   const state = value as Readonly<Record<keyof SessionState, unknown>>;
   if (state.format !== 1) return 'its format is not 1';
   if (state.session !== session) return 'it is that of another session';
-  if (!isText(state.skill) || !isText(state.version) || !(state.codeHash === null || isText(state.codeHash))) return 'it names no skill, version and code';
-  for (const key of ['startedAtMs', 'nowMs', 'turn', 'nextFrame'] as const) if (!Number.isSafeInteger(state[key])) return `its ${key} is not a whole number`;
+  if (!isText(state.skill) || !isText(state.version) || !(state.codeHash === null || isText(state.codeHash)))
+    return 'it names no skill, version and code';
+  for (const key of ['startedAtMs', 'nowMs', 'turn', 'nextFrame'] as const)
+    if (!Number.isSafeInteger(state[key])) return `its ${key} is not a whole number`;
   for (const key of ['frames', 'cursors', 'groups', 'requests'] as const)
     if (!isList(state[key])) return `its ${key} are not a list of at most ${MOST_ITEMS} objects`;
   const frames = state.frames as readonly Partial<FrameState>[];
   for (const frame of frames) {
     const { id, skill, prefix, stores, visits, last } = frame;
-    if (!Number.isSafeInteger(id) || typeof prefix !== 'string' || !Array.isArray(skill) || !skill.every(isText)) return 'a frame of it is not one';
-    if (!isPlain(stores) || !isPlain(visits) || !isPlain(last)) return 'a frame of it has no stores, visits and results';
+    if (!Number.isSafeInteger(id) || typeof prefix !== 'string' || !Array.isArray(skill) || !skill.every(isText))
+      return 'a frame of it is not one';
+    if (!isPlain(stores) || !isPlain(visits) || !isPlain(last))
+      return 'a frame of it has no stores, visits and results';
   }
   for (const { id, frame, step, turn, phase } of state.cursors as readonly Partial<Cursor>[]) {
-    if (!Number.isSafeInteger(id) || !Number.isSafeInteger(turn) || !isText(step) || !isPlain(phase)) return 'a cursor of it is not one';
+    if (!Number.isSafeInteger(id) || !Number.isSafeInteger(turn) || !isText(step) || !isPlain(phase))
+      return 'a cursor of it is not one';
     if (!frames.some((one) => one.id === frame)) return 'a cursor of it stands in no frame';
   }
   return problemOfRecords(state.records);
@@ -40,17 +45,27 @@ export function problemOfState(value: unknown, session: string): string | null {
 function problemOfRecords(value: unknown): string | null {
   if (!isPlain(value)) return 'it has no records';
   const { flushed, flushedRef, length, items } = value;
-  if (!Number.isSafeInteger(flushed) || !isList(items) || !Number.isSafeInteger(length) || (length as number) < 0 || (length as number) > items.length)
+  if (
+    !Number.isSafeInteger(flushed) ||
+    !isList(items) ||
+    !Number.isSafeInteger(length) ||
+    (length as number) < 0 ||
+    (length as number) > items.length
+  )
     return 'its records are not counted right';
-  return flushedRef === null || (typeof flushedRef === 'string' && REF.test(flushedRef)) ? null : 'its older records have a name that is none';
+  return flushedRef === null || (typeof flushedRef === 'string' && REF.test(flushedRef))
+    ? null
+    : 'its older records have a name that is none';
 }
 
 /** Why an action does not follow from the state and the skill; null when it does. The shape of `state` has been looked at. */
 export function problemOfAction(facts: SkillFacts, state: SessionState, command: RunAction): string | null {
   const cursor = state.cursors.find(({ id }) => id === command.cursor);
-  if (cursor === undefined || cursor.step !== command.step || cursor.frame !== command.frame) return 'no step of the session stands where the action does';
+  if (cursor === undefined || cursor.step !== command.step || cursor.frame !== command.frame)
+    return 'no step of the session stands where the action does';
   const { phase } = cursor;
-  if (phase.kind !== 'acting' || phase.attempt !== command.attempt) return `step "${cursor.step}" is not at attempt ${command.attempt} of its action`;
+  if (phase.kind !== 'acting' || phase.attempt !== command.attempt)
+    return `step "${cursor.step}" is not at attempt ${command.attempt} of its action`;
   if (JSON.stringify(phase.response) !== JSON.stringify(command.response))
     return `the action of step "${cursor.step}" answers to something else than was answered`;
   const frame = state.frames.find(({ id }) => id === cursor.frame)!;

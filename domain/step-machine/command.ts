@@ -33,9 +33,19 @@ export type Command =
   /** Answer: `measured`. */
   | ({ readonly type: 'measure-wait'; readonly attempts: number } & AtStep)
   /** Answer: `timer-fired` when the time has come. Replaces the same cursor's timer of that reason; may be dropped when the cursor is gone. */
-  | ({ readonly type: 'wait'; readonly reason: WaitReason; readonly durationMs: number; readonly dueMs: number } & AtStep)
+  | ({
+      readonly type: 'wait';
+      readonly reason: WaitReason;
+      readonly durationMs: number;
+      readonly dueMs: number;
+    } & AtStep)
   /** Answer: `child-ready`; or, with `returns`, `child-ended` when the child runs elsewhere. */
-  | ({ readonly type: 'start-child'; readonly subskill: string; readonly response: unknown; readonly returns: boolean } & AtStep)
+  | ({
+      readonly type: 'start-child';
+      readonly subskill: string;
+      readonly response: unknown;
+      readonly returns: boolean;
+    } & AtStep)
   /** Answer: `topic-rendered`. */
   | ({ readonly type: 'render-topic'; readonly topic: string } & AtStep)
   /** Answer: `final-checked`. `finalOutput` is the last step's result, `response` what was answered to it. */

@@ -24,7 +24,11 @@ export function isPlain(value: unknown): value is Record<string, unknown> {
   const prototype: unknown = Object.getPrototypeOf(value);
   if (prototype === Object.prototype || prototype === null) return true;
   // Of another realm (a workflow isolate, a vm context): its own Object.prototype has no prototype either.
-  return !Array.isArray(value) && Object.getPrototypeOf(prototype) === null && Object.hasOwn(prototype as object, 'isPrototypeOf');
+  return (
+    !Array.isArray(value) &&
+    Object.getPrototypeOf(prototype) === null &&
+    Object.hasOwn(prototype as object, 'isPrototypeOf')
+  );
 }
 
 /** Whether objects and arrays stand in each other more than so many times. */

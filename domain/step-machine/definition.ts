@@ -98,7 +98,13 @@ export interface SurveyConfig {
   readonly kind: 'survey';
   readonly questions: SurveyQuestion[];
 }
-export type PrimitiveConfig = AskUserConfig | ConfirmConfig | PlanConfig | ChecklistConfig | SubagentConfig | SurveyConfig;
+export type PrimitiveConfig =
+  | AskUserConfig
+  | ConfirmConfig
+  | PlanConfig
+  | ChecklistConfig
+  | SubagentConfig
+  | SurveyConfig;
 
 export interface SystemSegment {
   readonly kind: 'system';
@@ -119,7 +125,9 @@ export type PromptReturn = PromptPiece | PromptPiece[];
 
 /** Makers of `ActSegment`s, by primitive; the SDK types each. */
 export interface ActBuilder {
-  askUser(input: ({ type: 'structured' } & Omit<AskStructuredConfig, 'kind' | 'type'>) | { type: 'open'; question: string }): ActSegment;
+  askUser(
+    input: ({ type: 'structured' } & Omit<AskStructuredConfig, 'kind' | 'type'>) | { type: 'open'; question: string },
+  ): ActSegment;
   confirm(input: Omit<ConfirmConfig, 'kind'>): ActSegment;
   plan(input: Omit<PlanConfig, 'kind'>): ActSegment;
   checklist(input: Omit<ChecklistConfig, 'kind'>): ActSegment;
@@ -188,7 +196,10 @@ export interface ActionDefinition {
 }
 export interface ActionUse {
   readonly run: ActionDefinition;
-  readonly mapInput?: Callback<{ readonly response: unknown; readonly store: StoreAccessor; readonly params: unknown }, unknown>;
+  readonly mapInput?: Callback<
+    { readonly response: unknown; readonly store: StoreAccessor; readonly params: unknown },
+    unknown
+  >;
 }
 export interface Terminal {
   readonly terminal: true;

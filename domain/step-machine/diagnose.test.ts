@@ -7,13 +7,17 @@ import type { AnySchema } from './schema.ts';
 
 const anything: AnySchema = { '~standard': { version: 1, vendor: 'test', validate: (value) => ({ value }) } };
 
-const messages = (skill: SkillDefinition): string[] => diagnose(skill).map(({ severity, step, message }) => `${severity} ${step ?? ''}: ${message}`);
+const messages = (skill: SkillDefinition): string[] =>
+  diagnose(skill).map(({ severity, step, message }) => `${severity} ${step ?? ''}: ${message}`);
 
 test('a sound skill has nothing to say', () => {
   expect(
     messages(
       skillOf(
-        { a: { prompt: 'a', next: [{ to: 'b', when: () => true }, { to: 'self' }] }, b: { prompt: 'b', next: 'topic:t' } },
+        {
+          a: { prompt: 'a', next: [{ to: 'b', when: () => true }, { to: 'self' }] },
+          b: { prompt: 'b', next: 'topic:t' },
+        },
         { topics: { t: { label: 'T', content: () => '' } } },
       ),
     ),
@@ -52,7 +56,11 @@ test('names that mean something else are refused', () => {
       all: { prompt: 'd', next: '' },
       '': { prompt: 'e', next: TERMINAL },
     },
-    { stores: { steps: anything }, entry: 'begin', subskills: { 'x/y': { definition: skillOf({ q: { prompt: 'q', next: TERMINAL } }) } } },
+    {
+      stores: { steps: anything },
+      entry: 'begin',
+      subskills: { 'x/y': { definition: skillOf({ q: { prompt: 'q', next: TERMINAL } }) } },
+    },
   );
   expect(messages(skill)).toEqual([
     'error : skill "sample": entry step "begin" not found in steps',
@@ -68,9 +76,9 @@ test('names that mean something else are refused', () => {
 
 test('sub-skills are looked at too, under their names', () => {
   const inner = skillOf({ a: { prompt: 'a', next: 'gone' } });
-  expect(messages(skillOf({ a: { prompt: 'a', next: 'subskill:s' } }, { subskills: { s: { definition: inner } } }))).toEqual([
-    'error s/a: Step "a" has next "gone" which does not exist in steps.',
-  ]);
+  expect(
+    messages(skillOf({ a: { prompt: 'a', next: 'subskill:s' } }, { subskills: { s: { definition: inner } } })),
+  ).toEqual(['error s/a: Step "a" has next "gone" which does not exist in steps.']);
 });
 
 test('what does not go together is refused', () => {
@@ -79,7 +87,12 @@ test('what does not go together is refused', () => {
     b: { next: 'c', human: {}, maxVisits: 0 },
     c: { prompt: 'c', human: { deadlineMs: 5 }, next: TERMINAL, maxInvalid: 1.5, retry: { maxAttempts: 0 } },
     d: { response: anything, next: [] },
-    e: { action: () => 1, retry: { maxAttempts: 2, backoffFactor: -2, maxBackoffMs: Number.NaN }, timeoutMs: Number.MAX_SAFE_INTEGER, next: TERMINAL },
+    e: {
+      action: () => 1,
+      retry: { maxAttempts: 2, backoffFactor: -2, maxBackoffMs: Number.NaN },
+      timeoutMs: Number.MAX_SAFE_INTEGER,
+      next: TERMINAL,
+    },
   });
   expect(messages(skill)).toEqual([
     'error a: Step "a" has wait, which nobody answers; put the prompt into a step before it.',
@@ -115,5 +128,9 @@ test('facts are JSON, and say which steps lie on a cycle: self, and whatever a f
     }),
   );
   expect(JSON.parse(JSON.stringify(facts))).toEqual(facts);
-  expect(Object.entries(facts.steps).flatMap(([name, { inCycle }]) => (inCycle ? [name] : []))).toEqual(['b', 'c', 'd']);
+  expect(Object.entries(facts.steps).flatMap(([name, { inCycle }]) => (inCycle ? [name] : []))).toEqual([
+    'b',
+    'c',
+    'd',
+  ]);
 });

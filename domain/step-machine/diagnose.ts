@@ -29,7 +29,9 @@ const RESERVED_STEPS: ReadonlySet<string> = new Set(['self', PARENT_TARGET, '__t
 const UNREADABLE_STEPS: ReadonlySet<string> = new Set(['all', 'ran', 'history']);
 
 export function diagnose(definition: SkillDefinition, prefix = ''): readonly SkillDiagnostic[] {
-  const inside = Object.entries(definition.subskills ?? {}).flatMap(([name, sub]) => diagnose(sub.definition, `${prefix}${name}/`));
+  const inside = Object.entries(definition.subskills ?? {}).flatMap(([name, sub]) =>
+    diagnose(sub.definition, `${prefix}${name}/`),
+  );
   return [...diagnoseAlone(definition, prefix), ...inside];
 }
 
@@ -38,14 +40,26 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
   const found: SkillDiagnostic[] = [];
   const { steps, entry } = definition;
   if (!Object.hasOwn(steps, entry))
-    found.push({ rule: 'entry-step', severity: 'error', message: `skill "${definition.name}": entry step "${entry}" not found in steps` });
+    found.push({
+      rule: 'entry-step',
+      severity: 'error',
+      message: `skill "${definition.name}": entry step "${entry}" not found in steps`,
+    });
   for (const store of Object.keys(definition.stores ?? {})) {
     if (RESERVED_STORES.has(store))
-      found.push({ rule: 'reserved-name', severity: 'error', message: `skill "${definition.name}": store name "${store}" is reserved` });
+      found.push({
+        rule: 'reserved-name',
+        severity: 'error',
+        message: `skill "${definition.name}": store name "${store}" is reserved`,
+      });
   }
   for (const name of Object.keys(definition.subskills ?? {})) {
     if (name === '' || name.includes('/'))
-      found.push({ rule: 'reserved-name', severity: 'error', message: `Sub-skill name "${name}" is empty or has a "/", which separates it from its steps.` });
+      found.push({
+        rule: 'reserved-name',
+        severity: 'error',
+        message: `Sub-skill name "${name}" is empty or has a "/", which separates it from its steps.`,
+      });
   }
   for (const problem of envProblems(definition.env))
     found.push({ rule: 'env-names', severity: 'error', message: `skill "${definition.name}": env ${problem}.` });
@@ -77,9 +91,19 @@ type Add = (rule: DefinitionRule, severity: SkillDiagnostic['severity'], message
 function checkName(definition: SkillDefinition, name: string, config: StepConfig, add: Add): void {
   if (name === '') add('reserved-name', 'error', 'A step has an empty name.');
   if (RESERVED_STEPS.has(name)) add('reserved-name', 'error', `Step name "${name}" is reserved.`);
-  if (name.includes('/')) add('composite-step-name', 'error', `Step name "${name}" has a "/", which separates a sub-skill's name from its step's.`);
+  if (name.includes('/'))
+    add(
+      'composite-step-name',
+      'error',
+      `Step name "${name}" has a "/", which separates a sub-skill's name from its step's.`,
+    );
   if (/^(subskill|topic):/.test(name)) add('reserved-name', 'error', `Step name "${name}" reads like a redirect.`);
-  if (UNREADABLE_STEPS.has(name)) add('unreadable-step', 'warning', `Step "${name}" cannot be read as store.steps.${name}; use store.steps.all("${name}").`);
+  if (UNREADABLE_STEPS.has(name))
+    add(
+      'unreadable-step',
+      'warning',
+      `Step "${name}" cannot be read as store.steps.${name}; use store.steps.all("${name}").`,
+    );
   if (config.call !== undefined && config.call !== name && Object.hasOwn(definition.subskills ?? {}, name)) {
     add(
       'reserved-name',
@@ -103,12 +127,17 @@ function checkTargets(definition: SkillDefinition, name: string, config: StepCon
     if (kind === 'subskill' && Object.hasOwn(definition.subskills ?? {}, redirect)) return;
     if (kind === 'topic' && Object.hasOwn(definition.topics ?? {}, redirect)) return;
     if (kind !== null)
-      return add('unknown-target', 'error', `Step "${name}" has ${where} "${target}", but no such ${kind === 'topic' ? 'topic' : 'sub-skill'} is registered.`);
+      return add(
+        'unknown-target',
+        'error',
+        `Step "${name}" has ${where} "${target}", but no such ${kind === 'topic' ? 'topic' : 'sub-skill'} is registered.`,
+      );
     add('unknown-target', 'error', `Step "${name}" has ${where} "${target}" which does not exist in steps.`);
   };
   const { next, parallel, human } = config;
   if (typeof next === 'string') check(next, 'next');
-  if (Array.isArray(next)) for (const branch of next as readonly { readonly to: string }[]) check(branch.to, 'a branch to');
+  if (Array.isArray(next))
+    for (const branch of next as readonly { readonly to: string }[]) check(branch.to, 'a branch to');
   check(config.onMaxVisits, 'onMaxVisits');
   check(human?.onExpiry, 'human.onExpiry');
   for (const branch of parallel?.branches ?? []) {
@@ -127,27 +156,47 @@ function checkShape(name: string, config: StepConfig, add: Add): void {
   if (next === undefined && parallel === undefined) add('step-fields', 'error', `Step "${name}": next is required`);
   if (isObject && (next as { terminal?: unknown }).terminal !== true)
     add('step-fields', 'error', `Step "${name}": next is an object without \`terminal: true\`.`);
-  if (Array.isArray(next) && next.length === 0) add('step-fields', 'error', `Step "${name}": next is an empty list of branches.`);
+  if (Array.isArray(next) && next.length === 0)
+    add('step-fields', 'error', `Step "${name}": next is an empty list of branches.`);
   if (next !== undefined && parallel !== undefined)
-    add('step-fields', 'error', `Step "${name}" has both next and parallel; after the branches comes \`parallel.join\`.`);
+    add(
+      'step-fields',
+      'error',
+      `Step "${name}" has both next and parallel; after the branches comes \`parallel.join\`.`,
+    );
   if (parallel !== undefined && new Set(parallel.branches).size !== parallel.branches.length)
     add('step-fields', 'error', `Step "${name}" has the same parallel branch twice.`);
-  if (parallel !== undefined && parallel.branches.length === 0) add('step-fields', 'error', `Step "${name}" has no parallel branches.`);
-  if (parallel !== undefined && parallel.branches.includes(parallel.join)) add('step-fields', 'error', `Step "${name}" starts a branch at its own join.`);
+  if (parallel !== undefined && parallel.branches.length === 0)
+    add('step-fields', 'error', `Step "${name}" has no parallel branches.`);
+  if (parallel !== undefined && parallel.branches.includes(parallel.join))
+    add('step-fields', 'error', `Step "${name}" starts a branch at its own join.`);
   for (const [key, value] of Object.entries({ wait, call })) {
     if (value === undefined) continue;
     if (prompt !== undefined || response !== undefined)
-      add('step-fields', 'error', `Step "${name}" has ${key}, which nobody answers; put the prompt into a step before it.`);
+      add(
+        'step-fields',
+        'error',
+        `Step "${name}" has ${key}, which nobody answers; put the prompt into a step before it.`,
+      );
   }
   if (call !== undefined && (action !== undefined || wait !== undefined || parallel !== undefined))
     add('step-fields', 'error', `Step "${name}" has call; it takes no action, wait or parallel beside it.`);
-  if (human !== undefined && prompt === undefined) add('step-fields', 'error', `Step "${name}" is for a person, who needs a prompt.`);
+  if (human !== undefined && prompt === undefined)
+    add('step-fields', 'error', `Step "${name}" is for a person, who needs a prompt.`);
   if (human?.deadlineMs !== undefined && human.onExpiry === undefined)
-    add('step-fields', 'error', `Step "${name}" has human.deadlineMs; say with human.onExpiry where to go when it has passed.`);
+    add(
+      'step-fields',
+      'error',
+      `Step "${name}" has human.deadlineMs; say with human.onExpiry where to go when it has passed.`,
+    );
   if (action === undefined && (config.retry !== undefined || config.timeoutMs !== undefined))
     add('step-fields', 'warning', `Step "${name}" has retry or timeoutMs but no action.`);
   if (prompt === undefined && response !== undefined && wait === undefined && call === undefined) {
-    add('step-fields', 'warning', `Step "${name}" has a response schema but no prompt: its response is {}, which must fit.`);
+    add(
+      'step-fields',
+      'warning',
+      `Step "${name}" has a response schema but no prompt: its response is {}, which must fit.`,
+    );
   }
 }
 
@@ -165,7 +214,8 @@ function checkNumbers(name: string, config: StepConfig, add: Add): void {
       add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes a whole number from 1.`);
   };
   const time = (value: unknown, key: string): void => {
-    if (typeof value === 'number' && !isDuration(value)) add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes ${DURATION}.`);
+    if (typeof value === 'number' && !isDuration(value))
+      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes ${DURATION}.`);
   };
   whole(config.maxVisits, 'maxVisits');
   whole(config.maxInvalid, 'maxInvalid');
@@ -186,5 +236,7 @@ function isTerminal(config: StepConfig | undefined): boolean {
 
 /** Whether a function decides somewhere on the way, so that nothing can be said of where the branch ends. */
 function leadsAnywhere(definition: SkillDefinition, from: readonly string[], join: string): boolean {
-  return [...reachable(edgesOf(definition), from, join)].some((step) => typeof definition.steps[step]?.config.next === 'function');
+  return [...reachable(edgesOf(definition), from, join)].some(
+    (step) => typeof definition.steps[step]?.config.next === 'function',
+  );
 }

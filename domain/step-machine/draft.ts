@@ -3,7 +3,16 @@ import type { ObserverName } from './definition.ts';
 import type { SkillFacts, StepFacts } from './facts.ts';
 import { append, type StepRecord } from './records.ts';
 import type { ErrorKind } from './result.ts';
-import { frameOf, type Cursor, type FrameState, type ParallelGroup, type Phase, type RequestState, type SessionState, type SessionStatus } from './state.ts';
+import {
+  frameOf,
+  type Cursor,
+  type FrameState,
+  type ParallelGroup,
+  type Phase,
+  type RequestState,
+  type SessionState,
+  type SessionStatus,
+} from './state.ts';
 
 /** What a visit gave. */
 export interface Outcome {
@@ -266,7 +275,12 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 type Lists = 'frames' | 'cursors' | 'groups' | 'requests';
 
 const LISTS: readonly Lists[] = ['frames', 'cursors', 'groups', 'requests'];
-const NOTHING_OWNED: Readonly<Record<Lists, boolean>> = { frames: false, cursors: false, groups: false, requests: false };
+const NOTHING_OWNED: Readonly<Record<Lists, boolean>> = {
+  frames: false,
+  cursors: false,
+  groups: false,
+  requests: false,
+};
 
 export function skillAt(facts: SkillFacts, path: readonly string[]): SkillFacts {
   let skill = facts;

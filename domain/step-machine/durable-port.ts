@@ -59,5 +59,9 @@ export interface DurableDoor {
   /** False or absent in earlier ones, which look at the environment themselves. */
   readonly TAKES_VARIABLES?: boolean;
   /** @param variables  those that the caller's process was started with: it withholds them from the skill's code */
-  openDurableSessions(skill: DurableSkill, onProgress: (line: string) => void, variables?: Readonly<Record<string, string | undefined>>): DurableSessions;
+  openDurableSessions(
+    skill: DurableSkill,
+    onProgress: (line: string) => void,
+    variables?: Readonly<Record<string, string | undefined>>,
+  ): DurableSessions;
 }

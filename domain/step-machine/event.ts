@@ -10,11 +10,23 @@ export type SessionEvent = SessionEventBody & {
 export type SessionEventBody =
   | { readonly type: 'start'; readonly request: string }
   /** `turn`: refuse the answer when the session has gone on. */
-  | { readonly type: 'advance'; readonly request: string; readonly step: string; readonly value: unknown; readonly turn?: number }
+  | {
+      readonly type: 'advance';
+      readonly request: string;
+      readonly step: string;
+      readonly value: unknown;
+      readonly turn?: number;
+    }
   | { readonly type: 'rendered'; readonly cursor: number; readonly prompt: RenderedPrompt }
   | { readonly type: 'validated'; readonly cursor: number; readonly ok: true; readonly value: unknown }
   | { readonly type: 'validated'; readonly cursor: number; readonly ok: false; readonly message: string }
-  | { readonly type: 'action-ended'; readonly cursor: number; readonly attempt: number; readonly ok: true; readonly value?: unknown }
+  | {
+      readonly type: 'action-ended';
+      readonly cursor: number;
+      readonly attempt: number;
+      readonly ok: true;
+      readonly value?: unknown;
+    }
   | {
       readonly type: 'action-ended';
       readonly cursor: number;
@@ -26,7 +38,12 @@ export type SessionEventBody =
       readonly timedOut: boolean;
     }
   /** `result`: what `save` returned as `step`, when it did. */
-  | { readonly type: 'saved'; readonly cursor: number; readonly result?: { readonly value: unknown }; readonly writes: Readonly<Record<string, unknown>> }
+  | {
+      readonly type: 'saved';
+      readonly cursor: number;
+      readonly result?: { readonly value: unknown };
+      readonly writes: Readonly<Record<string, unknown>>;
+    }
   | { readonly type: 'chosen'; readonly cursor: number; readonly target: unknown }
   | { readonly type: 'measured'; readonly cursor: number; readonly durationMs: number }
   | { readonly type: 'timer-fired'; readonly cursor: number; readonly reason: WaitReason }

@@ -37,7 +37,11 @@ export interface StepFacts {
   readonly parallel: { readonly branches: readonly string[]; readonly join: string } | null;
   /** `durationMs` null: a callback says. */
   readonly wait: { readonly durationMs: number | null } | null;
-  readonly human: { readonly deadlineMs: number | null; readonly onExpiry: string | null; readonly assignee: string | null } | null;
+  readonly human: {
+    readonly deadlineMs: number | null;
+    readonly onExpiry: string | null;
+    readonly assignee: string | null;
+  } | null;
   readonly call: string | null;
 }
 
@@ -71,7 +75,9 @@ export function factsOf(definition: SkillDefinition, codeHash: string | null = n
 
 function readFacts(definition: SkillDefinition, codeHash: string | null): SkillFacts {
   const cyclic = cycleMembers(edgesOf(definition));
-  const steps = Object.entries(definition.steps).map(([name, { config }]) => [name, stepFacts(config, cyclic.has(name))] as const);
+  const steps = Object.entries(definition.steps).map(
+    ([name, { config }]) => [name, stepFacts(config, cyclic.has(name))] as const,
+  );
   return {
     name: definition.name,
     version: definition.version,
@@ -81,7 +87,9 @@ function readFacts(definition: SkillDefinition, codeHash: string | null): SkillF
     stores: definition.stores === undefined ? null : Object.keys(definition.stores),
     steps: Object.fromEntries(steps),
     hasParallel: steps.some(([, step]) => step.parallel !== null),
-    subskills: Object.fromEntries(Object.entries(definition.subskills ?? {}).map(([name, sub]) => [name, factsOf(sub.definition, codeHash)])),
+    subskills: Object.fromEntries(
+      Object.entries(definition.subskills ?? {}).map(([name, sub]) => [name, factsOf(sub.definition, codeHash)]),
+    ),
     topics: Object.keys(definition.topics ?? {}),
   };
 }
@@ -107,7 +115,10 @@ function stepFacts(config: StepConfig, inCycle: boolean): StepFacts {
     timeoutMs: config.timeoutMs ?? null,
     parallel: parallel === undefined ? null : { branches: [...parallel.branches], join: parallel.join },
     wait: wait === undefined ? null : { durationMs: typeof wait.durationMs === 'number' ? wait.durationMs : null },
-    human: human === undefined ? null : { deadlineMs: human.deadlineMs ?? null, onExpiry: human.onExpiry ?? null, assignee: human.assignee ?? null },
+    human:
+      human === undefined
+        ? null
+        : { deadlineMs: human.deadlineMs ?? null, onExpiry: human.onExpiry ?? null, assignee: human.assignee ?? null },
     call: config.call ?? null,
   };
 }
@@ -128,9 +139,18 @@ export function edgesOf(definition: SkillDefinition, chosenBy?: (step: string) =
   const edges = new Map<string, readonly string[]>();
   for (const [name, { config }] of Object.entries(definition.steps)) {
     const next = nextFacts(config.next);
-    const targets = next.kind === 'terminal' ? [] : next.kind === 'to' ? [next.to] : (next.to ?? chosenBy?.(name) ?? names);
-    const all = [...targets, config.onMaxVisits, config.human?.onExpiry, ...(config.parallel?.branches ?? []), config.parallel?.join];
-    const inside = all.map((target) => (target === 'self' ? name : target)).filter((target) => target !== undefined && Object.hasOwn(definition.steps, target));
+    const targets =
+      next.kind === 'terminal' ? [] : next.kind === 'to' ? [next.to] : (next.to ?? chosenBy?.(name) ?? names);
+    const all = [
+      ...targets,
+      config.onMaxVisits,
+      config.human?.onExpiry,
+      ...(config.parallel?.branches ?? []),
+      config.parallel?.join,
+    ];
+    const inside = all
+      .map((target) => (target === 'self' ? name : target))
+      .filter((target) => target !== undefined && Object.hasOwn(definition.steps, target));
     edges.set(name, [...new Set(inside as string[])]);
   }
   return edges;

@@ -46,7 +46,9 @@ export function components(edges: Edges): readonly (readonly string[])[] {
 
 /** Every step that lies on some cycle; a step that leads to itself is one. */
 export function cycleMembers(edges: Edges): ReadonlySet<string> {
-  const cyclic = components(edges).filter((members) => members.length > 1 || edges.get(members[0]!)!.includes(members[0]!));
+  const cyclic = components(edges).filter(
+    (members) => members.length > 1 || edges.get(members[0]!)!.includes(members[0]!),
+  );
   return new Set(cyclic.flat());
 }
 

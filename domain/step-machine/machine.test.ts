@@ -44,19 +44,31 @@ function factsFor(steps: Record<string, Partial<StepFacts>>, more: Partial<Skill
 }
 
 /** Feeds events one after the other and gives the commands of the last. */
-function run(facts: SkillFacts, state: SessionState, ...events: SessionEventBody[]): { state: SessionState; commands: readonly Command[] } {
+function run(
+  facts: SkillFacts,
+  state: SessionState,
+  ...events: SessionEventBody[]
+): { state: SessionState; commands: readonly Command[] } {
   let commands: readonly Command[] = [];
-  for (const event of events) ({ state, commands } = transition(facts, sealed(state), { ...event, atMs: state.nowMs + 10 }));
+  for (const event of events)
+    ({ state, commands } = transition(facts, sealed(state), { ...event, atMs: state.nowMs + 10 }));
   return { state, commands };
 }
 
 const begin = (facts: SkillFacts): SessionState => newSession(facts, { session: 's', params: {}, atMs: 1_000 });
 const START: SessionEventBody = { type: 'start', request: 'r0' };
-const rendered = (cursor: number): SessionEventBody => ({ type: 'rendered', cursor, prompt: { prompt: 'p', schema: null } });
+const rendered = (cursor: number): SessionEventBody => ({
+  type: 'rendered',
+  cursor,
+  prompt: { prompt: 'p', schema: null },
+});
 const advance = (step: string): SessionEventBody => ({ type: 'advance', request: 'r1', step, value: { v: 1 } });
 
 test('each piece of the work of a turn is one command, in order', () => {
-  const facts = factsFor({ a: { response: true, action: true, save: true, timeoutMs: 50, next: { kind: 'choose', to: null } }, b: {} });
+  const facts = factsFor({
+    a: { response: true, action: true, save: true, timeoutMs: 50, next: { kind: 'choose', to: null } },
+    b: {},
+  });
   let { state, commands } = run(facts, begin(facts), START);
   const types = (): string[] => commands.map(({ type }) => type);
   expect(types()).toEqual(['emit', 'render-prompt']);
@@ -65,9 +77,22 @@ test('each piece of the work of a turn is one command, in order', () => {
   ({ state, commands } = run(facts, state, advance('a')));
   expect(commands).toEqual([{ type: 'validate', cursor: 1, frame: 0, step: 'a', value: { v: 1 } }]);
   ({ state, commands } = run(facts, state, { type: 'validated', cursor: 1, ok: true, value: { v: 2 } }));
-  expect(commands).toEqual([{ type: 'run-action', cursor: 1, frame: 0, step: 'a', response: { v: 2 }, attempt: 1, idempotencyKey: 's/1/a', timeoutMs: 50 }]);
+  expect(commands).toEqual([
+    {
+      type: 'run-action',
+      cursor: 1,
+      frame: 0,
+      step: 'a',
+      response: { v: 2 },
+      attempt: 1,
+      idempotencyKey: 's/1/a',
+      timeoutMs: 50,
+    },
+  ]);
   ({ state, commands } = run(facts, state, { type: 'action-ended', cursor: 1, attempt: 1, ok: true, value: 'acted' }));
-  expect(commands).toEqual([{ type: 'save', cursor: 1, frame: 0, step: 'a', response: { v: 2 }, actionResult: 'acted' }]);
+  expect(commands).toEqual([
+    { type: 'save', cursor: 1, frame: 0, step: 'a', response: { v: 2 }, actionResult: 'acted' },
+  ]);
   ({ state, commands } = run(facts, state, { type: 'saved', cursor: 1, writes: { env: { x: 1 } } }));
   expect(types()).toEqual(['emit', 'choose-next']);
   expect(commands[1]).toMatchObject({ attempts: 1, actionResult: 'acted' });
@@ -99,7 +124,9 @@ test('a late end of an earlier attempt is not taken for the present one', () => 
     timedOut: true,
   };
   const { state, commands } = run(facts, begin(facts), START, rendered(1), advance('a'), failed);
-  expect(commands).toEqual([{ type: 'wait', cursor: 1, frame: 0, step: 'a', reason: 'retry', durationMs: 1_000, dueMs: 2_040 }]);
+  expect(commands).toEqual([
+    { type: 'wait', cursor: 1, frame: 0, step: 'a', reason: 'retry', durationMs: 1_000, dueMs: 2_040 },
+  ]);
   const again = run(facts, state, { type: 'timer-fired', cursor: 1, reason: 'retry' });
   expect(again.commands).toMatchObject([{ type: 'run-action', attempt: 2, idempotencyKey: 's/1/a' }]);
   expect(run(facts, again.state, { type: 'action-ended', cursor: 1, attempt: 1, ok: true }).commands).toEqual([]);
@@ -112,9 +139,20 @@ test('delays grow by the factor up to the longest', () => {
 
 test('a called sub-skill may run elsewhere: its end is all that the caller needs', () => {
   const sub = factsFor({ x: {} }, { name: 'sub' });
-  const facts = factsFor({ use: { prompt: false, call: 'sub', next: { kind: 'to', to: 'b' } }, b: {} }, { subskills: { sub } });
+  const facts = factsFor(
+    { use: { prompt: false, call: 'sub', next: { kind: 'to', to: 'b' } }, b: {} },
+    { subskills: { sub } },
+  );
   const { state, commands } = run(facts, begin(facts), START);
-  expect(commands.at(-1)).toEqual({ type: 'start-child', cursor: 1, frame: 0, step: 'use', subskill: 'sub', response: {}, returns: true });
+  expect(commands.at(-1)).toEqual({
+    type: 'start-child',
+    cursor: 1,
+    frame: 0,
+    step: 'use',
+    subskill: 'sub',
+    response: {},
+    returns: true,
+  });
   const ended = run(facts, state, { type: 'child-ended', cursor: 1, finalOutput: { n: 1 } });
   expect(ended.state.frames).toHaveLength(1);
   expect(ended.state.frames[0]).toMatchObject({ last: { use: { n: 1 } }, visits: { use: 1 } });
@@ -124,7 +162,12 @@ test('records can be moved out of the state without anything that decides being 
   const facts = factsFor({ a: { inCycle: true, next: { kind: 'to', to: 'a' } } });
   let { state } = run(facts, begin(facts), START, rendered(1));
   for (let i = 0; i < 9; i++) {
-    ({ state } = run(facts, { ...state, records: flush(state.records, `ref${i}`) }, advance('a'), rendered(state.turn + 1)));
+    ({ state } = run(
+      facts,
+      { ...state, records: flush(state.records, `ref${i}`) },
+      advance('a'),
+      rendered(state.turn + 1),
+    ));
   }
   expect(state.records).toMatchObject({ flushed: 8, flushedRef: 'ref8', length: 1 });
   const { state: over, commands } = run(facts, state, advance('a'));
@@ -148,7 +191,10 @@ test('two steps that lead on together cannot be one: a branch that enters a step
   const { state } = run(facts, begin(facts), START);
   const ids = state.cursors.map(({ id }) => id);
   const over = run(facts, state, ...ids.map(rendered), advance('a'));
-  expect(over.state.status).toMatchObject({ kind: 'failed', error: { message: expect.stringContaining('"b" is current in another branch') as string } });
+  expect(over.state.status).toMatchObject({
+    kind: 'failed',
+    error: { message: expect.stringContaining('"b" is current in another branch') as string },
+  });
 });
 
 test('a state that was looked at stays what it was, whatever is folded afterwards', () => {
@@ -167,7 +213,12 @@ test('a state that was looked at stays what it was, whatever is folded afterward
     hear({ type: 'saved', cursor: turn, writes: { notes: { turn } } });
   }
   for (const [state, text] of said)
-    expect(JSON.stringify({ ...state, records: { ...state.records, items: state.records.items.slice(0, state.records.length) } })).toBe(text);
+    expect(
+      JSON.stringify({
+        ...state,
+        records: { ...state.records, items: state.records.items.slice(0, state.records.length) },
+      }),
+    ).toBe(text);
   expect(fold.current.frames[0]).toMatchObject({ visits: { a: 4 }, stores: { notes: { turn: 4 } } });
 });
 

@@ -9,7 +9,18 @@ import { EMPTY_LOG } from './records.ts';
 import { openReplayed, place, replayEntry, splitAddress } from './replay.ts';
 import { settleRequests } from './reply.ts';
 import type { Cursor, SessionOptions, SessionState } from './state.ts';
-import { accept, actionFailed, afterAction, answer, countVisit, enter, giveBack, refuseAnswer, saved, work } from './visit.ts';
+import {
+  accept,
+  actionFailed,
+  afterAction,
+  answer,
+  countVisit,
+  enter,
+  giveBack,
+  refuseAnswer,
+  saved,
+  work,
+} from './visit.ts';
 
 export interface Transition {
   readonly state: SessionState;
@@ -30,7 +41,18 @@ export interface NewSession {
 export function newSession(facts: SkillFacts, { session, params, atMs, subskill, options }: NewSession): SessionState {
   const [skill, prefix] = subskill === undefined ? [[], ''] : [[subskill], `${subskill}/`];
   skillAt(facts, skill);
-  const root = { id: 0, skill, prefix, params, stores: {}, visits: {}, last: {}, startedAtMs: atMs, introduced: false, returnTo: null };
+  const root = {
+    id: 0,
+    skill,
+    prefix,
+    params,
+    stores: {},
+    visits: {},
+    last: {},
+    startedAtMs: atMs,
+    introduced: false,
+    returnTo: null,
+  };
   return {
     format: 1,
     session,
@@ -132,7 +154,9 @@ function hearOf(draft: Draft, event: AnswerEvent): void {
       if (phase.kind !== 'validating') return;
       if (event.ok) return accept(draft, cursor, event.value);
       // History that a client carries is taken at its word.
-      return cursor.replay === null ? refuseAnswer(draft, cursor, phase.raw, event.message) : accept(draft, cursor, phase.raw);
+      return cursor.replay === null
+        ? refuseAnswer(draft, cursor, phase.raw, event.message)
+        : accept(draft, cursor, phase.raw);
     case 'action-ended':
       if (phase.kind !== 'acting' || phase.attempt !== event.attempt) return;
       if (!event.ok) return actionFailed(draft, cursor, event);
@@ -155,7 +179,9 @@ function hearOf(draft: Draft, event: AnswerEvent): void {
       return complete(draft, cursor, { topic: phase.topic, content: event.content });
     case 'final-checked':
       if (phase.kind !== 'finishing') return;
-      return event.ok ? complete(draft, cursor, event.value) : draft.fail(cursor, 'Error', `Final output validation failed: ${event.message}`);
+      return event.ok
+        ? complete(draft, cursor, event.value)
+        : draft.fail(cursor, 'Error', `Final output validation failed: ${event.message}`);
     case 'threw':
       return giveBack(draft, cursor, event.error, event.error.message);
   }
@@ -164,7 +190,13 @@ function hearOf(draft: Draft, event: AnswerEvent): void {
 function start(draft: Draft, request: string): void {
   draft.setRequest(request, {});
   if (draft.state.status.kind !== 'new') {
-    return draft.refuse(request, draft.skillOf(0).entry, 'order', `Session "${draft.state.session}" has been started already.`, false);
+    return draft.refuse(
+      request,
+      draft.skillOf(0).entry,
+      'order',
+      `Session "${draft.state.session}" has been started already.`,
+      false,
+    );
   }
   draft.set({ status: { kind: 'open' }, startedAtMs: draft.atMs, frames: [draft.frame(0)], cursors: [], groups: [] });
   draft.setFrame(0, { startedAtMs: draft.atMs });
@@ -184,14 +216,26 @@ function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance
   }
   tick(draft);
   if (awaited !== undefined && draft.cursor(awaited.id) === undefined) {
-    return draft.refuse(request, step, 'order', `The time to answer step "${step}" is over; the session has gone on.`, false);
+    return draft.refuse(
+      request,
+      step,
+      'order',
+      `The time to answer step "${step}" is over; the session has gone on.`,
+      false,
+    );
   }
   const cursor = cursorNamed(draft, step);
   if (cursor === undefined) return refuseStep(draft, request, step);
   const address = draft.addressOf(cursor);
   const { phase } = cursor;
   if (event.turn !== undefined && event.turn !== cursor.turn) {
-    return draft.refuse(request, address, 'order', `Turn ${event.turn} of step "${address}" is over; its turn is ${cursor.turn}.`, false);
+    return draft.refuse(
+      request,
+      address,
+      'order',
+      `Turn ${event.turn} of step "${address}" is over; its turn is ${cursor.turn}.`,
+      false,
+    );
   }
   if (phase.kind === 'stuck') {
     return work(draft, draft.setCursor(cursor.id, { request, submitted: true }), phase.at);
@@ -200,7 +244,13 @@ function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance
     return draft.refuse(request, address, 'order', `Step "${address}" runs a sub-skill. ${dueNow(draft)}`, false);
   }
   if (phase.kind !== 'asking') {
-    return draft.refuse(request, address, 'busy', `Step "${address}" is being worked on (${phase.kind}); the answer was not taken.`, false);
+    return draft.refuse(
+      request,
+      address,
+      'busy',
+      `Step "${address}" is being worked on (${phase.kind}); the answer was not taken.`,
+      false,
+    );
   }
   answer(draft, draft.setCursor(cursor.id, { request, submitted: true, depth: 0 }), event.value);
 }
@@ -217,7 +267,13 @@ function cursorNamed(draft: Draft, name: string): Cursor | undefined {
 function refuseStep(draft: Draft, request: string, step: string): void {
   const alike = draft.cursors().flatMap((cursor) => (cursor.step === step ? [`"${draft.addressOf(cursor)}"`] : []));
   if (alike.length > 1) {
-    return draft.refuse(request, step, 'order', `Several current steps are called "${step}". Name one of them: ${alike.join(', ')}.`, false);
+    return draft.refuse(
+      request,
+      step,
+      'order',
+      `Several current steps are called "${step}". Name one of them: ${alike.join(', ')}.`,
+      false,
+    );
   }
   const { prefix } = draft.frame(0);
   const isKnown = isAddress(draft.skillOf(0), step.startsWith(prefix) ? step.slice(prefix.length) : step);
@@ -238,13 +294,16 @@ function isAddress(root: SkillFacts, address: string): boolean {
 }
 
 function dueNow(draft: Draft): string {
-  const named = (kind: string): string[] => draft.cursors().flatMap((cursor) => (cursor.phase.kind === kind ? [`"${draft.addressOf(cursor)}"`] : []));
+  const named = (kind: string): string[] =>
+    draft.cursors().flatMap((cursor) => (cursor.phase.kind === kind ? [`"${draft.addressOf(cursor)}"`] : []));
   const asking = named('asking');
   if (asking.length > 0) return `Answer ${asking.join(' or ')} instead.`;
   const stuck = named('stuck');
   if (stuck.length > 0) return `${stuck.join(' and ')} failed; name it to try again.`;
   const waiting = named('waiting');
-  return waiting.length > 0 ? `Nothing can be answered until ${waiting.join(' and ')} is over.` : 'Nothing can be answered at present.';
+  return waiting.length > 0
+    ? `Nothing can be answered until ${waiting.join(' and ')} is over.`
+    : 'Nothing can be answered at present.';
 }
 
 function rendered(draft: Draft, cursor: Cursor, prompt: NonNullable<Cursor['prompt']>): void {
@@ -257,7 +316,11 @@ function rendered(draft: Draft, cursor: Cursor, prompt: NonNullable<Cursor['prom
 
 function measured(draft: Draft, cursor: Cursor, durationMs: number): void {
   if (!isDuration(durationMs))
-    return draft.fail(cursor, 'Error', `Step "${draft.addressOf(cursor)}": wait.durationMs gave ${durationMs}; it takes ${DURATION}.`);
+    return draft.fail(
+      cursor,
+      'Error',
+      `Step "${draft.addressOf(cursor)}": wait.durationMs gave ${durationMs}; it takes ${DURATION}.`,
+    );
   work(draft, cursor, { kind: 'waiting', dueMs: draft.atMs + durationMs });
 }
 
@@ -268,7 +331,8 @@ function tick(draft: Draft): void {
     const { phase, deadlineMs } = cursor;
     if (phase.kind === 'waiting' && phase.dueMs <= draft.atMs) timerFired(draft, cursor, 'wait');
     else if (phase.kind === 'backoff' && phase.dueMs <= draft.atMs) timerFired(draft, cursor, 'retry');
-    else if (phase.kind === 'asking' && deadlineMs !== null && deadlineMs <= draft.atMs) timerFired(draft, cursor, 'deadline');
+    else if (phase.kind === 'asking' && deadlineMs !== null && deadlineMs <= draft.atMs)
+      timerFired(draft, cursor, 'deadline');
   }
 }
 

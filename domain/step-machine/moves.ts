@@ -29,7 +29,11 @@ function isAmongBranches(draft: Draft, cursor: Cursor): boolean {
 
 export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<Outcome, 'response'>): void {
   if (typeof target !== 'string') {
-    return draft.fail(cursor, 'Error', `Step "${draft.addressOf(cursor)}": next gave ${target === null ? 'null' : typeof target}, not the name of a step.`);
+    return draft.fail(
+      cursor,
+      'Error',
+      `Step "${draft.addressOf(cursor)}": next gave ${target === null ? 'null' : typeof target}, not the name of a step.`,
+    );
   }
   const to = admit(draft, cursor, target === 'self' ? cursor.step : target);
   if (to === null) return;
@@ -37,7 +41,11 @@ export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<
   if (isStep(draft.skillOf(cursor.frame), to)) {
     tellTransition(draft, cursor, to, 'next');
     draft.dropCursor(cursor.id);
-    return enter(draft, { frame: cursor.frame, step: to, group: cursor.group, request: cursor.request, depth: cursor.depth }, cursor);
+    return enter(
+      draft,
+      { frame: cursor.frame, step: to, group: cursor.group, request: cursor.request, depth: cursor.depth },
+      cursor,
+    );
   }
   redirect(draft, cursor, to, outcome.response);
 }
@@ -73,27 +81,44 @@ export function limitReached(draft: Draft, frame: number, name: string): string 
   const { maxVisits, inCycle } = draft.skillOf(frame).steps[name]!;
   const visits = ownCount(draft.frame(frame).visits, name);
   if (maxVisits !== null) {
-    return visits < maxVisits ? null : `Step "${name}" exceeded maxVisits (${maxVisits}). Set onMaxVisits to define a fallback transition.`;
+    return visits < maxVisits
+      ? null
+      : `Step "${name}" exceeded maxVisits (${maxVisits}). Set onMaxVisits to define a fallback transition.`;
   }
   if (!inCycle || visits < IMPLICIT_MAX_VISITS) return null;
   return `Step "${name}" exceeded implicit cycle limit (${IMPLICIT_MAX_VISITS} visits). Add explicit maxVisits and onMaxVisits to control this behavior.`;
 }
 
-function fork(draft: Draft, cursor: Cursor, parallel: { readonly branches: readonly string[]; readonly join: string }): void {
+function fork(
+  draft: Draft,
+  cursor: Cursor,
+  parallel: { readonly branches: readonly string[]; readonly join: string },
+): void {
   draft.dropCursor(cursor.id);
   const id = draft.nextTurn();
-  draft.setGroup({ id, frame: cursor.frame, join: parallel.join, open: parallel.branches.length, parent: cursor.group });
+  draft.setGroup({
+    id,
+    frame: cursor.frame,
+    join: parallel.join,
+    open: parallel.branches.length,
+    parent: cursor.group,
+  });
   const inside: Cursor = { ...cursor, group: id };
   for (const branch of parallel.branches) {
     if (draft.isOver) return;
     const to = admit(draft, inside, branch);
     if (to === null) return;
     if (!isStep(draft.skillOf(cursor.frame), to)) {
-      return draft.fail(cursor, 'Error', `Branch "${branch}" of the parallel step "${draft.addressOf(cursor)}" leads to "${to}", which is no step.`);
+      return draft.fail(
+        cursor,
+        'Error',
+        `Branch "${branch}" of the parallel step "${draft.addressOf(cursor)}" leads to "${to}", which is no step.`,
+      );
     }
     tellTransition(draft, cursor, to, 'next');
     if (to === parallel.join) draft.setGroup({ ...draft.group(id), open: draft.group(id).open - 1 });
-    else enter(draft, { frame: cursor.frame, step: to, group: id, request: cursor.request, depth: cursor.depth }, cursor);
+    else
+      enter(draft, { frame: cursor.frame, step: to, group: id, request: cursor.request, depth: cursor.depth }, cursor);
   }
   if (!draft.isOver && draft.hasGroup(id) && draft.group(id).open === 0) join(draft, inside);
 }
@@ -118,15 +143,18 @@ function join(draft: Draft, last: Cursor): void {
     if (draft.group(outside.group).open === 0) join(draft, outside);
     return;
   }
-  if (!isStep(draft.skillOf(last.frame), to)) return draft.fail(last, 'Error', `The join "${group.join}" leads to "${to}", which is no step.`);
+  if (!isStep(draft.skillOf(last.frame), to))
+    return draft.fail(last, 'Error', `The join "${group.join}" leads to "${to}", which is no step.`);
   enter(draft, { frame: last.frame, step: to, group: group.parent, request: last.request, depth: last.depth }, last);
 }
 
 function redirect(draft: Draft, cursor: Cursor, target: string, response: unknown): void {
   const skill = draft.skillOf(cursor.frame);
   const [kind, name] = splitTarget(target);
-  const isKnown = kind === 'subskill' ? Object.hasOwn(skill.subskills, name) : kind === 'topic' && skill.topics.includes(name);
-  if (!isKnown && (kind === null || draft.state.options.followRedirects)) return draft.fail(cursor, 'Error', unknownTarget(draft, cursor, kind, name, target));
+  const isKnown =
+    kind === 'subskill' ? Object.hasOwn(skill.subskills, name) : kind === 'topic' && skill.topics.includes(name);
+  if (!isKnown && (kind === null || draft.state.options.followRedirects))
+    return draft.fail(cursor, 'Error', unknownTarget(draft, cursor, kind, name, target));
   if (cursor.group !== null) {
     return draft.fail(
       cursor,
@@ -135,7 +163,10 @@ function redirect(draft: Draft, cursor: Cursor, target: string, response: unknow
     );
   }
   tellTransition(draft, cursor, target, 'redirect');
-  if (cursor.replay !== null && (kind === 'topic' || !draft.state.options.followRedirects || !isAmongBranches(draft, cursor)))
+  if (
+    cursor.replay !== null &&
+    (kind === 'topic' || !draft.state.options.followRedirects || !isAmongBranches(draft, cursor))
+  )
     return draft.dropCursor(cursor.id);
   if (!draft.state.options.followRedirects) return draft.end({ kind: 'redirected', redirect: target });
   if (kind === 'topic') return work(draft, cursor, { kind: 'rendering-topic', topic: name });
@@ -161,7 +192,11 @@ export function splitTarget(target: string): readonly ['subskill' | 'topic' | nu
   return [null, target];
 }
 
-export function finish(draft: Draft, cursor: Cursor, { response, result: finalOutput }: Pick<Outcome, 'response' | 'result'>): void {
+export function finish(
+  draft: Draft,
+  cursor: Cursor,
+  { response, result: finalOutput }: Pick<Outcome, 'response' | 'result'>,
+): void {
   if (cursor.replay !== null) return draft.dropCursor(cursor.id);
   if (cursor.group !== null) {
     return draft.fail(
@@ -213,7 +248,11 @@ export function startChild(draft: Draft, cursor: Cursor, params: unknown): void 
     draft.dropFrame(parent.id);
     if (parent.returnTo !== null) draft.setPhase(parent.returnTo, { kind: 'calling', frame });
   }
-  enter(draft, { frame, step: draft.skillOf(frame).entry, group: null, request: cursor.request, depth: cursor.depth }, cursor);
+  enter(
+    draft,
+    { frame, step: draft.skillOf(frame).entry, group: null, request: cursor.request, depth: cursor.depth },
+    cursor,
+  );
 }
 
 function tellTransition(draft: Draft, cursor: Cursor, to: string, reason: 'next' | 'redirect' | 'terminal'): void {

@@ -45,5 +45,7 @@ test('deepMerge merges plain objects and replaces everything else, changing neit
 
 test('a key called __proto__ that came as JSON is a key', () => {
   const merged = deepMerge({ a: 1 }, JSON.parse('{"__proto__":{"polluted":true}}')) as Record<string, unknown>;
-  expect([Object.hasOwn(merged, '__proto__'), merged['polluted'], ({} as Record<string, unknown>)['polluted']]).toEqual([true, undefined, undefined]);
+  expect([Object.hasOwn(merged, '__proto__'), merged['polluted'], ({} as Record<string, unknown>)['polluted']]).toEqual(
+    [true, undefined, undefined],
+  );
 });

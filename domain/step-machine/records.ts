@@ -30,7 +30,12 @@ export interface RecordLog {
   readonly items: readonly StepRecord[];
 }
 
-export const EMPTY_LOG: RecordLog = Object.freeze({ flushed: 0, flushedRef: null, length: 0, items: Object.freeze([]) as readonly StepRecord[] });
+export const EMPTY_LOG: RecordLog = Object.freeze({
+  flushed: 0,
+  flushedRef: null,
+  length: 0,
+  items: Object.freeze([]) as readonly StepRecord[],
+});
 
 export function append(log: RecordLog, record: StepRecord): RecordLog {
   const isNewest = log.length > 0 && log.items.length === log.length && !Object.isFrozen(log.items);

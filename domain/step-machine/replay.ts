@@ -15,7 +15,14 @@ export interface HistoryEntry {
 
 /** The entry, or null when it is not one. */
 export function readEntry(value: unknown): HistoryEntry | null {
-  if (typeof value !== 'object' || value === null || !('step' in value) || !('response' in value) || typeof value.step !== 'string') return null;
+  if (
+    typeof value !== 'object' ||
+    value === null ||
+    !('step' in value) ||
+    !('response' in value) ||
+    typeof value.step !== 'string'
+  )
+    return null;
   const { step, response } = value;
   return 'actionResult' in value ? { step, response, actionResult: value.actionResult } : { step, response };
 }
@@ -29,7 +36,8 @@ export function splitAddress(address: string): readonly [path: string, step: str
 export function replayEntry(draft: Draft, entry: HistoryEntry): void {
   const [path, step] = splitAddress(entry.step);
   const frame = frameAt(draft, path);
-  if (frame === null || !isStep(draft.skillOf(frame), step)) return draft.warn(`skipping history entry of unknown step "${entry.step}"`);
+  if (frame === null || !isStep(draft.skillOf(frame), step))
+    return draft.warn(`skipping history entry of unknown step "${entry.step}"`);
   const cursor = parkedAt(draft, frame, step) ?? jumpTo(draft, frame, step);
   if (cursor.phase.kind === 'calling') dropBelow(draft, draft.frame(cursor.phase.frame).prefix);
   const replay = entry.actionResult === undefined ? {} : { actionResult: entry.actionResult };
@@ -46,7 +54,12 @@ export function openReplayed(draft: Draft, path: string): void {
   const call = isStep(skill, name) ? skill.steps[name]!.call : null;
   if (call !== null) {
     const caller = parkedAt(draft, parent, name) ?? jumpTo(draft, parent, name);
-    return work(draft, draft.setCursor(caller.id, { replay: {} }), { kind: 'starting-child', subskill: call, response: {}, returns: true });
+    return work(draft, draft.setCursor(caller.id, { replay: {} }), {
+      kind: 'starting-child',
+      subskill: call,
+      response: {},
+      returns: true,
+    });
   }
   if (!Object.hasOwn(skill.subskills, name)) return draft.warn(`skipping history of unknown sub-skill "${path}"`);
   const prefix = draft.frame(parent).prefix;
@@ -79,7 +92,11 @@ export function place(draft: Draft, address: string): void {
   if (call !== null) {
     // Nobody answers it: naming it starts its sub-skill over.
     const at = { kind: 'starting-child', subskill: call, response: {}, returns: true } as const;
-    draft.setPhase(placed.id, { kind: 'stuck', at, error: { name: 'Error', message: `sub-skill "${call}" has not returned` } });
+    draft.setPhase(placed.id, {
+      kind: 'stuck',
+      at,
+      error: { name: 'Error', message: `sub-skill "${call}" has not returned` },
+    });
     return;
   }
   draft.setPhase(placed.id, { kind: 'asking' });
@@ -103,7 +120,8 @@ function jumpTo(draft: Draft, frame: number, step: string): Cursor {
     draft.dropCursor(cursor.id);
   }
   for (const group of draft.groups()) if (group.frame === frame) draft.dropGroup(group.id);
-  for (const deeper of draft.frames()) if (deeper.prefix !== prefix && deeper.prefix.startsWith(prefix)) dropBelow(draft, deeper.prefix);
+  for (const deeper of draft.frames())
+    if (deeper.prefix !== prefix && deeper.prefix.startsWith(prefix)) dropBelow(draft, deeper.prefix);
   return draft.addCursor({ frame, step, group: null, request: null, depth: 0, phase: { kind: 'parked' }, replay: {} });
 }
 

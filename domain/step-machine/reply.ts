@@ -12,7 +12,8 @@ export function settleRequests(draft: Draft): void {
     if (!draft.isOver && (moved.some(isBusy) || !canAnswer(draft, request))) continue;
     draft.ask({ type: 'reply', request: id, result: request.error ?? resultOf(draft.state, request, id) });
     draft.dropRequest(id);
-    for (const { id: cursor } of draft.cursors().filter((other) => other.request === id)) draft.setCursor(cursor, { request: null });
+    for (const { id: cursor } of draft.cursors().filter((other) => other.request === id))
+      draft.setCursor(cursor, { request: null });
   }
 }
 
@@ -20,7 +21,10 @@ export function settleRequests(draft: Draft): void {
 function canAnswer(draft: Draft, request: RequestState): boolean {
   if (request.error !== undefined) return true;
   const cursors = draft.cursors();
-  return !cursors.some(isBusy) || cursors.some(({ phase }) => phase.kind === 'asking' || phase.kind === 'waiting' || phase.kind === 'stuck');
+  return (
+    !cursors.some(isBusy) ||
+    cursors.some(({ phase }) => phase.kind === 'asking' || phase.kind === 'waiting' || phase.kind === 'stuck')
+  );
 }
 
 /** What a client would be answered that asks how the session stands. */
@@ -32,7 +36,13 @@ function resultOf(state: SessionState, request: RequestState, id: string | null)
   const completed = request.completed === undefined ? {} : { completed: completedOf(request.completed) };
   const auto = request.autoAdvanced.length === 0 ? {} : { autoAdvanced: request.autoAdvanced.map(completedOf) };
   const { status } = state;
-  const over = (error: 'failed' | 'cancelled', step: string, message: string): CliResult => ({ kind: 'error', error, step, message, retry: false });
+  const over = (error: 'failed' | 'cancelled', step: string, message: string): CliResult => ({
+    kind: 'error',
+    error,
+    step,
+    message,
+    retry: false,
+  });
   switch (status.kind) {
     case 'done':
       return { kind: 'done', done: true, finalOutput: status.finalOutput, ...completed, ...auto };
@@ -48,18 +58,31 @@ function resultOf(state: SessionState, request: RequestState, id: string | null)
   }
 }
 
-function openResult(state: SessionState, id: string | null, completed: Pick<PromptResult, 'completed'>, auto: Pick<PromptResult, 'autoAdvanced'>): CliResult {
+function openResult(
+  state: SessionState,
+  id: string | null,
+  completed: Pick<PromptResult, 'completed'>,
+  auto: Pick<PromptResult, 'autoAdvanced'>,
+): CliResult {
   const { cursors } = state;
   const asking = cursors.filter(({ phase }) => phase.kind === 'asking');
   const shown = asking.find(({ request }) => request !== null && request === id) ?? asking[0];
   if (shown !== undefined) return promptResult(state, shown, asking, completed, auto);
   const waiting = cursors.filter(({ phase }) => phase.kind === 'waiting');
   const first = waiting.toSorted((a, b) => dueOf(a) - dueOf(b))[0];
-  if (first !== undefined) return { kind: 'waiting', step: addressIn(state, first), dueMs: dueOf(first), ...completed, ...auto };
+  if (first !== undefined)
+    return { kind: 'waiting', step: addressIn(state, first), dueMs: dueOf(first), ...completed, ...auto };
   const stuck = cursors.find(({ phase }) => phase.kind === 'stuck');
   const step = stuck === undefined ? '' : addressIn(state, stuck);
-  if (stuck?.phase.kind === 'stuck') return { kind: 'error', error: 'action', step, message: stuck.phase.error.message, retry: true };
-  return { kind: 'error', error: 'busy', step, message: `Session "${state.session}" has no step that can be answered at present.`, retry: false };
+  if (stuck?.phase.kind === 'stuck')
+    return { kind: 'error', error: 'action', step, message: stuck.phase.error.message, retry: true };
+  return {
+    kind: 'error',
+    error: 'busy',
+    step,
+    message: `Session "${state.session}" has no step that can be answered at present.`,
+    retry: false,
+  };
 }
 
 function promptResult(
@@ -84,7 +107,9 @@ function promptResult(
     ...completed,
     ...auto,
     ...(state.options.showTurns ? { turn: cursor.turn } : {}),
-    ...(cursor.human === null ? {} : { human: { ...cursor.human, ...(cursor.deadlineMs === null ? {} : { dueMs: cursor.deadlineMs }) } }),
+    ...(cursor.human === null
+      ? {}
+      : { human: { ...cursor.human, ...(cursor.deadlineMs === null ? {} : { dueMs: cursor.deadlineMs }) } }),
     ...(open.length === 0 ? {} : { open }),
   };
 }

@@ -14,7 +14,10 @@ export type Resumption =
 /** A code hash that nobody tracks, on either side, is not compared. */
 export function canResume(facts: SkillFacts, migrations: readonly MigrationConfig[], state: SessionState): Resumption {
   if (state.skill !== facts.name) {
-    return { kind: 'refused', message: `Session "${state.session}" belongs to skill "${state.skill}", not to "${facts.name}".` };
+    return {
+      kind: 'refused',
+      message: `Session "${state.session}" belongs to skill "${state.skill}", not to "${facts.name}".`,
+    };
   }
   const sameCode = state.codeHash === null || facts.codeHash === null || state.codeHash === facts.codeHash;
   if (state.version === facts.version && sameCode) return { kind: 'same' };
@@ -34,16 +37,29 @@ export function canResume(facts: SkillFacts, migrations: readonly MigrationConfi
  * The session as the present version knows it. Only the session's own skill is migrated, not its sub-skills.
  * @throws {Error} when it stands where this version has nothing
  */
-export function migrate(facts: SkillFacts, state: SessionState, { renamedSteps = {}, stores }: MigrationConfig): SessionState {
+export function migrate(
+  facts: SkillFacts,
+  state: SessionState,
+  { renamedSteps = {}, stores }: MigrationConfig,
+): SessionState {
   const renamed = (step: string): string => (Object.hasOwn(renamedSteps, step) ? renamedSteps[step]! : step);
   const renameKeys = <T>(of: Readonly<Record<string, T>>): Record<string, T> =>
     Object.fromEntries(Object.entries(of).map(([key, value]) => [renamed(key), value]));
   const root = frameOf(state, 0);
   // A sub-skill that was started on its own has steps and stores of its own, which the skill's migration does not speak of.
   if (root.skill.length > 0) return known(facts, { ...state, version: facts.version, codeHash: facts.codeHash });
-  const cursors = state.cursors.map((cursor) => (cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor));
-  const migrated = { ...root, visits: renameKeys(root.visits), last: renameKeys(root.last), stores: stores === undefined ? root.stores : stores(root.stores) };
-  const records = [...recordsOf(state.records)].map((record) => (record.frame === 0 ? { ...record, step: renamed(record.step) } : record));
+  const cursors = state.cursors.map((cursor) =>
+    cursor.frame === 0 ? { ...cursor, step: renamed(cursor.step) } : cursor,
+  );
+  const migrated = {
+    ...root,
+    visits: renameKeys(root.visits),
+    last: renameKeys(root.last),
+    stores: stores === undefined ? root.stores : stores(root.stores),
+  };
+  const records = [...recordsOf(state.records)].map((record) =>
+    record.frame === 0 ? { ...record, step: renamed(record.step) } : record,
+  );
   return known(facts, {
     ...state,
     version: facts.version,
@@ -58,7 +74,9 @@ export function migrate(facts: SkillFacts, state: SessionState, { renamedSteps =
 /** The same state. @throws {Error} when it stands at a step or in a sub-skill that this version does not have */
 function known(facts: SkillFacts, state: SessionState): SessionState {
   for (const { skill } of state.frames) {
-    const gone = skill.findIndex((name, depth) => !Object.hasOwn(skillAt(facts, skill.slice(0, depth)).subskills, name));
+    const gone = skill.findIndex(
+      (name, depth) => !Object.hasOwn(skillAt(facts, skill.slice(0, depth)).subskills, name),
+    );
     if (gone < 0) continue;
     throw new Error(
       `Session "${state.session}" runs the sub-skill "${skill.slice(0, gone + 1).join('/')}", which version ${facts.version} does not have. Register it, or start a new session.`,
@@ -67,8 +85,13 @@ function known(facts: SkillFacts, state: SessionState): SessionState {
   for (const cursor of state.cursors) {
     const { skill } = frameOf(state, cursor.frame);
     if (Object.hasOwn(skillAt(facts, skill).steps, cursor.step)) continue;
-    const remedy = skill.length === 0 ? 'name its successor in renamedSteps' : `keep it in the sub-skill "${skill.join('/')}", or start a new session`;
-    throw new Error(`Session "${state.session}" stands at step "${addressIn(state, cursor)}", which version ${facts.version} does not have; ${remedy}.`);
+    const remedy =
+      skill.length === 0
+        ? 'name its successor in renamedSteps'
+        : `keep it in the sub-skill "${skill.join('/')}", or start a new session`;
+    throw new Error(
+      `Session "${state.session}" stands at step "${addressIn(state, cursor)}", which version ${facts.version} does not have; ${remedy}.`,
+    );
   }
   return state;
 }

@@ -7,7 +7,9 @@ export interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-export type SchemaResult<Output> = { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] };
+export type SchemaResult<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly SchemaIssue[] };
 
 export interface JsonSchemaOptions {
   readonly target: string;
@@ -41,7 +43,11 @@ export type InferOutput<S extends AnySchema> = NonNullable<S['~standard']['types
 
 /** Issues in one line: `a.b: message; c: message`. A path that is empty stands without a colon. */
 export function describeIssues(issues: readonly SchemaIssue[]): string {
-  return issues.map(({ path, message }) => (path === undefined || path.length === 0 ? message : `${path.map(keyOf).join('.')}: ${message}`)).join('; ');
+  return issues
+    .map(({ path, message }) =>
+      path === undefined || path.length === 0 ? message : `${path.map(keyOf).join('.')}: ${message}`,
+    )
+    .join('; ');
 }
 
 function keyOf(segment: PropertyKey | { readonly key: PropertyKey }): string {

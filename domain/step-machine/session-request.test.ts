@@ -29,7 +29,10 @@ test('what is none is refused by name', () => {
     [{ skill: 's', path: Array.from({ length: 33 }, () => 'a') }, '`path` is not'],
     [{ skill: 's', handshake: 'all' }, '`handshake` is not'],
     [{ skill: 's', handshake: { host: 5 } }, '`handshake.host` is not'],
-    [{ skill: 's', handshake: { toolsAvailable: Array.from({ length: 1_001 }, () => 't') } }, '`handshake.toolsAvailable` is not'],
+    [
+      { skill: 's', handshake: { toolsAvailable: Array.from({ length: 1_001 }, () => 't') } },
+      '`handshake.toolsAvailable` is not',
+    ],
     [{ skill: 's', handshake: { isSubagent: 1 } }, '`handshake.isSubagent` is neither'],
   ] as const)
     expect(() => parseSessionRequest(request as never), message).toThrow(

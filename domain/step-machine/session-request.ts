@@ -22,12 +22,16 @@ interface Given {
 /** The same value. @throws CodedError `skill/params` naming what is wrong with it */
 export function parseSessionRequest<T extends Given>(given: T): T {
   const request: unknown = given;
-  if (!isPlain(request) || !isName(request['skill'])) throw wrong('a session is started with an object that names its skill: { "skill": "NAME" }');
+  if (!isPlain(request) || !isName(request['skill']))
+    throw wrong('a session is started with an object that names its skill: { "skill": "NAME" }');
   const { version, codeHash, subskill, path, handshake } = request as Readonly<Record<keyof Given, unknown>>;
   for (const [key, value] of Object.entries({ version, subskill }))
-    if (value !== undefined && !isName(value)) throw wrong(`\`${key}\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
-  if (codeHash !== undefined && !(typeof codeHash === 'string' && HASH.test(codeHash))) throw wrong('`codeHash` is not 8 to 64 hexadecimal digits');
-  if (path !== undefined && !isListOfNames(path, MOST_LEVELS)) throw wrong(`\`path\` is not a list of at most ${MOST_LEVELS} names of sub-skills`);
+    if (value !== undefined && !isName(value))
+      throw wrong(`\`${key}\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
+  if (codeHash !== undefined && !(typeof codeHash === 'string' && HASH.test(codeHash)))
+    throw wrong('`codeHash` is not 8 to 64 hexadecimal digits');
+  if (path !== undefined && !isListOfNames(path, MOST_LEVELS))
+    throw wrong(`\`path\` is not a list of at most ${MOST_LEVELS} names of sub-skills`);
   if (handshake !== undefined) checkHandshake(handshake);
   return given;
 }
@@ -35,10 +39,12 @@ export function parseSessionRequest<T extends Given>(given: T): T {
 function checkHandshake(handshake: unknown): void {
   if (!isPlain(handshake)) throw wrong('`handshake` is not an object');
   const { host, toolsAvailable, isSubagent } = handshake as Readonly<Record<keyof Handshake, unknown>>;
-  if (host !== undefined && !isName(host)) throw wrong(`\`handshake.host\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
+  if (host !== undefined && !isName(host))
+    throw wrong(`\`handshake.host\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
   if (toolsAvailable !== undefined && !isListOfNames(toolsAvailable, MOST_TOOLS))
     throw wrong(`\`handshake.toolsAvailable\` is not a list of at most ${MOST_TOOLS} names`);
-  if (isSubagent !== undefined && typeof isSubagent !== 'boolean') throw wrong('`handshake.isSubagent` is neither true nor false');
+  if (isSubagent !== undefined && typeof isSubagent !== 'boolean')
+    throw wrong('`handshake.isSubagent` is neither true nor false');
 }
 
 function isListOfNames(value: unknown, most: number): boolean {

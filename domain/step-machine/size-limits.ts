@@ -27,7 +27,9 @@ export function jsonBytes(value: unknown): number {
 
 /** What is told about a `value` that is nested deeper than an answer may be; null for any other. `what`: `the answer has`. */
 export function tooDeep(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
-  return isDeeperThan(value, mostLevels) ? `${what} more than ${MOST_LEVELS} levels of objects and arrays in each other. Write it flatter.` : null;
+  return isDeeperThan(value, mostLevels)
+    ? `${what} more than ${MOST_LEVELS} levels of objects and arrays in each other. Write it flatter.`
+    : null;
 }
 
 /** What is told about `value` when it is too large, or too deep to be JSON; null when it is not. `what`: `the answer has`. */

@@ -1,6 +1,14 @@
 import { describe, expect, test } from 'vitest';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { declaredVariables, envProblems, isBaseVariable, missingMessage, missingOf, MOST_VARIABLES, valuesOf } from './skill-variables.ts';
+import {
+  declaredVariables,
+  envProblems,
+  isBaseVariable,
+  missingMessage,
+  missingOf,
+  MOST_VARIABLES,
+  valuesOf,
+} from './skill-variables.ts';
 
 const END = { end: { prompt: 'p', next: TERMINAL } };
 
@@ -23,14 +31,21 @@ describe('what a skill declares', () => {
     [['LD_PRELOAD'], 'would change how the program itself runs'],
     [['VOIDBOX_STATE_DIR'], 'would change how the program itself runs'],
     [['A', 'B', 'A'], 'has "A" twice'],
-    [Array.from({ length: MOST_VARIABLES + 1 }, (_, index) => `V${index}`), `has ${MOST_VARIABLES + 1} names; the most is ${MOST_VARIABLES}`],
+    [
+      Array.from({ length: MOST_VARIABLES + 1 }, (_, index) => `V${index}`),
+      `has ${MOST_VARIABLES + 1} names; the most is ${MOST_VARIABLES}`,
+    ],
   ])('%j is refused', (env, problem) => {
     expect(envProblems(env).join('\n')).toContain(problem);
   });
 
   test('is that of its sub-skills as well', () => {
     const inner = skillOf(END, { env: ['B', 'C'] });
-    expect(declaredVariables(skillOf(END, { env: ['C', 'A'], subskills: { inner: { definition: inner } } }))).toEqual(['A', 'B', 'C']);
+    expect(declaredVariables(skillOf(END, { env: ['C', 'A'], subskills: { inner: { definition: inner } } }))).toEqual([
+      'A',
+      'B',
+      'C',
+    ]);
     expect(declaredVariables(skillOf(END))).toEqual([]);
   });
 });
@@ -44,7 +59,8 @@ test('values are those that are set, also to nothing; the others are missing', (
 });
 
 test('what every program needs is no secret and steers nothing', () => {
-  for (const name of ['PATH', 'HOME', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'USER']) expect(isBaseVariable(name), name).toBe(true);
+  for (const name of ['PATH', 'HOME', 'LANG', 'LC_ALL', 'TZ', 'TMPDIR', 'USER'])
+    expect(isBaseVariable(name), name).toBe(true);
   for (const name of ['GITHUB_TOKEN', 'NODE_OPTIONS', 'LD_PRELOAD', 'PATHS', 'XDG_STATE_HOME', 'VOIDBOX_BIN', 'lc_all'])
     expect(isBaseVariable(name), name).toBe(false);
 });

@@ -25,8 +25,11 @@ export function envProblems(env: unknown): readonly string[] {
   const names: readonly unknown[] = env;
   const problems = names.flatMap((name) => {
     const shown = (JSON.stringify(name) ?? 'undefined').slice(0, 140);
-    if (typeof name !== 'string' || !NAME.test(name)) return [`has ${shown}, which is not the name of a variable: A-Z, a-z, 0-9, "_", at most 128`];
-    return STEERING.test(name) ? [`has ${shown}, which would change how the program itself runs, and is never passed on`] : [];
+    if (typeof name !== 'string' || !NAME.test(name))
+      return [`has ${shown}, which is not the name of a variable: A-Z, a-z, 0-9, "_", at most 128`];
+    return STEERING.test(name)
+      ? [`has ${shown}, which would change how the program itself runs, and is never passed on`]
+      : [];
   });
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) problems.push(`has ${JSON.stringify(twice)} twice`);
@@ -35,7 +38,10 @@ export function envProblems(env: unknown): readonly string[] {
 }
 
 /** All that it and its sub-skills declare, sorted: they run in one process. */
-export function declaredVariables({ env = [], subskills = {} }: Pick<SkillDefinition, 'env' | 'subskills'>): readonly string[] {
+export function declaredVariables({
+  env = [],
+  subskills = {},
+}: Pick<SkillDefinition, 'env' | 'subskills'>): readonly string[] {
   const inside = Object.values(subskills).flatMap(({ definition }) => declaredVariables(definition));
   return [...new Set([...env, ...inside])].toSorted();
 }
@@ -56,6 +62,7 @@ export function missingOf(names: readonly string[], values: Variables): readonly
 
 /** @param names  at least one */
 export function missingMessage(skill: string, names: readonly string[]): string {
-  const what = names.length === 1 ? `the variable ${names[0]}, which is` : `the variables ${names.join(', ')}, which are`;
+  const what =
+    names.length === 1 ? `the variable ${names[0]}, which is` : `the variables ${names.join(', ')}, which are`;
   return `skill "${skill}" needs ${what} not set`;
 }

@@ -74,13 +74,34 @@ export type Phase =
   /** Waits for an answer. */
   | { readonly kind: 'asking' }
   | { readonly kind: 'validating'; readonly raw: unknown }
-  | { readonly kind: 'acting'; readonly response: unknown; readonly attempt: number; readonly failures: readonly AttemptFailure[] }
-  | { readonly kind: 'backoff'; readonly response: unknown; readonly attempt: number; readonly failures: readonly AttemptFailure[]; readonly dueMs: number }
-  | { readonly kind: 'saving'; readonly response: unknown; readonly actionResult?: unknown; readonly failures: readonly AttemptFailure[] }
+  | {
+      readonly kind: 'acting';
+      readonly response: unknown;
+      readonly attempt: number;
+      readonly failures: readonly AttemptFailure[];
+    }
+  | {
+      readonly kind: 'backoff';
+      readonly response: unknown;
+      readonly attempt: number;
+      readonly failures: readonly AttemptFailure[];
+      readonly dueMs: number;
+    }
+  | {
+      readonly kind: 'saving';
+      readonly response: unknown;
+      readonly actionResult?: unknown;
+      readonly failures: readonly AttemptFailure[];
+    }
   | { readonly kind: 'choosing'; readonly response: unknown; readonly actionResult?: unknown; readonly result: unknown }
   | { readonly kind: 'measuring' }
   | { readonly kind: 'waiting'; readonly dueMs: number }
-  | { readonly kind: 'starting-child'; readonly subskill: string; readonly response: unknown; readonly returns: boolean }
+  | {
+      readonly kind: 'starting-child';
+      readonly subskill: string;
+      readonly response: unknown;
+      readonly returns: boolean;
+    }
   | { readonly kind: 'calling'; readonly frame: number }
   | { readonly kind: 'rendering-topic'; readonly topic: string }
   | { readonly kind: 'finishing'; readonly finalOutput: unknown; readonly response: unknown }

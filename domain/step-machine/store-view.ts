@@ -8,7 +8,11 @@ import type { FrameState } from './state.ts';
  * `all(step)`, `ran(step)` and `history`. A step that is called like one of those three is read with `all`.
  * `older`: records that were flushed from the state; asked for only by who reads the history.
  */
-export function storeView(frame: FrameState, records: RecordLog, older: () => readonly StepRecord[] = none): StoreAccessor {
+export function storeView(
+  frame: FrameState,
+  records: RecordLog,
+  older: () => readonly StepRecord[] = none,
+): StoreAccessor {
   let steps: StepsAccessor | undefined;
   // Most callbacks read one sub-store or one step; what they do not read is not made.
   const view = { __proto__: null, ...frame.stores };
@@ -23,7 +27,10 @@ function stepsView(records: RecordLog, frame: FrameState, older: () => readonly 
   const read = (): readonly StepResult[] => (history ??= Object.freeze(historyOf(records, frame, older)));
   return Object.freeze(
     Object.defineProperties(Object.assign(Object.create(null), frame.last), {
-      all: { value: (step: string) => read().flatMap((done) => (done.step === step ? [done.result] : [])), enumerable: false },
+      all: {
+        value: (step: string) => read().flatMap((done) => (done.step === step ? [done.result] : [])),
+        enumerable: false,
+      },
       ran: { value: (step: string) => Object.hasOwn(frame.last, step), enumerable: false },
       history: { get: read, enumerable: false },
     }),
@@ -35,7 +42,11 @@ function historyOf(records: RecordLog, frame: FrameState, older: () => readonly 
   for (const { frame: of, step, response, actionResult, result } of [...older(), ...recordsOf(records)]) {
     if (of !== frame.id) continue;
     const bare = step.slice(frame.prefix.length);
-    own.push(Object.freeze(actionResult === undefined ? { step: bare, response, result } : { step: bare, response, actionResult, result }));
+    own.push(
+      Object.freeze(
+        actionResult === undefined ? { step: bare, response, result } : { step: bare, response, actionResult, result },
+      ),
+    );
   }
   return own;
 }

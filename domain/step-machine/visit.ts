@@ -45,10 +45,15 @@ export function begin(draft: Draft, cursor: Cursor): void {
   }
   const depth = cursor.depth + 1;
   if (depth > MAX_AUTO_ADVANCE) {
-    return draft.fail(cursor, 'Error', `Auto-advance depth exceeded (${MAX_AUTO_ADVANCE}). Check for infinite prompt-less step loops.`);
+    return draft.fail(
+      cursor,
+      'Error',
+      `Auto-advance depth exceeded (${MAX_AUTO_ADVANCE}). Check for infinite prompt-less step loops.`,
+    );
   }
   const passed = draft.setCursor(cursor.id, { depth });
-  if (step.call !== null) return work(draft, passed, { kind: 'starting-child', subskill: step.call, response: {}, returns: true });
+  if (step.call !== null)
+    return work(draft, passed, { kind: 'starting-child', subskill: step.call, response: {}, returns: true });
   answer(draft, passed, {});
 }
 
@@ -96,16 +101,31 @@ export function refuseAnswer(draft: Draft, cursor: Cursor, raw: unknown, message
   work(draft, draft.setCursor(cursor.id, { invalid, submitted: false }), { kind: 'asking' });
 }
 
-export function actionFailed(draft: Draft, cursor: Cursor, failure: { error: ErrorFacts; retryable: boolean; timedOut: boolean }): void {
+export function actionFailed(
+  draft: Draft,
+  cursor: Cursor,
+  failure: { error: ErrorFacts; retryable: boolean; timedOut: boolean },
+): void {
   if (cursor.phase.kind !== 'acting') return;
   const { response, attempt } = cursor.phase;
   const { retry } = draft.stepOf(cursor);
   const failures = [...cursor.phase.failures, { attempt, message: failure.error.message, timedOut: failure.timedOut }];
   if (failure.retryable && attempt < retry.maxAttempts) {
-    return work(draft, cursor, { kind: 'backoff', response, attempt: attempt + 1, failures, dueMs: draft.atMs + backoffMs(retry, attempt) });
+    return work(draft, cursor, {
+      kind: 'backoff',
+      response,
+      attempt: attempt + 1,
+      failures,
+      dueMs: draft.atMs + backoffMs(retry, attempt),
+    });
   }
   const of = retry.maxAttempts > 1 ? ` (attempt ${attempt} of ${retry.maxAttempts})` : '';
-  giveBack(draft, cursor, failure.error, `The action of step "${draft.addressOf(cursor)}" failed${of}: ${failure.error.message}`);
+  giveBack(
+    draft,
+    cursor,
+    failure.error,
+    `The action of step "${draft.addressOf(cursor)}" failed${of}: ${failure.error.message}`,
+  );
 }
 
 /** The delay before the attempt that follows `failedAttempts` failed ones. */
@@ -146,7 +166,12 @@ export function afterAction(
   record(draft, cursor, { response, ...given, failures }, undefined);
 }
 
-export function saved(draft: Draft, cursor: Cursor, result: { readonly value: unknown } | undefined, writes: Readonly<Record<string, unknown>>): void {
+export function saved(
+  draft: Draft,
+  cursor: Cursor,
+  result: { readonly value: unknown } | undefined,
+  writes: Readonly<Record<string, unknown>>,
+): void {
   if (cursor.phase.kind !== 'saving') return;
   const declared = draft.skillOf(cursor.frame).stores;
   let stores = draft.frame(cursor.frame).stores;
@@ -175,7 +200,11 @@ function record(draft: Draft, cursor: Cursor, done: Completed, saved: { readonly
   draft.addRecord(Object.freeze({ ...completed, turn: cursor.turn, frame: cursor.frame, ...failures }));
   countVisit(draft, cursor, { [cursor.step]: result });
   if (cursor.replay === null) {
-    draft.emit(cursor.frame, 'onStepComplete', { step: cursor.step, response, durationMs: draft.atMs - cursor.enteredAtMs });
+    draft.emit(cursor.frame, 'onStepComplete', {
+      step: cursor.step,
+      response,
+      durationMs: draft.atMs - cursor.enteredAtMs,
+    });
     noteForRequest(draft, cursor, completed);
   }
   draft.setCursor(cursor.id, { submitted: false });

@@ -49,12 +49,25 @@ export function commandFor(facts: SkillFacts, state: SessionState, cursor: Curso
   }
 }
 
-function answer(phase: { readonly response: unknown; readonly actionResult?: unknown }): { response: unknown; actionResult?: unknown } {
-  return 'actionResult' in phase ? { response: phase.response, actionResult: phase.actionResult } : { response: phase.response };
+function answer(phase: { readonly response: unknown; readonly actionResult?: unknown }): {
+  response: unknown;
+  actionResult?: unknown;
+} {
+  return 'actionResult' in phase
+    ? { response: phase.response, actionResult: phase.actionResult }
+    : { response: phase.response };
 }
 
 function timer(state: SessionState, cursor: Cursor, reason: 'wait' | 'retry' | 'deadline', dueMs: number): Command {
-  return { type: 'wait', cursor: cursor.id, frame: cursor.frame, step: cursor.step, reason, durationMs: Math.max(0, dueMs - state.nowMs), dueMs };
+  return {
+    type: 'wait',
+    cursor: cursor.id,
+    frame: cursor.frame,
+    step: cursor.step,
+    reason,
+    durationMs: Math.max(0, dueMs - state.nowMs),
+    dueMs,
+  };
 }
 
 /** Whether somebody still works on this visit, so that whoever asked has to wait. */

@@ -4,7 +4,8 @@ const UNITS_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000,
 export function parseDurationMs(text: string): number | null {
   if (!/^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/.test(text)) return null;
   let total = 0;
-  for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)) total += Number(amount) * UNITS_MS[unit!]!;
+  for (const [, amount, unit] of text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g))
+    total += Number(amount) * UNITS_MS[unit!]!;
   return Number.isSafeInteger(Math.round(total)) ? Math.round(total) : null;
 }
 

@@ -36,7 +36,10 @@ const firstIssue = skill({
   })
   .build();
 
-const Wish = z.object({ want: z.enum(['set-up', 'first-issue', 'style', 'review']), language: z.string().default('TypeScript') });
+const Wish = z.object({
+  want: z.enum(['set-up', 'first-issue', 'style', 'review']),
+  language: z.string().default('TypeScript'),
+});
 
 export default skill({
   name: 'contributor-guide',
@@ -70,5 +73,8 @@ export default skill({
   .subskill('set-up', setUp, { params: (response) => ({ language: Wish.parse(response).language }) })
   .subskill('first-issue', firstIssue)
   .topic('style', { label: 'How code looks here', content: () => 'Names are full words. A comment says why.' })
-  .topic('review', { label: 'How reviews go', content: () => 'Two people read each change; whoever wrote it merges it.' })
+  .topic('review', {
+    label: 'How reviews go',
+    content: () => 'Two people read each change; whoever wrote it merges it.',
+  })
   .build();

@@ -35,7 +35,11 @@ export default skill({
     save: ({ store }) => {
       const { correctness, security, clarity } = store.steps;
       const reviews = { correctness, security, clarity };
-      const rows = Object.entries(reviews).map(([by, { approved, remarks }]) => ({ by, approved, remarks: remarks.join('; ') }));
+      const rows = Object.entries(reviews).map(([by, { approved, remarks }]) => ({
+        by,
+        approved,
+        remarks: remarks.join('; '),
+      }));
       return { step: { approved: rows.every(({ approved }) => approved), table: render.table(rows) } };
     },
     next: terminal,

@@ -19,16 +19,23 @@ export const releaseApproval = (deadlineMs: number) =>
     })
     .step('approve', {
       human: { deadlineMs, onExpiry: 'expired', assignee: 'release manager' },
-      prompt: ({ store, params }) => [store.steps.notes.notes, act.confirm({ message: `Release ${params.version}?`, destructive: store.steps.notes.breaking })],
+      prompt: ({ store, params }) => [
+        store.steps.notes.notes,
+        act.confirm({ message: `Release ${params.version}?`, destructive: store.steps.notes.breaking }),
+      ],
       response: z.object({ approved: z.boolean(), by: z.string() }),
       next: [{ to: 'released', when: ({ response }) => response.approved }, { to: 'declined' }],
     })
     .step('released', {
-      save: ({ store, params }) => ({ step: { outcome: 'released', version: params.version, by: store.steps.approve?.by ?? null } }),
+      save: ({ store, params }) => ({
+        step: { outcome: 'released', version: params.version, by: store.steps.approve?.by ?? null },
+      }),
       next: terminal,
     })
     .step('declined', {
-      save: ({ store, params }) => ({ step: { outcome: 'declined', version: params.version, by: store.steps.approve?.by ?? null } }),
+      save: ({ store, params }) => ({
+        step: { outcome: 'declined', version: params.version, by: store.steps.approve?.by ?? null },
+      }),
       next: terminal,
     })
     .step('expired', {

@@ -25,19 +25,29 @@ describe('repository-doctor', () => {
 
   it('mends what is missing, one file a round', async () => {
     for (const file of ['README.md', 'LICENSE']) writeFileSync(join(folder, file), 'text\n');
-    const { response, path } = await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({ treat: diligent }) });
+    const { response, path } = await runSkill(repositoryDoctor, {
+      params: { folder },
+      model: mockModel({ treat: diligent }),
+    });
     expect(response).toEqual({ healthy: true, mended: ['CHANGELOG.md', '.gitignore'] });
     expect(path).toEqual(['examine', 'treat', 'examine', 'treat', 'examine', 'discharge']);
   });
 
   it('a repository that lacks everything is healthy in the end', async () => {
-    const { response } = await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({ treat: diligent }) });
+    const { response } = await runSkill(repositoryDoctor, {
+      params: { folder },
+      model: mockModel({ treat: diligent }),
+    });
     expect(response).toEqual({ healthy: true, mended: ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'] });
   });
 
   it('a healthy repository needs no model', async () => {
-    for (const file of ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore']) writeFileSync(join(folder, file), 'text\n');
-    expect((await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({}) })).response).toEqual({ healthy: true, mended: [] });
+    for (const file of ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'])
+      writeFileSync(join(folder, file), 'text\n');
+    expect((await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({}) })).response).toEqual({
+      healthy: true,
+      mended: [],
+    });
   });
 
   it('refers after five examinations that found the same', async () => {
@@ -67,7 +77,10 @@ describe('contributor-guide', () => {
   });
 
   it('starts a sub-skill on its own', async () => {
-    const model = mockModel({ 'first-issue/choose': { issue: 7, why: 'small' }, 'first-issue/plan': { steps: ['read', 'write'] } });
+    const model = mockModel({
+      'first-issue/choose': { issue: 7, why: 'small' },
+      'first-issue/plan': { steps: ['read', 'write'] },
+    });
     const run = await runComposite(contributorGuide, { model, directSubskill: 'first-issue' });
     expect(run.output).toEqual({ issue: 7, steps: ['read', 'write'] });
   });
@@ -89,14 +102,20 @@ describe('parallel-review', () => {
     });
 
   it('approves when all three do', async () => {
-    const { response, path } = await runSkill(parallelReview, { params: { change: 'main~1' }, model: model({ approved: true, remarks: [] }) });
+    const { response, path } = await runSkill(parallelReview, {
+      params: { change: 'main~1' },
+      model: model({ approved: true, remarks: [] }),
+    });
     expect(response).toMatchObject({ approved: true, table: expect.stringContaining('a \\| b') as string });
     expect(path.slice(2, 5).toSorted()).toEqual(['clarity', 'correctness', 'security']);
     expect(path.at(-1)).toBe('verdict');
   });
 
   it('one objection is enough', async () => {
-    const { response } = await runSkill(parallelReview, { params: { change: 'main~1' }, model: model({ approved: false, remarks: ['unbounded'] }) });
+    const { response } = await runSkill(parallelReview, {
+      params: { change: 'main~1' },
+      model: model({ approved: false, remarks: ['unbounded'] }),
+    });
     expect(response).toMatchObject({ approved: false });
   });
 });

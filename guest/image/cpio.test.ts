@@ -8,8 +8,13 @@ const ENTRIES: CpioEntry[] = [
 ];
 
 /** The fields of one record, read by the format's own description: thirteen of eight hex digits after the magic. */
-function readRecord(archive: Buffer, offset: number): { name: string; fields: number[]; content: string; next: number } {
-  const fields = Array.from({ length: 13 }, (_, index) => Number.parseInt(archive.toString('ascii', offset + 6 + index * 8, offset + 14 + index * 8), 16));
+function readRecord(
+  archive: Buffer,
+  offset: number,
+): { name: string; fields: number[]; content: string; next: number } {
+  const fields = Array.from({ length: 13 }, (_, index) =>
+    Number.parseInt(archive.toString('ascii', offset + 6 + index * 8, offset + 14 + index * 8), 16),
+  );
   const nameEnd = offset + 110 + (fields[11] ?? 0);
   const contentStart = nameEnd + ((4 - (nameEnd % 4)) % 4);
   const contentEnd = contentStart + (fields[6] ?? 0);

@@ -18,7 +18,8 @@ export function writeCpio(entries: readonly CpioEntry[]): Buffer {
   const parts: Buffer[] = [];
   for (const [index, entry] of sorted.entries()) {
     if (sorted[index + 1]?.path === entry.path) throw new Error(`two entries of the archive are named "${entry.path}"`);
-    if (entry.path.startsWith('/') || entry.path.split('/').includes('..')) throw new Error(`"${entry.path}" is not a path inside the archive`);
+    if (entry.path.startsWith('/') || entry.path.split('/').includes('..'))
+      throw new Error(`"${entry.path}" is not a path inside the archive`);
     const content = contentOf(entry);
     const mode = TYPE_BITS[entry.kind] | (entry.kind === 'link' ? 0o777 : entry.mode);
     appendRecord(parts, { inode: index + 1, mode, links: entry.kind === 'folder' ? 2 : 1, path: entry.path, content });

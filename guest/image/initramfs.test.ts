@@ -37,7 +37,8 @@ describe('initramfsEntries', () => {
   });
 
   it('links applets, a shell and env to busybox', () => {
-    for (const path of ['bin/ls', 'usr/bin/awk', 'bin/sh', 'usr/bin/env']) expect(byPath.get(path)).toEqual({ kind: 'link', path, target: '/bin/busybox' });
+    for (const path of ['bin/ls', 'usr/bin/awk', 'bin/sh', 'usr/bin/env'])
+      expect(byPath.get(path)).toEqual({ kind: 'link', path, target: '/bin/busybox' });
   });
 
   it('lists modules in the order of loading', () => {
@@ -46,11 +47,15 @@ describe('initramfsEntries', () => {
   });
 
   it('holds no list of modules for a kernel that has everything built in', () => {
-    expect(initramfsEntries({ ...INPUTS, modules: [] }).some((entry) => entry.path.startsWith('lib/modules/'))).toBe(false);
+    expect(initramfsEntries({ ...INPUTS, modules: [] }).some((entry) => entry.path.startsWith('lib/modules/'))).toBe(
+      false,
+    );
   });
 
   it('knows the user that commands run as', () => {
     const passwd = byPath.get('etc/passwd');
-    expect(passwd?.kind === 'file' ? Buffer.from(passwd.content).toString() : '').toContain('sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh');
+    expect(passwd?.kind === 'file' ? Buffer.from(passwd.content).toString() : '').toContain(
+      'sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh',
+    );
   });
 });

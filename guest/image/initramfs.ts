@@ -46,9 +46,12 @@ const SCRATCH_FOLDERS = ['home/sandbox', 'tmp', 'var/tmp', 'workspace'];
 const PRIVATE_FOLDERS = ['root'];
 
 const TEXT_FILES: Readonly<Record<string, string>> = {
-  'etc/passwd': ['root:x:0:0:root:/root:/bin/sh', 'sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh', 'nobody:x:65534:65534:nobody:/:/bin/false', ''].join(
-    '\n',
-  ),
+  'etc/passwd': [
+    'root:x:0:0:root:/root:/bin/sh',
+    'sandbox:x:1000:1000:sandbox:/home/sandbox:/bin/sh',
+    'nobody:x:65534:65534:nobody:/:/bin/false',
+    '',
+  ].join('\n'),
   'etc/group': ['root:x:0:', 'sandbox:x:1000:', 'nogroup:x:65534:', ''].join('\n'),
   'etc/hosts': '127.0.0.1 localhost voidbox\n',
   'etc/hostname': 'voidbox\n',
@@ -66,13 +69,19 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
     ...READ_ONLY_FOLDERS.map((path) => ({ kind: 'folder' as const, path, mode: 0o755 })),
     ...SCRATCH_FOLDERS.map((path) => ({ kind: 'folder' as const, path, mode: 0o755 })),
     ...PRIVATE_FOLDERS.map((path) => ({ kind: 'folder' as const, path, mode: 0o700 })),
-    ...Object.entries(TEXT_FILES).map(([path, text]) => ({ kind: 'file' as const, path, mode: 0o644, content: Buffer.from(text) })),
+    ...Object.entries(TEXT_FILES).map(([path, text]) => ({
+      kind: 'file' as const,
+      path,
+      mode: 0o644,
+      content: Buffer.from(text),
+    })),
     { kind: 'file', path: 'init', mode: 0o755, content: inputs.agent },
     { kind: 'file', path: 'bin/busybox', mode: 0o755, content: inputs.busybox },
     ...appletLinks(inputs.applets),
   ];
   if (inputs.modules.length > 0) {
-    for (const module of inputs.modules) entries.push({ kind: 'file', path: `lib/modules/${module.name}`, mode: 0o644, content: module.content });
+    for (const module of inputs.modules)
+      entries.push({ kind: 'file', path: `lib/modules/${module.name}`, mode: 0o644, content: module.content });
     const order = inputs.modules.map((module) => `${module.name}\n`).join('');
     entries.push({ kind: 'file', path: 'lib/modules/voidbox.order', mode: 0o644, content: Buffer.from(order) });
   }
@@ -81,7 +90,9 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
 
 /** Links in /bin, /sbin, /usr/bin and /usr/sbin; a first process of busybox's own is not wanted beside the agent. */
 function appletLinks(applets: readonly string[]): CpioEntry[] {
-  const paths = new Set(applets.filter((path) => /^(?:usr\/)?s?bin\/[^/]+$/.test(path) && path !== 'bin/busybox' && path !== 'sbin/init'));
+  const paths = new Set(
+    applets.filter((path) => /^(?:usr\/)?s?bin\/[^/]+$/.test(path) && path !== 'bin/busybox' && path !== 'sbin/init'),
+  );
   // Scripts name these by the places that distributions give them.
   for (const path of ['usr/bin/env', 'bin/sh']) paths.add(path);
   return [...paths].map((path) => ({ kind: 'link' as const, path, target: '/bin/busybox' }));

@@ -114,9 +114,13 @@ export const ATTACHMENT: readonly Behaviour[] = [
       await before.exec(wanted, limit());
       before.detach();
       await new Promise((resolve) => setTimeout(resolve, 1_000));
-      const { exit, stdout } = await follow(await (await c.backend.launch(c.sharedKey, c.plan, limit())).exec(wanted, limit()));
+      const { exit, stdout } = await follow(
+        await (await c.backend.launch(c.sharedKey, c.plan, limit())).exec(wanted, limit()),
+      );
       assert.equal(exit.exitCode, 0);
-      const expected = Buffer.from(Array.from({ length: 15_000 }, (_, index) => `line ${index} of the flood\n`).join(''));
+      const expected = Buffer.from(
+        Array.from({ length: 15_000 }, (_, index) => `line ${index} of the flood\n`).join(''),
+      );
       assertSameBytes(stdout, expected, 'flood');
     },
   },
@@ -230,5 +234,8 @@ async function reattachOften(c: Conformance): Promise<void> {
     else assert.equal((await exec.wait(limit())).stdoutBytes, body.length);
   }
   assertSameBytes(Buffer.concat(parts), body, `after ${REATTACHES} re-attaches`);
-  assert.equal((await run(sandbox, request('cat', [], { stdin: stdinOf(Buffer.from('after')) }))).stdout.toString(), 'after');
+  assert.equal(
+    (await run(sandbox, request('cat', [], { stdin: stdinOf(Buffer.from('after')) }))).stdout.toString(),
+    'after',
+  );
 }

@@ -1,7 +1,15 @@
 /** What the rows of the conformance table are made of. A row throws when a backend breaks its promise. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
-import type { Exec, ExecExit, ExecRequest, LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../activities/ports.ts';
+import type {
+  Exec,
+  ExecExit,
+  ExecRequest,
+  LaunchSpec,
+  Sandbox,
+  SandboxBackend,
+  VmKey,
+} from '../../activities/ports.ts';
 import { isCodedError } from '../../domain/errors/coded-error.ts';
 
 export interface Conformance {
@@ -71,14 +79,22 @@ export async function run(sandbox: Sandbox, wanted: ExecRequest): Promise<Ran> {
 /** Reads both streams while waiting for the end, as a stage does. */
 export async function follow(exec: Exec): Promise<Ran> {
   const signal = limit();
-  const [stdout, stderr, exit] = await Promise.all([collect(exec.output('stdout', 0, signal)), collect(exec.output('stderr', 0, signal)), exec.wait(signal)]);
+  const [stdout, stderr, exit] = await Promise.all([
+    collect(exec.output('stdout', 0, signal)),
+    collect(exec.output('stderr', 0, signal)),
+    exec.wait(signal),
+  ]);
   return { exit, stdout, stderr };
 }
 
 /** Runs a command that must succeed; its standard output as text without the last newline. */
 export async function textOf(sandbox: Sandbox, wanted: ExecRequest): Promise<string> {
   const { exit, stdout, stderr } = await run(sandbox, wanted);
-  assert.equal(exit.exitCode, 0, `${wanted.program} ${wanted.args.join(' ')}: ${exit.reason} ${exit.message} ${stderr.toString().slice(0, 500)}`);
+  assert.equal(
+    exit.exitCode,
+    0,
+    `${wanted.program} ${wanted.args.join(' ')}: ${exit.reason} ${exit.message} ${stderr.toString().slice(0, 500)}`,
+  );
   return stdout.toString().replace(/\n$/, '');
 }
 
@@ -99,7 +115,8 @@ export function stdinOf(body: Uint8Array): NonNullable<ExecRequest['stdin']> {
 /** Bytes in which every position is told from its neighbours. */
 export function countingBytes(sizeBytes: number): Buffer {
   const body = Buffer.alloc(sizeBytes + 8);
-  for (let at = 0; at < sizeBytes; at += 8) body.write(`${String((at / 8) % 10_000_000).padStart(7, '0')}\n`, at, 'latin1');
+  for (let at = 0; at < sizeBytes; at += 8)
+    body.write(`${String((at / 8) % 10_000_000).padStart(7, '0')}\n`, at, 'latin1');
   return body.subarray(0, sizeBytes);
 }
 
@@ -122,11 +139,18 @@ export async function assertCode(promise: Promise<unknown>, code: string, what: 
     error = thrown;
   }
   assert.notEqual(error, null, `${what}: nothing was thrown, expected ${code}`);
-  assert.ok(isCodedError(error) && error.code === code, `${what}: ${String(error)} (${isCodedError(error) ? error.code : 'no code'}), expected ${code}`);
+  assert.ok(
+    isCodedError(error) && error.code === code,
+    `${what}: ${String(error)} (${isCodedError(error) ? error.code : 'no code'}), expected ${code}`,
+  );
 }
 
 /** Runs a row's body with a VM of its own, which is gone afterwards. */
-export async function withOwnVm(c: Conformance, plan: Partial<LaunchSpec>, body: (sandbox: Sandbox, key: VmKey) => Promise<void>): Promise<void> {
+export async function withOwnVm(
+  c: Conformance,
+  plan: Partial<LaunchSpec>,
+  body: (sandbox: Sandbox, key: VmKey) => Promise<void>,
+): Promise<void> {
   const key = c.newKey();
   try {
     await body(await c.backend.launch(key, { ...c.plan, mounts: [], ...plan }, limit()), key);

@@ -1,7 +1,19 @@
 /** Commands: what they get, what comes out of them, how they end. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
-import { assertSameBytes, collect, countingBytes, follow, limit, request, run, script, stdinOf, textOf, type Behaviour } from './behaviour.ts';
+import {
+  assertSameBytes,
+  collect,
+  countingBytes,
+  follow,
+  limit,
+  request,
+  run,
+  script,
+  stdinOf,
+  textOf,
+  type Behaviour,
+} from './behaviour.ts';
 
 const MIB = 1024 * 1024;
 
@@ -32,7 +44,9 @@ export const COMMANDS: readonly Behaviour[] = [
       const sandbox = await c.shared();
       assert.equal(await textOf(sandbox, request('echo', ['a b', '', '$HOME', "it's"])), "a b  $HOME it's");
       assert.equal(await textOf(sandbox, request('pwd', [], { cwd: '/tmp' })), '/tmp');
-      const variables = (await textOf(sandbox, request('env', [], { env: { GREETING: 'hello = world', EMPTY: '' } }))).split('\n');
+      const variables = (
+        await textOf(sandbox, request('env', [], { env: { GREETING: 'hello = world', EMPTY: '' } }))
+      ).split('\n');
       assert.ok(variables.includes('GREETING=hello = world') && variables.includes('EMPTY='), variables.join(' | '));
     },
   },
@@ -46,7 +60,10 @@ export const COMMANDS: readonly Behaviour[] = [
       assert.match(status, /^CapEff:\s+0{16}$/m);
       assert.match(status, /^CapBnd:\s+0{16}$/m);
       assert.match(status, /^NoNewPrivs:\s+1$/m);
-      assert.equal(await textOf(sandbox, script('echo $HOME; cd; pwd; touch here && rm here')), '/home/sandbox\n/home/sandbox');
+      assert.equal(
+        await textOf(sandbox, script('echo $HOME; cd; pwd; touch here && rm here')),
+        '/home/sandbox\n/home/sandbox',
+      );
       assert.notEqual((await run(sandbox, script('echo x > /dev/vport0p1'))).exit.exitCode, 0);
       assert.notEqual((await run(sandbox, script('touch /usr/x || touch /etc/x'))).exit.exitCode, 0);
     },
@@ -83,14 +100,21 @@ export const COMMANDS: readonly Behaviour[] = [
     guest: 'any',
     async run(c) {
       const body = Buffer.from(Array.from({ length: 4096 }, (_, index) => index % 256));
-      assertSameBytes((await run(await c.shared(), request('cat', [], { stdin: stdinOf(body) }))).stdout, body, 'bytes');
+      assertSameBytes(
+        (await run(await c.shared(), request('cat', [], { stdin: stdinOf(body) }))).stdout,
+        body,
+        'bytes',
+      );
     },
   },
   {
     name: 'standard output and error are kept apart',
     guest: 'real',
     async run(c) {
-      const { stdout, stderr } = await run(await c.shared(), script('for i in 1 2 3; do echo out $i; echo err $i >&2; done'));
+      const { stdout, stderr } = await run(
+        await c.shared(),
+        script('for i in 1 2 3; do echo out $i; echo err $i >&2; done'),
+      );
       assert.equal(stdout.toString(), 'out 1\nout 2\nout 3\n');
       assert.equal(stderr.toString(), 'err 1\nerr 2\nerr 3\n');
     },

@@ -5,7 +5,19 @@ import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { readTar } from '../tar/read.ts';
 import { writeTar, type TarItem } from '../tar/write.ts';
-import { assertCode, assertSameBytes, chunks, collect, countingBytes, limit, request, run, script, textOf, type Behaviour } from './behaviour.ts';
+import {
+  assertCode,
+  assertSameBytes,
+  chunks,
+  collect,
+  countingBytes,
+  limit,
+  request,
+  run,
+  script,
+  textOf,
+  type Behaviour,
+} from './behaviour.ts';
 
 const MIB = 1024 * 1024;
 let folderCount = 0;
@@ -48,7 +60,13 @@ export const FILES: readonly Behaviour[] = [
       const sandbox = await c.shared();
       const dir = newGuestDir();
       await sandbox.writeFile(`${dir}/sub/file`, 2, chunks(Buffer.from('x\n')), limit());
-      assert.equal(await textOf(sandbox, script(`stat -c '%u:%g %a' ${dir}/sub/file && echo y >> ${dir}/sub/file && touch ${dir}/sub/other`)), '1000:1000 644');
+      assert.equal(
+        await textOf(
+          sandbox,
+          script(`stat -c '%u:%g %a' ${dir}/sub/file && echo y >> ${dir}/sub/file && touch ${dir}/sub/other`),
+        ),
+        '1000:1000 644',
+      );
     },
   },
   {
@@ -106,7 +124,8 @@ export const FILES: readonly Behaviour[] = [
       const path = `${newGuestDir()}/one.txt`;
       await sandbox.writeFile(path, 3, chunks(Buffer.from('one')), limit());
       const bodies: string[] = [];
-      for await (const entry of readTar((await sandbox.getTar(path, limit())) ?? chunks(Buffer.alloc(0)), MIB)) bodies.push(entry.body.toString());
+      for await (const entry of readTar((await sandbox.getTar(path, limit())) ?? chunks(Buffer.alloc(0)), MIB))
+        bodies.push(entry.body.toString());
       assert.deepEqual(bodies, ['one']);
     },
   },
@@ -137,7 +156,9 @@ export const FILES: readonly Behaviour[] = [
     guest: 'any',
     async run(c) {
       const sandbox = await c.shared();
-      const whole = await collect(writeTar([{ kind: 'file', path: 'file', mode: 0o644, body: countingBytes(100_000) }]));
+      const whole = await collect(
+        writeTar([{ kind: 'file', path: 'file', mode: 0o644, body: countingBytes(100_000) }]),
+      );
       await assert.rejects(sandbox.putTar(newGuestDir(), chunks(whole.subarray(0, 50_000)), limit()));
       assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
     },
@@ -204,7 +225,10 @@ export const FILES: readonly Behaviour[] = [
       await writeFile(join(c.mountedDir, 'later.txt'), 'later');
       assert.equal(await textOf(sandbox, request('cat', ['/data/later.txt'])), 'later');
       assert.notEqual((await run(sandbox, script('echo x > /data/hello.txt'))).exit.exitCode, 0);
-      assert.notEqual((await run(sandbox, script('echo x > /data/new || mkdir /data/dir || rm /data/hello.txt'))).exit.exitCode, 0);
+      assert.notEqual(
+        (await run(sandbox, script('echo x > /data/new || mkdir /data/dir || rm /data/hello.txt'))).exit.exitCode,
+        0,
+      );
       assert.equal(await readFile(join(c.mountedDir, 'hello.txt'), 'utf8'), 'hello from the host\n');
       assert.deepEqual((await readdir(c.mountedDir)).sort(), ['hello.txt', 'later.txt']);
     },

@@ -1,7 +1,20 @@
 /** Limits: time, output, and what a guest can use up. After each of them the VM goes on. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
-import { assertCode, assertSameBytes, chunks, countingBytes, limit, request, run, script, stdinOf, textOf, withOwnVm, type Behaviour } from './behaviour.ts';
+import {
+  assertCode,
+  assertSameBytes,
+  chunks,
+  countingBytes,
+  limit,
+  request,
+  run,
+  script,
+  stdinOf,
+  textOf,
+  withOwnVm,
+  type Behaviour,
+} from './behaviour.ts';
 
 const MIB = 1024 * 1024;
 
@@ -22,7 +35,10 @@ export const LIMITS: readonly Behaviour[] = [
     guest: 'real',
     async run(c) {
       const sandbox = await c.shared();
-      const { exit } = await run(sandbox, script("trap '' TERM INT HUP; setsid sh -c \"trap '' TERM; sleep 4323\" & sleep 4323", { timeoutMs: 1_500 }));
+      const { exit } = await run(
+        sandbox,
+        script("trap '' TERM INT HUP; setsid sh -c \"trap '' TERM; sleep 4323\" & sleep 4323", { timeoutMs: 1_500 }),
+      );
       assert.equal(exit.reason, 'timeout');
       assert.equal(await textOf(sandbox, script('ps | grep -c "[s]leep 4323" || true')), '0');
     },
@@ -32,14 +48,21 @@ export const LIMITS: readonly Behaviour[] = [
     guest: 'any',
     async run(c) {
       const body = countingBytes(4 * MIB);
-      const { exit, stdout } = await run(await c.shared(), request('cat', [], { stdin: stdinOf(body), maxOutputBytes: 2 * MIB }));
+      const { exit, stdout } = await run(
+        await c.shared(),
+        request('cat', [], { stdin: stdinOf(body), maxOutputBytes: 2 * MIB }),
+      );
       assert.equal(exit.reason, 'output-limit');
       assert.equal(stdout.length, exit.stdoutBytes);
       assertSameBytes(stdout.subarray(0, 2 * MIB), body.subarray(0, 2 * MIB), 'the first bytes');
       // What was in flight when the command was killed; a last MiB at most is kept of it.
       assert.ok(stdout.length > 2 * MIB && stdout.length <= 3 * MIB, `${stdout.length} bytes are kept`);
       const end = stdout.subarray(2 * MIB);
-      assertSameBytes(end, body.subarray(stdout.length + exit.droppedBytes - end.length, stdout.length + exit.droppedBytes), 'the last bytes');
+      assertSameBytes(
+        end,
+        body.subarray(stdout.length + exit.droppedBytes - end.length, stdout.length + exit.droppedBytes),
+        'the last bytes',
+      );
     },
   },
   {
@@ -62,7 +85,11 @@ export const LIMITS: readonly Behaviour[] = [
         assert.notEqual(filled.exit.exitCode, 0);
         assert.match(filled.stderr.toString(), /space/i);
         const body = Buffer.alloc(8 * MIB);
-        await assertCode(sandbox.writeFile('/workspace/more', body.length, chunks(body), limit()), 'vm/guest-error', 'a file onto the full disk');
+        await assertCode(
+          sandbox.writeFile('/workspace/more', body.length, chunks(body), limit()),
+          'vm/guest-error',
+          'a file onto the full disk',
+        );
         await textOf(sandbox, script('rm /workspace/zeroes'));
         await sandbox.writeFile('/workspace/more', body.length, chunks(body), limit());
         assert.equal(await textOf(sandbox, script('wc -c < /workspace/more')), String(body.length));
@@ -92,7 +119,10 @@ export const LIMITS: readonly Behaviour[] = [
     guest: 'real',
     async run(c) {
       const sandbox = await c.shared();
-      const { exit } = await run(sandbox, script('bomb() { bomb | bomb & }; bomb; sleep 30', { timeoutMs: 4_000, maxOutputBytes: 4 * MIB }));
+      const { exit } = await run(
+        sandbox,
+        script('bomb() { bomb | bomb & }; bomb; sleep 30', { timeoutMs: 4_000, maxOutputBytes: 4 * MIB }),
+      );
       assert.ok(exit.reason === 'timeout' || exit.reason === 'exited' || exit.reason === 'output-limit', exit.reason);
       assert.equal(await textOf(sandbox, request('echo', ['after'])), 'after');
       const left = Number(await textOf(sandbox, script('ps | wc -l')));

@@ -14,7 +14,14 @@ export interface RealHost {
   dispose(): Promise<readonly string[]>;
 }
 
-export const SMALL_VM: LaunchSpec = { mode: 'qemu', isolation: 'microvm', memoryMib: 192, vcpus: 1, diskMib: 64, mounts: [] };
+export const SMALL_VM: LaunchSpec = {
+  mode: 'qemu',
+  isolation: 'microvm',
+  memoryMib: 192,
+  vcpus: 1,
+  diskMib: 64,
+  mounts: [],
+};
 
 export async function createRealHost(
   pieces: QemuPieces,

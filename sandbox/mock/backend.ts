@@ -53,7 +53,8 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
       });
       vms.set(name, vm);
       if (bootMs > 0) await new Promise((resolve) => setTimeout(resolve, bootMs));
-      for (const mount of spec.mounts) if (mount.mode === 'ro') await copyHostTreeIn(vm.files, mount.hostPath, mount.guestPath);
+      for (const mount of spec.mounts)
+        if (mount.mode === 'ro') await copyHostTreeIn(vm.files, mount.hostPath, mount.guestPath);
       signal.throwIfAborted();
       return createMockSandbox(vm, vm.attach(), false);
     },

@@ -30,7 +30,12 @@ export class MockExec {
     this.stdin.close();
   }
 
-  async #run(request: ExecRequest, program: MockProgram | null, known: readonly string[], files: MockFiles): Promise<ExecExit> {
+  async #run(
+    request: ExecRequest,
+    program: MockProgram | null,
+    known: readonly string[],
+    files: MockFiles,
+  ): Promise<ExecExit> {
     const startedAtMs = Date.now();
     const finish = (reason: ExecExit['reason'], exitCode: number, message: string): ExecExit => {
       this.spool.complete();
@@ -56,7 +61,9 @@ export class MockExec {
     const node = files.find(request.cwd);
     if (node?.kind !== 'dir') return finish('cannot-start', 126, `${request.cwd}: no such folder in the guest`);
     const timer = setTimeout(() => this.kill('timeout', 137), request.timeoutMs);
-    const killed = new Promise<number>((resolve) => this.#killed.signal.addEventListener('abort', () => resolve(137), { once: true }));
+    const killed = new Promise<number>((resolve) =>
+      this.#killed.signal.addEventListener('abort', () => resolve(137), { once: true }),
+    );
     try {
       const exitCode = await Promise.race([
         program({
@@ -118,7 +125,8 @@ export class MockStdin {
       this.#receivedBytes += chunk.length;
       this.#wake();
     }
-    if (isMine() && this.#receivedBytes !== this.#sizeBytes) throw new Error(`standard input ended at ${this.#receivedBytes} of ${this.#sizeBytes} bytes`);
+    if (isMine() && this.#receivedBytes !== this.#sizeBytes)
+      throw new Error(`standard input ended at ${this.#receivedBytes} of ${this.#sizeBytes} bytes`);
   }
 
   async *bytes(): AsyncGenerator<Uint8Array, void, void> {

@@ -46,7 +46,8 @@ export class MockFiles {
   /** Unpacks below `root`. @throws CodedError `vm/guest-error` for an entry that would lie outside */
   unpack(root: string, entry: TarEntry): void {
     const inside = insidePath(entry.path);
-    if (inside === null || this.#leadsThroughLink(root, inside)) throw new CodedError('vm/guest-error', `tar: ${entry.path} leads out of ${root}`);
+    if (inside === null || this.#leadsThroughLink(root, inside))
+      throw new CodedError('vm/guest-error', `tar: ${entry.path} leads out of ${root}`);
     const path = posix.join(root, inside);
     if (entry.kind === 'dir') this.makeDir(path, entry.mode);
     else if (entry.kind === 'file') this.write(path, entry.body, entry.mode & 0o777);
@@ -92,7 +93,10 @@ export class MockFiles {
 
   #leadsThroughLink(root: string, inside: string): boolean {
     const parts = inside.split('/').slice(0, -1);
-    return parts.some((_, index) => this.find(posix.join(root, ...parts.slice(0, index + 1)), { followLast: false })?.kind === 'symlink');
+    return parts.some(
+      (_, index) =>
+        this.find(posix.join(root, ...parts.slice(0, index + 1)), { followLast: false })?.kind === 'symlink',
+    );
   }
 
   /** The path with every link followed; null when links turn in a circle. */

@@ -14,10 +14,13 @@ export async function copyHostTreeIn(files: MockFiles, hostPath: string, guestPa
       files.write(guestPath, await readFile(hostPath), found.mode & 0o777);
     } else if (found.isDirectory()) {
       files.makeDir(guestPath);
-      for (const name of await readdir(hostPath)) await copyHostTreeIn(files, join(hostPath, name), posix.join(guestPath, name));
+      for (const name of await readdir(hostPath))
+        await copyHostTreeIn(files, join(hostPath, name), posix.join(guestPath, name));
     }
   } catch (error) {
     if (error instanceof CodedError) throw error;
-    throw new CodedError('store/io', `cannot copy ${hostPath} into the guest: ${(error as Error).message}`, { cause: error });
+    throw new CodedError('store/io', `cannot copy ${hostPath} into the guest: ${(error as Error).message}`, {
+      cause: error,
+    });
   }
 }

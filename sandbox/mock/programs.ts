@@ -60,8 +60,11 @@ async function refuse(write: Write, program: string, why: string): Promise<numbe
 async function printf({ args, write }: MockIo): Promise<number> {
   const [format, ...values] = args;
   if (format === undefined) return refuse(write, 'printf', 'no format');
-  if (/%(?![sd%])/.test(format)) return refuse(write, 'printf', `only %s, %d and %% are simulated, not ${JSON.stringify(format)}`);
-  const text = unescape(format).replace(/%[sd%]/g, (spec) => (spec === '%%' ? '%' : (values.shift() ?? (spec === '%d' ? '0' : ''))));
+  if (/%(?![sd%])/.test(format))
+    return refuse(write, 'printf', `only %s, %d and %% are simulated, not ${JSON.stringify(format)}`);
+  const text = unescape(format).replace(/%[sd%]/g, (spec) =>
+    spec === '%%' ? '%' : (values.shift() ?? (spec === '%d' ? '0' : '')),
+  );
   await write('stdout', text);
   return 0;
 }
@@ -77,7 +80,10 @@ async function cat({ args, cwd, files, stdin, write }: MockIo): Promise<number> 
     if (node?.kind === 'file') {
       await write('stdout', node.body);
     } else {
-      await write('stderr', `cat: can't open '${name}': ${node === null ? 'No such file or directory' : 'Is a directory'}\n`);
+      await write(
+        'stderr',
+        `cat: can't open '${name}': ${node === null ? 'No such file or directory' : 'Is a directory'}\n`,
+      );
       exitCode = 1;
     }
   }
@@ -103,14 +109,18 @@ async function tr({ args, stdin, write }: MockIo): Promise<number> {
   const target = isDelete ? [] : expandSet(to ?? '');
   if (source === null || target === null || source.length === 0 || (!isDelete && target.length === 0))
     return refuse(write, 'tr', `the sets ${JSON.stringify(args)} are not simulated`);
-  const map = new Map(source.map((byte, index) => [byte, isDelete ? -1 : (target[Math.min(index, target.length - 1)] as number)]));
-  for await (const chunk of stdin) await write('stdout', Buffer.from([...chunk].map((byte) => map.get(byte) ?? byte).filter((byte) => byte >= 0)));
+  const map = new Map(
+    source.map((byte, index) => [byte, isDelete ? -1 : (target[Math.min(index, target.length - 1)] as number)]),
+  );
+  for await (const chunk of stdin)
+    await write('stdout', Buffer.from([...chunk].map((byte) => map.get(byte) ?? byte).filter((byte) => byte >= 0)));
   return 0;
 }
 
 async function sleep({ args, killed, write }: MockIo): Promise<number> {
   const seconds = Number(args[0]);
-  if (args.length !== 1 || !Number.isFinite(seconds) || seconds < 0) return refuse(write, 'sleep', `expected seconds, got ${JSON.stringify(args)}`);
+  if (args.length !== 1 || !Number.isFinite(seconds) || seconds < 0)
+    return refuse(write, 'sleep', `expected seconds, got ${JSON.stringify(args)}`);
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, seconds * 1000);
     killed.addEventListener(

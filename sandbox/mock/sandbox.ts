@@ -18,7 +18,10 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     vm.check(hold);
     signal?.throwIfAborted();
   };
-  async function* guarded(bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): AsyncGenerator<Uint8Array, void, void> {
+  async function* guarded(
+    bytes: AsyncIterable<Uint8Array>,
+    signal: AbortSignal,
+  ): AsyncGenerator<Uint8Array, void, void> {
     for await (const chunk of bytes) {
       check(signal);
       yield chunk;
@@ -41,14 +44,17 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     async writeFile(guestPath, sizeBytes, bytes, signal) {
       check(signal);
       const body = await collect(guarded(bytes, signal), sizeBytes);
-      if (body.length !== sizeBytes) throw new Error(`writeFile ${guestPath}: the source ended at ${body.length} of ${sizeBytes} bytes`);
+      if (body.length !== sizeBytes)
+        throw new Error(`writeFile ${guestPath}: the source ended at ${body.length} of ${sizeBytes} bytes`);
       vm.files.write(guestPath, body);
     },
 
     async readFile(guestPath, signal) {
       check(signal);
       const node = vm.files.find(guestPath);
-      return node?.kind === 'file' ? { sizeBytes: node.body.length, bytes: guarded(inChunks(node.body), signal) } : null;
+      return node?.kind === 'file'
+        ? { sizeBytes: node.body.length, bytes: guarded(inChunks(node.body), signal) }
+        : null;
     },
 
     async putTar(guestPath, bytes, signal) {
@@ -124,7 +130,8 @@ function mockExec(
 }
 
 async function collect(bytes: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Buffer> {
-  if (maxBytes > FILE_BYTES) throw new CodedError('vm/guest-error', `a mock guest holds files of at most ${FILE_BYTES} bytes`);
+  if (maxBytes > FILE_BYTES)
+    throw new CodedError('vm/guest-error', `a mock guest holds files of at most ${FILE_BYTES} bytes`);
   const parts: Uint8Array[] = [];
   let sizeBytes = 0;
   for await (const chunk of bytes) {

@@ -33,7 +33,8 @@ export class MockSpool {
       kept.head.push(Buffer.from(bytes.subarray(0, fits)));
       kept.headBytes += fits;
     }
-    if (fits < bytes.length) kept.tail = Buffer.from(Buffer.concat([kept.tail, bytes.subarray(fits)]).subarray(-TAIL_BYTES));
+    if (fits < bytes.length)
+      kept.tail = Buffer.from(Buffer.concat([kept.tail, bytes.subarray(fits)]).subarray(-TAIL_BYTES));
     this.#wake();
     return fits === bytes.length;
   }

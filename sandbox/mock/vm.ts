@@ -27,7 +27,12 @@ export class MockVm {
   readonly #onEnd: (message: string) => void;
 
   /** @param onEnd  called once, with the reason's message, when the VM has ended */
-  constructor(name: string, programs: Readonly<Record<string, MockProgram>>, bootMs: number, onEnd: (message: string) => void) {
+  constructor(
+    name: string,
+    programs: Readonly<Record<string, MockProgram>>,
+    bootMs: number,
+    onEnd: (message: string) => void,
+  ) {
     this.name = name;
     this.bootMs = bootMs;
     this.#programs = programs;
@@ -48,13 +53,18 @@ export class MockVm {
       hold?.cut.signal.throwIfAborted();
       return;
     }
-    throw new CodedError('fence/stale', `mock VM ${this.name}: fence ${hold.fence} is stale, ${this.#fence} was granted`);
+    throw new CodedError(
+      'fence/stale',
+      `mock VM ${this.name}: fence ${hold.fence} is stale, ${this.#fence} was granted`,
+    );
   }
 
   /** Raises the fence and cuts the earlier holder off. */
   attach(): MockHold {
     this.#fence += 1;
-    this.#hold?.cut.abort(new CodedError('fence/stale', `mock VM ${this.name}: another holder took over with fence ${this.#fence}`));
+    this.#hold?.cut.abort(
+      new CodedError('fence/stale', `mock VM ${this.name}: another holder took over with fence ${this.#fence}`),
+    );
     this.#hold = { fence: this.#fence, cut: new AbortController() };
     return this.#hold;
   }
@@ -62,7 +72,9 @@ export class MockVm {
   startExec(request: ExecRequest): { readonly exec: MockExec; readonly known: boolean } {
     const found = this.#execs.get(request.key);
     if (found !== undefined) return { exec: found, known: true };
-    const program = Object.hasOwn(this.#programs, request.program) ? (this.#programs[request.program] as MockProgram) : null;
+    const program = Object.hasOwn(this.#programs, request.program)
+      ? (this.#programs[request.program] as MockProgram)
+      : null;
     const exec = new MockExec(request, program, Object.keys(this.#programs), this.files);
     this.#execs.set(request.key, exec);
     return { exec, known: false };

@@ -40,7 +40,8 @@ export async function captureFolder(
       await mkdir(partial, { mode: 0o700 });
     });
     for (let tries = 1; !(await new Capture(hostPath, limits, signal).run(partial, isResolved)); tries += 1) {
-      if (tries === TRIES) throw unusable(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
+      if (tries === TRIES)
+        throw unusable(hostPath, 'a file in it changed each time that it was read; mount a folder at rest');
     }
     await asStore(`cannot keep the capture of ${hostPath}`, () => place(partial, into));
   } finally {
@@ -116,7 +117,8 @@ class Capture {
     // Gone since its folder was read.
     if (stat === null) return;
     // Nothing is put into a VM that could not come back.
-    if (cleanPath(path) === null) throw unusable(this.#hostPath, `${shown(path)} lies too deep in it, or its path is too long`);
+    if (cleanPath(path) === null)
+      throw unusable(this.#hostPath, `${shown(path)} lies too deep in it, or its path is too long`);
     const mode = Number(stat.mode) & 0o777;
     const modifiedS = Math.max(0, Number(stat.mtimeNs / 1_000_000_000n));
     if (stat.isDirectory()) {
@@ -153,7 +155,9 @@ class Capture {
       const buffer = Buffer.allocUnsafe(Math.min(BUFFER_BYTES, Math.max(1, left)));
       while (left > 0) {
         this.#signal.throwIfAborted();
-        const { bytesRead } = await this.#reading(path, () => file.read(buffer, 0, Math.min(left, buffer.length), null));
+        const { bytesRead } = await this.#reading(path, () =>
+          file.read(buffer, 0, Math.min(left, buffer.length), null),
+        );
         // It was cut while it was read. The tar is thrown away.
         if (bytesRead === 0) throw new Torn();
         hash.update(buffer.subarray(0, bytesRead));
@@ -169,13 +173,20 @@ class Capture {
 
   #add(path: string, entry: MountEntry): void {
     const over = this.#limit.add(path, entry);
-    if (over !== null) throw unusable(this.#hostPath, `it holds ${over}, and each is compared after each stage: mount a smaller folder, or mount it \`ro\``);
+    if (over !== null)
+      throw unusable(
+        this.#hostPath,
+        `it holds ${over}, and each is compared after each stage: mount a smaller folder, or mount it \`ro\``,
+      );
     this.#entries.set(path, entry);
   }
 
   #tooLarge(): CodedError {
     const mib = Math.floor(this.#limits.maxBytes / (1024 * 1024));
-    return unusable(this.#hostPath, `it holds more than the ${mib} MiB of the VM's disk: raise \`disk_mb\`, or mount a smaller folder`);
+    return unusable(
+      this.#hostPath,
+      `it holds more than the ${mib} MiB of the VM's disk: raise \`disk_mb\`, or mount a smaller folder`,
+    );
   }
 
   async #reading<T>(path: string, work: () => Promise<T>): Promise<T> {

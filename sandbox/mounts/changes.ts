@@ -50,7 +50,8 @@ export const MAX_DEPTH = 128;
 export function cleanPath(path: string): string | null {
   if (path.startsWith('/') || path.includes('\0') || path.length > 4096) return null;
   const parts = path.split('/').filter((part) => part !== '' && part !== '.');
-  if (parts.length === 0 || parts.length > MAX_DEPTH || parts.some((part) => part === '..' || part.length > 255)) return null;
+  if (parts.length === 0 || parts.length > MAX_DEPTH || parts.some((part) => part === '..' || part.length > 255))
+    return null;
   return parts.join('/');
 }
 

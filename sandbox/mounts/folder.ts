@@ -5,7 +5,18 @@
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { constants, type BigIntStats } from 'node:fs';
-import { lstat, mkdir, open, readdir, readlink, rename, rmdir, symlink, unlink, type FileHandle } from 'node:fs/promises';
+import {
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  readlink,
+  rename,
+  rmdir,
+  symlink,
+  unlink,
+  type FileHandle,
+} from 'node:fs/promises';
 import type { MountEntry } from './manifest.ts';
 import { nameOf, parentOf } from './changes.ts';
 
@@ -32,7 +43,9 @@ export class Folder {
     const folder = new Folder(await open(path, FOLDER_FLAGS));
     if (!isResolved || (await readlink(`/proc/self/fd/${folder.#handle.fd}`)) === path) return folder;
     await folder.close();
-    throw Object.assign(new Error(`${path} leads through a link that was not there when its run was admitted`), { code: 'ELOOP' });
+    throw Object.assign(new Error(`${path} leads through a link that was not there when its run was admitted`), {
+      code: 'ELOOP',
+    });
   }
 
   async child(name: string): Promise<Folder> {
@@ -64,7 +77,11 @@ export class Folder {
   }
 
   newFile(name: string): Promise<FileHandle> {
-    return open(this.#at(name), constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW, 0o600);
+    return open(
+      this.#at(name),
+      constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW,
+      0o600,
+    );
   }
 
   makeFolder(name: string, mode: number): Promise<void> {
@@ -155,7 +172,8 @@ export class Folder {
 
   #at(name: string): Buffer {
     // A name is one component, or the descriptor keeps nobody inside.
-    if (name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0')) throw new Error(`${JSON.stringify(name)} is not one name`);
+    if (name === '' || name === '.' || name === '..' || name.includes('/') || name.includes('\0'))
+      throw new Error(`${JSON.stringify(name)} is not one name`);
     return Buffer.from(`/proc/self/fd/${this.#handle.fd}/${name}`, 'latin1');
   }
 }
@@ -203,7 +221,10 @@ export class FolderPath {
 }
 
 /** Has the names that entries got or lost on the disk when it settles; of folders among them, the mode too. */
-export async function syncEntries(root: Folder, entries: Iterable<readonly [path: string, entry: MountEntry | null]>): Promise<void> {
+export async function syncEntries(
+  root: Folder,
+  entries: Iterable<readonly [path: string, entry: MountEntry | null]>,
+): Promise<void> {
   const paths = new Set(['']);
   for (const [path, entry] of entries) {
     paths.add(parentOf(path));

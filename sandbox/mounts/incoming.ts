@@ -17,7 +17,11 @@ export interface Incoming {
 }
 
 /** @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the stream throws */
-export async function readIncoming(tar: AsyncIterable<Uint8Array>, before: Manifest, staging: Staging): Promise<Incoming> {
+export async function readIncoming(
+  tar: AsyncIterable<Uint8Array>,
+  before: Manifest,
+  staging: Staging,
+): Promise<Incoming> {
   const entries = new Map<string, MountEntry>();
   const staged = new Map<string, string>();
   const limit = new ManifestLimit();
@@ -29,7 +33,11 @@ export async function readIncoming(tar: AsyncIterable<Uint8Array>, before: Manif
     if (isStaging(path)) throw refused(path, 'a name that is kept for copies');
     const entry = await entryOf(item, path, before.get(path) ?? null, staging, staged);
     const over = limit.add(path, entry);
-    if (over !== null) throw new CodedError('stage/bad-output', `a writable mount holds ${over} after the stage: write such data to /workspace`);
+    if (over !== null)
+      throw new CodedError(
+        'stage/bad-output',
+        `a writable mount holds ${over} after the stage: write such data to /workspace`,
+      );
     entries.set(path, entry);
   }
   for (const path of entries.keys()) {
@@ -39,13 +47,20 @@ export async function readIncoming(tar: AsyncIterable<Uint8Array>, before: Manif
   return { entries, staged };
 }
 
-async function entryOf(item: StreamedEntry, path: string, before: MountEntry | null, staging: Staging, staged: Map<string, string>): Promise<MountEntry> {
+async function entryOf(
+  item: StreamedEntry,
+  path: string,
+  before: MountEntry | null,
+  staging: Staging,
+  staged: Map<string, string>,
+): Promise<MountEntry> {
   switch (item.kind) {
     case 'dir':
       // Its owner can always go on writing in it.
       return { kind: 'dir', mode: (item.mode & 0o777) | 0o700 };
     case 'symlink':
-      if (!linkStaysInside(path, item.linkTarget)) throw refused(path, `a link to ${shown(item.linkTarget)}, which does not stay inside`);
+      if (!linkStaysInside(path, item.linkTarget))
+        throw refused(path, `a link to ${shown(item.linkTarget)}, which does not stay inside`);
       return { kind: 'link', target: item.linkTarget };
     case 'file':
       return fileOf(item, path, before, staging, staged);
@@ -55,12 +70,19 @@ async function entryOf(item: StreamedEntry, path: string, before: MountEntry | n
   }
 }
 
-async function fileOf(item: StreamedEntry, path: string, before: MountEntry | null, staging: Staging, staged: Map<string, string>): Promise<MountEntry> {
+async function fileOf(
+  item: StreamedEntry,
+  path: string,
+  before: MountEntry | null,
+  staging: Staging,
+  staged: Map<string, string>,
+): Promise<MountEntry> {
   const mayBeSame = before?.kind === 'file' && before.sizeBytes === item.sizeBytes;
   const mode = item.mode & 0o777;
   const hash = createHash('sha256');
   let made: MountEntry | null = null;
-  const entry = (): MountEntry => (made ??= { kind: 'file', mode, sizeBytes: item.sizeBytes, sha256: hash.digest('hex') });
+  const entry = (): MountEntry =>
+    (made ??= { kind: 'file', mode, sizeBytes: item.sizeBytes, sha256: hash.digest('hex') });
   const isNew = (): boolean => !(mayBeSame && sameEntry(entry(), before));
   if (mayBeSame && item.sizeBytes <= HELD_BYTES) {
     const parts: Uint8Array[] = [];
@@ -75,7 +97,10 @@ async function fileOf(item: StreamedEntry, path: string, before: MountEntry | nu
   return entry();
 }
 
-async function* hashed(body: AsyncIterable<Uint8Array>, hash: ReturnType<typeof createHash>): AsyncGenerator<Uint8Array, void, void> {
+async function* hashed(
+  body: AsyncIterable<Uint8Array>,
+  hash: ReturnType<typeof createHash>,
+): AsyncGenerator<Uint8Array, void, void> {
   for await (const part of body) {
     hash.update(part);
     yield part;

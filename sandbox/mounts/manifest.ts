@@ -53,7 +53,10 @@ export class ManifestLimit {
 }
 
 /** Replaces the file at once; on the disk when it settles. */
-export async function writeManifest(path: string, entries: Iterable<readonly [string, MountEntry | null]>): Promise<void> {
+export async function writeManifest(
+  path: string,
+  entries: Iterable<readonly [string, MountEntry | null]>,
+): Promise<void> {
   const partial = `${path}.partial`;
   try {
     const file = await open(partial, 'w', 0o600);
@@ -88,7 +91,10 @@ export async function readManifest(path: string): Promise<Map<string, MountEntry
   const entries = new Map<string, MountEntry | null>();
   let isComplete = false;
   try {
-    for await (const line of createInterface({ input: createReadStream(path, 'utf8'), crlfDelay: Number.POSITIVE_INFINITY })) {
+    for await (const line of createInterface({
+      input: createReadStream(path, 'utf8'),
+      crlfDelay: Number.POSITIVE_INFINITY,
+    })) {
       const value = JSON.parse(line) as unknown;
       if (isComplete) throw new SyntaxError('lines behind its end');
       if (Array.isArray(value)) entries.set(...checkedLine(value));
@@ -120,11 +126,15 @@ function checkedLine(line: readonly unknown[]): [string, MountEntry | null] {
   if (kind === 'link' && typeof target === 'string') return [path, { kind, target }];
   if (typeof mode === 'number') {
     if (kind === 'dir') return [path, { kind, mode }];
-    if (kind === 'file' && typeof sizeBytes === 'number' && typeof sha256 === 'string') return [path, { kind, mode, sizeBytes, sha256 }];
+    if (kind === 'file' && typeof sizeBytes === 'number' && typeof sha256 === 'string')
+      return [path, { kind, mode, sizeBytes, sha256 }];
   }
   throw new SyntaxError(`an entry of no known kind for ${shown(path)}`);
 }
 
 function damaged(path: string, why: string): CodedError {
-  return new CodedError('mount/unusable', `${path}, which says what a writable mount held, is damaged (${why}): start the run again`);
+  return new CodedError(
+    'mount/unusable',
+    `${path}, which says what a writable mount held, is damaged (${why}): start the run again`,
+  );
 }

@@ -117,7 +117,10 @@ async function observeHandles(): Promise<void> {
     await sync.call(this);
     calls.push({ kind: 'sync', inode: fstatSync(this.fd).ino, path: readlinkSync(`/proc/self/fd/${this.fd}`) });
   });
-  vi.spyOn(prototype, 'writeFile').mockImplementation(async function (this: FileHandle, ...args: Parameters<typeof writeFile>) {
+  vi.spyOn(prototype, 'writeFile').mockImplementation(async function (
+    this: FileHandle,
+    ...args: Parameters<typeof writeFile>
+  ) {
     await writeFile.apply(this, args);
     calls.push({ kind: 'write', inode: fstatSync(this.fd).ino });
   });
@@ -131,7 +134,12 @@ const key = { runId: 'run', scope: 'scope', guestPath: '/data', isResolved: true
 
 async function boot(): Promise<void> {
   const parts: Uint8Array[] = [];
-  for await (const part of await mounts.capture({ ...key, hostPath: host }, { maxBytes: 1024 * 1024 * 1024 }, new AbortController().signal)) parts.push(part);
+  for await (const part of await mounts.capture(
+    { ...key, hostPath: host },
+    { maxBytes: 1024 * 1024 * 1024 },
+    new AbortController().signal,
+  ))
+    parts.push(part);
   execFileSync('tar', ['-xf', '-', '-C', guest], { input: Buffer.concat(parts) });
 }
 
@@ -193,7 +201,9 @@ test('a copy back says that it is done when all of it is on the disk', async () 
   // The modes of new folders come behind their names.
   const made = statSync(join(host, 'made', 'deep')).ino;
   const lastWrite = calls.findLastIndex((call) => call.kind === 'write' && call.inode === made);
-  expect(calls.findIndex((call, at) => at > lastWrite && call.kind === 'sync' && call.inode === made)).toBeLessThan(momentOfJournal());
+  expect(calls.findIndex((call, at) => at > lastWrite && call.kind === 'sync' && call.inode === made)).toBeLessThan(
+    momentOfJournal(),
+  );
 });
 
 test('a copy that a killed worker had carried out is on the disk before its successor takes it over', async () => {
@@ -212,7 +222,10 @@ test('a copy that a killed worker had carried out is on the disk before its succ
     { v: 1, count: 3 },
   ];
   const state = join(base, 'state', 'run');
-  writeFileSync(join(state, readdirSync(state)[0] ?? '', 'copying.jsonl'), planned.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  writeFileSync(
+    join(state, readdirSync(state)[0] ?? '', 'copying.jsonl'),
+    planned.map((line) => `${JSON.stringify(line)}\n`).join(''),
+  );
   calls.length = 0;
   await copyBack();
   const synced = calls.slice(0, momentOfJournal()).flatMap((call) => (call.kind === 'sync' ? [call.path] : []));
@@ -223,7 +236,9 @@ test('a capture is found again: so are the folders above it', async () => {
   await boot();
   const state = join(base, 'state', 'run');
   const synced = calls.flatMap((call) => (call.kind === 'sync' ? [call.path] : []));
-  expect(synced).toEqual(expect.arrayContaining([join(state, readdirSync(state)[0] ?? ''), state, join(base, 'state'), base]));
+  expect(synced).toEqual(
+    expect.arrayContaining([join(state, readdirSync(state)[0] ?? ''), state, join(base, 'state'), base]),
+  );
 });
 
 test('a file system that syncs no folders takes a copy all the same', async () => {
@@ -234,7 +249,8 @@ test('a file system that syncs no folders takes a copy all the same', async () =
   await handle.close();
   const real = sync.getMockImplementation();
   sync.mockImplementation(async function (this: FileHandle) {
-    if (fstatSync(this.fd).ino === statSync(host).ino) throw Object.assign(new Error('EINVAL: invalid argument, fsync'), { code: 'EINVAL' });
+    if (fstatSync(this.fd).ino === statSync(host).ino)
+      throw Object.assign(new Error('EINVAL: invalid argument, fsync'), { code: 'EINVAL' });
     await real?.call(this);
   });
   await copyBack();

@@ -31,7 +31,8 @@ export class Staging {
 
   /** Stops earlier copies of the same owner, dead or held up. */
   async stopOthers(): Promise<void> {
-    for (const name of await this.#root.names()) if (name.startsWith(this.#owner) && name !== this.#name) await removeWhole(this.#root, name);
+    for (const name of await this.#root.names())
+      if (name.startsWith(this.#owner) && name !== this.#name) await removeWhole(this.#root, name);
   }
 
   /** Made when the first thing needs it: where nothing changed, nothing is written. */

@@ -170,11 +170,36 @@ describe('a copy back', () => {
   });
 
   const EDITS: readonly (readonly [name: string, host: Make, guest: Make, path: string])[] = [
-    ['both changed a file', (at) => writeFileSync(join(at, 'kept'), 'host'), (at) => writeFileSync(join(at, 'kept'), 'guest'), 'kept'],
-    ['the host changed it within its size and its second', (at) => writeFileSync(join(at, 'kept'), 'KEPT'), (at) => rmSync(join(at, 'kept')), 'kept'],
-    ['the host made it executable', (at) => chmodSync(join(at, 'kept'), 0o755), (at) => writeFileSync(join(at, 'kept'), 'guest'), 'kept'],
-    ['both added a file', (at) => writeFileSync(join(at, 'new'), 'host'), (at) => writeFileSync(join(at, 'new'), 'guest'), 'new'],
-    ['the host removed a file that the guest changed', (at) => rmSync(join(at, 'kept')), (at) => writeFileSync(join(at, 'kept'), 'guest'), 'kept'],
+    [
+      'both changed a file',
+      (at) => writeFileSync(join(at, 'kept'), 'host'),
+      (at) => writeFileSync(join(at, 'kept'), 'guest'),
+      'kept',
+    ],
+    [
+      'the host changed it within its size and its second',
+      (at) => writeFileSync(join(at, 'kept'), 'KEPT'),
+      (at) => rmSync(join(at, 'kept')),
+      'kept',
+    ],
+    [
+      'the host made it executable',
+      (at) => chmodSync(join(at, 'kept'), 0o755),
+      (at) => writeFileSync(join(at, 'kept'), 'guest'),
+      'kept',
+    ],
+    [
+      'both added a file',
+      (at) => writeFileSync(join(at, 'new'), 'host'),
+      (at) => writeFileSync(join(at, 'new'), 'guest'),
+      'new',
+    ],
+    [
+      'the host removed a file that the guest changed',
+      (at) => rmSync(join(at, 'kept')),
+      (at) => writeFileSync(join(at, 'kept'), 'guest'),
+      'kept',
+    ],
     [
       'the host removed the folder of a new file',
       (at) => rmSync(join(at, 'x'), { recursive: true }),
@@ -250,7 +275,10 @@ describe('a copy back', () => {
     (planned[0]![1] as { sha256: string }).sha256 = sha256;
     const state = join(base, 'state', 'run');
     const copying = join(state, readdirSync(state)[0]!, 'copying.jsonl');
-    writeFileSync(copying, `${planned.map((line) => JSON.stringify(line)).join('\n')}\n${JSON.stringify({ v: 1, count: planned.length })}\n`);
+    writeFileSync(
+      copying,
+      `${planned.map((line) => JSON.stringify(line)).join('\n')}\n${JSON.stringify({ v: 1, count: planned.length })}\n`,
+    );
     rmSync(join(host, 'x'), { recursive: true });
     const staging = readdirSync(host).filter((name) => name.startsWith('.voidbox'));
     expect(staging).toEqual([]);
@@ -288,7 +316,9 @@ describe('a copy back', () => {
     expect(staging(), 'also of one that never wakes').toEqual([]);
     wake();
     const outcome = await late.catch((error: unknown) => error);
-    expect((outcome as CopiedBack).refusal ?? outcome).toMatchObject({ code: expect.stringMatching(/store\/io|mount-conflict/) as string });
+    expect((outcome as CopiedBack).refusal ?? outcome).toMatchObject({
+      code: expect.stringMatching(/store\/io|mount-conflict/) as string,
+    });
     expect(tree(host)).toEqual(tree(guest));
   });
 
@@ -359,7 +389,9 @@ describe('a copy back', () => {
     mkdirSync(join(host, 'd'.repeat(200), 'e'.repeat(200)), { recursive: true });
     writeFileSync(join(host, 'large'), Buffer.alloc(2_500_000, 'a'));
     await boot();
-    expect(readFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x41])]), 'utf8')).toBe('odd');
+    expect(readFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x41])]), 'utf8')).toBe(
+      'odd',
+    );
     const back = (): Promise<CopiedBack> => mounts.copyBack(key(), systemTarOf(guest));
     expect(await back()).toEqual({ refusal: null, written: 0, removed: 0 });
     writeFileSync(Buffer.concat([Buffer.from(`${guest}/`), Buffer.from([0xff, 0xfe, 0x42])]), 'odder');
@@ -382,7 +414,10 @@ describe('a copy back', () => {
     const before = tree(host);
     if (isRoot) process.seteuid!(65_534);
     try {
-      expect((await copyBack()).refusal).toMatchObject({ code: 'stage/mount-unwritable', message: expect.stringContaining('cannot be written') as string });
+      expect((await copyBack()).refusal).toMatchObject({
+        code: 'stage/mount-unwritable',
+        message: expect.stringContaining('cannot be written') as string,
+      });
     } finally {
       if (isRoot) process.seteuid!(0);
     }
@@ -396,7 +431,10 @@ test('a folder that is reached through a link since its run was admitted is not 
   writeFileSync(join(guest, 'new'), 'new');
   renameSync(host, join(base, 'moved'));
   symlinkSync(join(base, 'moved'), host);
-  expect((await copyBack()).refusal).toMatchObject({ code: 'stage/mount-conflict', message: expect.stringContaining('ELOOP') as string });
+  expect((await copyBack()).refusal).toMatchObject({
+    code: 'stage/mount-conflict',
+    message: expect.stringContaining('ELOOP') as string,
+  });
   rmSync(join(base, 'state'), { recursive: true });
   await expect(mounts.capture(key(), LIMITS, signal)).rejects.toMatchObject({ code: 'mount/unusable' });
   expect(readdirSync(join(base, 'moved')).sort()).toEqual(['folder', 'kept', 'x']);
@@ -420,7 +458,9 @@ describe('what may not come out of a guest', () => {
     begin(KINDS['file']!);
     await boot();
     const before = tree(host);
-    await expect(mounts.copyBack(key(), writeTar([file('new'), ...items]))).rejects.toMatchObject({ code: 'stage/bad-output' });
+    await expect(mounts.copyBack(key(), writeTar([file('new'), ...items]))).rejects.toMatchObject({
+      code: 'stage/bad-output',
+    });
     expect(tree(host)).toEqual(before);
   });
 
@@ -429,7 +469,11 @@ describe('what may not come out of a guest', () => {
     await boot();
     const before = tree(host);
     const link: TarItem = { kind: 'symlink', path: 'x', target: 'folder' };
-    for (const items of [[link, file('x/evil')], [{ kind: 'dir', path: 'x', mode: 0o755 }, file('x/evil'), link], [file('none/evil')]] as const)
+    for (const items of [
+      [link, file('x/evil')],
+      [{ kind: 'dir', path: 'x', mode: 0o755 }, file('x/evil'), link],
+      [file('none/evil')],
+    ] as const)
       await expect(mounts.copyBack(key(), writeTar(items))).rejects.toMatchObject({ code: 'stage/bad-output' });
     expect(tree(host)).toEqual(before);
   });
@@ -453,10 +497,17 @@ describe('what may not come out of a guest', () => {
     await boot();
     async function* many(): AsyncGenerator<Uint8Array> {
       for (let at = 0; at <= MAX_ENTRIES; at += 500)
-        yield Buffer.concat(Array.from({ length: 500 }, (_, index) => writeHeader({ path: `d${at + index}/`, typeFlag: '5', mode: 0o755, sizeBytes: 0 })));
+        yield Buffer.concat(
+          Array.from({ length: 500 }, (_, index) =>
+            writeHeader({ path: `d${at + index}/`, typeFlag: '5', mode: 0o755, sizeBytes: 0 }),
+          ),
+        );
       yield endMarker();
     }
-    await expect(mounts.copyBack(key(), many())).rejects.toMatchObject({ code: 'stage/bad-output', message: expect.stringContaining('250,000') as string });
+    await expect(mounts.copyBack(key(), many())).rejects.toMatchObject({
+      code: 'stage/bad-output',
+      message: expect.stringContaining('250,000') as string,
+    });
     expect(readdirSync(host)).toEqual([]);
   });
 });
@@ -500,7 +551,9 @@ describe('a capture', () => {
     });
     expect(readdirSync(join(base, 'state', 'run'))).toHaveLength(1);
     for (const hostPath of [join(host, 'large'), join(host, 'none')])
-      await expect(mounts.capture({ ...KEY, hostPath }, LIMITS, signal)).rejects.toMatchObject({ code: 'mount/unusable' });
+      await expect(mounts.capture({ ...KEY, hostPath }, LIMITS, signal)).rejects.toMatchObject({
+        code: 'mount/unusable',
+      });
     expect(readdirSync(join(base, 'state', 'run', readdirSync(join(base, 'state', 'run'))[0]!))).toEqual([]);
   });
 
@@ -510,7 +563,10 @@ describe('a capture', () => {
     await boot();
     rmSync(join(base, 'state'), { recursive: true });
     writeFileSync(join(host, deep, 'f'), '');
-    await expect(boot()).rejects.toMatchObject({ code: 'mount/unusable', message: expect.stringContaining('too deep') as string });
+    await expect(boot()).rejects.toMatchObject({
+      code: 'mount/unusable',
+      message: expect.stringContaining('too deep') as string,
+    });
   });
 
   test('that is damaged says so', async () => {
@@ -519,9 +575,18 @@ describe('a capture', () => {
     const state = join(base, 'state', 'run');
     const manifest = join(state, readdirSync(state)[0]!, 'capture', 'capture.jsonl');
     const whole = readFileSync(manifest, 'utf8');
-    for (const damage of ['', 'no json\n', whole.split('\n').slice(1).join('\n'), whole.replace('"file"', '"sea"'), `${whole}["x",null]\n`]) {
+    for (const damage of [
+      '',
+      'no json\n',
+      whole.split('\n').slice(1).join('\n'),
+      whole.replace('"file"', '"sea"'),
+      `${whole}["x",null]\n`,
+    ]) {
       writeFileSync(manifest, damage);
-      await expect(copyBack()).rejects.toMatchObject({ code: 'mount/unusable', message: expect.stringContaining('damaged') as string });
+      await expect(copyBack()).rejects.toMatchObject({
+        code: 'mount/unusable',
+        message: expect.stringContaining('damaged') as string,
+      });
     }
   });
 

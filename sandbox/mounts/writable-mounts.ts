@@ -96,7 +96,10 @@ class Copy {
     try {
       root = await Folder.open(this.#key.hostPath, this.#key.isResolved);
     } catch (error) {
-      return this.#refused({ code: 'stage/mount-conflict', message: `the folder itself is no longer one (${errno(error)})` });
+      return this.#refused({
+        code: 'stage/mount-conflict',
+        message: `the folder itself is no longer one (${errno(error)})`,
+      });
     }
     const staging = new Staging(root, JSON.stringify([this.#key.runId, this.#key.scope, this.#key.guestPath]));
     try {
@@ -104,7 +107,8 @@ class Copy {
       const before = await this.#before(root);
       await writeFile(join(this.#dir, COPIER), this.#name, { mode: 0o600 });
       const incoming = await readIncoming(tar, before, staging);
-      if (await exists(join(this.#dir, ADOPTED))) for (const path of before.keys()) if (!incoming.entries.has(path)) before.delete(path);
+      if (await exists(join(this.#dir, ADOPTED)))
+        for (const path of before.keys()) if (!incoming.entries.has(path)) before.delete(path);
       const changes = changesBetween(before, incoming.entries);
       if (changes.length === 0) return { refusal: null, written: 0, removed: 0 };
       const checked = await checkChanges(root, changes, before);
@@ -133,9 +137,14 @@ class Copy {
 
   /** What the host has by us. A copy that was broken off is looked through first. */
   async #before(root: Folder): Promise<Map<string, MountEntry>> {
-    const known = (await readManifest(join(this.#dir, COPIED))) ?? (await readManifest(join(this.#dir, 'capture', CAPTURE_MANIFEST)));
+    const known =
+      (await readManifest(join(this.#dir, COPIED))) ??
+      (await readManifest(join(this.#dir, 'capture', CAPTURE_MANIFEST)));
     if (known === null)
-      throw new CodedError('mount/unusable', `what ${this.#key.hostPath} held when its run began is not in ${this.#dir}: start the run again`);
+      throw new CodedError(
+        'mount/unusable',
+        `what ${this.#key.hostPath} held when its run began is not in ${this.#dir}: start the run again`,
+      );
     return this.#settle(root, new Map([...known].filter((each): each is [string, MountEntry] => each[1] !== null)));
   }
 
@@ -147,9 +156,11 @@ class Copy {
     try {
       for (const [path, target] of planned) {
         const found = (await (await folders.at(parentOf(path)))?.look(nameOf(path))) ?? null;
-        if (found !== null && found.kind !== 'other' && target !== null && sameEntry(found, target)) before.set(path, target);
+        if (found !== null && found.kind !== 'other' && target !== null && sameEntry(found, target))
+          before.set(path, target);
         // Made, and not yet with its mode.
-        else if (found?.kind === 'dir' && target?.kind === 'dir' && before.get(path)?.kind !== 'dir') before.set(path, found);
+        else if (found?.kind === 'dir' && target?.kind === 'dir' && before.get(path)?.kind !== 'dir')
+          before.set(path, found);
         // Gone is as planned, or half of a change of its kind.
         else if (found === null) before.delete(path);
       }
@@ -164,7 +175,8 @@ class Copy {
   /** A worker that was held up and wakes behind its successor must not put its own state over that one's. */
   async #assertNewest(): Promise<void> {
     const newest = await readFile(join(this.#dir, COPIER), 'utf8');
-    if (newest !== this.#name) throw new CodedError('fence/stale', `another worker has begun to copy ${this.#key.guestPath} back since`);
+    if (newest !== this.#name)
+      throw new CodedError('fence/stale', `another worker has begun to copy ${this.#key.guestPath} back since`);
   }
 
   /** Only for what is on the disk. A plan that came back behind a power loss would take later edits of the host for its own. */
@@ -175,14 +187,23 @@ class Copy {
   }
 
   #refused({ code, message }: Refusal): CopiedBack {
-    return { refusal: { code, message: `${this.#key.guestPath} is not copied back to ${this.#key.hostPath}: ${message}` } };
+    return {
+      refusal: { code, message: `${this.#key.guestPath} is not copied back to ${this.#key.hostPath}: ${message}` },
+    };
   }
 
   #translated(error: unknown): CopiedBack {
     if (error instanceof CodedError || errno(error) === '') throw error;
     if (['EACCES', 'EPERM', 'EROFS'].includes(errno(error)))
-      return this.#refused({ code: 'stage/mount-unwritable', message: `the folder cannot be written on the host (${errno(error)})` });
-    throw new CodedError('store/io', `copying ${this.#key.guestPath} back to ${this.#key.hostPath}: ${(error as Error).message}`, { cause: error });
+      return this.#refused({
+        code: 'stage/mount-unwritable',
+        message: `the folder cannot be written on the host (${errno(error)})`,
+      });
+    throw new CodedError(
+      'store/io',
+      `copying ${this.#key.guestPath} back to ${this.#key.hostPath}: ${(error as Error).message}`,
+      { cause: error },
+    );
   }
 }
 

@@ -24,10 +24,16 @@ interface Checked {
   readonly identity: string;
 }
 
-export type CheckedChanges = { readonly refusal: Refusal } | { readonly refusal: null; readonly todo: readonly Checked[] };
+export type CheckedChanges =
+  | { readonly refusal: Refusal }
+  | { readonly refusal: null; readonly todo: readonly Checked[] };
 
 /** Looks at every entry that is to change. What is on the host already needs nothing. */
-export async function checkChanges(root: Folder, changes: readonly Change[], before: Manifest): Promise<CheckedChanges> {
+export async function checkChanges(
+  root: Folder,
+  changes: readonly Change[],
+  before: Manifest,
+): Promise<CheckedChanges> {
   const folders = new FolderPath(root);
   const coming = new Map(changes.map((change) => [change.path, change]));
   const device = (await root.facts()).dev;
@@ -64,7 +70,12 @@ export async function checkChanges(root: Folder, changes: readonly Change[], bef
 }
 
 /** Carries checked changes out. What could not be done is told; the host then has what came before it. */
-export async function carryOut(root: Folder, todo: readonly Checked[], staged: ReadonlyMap<string, string>, staging: Staging): Promise<Refusal | null> {
+export async function carryOut(
+  root: Folder,
+  todo: readonly Checked[],
+  staged: ReadonlyMap<string, string>,
+  staging: Staging,
+): Promise<Refusal | null> {
   const folders = new FolderPath(root);
   const removals = todo.filter(({ change }) => removesFirst(change));
   const order = deepestFirst(removals.map(({ change }) => change));
@@ -75,7 +86,8 @@ export async function carryOut(root: Folder, todo: readonly Checked[], staged: R
       path = change.path;
       const folder = await folders.at(parentOf(path));
       if (folder === null) return conflict([path]);
-      if ((await identityOf(folder, nameOf(path))) !== identities.get(path) && !removesFolder(change)) return conflict([path]);
+      if ((await identityOf(folder, nameOf(path))) !== identities.get(path) && !removesFolder(change))
+        return conflict([path]);
       if (removesFolder(change)) await folder.removeFolder(nameOf(path));
       else await folder.moveTo(nameOf(path), await staging.folder(), staging.newName());
     }
@@ -85,19 +97,29 @@ export async function carryOut(root: Folder, todo: readonly Checked[], staged: R
       path = change.path;
       const folder = await folders.at(parentOf(path));
       if (folder === null) return conflict([path]);
-      if (!removesFirst(change) && (await identityOf(folder, nameOf(path))) !== identities.get(path)) return conflict([path]);
+      if (!removesFirst(change) && (await identityOf(folder, nameOf(path))) !== identities.get(path))
+        return conflict([path]);
       await place(folder, nameOf(path), change, change.to, staged.get(path), staging);
     }
     return null;
   } catch (error) {
     if (!isOfTheHost(error)) throw error;
-    return errno(error) === 'ENOTEMPTY' || errno(error) === 'EEXIST' || isAbsent(error) ? conflict([path]) : unwritable(path, errno(error));
+    return errno(error) === 'ENOTEMPTY' || errno(error) === 'EEXIST' || isAbsent(error)
+      ? conflict([path])
+      : unwritable(path, errno(error));
   } finally {
     await folders.reset();
   }
 }
 
-async function place(folder: Folder, name: string, change: Change, to: MountEntry, stagedName: string | undefined, staging: Staging): Promise<void> {
+async function place(
+  folder: Folder,
+  name: string,
+  change: Change,
+  to: MountEntry,
+  stagedName: string | undefined,
+  staging: Staging,
+): Promise<void> {
   switch (to.kind) {
     case 'dir': {
       if (change.from?.kind !== 'dir') await folder.makeFolder(name, 0o700);
@@ -116,7 +138,8 @@ async function place(folder: Folder, name: string, change: Change, to: MountEntr
       return own.moveTo(made, folder, name);
     }
     case 'file': {
-      if (stagedName === undefined) throw new Error(`the contents of ${shown(change.path)} are not in the staging folder`);
+      if (stagedName === undefined)
+        throw new Error(`the contents of ${shown(change.path)} are not in the staging folder`);
       return (await staging.folder()).moveTo(stagedName, folder, name);
     }
   }
@@ -156,7 +179,9 @@ function isMade(coming: ReadonlyMap<string, Change>, path: string): boolean {
 /** What lies in a folder that is to go and was not there before. */
 async function strangersIn(folders: FolderPath, path: string, before: Manifest): Promise<readonly string[]> {
   const folder = await folders.at(path);
-  return folder === null ? [] : (await folder.names()).map((name) => `${path}/${name}`).filter((inner) => !before.has(inner));
+  return folder === null
+    ? []
+    : (await folder.names()).map((name) => `${path}/${name}`).filter((inner) => !before.has(inner));
 }
 
 async function whyUnwritable(folder: Folder, path: string, device: bigint): Promise<Refusal | null> {
@@ -165,7 +190,9 @@ async function whyUnwritable(folder: Folder, path: string, device: bigint): Prom
   } catch (error) {
     return unwritable(path, errno(error));
   }
-  return (await folder.facts()).dev === device ? null : unwritable(path, 'EXDEV: it is another file system than the mounted folder');
+  return (await folder.facts()).dev === device
+    ? null
+    : unwritable(path, 'EXDEV: it is another file system than the mounted folder');
 }
 
 /** Refusals that stay as they are when they are tried again; a full disk does not. */
@@ -195,9 +222,15 @@ function conflict(paths: readonly string[]): Refusal {
   const unique = [...new Set(paths)].sort();
   const named = unique.slice(0, NAMED_PATHS).map((path) => (path === '' ? 'the folder itself' : shown(path)));
   const more = unique.length > NAMED_PATHS ? ` and ${unique.length - NAMED_PATHS} more` : '';
-  return { code: 'stage/mount-conflict', message: `${named.join(', ')}${more} changed on the host too since the stage's VM got it` };
+  return {
+    code: 'stage/mount-conflict',
+    message: `${named.join(', ')}${more} changed on the host too since the stage's VM got it`,
+  };
 }
 
 function unwritable(path: string, why: string): Refusal {
-  return { code: 'stage/mount-unwritable', message: `${path === '' ? 'the folder itself' : shown(path)} cannot be written on the host (${why})` };
+  return {
+    code: 'stage/mount-unwritable',
+    message: `${path === '' ? 'the folder itself' : shown(path)} cannot be written on the host (${why})`,
+  };
 }

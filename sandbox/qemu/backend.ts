@@ -3,7 +3,17 @@ import { kill } from 'node:process';
 import type { LaunchSpec, Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
-import { MicroVm, isAlive, isVmGone, readHostFacts, readRunDir, sealRunDir, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
+import {
+  MicroVm,
+  isAlive,
+  isVmGone,
+  readHostFacts,
+  readRunDir,
+  sealRunDir,
+  type HostFacts,
+  type LaunchConfig,
+  type VmStatus,
+} from '../../native/index.ts';
 import { readHostMemory } from '../host-memory.ts';
 import { vmRunDir } from '../vm-key.ts';
 import { createQemuSandbox } from './sandbox.ts';
@@ -127,7 +137,9 @@ function launchConfig(
     qemu: pieces.qemu,
     bwrap: pieces.bwrap,
     mke2fs: pieces.mke2fs,
-    mounts: spec.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
+    mounts: spec.mounts
+      .filter((mount) => mount.mode === 'ro')
+      .map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
     bootTimeoutMs,
     ...(diskFullLimitMs === undefined ? {} : { diskFullTimeoutMs: diskFullLimitMs }),
   };
@@ -136,7 +148,10 @@ function launchConfig(
 /** @throws CodedError `host/isolation` for a VM without a jail */
 function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
   if (status.jail === '' || status.jail === 'none') {
-    throw new CodedError('host/isolation', `VM ${vm.vmKey} runs without a jail: voidbox doctor says how to get bubblewrap`);
+    throw new CodedError(
+      'host/isolation',
+      `VM ${vm.vmKey} runs without a jail: voidbox doctor says how to get bubblewrap`,
+    );
   }
   return {
     isolation: 'microvm',
@@ -174,7 +189,10 @@ async function endVm(keeper: string, dir: string, name: string): Promise<void> {
   const deadlineMs = Date.now() + KILLED_LIMIT_MS;
   while (isAlive(await readRunDir(keeper, dir))) {
     if (Date.now() > deadlineMs)
-      throw new CodedError('store/io', `VM ${name} still holds the lock of ${dir} ${KILLED_LIMIT_MS} ms after its keeper was killed`);
+      throw new CodedError(
+        'store/io',
+        `VM ${name} still holds the lock of ${dir} ${KILLED_LIMIT_MS} ms after its keeper was killed`,
+      );
     await new Promise((resolve) => setTimeout(resolve, 100));
   }
 }

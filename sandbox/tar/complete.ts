@@ -6,7 +6,10 @@ import { BLOCK_BYTES, paddingBytes, parseHeader } from './entry.ts';
  * Hands a tar's bytes on as they come.
  * @param onCut makes the error of a stream that ended before its end marker
  */
-export async function* requireEndMarker(bytes: AsyncIterable<Uint8Array>, onCut: () => Promise<Error>): AsyncGenerator<Uint8Array, void, void> {
+export async function* requireEndMarker(
+  bytes: AsyncIterable<Uint8Array>,
+  onCut: () => Promise<Error>,
+): AsyncGenerator<Uint8Array, void, void> {
   const header = Buffer.alloc(BLOCK_BYTES);
   let headerBytes = 0;
   let skipBytes = 0;
@@ -29,7 +32,8 @@ export async function* requireEndMarker(bytes: AsyncIterable<Uint8Array>, onCut:
       const entry = parseHeader(header);
       if (entry === null) isEnded = true;
       // Bodies of links and folders are empty whatever their size field says.
-      else if (entry.kind === 'file' || entry.kind === 'other') skipBytes = entry.sizeBytes + paddingBytes(entry.sizeBytes);
+      else if (entry.kind === 'file' || entry.kind === 'other')
+        skipBytes = entry.sizeBytes + paddingBytes(entry.sizeBytes);
     }
     yield chunk;
   }

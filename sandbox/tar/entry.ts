@@ -19,13 +19,21 @@ export interface TarHeader {
   readonly linkTarget: string;
 }
 
-const KIND_OF_FLAG: Readonly<Record<string, TarKind>> = { '0': 'file', '\0': 'file', '7': 'file', '1': 'hardlink', '2': 'symlink', '5': 'dir' };
+const KIND_OF_FLAG: Readonly<Record<string, TarKind>> = {
+  '0': 'file',
+  '\0': 'file',
+  '7': 'file',
+  '1': 'hardlink',
+  '2': 'symlink',
+  '5': 'dir',
+};
 
 /** The header of a block; null for a block of zeroes. @throws Error when the checksum is wrong */
 export function parseHeader(block: Buffer, names: NameEncoding = 'utf8'): TarHeader | null {
   if (block.every((byte) => byte === 0)) return null;
   let sum = 0;
-  for (let index = 0; index < BLOCK_BYTES; index += 1) sum += index >= 148 && index < 156 ? 0x20 : (block[index] as number);
+  for (let index = 0; index < BLOCK_BYTES; index += 1)
+    sum += index >= 148 && index < 156 ? 0x20 : (block[index] as number);
   if (sum !== readNumber(block, 148, 8)) throw new Error('tar: the checksum of a header is wrong');
   const prefix = block.toString('latin1', 257, 262) === 'ustar' ? readString(block, 345, 155, names) : '';
   const name = readString(block, 0, 100, names);

@@ -16,7 +16,10 @@ export interface TarEntry extends TarHeader {
  * Entries of a tar with their bodies.
  * @throws Error when the tar is malformed, cut short, or holds more than `maxBytes` in all
  */
-export async function* readTar(bytes: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<TarEntry, void, void> {
+export async function* readTar(
+  bytes: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): AsyncGenerator<TarEntry, void, void> {
   const reader = new BlockReader(bytes);
   let extra: ReadonlyMap<string, string> = new Map();
   let takenBytes = 0;
@@ -36,7 +39,12 @@ export async function* readTar(bytes: AsyncIterable<Uint8Array>, maxBytes: numbe
       extra = new Map([...extra, ...metaOf(header.typeFlag, body)]);
       continue;
     }
-    yield { ...header, path: extra.get('path') ?? header.path, linkTarget: extra.get('linkpath') ?? header.linkTarget, body };
+    yield {
+      ...header,
+      path: extra.get('path') ?? header.path,
+      linkTarget: extra.get('linkpath') ?? header.linkTarget,
+      body,
+    };
     extra = new Map();
   }
 }

@@ -12,7 +12,10 @@ export interface StreamedEntry extends TarHeader {
  * Entries up to the end marker. A stream that breaks off throws what the stream throws, or an Error.
  * @throws Error when the tar is malformed or cut short
  */
-export async function* streamTar(bytes: AsyncIterable<Uint8Array>, names: NameEncoding): AsyncGenerator<StreamedEntry, void, void> {
+export async function* streamTar(
+  bytes: AsyncIterable<Uint8Array>,
+  names: NameEncoding,
+): AsyncGenerator<StreamedEntry, void, void> {
   const source = new Source(bytes);
   let extra: ReadonlyMap<string, string> = new Map();
   try {
@@ -30,7 +33,13 @@ export async function* streamTar(bytes: AsyncIterable<Uint8Array>, names: NameEn
       // Bodies of links and folders are empty whatever their size field says.
       const sizeBytes = header.kind === 'file' || header.kind === 'other' ? header.sizeBytes : 0;
       const end = source.position + sizeBytes;
-      yield { ...header, sizeBytes, path: extra.get('path') ?? header.path, linkTarget: extra.get('linkpath') ?? header.linkTarget, body: source.upTo(end) };
+      yield {
+        ...header,
+        sizeBytes,
+        path: extra.get('path') ?? header.path,
+        linkTarget: extra.get('linkpath') ?? header.linkTarget,
+        body: source.upTo(end),
+      };
       extra = new Map();
       for await (const _ of source.upTo(end + paddingBytes(sizeBytes)));
     }

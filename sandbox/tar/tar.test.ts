@@ -50,16 +50,33 @@ describe('tar', () => {
       .filter((line) => line !== '');
     expect(listed).toEqual(['bin/', 'bin/tool', LONG, 'bin/link']);
     for (const format of ['gnu', 'pax', 'ustar']) {
-      const theirs = execFileSync('tar', [`--format=${format}`, '-cf', '-', '-C', new URL('.', import.meta.url).pathname, 'entry.ts']);
+      const theirs = execFileSync('tar', [
+        `--format=${format}`,
+        '-cf',
+        '-',
+        '-C',
+        new URL('.', import.meta.url).pathname,
+        'entry.ts',
+      ]);
       expect((await entriesOf(pieces(theirs, 700))).map((entry) => entry.path)).toEqual(['entry.ts']);
     }
-    const gnu = execFileSync('tar', ['--format=gnu', `--transform=s|.*|${LONG}|`, '-cf', '-', '-C', new URL('.', import.meta.url).pathname, 'entry.ts']);
+    const gnu = execFileSync('tar', [
+      '--format=gnu',
+      `--transform=s|.*|${LONG}|`,
+      '-cf',
+      '-',
+      '-C',
+      new URL('.', import.meta.url).pathname,
+      'entry.ts',
+    ]);
     expect((await entriesOf(pieces(gnu, 700))).map((entry) => entry.path)).toEqual([LONG]);
   });
 
   it('is refused when it is cut short, damaged or too large', async () => {
     const whole = await bytesOf(writeTar(ITEMS));
-    await expect(entriesOf(pieces(whole.subarray(0, whole.length - 2 * BLOCK_BYTES), 512))).rejects.toThrow('end marker');
+    await expect(entriesOf(pieces(whole.subarray(0, whole.length - 2 * BLOCK_BYTES), 512))).rejects.toThrow(
+      'end marker',
+    );
     await expect(entriesOf(pieces(whole.subarray(0, 1_600), 512))).rejects.toThrow('cut short');
     await expect(entriesOf(pieces(whole, 512), 500)).rejects.toThrow('more than 500 bytes');
     const damaged = Buffer.from(whole);
@@ -83,7 +100,10 @@ describe('the end marker', () => {
       endMarker(),
     ]);
     for (let blocks = 0; blocks <= 11; blocks += 1) {
-      await expect(bytesOf(requireEndMarker(pieces(zeroes.subarray(0, blocks * BLOCK_BYTES), 512), onCut)), `${blocks} blocks`).rejects.toThrow('cut');
+      await expect(
+        bytesOf(requireEndMarker(pieces(zeroes.subarray(0, blocks * BLOCK_BYTES), 512), onCut)),
+        `${blocks} blocks`,
+      ).rejects.toThrow('cut');
     }
     await bytesOf(requireEndMarker(pieces(zeroes, 512), onCut));
   });

@@ -2,7 +2,14 @@
  * Primitives: what an author asks of the agent without naming a tool. Each is checked here, where its author sees the stack;
  * how it is written and which tool does it is in primitives.ts.
  */
-import type { ActBuilder, ActSegment, AskOpenConfig, AskStructuredConfig, AskUserOption, PrimitiveConfig } from '../../domain/step-machine/definition.ts';
+import type {
+  ActBuilder,
+  ActSegment,
+  AskOpenConfig,
+  AskStructuredConfig,
+  AskUserOption,
+  PrimitiveConfig,
+} from '../../domain/step-machine/definition.ts';
 
 /** What question tools can show. */
 const HEADER_CHARACTERS_MAX = 12;
@@ -39,7 +46,9 @@ function segment(primitive: PrimitiveConfig): ActSegment {
 
 function checkHeader(primitive: string, header: string | undefined): void {
   if (header !== undefined && header.length > HEADER_CHARACTERS_MAX) {
-    throw new Error(`${primitive}: header must be ≤${HEADER_CHARACTERS_MAX} characters, got ${header.length}. Shorten "${header}".`);
+    throw new Error(
+      `${primitive}: header must be ≤${HEADER_CHARACTERS_MAX} characters, got ${header.length}. Shorten "${header}".`,
+    );
   }
 }
 

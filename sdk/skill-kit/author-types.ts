@@ -25,7 +25,9 @@ export interface PromptContext<TStore = StoreAccessor, TParams = unknown> {
   readonly act: ActBuilder;
   readonly system: SystemBuilder;
 }
-export type PromptFn<TStore = StoreAccessor, TParams = unknown> = (context: PromptContext<TStore, TParams>) => PromptReturn;
+export type PromptFn<TStore = StoreAccessor, TParams = unknown> = (
+  context: PromptContext<TStore, TParams>,
+) => PromptReturn;
 
 export interface TransitionContext<TResponse = unknown, TAction = unknown, TStore = StoreAccessor, TParams = unknown> {
   readonly response: TResponse;
@@ -49,7 +51,11 @@ export interface SaveContext<TResponse = unknown, TAction = unknown, TStore = St
 export interface ActionCallContext extends Omit<ActionCall, 'signal'> {
   readonly signal: AbortSignal;
 }
-export interface ActionContext<TResponse = unknown, TStore = StoreAccessor, TParams = unknown> extends ActionCallContext {
+export interface ActionContext<
+  TResponse = unknown,
+  TStore = StoreAccessor,
+  TParams = unknown,
+> extends ActionCallContext {
   readonly response: TResponse;
   readonly store: TStore;
   readonly params: TParams;
@@ -60,9 +66,14 @@ export interface ActionConfig<TInput extends AnySchema = AnySchema, TOutput exte
   readonly name: string;
   readonly input: TInput;
   readonly output: TOutput;
-  run(context: { readonly input: InferOutput<TInput> } & ActionCallContext): Promise<InferInput<TOutput>> | InferInput<TOutput>;
+  run(
+    context: { readonly input: InferOutput<TInput> } & ActionCallContext,
+  ): Promise<InferInput<TOutput>> | InferInput<TOutput>;
 }
-export interface ActionDefinition<TInput extends AnySchema = AnySchema, TOutput extends AnySchema = AnySchema> extends ActionConfig<TInput, TOutput> {
+export interface ActionDefinition<
+  TInput extends AnySchema = AnySchema,
+  TOutput extends AnySchema = AnySchema,
+> extends ActionConfig<TInput, TOutput> {
   readonly kind: 'action';
 }
 export type InferActionResult<TAction> =
@@ -87,20 +98,43 @@ type KeysOf<Union> = Union extends unknown ? keyof Union : never;
 type Next<TResponse, TAction, TStore, TParams, TNext extends AnyTarget> =
   | TNext
   | ((context: TransitionContext<TResponse, TAction, TStore, TParams>) => TNext)
-  | readonly { readonly to: TNext; readonly when?: (context: TransitionContext<TResponse, TAction, TStore, TParams>) => boolean }[]
+  | readonly {
+      readonly to: TNext;
+      readonly when?: (context: TransitionContext<TResponse, TAction, TStore, TParams>) => boolean;
+    }[]
   | Terminal;
 
 /** What all steps have. */
-export interface StepBody<TParams, TStore, TStores, TResponse, TInput, TAction, TSave, TOther extends string, TExpiry extends string> {
+export interface StepBody<
+  TParams,
+  TStore,
+  TStores,
+  TResponse,
+  TInput,
+  TAction,
+  TSave,
+  TOther extends string,
+  TExpiry extends string,
+> {
   /** Inline, or one made by `action()`. */
   readonly action?:
     | ((context: ActionContext<ResponseOf<TResponse>, TStore, TParams>) => Promise<TAction> | TAction)
     | {
-        readonly run: { readonly kind: 'action'; readonly input: StandardInput<TInput>; readonly output: StandardOutput<TAction> };
-        readonly mapInput?: (context: { readonly response: ResponseOf<TResponse>; readonly store: TStore; readonly params: TParams }) => NoInfer<TInput>;
+        readonly run: {
+          readonly kind: 'action';
+          readonly input: StandardInput<TInput>;
+          readonly output: StandardOutput<TAction>;
+        };
+        readonly mapInput?: (context: {
+          readonly response: ResponseOf<TResponse>;
+          readonly store: TStore;
+          readonly params: TParams;
+        }) => NoInfer<TInput>;
       };
   /** Synchronous. `step` becomes the visit's result; every other key is merged into that sub-store. */
-  readonly save?: (context: SaveContext<ResponseOf<TResponse>, ActionResultOf<TAction>, TStore, TParams>) => TSave & SaveReturn<TStores, TSave>;
+  readonly save?: (
+    context: SaveContext<ResponseOf<TResponse>, ActionResultOf<TAction>, TStore, TParams>,
+  ) => TSave & SaveReturn<TStores, TSave>;
   /** How often this step may be visited; 10 for members of a cycle that say nothing. */
   readonly maxVisits?: number;
   /** Where to go instead of visiting this step once more. */
@@ -111,17 +145,25 @@ export interface StepBody<TParams, TStore, TStores, TResponse, TInput, TAction, 
   /** For each attempt of the action. */
   readonly timeoutMs?: number;
   /** The step is passed when the time is over. */
-  readonly wait?: { readonly durationMs: number | ((context: TransitionContext<ResponseOf<TResponse>, ActionResultOf<TAction>, TStore, TParams>) => number) };
+  readonly wait?: {
+    readonly durationMs:
+      | number
+      | ((context: TransitionContext<ResponseOf<TResponse>, ActionResultOf<TAction>, TStore, TParams>) => number);
+  };
   /** A person answers, in the time given. */
   readonly human?: Omit<HumanInput, 'onExpiry'> & { readonly onExpiry?: TExpiry };
   /** Runs a sub-skill and comes back: its final output is this step's `actionResult`. */
   readonly call?: string;
 }
 interface StandardInput<TInput> extends AnySchema {
-  readonly '~standard': AnySchema['~standard'] & { readonly types?: { readonly input: TInput; readonly output: unknown } | undefined };
+  readonly '~standard': AnySchema['~standard'] & {
+    readonly types?: { readonly input: TInput; readonly output: unknown } | undefined;
+  };
 }
 interface StandardOutput<TOutput> extends AnySchema {
-  readonly '~standard': AnySchema['~standard'] & { readonly types?: { readonly input: unknown; readonly output: TOutput } | undefined };
+  readonly '~standard': AnySchema['~standard'] & {
+    readonly types?: { readonly input: unknown; readonly output: TOutput } | undefined;
+  };
 }
 
 type Prompt<TStore, TParams> = PromptReturn | PromptFn<TStore, TParams>;
@@ -220,9 +262,19 @@ export interface StepOverrides<
 
 declare const shape: unique symbol;
 /** A step made by `step()`; its types travel in a property that exists for the compiler alone. */
-export interface StepDefinition<TResponse = unknown, TAction = unknown, TSave = unknown, TNext extends AnyTarget = string> {
+export interface StepDefinition<
+  TResponse = unknown,
+  TAction = unknown,
+  TSave = unknown,
+  TNext extends AnyTarget = string,
+> {
   readonly kind: 'step';
   readonly config: ErasedStepConfig;
   extend(overrides: Partial<ErasedStepConfig>): StepDefinition<TResponse, TAction, TSave, TNext>;
-  readonly [shape]?: { readonly response: TResponse; readonly action: TAction; readonly save: TSave; readonly next: TNext };
+  readonly [shape]?: {
+    readonly response: TResponse;
+    readonly action: TAction;
+    readonly save: TSave;
+    readonly next: TNext;
+  };
 }

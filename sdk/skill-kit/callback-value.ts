@@ -6,13 +6,18 @@ import type { ReferenceLoader, TopicConfig } from '../../domain/step-machine/def
  * @throws {Error} for a promise
  */
 export function settled<T>(value: T, where: string): T {
-  if (typeof value !== 'object' || value === null || !('then' in value) || typeof value.then !== 'function') return value;
+  if (typeof value !== 'object' || value === null || !('then' in value) || typeof value.then !== 'function')
+    return value;
   void Promise.resolve(value).catch(() => undefined);
   throw new Error(`${where} gave a promise; it has to be synchronous. Do what takes time in the step's action.`);
 }
 
 /** @throws {Error} when the topic's callback gives no text, and what it throws */
-export function topicContent(topics: Readonly<Record<string, TopicConfig>>, name: string, refs: ReferenceLoader): string {
+export function topicContent(
+  topics: Readonly<Record<string, TopicConfig>>,
+  name: string,
+  refs: ReferenceLoader,
+): string {
   const content: unknown = settled<unknown>(topics[name]!.content({ refs }), `topic "${name}": content`);
   if (typeof content === 'string') return content;
   throw new Error(`topic "${name}": content gave ${content === null ? 'null' : typeof content}; it gives a text.`);

@@ -11,7 +11,9 @@ export class SkillDefinitionError extends Error {
   constructor(skill: string, mistakes: readonly SkillDiagnostic[]) {
     const lines = mistakes.map(({ message }) => message);
     super(
-      lines.length === 1 ? `skill "${skill}": ${lines[0]}` : `skill "${skill}" has ${lines.length} mistakes:\n${lines.map((line) => `  ${line}`).join('\n')}`,
+      lines.length === 1
+        ? `skill "${skill}": ${lines[0]}`
+        : `skill "${skill}" has ${lines.length} mistakes:\n${lines.map((line) => `  ${line}`).join('\n')}`,
     );
     this.name = 'SkillDefinitionError';
     this.skill = skill;
@@ -23,7 +25,10 @@ export class SkillDefinitionError extends Error {
 export function checkSkillDefinition(definition: SkillDefinition): void {
   const { name, entry, steps } = definition;
   if (!name) throw new Error('skill: name is required');
-  if (entry && isMissing(entry, steps)) throw new SkillDefinitionError(name, [{ rule: 'entry-step', severity: 'error', message: missingEntry(entry, steps) }]);
+  if (entry && isMissing(entry, steps))
+    throw new SkillDefinitionError(name, [
+      { rule: 'entry-step', severity: 'error', message: missingEntry(entry, steps) },
+    ]);
   checkSteps(`skill "${name}"`, entry, steps);
   const mistakes = diagnose(definition).filter(({ severity }) => severity === 'error');
   if (mistakes.length > 0) throw new SkillDefinitionError(name, mistakes);
@@ -32,7 +37,8 @@ export function checkSkillDefinition(definition: SkillDefinition): void {
 /** @throws {Error} */
 export function checkSteps(where: string, entry: string, steps: Readonly<Record<string, StepDefinition>>): void {
   if (!entry) throw new Error(`${where}: entry is required. Give the name of the first step.`);
-  if (Object.keys(steps).length === 0) throw new Error(`${where}: at least one step is required. Add one with .step(name, { ... }).`);
+  if (Object.keys(steps).length === 0)
+    throw new Error(`${where}: at least one step is required. Add one with .step(name, { ... }).`);
   if (isMissing(entry, steps)) throw new Error(`${where}: ${missingEntry(entry, steps)}`);
 }
 

@@ -2,7 +2,14 @@
 import { offerToHost, type Offered } from './hosted.ts';
 
 export async function main(definition: Offered): Promise<void> {
-  if (!offerToHost(definition)) throw new Error('this bundle of a skill is made for a worker of Voidbox. Run the script that it was made of.');
+  if (!offerToHost(definition))
+    throw new Error('this bundle of a skill is made for a worker of Voidbox. Run the script that it was made of.');
 }
 
-export { main as compositeMain, main as mcpCompositeMain, main as mcpMain, main as mcpReferenceMain, main as referenceMain };
+export {
+  main as compositeMain,
+  main as mcpCompositeMain,
+  main as mcpMain,
+  main as mcpReferenceMain,
+  main as referenceMain,
+};

@@ -66,7 +66,9 @@ function nobodyReads({ message }: Error): void {
 
 /** Node ends, with success, a process in which nothing can happen any more. */
 function neverSettled(): void {
-  process.stderr.write('error: the skill waits for something that never comes: a promise of its code is never settled. Look at its actions.\n');
+  process.stderr.write(
+    'error: the skill waits for something that never comes: a promise of its code is never settled. Look at its actions.\n',
+  );
   process.exit(1);
 }
 

@@ -17,32 +17,71 @@ export interface Attempt {
 /** Trying again would end the same way. */
 class NotRetryable extends Error {}
 
-export async function runAction(at: Place, command: Extract<Command, { type: 'run-action' }>, abort: AbortController): Promise<Attempt> {
+export async function runAction(
+  at: Place,
+  command: Extract<Command, { type: 'run-action' }>,
+  abort: AbortController,
+): Promise<Attempt> {
   const { cursor, attempt } = command;
   const running = attemptOf(at, command, abort.signal);
   const left = running.then(ignore, ignore);
   try {
     const value = await withTimeout(command.timeoutMs, abort, running);
-    return { event: { type: 'action-ended', cursor, attempt, ok: true, ...(value === undefined ? {} : { value: frozen(value) }) }, left };
+    return {
+      event: {
+        type: 'action-ended',
+        cursor,
+        attempt,
+        ok: true,
+        ...(value === undefined ? {} : { value: frozen(value) }),
+      },
+      left,
+    };
   } catch (cause) {
     const error = errorFacts(cause);
     const timedOut = cause instanceof ActionTimeout;
-    return { event: { type: 'action-ended', cursor, attempt, ok: false, error, retryable: !(cause instanceof NotRetryable), timedOut }, cause, left };
+    return {
+      event: {
+        type: 'action-ended',
+        cursor,
+        attempt,
+        ok: false,
+        error,
+        retryable: !(cause instanceof NotRetryable),
+        timedOut,
+      },
+      cause,
+      left,
+    };
   }
 }
 
 function ignore(): void {}
 
-async function attemptOf(at: Place, command: Extract<Command, { type: 'run-action' }>, signal: AbortSignal): Promise<unknown> {
+async function attemptOf(
+  at: Place,
+  command: Extract<Command, { type: 'run-action' }>,
+  signal: AbortSignal,
+): Promise<unknown> {
   const { response, idempotencyKey, attempt } = command;
   const action = at.config.action!;
   const call = { signal, idempotencyKey, attempt };
   if (typeof action === 'function') return action({ response, store: at.store, params: at.frame.params, ...call });
   const { run: definition } = action;
   const input = checkMade(definition.input, mappedInput(at, action, response), `action "${definition.name}": input`);
-  if (!input.ok) throw new NotRetryable(`Action "${definition.name}" at step "${at.step}": its input does not fit its schema: ${input.message}`);
-  const output = checkMade(definition.output, await definition.run({ input: input.value, ...call }), `action "${definition.name}": output`);
-  if (!output.ok) throw new NotRetryable(`Action "${definition.name}" at step "${at.step}": its output does not fit its schema: ${output.message}`);
+  if (!input.ok)
+    throw new NotRetryable(
+      `Action "${definition.name}" at step "${at.step}": its input does not fit its schema: ${input.message}`,
+    );
+  const output = checkMade(
+    definition.output,
+    await definition.run({ input: input.value, ...call }),
+    `action "${definition.name}": output`,
+  );
+  if (!output.ok)
+    throw new NotRetryable(
+      `Action "${definition.name}" at step "${at.step}": its output does not fit its schema: ${output.message}`,
+    );
   return output.value;
 }
 
@@ -61,7 +100,8 @@ async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, 
     const stop = (): void => reject(abort.signal.reason as Error);
     if (abort.signal.aborted) return stop();
     abort.signal.addEventListener('abort', stop, { once: true });
-    if (timeoutMs !== null) stopTimer = startTimer(timeoutMs, () => abort.abort(new ActionTimeout(`ran past its timeoutMs of ${timeoutMs}`)));
+    if (timeoutMs !== null)
+      stopTimer = startTimer(timeoutMs, () => abort.abort(new ActionTimeout(`ran past its timeoutMs of ${timeoutMs}`)));
   });
   try {
     return await Promise.race([running, over]);
@@ -71,5 +111,7 @@ async function withTimeout<T>(timeoutMs: number | null, abort: AbortController, 
 }
 
 export function errorFacts(cause: unknown): { name: string; message: string } {
-  return cause instanceof Error ? { name: cause.name, message: cause.message } : { name: 'Error', message: String(cause) };
+  return cause instanceof Error
+    ? { name: cause.name, message: cause.message }
+    : { name: 'Error', message: String(cause) };
 }

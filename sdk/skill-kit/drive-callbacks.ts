@@ -1,7 +1,12 @@
 /** One command of the engine, carried out by the author's callback: what it gives is the event that answers. */
 import type { Command } from '../../domain/step-machine/command.ts';
 import { deepMerge, isDeeperThan, isPlain } from '../../domain/step-machine/deep-merge.ts';
-import type { SkillDefinition, StepConfig, StoreAccessor, TransitionContext } from '../../domain/step-machine/definition.ts';
+import type {
+  SkillDefinition,
+  StepConfig,
+  StoreAccessor,
+  TransitionContext,
+} from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { RecordLog, StepRecord } from '../../domain/step-machine/records.ts';
@@ -19,7 +24,17 @@ import { system } from './segments.ts';
 /** Commands that are answered at once. */
 export type CallbackCommand = Extract<
   Command,
-  { readonly type: 'render-prompt' | 'validate' | 'save' | 'choose-next' | 'measure-wait' | 'start-child' | 'render-topic' | 'check-final' }
+  {
+    readonly type:
+      | 'render-prompt'
+      | 'validate'
+      | 'save'
+      | 'choose-next'
+      | 'measure-wait'
+      | 'start-child'
+      | 'render-topic'
+      | 'check-final';
+  }
 >;
 
 /** The part of a definition that a frame of a session runs. */
@@ -56,13 +71,27 @@ export function carryOut(runtime: SkillRuntime, state: SessionState, command: Ca
       return { type: 'chosen', cursor, target: chooseNext(at, command) };
     case 'measure-wait': {
       const { durationMs } = at.config.wait!;
-      const context = { response: {}, actionResult: undefined, attempts: command.attempts, params: at.frame.params, store: at.store };
-      return { type: 'measured', cursor, durationMs: typeof durationMs === 'number' ? durationMs : durationMs(context) };
+      const context = {
+        response: {},
+        actionResult: undefined,
+        attempts: command.attempts,
+        params: at.frame.params,
+        store: at.store,
+      };
+      return {
+        type: 'measured',
+        cursor,
+        durationMs: typeof durationMs === 'number' ? durationMs : durationMs(context),
+      };
     }
     case 'start-child':
       return { type: 'child-ready', cursor, params: childParams(at, command) };
     case 'render-topic':
-      return { type: 'topic-rendered', cursor, content: topicContent(at.definition.topics!, command.topic, runtime.refs) };
+      return {
+        type: 'topic-rendered',
+        cursor,
+        content: topicContent(at.definition.topics!, command.topic, runtime.refs),
+      };
     case 'check-final':
       return { type: 'final-checked', cursor, ...checkFinal(at, command) };
   }
@@ -78,7 +107,11 @@ export class Place {
   readonly #older: () => readonly StepRecord[];
   #store: StoreAccessor | undefined;
 
-  constructor(runtime: SkillRuntime, state: SessionState, { frame, step }: { readonly frame: number; readonly step: string }) {
+  constructor(
+    runtime: SkillRuntime,
+    state: SessionState,
+    { frame, step }: { readonly frame: number; readonly step: string },
+  ) {
     this.frame = frameOf(state, frame);
     this.definition = definitionAt(runtime.definition, this.frame.skill);
     this.config = this.definition.steps[step]!.config;
@@ -120,7 +153,15 @@ function renderPrompt(
   const pieces =
     typeof prompt === 'function'
       ? settled(
-          prompt({ store: at.store, params: at.frame.params, refs, attempts: command.attempts, host: handshake, act, system }),
+          prompt({
+            store: at.store,
+            params: at.frame.params,
+            refs,
+            attempts: command.attempts,
+            host: handshake,
+            act,
+            system,
+          }),
           `step "${at.step}": prompt`,
         )
       : prompt!;
@@ -136,12 +177,17 @@ function save(
   at: Place,
   { response, actionResult }: Extract<Command, { type: 'save' }>,
 ): { result?: { readonly value: unknown }; writes: Readonly<Record<string, unknown>> } {
-  const returned = settled(at.config.save!({ response, actionResult, store: at.store, params: at.frame.params }), `step "${at.step}": save`);
+  const returned = settled(
+    at.config.save!({ response, actionResult, store: at.store, params: at.frame.params }),
+    `step "${at.step}": save`,
+  );
   const { step: result, ...writes } = (returned ?? {}) as Record<string, unknown>;
   const { stores: declared = {} } = at.definition;
   for (const [store, write] of Object.entries(writes)) {
     if (isDeeperThan(write, MOST_LEVELS)) {
-      throw new Error(`step "${at.step}": save wrote a value to store "${store}" that is nested deeper than ${MOST_LEVELS} levels. Write less of it.`);
+      throw new Error(
+        `step "${at.step}": save wrote a value to store "${store}" that is nested deeper than ${MOST_LEVELS} levels. Write less of it.`,
+      );
     }
     // Names come from what agents answered: `constructor` is not a store that every object has.
     if (!Object.hasOwn(declared, store) || write === undefined) continue;
@@ -162,7 +208,9 @@ function writeWarning(schema: AnySchema, before: unknown, write: unknown, store:
       path.map((segment) => (typeof segment === 'object' ? segment.key : segment)),
     ),
   );
-  return wrong.length === 0 ? null : describeIssues(wrong.map(({ path = [], message }) => ({ path: [store, ...path], message })));
+  return wrong.length === 0
+    ? null
+    : describeIssues(wrong.map(({ path = [], message }) => ({ path: [store, ...path], message })));
 }
 
 function isWithin(value: unknown, path: readonly PropertyKey[]): boolean {
@@ -174,7 +222,10 @@ function isWithin(value: unknown, path: readonly PropertyKey[]): boolean {
   return at !== undefined;
 }
 
-function chooseNext(at: Place, { response, actionResult, attempts }: Extract<Command, { type: 'choose-next' }>): unknown {
+function chooseNext(
+  at: Place,
+  { response, actionResult, attempts }: Extract<Command, { type: 'choose-next' }>,
+): unknown {
   const context: TransitionContext = { response, attempts, actionResult, params: at.frame.params, store: at.store };
   const { next } = at.config;
   const where = `step "${at.step}": next`;
@@ -182,7 +233,8 @@ function chooseNext(at: Place, { response, actionResult, attempts }: Extract<Com
   if (!Array.isArray(next)) return next;
   const branches = next as readonly { readonly to: string; when?(context: TransitionContext): boolean }[];
   const taken = branches.find((branch) => branch.when === undefined || settled(branch.when(context), where));
-  if (taken === undefined) throw new Error(`Step "${at.step}": no branch matched and no default (entry without \`when\`) was provided.`);
+  if (taken === undefined)
+    throw new Error(`Step "${at.step}": no branch matched and no default (entry without \`when\`) was provided.`);
   return taken.to;
 }
 
@@ -194,13 +246,15 @@ function checkFinal(
   { definition, config, step }: Place,
   { finalOutput, response }: Extract<Command, { type: 'check-final' }>,
 ): { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly message: string } {
-  const check = (value: unknown): Checked<unknown> => checkMade(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
+  const check = (value: unknown): Checked<unknown> =>
+    checkMade(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
   const result = check(finalOutput);
   if (result.ok) return { ok: true, value: frozen(result.value) };
   // Without a schema nobody answered: the response is {} by convention, which would hide a wrong result.
   const answer = config.response === undefined ? null : check(response);
   if (answer?.ok === true) return { ok: true, value: frozen(answer.value) };
-  const neither = answer === null || answer.message === result.message ? '' : ` Nor is its response: ${answer.message}.`;
+  const neither =
+    answer === null || answer.message === result.message ? '' : ` Nor is its response: ${answer.message}.`;
   return {
     ok: false,
     message: `${result.message}. The result of step "${step}" is not what \`finalOutput\` of skill "${definition.name}" describes.${neither} Let the step's \`save\` return it as \`step\`.`,
@@ -209,13 +263,19 @@ function checkFinal(
 
 function childParams(at: Place, { subskill, response }: Extract<Command, { type: 'start-child' }>): unknown {
   const { definition, params } = at.definition.subskills![subskill]!;
-  return validParams(definition, params === undefined ? {} : settled(params(response, at.store), `sub-skill "${subskill}": params`));
+  return validParams(
+    definition,
+    params === undefined ? {} : settled(params(response, at.store), `sub-skill "${subskill}": params`),
+  );
 }
 
 /** Params with defaults applied. @throws {Error} `Invalid params ...` */
 export function validParams(definition: SkillDefinition, params: unknown): unknown {
   if (definition.params === undefined) return frozen(params ?? {});
   const checked = checkMade(definition.params, params ?? {}, `skill "${definition.name}": params`);
-  if (!checked.ok) throw new Error(`Invalid params for skill "${definition.name}": ${checked.message}. Pass --params with the required fields.`);
+  if (!checked.ok)
+    throw new Error(
+      `Invalid params for skill "${definition.name}": ${checked.message}. Pass --params with the required fields.`,
+    );
   return frozen(checked.value);
 }

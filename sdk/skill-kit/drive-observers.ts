@@ -47,7 +47,9 @@ export class Observers {
     try {
       return structuredClone(payload);
     } catch (cause) {
-      this.#warn(`observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it is told what JSON can say of it`);
+      this.#warn(
+        `observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it is told what JSON can say of it`,
+      );
       return Object.fromEntries(Object.entries(payload).map(([key, value]) => [key, sayable(value)]));
     }
   }
@@ -58,7 +60,9 @@ export class Observers {
     let timer: NodeJS.Timeout | undefined;
     const over = new Promise<void>((resolve) => {
       timer = setTimeout(() => {
-        this.#warn(`observer ${observer} has not ended after ${OBSERVER_LIMIT_MS / 1_000} s and is no longer waited for`);
+        this.#warn(
+          `observer ${observer} has not ended after ${OBSERVER_LIMIT_MS / 1_000} s and is no longer waited for`,
+        );
         resolve();
       }, OBSERVER_LIMIT_MS);
     });

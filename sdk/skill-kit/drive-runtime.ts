@@ -88,9 +88,13 @@ function warnOnStderr(message: string): void {
 /** An empty text instead of a reference would send the agent off without it, and nobody would know. */
 const NO_REFERENCES: ReferenceLoader = {
   load(filename) {
-    throw new Error(`The reference "${filename}" cannot be loaded: this session was started without a reference loader. Pass \`refs\`.`);
+    throw new Error(
+      `The reference "${filename}" cannot be loaded: this session was started without a reference loader. Pass \`refs\`.`,
+    );
   },
   asset(path) {
-    throw new Error(`The asset "${path}" cannot be found: this session was started without a reference loader. Pass \`refs\`.`);
+    throw new Error(
+      `The asset "${path}" cannot be found: this session was started without a reference loader. Pass \`refs\`.`,
+    );
   },
 };

@@ -21,7 +21,12 @@ export interface Turn {
  * Observers have heard everything when this is over. Nothing that a callback throws is thrown: it is an event, and a reply.
  * @param options  `defer`: by default actions, timers and sub-skills that come back
  */
-export async function runTurn(definition: SkillDefinition, state: SessionState, event: SessionEventBody, options: RuntimeOptions = {}): Promise<Turn> {
+export async function runTurn(
+  definition: SkillDefinition,
+  state: SessionState,
+  event: SessionEventBody,
+  options: RuntimeOptions = {},
+): Promise<Turn> {
   const events: SessionEvent[] = [];
   const deferred: Command[] = [];
   const replies: Record<string, CliResult> = {};
@@ -41,5 +46,7 @@ export async function runTurn(definition: SkillDefinition, state: SessionState, 
 }
 
 function takesTime(command: Command): boolean {
-  return command.type === 'run-action' || command.type === 'wait' || (command.type === 'start-child' && command.returns);
+  return (
+    command.type === 'run-action' || command.type === 'wait' || (command.type === 'start-child' && command.returns)
+  );
 }

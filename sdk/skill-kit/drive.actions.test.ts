@@ -18,14 +18,30 @@ describe('actions', () => {
       run: () => ({ ok: 'yes' }),
     } as const;
     const session = await started(
-      skillOf({ a: { prompt: 'a', response: z.object({ v: z.number() }), action: { run }, retry: { maxAttempts: 3 }, next: TERMINAL } }),
+      skillOf({
+        a: {
+          prompt: 'a',
+          response: z.object({ v: z.number() }),
+          action: { run },
+          retry: { maxAttempts: 3 },
+          next: TERMINAL,
+        },
+      }),
     );
-    await expect(answer(session, 'a', { v: 1 })).rejects.toThrow(/Action "probe" at step "a": its output does not fit its schema: ok: /);
+    await expect(answer(session, 'a', { v: 1 })).rejects.toThrow(
+      /Action "probe" at step "a": its output does not fit its schema: ok: /,
+    );
     expect(session.result).toMatchObject({ kind: 'prompt', step: 'a' });
   });
 
   test('an output may have keys that are undefined, as optional ones often are', async () => {
-    const run = { kind: 'action', name: 'look', input: type({}), output: type({ 'id?': 'string' }), run: () => ({ id: undefined }) } as const;
+    const run = {
+      kind: 'action',
+      name: 'look',
+      input: type({}),
+      output: type({ 'id?': 'string' }),
+      run: () => ({ id: undefined }),
+    } as const;
     const session = await started(skillOf({ a: { prompt: 'a', action: { run }, next: TERMINAL } }));
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done', finalOutput: {} });
   });
@@ -64,39 +80,65 @@ describe('actions', () => {
       if (attempt < 4) throw new Error(`no ${attempt}`);
       return 'ok';
     };
-    const session = await started(skillOf({ a: { prompt: 'a', action, retry: { maxAttempts: 4, backoffMs: 100, maxBackoffMs: 250 }, next: TERMINAL } }), {
-      sleep: async (ms) => void slept.push(ms),
-    });
+    const session = await started(
+      skillOf({
+        a: { prompt: 'a', action, retry: { maxAttempts: 4, backoffMs: 100, maxBackoffMs: 250 }, next: TERMINAL },
+      }),
+      {
+        sleep: async (ms) => void slept.push(ms),
+      },
+    );
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done', finalOutput: 'ok' });
     expect(slept).toEqual([100, 200, 250]);
     expect(calls).toEqual(['s1/1/a#1', 's1/1/a#2', 's1/1/a#3', 's1/1/a#4']);
-    expect([...recordsOf(session.state.records)][0]!.failures?.map(({ message }) => message)).toEqual(['no 1', 'no 2', 'no 3']);
+    expect([...recordsOf(session.state.records)][0]!.failures?.map(({ message }) => message)).toEqual([
+      'no 1',
+      'no 2',
+      'no 3',
+    ]);
   });
 
   test('defect: the signal fires when the time is up, and the attempt ends even if the action goes on', async () => {
     const aborted: boolean[] = [];
     const action: StepConfig['action'] = ({ signal, attempt }) =>
-      attempt === 2 ? 'in time' : new Promise(() => (signal as AbortSignal).addEventListener('abort', () => void aborted.push(signal.aborted)));
-    const session = await started(skillOf({ a: { prompt: 'a', action, timeoutMs: 20, retry: { maxAttempts: 2, backoffMs: 0 }, next: TERMINAL } }));
+      attempt === 2
+        ? 'in time'
+        : new Promise(() => (signal as AbortSignal).addEventListener('abort', () => void aborted.push(signal.aborted)));
+    const session = await started(
+      skillOf({ a: { prompt: 'a', action, timeoutMs: 20, retry: { maxAttempts: 2, backoffMs: 0 }, next: TERMINAL } }),
+    );
     expect(await answer(session, 'a')).toMatchObject({ finalOutput: 'in time' });
     expect(aborted).toEqual([true]);
-    expect([...recordsOf(session.state.records)][0]!.failures).toEqual([{ attempt: 1, message: 'ran past its timeoutMs of 20', timedOut: true }]);
+    expect([...recordsOf(session.state.records)][0]!.failures).toEqual([
+      { attempt: 1, message: 'ran past its timeoutMs of 20', timedOut: true },
+    ]);
   });
 
   test('an attempt may take longer than one timer can count', async () => {
     const action = async (): Promise<string> => new Promise((resolve) => setTimeout(resolve, 20, 'ok'));
-    expect(await answer(await started(skillOf({ a: { prompt: 'a', action, timeoutMs: 30 * 86_400_000, next: TERMINAL } })), 'a')).toMatchObject({
+    expect(
+      await answer(
+        await started(skillOf({ a: { prompt: 'a', action, timeoutMs: 30 * 86_400_000, next: TERMINAL } })),
+        'a',
+      ),
+    ).toMatchObject({
       finalOutput: 'ok',
     });
   });
 
   test('cancelling fires the signal and answers whoever waits', async () => {
     let isAborted = false;
-    const action: StepConfig['action'] = ({ signal }) => new Promise(() => (signal as AbortSignal).addEventListener('abort', () => (isAborted = true)));
+    const action: StepConfig['action'] = ({ signal }) =>
+      new Promise(() => (signal as AbortSignal).addEventListener('abort', () => (isAborted = true)));
     const session = await started(skillOf({ a: { prompt: 'a', action, next: TERMINAL } }));
     const waiting = answer(session, 'a');
     cancelSession(session, 'enough');
-    expect(await waiting).toMatchObject({ kind: 'error', error: 'cancelled', retry: false, message: 'The session was cancelled: enough' });
+    expect(await waiting).toMatchObject({
+      kind: 'error',
+      error: 'cancelled',
+      retry: false,
+      message: 'The session was cancelled: enough',
+    });
     expect(isAborted).toBe(true);
     expect(await answer(session, 'a')).toMatchObject({ error: 'cancelled' });
   });
@@ -104,7 +146,11 @@ describe('actions', () => {
   test('a crash in the middle of an action repeats it under the same key', async () => {
     const keys: string[] = [];
     const skill = skillOf({
-      a: { prompt: 'a', action: ({ idempotencyKey }) => (keys.push(idempotencyKey) === 1 ? new Promise(() => undefined) : 'ok'), next: 'b' },
+      a: {
+        prompt: 'a',
+        action: ({ idempotencyKey }) => (keys.push(idempotencyKey) === 1 ? new Promise(() => undefined) : 'ok'),
+        next: 'b',
+      },
       b: { prompt: 'b', next: TERMINAL },
     });
     const first = await started(skill);
@@ -121,9 +167,12 @@ describe('actions', () => {
       if (++calls === 1) throw new Error('down');
       return 'up';
     };
-    const session = await started(skillOf({ a: { prompt: 'a', next: 'probe' }, probe: { action, next: 'b' }, b: { prompt: 'b', next: TERMINAL } }), {
-      throws: false,
-    });
+    const session = await started(
+      skillOf({ a: { prompt: 'a', next: 'probe' }, probe: { action, next: 'b' }, b: { prompt: 'b', next: TERMINAL } }),
+      {
+        throws: false,
+      },
+    );
     expect(await answer(session, 'a')).toMatchObject({
       kind: 'error',
       error: 'action',
@@ -131,7 +180,11 @@ describe('actions', () => {
       retry: true,
       message: expect.stringContaining('down') as string,
     });
-    expect(await answer(session, 'probe')).toMatchObject({ kind: 'prompt', step: 'b', completed: { step: 'probe', actionResult: 'up' } });
+    expect(await answer(session, 'probe')).toMatchObject({
+      kind: 'prompt',
+      step: 'b',
+      completed: { step: 'probe', actionResult: 'up' },
+    });
     expect(pathOf(session)).toEqual(['a', 'probe']);
   });
 });
@@ -140,7 +193,10 @@ test('whoever waits hears of it when what an action gave cannot be kept', async 
   const onCommand = (command: Command): void => {
     if (command.type === 'run-action' && command.step === 'second') throw new Error('the disk is full');
   };
-  const skill = skillOf({ a: { prompt: 'a', action: async () => 1, next: 'second' }, second: { action: () => 2, next: TERMINAL } });
+  const skill = skillOf({
+    a: { prompt: 'a', action: async () => 1, next: 'second' },
+    second: { action: () => 2, next: TERMINAL },
+  });
   const session = await started(skill, { onCommand });
   await expect(answer(session, 'a')).rejects.toThrow('the disk is full');
   await expect(session.idle()).rejects.toThrow('the disk is full');
@@ -173,13 +229,17 @@ describe('callbacks that throw', () => {
     broken = false;
     expect(await answer(session, 'a')).toMatchObject({ step: 'b' });
     expect(pathOf(session)).toEqual(['a']);
-    await expect(answer(await started(skillOf({ a: { prompt: 'a', next: [{ to: 'a', when: () => false }] } })), 'a')).rejects.toThrow('no branch matched');
+    await expect(
+      answer(await started(skillOf({ a: { prompt: 'a', next: [{ to: 'a', when: () => false }] } })), 'a'),
+    ).rejects.toThrow('no branch matched');
   });
 
   test('a callback that is async although it must not be is named', async () => {
     const session = await started(skillOf({ a: { prompt: 'a', save: (async () => ({})) as never, next: TERMINAL } }));
     await expect(answer(session, 'a')).rejects.toThrow('step "a": save gave a promise');
-    await expect(started(skillOf({ a: { prompt: (async () => 'a') as never, next: TERMINAL } }))).rejects.toThrow('step "a": prompt gave a promise');
+    await expect(started(skillOf({ a: { prompt: (async () => 'a') as never, next: TERMINAL } }))).rejects.toThrow(
+      'step "a": prompt gave a promise',
+    );
     const topics = { t: { label: 'T', content: (async () => 'text') as never } };
     const topical = await started(skillOf({ a: { prompt: 'a', next: 'topic:t' } }, { topics }));
     await expect(answer(topical, 'a')).rejects.toThrow('topic "t": content gave a promise');

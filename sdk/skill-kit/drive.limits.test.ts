@@ -40,7 +40,10 @@ describe('limits', () => {
 
   test('two steps that send each other their excess end in an error, not in a loop', async () => {
     const session = await started(
-      skillOf({ a: { prompt: 'a', next: 'b', maxVisits: 1, onMaxVisits: 'b' }, b: { prompt: 'b', next: 'a', maxVisits: 1, onMaxVisits: 'a' } }),
+      skillOf({
+        a: { prompt: 'a', next: 'b', maxVisits: 1, onMaxVisits: 'b' },
+        b: { prompt: 'b', next: 'a', maxVisits: 1, onMaxVisits: 'a' },
+      }),
     );
     await answer(session, 'a');
     await expect(answer(session, 'b')).rejects.toThrow(/exceeded maxVisits \(1\)/);
@@ -67,7 +70,15 @@ describe('limits', () => {
 
 test('10,000 looped steps copy no records: every advance pushes onto one array', async () => {
   const session = await started(
-    skillOf({ a: { prompt: 'a', response: z.object({ i: z.number() }), maxVisits: 1e6, save: ({ response }) => ({ last: { i: response } }), next: 'self' } }),
+    skillOf({
+      a: {
+        prompt: 'a',
+        response: z.object({ i: z.number() }),
+        maxVisits: 1e6,
+        save: ({ response }) => ({ last: { i: response } }),
+        next: 'self',
+      },
+    }),
   );
   await answer(session, 'a', { i: -1 });
   const { items } = session.state.records;
@@ -82,14 +93,26 @@ test('a sub-skill that is called again and again looks at its own records alone,
   const paths: (readonly string[])[] = [];
   const skill = skillOf(
     { a: { prompt: 'a', maxVisits: 1e6, next: 'run' }, run: { call: 'sub', maxVisits: 1e6, next: 'a' } },
-    { subskills: { sub: { definition: skillOf({ q: { next: TERMINAL } }, { observers: { onSkillComplete: ({ path }) => void paths.push(path) } }) } } },
+    {
+      subskills: {
+        sub: {
+          definition: skillOf(
+            { q: { next: TERMINAL } },
+            { observers: { onSkillComplete: ({ path }) => void paths.push(path) } },
+          ),
+        },
+      },
+    },
   );
   const session = await started(skill);
   for (let i = 0; i < 100; i++) await answer(session, 'a');
   const { records } = session.state;
   let looked = 0;
   const items = new Proxy(records.items, {
-    get: (target, key) => (typeof key === 'string' && /^\d+$/.test(key) && looked++, Reflect.get(target, key) as unknown),
+    get: (target, key) => (
+      typeof key === 'string' && /^\d+$/.test(key) && looked++,
+      Reflect.get(target, key) as unknown
+    ),
   });
   const watched = resumeSession(skill, { ...session.state, records: { ...records, items } });
   await answer(watched, 'a');

@@ -33,7 +33,16 @@ describe('observers', () => {
     await answer(session, 'a', {});
     await answer(session, 'a', { v: 'x' });
     await answer(session, 'b');
-    expect(heard).toEqual(['start:a', 'invalid:a1', 'complete:a', 'move:a>b', 'start:b', 'complete:b', 'move:b>__terminal__', 'done:a,b']);
+    expect(heard).toEqual([
+      'start:a',
+      'invalid:a1',
+      'complete:a',
+      'move:a>b',
+      'start:b',
+      'complete:b',
+      'move:b>__terminal__',
+      'done:a,b',
+    ]);
     expect(pathOf(session)).toEqual(['a', 'b']);
   });
 
@@ -62,7 +71,10 @@ describe('observers', () => {
   });
 
   test('defect: params that cannot be cloned do not stop the start', async () => {
-    const session = open(skillOf({ a: { prompt: 'a', next: TERMINAL } }, { observers: { onStepStart: () => undefined } }), { params: { f: () => 1 } });
+    const session = open(
+      skillOf({ a: { prompt: 'a', next: TERMINAL } }, { observers: { onStepStart: () => undefined } }),
+      { params: { f: () => 1 } },
+    );
     expect(await startSession(session)).toMatchObject({ step: 'a' });
     expect(warnings[0]).toMatch(/cannot be cloned/);
   });
@@ -72,7 +84,10 @@ describe('observers', () => {
     odd['self'] = odd;
     const heard: unknown[] = [];
     const skill = skillOf(
-      { a: { prompt: 'a', action: async () => Promise.resolve(1), next: 'b' }, b: { save: () => ({ step: odd }), next: TERMINAL } },
+      {
+        a: { prompt: 'a', action: async () => Promise.resolve(1), next: 'b' },
+        b: { save: () => ({ step: odd }), next: TERMINAL },
+      },
       { observers: { onSkillComplete: (event) => void heard.push(event) } },
     );
     expect(await answer(await started(skill), 'a')).toMatchObject({ kind: 'done' });
@@ -85,7 +100,12 @@ describe('observers', () => {
     const heard: string[] = [];
     const skill = skillOf(
       { a: { prompt: 'a', next: TERMINAL } },
-      { observers: { onStepStart: () => new Promise(() => undefined), onStepComplete: ({ step }) => void heard.push(step) } },
+      {
+        observers: {
+          onStepStart: () => new Promise(() => undefined),
+          onStepComplete: ({ step }) => void heard.push(step),
+        },
+      },
     );
     const session = open(skill);
     const prompt = startSession(session);

@@ -14,7 +14,10 @@ describe('parallel steps', () => {
       left2: { prompt: 'left2', next: 'merge' },
       right: { prompt: 'right', response: z.object({ r: z.number() }), next: 'merge', ...more },
       auto: { action: () => 'measured', next: 'merge' },
-      merge: { prompt: ({ store }) => JSON.stringify([store.steps['left'], store.steps['right'], store.steps['auto']]), next: TERMINAL },
+      merge: {
+        prompt: ({ store }) => JSON.stringify([store.steps['left'], store.steps['right'], store.steps['auto']]),
+        next: TERMINAL,
+      },
     });
 
   test('are open at once, are answered in any order, and join when all are through', async () => {
@@ -24,7 +27,10 @@ describe('parallel steps', () => {
     expect(await answer(session, 'right', { r: 2 })).toMatchObject({ step: 'left', completed: { step: 'right' } });
     expect(await answer(session, 'merge')).toMatchObject({ error: 'order' });
     expect(await answer(session, 'left', { l: 1 })).toMatchObject({ step: 'left2' });
-    expect(await answer(session, 'left2')).toMatchObject({ step: 'merge', prompt: expect.stringContaining('[{"l":1},{"r":2},"measured"]') as string });
+    expect(await answer(session, 'left2')).toMatchObject({
+      step: 'merge',
+      prompt: expect.stringContaining('[{"l":1},{"r":2},"measured"]') as string,
+    });
     expect(await answer(session, 'merge')).toMatchObject({ kind: 'done' });
     expect(pathOf(session).filter((step) => step === 'merge')).toHaveLength(1);
   });
@@ -50,7 +56,9 @@ describe('parallel steps', () => {
   });
 
   test('save one after the other, and none over what another has written', async () => {
-    const save: StepConfig['save'] = ({ store }) => ({ seen: { n: ((store['seen'] as { n?: number } | undefined)?.n ?? 0) + 1 } });
+    const save: StepConfig['save'] = ({ store }) => ({
+      seen: { n: ((store['seen'] as { n?: number } | undefined)?.n ?? 0) + 1 },
+    });
     const skill = skillOf({
       fork: { parallel: { branches: ['a', 'b', 'c'], join: 'z' } },
       ...Object.fromEntries(['a', 'b', 'c'].map((name) => [name, { save, next: 'z' }])),
@@ -114,7 +122,9 @@ describe('parallel steps', () => {
       z: { prompt: 'z', next: TERMINAL },
     };
     expect(() => open(skillOf(steps))).toThrow(/branch "a" can end the skill at "a"/);
-    const hidden = await started(skillOf({ ...steps, a: { prompt: 'a', next: () => 'away' }, away: { prompt: 'x', next: TERMINAL } }));
+    const hidden = await started(
+      skillOf({ ...steps, a: { prompt: 'a', next: () => 'away' }, away: { prompt: 'x', next: TERMINAL } }),
+    );
     await answer(hidden, 'a');
     await expect(answer(hidden, 'away')).rejects.toThrow('from within parallel steps');
   });

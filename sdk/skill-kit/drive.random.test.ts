@@ -26,13 +26,25 @@ function randomSkill(random: (below: number) => number, depth: number): SkillDef
     if (depth > 0) kinds.push('subskill:sub');
     return kinds[random(kinds.length)]!;
   };
-  const limits = (): Partial<StepConfig> => (random(3) === 0 ? { maxVisits: 1 + random(4), ...(random(2) === 0 ? { onMaxVisits: any() } : {}) } : {});
+  const limits = (): Partial<StepConfig> =>
+    random(3) === 0 ? { maxVisits: 1 + random(4), ...(random(2) === 0 ? { onMaxVisits: any() } : {}) } : {};
   const step = (): StepConfig => {
     const kind = random(12);
-    if (kind < 5) return { prompt: 'p', next: next(), ...limits(), ...(random(4) === 0 ? { human: { deadlineMs: 10, onExpiry: any() } } : {}) };
+    if (kind < 5)
+      return {
+        prompt: 'p',
+        next: next(),
+        ...limits(),
+        ...(random(4) === 0 ? { human: { deadlineMs: 10, onExpiry: any() } } : {}),
+      };
     if (kind < 7) return { next: next(), ...limits() };
     if (kind === 7)
-      return { action: () => (random(3) === 0 ? Promise.reject(new Error('flaky')) : random(9)), retry: { maxAttempts: 2 }, next: next(), ...limits() };
+      return {
+        action: () => (random(3) === 0 ? Promise.reject(new Error('flaky')) : random(9)),
+        retry: { maxAttempts: 2 },
+        next: next(),
+        ...limits(),
+      };
     if (kind === 8) return { wait: { durationMs: random(20) }, next: next(), ...limits() };
     if (kind < 11) return { parallel: { branches: [...new Set([any(), any(), any()])], join: any() }, ...limits() };
     return depth > 0 ? { call: 'sub', next: next(), ...limits() } : { next: next() };
@@ -51,7 +63,9 @@ function randomSkill(random: (below: number) => number, depth: number): SkillDef
 
 function expectConsistent({ runtime, state }: Session): void {
   for (const { id, open } of state.groups) {
-    const inside = state.cursors.filter(({ group }) => group === id).length + state.groups.filter(({ parent }) => parent === id).length;
+    const inside =
+      state.cursors.filter(({ group }) => group === id).length +
+      state.groups.filter(({ parent }) => parent === id).length;
     expect(inside).toBe(open);
   }
   for (const cursor of state.cursors) expect(state.frames.some(({ id }) => id === cursor.frame)).toBe(true);
@@ -84,62 +98,70 @@ function expectSameOneByOne({ runtime, state }: Session, from: SessionState, eve
   expect(state).toEqual(one);
 }
 
-test('whatever a skill looks like, every request is answered, limits hold, and its state as JSON goes on', { timeout: 60_000 }, async () => {
-  const ends = new Set<string>();
-  let ran = 0;
-  for (let seed = 1; seed <= 1_500; seed++) {
-    const random = generator(seed);
-    const skill = randomSkill(random, 2);
-    let atMs = 1_000;
-    const heard: SessionEvent[] = [];
-    let isFirst = true;
-    const config = {
-      onEvent: (event: SessionEvent) => void (isFirst && heard.push(event)),
-      throws: false,
-      now: () => atMs,
-      sleep: async () => undefined,
-      warn: () => undefined,
-    };
-    let session: Session;
-    try {
-      session = createSession(skill, { ...config, session: `s${seed}` });
-    } catch {
-      continue;
-    }
-    ran++;
-    const [from, driven] = [sealed(session.state), session];
-    let result = await startSession(session);
-    for (let turns = 0; turns < 400 && session.state.status.kind === 'open'; turns++) {
+test(
+  'whatever a skill looks like, every request is answered, limits hold, and its state as JSON goes on',
+  { timeout: 60_000 },
+  async () => {
+    const ends = new Set<string>();
+    let ran = 0;
+    for (let seed = 1; seed <= 1_500; seed++) {
+      const random = generator(seed);
+      const skill = randomSkill(random, 2);
+      let atMs = 1_000;
+      const heard: SessionEvent[] = [];
+      let isFirst = true;
+      const config = {
+        onEvent: (event: SessionEvent) => void (isFirst && heard.push(event)),
+        throws: false,
+        now: () => atMs,
+        sleep: async () => undefined,
+        warn: () => undefined,
+      };
+      let session: Session;
+      try {
+        session = createSession(skill, { ...config, session: `s${seed}` });
+      } catch {
+        continue;
+      }
+      ran++;
+      const [from, driven] = [sealed(session.state), session];
+      let result = await startSession(session);
+      for (let turns = 0; turns < 400 && session.state.status.kind === 'open'; turns++) {
+        expectConsistent(session);
+        if (random(5) === 0) {
+          isFirst = false;
+          session = resumeSession(skill, JSON.parse(JSON.stringify(session.state)) as SessionState, config);
+        }
+        if (random(4) === 0) atMs += random(15);
+        if (result.kind === 'waiting') {
+          atMs = Math.max(atMs, result.dueMs);
+          result = await tickSession(session);
+        } else if (result.kind === 'prompt') {
+          const steps = [result.step, ...(result.open ?? []).map(({ step }) => step)];
+          const step = steps[random(steps.length)]!;
+          const rivals = random(3) === 0 ? [advanceSession(session, { step: 's1', output: {} })] : [];
+          const [first] = await Promise.all([advanceSession(session, { step, output: {} }), ...rivals]);
+          // Whoever came too late is not told when the session is ready again; waiting for it is this test's business.
+          await session.idle();
+          result = first!.kind === 'error' && first!.error === 'order' ? session.result : first!;
+        } else {
+          if (result.kind !== 'error' || result.error !== 'action')
+            throw new Error(`seed ${seed}: ${JSON.stringify(result)}`);
+          result = await advanceSession(session, { step: result.step, output: {} });
+        }
+        if (
+          session.state.status.kind === 'open' &&
+          (result.kind === 'done' || (result.kind === 'error' && result.error === 'busy'))
+        )
+          throw new Error(`seed ${seed}: ${JSON.stringify(result)}`);
+        if (result.kind === 'done' || result.kind === 'error') continue;
+        result = session.result;
+      }
       expectConsistent(session);
-      if (random(5) === 0) {
-        isFirst = false;
-        session = resumeSession(skill, JSON.parse(JSON.stringify(session.state)) as SessionState, config);
-      }
-      if (random(4) === 0) atMs += random(15);
-      if (result.kind === 'waiting') {
-        atMs = Math.max(atMs, result.dueMs);
-        result = await tickSession(session);
-      } else if (result.kind === 'prompt') {
-        const steps = [result.step, ...(result.open ?? []).map(({ step }) => step)];
-        const step = steps[random(steps.length)]!;
-        const rivals = random(3) === 0 ? [advanceSession(session, { step: 's1', output: {} })] : [];
-        const [first] = await Promise.all([advanceSession(session, { step, output: {} }), ...rivals]);
-        // Whoever came too late is not told when the session is ready again; waiting for it is this test's business.
-        await session.idle();
-        result = first!.kind === 'error' && first!.error === 'order' ? session.result : first!;
-      } else {
-        if (result.kind !== 'error' || result.error !== 'action') throw new Error(`seed ${seed}: ${JSON.stringify(result)}`);
-        result = await advanceSession(session, { step: result.step, output: {} });
-      }
-      if (session.state.status.kind === 'open' && (result.kind === 'done' || (result.kind === 'error' && result.error === 'busy')))
-        throw new Error(`seed ${seed}: ${JSON.stringify(result)}`);
-      if (result.kind === 'done' || result.kind === 'error') continue;
-      result = session.result;
+      expectSameOneByOne(driven, from, heard);
+      ends.add(session.state.status.kind);
     }
-    expectConsistent(session);
-    expectSameOneByOne(driven, from, heard);
-    ends.add(session.state.status.kind);
-  }
-  expect([...ends].toSorted()).toEqual(['done', 'failed']);
-  expect(ran).toBeGreaterThan(300);
-});
+    expect([...ends].toSorted()).toEqual(['done', 'failed']);
+    expect(ran).toBeGreaterThan(300);
+  },
+);

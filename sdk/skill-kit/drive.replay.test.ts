@@ -40,7 +40,13 @@ describe('a history that the client carries', () => {
 
   test('is counted and saved again; no action runs, nobody observes', async () => {
     const heard: string[] = [];
-    const session = open({ ...skill, observers: { onStepStart: ({ step }) => void heard.push(step), onStepComplete: ({ step }) => void heard.push(step) } });
+    const session = open({
+      ...skill,
+      observers: {
+        onStepStart: ({ step }) => void heard.push(step),
+        onStepComplete: ({ step }) => void heard.push(step),
+      },
+    });
     replaySession(
       session,
       [
@@ -51,14 +57,22 @@ describe('a history that the client carries', () => {
       'b',
     );
     expect(heard).toEqual([]);
-    expect(session.state.frames[0]).toMatchObject({ visits: { a: 1, gate: 1, b: 1 }, stores: { sum: { v: 4 } }, last: { a: 'earlier' } });
+    expect(session.state.frames[0]).toMatchObject({
+      visits: { a: 1, gate: 1, b: 1 },
+      stores: { sum: { v: 4 } },
+      last: { a: 'earlier' },
+    });
     expect(await answer(session, 'b')).toMatchObject({ step: 'b', prompt: expect.stringContaining('"v":4') as string });
     expect(heard).toEqual(['b', 'b']);
   });
 
   test('malformed entries and unknown steps are skipped with a warning, answers that do not fit are kept', () => {
     const session = open(skill);
-    replaySession(session, [{ step: 'a', output: {} }, 7, { step: 'zz', response: 1 }, { step: 'a', response: { v: 'raw' } }], 'b');
+    replaySession(
+      session,
+      [{ step: 'a', output: {} }, 7, { step: 'zz', response: 1 }, { step: 'a', response: { v: 'raw' } }],
+      'b',
+    );
     expect(warnings).toEqual([
       'skipping malformed history entry: {"step":"a","output":{}}',
       'skipping malformed history entry: 7',
@@ -106,7 +120,10 @@ describe('a history that the client carries', () => {
 
   test('defect: a sub-skill has its params on every answer, not only on the first', async () => {
     const sub = skillOf(
-      { one: { prompt: '1', next: 'two' }, two: { prompt: ({ params }) => `for ${(params as { who: string }).who}`, next: TERMINAL } },
+      {
+        one: { prompt: '1', next: 'two' },
+        two: { prompt: ({ params }) => `for ${(params as { who: string }).who}`, next: TERMINAL },
+      },
       { params: z.object({ who: z.string() }) },
     );
     const main = skillOf(
@@ -119,15 +136,25 @@ describe('a history that the client carries', () => {
   });
 
   test('leads into a called sub-skill and out of it again', async () => {
-    const sub = skillOf({ one: { prompt: '1', next: 'two' }, two: { prompt: '2', response: z.object({ n: z.number() }), next: TERMINAL } });
+    const sub = skillOf({
+      one: { prompt: '1', next: 'two' },
+      two: { prompt: '2', response: z.object({ n: z.number() }), next: TERMINAL },
+    });
     const main = skillOf(
-      { use: { call: 'sub', next: 'end' }, end: { prompt: ({ store }) => JSON.stringify(store.steps['use']), next: TERMINAL } },
+      {
+        use: { call: 'sub', next: 'end' },
+        end: { prompt: ({ store }) => JSON.stringify(store.steps['use']), next: TERMINAL },
+      },
       { subskills: { sub: { definition: sub } } },
     );
     const session = open(main);
     replaySession(session, [{ step: 'use/one', response: {} }], 'use/two');
     const back = await answer(session, 'use/two', { n: 5 });
-    expect(back).toMatchObject({ step: 'end', prompt: expect.stringContaining('{"n":5}') as string, autoAdvanced: [{ step: 'use', actionResult: { n: 5 } }] });
+    expect(back).toMatchObject({
+      step: 'end',
+      prompt: expect.stringContaining('{"n":5}') as string,
+      autoAdvanced: [{ step: 'use', actionResult: { n: 5 } }],
+    });
     const later = open(main);
     replaySession(
       later,
@@ -150,12 +177,18 @@ describe('a history that the client carries', () => {
       two: { prompt: '2', next: 'three' },
       three: { prompt: ({ store }) => JSON.stringify([store['kept'], store.steps.history.length]), next: TERMINAL },
     });
-    const sub = skillOf({ pick: { prompt: 'p', next: 'subskill:deep' } }, { subskills: { deep: { definition: deep } } });
+    const sub = skillOf(
+      { pick: { prompt: 'p', next: 'subskill:deep' } },
+      { subskills: { deep: { definition: deep } } },
+    );
     const main = skillOf({ route: { prompt: 'r', next: 'subskill:sub' } }, { subskills: { sub: { definition: sub } } });
     const session = open(main);
     const history = ['route', 'sub/pick', 'sub/deep/one'].map((step) => ({ step, response: {} }));
     replaySession(session, history, 'sub/deep/two');
-    expect(await answer(session, 'sub/deep/two')).toMatchObject({ step: 'sub/deep/three', prompt: '<prompt>\n[{"one":true},2]\n</prompt>' });
+    expect(await answer(session, 'sub/deep/two')).toMatchObject({
+      step: 'sub/deep/three',
+      prompt: '<prompt>\n[{"one":true},2]\n</prompt>',
+    });
     expect(warnings).toEqual([]);
   });
 

@@ -16,8 +16,12 @@ describe('changed code', () => {
 
   test('defect: a session is refused by another skill, another version and other code', async () => {
     const session = await started(v1, { codeHash: 'aaa' });
-    expect(() => resumeSession({ ...v1, name: 'other' }, session.state)).toThrow('belongs to skill "sample", not to "other"');
-    expect(() => resumeSession(v2, session.state)).toThrow(/begun with version 1\.0\.0; this is version 2\.0\.0.*migrations: \[\{ from: '1\.0\.0' \}\]/);
+    expect(() => resumeSession({ ...v1, name: 'other' }, session.state)).toThrow(
+      'belongs to skill "sample", not to "other"',
+    );
+    expect(() => resumeSession(v2, session.state)).toThrow(
+      /begun with version 1\.0\.0; this is version 2\.0\.0.*migrations: \[\{ from: '1\.0\.0' \}\]/,
+    );
     expect(() => resumeSession(v1, session.state, { codeHash: 'bbb' })).toThrow('other code of version 1.0.0');
     expect(resumeSession(v1, session.state, { codeHash: 'aaa' }).result).toMatchObject({ step: 'a' });
   });
@@ -26,20 +30,29 @@ describe('changed code', () => {
     const session = await started(v1, { codeHash: 'aaa' });
     await answer(session, 'a');
     const migrated = resumeSession(
-      { ...v2, migrations: [{ from: '1.0.0', renamedSteps: { old: 'new' }, stores: (stores) => ({ ...stores, fresh: {} }) }] },
+      {
+        ...v2,
+        migrations: [{ from: '1.0.0', renamedSteps: { old: 'new' }, stores: (stores) => ({ ...stores, fresh: {} }) }],
+      },
       onJson(session.state),
       { codeHash: 'bbb' },
     );
     expect(migrated.state).toMatchObject({ version: '2.0.0', codeHash: 'bbb', frames: [{ stores: { fresh: {} } }] });
     expect(await answer(migrated, 'new')).toMatchObject({ kind: 'done' });
-    expect(() => resumeSession({ ...v2, migrations: [{ from: '1.0.0' }] }, onJson(session.state))).toThrow('stands at step "old"');
+    expect(() => resumeSession({ ...v2, migrations: [{ from: '1.0.0' }] }, onJson(session.state))).toThrow(
+      'stands at step "old"',
+    );
   });
 
   describe('with sub-skills', () => {
     const top = (version: string, inner: Parameters<typeof skillOf>[0]): SkillDefinition =>
       skillOf(
         { a: { prompt: 'a', next: 'run' }, run: { call: 'sub', next: TERMINAL } },
-        { version, subskills: { sub: { definition: skillOf(inner) } }, ...(version === '1' ? {} : { migrations: [{ from: '1', renamedSteps: { x: 'y' } }] }) },
+        {
+          version,
+          subskills: { sub: { definition: skillOf(inner) } },
+          ...(version === '1' ? {} : { migrations: [{ from: '1', renamedSteps: { x: 'y' } }] }),
+        },
       );
     const x = { x: { prompt: 'x', next: 'end' }, end: { prompt: 'end', next: TERMINAL } };
 
@@ -55,8 +68,13 @@ describe('changed code', () => {
       expect(() => resumeSession(top('2', { y: { prompt: 'y', next: TERMINAL } }), onJson(session.state))).toThrow(
         'stands at step "run/x", which version 2 does not have; keep it in the sub-skill "sub"',
       );
-      const alone = skillOf({ a: { prompt: 'a', next: 'run' }, run: { prompt: 'r', next: TERMINAL } }, { version: '2', migrations: [{ from: '1' }] });
-      expect(() => resumeSession(alone, onJson(session.state))).toThrow('runs the sub-skill "sub", which version 2 does not have');
+      const alone = skillOf(
+        { a: { prompt: 'a', next: 'run' }, run: { prompt: 'r', next: TERMINAL } },
+        { version: '2', migrations: [{ from: '1' }] },
+      );
+      expect(() => resumeSession(alone, onJson(session.state))).toThrow(
+        'runs the sub-skill "sub", which version 2 does not have',
+      );
     });
   });
 });
@@ -75,7 +93,9 @@ test('a session is a fold of its events: the same events give the same state wit
     z: { prompt: 'z', next: TERMINAL },
   });
   const events: SessionEvent[] = [];
-  const session = open(skill, { onEvent: (event) => void events.push(JSON.parse(JSON.stringify(event)) as SessionEvent) });
+  const session = open(skill, {
+    onEvent: (event) => void events.push(JSON.parse(JSON.stringify(event)) as SessionEvent),
+  });
   const fresh = onJson(session.state);
   await startSession(session);
   for (const step of ['a', 'l', 'z']) await answer(session, step);
@@ -99,12 +119,25 @@ test('a turn can be worked out elsewhere: its events, folded here, lead to the s
     return done;
   };
   expect((await turn({ type: 'start', request: 'q1' })).replies).toMatchObject({ q1: { kind: 'prompt', step: 'a' } });
-  expect((await turn({ type: 'advance', request: 'q2', step: 'a', value: {} })).replies).toMatchObject({ q2: { error: 'validation', retry: true } });
+  expect((await turn({ type: 'advance', request: 'q2', step: 'a', value: {} })).replies).toMatchObject({
+    q2: { error: 'validation', retry: true },
+  });
   const acting = await turn({ type: 'advance', request: 'q3', step: 'a', value: { v: 1 } });
   expect([acting.replies, acting.deferred.map(({ type }) => type)]).toEqual([{}, ['run-action']]);
-  const waiting = await turn({ type: 'action-ended', cursor: state.cursors[0]!.id, attempt: 1, ok: true, value: 'done there' });
+  const waiting = await turn({
+    type: 'action-ended',
+    cursor: state.cursors[0]!.id,
+    attempt: 1,
+    ok: true,
+    value: 'done there',
+  });
   expect(waiting.replies).toMatchObject({
-    q3: { kind: 'waiting', step: 'rest', completed: { step: 'a' }, autoAdvanced: [{ step: 'act', result: 'done there' }] },
+    q3: {
+      kind: 'waiting',
+      step: 'rest',
+      completed: { step: 'a' },
+      autoAdvanced: [{ step: 'act', result: 'done there' }],
+    },
   });
   expect(waiting.deferred).toMatchObject([{ type: 'wait', reason: 'wait', durationMs: 5 }]);
   await turn({ type: 'timer-fired', cursor: state.cursors[0]!.id, reason: 'wait' });
@@ -114,7 +147,10 @@ test('a turn can be worked out elsewhere: its events, folded here, lead to the s
 test('commands can be left to somebody else, whose answer goes on from there', async () => {
   const left: Command[] = [];
   const skill = skillOf({ a: { prompt: 'a', action: () => 'here', next: 'b' }, b: { prompt: 'b', next: TERMINAL } });
-  const session = await started(skill, { defer: ({ type }) => type === 'run-action', onDeferred: (command) => void left.push(command) });
+  const session = await started(skill, {
+    defer: ({ type }) => type === 'run-action',
+    onDeferred: (command) => void left.push(command),
+  });
   const answered = answer(session, 'a');
   await session.idle();
   expect(left).toMatchObject([{ type: 'run-action', idempotencyKey: 's1/1/a' }]);

@@ -12,7 +12,14 @@ const nested = (levels: number): unknown => JSON.parse(`${'{"v":'.repeat(levels)
 describe('results and store', () => {
   test('defect: the final output is the result of the last step', async () => {
     const session = await started(
-      skillOf({ a: { prompt: 'a', action: () => ({ built: true }), save: ({ actionResult }) => ({ step: { report: actionResult } }), next: TERMINAL } }),
+      skillOf({
+        a: {
+          prompt: 'a',
+          action: () => ({ built: true }),
+          save: ({ actionResult }) => ({ step: { report: actionResult } }),
+          next: TERMINAL,
+        },
+      }),
     );
     expect(await answer(session, 'a')).toMatchObject({ finalOutput: { report: { built: true } } });
   });
@@ -20,27 +27,39 @@ describe('results and store', () => {
   describe('a finalOutput schema', () => {
     const finalOutput = z.object({ card: z.string() });
     const last = (more: Partial<StepConfig>): SkillDefinition =>
-      skillOf({ a: { prompt: 'a', response: z.object({ card: z.string() }), next: TERMINAL, ...more } }, { finalOutput });
+      skillOf(
+        { a: { prompt: 'a', response: z.object({ card: z.string() }), next: TERMINAL, ...more } },
+        { finalOutput },
+      );
 
     test('takes the answer when the last step has acted on it, and the result when that fits', async () => {
       expect(await answer(await started(last({ action: () => ({ path: '/x' }) })), 'a', { card: 'c' })).toMatchObject({
         finalOutput: { card: 'c' },
         completed: { result: { path: '/x' } },
       });
-      expect(await answer(await started(last({ action: () => ({ card: 'printed' }) })), 'a', { card: 'c' })).toMatchObject({
+      expect(
+        await answer(await started(last({ action: () => ({ card: 'printed' }) })), 'a', { card: 'c' }),
+      ).toMatchObject({
         finalOutput: { card: 'printed' },
       });
     });
 
     test('that neither fits says so of both, and how to give what does', async () => {
-      const refused = answer(await started(last({ response: z.object({ card: z.number() }), action: () => ({ path: '/x' }) })), 'a', { card: 1 });
+      const refused = answer(
+        await started(last({ response: z.object({ card: z.number() }), action: () => ({ path: '/x' }) })),
+        'a',
+        { card: 1 },
+      );
       await expect(refused).rejects.toThrow(
         /^Final output validation failed: card: .* The result of step "a" is not .* skill "sample" .* Nor is its response: card: .* Let the step's `save` return it as `step`\.$/,
       );
     });
 
     test('is not satisfied by a step that nobody answers', async () => {
-      const silent = skillOf({ a: { action: () => ({ n: 'no number' }), next: TERMINAL } }, { finalOutput: z.object({ n: z.number().optional() }) });
+      const silent = skillOf(
+        { a: { action: () => ({ n: 'no number' }), next: TERMINAL } },
+        { finalOutput: z.object({ n: z.number().optional() }) },
+      );
       await expect(startSession(open(silent))).rejects.toThrow(/Final output validation failed: n: /);
     });
   });
@@ -49,13 +68,18 @@ describe('results and store', () => {
     const skill = skillOf(
       {
         a: { prompt: 'a', save: ({ response }) => response as never, response: z.unknown(), next: 'b' },
-        b: { prompt: ({ store }) => JSON.stringify([Object.keys(store), ({} as { odd?: unknown }).odd]), next: TERMINAL },
+        b: {
+          prompt: ({ store }) => JSON.stringify([Object.keys(store), ({} as { odd?: unknown }).odd]),
+          next: TERMINAL,
+        },
       },
       { stores: { env: z.object({ v: z.number() }) } },
     );
     const session = await started(skill);
     const output: unknown = JSON.parse('{"__proto__":{"odd":1},"constructor":{"v":1},"env":{"v":2}}');
-    expect(await answer(session, 'a', output)).toMatchObject({ prompt: '<prompt>\n[["__proto__","constructor","env","steps"],null]\n</prompt>' });
+    expect(await answer(session, 'a', output)).toMatchObject({
+      prompt: '<prompt>\n[["__proto__","constructor","env","steps"],null]\n</prompt>',
+    });
     expect(warnings.map((line) => /undeclared store "(\w+)"/.exec(line)?.[1])).toEqual(['__proto__', 'constructor']);
   });
 
@@ -64,17 +88,32 @@ describe('results and store', () => {
     const skill = skillOf({ a: { prompt: 'a', response: z.number(), maxVisits: 9, save, next: 'a' } });
     const session = await started(skill, { throws: false });
     for (const levels of [501, 20_000]) {
-      const message = expect.stringContaining('save wrote a value to store "any" that is nested deeper than 500 levels') as string;
-      expect(await answer(session, 'a', levels)).toMatchObject({ kind: 'error', error: 'action', retry: true, message });
+      const message = expect.stringContaining(
+        'save wrote a value to store "any" that is nested deeper than 500 levels',
+      ) as string;
+      expect(await answer(session, 'a', levels)).toMatchObject({
+        kind: 'error',
+        error: 'action',
+        retry: true,
+        message,
+      });
     }
-    for (let times = 0; times < 2; times++) expect(await answer(session, 'a', 500)).toMatchObject({ kind: 'prompt', step: 'a' });
+    for (let times = 0; times < 2; times++)
+      expect(await answer(session, 'a', 500)).toMatchObject({ kind: 'prompt', step: 'a' });
   });
 
   test('an answer that is nested too deep is refused, and can be mended', async () => {
-    const session = await started(skillOf({ a: { prompt: 'a', response: z.unknown(), next: TERMINAL } }), { throws: false });
+    const session = await started(skillOf({ a: { prompt: 'a', response: z.unknown(), next: TERMINAL } }), {
+      throws: false,
+    });
     for (const levels of [501, 20_000]) {
       const message = 'the answer has more than 500 levels of objects and arrays in each other. Write it flatter.';
-      expect(await answer(session, 'a', nested(levels))).toMatchObject({ kind: 'error', error: 'validation', retry: true, message });
+      expect(await answer(session, 'a', nested(levels))).toMatchObject({
+        kind: 'error',
+        error: 'validation',
+        retry: true,
+        message,
+      });
     }
     expect(await answer(session, 'a', nested(500))).toMatchObject({ kind: 'done', finalOutput: nested(500) });
   });
@@ -91,15 +130,23 @@ describe('results and store', () => {
     expect(heard).toEqual([]);
   });
 
-  test.each([[null], [undefined], [{}], [{ step: undefined }]])('save that returns %j leaves the default result', async (returned) => {
-    const session = await started(skillOf({ a: { prompt: 'a', response: z.object({ v: z.number() }), save: () => returned, next: TERMINAL } }));
-    expect(await answer(session, 'a', { v: 1 })).toMatchObject({ completed: { result: { v: 1 } } });
-  });
+  test.each([[null], [undefined], [{}], [{ step: undefined }]])(
+    'save that returns %j leaves the default result',
+    async (returned) => {
+      const session = await started(
+        skillOf({ a: { prompt: 'a', response: z.object({ v: z.number() }), save: () => returned, next: TERMINAL } }),
+      );
+      expect(await answer(session, 'a', { v: 1 })).toMatchObject({ completed: { result: { v: 1 } } });
+    },
+  );
 
   test('defect: a result of null is null for whoever reads it', async () => {
     const skill = skillOf({
       a: { prompt: 'a', response: z.object({ v: z.number() }), save: () => ({ step: null }), next: 'b' },
-      b: { prompt: ({ store }) => JSON.stringify([store.steps['a'], store.steps.all('a'), store.steps.history[0]?.result]), next: TERMINAL },
+      b: {
+        prompt: ({ store }) => JSON.stringify([store.steps['a'], store.steps.all('a'), store.steps.history[0]?.result]),
+        next: TERMINAL,
+      },
     });
     expect(await answer(await started(skill), 'a', { v: 1 })).toMatchObject({
       completed: { response: { v: 1 }, result: null },
@@ -109,23 +156,35 @@ describe('results and store', () => {
 
   test('writes merge deeply; null and arrays replace', async () => {
     const writes = [{ env: { a: { x: 1, y: 2 }, list: [1, 2] } }, { env: { a: { y: 3 }, list: [9], gone: null } }];
-    const session = await started(skillOf({ a: { prompt: 'a', next: 'self', save: ({ store }) => writes[store.steps.history.length] } }));
+    const session = await started(
+      skillOf({ a: { prompt: 'a', next: 'self', save: ({ store }) => writes[store.steps.history.length] } }),
+    );
     await answer(session, 'a');
     await answer(session, 'a');
-    expect(storeView(frameOf(session.state, 0), session.state.records)['env']).toEqual({ a: { x: 1, y: 3 }, list: [9], gone: null });
+    expect(storeView(frameOf(session.state, 0), session.state.records)['env']).toEqual({
+      a: { x: 1, y: 3 },
+      list: [9],
+      gone: null,
+    });
   });
 
   test('a write that does not fit is warned about, in every library', async () => {
-    const standard = (value: unknown) => ((value as { n?: unknown }).n === 'wrong' ? { issues: [{ message: 'not a number', path: ['n'] }] } : { value });
+    const standard = (value: unknown) =>
+      (value as { n?: unknown }).n === 'wrong' ? { issues: [{ message: 'not a number', path: ['n'] }] } : { value };
     const bare = { '~standard': { version: 1, vendor: 'own', validate: standard } } as const;
-    const session = await started(skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { n: 'wrong' } }) } }, { stores: { env: bare } }));
+    const session = await started(
+      skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { n: 'wrong' } }) } }, { stores: { env: bare } }),
+    );
     await answer(session, 'a');
     expect(warnings).toEqual(['save validation warning at step "a": env.n: not a number']);
   });
 
   test('an undeclared store is warned about and written', async () => {
     const session = await started(
-      skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: { x: 1 } }) } }, { stores: { env: z.object({ x: z.number() }) } }),
+      skillOf(
+        { a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: { x: 1 } }) } },
+        { stores: { env: z.object({ x: z.number() }) } },
+      ),
     );
     expect(await answer(session, 'a')).toMatchObject({ kind: 'done' });
     expect(warnings).toEqual(['save validation warning at step "a": save wrote to undeclared store "typo"']);
@@ -134,19 +193,28 @@ describe('results and store', () => {
   test('who gives no place for warnings gets them on stderr', async () => {
     const written = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
     onTestFinished(() => written.mockRestore());
-    const skill = skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: 1 }) } }, { stores: { env: z.object({}) } });
+    const skill = skillOf(
+      { a: { prompt: 'a', next: TERMINAL, save: () => ({ typo: 1 }) } },
+      { stores: { env: z.object({}) } },
+    );
     const session = createSession(skill);
     await startSession(session);
     await answer(session, 'a');
-    expect(written.mock.calls).toEqual([['[skill-kit] save validation warning at step "a": save wrote to undeclared store "typo"\n']]);
+    expect(written.mock.calls).toEqual([
+      ['[skill-kit] save validation warning at step "a": save wrote to undeclared store "typo"\n'],
+    ]);
   });
 
   test('defect: a partial nested write is no mistake, a wrong one is', async () => {
     const stores = { env: z.object({ a: z.object({ x: z.number(), y: z.number() }), b: z.string() }) };
-    const partial = await started(skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 1 } } }) } }, { stores }));
+    const partial = await started(
+      skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 1 } } }) } }, { stores }),
+    );
     await answer(partial, 'a');
     expect(warnings).toEqual([]);
-    const wrong = await started(skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 'no' } } }) } }, { stores }));
+    const wrong = await started(
+      skillOf({ a: { prompt: 'a', next: TERMINAL, save: () => ({ env: { a: { x: 'no' } } }) } }, { stores }),
+    );
     await answer(wrong, 'a');
     expect(warnings).toEqual([expect.stringContaining('env.a.x: ')]);
   });
@@ -154,12 +222,21 @@ describe('results and store', () => {
   test('store.steps cannot be shadowed, and steps with awkward names can be read', async () => {
     const session = await started(
       skillOf({
-        constructor: { prompt: 'c', response: z.object({ v: z.number() }), save: () => ({ steps: { constructor: 'fake' } }), next: 'b' },
+        constructor: {
+          prompt: 'c',
+          response: z.object({ v: z.number() }),
+          save: () => ({ steps: { constructor: 'fake' } }),
+          next: 'b',
+        },
         b: { prompt: 'b', next: TERMINAL },
       }),
     );
     await answer(session, 'constructor', { v: 1 });
     const { steps } = storeView(frameOf(session.state, 0), session.state.records);
-    expect([steps['constructor'], steps.ran('toString'), steps.all('constructor')]).toEqual([{ v: 1 }, false, [{ v: 1 }]]);
+    expect([steps['constructor'], steps.ran('toString'), steps.all('constructor')]).toEqual([
+      { v: 1 },
+      false,
+      [{ v: 1 }],
+    ]);
   });
 });

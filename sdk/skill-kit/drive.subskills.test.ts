@@ -12,16 +12,27 @@ describe('sub-skills', () => {
       dig: { call: 'deep', next: 'auto' },
       auto: { save: ({ store }) => ({ step: { dug: store.steps['dig'] } }), next: TERMINAL },
     },
-    { name: 'sub', system: 'You dig.', params: z.object({ who: z.string() }), subskills: { deep: { definition: deep } } },
+    {
+      name: 'sub',
+      system: 'You dig.',
+      params: z.object({ who: z.string() }),
+      subskills: { deep: { definition: deep } },
+    },
   );
   const dispatcher = skillOf(
     {
-      route: { prompt: 'route', response: z.object({ to: z.string() }), next: ({ response }) => (response as { to: string }).to },
+      route: {
+        prompt: 'route',
+        response: z.object({ to: z.string() }),
+        next: ({ response }) => (response as { to: string }).to,
+      },
       research: { call: 'sub', save: ({ actionResult }) => ({ found: { it: actionResult } }), next: 'report' },
       report: { prompt: ({ store }) => JSON.stringify(store['found']), next: TERMINAL },
     },
     {
-      subskills: { sub: { definition: sub, params: (response) => ({ who: (response as { to?: string })?.to ?? 'nobody' }) } },
+      subskills: {
+        sub: { definition: sub, params: (response) => ({ who: (response as { to?: string })?.to ?? 'nobody' }) },
+      },
       topics: { help: { label: 'Help', content: ({ refs }) => refs.load('help.md') } },
     },
   );
@@ -47,7 +58,10 @@ describe('sub-skills', () => {
     expect(await answer(session, 'route', { to: 'research' })).toMatchObject({ step: 'research/ask' });
     // The bare name is enough while it is the only one.
     expect(await answer(session, 'ask')).toMatchObject({ step: 'research/dig/d' });
-    expect(await answer(session, 'research/dig/d', { d: 7 })).toMatchObject({ step: 'report', prompt: expect.stringContaining('"dug":{"d":7}') as string });
+    expect(await answer(session, 'research/dig/d', { d: 7 })).toMatchObject({
+      step: 'report',
+      prompt: expect.stringContaining('"dug":{"d":7}') as string,
+    });
     expect(Object.keys(session.state.frames)).toEqual(['0']);
   });
 
@@ -61,12 +75,18 @@ describe('sub-skills', () => {
   });
 
   test('defect: a reference that cannot be loaded is an error, not an empty text', async () => {
-    await expect(answer(await started(dispatcher), 'route', { to: 'topic:help' })).rejects.toThrow('without a reference loader');
+    await expect(answer(await started(dispatcher), 'route', { to: 'topic:help' })).rejects.toThrow(
+      'without a reference loader',
+    );
   });
 
   test('a session can leave redirects to its client', async () => {
     const session = await started(dispatcher, { followRedirects: false });
-    expect(await answer(session, 'route', { to: 'subskill:sub' })).toMatchObject({ kind: 'redirect', redirect: 'subskill:sub', completed: { step: 'route' } });
+    expect(await answer(session, 'route', { to: 'subskill:sub' })).toMatchObject({
+      kind: 'redirect',
+      redirect: 'subskill:sub',
+      completed: { step: 'route' },
+    });
   });
 
   test.each([

@@ -13,7 +13,12 @@ describe('a session', () => {
       }),
     );
     const first = await startSession(session);
-    expect(first).toMatchObject({ kind: 'prompt', step: 'ask', prompt: '<prompt>\nHow many?\n</prompt>', schema: { type: 'object' } });
+    expect(first).toMatchObject({
+      kind: 'prompt',
+      step: 'ask',
+      prompt: '<prompt>\nHow many?\n</prompt>',
+      schema: { type: 'object' },
+    });
     expect(Object.keys(first)).toEqual(['kind', 'step', 'preamble', 'prompt', 'schema']);
     const second = await answer(session, 'ask', { n: 3 });
     expect(second).toStrictEqual({
@@ -70,27 +75,51 @@ describe('a session', () => {
       message: 'Step "b" is not the current step. Answer "a" instead.',
       retry: false,
     });
-    expect(await answer(session, 'nowhere')).toEqual({ kind: 'error', error: 'validation', step: 'nowhere', message: 'Unknown step "nowhere"', retry: false });
+    expect(await answer(session, 'nowhere')).toEqual({
+      kind: 'error',
+      error: 'validation',
+      step: 'nowhere',
+      message: 'Unknown step "nowhere"',
+      retry: false,
+    });
     await answer(session, 'a');
     const done = await answer(session, 'b');
-    expect(await answer(session, 'a')).toEqual({ kind: 'done', done: true, finalOutput: (done as { finalOutput: unknown }).finalOutput });
+    expect(await answer(session, 'a')).toEqual({
+      kind: 'done',
+      done: true,
+      finalOutput: (done as { finalOutput: unknown }).finalOutput,
+    });
     expect(pathOf(session)).toEqual(['a', 'b']);
   });
 
   test('two answers for the same turn: one wins, the other hears that the step is busy', async () => {
     let runs = 0;
-    const skill = skillOf({ a: { prompt: 'a', action: async () => ++runs, next: 'b' }, b: { prompt: 'b', next: TERMINAL } });
+    const skill = skillOf({
+      a: { prompt: 'a', action: async () => ++runs, next: 'b' },
+      b: { prompt: 'b', next: TERMINAL },
+    });
     const session = await started(skill);
     const [first, second] = await Promise.all([answer(session, 'a'), answer(session, 'a')]);
     expect(first).toMatchObject({ kind: 'prompt', step: 'b' });
     expect(second).toMatchObject({ kind: 'error', error: 'busy', retry: false });
     expect(runs).toBe(1);
-    expect(await advanceSession(session, { step: 'b', output: {}, turn: 1 })).toMatchObject({ kind: 'error', error: 'order' });
+    expect(await advanceSession(session, { step: 'b', output: {}, turn: 1 })).toMatchObject({
+      kind: 'error',
+      error: 'order',
+    });
   });
 });
 
 describe('answers that do not fit', () => {
-  const skill = skillOf({ a: { prompt: 'a', response: z.object({ v: z.string() }), maxInvalid: 3, save: () => ({ seen: { n: 1 } }), next: TERMINAL } });
+  const skill = skillOf({
+    a: {
+      prompt: 'a',
+      response: z.object({ v: z.string() }),
+      maxInvalid: 3,
+      save: () => ({ seen: { n: 1 } }),
+      next: TERMINAL,
+    },
+  });
 
   test('change neither store nor visits', async () => {
     const session = await started(skill);
@@ -139,7 +168,10 @@ describe('steps without a prompt', () => {
 
   test('before the first prompt they are passed by start', async () => {
     const session = open(
-      skillOf({ gate: { save: () => ({ env: { ready: true } }), next: 'a' }, a: { prompt: ({ store }) => JSON.stringify(store['env']), next: TERMINAL } }),
+      skillOf({
+        gate: { save: () => ({ env: { ready: true } }), next: 'a' },
+        a: { prompt: ({ store }) => JSON.stringify(store['env']), next: TERMINAL },
+      }),
     );
     expect(await startSession(session)).toMatchObject({
       step: 'a',

@@ -32,7 +32,10 @@ describe('time', () => {
 
   test('whoever names a wait that is over is answered with what follows', async () => {
     const { now, pass } = clock();
-    const session = await started(skillOf({ rest: { wait: { durationMs: 10 }, next: 'b' }, b: { prompt: 'b', next: TERMINAL } }), { now });
+    const session = await started(
+      skillOf({ rest: { wait: { durationMs: 10 }, next: 'b' }, b: { prompt: 'b', next: TERMINAL } }),
+      { now },
+    );
     pass(10);
     expect(await answer(session, 'rest')).toMatchObject({ kind: 'prompt', step: 'b', completed: { step: 'rest' } });
   });
@@ -40,11 +43,20 @@ describe('time', () => {
   test('a person who does not answer in time is passed over, and counted', async () => {
     const { now, pass } = clock();
     const skill = skillOf({
-      approve: { prompt: 'ok?', human: { deadlineMs: 60_000, onExpiry: 'self', assignee: 'ada' }, maxVisits: 2, onMaxVisits: 'escalate', next: TERMINAL },
+      approve: {
+        prompt: 'ok?',
+        human: { deadlineMs: 60_000, onExpiry: 'self', assignee: 'ada' },
+        maxVisits: 2,
+        onMaxVisits: 'escalate',
+        next: TERMINAL,
+      },
       escalate: { prompt: 'late', next: TERMINAL },
     });
     const session = open(skill, { now });
-    expect(await startSession(session)).toMatchObject({ step: 'approve', human: { assignee: 'ada', dueMs: 1_060_000 } });
+    expect(await startSession(session)).toMatchObject({
+      step: 'approve',
+      human: { assignee: 'ada', dueMs: 1_060_000 },
+    });
     pass(60_000);
     expect(await tickSession(session)).toMatchObject({ step: 'approve', human: { dueMs: 1_120_000 } });
     pass(60_000);

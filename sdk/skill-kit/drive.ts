@@ -144,7 +144,8 @@ export class Session {
       case 'warn':
         return this.runtime.warn(command.message);
       case 'abort':
-        for (const cursor of command.cursors) this.#aborts.get(cursor)?.abort(new Error(`the session is ${command.reason}`));
+        for (const cursor of command.cursors)
+          this.#aborts.get(cursor)?.abort(new Error(`the session is ${command.reason}`));
         return;
       case 'reply':
         return this.#reply(command.request, command.result);
@@ -152,7 +153,9 @@ export class Session {
         return this.#work(this.#act(command));
       case 'wait':
         // Waits and deadlines are the client's: it comes back when they are over. Only an action's next attempt is awaited.
-        return command.reason === 'retry' ? this.#work(this.#retryLater(command.cursor, command.durationMs)) : undefined;
+        return command.reason === 'retry'
+          ? this.#work(this.#retryLater(command.cursor, command.durationMs))
+          : undefined;
       case 'render-prompt':
       case 'validate':
       case 'save':
@@ -167,8 +170,12 @@ export class Session {
 
   #tell(command: Extract<Command, { type: 'emit' }>): void {
     const { observers } = definitionAt(this.runtime.definition, command.skill);
-    if (command.observer !== 'onSkillComplete' || observers?.onSkillComplete === undefined) return this.#observers.tell(observers, command);
-    this.#observers.tell(observers, { ...command, payload: withOlderPath(command.payload, command.frame, this.runtime.olderRecords()) });
+    if (command.observer !== 'onSkillComplete' || observers?.onSkillComplete === undefined)
+      return this.#observers.tell(observers, command);
+    this.#observers.tell(observers, {
+      ...command,
+      payload: withOlderPath(command.payload, command.frame, this.runtime.olderRecords()),
+    });
   }
 
   #call(command: Parameters<typeof carryOut>[2]): void {
@@ -176,7 +183,11 @@ export class Session {
       this.#queue.push(this.runtime.redaction.value(carryOut(this.runtime, this.#fold.current, command)));
     } catch (cause) {
       this.#remember(command.cursor, cause);
-      this.#queue.push({ type: 'threw', cursor: command.cursor, error: this.runtime.redaction.value(errorFacts(cause)) });
+      this.#queue.push({
+        type: 'threw',
+        cursor: command.cursor,
+        error: this.runtime.redaction.value(errorFacts(cause)),
+      });
     }
     // Within a transition the queue is being worked off already; after a crash nobody does.
     if (!this.#isPumping) this.feed(this.#queue.shift()!);
@@ -218,7 +229,11 @@ export class Session {
     const waiter = this.#waiters.get(request);
     if (waiter === undefined) return;
     this.#waiters.delete(request);
-    const isThrown = this.#throws && waiter.cause !== undefined && result.kind === 'error' && (result.error === 'action' || result.error === 'failed');
+    const isThrown =
+      this.#throws &&
+      waiter.cause !== undefined &&
+      result.kind === 'error' &&
+      (result.error === 'action' || result.error === 'failed');
     const answered = (): void => (isThrown ? waiter.reject(waiter.cause!.of) : waiter.resolve(result));
     // A client that exits when it has its answer must not take observers down with it.
     if (this.#observers.isIdle) answered();
@@ -228,7 +243,15 @@ export class Session {
 
 /** @throws {Error} for mistakes in the definition and for params that do not fit */
 export function createSession(definition: SkillDefinition, config: SessionConfig = {}): Session {
-  const { params, session = newSessionId(), subskill, throws = true, followRedirects = true, showTurns = false, ...options } = config;
+  const {
+    params,
+    session = newSessionId(),
+    subskill,
+    throws = true,
+    followRedirects = true,
+    showTurns = false,
+    ...options
+  } = config;
   const runtime = createRuntime(definition, options);
   const started = definitionAt(definition, subskill === undefined ? [] : [subskill]);
   const state = newSession(runtime.facts, {
@@ -245,14 +268,26 @@ export function createSession(definition: SkillDefinition, config: SessionConfig
  * Takes up a session from its state. Work that was under way is done again: actions under the idempotency keys they had.
  * @throws {Error} when it belongs to another skill, or to code that this one does not declare to be a successor of
  */
-export function resumeSession(definition: SkillDefinition, state: SessionState, config: Omit<SessionConfig, 'params' | 'session' | 'subskill'> = {}): Session {
+export function resumeSession(
+  definition: SkillDefinition,
+  state: SessionState,
+  config: Omit<SessionConfig, 'params' | 'session' | 'subskill'> = {},
+): Session {
   const { throws = true, followRedirects: _fixed, showTurns: _shown, ...options } = config;
   const runtime = createRuntime(definition, options);
   const resumption = canResume(runtime.facts, definition.migrations ?? [], state);
   if (resumption.kind === 'refused') throw new Error(resumption.message);
   // Whoever waited is gone with the process that knew them.
-  const orphaned: SessionState = { ...state, requests: [], cursors: state.cursors.map((cursor) => ({ ...cursor, request: null })) };
-  const session = new Session(runtime, resumption.kind === 'same' ? orphaned : migrate(runtime.facts, orphaned, resumption.migration), throws);
+  const orphaned: SessionState = {
+    ...state,
+    requests: [],
+    cursors: state.cursors.map((cursor) => ({ ...cursor, request: null })),
+  };
+  const session = new Session(
+    runtime,
+    resumption.kind === 'same' ? orphaned : migrate(runtime.facts, orphaned, resumption.migration),
+    throws,
+  );
   session.resume();
   return session;
 }
@@ -266,7 +301,13 @@ export function startSession(session: Session): Promise<CliResult> {
  * After an action has failed, the same step can be answered again.
  */
 export function advanceSession(session: Session, { step, output, turn }: Answer): Promise<CliResult> {
-  return session.request((request) => ({ type: 'advance', request, step, value: output, ...(turn === undefined ? {} : { turn }) }));
+  return session.request((request) => ({
+    type: 'advance',
+    request,
+    step,
+    value: output,
+    ...(turn === undefined ? {} : { turn }),
+  }));
 }
 
 /** Lets everything happen whose time has come, and says how the session stands then. */
@@ -305,7 +346,10 @@ export function placeSession(session: Session, place: string): void {
   openPath(session, place);
   session.feed({ type: 'place', step: place });
   const { status } = session.state;
-  if (status.kind === 'failed') throw status.error.name === 'CycleGuardError' ? new CycleGuardError(status.error.message) : new Error(status.error.message);
+  if (status.kind === 'failed')
+    throw status.error.name === 'CycleGuardError'
+      ? new CycleGuardError(status.error.message)
+      : new Error(status.error.message);
 }
 
 /** Opens the sub-skills that an address leads through, outermost first: those that are not open, and have not led to one that is. */

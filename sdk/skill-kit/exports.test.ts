@@ -63,7 +63,13 @@ import type {
   ViewSegment,
 } from './index.bundled.ts';
 import * as testing from './test.ts';
-import type { CompositeRunResult, ModelAdapter as TestModelAdapter, RunCompositeOptions, RunSkillOptions, SkillRunResult as TestRunResult } from './test.ts';
+import type {
+  CompositeRunResult,
+  ModelAdapter as TestModelAdapter,
+  RunCompositeOptions,
+  RunSkillOptions,
+  SkillRunResult as TestRunResult,
+} from './test.ts';
 
 it.each([
   [
@@ -84,13 +90,19 @@ it('types of what skills are made of, run with and read', () => {
   expectTypeOf<PromptSegment>().toEqualTypeOf<SystemSegment | ActSegment | ViewSegment>();
   expectTypeOf<PromptReturn>().toEqualTypeOf<PromptPiece | PromptPiece[]>();
   expectTypeOf<AskUserConfig>().toEqualTypeOf<AskStructuredConfig | AskOpenConfig>();
-  expectTypeOf<PrimitiveConfig>().toEqualTypeOf<AskUserConfig | ConfirmConfig | PlanConfig | ChecklistConfig | SubagentConfig | SurveyConfig>();
+  expectTypeOf<PrimitiveConfig>().toEqualTypeOf<
+    AskUserConfig | ConfirmConfig | PlanConfig | ChecklistConfig | SubagentConfig | SurveyConfig
+  >();
   expectTypeOf<SurveyConfig['questions'][number]>().toEqualTypeOf<SurveyQuestion>();
   expectTypeOf<SurveyQuestion['options'][number]>().toEqualTypeOf<AskUserOption>();
   expectTypeOf<PromptResult | DoneResult | ValidationErrorResult | RedirectResult>().toExtend<CliResult>();
   expectTypeOf<SessionHeader | SessionOutputLine>().toExtend<SessionLine>();
   expectTypeOf<SessionHeader['outputMode']>().toEqualTypeOf<SessionOutputMode>();
-  expectTypeOf<SessionPointer>().toEqualTypeOf<{ readonly sessionId: string; readonly file: string; readonly line: number }>();
+  expectTypeOf<SessionPointer>().toEqualTypeOf<{
+    readonly sessionId: string;
+    readonly file: string;
+    readonly line: number;
+  }>();
   expectTypeOf<SkillRunResult['history'][number]>().toEqualTypeOf<StepResult>();
   expectTypeOf<TestRunResult>().toEqualTypeOf<SkillRunResult>();
   expectTypeOf<TestModelAdapter>().toEqualTypeOf<ModelAdapter>();
@@ -104,11 +116,21 @@ it('types of what skills are made of, run with and read', () => {
 });
 
 it('types of what authors write down on its own', () => {
-  const say: PromptFn = ({ act, system, host, refs, attempts }: PromptContext) => [system(host.host), act.confirm({ message: refs.load(String(attempts)) })];
+  const say: PromptFn = ({ act, system, host, refs, attempts }: PromptContext) => [
+    system(host.host),
+    act.confirm({ message: refs.load(String(attempts)) }),
+  ];
   const next: TransitionFn = ({ attempts }) => (attempts > 2 ? 'end' : 'self');
   const branches: readonly NextBranch[] = [{ to: 'end' satisfies NextTarget }];
-  const steps: Record<string, StepConfig> = { ask: { prompt: say, next }, choose: { next: branches }, end: { next: root.terminal satisfies Terminal } };
-  const observers: ObserverMap = { onStepStart: ({ step }) => void step, onSkillComplete: async ({ path, durationMs }) => void [path, durationMs] };
+  const steps: Record<string, StepConfig> = {
+    ask: { prompt: say, next },
+    choose: { next: branches },
+    end: { next: root.terminal satisfies Terminal },
+  };
+  const observers: ObserverMap = {
+    onStepStart: ({ step }) => void step,
+    onSkillComplete: async ({ path, durationMs }) => void [path, durationMs],
+  };
   const version: VersionStrategy = { resolveVersion: true };
   const shipped: PackageConfig = { name: '@org/s', private: true };
   const config: SkillBuilderConfig = { name: 's', entry: 'ask', observers, package: shipped, ...version };
@@ -116,7 +138,10 @@ it('types of what authors write down on its own', () => {
   const tone: Fragment = root.fragment('tone', 'Kind.');
   const loader: ReferenceLoader = { load: (file) => file, asset: (path) => path };
   const host: Handshake = { host: 'generic', toolsAvailable: [], isSubagent: false };
-  const part: ModuleDefinition = root.module({ name: 'm', entry: 'a' }).step('a', { prompt: tone.content, next: '__parent__' }).build();
+  const part: ModuleDefinition = root
+    .module({ name: 'm', entry: 'a' })
+    .step('a', { prompt: tone.content, next: '__parent__' })
+    .build();
   const read = (store: StoreAccessor): boolean => store.steps.ran('a');
   const call: ActionConfig = { name: 'x', input: root.z.any(), output: root.z.any(), run: async ({ input }) => input };
   const made: ActionDefinition = root.action(call);

@@ -71,7 +71,21 @@ export type {
   ViewSegment,
   WaitFor,
 } from '../../domain/step-machine/definition.ts';
-export type { CliResult, DoneResult, PromptResult, RedirectResult, ValidationErrorResult, WaitingResult } from '../../domain/step-machine/result.ts';
+export type {
+  CliResult,
+  DoneResult,
+  PromptResult,
+  RedirectResult,
+  ValidationErrorResult,
+  WaitingResult,
+} from '../../domain/step-machine/result.ts';
 export type { AnySchema, InferInput, InferOutput, StandardSchema } from '../../domain/step-machine/schema.ts';
-export type { SessionHeader, SessionLine, SessionOutputLine, SessionOutputMode, SessionPointer, SessionResultLine } from './transport/cli/session-lines.ts';
+export type {
+  SessionHeader,
+  SessionLine,
+  SessionOutputLine,
+  SessionOutputMode,
+  SessionPointer,
+  SessionResultLine,
+} from './transport/cli/session-lines.ts';
 export type { ModelAdapter, SkillRunResult } from './test.ts';

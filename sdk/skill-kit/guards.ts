@@ -1,5 +1,11 @@
 /** Tells results apart by their `kind`. */
-import type { CliResult, DoneResult, PromptResult, RedirectResult, ValidationErrorResult } from '../../domain/step-machine/result.ts';
+import type {
+  CliResult,
+  DoneResult,
+  PromptResult,
+  RedirectResult,
+  ValidationErrorResult,
+} from '../../domain/step-machine/result.ts';
 
 export function isPrompt(result: CliResult): result is PromptResult {
   return result.kind === 'prompt';

@@ -5,17 +5,26 @@ const names = (list: string): readonly string[] => Object.freeze(list.trim().spl
 
 /** Tools by host. A host that is not here, `generic` among them, has those that it reports. */
 export const HOST_TOOLS: Readonly<Record<string, readonly string[]>> = Object.freeze({
-  'claude-code': names(`AskUserQuestion EnterPlanMode ExitPlanMode TaskCreate TaskUpdate TaskList TaskGet Agent Skill Read Edit Write Bash Glob
+  'claude-code':
+    names(`AskUserQuestion EnterPlanMode ExitPlanMode TaskCreate TaskUpdate TaskList TaskGet Agent Skill Read Edit Write Bash Glob
     Grep WebFetch WebSearch TodoWrite SendMessage Monitor LSP NotebookEdit EnterWorktree ExitWorktree`),
-  codex: names('shell exec_command write_stdin apply_patch update_plan web_search view_image request_user_input spawn_agent send_input wait_agent close_agent'),
-  opencode: names('bash read write edit apply_patch glob grep codesearch lsp webfetch websearch question todo task plan skill'),
-  'gemini-cli': names(`shell read-file read-many-files write-file edit glob grep ls web-search web-fetch ask-user enter-plan-mode exit-plan-mode
+  codex: names(
+    'shell exec_command write_stdin apply_patch update_plan web_search view_image request_user_input spawn_agent send_input wait_agent close_agent',
+  ),
+  opencode: names(
+    'bash read write edit apply_patch glob grep codesearch lsp webfetch websearch question todo task plan skill',
+  ),
+  'gemini-cli':
+    names(`shell read-file read-many-files write-file edit glob grep ls web-search web-fetch ask-user enter-plan-mode exit-plan-mode
     write-todos agent tracker-create-task tracker-update-task tracker-list-tasks tracker-get-task memory activate-skill complete-task`),
-  cline: names(`execute_command read_file write_to_file edit_file apply_diff apply_patch search_files list_files codebase_search browser_action
+  cline:
+    names(`execute_command read_file write_to_file edit_file apply_diff apply_patch search_files list_files codebase_search browser_action
     ask_followup_question attempt_completion new_task switch_mode update_todo_list WEB_SEARCH WEB_FETCH PLAN_MODE ACT_MODE USE_SUBAGENTS`),
-  'roo-code': names(`execute_command read_file write_to_file edit_file apply_diff apply_patch search_replace search_files list_files
+  'roo-code':
+    names(`execute_command read_file write_to_file edit_file apply_diff apply_patch search_replace search_files list_files
     codebase_search ask_followup_question attempt_completion new_task switch_mode update_todo_list access_mcp_resource skill`),
-  'kilo-code': names(`execute_command read_file write_to_file edit_file fast_edit_file apply_diff apply_patch delete_file search_and_replace
+  'kilo-code':
+    names(`execute_command read_file write_to_file edit_file fast_edit_file apply_diff apply_patch delete_file search_and_replace
     search_files list_files codebase_search browser_action ask_followup_question attempt_completion new_task switch_mode update_todo_list
     access_mcp_resource`),
   cursor: names('codebase_search read_file edit_file run_terminal_command file_search grep_search list_dir'),

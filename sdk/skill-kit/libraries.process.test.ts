@@ -17,7 +17,10 @@ const skillWith = (library: 'z' | 'type', schema: string): string => `
 `;
 const ZOD = skillWith('z', 'z.object({ v: z.string() })');
 const ARKTYPE = skillWith('type', "type({ v: 'string' })");
-const NEITHER = skillWith('z', "{ '~standard': { version: 1, vendor: 'own', validate: (value) => ({ value }) } }").replace(', z }', ' }');
+const NEITHER = skillWith(
+  'z',
+  "{ '~standard': { version: 1, vendor: 'own', validate: (value) => ({ value }) } }",
+).replace(', z }', ' }');
 
 let folder: string;
 beforeEach(async () => {
@@ -46,7 +49,9 @@ async function bundled(code: string): Promise<{ code: string; libraries: string[
   const bundle = await rolldown({
     input: entry,
     platform: 'node',
-    plugins: [{ name: 'skill', resolveId: (id) => (id === entry ? id : null), load: (id) => (id === entry ? code : null) }],
+    plugins: [
+      { name: 'skill', resolveId: (id) => (id === entry ? id : null), load: (id) => (id === entry ? code : null) },
+    ],
   });
   const { output } = await bundle.generate({ format: 'esm' });
   await bundle.close();
@@ -83,13 +88,17 @@ it('a command line in a bundle holds no Temporal client, although it can keep du
   const bundle = await rolldown({
     input: entry,
     platform: 'node',
-    plugins: [{ name: 'skill', resolveId: (id) => (id === entry ? id : null), load: (id) => (id === entry ? code : null) }],
+    plugins: [
+      { name: 'skill', resolveId: (id) => (id === entry ? id : null), load: (id) => (id === entry ? code : null) },
+    ],
   });
   const { output } = await bundle.generate({ format: 'esm' });
   await bundle.close();
   const modules = output.flatMap((one) => (one.type === 'chunk' ? one.moduleIds : []));
   expect(modules.some((id) => id.endsWith('transport/durable/find-voidbox.js'))).toBe(true);
-  expect(modules.filter((id) => id.includes('@temporalio') || /\/dist\/(workers|cli|workflows)\//.test(id))).toEqual([]);
+  expect(modules.filter((id) => id.includes('@temporalio') || /\/dist\/(workers|cli|workflows)\//.test(id))).toEqual(
+    [],
+  );
 });
 
 it("z and type are the libraries' own", async () => {
@@ -107,9 +116,12 @@ it("z and type are the libraries' own", async () => {
 });
 
 it('both doors export the same names', async () => {
-  const script = (door: string): string => `import * as door from './dist/sdk/skill-kit/${door}.js'; console.log(Object.keys(door).sort().join(' '));`;
+  const script = (door: string): string =>
+    `import * as door from './dist/sdk/skill-kit/${door}.js'; console.log(Object.keys(door).sort().join(' '));`;
   const [plain, forBundlers] = await Promise.all(
-    ['index', 'index.bundled'].map(async (door) => (await run(process.execPath, ['--input-type=module', '-e', script(door)], { cwd: ROOT })).stdout.trim()),
+    ['index', 'index.bundled'].map(async (door) =>
+      (await run(process.execPath, ['--input-type=module', '-e', script(door)], { cwd: ROOT })).stdout.trim(),
+    ),
   );
   expect(plain).toBe(
     'ModuleBuilder ReferenceBuilder SkillBuilder act action checkSkill fragment isDone isError isPrompt isRedirect module prompt reference render resolveTemplate skill step system terminal type view z',
@@ -129,8 +141,15 @@ it('types: the skills of store-types.test.ts compile, and what is marked as an e
   };
   await writeFile(
     project,
-    JSON.stringify({ extends: join(ROOT, 'tsconfig.base.json'), compilerOptions, files: [join(ROOT, 'sdk/skill-kit/store-types.test.ts')] }),
+    JSON.stringify({
+      extends: join(ROOT, 'tsconfig.base.json'),
+      compilerOptions,
+      files: [join(ROOT, 'sdk/skill-kit/store-types.test.ts')],
+    }),
   );
   const tsc = run(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', project], { cwd: folder });
-  expect(await tsc.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({ stdout: '', stderr: '' });
+  expect(await tsc.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({
+    stdout: '',
+    stderr: '',
+  });
 });

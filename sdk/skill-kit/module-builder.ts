@@ -4,7 +4,21 @@ import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { StepDefinition, StepOptions } from './author-types.ts';
 import { checkSteps } from './check-definition.ts';
 import { StepRegistry } from './step-registry.ts';
-import type { AnyRan, AnyTarget, Edge, EdgesAfter, Exits, GuaranteedAt, Others, Ran, ResultOf, Start, StoreAt, TargetsIn, WritesOf } from './store-types.ts';
+import type {
+  AnyRan,
+  AnyTarget,
+  Edge,
+  EdgesAfter,
+  Exits,
+  GuaranteedAt,
+  Others,
+  Ran,
+  ResultOf,
+  Start,
+  StoreAt,
+  TargetsIn,
+  WritesOf,
+} from './store-types.ts';
 
 declare const shape: unique symbol;
 /** A module with the types of its steps, in a property that exists for the compiler alone. */
@@ -43,12 +57,32 @@ export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan
   >(
     name: TName,
     config:
-      | StepOptions<unknown, StoreAt<TSteps, TEdges, AnyStores, TName>, AnyStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry, TBranch, TJoin>
+      | StepOptions<
+          unknown,
+          StoreAt<TSteps, TEdges, AnyStores, TName>,
+          AnyStores,
+          TResponse,
+          TInput,
+          TAction,
+          TSave,
+          TNext,
+          TOther,
+          TExpiry,
+          TBranch,
+          TJoin
+        >
       | StepDefinition<TResponse, TAction, TSave, TNext>,
   ): ModuleBuilder<
     TEntry,
-    Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
-    EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>
+    | Others<TSteps, TName>
+    | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
+    EdgesAfter<
+      TSteps,
+      TEdges,
+      TName,
+      Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>,
+      GuaranteedAt<TEdges, TName>
+    >
   > {
     this.#steps.add(name, config);
     return this as never;

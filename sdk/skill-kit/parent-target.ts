@@ -13,7 +13,10 @@ export function resolveParent(config: StepConfig, next: string): StepConfig {
   };
 }
 
-function inNext(next: NonNullable<StepConfig['next']>, put: (target: string) => string): NonNullable<StepConfig['next']> {
+function inNext(
+  next: NonNullable<StepConfig['next']>,
+  put: (target: string) => string,
+): NonNullable<StepConfig['next']> {
   if (typeof next === 'string') return put(next);
   if (typeof next === 'function') return (context: TransitionContext) => put(next(context));
   if ('terminal' in next) return next;

@@ -18,15 +18,31 @@ interface Primitive<K extends Kind> {
 
 /** Question tools take few questions at a time. */
 const QUESTIONS_PER_SURVEY = 4;
-const TOOLS_THAT_BATCH: ReadonlySet<string> = new Set(['AskUserQuestion', 'request_user_input', 'ToolRequestUserInput', 'question', 'ask-user']);
+const TOOLS_THAT_BATCH: ReadonlySet<string> = new Set([
+  'AskUserQuestion',
+  'request_user_input',
+  'ToolRequestUserInput',
+  'question',
+  'ask-user',
+]);
 /** The tool that moves an entry on, by the tool that makes it. */
-const UPDATES: Readonly<Record<string, string>> = { TaskCreate: 'TaskUpdate', 'tracker-create-task': 'tracker-update-task' };
+const UPDATES: Readonly<Record<string, string>> = {
+  TaskCreate: 'TaskUpdate',
+  'tracker-create-task': 'tracker-update-task',
+};
 
 /** In the order of the preamble. */
 export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
   askUser: {
     tag: 'ask-user',
-    tools: ['AskUserQuestion', 'request_user_input', 'ToolRequestUserInput', 'ask_followup_question', 'ask-user', 'question'],
+    tools: [
+      'AskUserQuestion',
+      'request_user_input',
+      'ToolRequestUserInput',
+      'ask_followup_question',
+      'ask-user',
+      'question',
+    ],
     write: writeQuestion,
     howTo: (tool) =>
       tool === undefined
@@ -44,7 +60,8 @@ export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
   plan: {
     tag: 'plan',
     tools: ['EnterPlanMode', 'enter-plan-mode', 'update_plan', 'plan', 'PLAN_MODE'],
-    write: ({ summary, steps }) => `<plan${attributes({ summary })}>\n${steps.map((text) => `  <step>${escapeText(text)}</step>\n`).join('')}</plan>`,
+    write: ({ summary, steps }) =>
+      `<plan${attributes({ summary })}>\n${steps.map((text) => `  <step>${escapeText(text)}</step>\n`).join('')}</plan>`,
     howTo: (tool) =>
       tool === undefined
         ? 'Show the `summary` and the `<step>`s as a numbered list, and ask for approval before you go on.'
@@ -56,7 +73,8 @@ export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
     write: ({ create }) =>
       `<checklist>\n${create.map(({ title, status }) => `  <item${attributes({ status })}>${escapeText(title)}</item>\n`).join('')}</checklist>`,
     howTo(tool) {
-      if (tool === undefined) return 'Write the `<item>`s as a checklist that stays visible, and mark each when its state changes.';
+      if (tool === undefined)
+        return 'Write the `<item>`s as a checklist that stays visible, and mark each when its state changes.';
       const update = UPDATES[tool];
       return update === undefined
         ? `Register the \`<item>\`s with \`${tool}\`, and keep their state up to date with it as you work.`
@@ -75,7 +93,14 @@ export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
   },
   survey: {
     tag: 'survey',
-    tools: ['AskUserQuestion', 'request_user_input', 'ToolRequestUserInput', 'question', 'ask-user', 'ask_followup_question'],
+    tools: [
+      'AskUserQuestion',
+      'request_user_input',
+      'ToolRequestUserInput',
+      'question',
+      'ask-user',
+      'ask_followup_question',
+    ],
     write: ({ questions }) =>
       chunks(questions, QUESTIONS_PER_SURVEY)
         .map((chunk) => {
@@ -87,7 +112,8 @@ export const PRIMITIVES: { readonly [K in Kind]: Primitive<K> } = {
         })
         .join('\n\n'),
     howTo(tool) {
-      if (tool === undefined) return 'Ask its `<question>`s in plain text, one by one, each with its `<option>`s as a numbered list.';
+      if (tool === undefined)
+        return 'Ask its `<question>`s in plain text, one by one, each with its `<option>`s as a numbered list.';
       return TOOLS_THAT_BATCH.has(tool)
         ? `Ask all its \`<question>\`s in one call of \`${tool}\`, each with its \`<option>\`s as choices.`
         : `Ask its \`<question>\`s with \`${tool}\`, one by one, each with its \`<option>\`s as choices.`;
@@ -121,7 +147,12 @@ export function toolFor(kind: Kind, tools: ReadonlySet<string>): string | undefi
 function writeQuestion(config: AskUserConfig): string {
   if (config.type === 'open') return `<ask-user${attributes({ type: 'open', question: config.question })} />`;
   const { header, question, options, multiSelect } = config;
-  const inTag = attributes({ type: 'structured', header: header || undefined, question, 'multi-select': multiSelect === true });
+  const inTag = attributes({
+    type: 'structured',
+    header: header || undefined,
+    question,
+    'multi-select': multiSelect === true,
+  });
   return `<ask-user${inTag}>\n${writeOptions(options, '  ')}</ask-user>`;
 }
 
@@ -135,5 +166,7 @@ function writeOptions(options: readonly AskUserOption[], indent: string): string
 }
 
 function chunks<T>(list: readonly T[], size: number): T[][] {
-  return Array.from({ length: Math.ceil(list.length / size) }, (_, index) => list.slice(index * size, (index + 1) * size));
+  return Array.from({ length: Math.ceil(list.length / size) }, (_, index) =>
+    list.slice(index * size, (index + 1) * size),
+  );
 }

@@ -73,7 +73,9 @@ describe('segments', () => {
   });
 
   it('view does not take its label for a text that is missing', () => {
-    expect(() => view('Card', undefined as never)).toThrow('view: the text of "Card" is undefined. Give a text, or several in a list.');
+    expect(() => view('Card', undefined as never)).toThrow(
+      'view: the text of "Card" is undefined. Give a text, or several in a list.',
+    );
     expect(() => view(7 as never)).toThrow('view: the text is number.');
   });
 });

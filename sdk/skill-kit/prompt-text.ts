@@ -44,7 +44,8 @@ function commonIndentation(strings: TemplateStringsArray): number {
       const valueFollows = lineIndex === lines.length - 1 && index < strings.length - 1;
       // What stands on the line of the opening backtick is not indented by anything.
       const opening = index === 0 && lineIndex === 0;
-      if (opening ? blanks < line.length || valueFollows : blanks < line.trimEnd().length || valueFollows) least = Math.min(least, blanks);
+      if (opening ? blanks < line.length || valueFollows : blanks < line.trimEnd().length || valueFollows)
+        least = Math.min(least, blanks);
     });
   });
   return Number.isFinite(least) ? least : 0;
@@ -53,7 +54,9 @@ function commonIndentation(strings: TemplateStringsArray): number {
 function dedent(part: string, indentation: number, startsLine: boolean): string {
   return part
     .split('\n')
-    .map((line, index) => (index > 0 || startsLine ? line.replace(/^[ \t]*/, (blanks) => blanks.slice(indentation)) : line))
+    .map((line, index) =>
+      index > 0 || startsLine ? line.replace(/^[ \t]*/, (blanks) => blanks.slice(indentation)) : line,
+    )
     .join('\n');
 }
 
@@ -67,5 +70,11 @@ function textOf(value: unknown): string {
 }
 
 function isFragment(value: unknown): value is Fragment {
-  return typeof value === 'object' && value !== null && 'content' in value && typeof value.content === 'string' && 'name' in value;
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'content' in value &&
+    typeof value.content === 'string' &&
+    'name' in value
+  );
 }

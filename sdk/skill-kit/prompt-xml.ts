@@ -11,7 +11,9 @@ import { attributes, escapeText } from './xml.ts';
  * @throws {Error} when a piece is none
  */
 export function writePrompt(pieces: PromptReturn, skillName: string, where: string): string {
-  return (Array.isArray(pieces) ? pieces : [pieces]).map((piece, index) => writePiece(piece, skillName, `${where}: prompt piece ${index + 1}`)).join('\n\n');
+  return (Array.isArray(pieces) ? pieces : [pieces])
+    .map((piece, index) => writePiece(piece, skillName, `${where}: prompt piece ${index + 1}`))
+    .join('\n\n');
 }
 
 /** A prompt function is the author's code: `condition && piece` gives what its type forbids. */
@@ -30,12 +32,16 @@ function writePiece(piece: PromptPiece | null | undefined, skillName: string, wh
       }
     case undefined:
     default:
-      throw new Error(`${where} is ${describe(piece)}. Give a text, or what system, act.* or view return; leave out pieces that do not apply.`);
+      throw new Error(
+        `${where} is ${describe(piece)}. Give a text, or what system, act.* or view return; leave out pieces that do not apply.`,
+      );
   }
 }
 
 function describe(value: unknown): string {
-  return typeof value === 'object' && value !== null ? `an object with the keys ${Object.keys(value).join(', ') || '(none)'}` : String(value);
+  return typeof value === 'object' && value !== null
+    ? `an object with the keys ${Object.keys(value).join(', ') || '(none)'}`
+    : String(value);
 }
 
 /**

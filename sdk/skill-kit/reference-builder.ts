@@ -6,7 +6,8 @@ export type VersionStrategy =
   | { readonly version?: string | undefined; readonly resolveVersion?: undefined }
   | { readonly version?: undefined; readonly resolveVersion: true };
 
-export type ReferenceBuilderConfig = Frontmatter & VersionStrategy & { readonly name: string; readonly description: string };
+export type ReferenceBuilderConfig = Frontmatter &
+  VersionStrategy & { readonly name: string; readonly description: string };
 
 export class ReferenceBuilder {
   readonly #config: ReferenceBuilderConfig;
@@ -27,8 +28,16 @@ export class ReferenceBuilder {
     if (!name) throw new Error('reference: name is required');
     if (!description) throw new Error(`reference "${name}": description is required. Agents choose a skill by it.`);
     if (Object.keys(this.#topics).length === 0)
-      throw new Error(`reference "${name}": at least one topic is required. Add one with .topic(name, { label, content }).`);
-    return Object.freeze({ ...this.#config, kind: 'reference', version, resolveVersion, topics: Object.freeze({ ...this.#topics }) });
+      throw new Error(
+        `reference "${name}": at least one topic is required. Add one with .topic(name, { label, content }).`,
+      );
+    return Object.freeze({
+      ...this.#config,
+      kind: 'reference',
+      version,
+      resolveVersion,
+      topics: Object.freeze({ ...this.#topics }),
+    });
   }
 }
 
@@ -40,6 +49,7 @@ export function reference(config: ReferenceBuilderConfig): ReferenceBuilder {
 
 /** @throws {Error} for a name that is taken */
 export function addTopic(where: string, topics: Record<string, TopicConfig>, name: string, config: TopicConfig): void {
-  if (Object.hasOwn(topics, name)) throw new Error(`${where}: topic "${name}" is registered twice. Give one of them another name.`);
+  if (Object.hasOwn(topics, name))
+    throw new Error(`${where}: topic "${name}" is registered twice. Give one of them another name.`);
   topics[name] = Object.freeze({ ...config });
 }

@@ -24,8 +24,12 @@ describe('a reference loader', () => {
   });
 
   it('says of a file that is not there which ones are', () => {
-    expect(() => createReferenceLoader(base).load('c.md')).toThrow(/"c\.md" cannot be read \(ENOENT\).* holds: .*a\.md/);
-    expect(() => createReferenceLoader(join(base, 'bin')).load('a.md')).toThrow(/There is nothing in .*bin\/references/);
+    expect(() => createReferenceLoader(base).load('c.md')).toThrow(
+      /"c\.md" cannot be read \(ENOENT\).* holds: .*a\.md/,
+    );
+    expect(() => createReferenceLoader(join(base, 'bin')).load('a.md')).toThrow(
+      /There is nothing in .*bin\/references/,
+    );
   });
 
   it.each(['../secret.md', 'deep/../../secret.md', '/etc/passwd', ''])('leads nowhere else: "%s"', (name) => {

@@ -38,7 +38,10 @@ function read(path: string, filename: string, folder: string): string {
     const { code } = cause as NodeJS.ErrnoException;
     const there = existsSync(folder) ? readdirSync(folder, { recursive: true }).join(', ') : '';
     const what = there === '' ? `There is nothing in ${folder}` : `${folder} holds: ${there}`;
-    throw new Error(`The reference "${filename}" cannot be read (${code ?? String(cause)}). ${what}. Put the file there, or mend its name.`, { cause });
+    throw new Error(
+      `The reference "${filename}" cannot be read (${code ?? String(cause)}). ${what}. Put the file there, or mend its name.`,
+      { cause },
+    );
   }
 }
 

@@ -5,9 +5,12 @@ describe('render', () => {
   it('table takes its columns from the first row, or as told, with icons in place of a status', () => {
     expect(render.table([])).toBe('');
     expect(render.table([{ a: 1, b: null }, { a: 'x' }])).toBe('| a | b |\n| --- | --- |\n| 1 |  |\n| x |  |');
-    expect(render.table([{ name: 'ci', status: 'ok', other: 'ok' }], { columns: ['status', 'other'], statusIcons: { ok: '✅' } })).toBe(
-      '| status | other |\n| --- | --- |\n| ✅ | ok |',
-    );
+    expect(
+      render.table([{ name: 'ci', status: 'ok', other: 'ok' }], {
+        columns: ['status', 'other'],
+        statusIcons: { ok: '✅' },
+      }),
+    ).toBe('| status | other |\n| --- | --- |\n| ✅ | ok |');
     expect(render.table([{ status: 'constructor' }], { statusIcons: {} })).toContain('| constructor |');
   });
 

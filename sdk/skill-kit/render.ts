@@ -25,7 +25,10 @@ export const render = Object.freeze({
       line(
         names.map((name) => {
           const text = textOf(row[name]);
-          const icon = name === 'status' && statusIcons !== undefined && Object.hasOwn(statusIcons, text) ? statusIcons[text] : undefined;
+          const icon =
+            name === 'status' && statusIcons !== undefined && Object.hasOwn(statusIcons, text)
+              ? statusIcons[text]
+              : undefined;
           return cell(icon ?? text);
         }),
       ),

@@ -23,7 +23,8 @@ function whenUsed<T extends object>(target: object, make: () => T): T {
   let made: T | undefined;
   const real = (): T => (made ??= make());
   return new Proxy(target, {
-    apply: (_target, _this, args) => Reflect.apply(real() as (...args: unknown[]) => unknown, undefined, args) as unknown,
+    apply: (_target, _this, args) =>
+      Reflect.apply(real() as (...args: unknown[]) => unknown, undefined, args) as unknown,
     get: (_target, key) => Reflect.get(real(), key) as unknown,
     has: (_target, key) => Reflect.has(real(), key),
     ownKeys: () => Reflect.ownKeys(real()),

@@ -14,8 +14,13 @@ const bare: AnySchema = {
 
 describe('checkValue', () => {
   it('gives what the schema makes of the value, defaults and transforms applied', () => {
-    expect(checkValue(z.object({ a: z.string().transform(Number), b: z.number().default(2) }), { a: '1' }, 'x')).toEqual({ ok: true, value: { a: 1, b: 2 } });
-    expect(checkValue(type({ a: 'string.numeric.parse', b: 'number = 2' }), { a: '1' }, 'x')).toEqual({ ok: true, value: { a: 1, b: 2 } });
+    expect(
+      checkValue(z.object({ a: z.string().transform(Number), b: z.number().default(2) }), { a: '1' }, 'x'),
+    ).toEqual({ ok: true, value: { a: 1, b: 2 } });
+    expect(checkValue(type({ a: 'string.numeric.parse', b: 'number = 2' }), { a: '1' }, 'x')).toEqual({
+      ok: true,
+      value: { a: 1, b: 2 },
+    });
     expect(checkValue(bare, 1, 'x')).toEqual({ ok: true, value: 2 });
   });
 
@@ -31,7 +36,9 @@ describe('checkValue', () => {
 
   it('refuses an asynchronous schema, naming the place and the remedy', () => {
     const schema = z.string().refine(async () => Promise.resolve(true));
-    expect(() => checkValue(schema, 'x', 'step "a": response')).toThrow(/^step "a": response: the schema \(zod\) validates asynchronously.*action/);
+    expect(() => checkValue(schema, 'x', 'step "a": response')).toThrow(
+      /^step "a": response: the schema \(zod\) validates asynchronously.*action/,
+    );
   });
 });
 
@@ -40,12 +47,17 @@ describe('checkMade', () => {
     ['ArkType', type({ 'a?': 'string', list: type({ 'b?': 'number' }).array() })],
     ['zod', z.object({ a: z.string().optional(), list: z.array(z.object({ b: z.number().optional() })) })],
   ])('%s: a key whose value is undefined is absent', (_library, schema: AnySchema) => {
-    expect(checkMade(schema, { a: undefined, list: [{ b: undefined }, { b: 1 }] }, 'x')).toStrictEqual({ ok: true, value: { list: [{}, { b: 1 }] } });
+    expect(checkMade(schema, { a: undefined, list: [{ b: undefined }, { b: 1 }] }, 'x')).toStrictEqual({
+      ok: true,
+      value: { list: [{}, { b: 1 }] },
+    });
   });
 
   it('takes away nothing else, and leaves alone what it does not have to change', () => {
     const seen: unknown[] = [];
-    const spy: AnySchema = { '~standard': { version: 1, vendor: 'by-hand', validate: (value) => (seen.push(value), { value }) } };
+    const spy: AnySchema = {
+      '~standard': { version: 1, vendor: 'by-hand', validate: (value) => (seen.push(value), { value }) },
+    };
     const [whole, dated] = [{ a: [{ b: null }] }, { at: new Date(0), gone: undefined }];
     checkMade(spy, whole, 'x');
     checkMade(spy, dated, 'x');
@@ -57,19 +69,30 @@ describe('checkMade', () => {
 
 describe('inputJsonSchema', () => {
   it('null schema for morphs: transforms are described by what goes in', () => {
-    expect(inputJsonSchema(type({ n: 'string.numeric.parse' }))).toMatchObject({ properties: { n: { type: 'string' } }, required: ['n'] });
+    expect(inputJsonSchema(type({ n: 'string.numeric.parse' }))).toMatchObject({
+      properties: { n: { type: 'string' } },
+      required: ['n'],
+    });
     expect(inputJsonSchema(type('string').pipe((text) => text.length))).toMatchObject({ type: 'string' });
-    expect(inputJsonSchema(z.object({ n: z.string().transform(Number) }))).toMatchObject({ properties: { n: { type: 'string' } } });
+    expect(inputJsonSchema(z.object({ n: z.string().transform(Number) }))).toMatchObject({
+      properties: { n: { type: 'string' } },
+    });
   });
 
   it('keeps defaults, and does not ask for what has one', () => {
-    for (const schema of [type({ a: 'number = 3', b: 'string' }), z.object({ a: z.number().default(3), b: z.string() })]) {
+    for (const schema of [
+      type({ a: 'number = 3', b: 'string' }),
+      z.object({ a: z.number().default(3), b: z.string() }),
+    ]) {
       const json = inputJsonSchema(schema);
       expect(json).toMatchObject({ properties: { a: { type: 'number', default: 3 } }, required: ['b'] });
       expect(json).not.toHaveProperty('additionalProperties');
     }
     // A transform beside it must not send the whole schema another way, on which defaults are lost.
-    expect(inputJsonSchema(type({ n: 'string.numeric.parse', a: 'number = 3' }))).toMatchObject({ properties: { a: { default: 3 } }, required: ['n'] });
+    expect(inputJsonSchema(type({ n: 'string.numeric.parse', a: 'number = 3' }))).toMatchObject({
+      properties: { a: { default: 3 } },
+      required: ['n'],
+    });
   });
 
   it('says the rest when one property cannot be expressed', () => {

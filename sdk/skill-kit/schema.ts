@@ -3,9 +3,16 @@
  * Schema what may go in. No schema library is imported here.
  */
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
-import { type AnySchema, describeIssues, type InferOutput, type SchemaResult } from '../../domain/step-machine/schema.ts';
+import {
+  type AnySchema,
+  describeIssues,
+  type InferOutput,
+  type SchemaResult,
+} from '../../domain/step-machine/schema.ts';
 
-export type Checked<Output> = { readonly ok: true; readonly value: Output } | { readonly ok: false; readonly message: string };
+export type Checked<Output> =
+  | { readonly ok: true; readonly value: Output }
+  | { readonly ok: false; readonly message: string };
 
 /** The dialect of all JSON Schema that agents are given. */
 export const JSON_SCHEMA_TARGET = 'draft-2020-12';
@@ -24,7 +31,9 @@ export function checkValue<S extends AnySchema>(schema: S, value: unknown, where
       `${where}: the schema (${schema['~standard'].vendor}) validates asynchronously, and answers are checked synchronously. Remove the async refinement or transform; do that work in the step's action.`,
     );
   }
-  return result.issues === undefined ? { ok: true, value: result.value as InferOutput<S> } : { ok: false, message: describeIssues(result.issues) };
+  return result.issues === undefined
+    ? { ok: true, value: result.value as InferOutput<S> }
+    : { ok: false, message: describeIssues(result.issues) };
 }
 
 /**
@@ -42,7 +51,9 @@ function withoutUndefined(value: unknown): unknown {
     return items.every((item, index) => item === value[index]) ? value : items;
   }
   if (!isPlain(value)) return value;
-  const entries = Object.entries(value).flatMap(([key, inner]) => (inner === undefined ? [] : [[key, withoutUndefined(inner)] as const]));
+  const entries = Object.entries(value).flatMap(([key, inner]) =>
+    inner === undefined ? [] : [[key, withoutUndefined(inner)] as const],
+  );
   const isSame = entries.length === Object.keys(value).length && entries.every(([key, inner]) => inner === value[key]);
   return isSame ? value : Object.fromEntries(entries);
 }
@@ -67,12 +78,16 @@ export function inputJsonSchema(schema: AnySchema): Record<string, unknown> | nu
 /** As `inputJsonSchema`, for what the schema gives. */
 export function outputJsonSchema(schema: AnySchema): Record<string, unknown> | null {
   const { jsonSchema } = schema['~standard'];
-  const declared = jsonSchema && attempt(() => jsonSchema.output({ target: JSON_SCHEMA_TARGET, libraryOptions: { unrepresentable: 'any' } }));
+  const declared =
+    jsonSchema &&
+    attempt(() => jsonSchema.output({ target: JSON_SCHEMA_TARGET, libraryOptions: { unrepresentable: 'any' } }));
   return declared ?? inputJsonSchema(schema);
 }
 
 interface OwnJsonSchema {
-  toJsonSchema(options: { fallback(context: { readonly base: Record<string, unknown> }): Record<string, unknown> }): Record<string, unknown>;
+  toJsonSchema(options: {
+    fallback(context: { readonly base: Record<string, unknown> }): Record<string, unknown>;
+  }): Record<string, unknown>;
 }
 
 /** Schemas are functions in some libraries, objects in others. */

@@ -12,7 +12,11 @@ export const system: SystemBuilder = (first: TemplateStringsArray | string, ...v
  */
 export function view(content: string | readonly string[]): ViewSegment;
 export function view(label: string, content: string | readonly string[]): ViewSegment;
-export function view(...given: readonly [content: string | readonly string[]] | readonly [label: string, content: string | readonly string[]]): ViewSegment {
+export function view(
+  ...given:
+    | readonly [content: string | readonly string[]]
+    | readonly [label: string, content: string | readonly string[]]
+): ViewSegment {
   const [label, content] = given.length === 1 ? [undefined, given[0]] : given;
   const text = Array.isArray(content) ? content.join('\n\n') : content;
   if (typeof text === 'string') return Object.freeze({ kind: 'view', label, text });

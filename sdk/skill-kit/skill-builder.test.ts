@@ -2,7 +2,19 @@ import { type } from 'arktype';
 import { describe, expect, it } from 'vitest';
 import { z } from 'zod';
 import type { StepConfig } from '../../domain/step-machine/definition.ts';
-import { act, action, isDone, isError, isPrompt, isRedirect, module, reference, skill, step, terminal } from './exports.ts';
+import {
+  act,
+  action,
+  isDone,
+  isError,
+  isPrompt,
+  isRedirect,
+  module,
+  reference,
+  skill,
+  step,
+  terminal,
+} from './exports.ts';
 import { mockModel, runSkill } from './test.ts';
 
 const Text = z.object({ text: z.string() });
@@ -45,7 +57,9 @@ describe('build', () => {
   });
 
   it('a later step of the same name replaces the earlier', () => {
-    expect(minimal().step('a', one).step('a', { prompt: 'B', next: terminal }).build().steps['a']?.config.prompt).toBe('B');
+    expect(minimal().step('a', one).step('a', { prompt: 'B', next: terminal }).build().steps['a']?.config.prompt).toBe(
+      'B',
+    );
   });
 
   it('a step may be called like what every object has', async () => {
@@ -53,15 +67,23 @@ describe('build', () => {
       .step('constructor', { prompt: 'A', next: '__proto__' })
       .step('__proto__', { prompt: ({ store }) => `B ${store.steps.ran('constructor')}`, next: terminal })
       .build();
-    expect(await runSkill(odd, { model: mockModel({ constructor: {}, ['__proto__']: 1 }) })).toMatchObject({ path: ['constructor', '__proto__'] });
+    expect(await runSkill(odd, { model: mockModel({ constructor: {}, ['__proto__']: 1 }) })).toMatchObject({
+      path: ['constructor', '__proto__'],
+    });
   });
 
   it('steps that follow each other in a circle, nest sub-skills and come back are fine', () => {
     const inner = skill({ name: 'inner', entry: 'a' }).step('a', one).build();
-    const middle = skill({ name: 'middle', entry: 'a' }).step('a', { prompt: 'A', next: 'subskill:inner' }).subskill('inner', inner).build();
+    const middle = skill({ name: 'middle', entry: 'a' })
+      .step('a', { prompt: 'A', next: 'subskill:inner' })
+      .subskill('inner', inner)
+      .build();
     const outer = skill({ name: 'outer', entry: 'a' })
       .step('a', { call: 'middle', next: 'b' })
-      .step('b', { prompt: 'B', next: [{ to: 'self', when: () => false }, { to: 'a', when: () => false }, { to: 'topic:t' }] })
+      .step('b', {
+        prompt: 'B',
+        next: [{ to: 'self', when: () => false }, { to: 'a', when: () => false }, { to: 'topic:t' }],
+      })
       .subskill('middle', middle)
       .topic('t', { label: 'T', content: () => 'x' })
       .build();
@@ -94,9 +116,18 @@ describe('mistakes are found when a skill is built', () => {
           .topic('x', { label: 'X', content: () => '' }),
     ],
     ['action: name is required', () => action({ name: '', input: Text, output: Text, run: ({ input }) => input })],
-    ['action "x": input schema is required', () => action({ name: 'x', input: undefined as never, output: Text, run: () => ({ text: '' }) })],
-    ['action "x": output schema is required', () => action({ name: 'x', input: Text, output: undefined as never, run: () => ({ text: '' }) as never })],
-    ['action "x": run function is required', () => action({ name: 'x', input: Text, output: Text, run: undefined as never })],
+    [
+      'action "x": input schema is required',
+      () => action({ name: 'x', input: undefined as never, output: Text, run: () => ({ text: '' }) }),
+    ],
+    [
+      'action "x": output schema is required',
+      () => action({ name: 'x', input: Text, output: undefined as never, run: () => ({ text: '' }) as never }),
+    ],
+    [
+      'action "x": run function is required',
+      () => action({ name: 'x', input: Text, output: Text, run: undefined as never }),
+    ],
     ['module: name is required', () => module({ name: '', entry: 'a' }).step('a', one).build()],
     ['module "m": entry is required', () => module({ name: 'm', entry: '' }).step('a', one).build()],
     ['module "m": at least one step is required', () => module({ name: 'm', entry: 'a' }).build()],
@@ -121,7 +152,10 @@ describe('mistakes are found when a skill is built', () => {
     ['calls the sub-skill "x", which is not registered', { call: 'x', next: terminal }],
     ['has next: "__parent__" which must be overridden', { prompt: 'A', next: '__parent__' }],
     ['has next: "__parent__" which must be overridden', { prompt: 'A', next: [{ to: '__parent__' }] }],
-    ['has next: "__parent__" which must be overridden', { prompt: 'A', next: 'self', maxVisits: 1, onMaxVisits: '__parent__' }],
+    [
+      'has next: "__parent__" which must be overridden',
+      { prompt: 'A', next: 'self', maxVisits: 1, onMaxVisits: '__parent__' },
+    ],
   ])('a step that %s', (message, config) => {
     const build = (): unknown =>
       minimal()
@@ -148,14 +182,27 @@ describe('mistakes are found when a skill is built', () => {
     });
     const message =
       'Step "a" uses action "save" without an input mapper, but the step output is missing properties required by the action input: [path]. Add an action.mapInput mapper';
-    expect(() => minimal().step('a', { prompt: 'A', response: Text, action: { run: save }, next: terminal })).toThrow(message);
-    expect(() => minimal().extend('a', step({ prompt: 'A', response: Text, action: { run: save }, next: terminal }), {})).toThrow(message);
+    expect(() => minimal().step('a', { prompt: 'A', response: Text, action: { run: save }, next: terminal })).toThrow(
+      message,
+    );
+    expect(() =>
+      minimal().extend('a', step({ prompt: 'A', response: Text, action: { run: save }, next: terminal }), {}),
+    ).toThrow(message);
     const part = module({ name: 'm', entry: 'a' });
-    expect(() => part.step('a', { prompt: 'A', response: Text, action: { run: save }, next: '__parent__' })).toThrow(message);
+    expect(() => part.step('a', { prompt: 'A', response: Text, action: { run: save }, next: '__parent__' })).toThrow(
+      message,
+    );
     expect(() => minimal().step('a', { action: { run: save }, next: terminal })).toThrow('[path, text]');
     const mapped = { run: save, mapInput: () => ({ path: 'p', text: 't' }) };
     expect(() => minimal().step('a', { prompt: 'A', response: Text, action: mapped, next: terminal })).not.toThrow();
-    expect(() => minimal().step('a', { prompt: 'A', response: z.record(z.string(), z.string()), action: { run: save }, next: terminal })).not.toThrow();
+    expect(() =>
+      minimal().step('a', {
+        prompt: 'A',
+        response: z.record(z.string(), z.string()),
+        action: { run: save },
+        next: terminal,
+      }),
+    ).not.toThrow();
   });
 });
 
@@ -170,7 +217,9 @@ describe('shared steps', () => {
 
   it('extend in a skill does the same', () => {
     const base = step({ prompt: 'A', response: Text, maxVisits: 2, next: '__parent__' });
-    expect(skill({ name: 's', entry: 'a' }).extend('a', base, { prompt: 'B', next: terminal }).build().steps['a']?.config).toEqual({
+    expect(
+      skill({ name: 's', entry: 'a' }).extend('a', base, { prompt: 'B', next: terminal }).build().steps['a']?.config,
+    ).toEqual({
       prompt: 'B',
       response: Text,
       maxVisits: 2,
@@ -181,11 +230,20 @@ describe('shared steps', () => {
   it('register puts the next step wherever a module says __parent__', () => {
     const login = module({ name: 'login', entry: 'user' })
       .step('user', { prompt: 'U', next: [{ to: 'code' }, { to: '__parent__', when: () => true }] })
-      .step('code', { prompt: 'C', next: ({ attempts }) => (attempts > 1 ? '__parent__' : 'self'), maxVisits: 2, onMaxVisits: '__parent__' })
+      .step('code', {
+        prompt: 'C',
+        next: ({ attempts }) => (attempts > 1 ? '__parent__' : 'self'),
+        maxVisits: 2,
+        onMaxVisits: '__parent__',
+      })
       .step('ask', { prompt: 'K', next: '__parent__', human: { deadlineMs: 1, onExpiry: '__parent__' } })
       .step('fork', { parallel: { branches: ['code'], join: '__parent__' } })
       .build();
-    const { steps } = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', next: 'user' }).register(login, { next: 'home' }).step('home', one).build();
+    const { steps } = skill({ name: 's', entry: 'a' })
+      .step('a', { prompt: 'A', next: 'user' })
+      .register(login, { next: 'home' })
+      .step('home', one)
+      .build();
     const config = (name: string): StepConfig => steps[name]?.config ?? {};
     expect(config('user').next).toMatchObject([{ to: 'code' }, { to: 'home' }]);
     expect((config('code').next as (context: object) => string)({ attempts: 2 })).toBe('home');
@@ -202,7 +260,13 @@ describe('reference', () => {
     const built = reference({ name: 'r', description: 'd', resolveVersion: true })
       .topic('t', { label: 'T', content: ({ refs }) => refs.load('t.md') })
       .build();
-    expect(built).toMatchObject({ kind: 'reference', name: 'r', description: 'd', version: '0.0.0', resolveVersion: true });
+    expect(built).toMatchObject({
+      kind: 'reference',
+      name: 'r',
+      description: 'd',
+      version: '0.0.0',
+      resolveVersion: true,
+    });
     expect(built.topics['t']?.content({ refs: { load: (file) => `<${file}>`, asset: (path) => path } })).toBe('<t.md>');
     expect(Object.isFrozen(built) && Object.isFrozen(built.topics)).toBe(true);
   });
@@ -225,9 +289,16 @@ it('what is built runs: zod and ArkType, action and save, a branch back and para
     output: z.object({ count: z.number() }),
     run: ({ input }) => ({ count: input.words.length }),
   });
-  const built = skill({ name: 's', entry: 'ask', params: z.object({ topic: z.string().default('ships') }), stores: { total: type({ words: 'number' }) } })
+  const built = skill({
+    name: 's',
+    entry: 'ask',
+    params: z.object({ topic: z.string().default('ships') }),
+    stores: { total: type({ words: 'number' }) },
+  })
     .step('ask', {
-      prompt: ({ params, attempts }) => [act.askUser({ type: 'open', question: `Words on ${params.topic}, try ${attempts + 1}?` })],
+      prompt: ({ params, attempts }) => [
+        act.askUser({ type: 'open', question: `Words on ${params.topic}, try ${attempts + 1}?` }),
+      ],
       response: type({ words: 'string[]' }),
       action: { run: count },
       save: ({ actionResult }) => ({ total: { words: actionResult.count } }),
@@ -236,7 +307,11 @@ it('what is built runs: zod and ArkType, action and save, a branch back and para
       next: [{ to: 'review', when: ({ actionResult }) => actionResult.count > 1 }, { to: 'self' }],
     })
     .step('review', { parallel: { branches: ['spelling', 'style'], join: 'end' } })
-    .step('spelling', { prompt: ({ store }) => `Spelling of ${store.total.words} words?`, response: z.object({ ok: z.boolean() }), next: 'end' })
+    .step('spelling', {
+      prompt: ({ store }) => `Spelling of ${store.total.words} words?`,
+      response: z.object({ ok: z.boolean() }),
+      next: 'end',
+    })
     .step('style', { prompt: 'Style?', response: z.object({ ok: z.boolean() }), next: 'end' })
     .step('end', {
       prompt: ({ store }) => `${store.steps.spelling.ok} ${store.steps.style.ok} ${store.steps.all('ask').length}`,

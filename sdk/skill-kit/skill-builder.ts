@@ -1,5 +1,12 @@
 /** The builder of skills. At run time it collects; what a callback may read of the store is worked out by its type alone. */
-import type { Frontmatter, MigrationConfig, ObserverMap, SkillDefinition, SubskillRegistration, TopicConfig } from '../../domain/step-machine/definition.ts';
+import type {
+  Frontmatter,
+  MigrationConfig,
+  ObserverMap,
+  SkillDefinition,
+  SubskillRegistration,
+  TopicConfig,
+} from '../../domain/step-machine/definition.ts';
 import type { AnySchema, InferOutput } from '../../domain/step-machine/schema.ts';
 import type { StepDefinition, StepOptions, StepOverrides } from './author-types.ts';
 import { checkSkillDefinition } from './check-definition.ts';
@@ -67,7 +74,12 @@ export interface DeclareBefore<Step extends string, Target> {
   readonly 'above the step that it leads to': Target;
 }
 
-export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TEdges = never, TStores = Readonly<Record<never, never>>> {
+export class SkillBuilder<
+  TParams = AnyParams,
+  TSteps extends AnyRan = never,
+  TEdges = never,
+  TStores = Readonly<Record<never, never>>,
+> {
   readonly #config: SkillBuilderConfig;
   readonly #steps = new StepRegistry();
   readonly #subskills = Object.create(null) as Record<string, SubskillRegistration>;
@@ -96,16 +108,51 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
   >(
     name: TName,
     config:
-      | StepOptions<TParams, StoreAt<TSteps, TEdges, TStores, TName>, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry, TBranch, TJoin>
+      | StepOptions<
+          TParams,
+          StoreAt<TSteps, TEdges, TStores, TName>,
+          TStores,
+          TResponse,
+          TInput,
+          TAction,
+          TSave,
+          TNext,
+          TOther,
+          TExpiry,
+          TBranch,
+          TJoin
+        >
       | StepDefinition<TResponse, TAction, TSave, TNext>,
-  ): [Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
+  ): [
+    Misled<
+      TSteps,
+      Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'],
+      TName,
+      GuaranteedAt<TEdges, TName>
+    >,
+  ] extends [never]
     ? SkillBuilder<
         TParams,
-        Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
-        EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>, GuaranteedAt<TEdges, TName>>,
+        | Others<TSteps, TName>
+        | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
+        EdgesAfter<
+          TSteps,
+          TEdges,
+          TName,
+          Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>,
+          GuaranteedAt<TEdges, TName>
+        >,
         TStores
       >
-    : DeclareBefore<TName, Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
+    : DeclareBefore<
+        TName,
+        Misled<
+          TSteps,
+          Exits<TargetsIn<TNext> | TOther, TExpiry, TBranch, TJoin>['targets'],
+          TName,
+          GuaranteedAt<TEdges, TName>
+        >
+      > {
     this.#steps.add(name, config);
     return this as never;
   }
@@ -124,15 +171,48 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
   >(
     name: TName,
     base: TBase,
-    overrides: StepOverrides<TParams, StoreAt<TSteps, TEdges, TStores, TName>, TStores, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry>,
-  ): [Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>] extends [never]
+    overrides: StepOverrides<
+      TParams,
+      StoreAt<TSteps, TEdges, TStores, TName>,
+      TStores,
+      TResponse,
+      TInput,
+      TAction,
+      TSave,
+      TNext,
+      TOther,
+      TExpiry
+    >,
+  ): [
+    Misled<
+      TSteps,
+      Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'],
+      TName,
+      GuaranteedAt<TEdges, TName>
+    >,
+  ] extends [never]
     ? SkillBuilder<
         TParams,
-        Others<TSteps, TName> | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
-        EdgesAfter<TSteps, TEdges, TName, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>, GuaranteedAt<TEdges, TName>>,
+        | Others<TSteps, TName>
+        | Ran<TName, ResultOf<TResponse, TAction, TSave>, WritesOf<TSave>, GuaranteedAt<TEdges, TName>>,
+        EdgesAfter<
+          TSteps,
+          TEdges,
+          TName,
+          Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>,
+          GuaranteedAt<TEdges, TName>
+        >,
         TStores
       >
-    : DeclareBefore<TName, Misled<TSteps, Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'], TName, GuaranteedAt<TEdges, TName>>> {
+    : DeclareBefore<
+        TName,
+        Misled<
+          TSteps,
+          Exits<TargetsIn<TNext> | TOther, TExpiry, never, never>['targets'],
+          TName,
+          GuaranteedAt<TEdges, TName>
+        >
+      > {
     this.#steps.add(name, base.extend(erased(overrides)));
     return this as never;
   }
@@ -158,11 +238,18 @@ export class SkillBuilder<TParams = AnyParams, TSteps extends AnyRan = never, TE
   subskill<TResponse = unknown>(
     name: string,
     definition: SkillDefinition,
-    { params }: { readonly params?: (response: TResponse, store: StoreAt<TSteps, never, TStores, string>) => unknown } = {},
+    {
+      params,
+    }: { readonly params?: (response: TResponse, store: StoreAt<TSteps, never, TStores, string>) => unknown } = {},
   ): this {
     if (Object.hasOwn(this.#subskills, name))
-      throw new Error(`skill "${this.#config.name}": subskill "${name}" is registered twice. Give one of them another name.`);
-    this.#subskills[name] = Object.freeze({ definition, ...(params && { params: params as (response: never, store: never) => unknown }) });
+      throw new Error(
+        `skill "${this.#config.name}": subskill "${name}" is registered twice. Give one of them another name.`,
+      );
+    this.#subskills[name] = Object.freeze({
+      definition,
+      ...(params && { params: params as (response: never, store: never) => unknown }),
+    });
     return this;
   }
 
@@ -215,7 +302,12 @@ export function skill<
   const TEntry extends string = string,
 >(
   config: SkillBuilderConfig<TParams, TStoreSchemas> & { readonly entry: TEntry },
-): SkillBuilder<[TParams] extends [never] ? AnyParams : InferOutput<TParams>, never, Edge<TEntry, Start>, InferStores<TStoreSchemas>> {
+): SkillBuilder<
+  [TParams] extends [never] ? AnyParams : InferOutput<TParams>,
+  never,
+  Edge<TEntry, Start>,
+  InferStores<TStoreSchemas>
+> {
   return new SkillBuilder(config);
 }
 
@@ -228,5 +320,7 @@ function describe(description: string | undefined, triggers: readonly string[] =
 }
 
 function unlessEmpty<K extends string, T extends object>(key: K, value: T | undefined): { readonly [P in K]?: T } {
-  return value === undefined || Object.keys(value).length === 0 ? {} : ({ [key]: Object.freeze({ ...value }) } as { readonly [P in K]: T });
+  return value === undefined || Object.keys(value).length === 0
+    ? {}
+    : ({ [key]: Object.freeze({ ...value }) } as { readonly [P in K]: T });
 }

@@ -5,7 +5,13 @@
  */
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { declaredVariables, isBaseVariable, missingMessage, missingOf, valuesOf } from '../../domain/step-machine/skill-variables.ts';
+import {
+  declaredVariables,
+  isBaseVariable,
+  missingMessage,
+  missingOf,
+  valuesOf,
+} from '../../domain/step-machine/skill-variables.ts';
 import { createRedactor } from '../../domain/security/redactor.ts';
 import { grantVariables, surroundings, withholdVariables } from '../../setup/environment.ts';
 
@@ -32,7 +38,10 @@ export function grantDeclared(definition: SkillDefinition): void {
   const names = declaredVariables(definition);
   const values = valuesOf(names, surroundings());
   const missing = missingOf(names, values);
-  if (missing.length > 0) throw new Error(`${missingMessage(definition.name, missing)}. Set ${missing.length === 1 ? 'it' : 'them'} where this is started.`);
+  if (missing.length > 0)
+    throw new Error(
+      `${missingMessage(definition.name, missing)}. Set ${missing.length === 1 ? 'it' : 'them'} where this is started.`,
+    );
   grantVariables(values);
   current = redactionOf(values);
   if (current !== NONE) for (const stream of [process.stdout, process.stderr]) redactPrinted(stream, current);
@@ -41,7 +50,8 @@ export function grantDeclared(definition: SkillDefinition): void {
 /** What the skill's code prints itself; answers of a transport go another way. */
 function redactPrinted(stream: NodeJS.WriteStream, { text }: Redaction): void {
   const write = stream.write.bind(stream) as (chunk: unknown, ...rest: readonly unknown[]) => boolean;
-  stream.write = ((chunk: unknown, ...rest: readonly unknown[]) => write(typeof chunk === 'string' ? text(chunk) : chunk, ...rest)) as typeof stream.write;
+  stream.write = ((chunk: unknown, ...rest: readonly unknown[]) =>
+    write(typeof chunk === 'string' ? text(chunk) : chunk, ...rest)) as typeof stream.write;
 }
 
 /** Those of this process that every program needs. */
@@ -73,6 +83,8 @@ function redactedIn(value: unknown, text: (from: string) => string): unknown {
   }
   if (typeof value !== 'object' || value === null || !isPlain(value)) return value;
   const entries = Object.entries(value).map(([key, item]) => [text(key), redactedIn(item, text)] as const);
-  const isSame = Object.entries(value).every(([key, item], index) => entries[index]![0] === key && entries[index]![1] === item);
+  const isSame = Object.entries(value).every(
+    ([key, item], index) => entries[index]![0] === key && entries[index]![1] === item,
+  );
   return isSame ? value : Object.fromEntries(entries);
 }

@@ -19,7 +19,20 @@ export function step<
   const TBranch extends string = never,
   const TJoin extends string = never,
 >(
-  config: StepOptions<unknown, StoreAccessor, Record<string, unknown>, TResponse, TInput, TAction, TSave, TNext, TOther, TExpiry, TBranch, TJoin>,
+  config: StepOptions<
+    unknown,
+    StoreAccessor,
+    Record<string, unknown>,
+    TResponse,
+    TInput,
+    TAction,
+    TSave,
+    TNext,
+    TOther,
+    TExpiry,
+    TBranch,
+    TJoin
+  >,
 ): StepDefinition<TResponse, TAction, TSave, TNext> {
   return defineStep(erased(config));
 }
@@ -45,7 +58,9 @@ export function defineStep(config: ErasedStepConfig): StepDefinition<never, neve
  * Work with a name and schemas, done when a step was answered. Its input is checked before, its output after.
  * @throws {Error} when a part is missing
  */
-export function action<TInput extends AnySchema, TOutput extends AnySchema>(config: ActionConfig<TInput, TOutput>): ActionDefinition<TInput, TOutput> {
+export function action<TInput extends AnySchema, TOutput extends AnySchema>(
+  config: ActionConfig<TInput, TOutput>,
+): ActionDefinition<TInput, TOutput> {
   const where = config.name ? `action "${config.name}"` : 'action';
   if (!config.name) throw new Error('action: name is required');
   if (!config.input) throw new Error(`${where}: input schema is required`);

@@ -7,7 +7,14 @@ import { type } from 'arktype';
 import { describe, expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
 import { action, act, module, skill, step, terminal } from './exports.ts';
-import type { ActionContext, PromptContext, PromptFn, SaveContext, TransitionContext, TransitionFn } from './author-types.ts';
+import type {
+  ActionContext,
+  PromptContext,
+  PromptFn,
+  SaveContext,
+  TransitionContext,
+  TransitionFn,
+} from './author-types.ts';
 import type { DeepPartial, DeepReadonly } from './store-types.ts';
 import type { DeclareBefore } from './skill-builder.ts';
 
@@ -41,7 +48,11 @@ describe('narrowing of store.steps', () => {
 
   it('makes branches optional, guarantees what stands before them, and promotes where they meet', () => {
     skill({ name: 's', entry: 'root' })
-      .step('root', { prompt: 'R', response: Text, next: [{ to: 'left', when: ({ response }) => response.text === 'l' }, { to: 'right' }] })
+      .step('root', {
+        prompt: 'R',
+        response: Text,
+        next: [{ to: 'left', when: ({ response }) => response.text === 'l' }, { to: 'right' }],
+      })
       .step('left', { prompt: 'L', response: Text, next: 'merge' })
       .step('right', {
         prompt({ store }) {
@@ -102,7 +113,11 @@ describe('narrowing of store.steps', () => {
   it('a branch that ends the skill takes nothing from the others', () => {
     for (const end of [terminal, { terminal: true } as const]) {
       skill({ name: 's', entry: 'root' })
-        .step('root', { prompt: 'R', response: Ok, next: [{ to: 'stop', when: ({ response }) => response.ok }, { to: 'y' }] })
+        .step('root', {
+          prompt: 'R',
+          response: Ok,
+          next: [{ to: 'stop', when: ({ response }) => response.ok }, { to: 'y' }],
+        })
         .step('stop', { prompt: 'S', response: Text, next: end })
         .step('y', { prompt: 'Y', response: Text, next: 'z' })
         .step('z', {
@@ -228,7 +243,12 @@ describe('results', () => {
         action: { run: check, mapInput: ({ response }) => ({ urls: response.links }) },
         next: 'b',
       })
-      .step('b', { prompt: 'B', response: Text, action: async ({ response, signal }) => ({ size: response.text.length, stopped: signal.aborted }), next: 'c' })
+      .step('b', {
+        prompt: 'B',
+        response: Text,
+        action: async ({ response, signal }) => ({ size: response.text.length, stopped: signal.aborted }),
+        next: 'c',
+      })
       .step('c', {
         prompt: 'C',
         response: Text,
@@ -273,7 +293,12 @@ describe('results', () => {
   it('a mapper gives what the action takes', () => {
     const base = skill({ name: 's', entry: 'a' });
     // @ts-expect-error urls are a list
-    base.step('a', { prompt: 'A', response: Text, action: { run: check, mapInput: ({ response }) => ({ urls: response.text }) }, next: terminal });
+    base.step('a', {
+      prompt: 'A',
+      response: Text,
+      action: { run: check, mapInput: ({ response }) => ({ urls: response.text }) },
+      next: terminal,
+    });
   });
 });
 
@@ -313,7 +338,12 @@ describe('sub-stores', () => {
 
   it('written on one way through save only stay optional', () => {
     skill({ name: 's', entry: 'a', stores })
-      .step('a', { prompt: 'A', response: Ok, save: ({ response }) => (response.ok ? { env: { host: 'h' } } : undefined), next: 'b' })
+      .step('a', {
+        prompt: 'A',
+        response: Ok,
+        save: ({ response }) => (response.ok ? { env: { host: 'h' } } : undefined),
+        next: 'b',
+      })
       .step('b', {
         prompt({ store }) {
           // @ts-expect-error a may have written nothing
@@ -344,7 +374,10 @@ describe('shared steps, modules and shapes', () => {
     const confirm = step({ prompt: 'Sure?', response: type({ confirmed: 'boolean' }), next: '__parent__' });
     skill({ name: 's', entry: 'a' })
       .step('a', { prompt: 'A', response: Text, next: 'b' })
-      .extend('b', confirm, { prompt: ({ store }) => `Sure about ${store.steps.a.text}?`, next: ({ response }) => (response.confirmed ? 'c' : 'a') })
+      .extend('b', confirm, {
+        prompt: ({ store }) => `Sure about ${store.steps.a.text}?`,
+        next: ({ response }) => (response.confirmed ? 'c' : 'a'),
+      })
       .step('c', {
         prompt({ store }) {
           expectTypeOf(store.steps.b).toEqualTypeOf<{ confirmed: boolean }>();
@@ -400,21 +433,35 @@ describe('shared steps, modules and shapes', () => {
   });
 
   it('callbacks that are typed by the exported contexts serve the steps of any skill', () => {
-    const asks: PromptFn = ({ store, attempts }) => `${attempts}: ${store.steps.history.length} of ${String(store.steps['a'])}`;
+    const asks: PromptFn = ({ store, attempts }) =>
+      `${attempts}: ${store.steps.history.length} of ${String(store.steps['a'])}`;
     const asksOf = ({ params, refs }: PromptContext): string => `${String(params)} ${refs.load('x.md')}`;
     const acts = async ({ store }: ActionContext): Promise<{ ran: boolean }> => ({ ran: store.steps.ran('a') });
     const saves = ({ response }: SaveContext): { step: { seen: unknown } } => ({ step: { seen: response } });
-    const isSecond = ({ attempts, store }: TransitionContext): boolean => attempts > 1 && store.steps.all('a').length > 1;
+    const isSecond = ({ attempts, store }: TransitionContext): boolean =>
+      attempts > 1 && store.steps.all('a').length > 1;
     const leads: TransitionFn = ({ attempts }) => (attempts > 1 ? 'c' : 'b');
     skill({ name: 's', entry: 'a', params: Text, stores: { notes: Text } })
-      .step('a', { prompt: asks, response: Text, action: acts, save: saves, next: [{ to: 'c', when: isSecond }, { to: 'b' }], maxVisits: 3 })
+      .step('a', {
+        prompt: asks,
+        response: Text,
+        action: acts,
+        save: saves,
+        next: [{ to: 'c', when: isSecond }, { to: 'b' }],
+        maxVisits: 3,
+      })
       .step('b', { prompt: asksOf, next: leads })
       .step('c', { prompt: ({ store }) => String(store.steps.a.seen), next: terminal })
       .build();
   });
 
   it('parts and read-only views stop at what is whole', () => {
-    expectTypeOf<DeepPartial<{ a: { b: string; c: Date }; d: boolean }>>().toEqualTypeOf<{ a?: { b?: string; c?: Date }; d?: boolean }>();
-    expectTypeOf<DeepReadonly<{ a: { b: number[] } }>>().toEqualTypeOf<{ readonly a: { readonly b: readonly number[] } }>();
+    expectTypeOf<DeepPartial<{ a: { b: string; c: Date }; d: boolean }>>().toEqualTypeOf<{
+      a?: { b?: string; c?: Date };
+      d?: boolean;
+    }>();
+    expectTypeOf<DeepReadonly<{ a: { b: number[] } }>>().toEqualTypeOf<{
+      readonly a: { readonly b: readonly number[] };
+    }>();
   });
 });

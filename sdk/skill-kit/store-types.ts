@@ -39,9 +39,17 @@ export type DeepReadonly<T> = T extends readonly (infer Item)[]
     : T extends object
       ? { readonly [K in keyof T]: DeepReadonly<T[K]> }
       : T;
-type Whole = readonly unknown[] | ((...args: never[]) => unknown) | Date | RegExp | ReadonlyMap<unknown, unknown> | ReadonlySet<unknown>;
+type Whole =
+  | readonly unknown[]
+  | ((...args: never[]) => unknown)
+  | Date
+  | RegExp
+  | ReadonlyMap<unknown, unknown>
+  | ReadonlySet<unknown>;
 
-export type InferStores<TSchemas extends Readonly<Record<string, AnySchema>>> = { [K in keyof TSchemas]: InferOutput<TSchemas[K]> };
+export type InferStores<TSchemas extends Readonly<Record<string, AnySchema>>> = {
+  [K in keyof TSchemas]: InferOutput<TSchemas[K]>;
+};
 
 /**
  * `store.steps`: last results by step name. No name is in both halves: the compiler would work out the types of all results
@@ -68,11 +76,13 @@ export type StoreView<TSteps extends AnyRan, TGuaranteed extends string, TStores
   readonly steps: StepsView<TSteps, TGuaranteed>;
 } & (keyof TStores extends never
   ? unknown
-  : { readonly [K in keyof TStores]?: DeepReadonly<DeepPartial<TStores[K]>> } & DeepReadonly<WrittenBy<TSteps, TGuaranteed>>);
+  : { readonly [K in keyof TStores]?: DeepReadonly<DeepPartial<TStores[K]>> } & DeepReadonly<
+      WrittenBy<TSteps, TGuaranteed>
+    >);
 /** The intersection of what they write. Each is a function's parameter: a union of writes with `unknown` would be `unknown`. */
-type WrittenBy<TSteps, Names> = (TSteps extends { readonly name: Names; readonly writes: infer Writes } ? (writes: Writes) => void : never) extends (
-  writes: infer All,
-) => void
+type WrittenBy<TSteps, Names> = (
+  TSteps extends { readonly name: Names; readonly writes: infer Writes } ? (writes: Writes) => void : never
+) extends (writes: infer All) => void
   ? All
   : never;
 
@@ -81,12 +91,18 @@ export type GuaranteedAt<TEdges, Name extends string> = Common<Extract<TEdges, {
 type Common<TEdges> = [TEdges] extends [never]
   ? Start
   : // Each set is one member: distributing over its names would leave nothing in common.
-    (TEdges extends AnyEdge ? (member: TEdges['after']) => void : never) extends (member: infer Names extends string) => void
+    (TEdges extends AnyEdge ? (member: TEdges['after']) => void : never) extends (
+        member: infer Names extends string,
+      ) => void
     ? Names | JoinedIn<TEdges>
     : never;
 type JoinedIn<TEdges> = TEdges extends { readonly joined: infer Joined extends string } ? Joined : never;
 
-export type StoreAt<TSteps extends AnyRan, TEdges, TStores, Name extends string> = StoreView<TSteps, GuaranteedAt<TEdges, Name>, TStores>;
+export type StoreAt<TSteps extends AnyRan, TEdges, TStores, Name extends string> = StoreView<
+  TSteps,
+  GuaranteedAt<TEdges, Name>,
+  TStores
+>;
 
 declare const none: unique symbol;
 /**
@@ -106,25 +122,44 @@ export interface Exits<Targets extends string, Expiry extends string, Branch ext
 type AnyExits = Exits<string, string, string, string>;
 
 /** The edges that are left when `Name` has been declared: those to others, and its own to steps that have not been. */
-export type EdgesAfter<TSteps extends AnyRan, TEdges, Name extends string, TExits extends AnyExits, Guaranteed extends string> =
+export type EdgesAfter<
+  TSteps extends AnyRan,
+  TEdges,
+  Name extends string,
+  TExits extends AnyExits,
+  Guaranteed extends string,
+> =
   | Exclude<TEdges, { readonly to: Name }>
   | EdgesTo<Exclude<TExits['targets'] | TExits['branch'], TSteps['name'] | Name | 'self'>, Guaranteed | Name>
   | EdgesTo<Exclude<TExits['expiry'], TSteps['name'] | Name>, Guaranteed>
   | JoinEdge<TExits['join'], TExits['branch'], Guaranteed | Name>;
-type JoinEdge<Join extends string, Branch extends string, After extends string> = [Join] extends [never] ? never : Edge<Join, After, Branch>;
-type EdgesTo<Targets extends string, After extends string> = string extends Targets ? Edge<'*', After> : Targets extends unknown ? Edge<Targets, After> : never;
+type JoinEdge<Join extends string, Branch extends string, After extends string> = [Join] extends [never]
+  ? never
+  : Edge<Join, After, Branch>;
+type EdgesTo<Targets extends string, After extends string> = string extends Targets
+  ? Edge<'*', After>
+  : Targets extends unknown
+    ? Edge<Targets, After>
+    : never;
 
 /**
  * The steps that stay when `Name` is declared; one of the same name is replaced. Builders write the union of these with the
  * new step in place: a union that had an alias would carry all earlier ones as the alias's arguments, nested.
  */
-export type Others<TSteps extends AnyRan, Name extends string> = Name extends TSteps['name'] ? Exclude<TSteps, { readonly name: Name }> : TSteps;
+export type Others<TSteps extends AnyRan, Name extends string> = Name extends TSteps['name']
+  ? Exclude<TSteps, { readonly name: Name }>
+  : TSteps;
 
 /** Steps above that `Name` leads to although they rely on steps that have not run on this path. */
-export type Misled<TSteps extends AnyRan, Targets extends string, Name extends string, Guaranteed extends string> = [Targets & TSteps['name']] extends [never]
+export type Misled<TSteps extends AnyRan, Targets extends string, Name extends string, Guaranteed extends string> = [
+  Targets & TSteps['name'],
+] extends [never]
   ? never
   : MisledAmong<TSteps, Targets, Guaranteed | Name>;
-type MisledAmong<TSteps, Targets, Known> = TSteps extends { readonly name: infer Above extends Targets; readonly after: infer After }
+type MisledAmong<TSteps, Targets, Known> = TSteps extends {
+  readonly name: infer Above extends Targets;
+  readonly after: infer After;
+}
   ? [After] extends [Known]
     ? never
     : Above
@@ -132,9 +167,13 @@ type MisledAmong<TSteps, Targets, Known> = TSteps extends { readonly name: infer
 
 /** A module's edges in the skill that registers it. */
 export type RegisteredEdges<MEdges, Next extends string, Guaranteed extends string> =
-  MEdges extends Edge<infer To, infer After, infer Joined> ? Edge<To extends '__parent__' ? Next : To, After | Guaranteed, Joined> : never;
+  MEdges extends Edge<infer To, infer After, infer Joined>
+    ? Edge<To extends '__parent__' ? Next : To, After | Guaranteed, Joined>
+    : never;
 export type RegisteredSteps<MSteps, Guaranteed extends string> =
-  MSteps extends Ran<infer Name, infer Result, infer Writes, infer After> ? Ran<Name, Result, Writes, After | Guaranteed> : never;
+  MSteps extends Ran<infer Name, infer Result, infer Writes, infer After>
+    ? Ran<Name, Result, Writes, After | Guaranteed>
+    : never;
 
 /** The result of a visit: what `save` gives as `step`, else what the action gives, else the response. */
 export type ResultOf<TResponse, TAction, TSave> = [TSave] extends [never]
@@ -153,7 +192,11 @@ type OwnResult<TResponse, TAction> = [TAction] extends [never]
       : TAction;
 
 /** A step without a schema gets no answer. */
-export type ResponseOf<TResponse> = [TResponse] extends [never] ? Readonly<Record<never, never>> : TResponse extends AnySchema ? InferOutput<TResponse> : never;
+export type ResponseOf<TResponse> = [TResponse] extends [never]
+  ? Readonly<Record<never, never>>
+  : TResponse extends AnySchema
+    ? InferOutput<TResponse>
+    : never;
 export type ActionResultOf<TAction> = [TAction] extends [never] ? undefined : TAction;
 
 /** What every way through `save` writes to sub-stores. */

@@ -7,13 +7,13 @@ import { mockModel, noAnswer, runComposite, runSkill } from './test.ts';
 describe('mockModel', () => {
   test('answers with a value, with a function of the prompt, and with one element for each visit', async () => {
     const model = mockModel({ value: { n: 1 }, fn: (prompt: string) => prompt.length, each: ['first', 'second'] });
-    expect([model.respond('value', ''), model.respond('value', ''), model.respond('fn', 'abc'), model.respond('each', ''), model.respond('each', '')]).toEqual([
-      { n: 1 },
-      { n: 1 },
-      3,
-      'first',
-      'second',
-    ]);
+    expect([
+      model.respond('value', ''),
+      model.respond('value', ''),
+      model.respond('fn', 'abc'),
+      model.respond('each', ''),
+      model.respond('each', ''),
+    ]).toEqual([{ n: 1 }, { n: 1 }, 3, 'first', 'second']);
     expect(() => model.respond('each', '')).toThrow('mockModel: step "each" visited 3 times but only 2 entries');
     expect(() => model.respond('toString', '')).toThrow('mockModel: no entry for step "toString"');
   });
@@ -22,11 +22,22 @@ describe('mockModel', () => {
 describe('runSkill', () => {
   test('gives path, answers, final output, history and store', async () => {
     const skill = skillOf({
-      ask: { prompt: 'n?', response: z.object({ n: z.coerce.number() }), save: ({ response }) => ({ seen: response }), next: 'gate' },
+      ask: {
+        prompt: 'n?',
+        response: z.object({ n: z.coerce.number() }),
+        save: ({ response }) => ({ seen: response }),
+        next: 'gate',
+      },
       gate: { next: 'tell' },
-      tell: { prompt: ({ store }) => JSON.stringify(store['seen']), response: z.object({ said: z.string() }), next: TERMINAL },
+      tell: {
+        prompt: ({ store }) => JSON.stringify(store['seen']),
+        response: z.object({ said: z.string() }),
+        next: TERMINAL,
+      },
     });
-    const run = await runSkill(skill, { model: mockModel({ ask: { n: '4' }, tell: (prompt: string) => ({ said: prompt }) }) });
+    const run = await runSkill(skill, {
+      model: mockModel({ ask: { n: '4' }, tell: (prompt: string) => ({ said: prompt }) }),
+    });
     expect(run.path).toEqual(['ask', 'gate', 'tell']);
     expect(run.outputs).toEqual({ ask: { n: '4' }, tell: { said: '<prompt>\n{"n":4}\n</prompt>' } });
     expect(run.response).toEqual({ said: '<prompt>\n{"n":4}\n</prompt>' });
@@ -40,9 +51,13 @@ describe('runSkill', () => {
 
   test('throws for an answer that does not fit, and for a redirect', async () => {
     const strict = skillOf({ a: { prompt: 'a', response: z.object({ v: z.string() }), next: TERMINAL } });
-    await expect(runSkill(strict, { model: mockModel({ a: { v: 1 } }) })).rejects.toThrow(/^Validation error at step "a": v: /);
+    await expect(runSkill(strict, { model: mockModel({ a: { v: 1 } }) })).rejects.toThrow(
+      /^Validation error at step "a": v: /,
+    );
     const away = skillOf({ a: { prompt: 'a', next: () => 'subskill:x' } });
-    await expect(runSkill(away, { model: mockModel({ a: {} }) })).rejects.toThrow('Unexpected result kind "redirect" during run');
+    await expect(runSkill(away, { model: mockModel({ a: {} }) })).rejects.toThrow(
+      'Unexpected result kind "redirect" during run',
+    );
   });
 
   test('loads references when it is given a loader, and empty texts when not', async () => {
@@ -84,7 +99,12 @@ test('a skill of the builders, with schemas of two libraries, goes through', asy
     output: z.object({ files: z.number() }),
     run: async ({ input }) => ({ files: input.repo.length }),
   });
-  const built = skill({ name: 'doctor', entry: 'ask', params: z.object({ limit: z.number().default(3) }), stores: { env: type({ seen: 'number' }) } })
+  const built = skill({
+    name: 'doctor',
+    entry: 'ask',
+    params: z.object({ limit: z.number().default(3) }),
+    stores: { env: type({ seen: 'number' }) },
+  })
     .step('ask', {
       prompt: ({ params }) => `At most ${params.limit}.`,
       response: type({ repo: 'string' }),
@@ -92,17 +112,25 @@ test('a skill of the builders, with schemas of two libraries, goes through', asy
       save: ({ actionResult }) => ({ env: { seen: actionResult.files } }),
       next: 'tell',
     })
-    .step('tell', { prompt: ({ store }) => `${store.steps.ask.files} files, ${store.env?.seen} seen`, response: z.object({ ok: z.boolean() }), next: terminal })
+    .step('tell', {
+      prompt: ({ store }) => `${store.steps.ask.files} files, ${store.env?.seen} seen`,
+      response: z.object({ ok: z.boolean() }),
+      next: terminal,
+    })
     .build();
   const prompts: string[] = [];
-  const model = { respond: (step: string, prompt: string) => (prompts.push(prompt), step === 'ask' ? { repo: 'abcd' } : { ok: true }) };
+  const model = {
+    respond: (step: string, prompt: string) => (prompts.push(prompt), step === 'ask' ? { repo: 'abcd' } : { ok: true }),
+  };
   const run = await runSkill(built, { model });
   expect([run.path, run.response, prompts]).toEqual([
     ['ask', 'tell'],
     { ok: true },
     ['<prompt>\nAt most 3.\n</prompt>', '<prompt>\n4 files, 4 seen\n</prompt>'],
   ]);
-  await expect(runSkill(built, { model: mockModel({ ask: { repo: 7 } }) })).rejects.toThrow('Validation error at step "ask": repo: ');
+  await expect(runSkill(built, { model: mockModel({ ask: { repo: 7 } }) })).rejects.toThrow(
+    'Validation error at step "ask": repo: ',
+  );
 });
 
 describe('runComposite', () => {
@@ -112,7 +140,13 @@ describe('runComposite', () => {
     two: { prompt: '2', response: z.object({ n: z.number() }), next: TERMINAL },
   });
   const main = skillOf(
-    { route: { prompt: 'where?', response: z.object({ to: z.string() }), next: ({ response }) => (response as { to: string }).to } },
+    {
+      route: {
+        prompt: 'where?',
+        response: z.object({ to: z.string() }),
+        next: ({ response }) => (response as { to: string }).to,
+      },
+    },
     {
       subskills: { sub: { definition: sub, params: () => ({ who: 'ada' }) } },
       topics: { help: { label: 'Help', content: ({ refs }) => refs.load('help.md') } },
@@ -135,7 +169,10 @@ describe('runComposite', () => {
   });
 
   test('gives the content of a topic', async () => {
-    const run = await runComposite(main, { model: mockModel({ route: { to: 'topic:help' } }), refs: { load: () => 'read me', asset: (path) => path } });
+    const run = await runComposite(main, {
+      model: mockModel({ route: { to: 'topic:help' } }),
+      refs: { load: () => 'read me', asset: (path) => path },
+    });
     expect([run.output, run.redirectedTo]).toEqual([
       { topic: 'help', content: 'read me' },
       { kind: 'topic', name: 'help' },
@@ -163,7 +200,11 @@ describe('noAnswer', () => {
     );
 
   test('lets the deadline pass', async () => {
-    expect(await asking({ deadlineMs: 86_400_000, onExpiry: 'late' })).toMatchObject({ path: ['late'], response: 'too late', outputs: {} });
+    expect(await asking({ deadlineMs: 86_400_000, onExpiry: 'late' })).toMatchObject({
+      path: ['late'],
+      response: 'too late',
+      outputs: {},
+    });
   });
 
   test('is refused where nobody would stop waiting', async () => {

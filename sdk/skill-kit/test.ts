@@ -1,6 +1,12 @@
 /** Runs a skill with a model that the test plays. */
 import type { Command } from '../../domain/step-machine/command.ts';
-import type { Handshake, ReferenceLoader, SkillDefinition, StepResult, StoreAccessor } from '../../domain/step-machine/definition.ts';
+import type {
+  Handshake,
+  ReferenceLoader,
+  SkillDefinition,
+  StepResult,
+  StoreAccessor,
+} from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { CliResult, DoneResult, PromptResult, RedirectResult } from '../../domain/step-machine/result.ts';
 import { frameOf } from '../../domain/step-machine/state.ts';
@@ -63,7 +69,8 @@ export function mockModel(answers: Readonly<Record<string, unknown>>): ModelAdap
       const answer = answers[step];
       if (typeof answer === 'function') return (answer as (prompt: string) => unknown)(prompt);
       if (!Array.isArray(answer)) return answer;
-      if (visit >= answer.length) throw new Error(`mockModel: step "${step}" visited ${visit + 1} times but only ${answer.length} entries`);
+      if (visit >= answer.length)
+        throw new Error(`mockModel: step "${step}" visited ${visit + 1} times but only ${answer.length} entries`);
       return answer[visit] as unknown;
     },
   };
@@ -91,10 +98,19 @@ export async function runComposite(skill: SkillDefinition, options: RunComposite
     if (command.type === 'render-topic') redirectedTo = { kind: 'topic', name: command.topic };
   };
   const subskill = options.directSubskill;
-  const { session, result, outputs } = await run(skill, options, { onCommand, ...(subskill === undefined ? {} : { subskill }) });
+  const { session, result, outputs } = await run(skill, options, {
+    onCommand,
+    ...(subskill === undefined ? {} : { subskill }),
+  });
   if (result.kind !== 'done') throw new Error(`Unexpected result kind "${result.kind}" during run`);
   const history = historyOf(session);
-  return { path: history.map(({ step }) => step), outputs, output: result.finalOutput, history, ...(redirectedTo === undefined ? {} : { redirectedTo }) };
+  return {
+    path: history.map(({ step }) => step),
+    outputs,
+    output: result.finalOutput,
+    history,
+    ...(redirectedTo === undefined ? {} : { redirectedTo }),
+  };
 }
 
 interface Run {
@@ -108,12 +124,21 @@ async function run(skill: SkillDefinition, options: RunSkillOptions, config: Ses
   const names = declaredVariables(skill);
   const { env = {} } = options;
   const missing = missingOf(names, env);
-  if (missing.length > 0) throw new Error(`${missingMessage(skill.name, missing)}. Pass \`env\`: { ${missing.map((name) => `${name}: '…'`).join(', ')} }.`);
+  if (missing.length > 0)
+    throw new Error(
+      `${missingMessage(skill.name, missing)}. Pass \`env\`: { ${missing.map((name) => `${name}: '…'`).join(', ')} }.`,
+    );
   const values = valuesOf(names, env);
-  return await withVariables({ ...baseVariables(), ...values }, () => runWithin(skill, options, { ...config, redaction: redactionOf(values) }));
+  return await withVariables({ ...baseVariables(), ...values }, () =>
+    runWithin(skill, options, { ...config, redaction: redactionOf(values) }),
+  );
 }
 
-async function runWithin(skill: SkillDefinition, { params, model, host, refs }: RunSkillOptions, config: SessionConfig): Promise<Run> {
+async function runWithin(
+  skill: SkillDefinition,
+  { params, model, host, refs }: RunSkillOptions,
+  config: SessionConfig,
+): Promise<Run> {
   let skippedMs = 0;
   const sleep = async (durationMs: number): Promise<void> => void (skippedMs += durationMs);
   const session = createSession(skill, {
@@ -132,7 +157,9 @@ async function runWithin(skill: SkillDefinition, { params, model, host, refs }: 
       skippedMs += Math.max(0, result.dueMs - session.state.nowMs);
       result = await tickSession(session);
     } else if (result.kind === 'error') {
-      throw new Error(`${result.error === 'validation' ? 'Validation error' : 'Error'} at step "${result.step}": ${result.message}`);
+      throw new Error(
+        `${result.error === 'validation' ? 'Validation error' : 'Error'} at step "${result.step}": ${result.message}`,
+      );
     } else {
       const { step, prompt } = result;
       // The model is the test's, and no code of the skill.
@@ -149,7 +176,8 @@ async function runWithin(skill: SkillDefinition, { params, model, host, refs }: 
 }
 
 function untilExpiry({ step, human }: PromptResult, { runtime }: Session): number {
-  if (human?.dueMs === undefined) throw new Error(`noAnswer: step "${step}" has no deadline; without one, nobody stops waiting`);
+  if (human?.dueMs === undefined)
+    throw new Error(`noAnswer: step "${step}" has no deadline; without one, nobody stops waiting`);
   return Math.max(0, human.dueMs - runtime.now());
 }
 

@@ -30,7 +30,15 @@ export function escapeText(text: string): string {
   return text.replace(TAG_LIKE, '&lt;');
 }
 
-const IN_ATTRIBUTES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\n': '&#10;', '\r': '&#13;', '\t': '&#9;' };
+const IN_ATTRIBUTES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  '\n': '&#10;',
+  '\r': '&#13;',
+  '\t': '&#9;',
+};
 
 /** Text between the quotes of an attribute. */
 export function escapeAttribute(text: string): string {

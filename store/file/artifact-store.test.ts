@@ -48,7 +48,10 @@ describe('file artifact store', () => {
     const path = artifactPath(join(dir, 'artifacts'), ref.sha256);
     await chmod(path, 0o600);
     await writeFile(path, Buffer.concat([Buffer.from('y'), Buffer.alloc(299_999, 'x')]));
-    await expect(bytesOf(store.open(ref))).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('damaged') });
+    await expect(bytesOf(store.open(ref))).rejects.toMatchObject({
+      code: 'store/damaged',
+      message: expect.stringContaining('damaged'),
+    });
     await expect(bytesOf(store.open(ref, 299_000))).rejects.toMatchObject({ code: 'store/damaged' });
   });
 

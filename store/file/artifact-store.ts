@@ -44,7 +44,12 @@ export function partialDir(dir: string): string {
   return join(dir, '.partial');
 }
 
-async function put(dir: string, folders: DurableFolders, bytes: AsyncIterable<Uint8Array>, mediaType: string): Promise<DataRef> {
+async function put(
+  dir: string,
+  folders: DurableFolders,
+  bytes: AsyncIterable<Uint8Array>,
+  mediaType: string,
+): Promise<DataRef> {
   const hash = createHash('sha256');
   const partial = new PartialFile(dir);
   try {
@@ -145,8 +150,10 @@ async function writeAll(handle: FileHandle, chunk: Uint8Array): Promise<void> {
 
 /** Yields from `offset`, but hashes from the first byte, so that what is not the ref's is never passed off as it. */
 async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<Uint8Array> {
-  if (!SHA256.test(ref.sha256)) throw new CodedError('store/damaged', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
-  if (!Number.isSafeInteger(offset) || offset < 0) throw new RangeError(`offset ${offset} is not a position in an artifact`);
+  if (!SHA256.test(ref.sha256))
+    throw new CodedError('store/damaged', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
+  if (!Number.isSafeInteger(offset) || offset < 0)
+    throw new RangeError(`offset ${offset} is not a position in an artifact`);
   const path = artifactPath(dir, ref.sha256);
   const handle = await openArtifact(dir, ref.sha256);
   try {
@@ -155,7 +162,8 @@ async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<
       const chunk = Buffer.allocUnsafe(READ_BYTES);
       const { bytesRead } = await handle.read(chunk, 0, READ_BYTES, position);
       if (bytesRead === 0) {
-        if (position !== ref.sizeBytes) throw damaged(`artifact ${path}`, `it has ${position} bytes, the run says ${ref.sizeBytes}`);
+        if (position !== ref.sizeBytes)
+          throw damaged(`artifact ${path}`, `it has ${position} bytes, the run says ${ref.sizeBytes}`);
         break;
       }
       const piece = chunk.subarray(0, bytesRead);

@@ -14,7 +14,12 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 function room(availableMib: number, sizeMib = 100_000): DiskRoom {
   const floorBytes = Math.min(512, sizeMib / 20) * MIB;
-  return { availableBytes: availableMib * MIB, sizeBytes: sizeMib * MIB, floorBytes, isLow: availableMib * MIB < floorBytes };
+  return {
+    availableBytes: availableMib * MIB,
+    sizeBytes: sizeMib * MIB,
+    floorBytes,
+    isLow: availableMib * MIB < floorBytes,
+  };
 }
 
 test('the ballast is made where there is room, given up when the disk is full, and made anew', () => {
@@ -71,10 +76,17 @@ test('room is read of the folder that a state folder will be made in', () => {
 });
 
 test('a full disk is known however its failure is wrapped', () => {
-  const enospc = Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC', syscall: 'write' });
+  const enospc = Object.assign(new Error('ENOSPC: no space left on device, write'), {
+    code: 'ENOSPC',
+    syscall: 'write',
+  });
   expect(isDiskFull(enospc)).toBe(true);
   expect(isDiskFull(storeFailure('cannot append to', '/x', enospc))).toBe(true);
-  expect(isDiskFull(new CodedError('store/io', 'x', { cause: storeFailure('cannot append to', '/x', enospc) }))).toBe(true);
-  expect(isDiskFull(storeFailure('cannot append to', '/x', Object.assign(new Error('EIO'), { code: 'EIO' })))).toBe(false);
+  expect(isDiskFull(new CodedError('store/io', 'x', { cause: storeFailure('cannot append to', '/x', enospc) }))).toBe(
+    true,
+  );
+  expect(isDiskFull(storeFailure('cannot append to', '/x', Object.assign(new Error('EIO'), { code: 'EIO' })))).toBe(
+    false,
+  );
   expect(isDiskFull('ENOSPC')).toBe(false);
 });

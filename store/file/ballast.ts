@@ -74,7 +74,8 @@ function make(path: string, sizeBytes: number): boolean {
   try {
     const fd = openSync(partial, 'w', 0o600);
     try {
-      for (let left = sizeBytes; left > 0;) left -= writeSync(fd, randomFillSync(chunk), 0, Math.min(left, chunk.length));
+      for (let left = sizeBytes; left > 0;)
+        left -= writeSync(fd, randomFillSync(chunk), 0, Math.min(left, chunk.length));
     } finally {
       closeSync(fd);
     }

@@ -53,7 +53,10 @@ export const MAX_LINE_BYTES = 64 * 1024 * 1024;
 
 const NEWLINE = 0x0a;
 
-const commitShape = objectOf({ writer: optional(objectOf({ execKey: aText, fence: aCount })), events: listOf(storedEventShape) });
+const commitShape = objectOf({
+  writer: optional(objectOf({ execKey: aText, fence: aCount })),
+  events: listOf(storedEventShape),
+});
 
 export function isPlaced(body: RunEventBody | PlacedOutput): body is PlacedOutput {
   return body.type === 'output' && 'place' in body;
@@ -148,7 +151,10 @@ function parseCommit(line: Buffer): Commit | null {
   }
   if (typeof value !== 'object' || value === null) return null;
   const candidate = value as Partial<Commit>;
-  return Number.isSafeInteger(candidate.commit) && Number.isSafeInteger(candidate.seq) && typeof candidate.by === 'string' && Array.isArray(candidate.events)
+  return Number.isSafeInteger(candidate.commit) &&
+    Number.isSafeInteger(candidate.seq) &&
+    typeof candidate.by === 'string' &&
+    Array.isArray(candidate.events)
     ? (value as Commit)
     : null;
 }

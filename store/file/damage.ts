@@ -12,5 +12,7 @@ export function damaged(path: string, what: string, cause?: unknown): CodedError
 /** As `storeFailure`, for a file that belongs to one run: one of the wrong kind is damage, and trying again does not help. */
 export function runFileFailure(doing: string, path: string, error: unknown): CodedError {
   const errno = errnoOf(error);
-  return errno !== undefined && WRONG_KIND.has(errno) ? damaged(path, `${doing}: ${(error as Error).message}`, error) : storeFailure(doing, path, error);
+  return errno !== undefined && WRONG_KIND.has(errno)
+    ? damaged(path, `${doing}: ${(error as Error).message}`, error)
+    : storeFailure(doing, path, error);
 }

@@ -12,7 +12,12 @@ async function place(): Promise<{ location: string; dispose(): Promise<void> }> 
   return { location, dispose: () => rm(location, { recursive: true, force: true }) };
 }
 
-describeEventStore({ name: 'file', place, openStore, factoryModule: fileURLToPath(new URL('./suite-factory.ts', import.meta.url)) });
+describeEventStore({
+  name: 'file',
+  place,
+  openStore,
+  factoryModule: fileURLToPath(new URL('./suite-factory.ts', import.meta.url)),
+});
 
 describe('file event store', () => {
   let dir: string;
@@ -44,7 +49,8 @@ describe('file event store', () => {
       const events = await collect(reopened.read('r', 0));
       expectNoGaps(events);
       // A line that lacked its newline alone is whole, and counts from the moment that it is ended.
-      const ended = cut === firstBytes - 1 ? ['a', 'b'] : cut === whole.length - 1 ? ['a', 'b', 'exec/a/0/1/stdout/0'] : kept;
+      const ended =
+        cut === firstBytes - 1 ? ['a', 'b'] : cut === whole.length - 1 ? ['a', 'b', 'exec/a/0/1/stdout/0'] : kept;
       expect(events.map((event) => event.id)).toEqual([...ended, 'next']);
       reopened.close();
     }
@@ -74,8 +80,13 @@ describe('file event store', () => {
     for (const id of ['a', 'b', 'c']) await store.append('r', [noticeEvent(id)]);
     const lines = (await readFile(log, 'utf8')).split('\n');
     await writeFile(log, [lines[0], '{"dam', lines[2], ''].join('\n'));
-    await expect(collect(store.read('r', 0))).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('damaged: at byte') });
-    await expect(createFileEventStore(dir).append('r', [noticeEvent('d')])).rejects.toMatchObject({ code: 'store/damaged' });
+    await expect(collect(store.read('r', 0))).rejects.toMatchObject({
+      code: 'store/damaged',
+      message: expect.stringContaining('damaged: at byte'),
+    });
+    await expect(createFileEventStore(dir).append('r', [noticeEvent('d')])).rejects.toMatchObject({
+      code: 'store/damaged',
+    });
   });
 
   test('reads what happened without the files of what was printed', async () => {
@@ -87,7 +98,8 @@ describe('file event store', () => {
   });
 
   test('keeps the log short under many small pieces', async () => {
-    for (let index = 0; index < 3_000; index++) await store.append('r', [outputEvent('a/0/1', index * 400, 'x'.repeat(400))]);
+    for (let index = 0; index < 3_000; index++)
+      await store.append('r', [outputEvent('a/0/1', index * 400, 'x'.repeat(400))]);
     const size = (await stat(log)).size;
     expect(size).toBeLessThan(3_000 * 400);
     expect((await collect(store.read('r', 0))).length).toBe(3_000);
@@ -96,7 +108,11 @@ describe('file event store', () => {
   test('keeps working with more runs than it keeps open', async () => {
     const runs = Array.from({ length: 150 }, (_, index) => `r${index}`);
     for (const id of ['a', 'b']) {
-      await Promise.all(runs.map((run) => store.append(run, [noticeEvent(id), outputEvent('a/0/1', id === 'a' ? 0 : 1_000, id.repeat(1_000))])));
+      await Promise.all(
+        runs.map((run) =>
+          store.append(run, [noticeEvent(id), outputEvent('a/0/1', id === 'a' ? 0 : 1_000, id.repeat(1_000))]),
+        ),
+      );
     }
     for (const run of runs) {
       const events = await collect(store.read(run, 0));
@@ -122,7 +138,9 @@ describe('file event store', () => {
     await store.append('r', [outputEvent('a/0/1', 0, 'x'.repeat(5_000))]);
     const outputs = await readdir(join(dir, 'runs/r/output'));
     const modes = await Promise.all(
-      ['runs', 'runs/r', 'runs/r/events.jsonl', 'runs/r/output', `runs/r/output/${outputs[0]}`].map(async (path) => (await stat(join(dir, path))).mode & 0o777),
+      ['runs', 'runs/r', 'runs/r/events.jsonl', 'runs/r/output', `runs/r/output/${outputs[0]}`].map(
+        async (path) => (await stat(join(dir, path))).mode & 0o777,
+      ),
     );
     expect(modes).toEqual([0o700, 0o700, 0o600, 0o700, 0o600]);
   });

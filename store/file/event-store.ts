@@ -52,7 +52,12 @@ export function createFileEventStore(stateDir: string, durability: Durability = 
   };
 }
 
-async function* read(stateDir: string, runId: string, after: number, output: boolean): ReturnType<EventStore['read']> & AsyncGenerator {
+async function* read(
+  stateDir: string,
+  runId: string,
+  after: number,
+  output: boolean,
+): ReturnType<EventStore['read']> & AsyncGenerator {
   const reader = new RunReader(stateDir, runId, after, output);
   try {
     yield* reader.toEnd();

@@ -83,7 +83,11 @@ const WINDOW_BYTES = 256 * 1024;
 export class OutputFileReader {
   readonly #dir: string;
   readonly #handles = new Map<string, FileHandle>();
-  #window: { readonly file: string; readonly offset: number; readonly bytes: Buffer } = { file: '', offset: 0, bytes: Buffer.alloc(0) };
+  #window: { readonly file: string; readonly offset: number; readonly bytes: Buffer } = {
+    file: '',
+    offset: 0,
+    bytes: Buffer.alloc(0),
+  };
 
   constructor(dir: string) {
     this.#dir = dir;
@@ -107,7 +111,8 @@ export class OutputFileReader {
   }
 
   async #fill(place: OutputPlace): Promise<void> {
-    if (!FILE_NAME.test(place.file)) throw damaged(this.#dir, `the log names ${JSON.stringify(place.file)}, which is no name of an output file`);
+    if (!FILE_NAME.test(place.file))
+      throw damaged(this.#dir, `the log names ${JSON.stringify(place.file)}, which is no name of an output file`);
     const path = join(this.#dir, place.file);
     try {
       let handle = this.#handles.get(place.file);
@@ -117,12 +122,14 @@ export class OutputFileReader {
       }
       // Before room is made for what a changed log may ask for.
       const { size } = await handle.stat();
-      if (place.offset + place.bytes > size) throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
+      if (place.offset + place.bytes > size)
+        throw damaged(path, `it ends at byte ${size}, and the log names byte ${place.offset + place.bytes}`);
       const buffer = Buffer.allocUnsafe(Math.max(WINDOW_BYTES, place.bytes));
       let done = 0;
       while (done < place.bytes) {
         const { bytesRead } = await handle.read(buffer, done, buffer.length - done, place.offset + done);
-        if (bytesRead === 0) throw damaged(path, `it ends before byte ${place.offset + place.bytes}, which the log names`);
+        if (bytesRead === 0)
+          throw damaged(path, `it ends before byte ${place.offset + place.bytes}, which the log names`);
         done += bytesRead;
       }
       this.#window = { file: place.file, offset: place.offset, bytes: buffer.subarray(0, done) };

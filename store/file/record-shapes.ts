@@ -1,9 +1,26 @@
 /** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
 import { dataRefShape } from '../../domain/run/event-shape.ts';
-import { aCount, anything, aNumber, aText, type Check, either, kindOf, listOf, objectOf, oneOf, optional, orNull, valuesOf } from '../../domain/run/shape.ts';
+import {
+  aCount,
+  anything,
+  aNumber,
+  aText,
+  type Check,
+  either,
+  kindOf,
+  listOf,
+  objectOf,
+  oneOf,
+  optional,
+  orNull,
+  valuesOf,
+} from '../../domain/run/shape.ts';
 
 /** A plan as it travels (`domain/plan/wire.ts`): shape alone. Its rules were applied at admission, and may have changed since. */
-const env = objectOf({ name: aText, value: kindOf('kind', { literal: objectOf({ text: aText }), 'from-host': objectOf({ fromHost: aText }) }) });
+const env = objectOf({
+  name: aText,
+  value: kindOf('kind', { literal: objectOf({ text: aText }), 'from-host': objectOf({ fromHost: aText }) }),
+});
 const stdin = optional(kindOf('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) }));
 const command = { program: aText, args: optional(listOf(aText)), cwd: optional(aText), env: optional(listOf(env)) };
 const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
@@ -16,7 +33,14 @@ const stageFields = objectOf({
   dependsOn: optional(listOf(aText)),
   run: optional(objectOf(command)),
   stdin,
-  input: optional(kindOf('kind', { none: anything, 'run-input': anything, carry: objectOf({ stage: aText }), merge: objectOf({ stages: listOf(aText) }) })),
+  input: optional(
+    kindOf('kind', {
+      none: anything,
+      'run-input': anything,
+      carry: objectOf({ stage: aText }),
+      merge: objectOf({ stages: listOf(aText) }),
+    }),
+  ),
   inputs: optional(listOf(objectOf({ fromStage: aText, output: aText, guestPath: aText }))),
   outputs: optional(listOf(objectOf({ name: aText, guestPath: aText }))),
   outputFile: optional(orNull(aText)),
@@ -37,7 +61,11 @@ const sandbox = objectOf({
   memoryMib: optional(aNumber),
   vcpus: optional(aNumber),
   diskMib: optional(aNumber),
-  mounts: optional(listOf(objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf('ro', 'rw') }))),
+  mounts: optional(
+    listOf(
+      objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf('ro', 'rw') }),
+    ),
+  ),
 });
 const plan = objectOf({
   version: aCount,

@@ -21,7 +21,8 @@ const ID_FILE = 'run-id';
 /** @throws CodedError `store/io` for a text that is no run id */
 export function runFolderName(runId: string): string {
   const problem = runIdProblem(runId);
-  if (problem !== null) throw new CodedError('store/io', `${JSON.stringify(runId.slice(0, 160))} is not a run id: ${problem}`);
+  if (problem !== null)
+    throw new CodedError('store/io', `${JSON.stringify(runId.slice(0, 160))} is not a run id: ${problem}`);
   const escaped = escapeRunId(runId);
   return escaped.length <= NAME_BYTES ? escaped : `%long-${createHash('sha256').update(runId).digest('hex')}`;
 }
@@ -104,7 +105,8 @@ function readHashedId(parent: string, name: string): string {
     if (errno === 'ENOENT' || errno === 'EISDIR') throw damaged(path, 'the id of the run is missing', error);
     throw storeFailure('cannot read', path, error);
   }
-  if (typeof id !== 'string' || !isRunId(id) || runFolderName(id) !== name) throw damaged(path, 'it holds the id of another run');
+  if (typeof id !== 'string' || !isRunId(id) || runFolderName(id) !== name)
+    throw damaged(path, 'it holds the id of another run');
   return id;
 }
 

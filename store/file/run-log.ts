@@ -5,7 +5,16 @@ import { promisify } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { storedEventShape } from '../../domain/run/event-shape.ts';
-import { CommitFold, encodeCommit, isPlaced, type Commit, type OutputBody, type PlacedOutput, type StoredEvent, type Writer } from './commit-log.ts';
+import {
+  CommitFold,
+  encodeCommit,
+  isPlaced,
+  type Commit,
+  type OutputBody,
+  type PlacedOutput,
+  type StoredEvent,
+  type Writer,
+} from './commit-log.ts';
 import { damaged, runFileFailure } from './damage.ts';
 import type { Durability } from './durability.ts';
 import { syncDir, type DurableFolders } from './layout.ts';
@@ -47,11 +56,21 @@ export class RunLog {
   #lostLine = false;
 
   /** @throws CodedError `store/io`, `store/damaged` */
-  static async open(stateDir: string, folders: DurableFolders, runId: string, token: string, durability: Durability): Promise<RunLog> {
+  static async open(
+    stateDir: string,
+    folders: DurableFolders,
+    runId: string,
+    token: string,
+    durability: Durability,
+  ): Promise<RunLog> {
     const path = eventLogPath(stateDir, runId);
     try {
       await makeRunFolder(stateDir, folders, runId);
-      const fd = openSync(path, constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK, 0o600);
+      const fd = openSync(
+        path,
+        constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK,
+        0o600,
+      );
       if (fstatSync(fd).isFile()) return new RunLog(stateDir, runId, token, fd, durability);
       closeSync(fd);
     } catch (error) {
@@ -163,7 +182,11 @@ export class RunLog {
     const written = writeSync(this.#fd, bytes);
     if (written !== bytes.length) {
       const cause = Object.assign(new Error('ENOSPC'), { code: 'ENOSPC' });
-      throw new CodedError('store/io', `${this.#path}: only ${written} of ${bytes.length} bytes fit; the disk is full`, { cause });
+      throw new CodedError(
+        'store/io',
+        `${this.#path}: only ${written} of ${bytes.length} bytes fit; the disk is full`,
+        { cause },
+      );
     }
     if (!torn && fstatSync(this.#fd).size === sizeBefore + bytes.length) {
       // Nobody else wrote since the decision, so the line stands where it was meant to.
@@ -182,7 +205,8 @@ export class RunLog {
   #catchUp(onCommit?: (commit: Commit) => void): number {
     const facts = fstatSync(this.#fd);
     if (facts.nlink === 0) throw new CodedError('store/io', `${this.#path} was removed; the run was pruned`);
-    if (facts.size < this.#fold.readOffset) throw damaged(this.#path, 'it became shorter; something other than Voidbox changed it');
+    if (facts.size < this.#fold.readOffset)
+      throw damaged(this.#path, 'it became shorter; something other than Voidbox changed it');
     while (this.#fold.readOffset < facts.size) {
       const wanted = Math.min(READ_BYTES, facts.size - this.#fold.readOffset);
       const count = readSync(this.#fd, this.#chunk, 0, wanted, this.#fold.readOffset);
@@ -221,7 +245,10 @@ export class RunLog {
     if (writer === undefined) return;
     const known = this.#fences.get(writer.execKey) ?? -1;
     if (writer.fence < known) {
-      throw new CodedError('fence/stale', `exec ${writer.execKey} is driven under fence ${known}; fence ${writer.fence} may not append`);
+      throw new CodedError(
+        'fence/stale',
+        `exec ${writer.execKey} is driven under fence ${known}; fence ${writer.fence} may not append`,
+      );
     }
   }
 
@@ -242,7 +269,9 @@ export class RunLog {
     const cursor = batch.get(key) ?? this.#cursors.get(key) ?? 0;
     if (body.to <= cursor) return false;
     if (body.from < cursor) {
-      throw new Error(`output ${body.from}..${body.to} of ${body.execKey} ${body.stream} overlaps what is stored up to ${cursor}: go on from outputCursor`);
+      throw new Error(
+        `output ${body.from}..${body.to} of ${body.execKey} ${body.stream} overlaps what is stored up to ${cursor}: go on from outputCursor`,
+      );
     }
     batch.set(key, body.to);
     return true;

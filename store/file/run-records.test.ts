@@ -48,7 +48,9 @@ test('never shows half a value to readers beside writers', async () => {
   const value = (index: number): number[] => Array.from({ length: 20_000 }, () => index);
   await records.put('r', 'x', value(0));
   let done = false;
-  const writers = Promise.all([1, 2, 3].map(async (index) => Promise.all([0, 1, 2].map(() => records.put('r', 'x', value(index)))))).then(() => (done = true));
+  const writers = Promise.all(
+    [1, 2, 3].map(async (index) => Promise.all([0, 1, 2].map(() => records.put('r', 'x', value(index))))),
+  ).then(() => (done = true));
   while (!done) {
     const seen = (await records.get('r', 'x')) as number[];
     expect(seen.length).toBe(20_000);
@@ -73,10 +75,16 @@ test('hands variables over in a private file until they are dropped', async () =
 test('says which file does not hold what it should', async () => {
   await records.putHostVariables('r', {});
   await writeFile(join(dir, 'runs/r/host-variables.json'), '{"A": 1}');
-  await expect(records.hostVariables('r')).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('host-variables.json') });
+  await expect(records.hostVariables('r')).rejects.toMatchObject({
+    code: 'store/damaged',
+    message: expect.stringContaining('host-variables.json'),
+  });
   await records.put('r', 'x', 1);
   await writeFile(join(dir, 'runs/r/records/x.json'), '{"half');
-  await expect(records.get('r', 'x')).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining('x.json') });
+  await expect(records.get('r', 'x')).rejects.toMatchObject({
+    code: 'store/damaged',
+    message: expect.stringContaining('x.json'),
+  });
 });
 
 const PLAN = {
@@ -106,13 +114,24 @@ test.each([
 test.each([
   ['admission', [], 'admission is not an object'],
   ['admission', { ...ADMISSION, serverId: 5 }, 'admission.serverId is not a text'],
-  ['admission', { ...ADMISSION, plan: { ...PLAN, stages: [{ id: 'a' }] } }, 'admission.plan.stages[0].work is not an object'],
+  [
+    'admission',
+    { ...ADMISSION, plan: { ...PLAN, stages: [{ id: 'a' }] } },
+    'admission.plan.stages[0].work is not an object',
+  ],
   ['admission', { ...ADMISSION, input: { kind: 'ref', ref: 'x' } }, 'admission.input.ref is not an object'],
   ['plan', { ...PLAN, scopes: {} }, 'plan.scopes is not a list'],
   ['client', { baseDir: ['/x'] }, 'client.baseDir is not a text'],
-  ['manifest', { version: 1, refs: [{ sha256: 'x', sizeBytes: -1, mediaType: 'a/b' }] }, 'manifest.refs[0].sizeBytes is not a whole number from 0'],
+  [
+    'manifest',
+    { version: 1, refs: [{ sha256: 'x', sizeBytes: -1, mediaType: 'a/b' }] },
+    'manifest.refs[0].sizeBytes is not a whole number from 0',
+  ],
   ['prepared-a/0/1', { generation: '0' }, 'prepared-a/0/1.generation is not a whole number from 0'],
 ])('does not give back a record %s of the wrong shape', async (name, value, problem) => {
   await records.put('r', name, value);
-  await expect(records.get('r', name)).rejects.toMatchObject({ code: 'store/damaged', message: expect.stringContaining(problem) });
+  await expect(records.get('r', name)).rejects.toMatchObject({
+    code: 'store/damaged',
+    message: expect.stringContaining(problem),
+  });
 });

@@ -60,7 +60,10 @@ function hostVariablesPath(stateDir: string, runId: string): string {
 function recordPath(stateDir: string, runId: string, name: string): string {
   const file = encodeURIComponent(name).replace(/^\./, '%2E');
   if (file === '' || file.length > MAX_NAME_BYTES) {
-    throw new CodedError('store/io', `record name ${JSON.stringify(name)} of run ${runId} has to be 1 to ${MAX_NAME_BYTES} bytes when escaped`);
+    throw new CodedError(
+      'store/io',
+      `record name ${JSON.stringify(name)} of run ${runId} has to be 1 to ${MAX_NAME_BYTES} bytes when escaped`,
+    );
   }
   return join(recordsDir(stateDir, runId), `${file}.json`);
 }

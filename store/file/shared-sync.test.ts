@@ -1,7 +1,11 @@
 import { expect, test } from 'vitest';
 import { SharedSync } from './shared-sync.ts';
 
-function controlled(): { readonly sync: SharedSync; readonly started: () => number; end(error?: Error): Promise<void> } {
+function controlled(): {
+  readonly sync: SharedSync;
+  readonly started: () => number;
+  end(error?: Error): Promise<void>;
+} {
   const ends: ((error?: Error) => void)[] = [];
   let started = 0;
   const sync = new SharedSync(() => {

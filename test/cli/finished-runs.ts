@@ -23,7 +23,11 @@ export async function leaveFinishedRuns(stateDir: string): Promise<void> {
     admitted(),
     ...stage('load', 500, { printed: 'loaded 9 rows\n' }),
     ...stage('check', 1_000, { complained: 'row 7 is empty\n', failure: FAILURE }),
-    { id: 'stage/report/skipped', atMs: STARTED_MS + 1_500, body: { type: 'stage-skipped', stage: 'report', reason: 'check failed' } },
+    {
+      id: 'stage/report/skipped',
+      atMs: STARTED_MS + 1_500,
+      body: { type: 'stage-skipped', stage: 'report', reason: 'check failed' },
+    },
     finished(2_000, { failure: FAILURE }),
   ]);
   events.close();
@@ -77,12 +81,24 @@ function stage(
       atMs: atMs + 300,
       body: { type: 'output', stage: name, execKey, stream, from: 0, to: data.length, encoding: 'utf8', data },
     },
-    { id: `stage/${execKey}/finished`, atMs: atMs + 400, body: { type: 'stage-finished', stage: name, execKey, result } },
+    {
+      id: `stage/${execKey}/finished`,
+      atMs: atMs + 400,
+      body: { type: 'stage-finished', stage: name, execKey, result },
+    },
   ];
 }
 
-function finished(afterMs: number, { failure = null, output = null }: { failure?: StageFailure | null; output?: DataRef | null }): NewRunEvent {
-  const outcome = { state: failure === null ? ('succeeded' as const) : ('failed' as const), failedStage: failure === null ? null : 'check', failure, output };
+function finished(
+  afterMs: number,
+  { failure = null, output = null }: { failure?: StageFailure | null; output?: DataRef | null },
+): NewRunEvent {
+  const outcome = {
+    state: failure === null ? ('succeeded' as const) : ('failed' as const),
+    failedStage: failure === null ? null : 'check',
+    failure,
+    output,
+  };
   return { id: 'run/finished', atMs: STARTED_MS + afterMs, body: { type: 'run-finished', outcome } };
 }
 

@@ -32,7 +32,8 @@ export class Terminal {
   /** Standard output and error are pipes, so text is plain and carries no colour. */
   type(...args: readonly string[]): Promise<Typed> {
     const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: this.stateDir, TZ: 'UTC' };
-    for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
+    for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command'])
+      delete env[name];
     Object.assign(env, this.variables);
     return new Promise((resolve) => {
       execFile(process.execPath, [BIN, ...args], { cwd: this.dir, env, timeout: 30_000 }, (error, stdout, stderr) => {

@@ -15,8 +15,12 @@ afterEach(() => terminal.dispose());
 async function transcript(line: string): Promise<string> {
   const args = line.split(' ');
   const { code, stdout, stderr } = await terminal.type(...args);
-  const streams = [stdout === '' ? '' : `stdout:\n${stdout}`, stderr === '' ? '' : `stderr:\n${stderr}`].filter((text) => text !== '');
-  return [`$ voidbox ${line}`, ...streams.map((text) => text.trimEnd()), `exit ${code}`].join('\n').replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME');
+  const streams = [stdout === '' ? '' : `stdout:\n${stdout}`, stderr === '' ? '' : `stderr:\n${stderr}`].filter(
+    (text) => text !== '',
+  );
+  return [`$ voidbox ${line}`, ...streams.map((text) => text.trimEnd()), `exit ${code}`]
+    .join('\n')
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, 'TIME');
 }
 
 describe('usage', () => {
@@ -88,7 +92,9 @@ workflow:
     expect(await transcript('validate bad.yaml')).toMatchSnapshot();
     const { code, stdout, stderr } = await terminal.type('validate', 'bad.yaml', '--json');
     expect(code).toBe(2);
-    const { diagnostics } = JSON.parse(stdout === '' ? stderr : stdout) as { diagnostics: { line: number; code: string }[] };
+    const { diagnostics } = JSON.parse(stdout === '' ? stderr : stdout) as {
+      diagnostics: { line: number; code: string }[];
+    };
     expect([...new Set(diagnostics.map(({ line }) => line))]).toEqual([4, 5, 8, 9, 10]);
   });
 });
@@ -102,7 +108,10 @@ describe('what was typed or set wrong is told before anything starts', () => {
   });
 
   test('a mount that is not there', async () => {
-    terminal.file('mount.yaml', `kind: workflow\nname: m\nsandbox: { mounts: [{ host: ./data, guest: /data }] }\n${steps}`);
+    terminal.file(
+      'mount.yaml',
+      `kind: workflow\nname: m\nsandbox: { mounts: [{ host: ./data, guest: /data }] }\n${steps}`,
+    );
     expect(await transcript('run mount.yaml')).toMatchSnapshot();
   });
 
@@ -141,13 +150,18 @@ describe('what was typed or set wrong is told before anything starts', () => {
 describe('runs that have ended', () => {
   beforeEach(() => leaveFinishedRuns(terminal.stateDir));
 
-  test.each(['runs', 'status sales-good', 'status sales-bad', 'logs sales-bad', 'result sales-good', 'result sales-bad', 'prune --dry-run'])(
-    '%s',
-    async (line) => {
-      // Sizes on disk differ with the number of the process that wrote.
-      expect((await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)')).toMatchSnapshot();
-    },
-  );
+  test.each([
+    'runs',
+    'status sales-good',
+    'status sales-bad',
+    'logs sales-bad',
+    'result sales-good',
+    'result sales-bad',
+    'prune --dry-run',
+  ])('%s', async (line) => {
+    // Sizes on disk differ with the number of the process that wrote.
+    expect((await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)')).toMatchSnapshot();
+  });
 
   test('a run is known by the beginning of its id, where only one begins so', async () => {
     expect((await terminal.type('result', 'sales-g')).stdout).toBe('the result\n');
@@ -172,14 +186,20 @@ describe('runs that have ended', () => {
 
   test('prune keeps the last ones however old they are, and takes no word for a number', async () => {
     expect(JSON.parse((await terminal.type('prune', '--keep-last', '2', '--json')).stdout)).toMatchObject({ runs: [] });
-    expect(JSON.parse((await terminal.type('prune', '--keep-last', '1', '--json')).stdout)).toMatchObject({ runs: ['sales-bad'] });
+    expect(JSON.parse((await terminal.type('prune', '--keep-last', '1', '--json')).stdout)).toMatchObject({
+      runs: ['sales-bad'],
+    });
     expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual(['sales-good']);
     expect((await terminal.type('prune', '--keep-last', 'all')).code).toBe(2);
   });
 
   test('prune frees at once what no run names any more', async () => {
-    expect(JSON.parse((await terminal.type('prune', '--keep-last', '0', '--dry-run', '--artifacts-now', '--json')).stdout)).toMatchObject({ artifacts: 1 });
-    expect(JSON.parse((await terminal.type('prune', '--keep-last', '0', '--artifacts-now', '--json')).stdout)).toMatchObject({
+    expect(
+      JSON.parse((await terminal.type('prune', '--keep-last', '0', '--dry-run', '--artifacts-now', '--json')).stdout),
+    ).toMatchObject({ artifacts: 1 });
+    expect(
+      JSON.parse((await terminal.type('prune', '--keep-last', '0', '--artifacts-now', '--json')).stdout),
+    ).toMatchObject({
       runs: ['sales-bad', 'sales-good'],
       artifacts: 1,
       artifactBytes: 11,
@@ -189,9 +209,15 @@ describe('runs that have ended', () => {
   });
 
   test('prune with both conditions deletes only what both let go, and says so in its help', async () => {
-    expect(JSON.parse((await terminal.type('prune', '--older-than', '1m', '--keep-last', '2', '--json')).stdout)).toMatchObject({ runs: [] });
-    expect(JSON.parse((await terminal.type('prune', '--older-than', '30d', '--keep-last', '0', '--json')).stdout)).toMatchObject({ runs: [] });
-    const { runs } = JSON.parse((await terminal.type('prune', '--older-than', '1m', '--keep-last', '1', '--json')).stdout) as { runs: string[] };
+    expect(
+      JSON.parse((await terminal.type('prune', '--older-than', '1m', '--keep-last', '2', '--json')).stdout),
+    ).toMatchObject({ runs: [] });
+    expect(
+      JSON.parse((await terminal.type('prune', '--older-than', '30d', '--keep-last', '0', '--json')).stdout),
+    ).toMatchObject({ runs: [] });
+    const { runs } = JSON.parse(
+      (await terminal.type('prune', '--older-than', '1m', '--keep-last', '1', '--json')).stdout,
+    ) as { runs: string[] };
     expect(runs).toEqual(['sales-bad']);
     expect((await terminal.type('prune', '--help')).stdout).toContain('Each option that is given protects');
   });
@@ -207,15 +233,25 @@ describe('a run whose events are damaged', () => {
     writeFileSync(log, [first, ...rest.filter((line) => line !== ''), late, ''].join('\n'));
   });
 
-  test.each(['runs', 'status sales-bad', 'logs sales-bad', 'result sales-bad', 'prune --older-than 1h --keep-last 0', 'set-aside sales-good', 'set-aside'])(
-    '%s',
-    async (line) => {
-      expect((await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)').replaceAll(/byte \d+/g, 'byte N')).toMatchSnapshot();
-    },
-  );
+  test.each([
+    'runs',
+    'status sales-bad',
+    'logs sales-bad',
+    'result sales-bad',
+    'prune --older-than 1h --keep-last 0',
+    'set-aside sales-good',
+    'set-aside',
+  ])('%s', async (line) => {
+    expect(
+      (await transcript(line)).replaceAll(/\(\d\.\d KiB\)/g, '(SIZE)').replaceAll(/byte \d+/g, 'byte N'),
+    ).toMatchSnapshot();
+  });
 
   test('is set aside, and the others are as they were', async () => {
-    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({ durability: 'process', damagedRuns: [{ runId: 'sales-bad' }] });
+    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({
+      durability: 'process',
+      damagedRuns: [{ runId: 'sales-bad' }],
+    });
     const doctor = (await terminal.type('doctor')).stdout;
     expect(doctor).toContain('voidbox set-aside sales-bad');
     expect(doctor).toContain('durability process (runs survive the death of any process');
@@ -230,15 +266,25 @@ describe('a run whose events are damaged', () => {
     mkdirSync(join(beginning, 'records'), { recursive: true });
     writeFileSync(join(beginning, 'records', 'admission.json'), '{"v":1}');
     utimesSync(join(beginning, 'records', 'admission.json'), 1_000_000_000, 1_000_000_000);
-    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({ damagedRuns: [{ runId: 'beginning' }] });
+    expect(JSON.parse((await terminal.type('doctor', '--json')).stdout)).toMatchObject({
+      damagedRuns: [{ runId: 'beginning' }],
+    });
     expect((await terminal.type('set-aside', '--all')).stdout).toMatch(
       /^left beginning where it is: it has no event yet, and no server answers.*\n.*set-aside beginning\n$/,
     );
-    expect(JSON.parse((await terminal.type('set-aside', '--all', '--json')).stdout)).toMatchObject({ runs: [], left: [{ runId: 'beginning' }] });
+    expect(JSON.parse((await terminal.type('set-aside', '--all', '--json')).stdout)).toMatchObject({
+      runs: [],
+      left: [{ runId: 'beginning' }],
+    });
     expect(readdirSync(join(terminal.stateDir, 'runs')).toSorted()).toEqual(['beginning', 'sales-good']);
-    expect((await terminal.type('set-aside', 'beginning')).stdout).toContain(join(terminal.stateDir, 'damaged', 'beginning'));
+    expect((await terminal.type('set-aside', 'beginning')).stdout).toContain(
+      join(terminal.stateDir, 'damaged', 'beginning'),
+    );
     // Its id is not begun anew while it lies there.
-    terminal.file('spec.yaml', 'kind: workflow\nname: a\nworkflow:\n  steps:\n    - name: a\n      run: { program: ls }\n');
+    terminal.file(
+      'spec.yaml',
+      'kind: workflow\nname: a\nworkflow:\n  steps:\n    - name: a\n      run: { program: ls }\n',
+    );
     const again = await terminal.type('run', 'spec.yaml', '--mode', 'mock', '--run-id', 'sales-bad');
     expect([again.code, again.stderr]).toEqual([3, expect.stringContaining('set aside')]);
   });

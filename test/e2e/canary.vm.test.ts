@@ -116,12 +116,19 @@ test('a secret stands in no history, database, log, event, output or command lin
   const during = hitsBelow(rig.stateDir);
   expect(during).toContain('runs/canary/host-variables.json');
   expect(
-    during.filter((path) => path !== 'runs/canary/host-variables.json' && !/^vms\/[0-9a-f]+\/(?:exec\/[0-9a-f]+\/std(?:out|err)|scratch\.img)$/.test(path)),
+    during.filter(
+      (path) =>
+        path !== 'runs/canary/host-variables.json' &&
+        !/^vms\/[0-9a-f]+\/(?:exec\/[0-9a-f]+\/std(?:out|err)|scratch\.img)$/.test(path),
+    ),
   ).toEqual([]);
 
   // The command that was given the secret has it; nothing that goes on without it does.
   const stack = await rig.liveStack();
-  const lasting = [stack.supervisorPid, ...rig.keepers().map(({ pid }) => pid)].flatMap((pid) => [pid, ...rig.descendants(pid).map((child) => child.pid)]);
+  const lasting = [stack.supervisorPid, ...rig.keepers().map(({ pid }) => pid)].flatMap((pid) => [
+    pid,
+    ...rig.descendants(pid).map((child) => child.pid),
+  ]);
   expect(lasting.length).toBeGreaterThanOrEqual(6);
   expect(lasting.filter((pid) => holdsSecret(readIfThere(`/proc/${pid}/environ`)))).toEqual([]);
 
@@ -130,7 +137,10 @@ test('a secret stands in no history, database, log, event, output or command lin
   expect(code).toBe(1);
   expect(stderr).toContain('failing with [redacted]');
   const finished = await rig.finish('canary', 10_000);
-  expect(finished.outcome.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: expect.stringContaining('failing with [redacted]') });
+  expect(finished.outcome.failure).toMatchObject({
+    code: 'stage/exit-nonzero',
+    stderrTail: expect.stringContaining('failing with [redacted]'),
+  });
 
   // What the stage that follows saw: the output without the secret, the named output with it.
   expect(await rig.output('canary', 'fails')).toBe('[redacted]the same\n');
@@ -149,10 +159,13 @@ test('a secret stands in no history, database, log, event, output or command lin
     rig.cli('status', 'canary', '--json'),
     rig.cli('runs', '--json'),
   ]);
-  for (const text of [stdout, stderr, ...answers.flatMap((answer) => [answer.stdout, answer.stderr])]) expect(holdsSecret(Buffer.from(text))).toBe(false);
+  for (const text of [stdout, stderr, ...answers.flatMap((answer) => [answer.stdout, answer.stderr])])
+    expect(holdsSecret(Buffer.from(text))).toBe(false);
 
   const { temporalCli } = await resolveHostPieces(readEnvironment(), { install: false });
-  const history = decoded(await temporal(temporalCli, rig, 'workflow', 'show', '--workflow-id', 'canary', '--output', 'json'));
+  const history = decoded(
+    await temporal(temporalCli, rig, 'workflow', 'show', '--workflow-id', 'canary', '--output', 'json'),
+  );
   expect(history.includes(CONTROL), 'the control in the history').toBe(true);
   expect(holdsSecret(history)).toBe(false);
 

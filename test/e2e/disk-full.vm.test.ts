@@ -9,7 +9,10 @@ const DISK_MIB = 200;
 const FILES = 60;
 
 interface StatusJson {
-  readonly disk: { readonly isLow: boolean; readonly waiting: readonly { readonly vmKey: string; readonly limitMs: number }[] } | null;
+  readonly disk: {
+    readonly isLow: boolean;
+    readonly waiting: readonly { readonly vmKey: string; readonly limitMs: number }[];
+  } | null;
 }
 
 async function diskOf(rig: Rig, runId: string): Promise<StatusJson['disk']> {
@@ -30,9 +33,16 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   disk.fill();
   // Its supervisor has to start it again, and to say so, before anything gives room.
   rig.kill(stack.serverPid);
-  const waiting = await until('the VM to wait for room', 60_000, async () => (await diskOf(rig, 'full'))?.waiting[0] ?? null, 500);
+  const waiting = await until(
+    'the VM to wait for room',
+    60_000,
+    async () => (await diskOf(rig, 'full'))?.waiting[0] ?? null,
+    500,
+  );
   expect(waiting).toMatchObject({ vmKey: 'full/_shared/0', limitMs: 3_600_000 });
-  expect((await rig.cli('status', 'full')).stdout).toMatch(/the disk is full: vm full\/_shared\/0 has waited .* for room; it goes on by itself/);
+  expect((await rig.cli('status', 'full')).stdout).toMatch(
+    /the disk is full: vm full\/_shared\/0 has waited .* for room; it goes on by itself/,
+  );
   expect((await rig.cli('runs')).stdout).toMatch(/are free on the disk of .*: no VM is started with less than 10 MiB/);
   expect((await rig.cli('ps')).stdout).toContain('the disk is full: vm full/_shared/0');
   const doctor = await rig.cli('doctor');
@@ -51,7 +61,12 @@ test('a stage on a full disk waits, says so, and prints every line once when the
   await rig.launch(rig.spec('late.yaml', sleeping(0)), 'late');
 
   // The ballast keeps room for the end of a run that is cancelled meanwhile.
-  await until('the other VM to be stopped too', 60_000, async () => (await diskOf(rig, 'other'))?.waiting[0] ?? null, 500);
+  await until(
+    'the other VM to be stopped too',
+    60_000,
+    async () => (await diskOf(rig, 'other'))?.waiting[0] ?? null,
+    500,
+  );
   await rig.cli('cancel', 'other');
   expect((await rig.finish('other', 60_000)).outcome.state).toBe('cancelled');
   await sleep(15_000);

@@ -31,9 +31,19 @@ while :; do /bin/busybox sleep 1000; done
   return file;
 }
 
-const GARBAGE: readonly { readonly name: string; readonly onPort: string; readonly code: string; readonly bootTimeoutMs: number }[] = [
+const GARBAGE: readonly {
+  readonly name: string;
+  readonly onPort: string;
+  readonly code: string;
+  readonly bootTimeoutMs: number;
+}[] = [
   { name: 'garbage', onPort: '/bin/busybox cat /dev/urandom >&3', code: 'vm/protocol', bootTimeoutMs: 60_000 },
-  { name: 'a huge length', onPort: "printf '\\377\\377\\377\\177\\040' >&3", code: 'vm/protocol', bootTimeoutMs: 60_000 },
+  {
+    name: 'a huge length',
+    onPort: "printf '\\377\\377\\377\\177\\040' >&3",
+    code: 'vm/protocol',
+    bootTimeoutMs: 60_000,
+  },
   { name: 'nothing at all', onPort: ':', code: 'vm/boot-timeout', bootTimeoutMs: 6_000 },
 ];
 
@@ -42,7 +52,11 @@ for (const { name, onPort, code, bootTimeoutMs } of GARBAGE) {
   test.concurrent(`a guest that sends ${name} fails its stage with ${code}`, async () => {
     await using folder = new Rig();
     const initramfs = await hostileInitramfs(folder.specDir, onPort);
-    await using rig = new Rig({ VOIDBOX_INITRAMFS: initramfs, VOIDBOX_KERNEL_KIND: 'debian', VOIDBOX_BOOT_TIMEOUT_MS: String(bootTimeoutMs) });
+    await using rig = new Rig({
+      VOIDBOX_INITRAMFS: initramfs,
+      VOIDBOX_KERNEL_KIND: 'debian',
+      VOIDBOX_BOOT_TIMEOUT_MS: String(bootTimeoutMs),
+    });
     const result = await rig.cli('run', rig.spec('spec.yaml', sleeping(1)), '--run-id', 'hostile');
     expect(result.code).toBe(1);
     const finished = await rig.finish('hostile', 5_000);
@@ -66,11 +80,18 @@ workflow:
       run: { program: sh, args: [-c, "echo begun >&2; sleep 2; yes voidbox | head -c ${bytes}"] }
 `;
   await rig.launch(rig.spec('spec.yaml', spec), 'flood');
-  await until('the stage to begin', 60_000, async () => (await rig.output('flood', 'flood', 'stderr').catch(() => '')).includes('begun'));
+  await until('the stage to begin', 60_000, async () =>
+    (await rig.output('flood', 'flood', 'stderr').catch(() => '')).includes('begun'),
+  );
   const { workerPid } = await rig.liveStack();
   const keeper = rig.keepers()[0]!;
   rig.pause(workerPid);
-  await until('the flood to end in the spool', 90_000, () => rig.execRecords(keeper).some((record) => record['state'] === 'ended'), 200);
+  await until(
+    'the flood to end in the spool',
+    90_000,
+    () => rig.execRecords(keeper).some((record) => record['state'] === 'ended'),
+    200,
+  );
   rig.wake(workerPid);
   const finished = await rig.finish('flood');
   expect(finished.outcome.state).toBe('succeeded');

@@ -1,5 +1,14 @@
 /** Writable mounts in real VMs, as a user meets them: what stages left is on the host, and nothing else is lost or changed. */
-import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { Rig } from './rig.ts';
@@ -11,7 +20,10 @@ interface Step {
 }
 
 function spec(steps: readonly Step[]): string {
-  const list = steps.map(({ name, script, more = '' }) => `    - name: ${name}\n${more}      run: { program: sh, args: [-c, ${JSON.stringify(script)}] }\n`);
+  const list = steps.map(
+    ({ name, script, more = '' }) =>
+      `    - name: ${name}\n${more}      run: { program: sh, args: [-c, ${JSON.stringify(script)}] }\n`,
+  );
   return `api_version: v1
 kind: workflow
 name: mounts
@@ -48,14 +60,18 @@ function tree(folder: string, inside = ''): Record<string, string> {
   return found;
 }
 
-const WAIT_FOR = (path: string): string => `i=0; while [ ! -e ${path} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done`;
+const WAIT_FOR = (path: string): string =>
+  `i=0; while [ ! -e ${path} ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done`;
 
 test('steps that write side by side, read for long, are tried again and change what entries are', async () => {
   await using rig = new Rig();
   const work = makeWork(rig);
   const steps: readonly Step[] = [
     // Writes while the next one ends and copies back, and reads its own again.
-    { name: 'slow', script: `echo half > /data/slow; echo begun; ${WAIT_FOR('/data/go')}; sleep 2; cat /data/slow; echo whole >> /data/slow` },
+    {
+      name: 'slow',
+      script: `echo half > /data/slow; echo begun; ${WAIT_FOR('/data/go')}; sleep 2; cat /data/slow; echo whole >> /data/slow`,
+    },
     {
       name: 'types',
       script: `cd /data; ${WAIT_FOR('/data/slow')}; rm file; mkdir file; echo in > file/in; rm -r folder; echo now > folder; rm link; mkdir link; rm -r second; ln -s kept second; chmod 755 program; echo go > go`,
@@ -89,7 +105,12 @@ test('a step that fails copies nothing back', async () => {
   await using rig = new Rig();
   const work = makeWork(rig);
   const before = tree(work);
-  const result = await rig.cli('run', rig.spec('spec.yaml', spec([{ name: 'fails', script: 'rm -r /data/*; echo x > /data/x; exit 3' }])), '--run-id', 'fails');
+  const result = await rig.cli(
+    'run',
+    rig.spec('spec.yaml', spec([{ name: 'fails', script: 'rm -r /data/*; echo x > /data/x; exit 3' }])),
+    '--run-id',
+    'fails',
+  );
   expect(result.code).toBe(1);
   expect(tree(work)).toEqual(before);
   await rig.assertNothingLeft();
@@ -100,7 +121,11 @@ test('a lost VM is followed by one that starts from the folder as it was', async
   const work = makeWork(rig);
   const steps: readonly Step[] = [
     { name: 'first', script: 'echo line >> /data/kept' },
-    { name: 'second', more: '      depends_on: [first]\n', script: 'echo more >> /data/kept; echo begun; sleep 6; cat /data/kept' },
+    {
+      name: 'second',
+      more: '      depends_on: [first]\n',
+      script: 'echo more >> /data/kept; echo begun; sleep 6; cat /data/kept',
+    },
   ];
   await rig.launch(rig.spec('spec.yaml', spec(steps)), 'lost');
   await rig.waitOutput('lost', 'second', 'begun');
@@ -115,7 +140,9 @@ test('a lost VM is followed by one that starts from the folder as it was', async
 test('an entry that changed on the host meanwhile fails the step with its path, and stays; what else was edited stays too', async () => {
   await using rig = new Rig();
   const work = makeWork(rig);
-  const steps: readonly Step[] = [{ name: 'edit', script: 'echo begun; sleep 4; echo of the step > /data/kept; echo new > /data/new' }];
+  const steps: readonly Step[] = [
+    { name: 'edit', script: 'echo begun; sleep 4; echo of the step > /data/kept; echo new > /data/new' },
+  ];
   await rig.launch(rig.spec('spec.yaml', spec(steps)), 'edited');
   await rig.waitOutput('edited', 'edit', 'begun');
   writeFileSync(join(work, 'kept'), 'of the host');
@@ -123,7 +150,10 @@ test('an entry that changed on the host meanwhile fails the step with its path, 
   chmodSync(join(work, 'program'), 0o755);
   const before = tree(work);
   const { failure } = (await rig.finish('edited')).outcome;
-  expect(failure).toMatchObject({ code: 'stage/mount-conflict', message: expect.stringContaining('kept changed on the host') as string });
+  expect(failure).toMatchObject({
+    code: 'stage/mount-conflict',
+    message: expect.stringContaining('kept changed on the host') as string,
+  });
   expect(tree(work)).toEqual(before);
   await rig.assertNothingLeft();
 });

@@ -39,7 +39,12 @@ interface StackFile {
 }
 
 /** Polls until `probe` gives something other than null, false or undefined. */
-export async function until<T>(what: string, limitMs: number, probe: () => Promise<T> | T, everyMs = 50): Promise<NonNullable<T>> {
+export async function until<T>(
+  what: string,
+  limitMs: number,
+  probe: () => Promise<T> | T,
+  everyMs = 50,
+): Promise<NonNullable<T>> {
   const end = Date.now() + limitMs;
   for (;;) {
     const value = await probe();
@@ -91,7 +96,11 @@ export class Rig implements AsyncDisposable {
 
   /** With variables that nothing but this one command gets. */
   startWith(variables: Readonly<Record<string, string>>, ...args: readonly string[]): RunningCli {
-    const child = spawn(process.execPath, [BIN, ...args], { env: { ...this.env, ...variables }, cwd: this.specDir, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [BIN, ...args], {
+      env: { ...this.env, ...variables },
+      cwd: this.specDir,
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
     this.#children.add(child);
     let stdout = '';
     let stderr = '';
@@ -147,7 +156,8 @@ export class Rig implements AsyncDisposable {
     return await until(`event ${type} of ${runId}`, limitMs, async () => {
       if (!existsSync(runDir(this.stateDir, runId))) return null;
       const found = (await this.events(runId)).find(
-        (event) => event.body.type === type && (stage === undefined || ('stage' in event.body && event.body.stage === stage)),
+        (event) =>
+          event.body.type === type && (stage === undefined || ('stage' in event.body && event.body.stage === stage)),
       );
       return (found?.body ?? null) as Extract<RunEvent['body'], { type: T }> | null;
     });
@@ -158,7 +168,8 @@ export class Rig implements AsyncDisposable {
     let text = '';
     for (const event of await this.events(runId)) {
       if (event.body.type === 'output' && event.body.stage === stage && event.body.stream === stream) {
-        text += event.body.encoding === 'utf8' ? event.body.data : Buffer.from(event.body.data, 'base64').toString('utf8');
+        text +=
+          event.body.encoding === 'utf8' ? event.body.data : Buffer.from(event.body.data, 'base64').toString('utf8');
       }
     }
     return text;
@@ -201,7 +212,11 @@ export class Rig implements AsyncDisposable {
   }
 
   async keeperOf(scope: string, limitMs = 30_000): Promise<KeeperProcess> {
-    return await until(`the keeper of ${scope}`, limitMs, () => this.keepers().find((keeper) => keeper.vmKey.split('/').at(-2) === scope) ?? null);
+    return await until(
+      `the keeper of ${scope}`,
+      limitMs,
+      () => this.keepers().find((keeper) => keeper.vmKey.split('/').at(-2) === scope) ?? null,
+    );
   }
 
   /** What the keeper recorded of its execs, as it is on disk. */
@@ -241,7 +256,8 @@ export class Rig implements AsyncDisposable {
         const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
         const environment = readFileSync(`/proc/${name}/environ`, 'utf8');
         const cwd = readlinkSync(`/proc/${name}/cwd`);
-        if (command.includes(this.stateDir) || environment.includes(this.stateDir) || cwd.startsWith(this.stateDir)) found.push({ pid: Number(name), command });
+        if (command.includes(this.stateDir) || environment.includes(this.stateDir) || cwd.startsWith(this.stateDir))
+          found.push({ pid: Number(name), command });
       } catch {
         // Gone, or not ours to look at.
       }
@@ -252,7 +268,11 @@ export class Rig implements AsyncDisposable {
   /** A second worker on the same host, as an operator might start by mistake or a restart might overlap. It ends when it is disposed. */
   async secondWorker(): Promise<AsyncDisposable> {
     const { address } = await this.liveStack();
-    const child = spawn(process.execPath, [BIN, 'worker'], { env: { ...this.env, TEMPORAL_ADDRESS: address }, cwd: this.specDir, stdio: 'ignore' });
+    const child = spawn(process.execPath, [BIN, 'worker'], {
+      env: { ...this.env, TEMPORAL_ADDRESS: address },
+      cwd: this.specDir,
+      stdio: 'ignore',
+    });
     this.#children.add(child);
     const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
     return {
@@ -277,7 +297,8 @@ export class Rig implements AsyncDisposable {
       }
     }
     const isBelow = (child: number): boolean => {
-      for (let at: number | undefined = parents.get(child); at !== undefined && at > 1; at = parents.get(at)) if (at === pid) return true;
+      for (let at: number | undefined = parents.get(child); at !== undefined && at > 1; at = parents.get(at))
+        if (at === pid) return true;
       return false;
     };
     return [...commands].filter(([child]) => isBelow(child)).map(([child, command]) => ({ pid: child, command }));
@@ -299,7 +320,8 @@ export class Rig implements AsyncDisposable {
     });
     const runs = join(this.stateDir, 'runs');
     for (const runId of existsSync(runs) ? readdirSync(runs) : []) {
-      if (existsSync(join(runs, runId, 'host-variables.json'))) throw new Error(`the variables handed over for ${runId} are left`);
+      if (existsSync(join(runs, runId, 'host-variables.json')))
+        throw new Error(`the variables handed over for ${runId} are left`);
     }
     const down = await this.cli('down');
     if (down.code !== 0) throw new Error(`down ended with ${down.code}: ${down.stderr}`);
@@ -329,8 +351,11 @@ export class Rig implements AsyncDisposable {
 export async function temporal(cliPath: string, rig: Rig, ...args: readonly string[]): Promise<string> {
   const stack = await rig.liveStack();
   return await new Promise((resolve, reject) => {
-    execFile(cliPath, [...args, '--address', stack.address], { encoding: 'utf8', timeout: 30_000 }, (error, stdout, stderr) =>
-      error ? reject(new Error(`${error.message}\n${stderr}`)) : resolve(stdout),
+    execFile(
+      cliPath,
+      [...args, '--address', stack.address],
+      { encoding: 'utf8', timeout: 30_000 },
+      (error, stdout, stderr) => (error ? reject(new Error(`${error.message}\n${stderr}`)) : resolve(stdout)),
     );
   });
 }

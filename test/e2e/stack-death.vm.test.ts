@@ -39,8 +39,13 @@ test('supervisor, server, worker, keeper and VM die at once: the next command br
   const stack = await rig.liveStack();
   const keepers = rig.keepers();
   expect(keepers).toHaveLength(1);
-  for (const pid of [stack.supervisorPid, stack.serverPid, stack.workerPid, ...keepers.map(({ pid }) => pid)]) if (isAlive(pid)) rig.kill(pid);
-  await until('all to be dead', 5_000, () => ![stack.supervisorPid, stack.serverPid, stack.workerPid].some(isAlive) && rig.keepers().length === 0);
+  for (const pid of [stack.supervisorPid, stack.serverPid, stack.workerPid, ...keepers.map(({ pid }) => pid)])
+    if (isAlive(pid)) rig.kill(pid);
+  await until(
+    'all to be dead',
+    5_000,
+    () => ![stack.supervisorPid, stack.serverPid, stack.workerPid].some(isAlive) && rig.keepers().length === 0,
+  );
   expect((await rig.cli('up')).code).toBe(0);
   expect((await rig.finish('everything')).outcome.state).toBe('succeeded');
   const events = await rig.events('everything');

@@ -10,16 +10,23 @@ test('the keeper dies with its VM: that scope starts again, its sibling goes on'
     'both boxes to run',
     90_000,
     async () =>
-      (await rig.output('one-lost', 'left', 'stderr').catch(() => '')).includes('begun') && (await rig.output('one-lost', 'right', 'stderr')).includes('begun'),
+      (await rig.output('one-lost', 'left', 'stderr').catch(() => '')).includes('begun') &&
+      (await rig.output('one-lost', 'right', 'stderr')).includes('begun'),
   );
-  const left = (await rig.events('one-lost')).find(({ body }) => body.type === 'stage-started' && body.stage === 'left');
+  const left = (await rig.events('one-lost')).find(
+    ({ body }) => body.type === 'stage-started' && body.stage === 'left',
+  );
   expect(left).toBeDefined();
-  const vm = (await rig.events('one-lost')).flatMap(({ body }) => (body.type === 'vm-ready' && body.scope.includes('left') ? [body] : []))[0];
+  const vm = (await rig.events('one-lost')).flatMap(({ body }) =>
+    body.type === 'vm-ready' && body.scope.includes('left') ? [body] : [],
+  )[0];
   const keeper = await rig.keeperOf(vm!.scope);
   rig.kill(keeper.pid);
   const finished = await rig.finish('one-lost');
   expect(finished.outcome.state).toBe('succeeded');
-  const ready = (await rig.events('one-lost')).flatMap(({ body }) => (body.type === 'vm-ready' ? [`${body.scope}/${body.generation}`] : []));
+  const ready = (await rig.events('one-lost')).flatMap(({ body }) =>
+    body.type === 'vm-ready' ? [`${body.scope}/${body.generation}`] : [],
+  );
   expect(ready.filter((name) => name.includes('left'))).toHaveLength(2);
   expect(ready.filter((name) => name.includes('right'))).toHaveLength(1);
   const merged = JSON.parse(await rig.output('one-lost', 'merge')) as { name: string; output: string }[];
@@ -41,7 +48,10 @@ test('QEMU alone dies: the keeper says so, the stage is tried again in a new VM'
   const qemu = await until('the QEMU process', 5_000, () =>
     rig
       .descendants(keeper.pid)
-      .find(({ command }) => command.startsWith('/usr/bin/qemu') || command.startsWith('qemu') || command.includes('/qemu-system-x86_64 ')),
+      .find(
+        ({ command }) =>
+          command.startsWith('/usr/bin/qemu') || command.startsWith('qemu') || command.includes('/qemu-system-x86_64 '),
+      ),
   );
   rig.kill(qemu.pid);
   expect((await rig.finish(ODD_ID)).outcome.state).toBe('succeeded');

@@ -13,7 +13,23 @@ export function seededRandom(seed: number): Random {
   };
 }
 
-const STRANGE: readonly unknown[] = [null, true, 0, -1, 1.5, 1e300, 9e15, '', 'x', '\u001b[2J', [], {}, [null], { type: 'output' }, 'y'.repeat(3_000)];
+const STRANGE: readonly unknown[] = [
+  null,
+  true,
+  0,
+  -1,
+  1.5,
+  1e300,
+  9e15,
+  '',
+  'x',
+  '\u001b[2J',
+  [],
+  {},
+  [null],
+  { type: 'output' },
+  'y'.repeat(3_000),
+];
 
 type Damage = (path: string, bytes: Buffer, random: Random, other: Buffer) => boolean;
 
@@ -43,7 +59,8 @@ export const DAMAGES: Readonly<Record<string, Damage>> = {
     return true;
   },
   replaced: (path, _bytes, _random, other) => write(path, other),
-  garbage: (path, _bytes, random) => write(path, Buffer.from(Array.from({ length: 1 + random(200) }, () => random(256)))),
+  garbage: (path, _bytes, random) =>
+    write(path, Buffer.from(Array.from({ length: 1 + random(200) }, () => random(256)))),
   strange: (path, _bytes, random) => write(path, JSON.stringify(STRANGE[random(STRANGE.length)])),
   lineDropped: lines((all, random) => all.splice(random(all.length), 1)),
   lineDoubled: lines((all, random) => all.splice(random(all.length), 0, all[random(all.length)] as string)),

@@ -71,7 +71,9 @@ async function checkAll(stateDir: string, withDoctor: boolean): Promise<void> {
   }
   expect((await answer(stateDir, [0], 'result', 'sales-good')).stdout).toBe('the result\n');
   await answer(stateDir, [0], 'logs', 'sales-bad');
-  const pruned = JSON.parse((await answer(stateDir, [0], 'prune', '--dry-run', '--keep-last', '0', '--json')).stdout) as { runs: string[] };
+  const pruned = JSON.parse(
+    (await answer(stateDir, [0], 'prune', '--dry-run', '--keep-last', '0', '--json')).stdout,
+  ) as { runs: string[] };
   expect(pruned.runs).toEqual(expect.arrayContaining(['sales-bad', 'sales-good']));
   await answer(stateDir, [0], 'set-aside', '--all', '--dry-run');
   if (withDoctor) await answer(stateDir, [0, 3], 'doctor');
@@ -84,7 +86,12 @@ async function checkWorkerStart(stateDir: string): Promise<void> {
   expect(hostId(stateDir)).toMatch(/^[A-Za-z0-9-]{1,64}$/);
   const events = createFileEventStore(stateDir);
   try {
-    const open = await createOpenRuns({ events, records: createFileRunRecords(stateDir), serverId: SERVER, log: () => undefined }).list();
+    const open = await createOpenRuns({
+      events,
+      records: createFileRunRecords(stateDir),
+      serverId: SERVER,
+      log: () => undefined,
+    }).list();
     expect(open).toContain('open-good');
     await announceResumed(events, open, 'a-worker');
     expect(await events.find('open-good', 'run/resumed/a-worker')).not.toBeNull();
@@ -110,12 +117,17 @@ test(`${ROUNDS} damages, and then everything that is damaged is set aside`, { ti
     const what = hurt(copy, random);
     try {
       await checkAll(copy, round % 40 === 0);
-      const { runs } = JSON.parse((await answer(copy, [0], 'set-aside', '--all', '--json')).stdout) as { runs: { runId: string }[] };
+      const { runs } = JSON.parse((await answer(copy, [0], 'set-aside', '--all', '--json')).stdout) as {
+        runs: { runId: string }[];
+      };
       if (runs.length > 0) seen.damaged++;
       else seen.unnoticed++;
       expect((await answer(copy, [0], 'set-aside', '--all', '--dry-run')).stdout).toBe('No run is damaged.\n');
-      const left = JSON.parse((await answer(copy, [0], 'runs', '--json')).stdout) as { runs: { runId: string; state: string }[] };
-      for (const { runId, state } of left.runs) expect([runId.slice(0, 40), state]).not.toEqual([runId.slice(0, 40), 'damaged']);
+      const left = JSON.parse((await answer(copy, [0], 'runs', '--json')).stdout) as {
+        runs: { runId: string; state: string }[];
+      };
+      for (const { runId, state } of left.runs)
+        expect([runId.slice(0, 40), state]).not.toEqual([runId.slice(0, 40), 'damaged']);
     } catch (error) {
       throw new Error(`round ${round}, seed ${SEED}: ${what}`, { cause: error });
     }
@@ -142,10 +154,14 @@ function hurt(stateDir: string, random: Random): string {
 function victimFiles(stateDir: string): readonly string[] {
   const folders = readdirSync(join(stateDir, 'runs')).filter((name) => !GOOD.includes(name));
   const files = folders.flatMap((name) => {
-    const inside = readdirSync(join(stateDir, 'runs', name), { recursive: true }).map((file) => join(stateDir, 'runs', name, String(file)));
+    const inside = readdirSync(join(stateDir, 'runs', name), { recursive: true }).map((file) =>
+      join(stateDir, 'runs', name, String(file)),
+    );
     return inside.filter((path) => statSync(path).isFile());
   });
-  return [join(stateDir, 'host-id'), ...files].flatMap((path) => (path.endsWith('events.jsonl') ? [path, path, path, path] : [path]));
+  return [join(stateDir, 'host-id'), ...files].flatMap((path) =>
+    path.endsWith('events.jsonl') ? [path, path, path, path] : [path],
+  );
 }
 
 const PLAN = {
@@ -153,7 +169,12 @@ const PLAN = {
   kind: 'workflow',
   name: 'fuzzed',
   stages: [{ id: 'a', run: { program: 'ls', args: ['-l'] }, retry: { maxAttempts: 2, backoffMs: 10 } }],
-  scopes: [{ id: 'a', sandbox: { mode: 'mock', isolation: 'none', mounts: [{ hostPath: '/x', guestPath: '/y', mode: 'ro' }] } }],
+  scopes: [
+    {
+      id: 'a',
+      sandbox: { mode: 'mock', isolation: 'none', mounts: [{ hostPath: '/x', guestPath: '/y', mode: 'ro' }] },
+    },
+  ],
   output: { kind: 'stage', stage: 'a' },
   maxParallel: 4,
   hostVariables: ['TOKEN'],
@@ -163,7 +184,13 @@ async function leaveRecords(stateDir: string, runId: string): Promise<void> {
   const records = createFileRunRecords(stateDir);
   await records.put(runId, 'client', { baseDir: '/somewhere' });
   await records.put(runId, 'plan', PLAN);
-  await records.put(runId, 'admission', { plan: PLAN, hostQueue: 'voidbox', hostId: HOST, input: null, serverId: SERVER });
+  await records.put(runId, 'admission', {
+    plan: PLAN,
+    hostQueue: 'voidbox',
+    hostId: HOST,
+    input: null,
+    serverId: SERVER,
+  });
   await records.put(runId, 'prepared-a/0/1', { generation: 0 });
 }
 
@@ -196,7 +223,14 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
     {
       id: 'run/admitted',
       atMs,
-      body: { type: 'run-admitted', name: 'fuzzed', kind: 'workflow', hostId: 'h', stages: [{ id: 'a', dependsOn: [] }], outputStage: 'a' },
+      body: {
+        type: 'run-admitted',
+        name: 'fuzzed',
+        kind: 'workflow',
+        hostId: 'h',
+        stages: [{ id: 'a', dependsOn: [] }],
+        outputStage: 'a',
+      },
     },
   ]);
   await write(
@@ -204,14 +238,27 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
     { type: 'vm-ready', ...vm, isolation: 'none', accelerator: 'mock', kernel: 'k', jail: 'j', bootMs: 3 },
     { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
     { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stdout', from: 0, to: 2, encoding: 'utf8', data: 'hi' },
-    { type: 'output', stage: 'a', execKey: 'a/0/1', stream: 'stdout', from: 2, to: 9_002, encoding: 'utf8', data: 'large\n'.repeat(1_500) },
+    {
+      type: 'output',
+      stage: 'a',
+      execKey: 'a/0/1',
+      stream: 'stdout',
+      from: 2,
+      to: 9_002,
+      encoding: 'utf8',
+      data: 'large\n'.repeat(1_500),
+    },
     { type: 'notice', level: 'warning', message: 'mind this' },
   );
   if (isFinished) {
     await records.put(runId, 'manifest', { version: 1, refs: [output] });
     await write({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result }, { type: 'vm-stopped', ...vm });
     await events.append(runId, [
-      { id: 'run/finished', atMs, body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output } } },
+      {
+        id: 'run/finished',
+        atMs,
+        body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output } },
+      },
     ]);
   }
   events.close();

@@ -44,7 +44,10 @@ export function planOf(text: string, options: PlanOptions = {}): Plan {
     name: 'test',
     stages,
     scopes,
-    output: options.merge === undefined ? { kind: 'stage', stage: stages.at(-1)!.id } : { kind: 'merge', stages: options.merge.split(' ') },
+    output:
+      options.merge === undefined
+        ? { kind: 'stage', stage: stages.at(-1)!.id }
+        : { kind: 'merge', stages: options.merge.split(' ') },
     maxParallel: options.maxParallel ?? 8,
     hostVariables: [],
   };

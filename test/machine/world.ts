@@ -7,7 +7,13 @@ import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { edgeState } from '../../domain/pipeline/edges.ts';
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
 import { isReachable, lastGeneration } from '../../domain/pipeline/reach.ts';
-import { type MachineRunEvent, type RunContext, start, type Transition, transition } from '../../domain/pipeline/machine.ts';
+import {
+  type MachineRunEvent,
+  type RunContext,
+  start,
+  type Transition,
+  transition,
+} from '../../domain/pipeline/machine.ts';
 import { flatRows } from '../../domain/pipeline/rows.ts';
 import type { RunState, StagePhase } from '../../domain/pipeline/state.ts';
 
@@ -47,16 +53,25 @@ export class World {
     const index = this.pending.findIndex((command) =>
       command.type === 'run-stage' || command.type === 'ask'
         ? command.stageId === what
-        : what === { 'acquire-vm': 'vm', 'release-vm': 'release', 'start-timer': 'timer' }[command.type as 'acquire-vm'],
+        : what ===
+          { 'acquire-vm': 'vm', 'release-vm': 'release', 'start-timer': 'timer' }[command.type as 'acquire-vm'],
     );
-    if (index === -1) throw new Error(`nothing to answer for "${what}"; pending: ${this.pending.map((command) => command.type).join(', ')}`);
+    if (index === -1)
+      throw new Error(
+        `nothing to answer for "${what}"; pending: ${this.pending.map((command) => command.type).join(', ')}`,
+      );
     return this.answerAt(index, ending);
   }
 
   answerAt(index: number, ending: Ending): this {
     const [command] = this.pending.splice(index, 1);
     // An activity that ended without a result may have left its VM alive.
-    if (command!.type === 'run-stage' && command!.scope !== null && command!.lease === null && ['lost', 'broken', 'cancelled'].includes(ending))
+    if (
+      command!.type === 'run-stage' &&
+      command!.scope !== null &&
+      command!.lease === null &&
+      ['lost', 'broken', 'cancelled'].includes(ending)
+    )
       this.#vms.add(`${command!.scope}/${command!.generation}`);
     this.send(eventFor(command!, ending));
     return this;
@@ -68,7 +83,8 @@ export class World {
     const step = transition(this.plan, this.state, event);
     const again = transition(this.plan, JSON.parse(before) as RunState, event);
     if (JSON.stringify(this.state) !== before) this.complaints.push('a transition changed the state it was given');
-    if (JSON.stringify(step) !== JSON.stringify(again)) this.complaints.push('the same event from the same state gave something else');
+    if (JSON.stringify(step) !== JSON.stringify(again))
+      this.complaints.push('the same event from the same state gave something else');
     this.state = step.state;
     this.#take(step);
   }
@@ -90,13 +106,16 @@ export class World {
   }
 
   #withdraw(stageId: string, attempt: number): void {
-    const asked = this.pending.findIndex((command) => command.type === 'ask' && command.stageId === stageId && command.attempt === attempt);
+    const asked = this.pending.findIndex(
+      (command) => command.type === 'ask' && command.stageId === stageId && command.attempt === attempt,
+    );
     if (asked === -1) this.complaints.push(`${stageId} withdraws what it does not ask`);
     else this.pending.splice(asked, 1);
   }
 
   #check(command: Command): void {
-    if (command.type === 'acquire-vm' || command.type === 'release-vm') this.#checkGeneration(command.scope, command.generation);
+    if (command.type === 'acquire-vm' || command.type === 'release-vm')
+      this.#checkGeneration(command.scope, command.generation);
     if (command.type === 'acquire-vm') this.#acquire(`${command.scope}/${command.generation}`);
     if (command.type === 'release-vm') this.#vms.delete(`${command.scope}/${command.generation}`);
     if (command.type === 'run-stage' || command.type === 'ask') this.#checkStart(command);
@@ -104,7 +123,11 @@ export class World {
     if (command.type !== 'finish') return;
     this.finish = command;
     const { output } = this.plan;
-    if (output.kind === 'merge' && command.merge === null && output.stages.every((stage) => this.#phaseAfter(stage) === 'succeeded'))
+    if (
+      output.kind === 'merge' &&
+      command.merge === null &&
+      output.stages.every((stage) => this.#phaseAfter(stage) === 'succeeded')
+    )
       this.complaints.push('succeeds without its merge');
     if (this.#vms.size > 0) this.complaints.push(`never released: ${[...this.#vms].join(', ')}`);
     const open = this.pending.filter(({ type }) => type !== 'start-timer');
@@ -130,7 +153,8 @@ export class World {
     const { after, takes } = this.plan.stages.find(({ id }) => id === command.stageId)!;
     for (const edge of after) {
       const phase = this.#phaseAfter(edge.stage);
-      if (edgeState(edge.on, phase) !== 'holds') this.complaints.push(`${attempt} starts for the ${edge.on} of ${edge.stage}, which is ${phase}`);
+      if (edgeState(edge.on, phase) !== 'holds')
+        this.complaints.push(`${attempt} starts for the ${edge.on} of ${edge.stage}, which is ${phase}`);
     }
     if (!takes.every(({ stage }) => stage in command.upstream)) this.complaints.push(`${attempt} lacks data`);
   }
@@ -139,11 +163,15 @@ export class World {
     const vm = `${scope}/${command.generation}`;
     const isShared = this.plan.scopes.find(({ id }) => id === scope)!.stages.length > 1;
     const stage = this.plan.stages.find(({ id }) => id === command.stageId)!;
-    if (!isReachable(stage, isShared, command.attempt, command.generation)) this.complaints.push(`${command.execKey} in ${vm} is out of reach`);
-    if (isShared !== (command.lease !== null)) this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
+    if (!isReachable(stage, isShared, command.attempt, command.generation))
+      this.complaints.push(`${command.execKey} in ${vm} is out of reach`);
+    if (isShared !== (command.lease !== null))
+      this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
     if (isShared && !this.#vms.has(vm)) this.complaints.push(`${command.execKey} runs without ${vm}`);
-    if (isShared && command.lease?.vmKey !== `run/${vm}`) this.complaints.push(`${command.execKey} has the lease of another VM`);
-    if (!isShared && this.#execKeys.has(`own ${vm}`)) this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
+    if (isShared && command.lease?.vmKey !== `run/${vm}`)
+      this.complaints.push(`${command.execKey} has the lease of another VM`);
+    if (!isShared && this.#execKeys.has(`own ${vm}`))
+      this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
     if (!isShared) this.#execKeys.add(`own ${vm}`);
   }
 
@@ -163,7 +191,8 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
   switch (command.type) {
     case 'acquire-vm': {
       const { scope, generation } = command;
-      if (ending === 'acquire-lost') return { type: 'vm-failed', scope, generation, code: 'vm/boot-timeout', message: 'no hello' };
+      if (ending === 'acquire-lost')
+        return { type: 'vm-failed', scope, generation, code: 'vm/boot-timeout', message: 'no hello' };
       if (ending === 'acquire-broken') return { type: 'vm-failed', scope, generation, ...broken };
       return { type: 'vm-acquired', scope, generation, vmKey: `run/${scope}/${generation}` };
     }
@@ -173,17 +202,31 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
       return { type: 'timer-fired', id: command.id };
     case 'run-stage': {
       const { stageId, execKey } = command;
-      if (ending === 'lost') return { type: 'stage-lost', stageId, execKey, code: 'vm/lost', message: 'the keeper died' };
+      if (ending === 'lost')
+        return { type: 'stage-lost', stageId, execKey, code: 'vm/lost', message: 'the keeper died' };
       if (ending === 'broken') return { type: 'stage-broken', stageId, execKey, ...broken };
       if (ending === 'cancelled') return { type: 'stage-cancelled', stageId, execKey };
-      return { type: 'stage-finished', result: resultOf(stageId, execKey, ending === 'fail' ? 'failed' : ending === 'pass' ? 'passed' : 'succeeded') };
+      return {
+        type: 'stage-finished',
+        result: resultOf(stageId, execKey, ending === 'fail' ? 'failed' : ending === 'pass' ? 'passed' : 'succeeded'),
+      };
     }
     case 'ask': {
       const { stageId, attempt } = command;
       const isNo = ending === 'fail' || ending === 'broken' || ending === 'lost';
       if (isNo)
-        return { type: 'answered', stageId, attempt, answer: { outcome: 'failed', failure: { code: 'stage/declined', message: 'no', stderrTail: '' } } };
-      return { type: 'answered', stageId, attempt, answer: { outcome: 'succeeded', outputs: { output: refOf(`${stageId}/0/${attempt}`), outputs: {} } } };
+        return {
+          type: 'answered',
+          stageId,
+          attempt,
+          answer: { outcome: 'failed', failure: { code: 'stage/declined', message: 'no', stderrTail: '' } },
+        };
+      return {
+        type: 'answered',
+        stageId,
+        attempt,
+        answer: { outcome: 'succeeded', outputs: { output: refOf(`${stageId}/0/${attempt}`), outputs: {} } },
+      };
     }
     case 'withdraw':
     case 'cancel-stages':
@@ -221,7 +264,9 @@ function describe(command: Command): string {
     case 'withdraw':
       return `${command.type} ${command.stageId}/0/${command.attempt}`;
     case 'run-stage':
-      return command.scope === null ? `run ${command.execKey}` : `run ${command.execKey} in ${command.scope}#${command.generation}`;
+      return command.scope === null
+        ? `run ${command.execKey}`
+        : `run ${command.execKey} in ${command.scope}#${command.generation}`;
     case 'acquire-vm':
     case 'release-vm':
       return `${command.type === 'acquire-vm' ? 'acquire' : 'release'} ${command.scope}#${command.generation}`;
@@ -237,5 +282,9 @@ function describe(command: Command): string {
 /** Transitions that a run may take at most: every attempt, acquire, release and timer of every stage and scope. */
 export function transitionBound(plan: MachinePlan): number {
   const vms = LOST_VM_ATTEMPTS + 1;
-  return plan.stages.reduce((sum, { retry }) => sum + 4 * (retry.maxAttempts + vms) * vms, 0) + plan.scopes.length * 4 * vms + 1;
+  return (
+    plan.stages.reduce((sum, { retry }) => sum + 4 * (retry.maxAttempts + vms) * vms, 0) +
+    plan.scopes.length * 4 * vms +
+    1
+  );
 }

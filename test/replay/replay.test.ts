@@ -15,7 +15,10 @@ const files = readdirSync(folder).filter((name) => name.endsWith('.json'));
 let code: string;
 
 beforeAll(async () => {
-  Runtime.install({ logger: new DefaultLogger('ERROR', () => undefined), telemetryOptions: { logging: { filter: 'ERROR', forward: {} } } });
+  Runtime.install({
+    logger: new DefaultLogger('ERROR', () => undefined),
+    telemetryOptions: { logging: { filter: 'ERROR', forward: {} } },
+  });
   code = await bundleWorkflows(fileURLToPath(new URL('../../workflows/index.ts', import.meta.url)));
 }, 60_000);
 

@@ -70,7 +70,10 @@ export async function curiousScript(): Promise<CuriousScript> {
   const entry = join(dir, 'curious/skill.ts');
   writeFileSync(entry, curiousCode('curious'));
   const main = join(dir, 'curious/main.ts');
-  writeFileSync(main, `import { main } from 'voidbox/skill-kit/cli';\nimport skill from './skill.ts';\nawait main(skill);\n`);
+  writeFileSync(
+    main,
+    `import { main } from 'voidbox/skill-kit/cli';\nimport skill from './skill.ts';\nawait main(skill);\n`,
+  );
   const script = join(dir, 'curious/bin/run.mjs');
   const made = await rolldown({ input: main, platform: 'node', cwd: dir });
   await made.write({ file: script, format: 'esm', codeSplitting: false });

@@ -4,7 +4,13 @@ import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import type { CliResult } from '../../domain/step-machine/result.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
-import { advanceSession, createSession, type Session, type SessionConfig, startSession } from '../../sdk/skill-kit/drive.ts';
+import {
+  advanceSession,
+  createSession,
+  type Session,
+  type SessionConfig,
+  startSession,
+} from '../../sdk/skill-kit/drive.ts';
 
 /** What sessions warned of in the present test. */
 export const warnings: string[] = [];

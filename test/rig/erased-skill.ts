@@ -4,7 +4,10 @@ import type { SkillDefinition, StepConfig, StepDefinition } from '../../domain/s
 export const TERMINAL = { terminal: true } as const;
 
 /** The first step is the entry. */
-export function skillOf(steps: Readonly<Record<string, StepConfig>>, more: Partial<SkillDefinition> = {}): SkillDefinition {
+export function skillOf(
+  steps: Readonly<Record<string, StepConfig>>,
+  more: Partial<SkillDefinition> = {},
+): SkillDefinition {
   return {
     kind: 'skill',
     name: 'sample',

@@ -50,7 +50,11 @@ export const EXAMPLE_RUNS: readonly ExampleRun[] = [
     what: 'contributor-guide leads to a sub-skill',
     definition: contributorGuide,
     prepare: () => ({
-      answers: { ask: { want: 'set-up', language: 'Rust' }, 'set-up/tools': setUpAnswers.tools, 'set-up/build': setUpAnswers.build },
+      answers: {
+        ask: { want: 'set-up', language: 'Rust' },
+        'set-up/tools': setUpAnswers.tools,
+        'set-up/build': setUpAnswers.build,
+      },
     }),
     asked: ['ask', 'set-up/tools', 'set-up/build'],
     finalOutput: { ready: true, tools: { cargo: '1.90' } },
@@ -59,7 +63,10 @@ export const EXAMPLE_RUNS: readonly ExampleRun[] = [
     what: 'contributor-guide begins with a sub-skill',
     definition: contributorGuide,
     subskill: 'set-up',
-    prepare: () => ({ params: { language: 'Rust' }, answers: { 'set-up/tools': setUpAnswers.tools, 'set-up/build': setUpAnswers.build } }),
+    prepare: () => ({
+      params: { language: 'Rust' },
+      answers: { 'set-up/tools': setUpAnswers.tools, 'set-up/build': setUpAnswers.build },
+    }),
     asked: ['set-up/tools', 'set-up/build'],
     finalOutput: { ready: true, tools: { cargo: '1.90' } },
   },
@@ -97,7 +104,10 @@ export const EXAMPLE_RUNS: readonly ExampleRun[] = [
   {
     what: 'release-approval is approved by a person',
     definition: releaseApproval,
-    prepare: () => ({ params: { version: '2.0.0' }, answers: { notes: { notes: 'Faster.', breaking: false }, approve: { approved: true, by: 'Ada' } } }),
+    prepare: () => ({
+      params: { version: '2.0.0' },
+      answers: { notes: { notes: 'Faster.', breaking: false }, approve: { approved: true, by: 'Ada' } },
+    }),
     asked: ['notes', 'approve'],
     finalOutput: { outcome: 'released', version: '2.0.0', by: 'Ada' },
   },
@@ -111,7 +121,11 @@ export interface Driven {
 /** To its end, with the table's answers. */
 export async function driveExample(driver: Driver, { definition, subskill, prepare }: ExampleRun): Promise<Driven> {
   const { answers, params } = prepare();
-  const beginning: Beginning = { skill: definition.name, ...(params === undefined ? {} : { params }), ...(subskill === undefined ? {} : { subskill }) };
+  const beginning: Beginning = {
+    skill: definition.name,
+    ...(params === undefined ? {} : { params }),
+    ...(subskill === undefined ? {} : { subskill }),
+  };
   const going = await driver.start(beginning);
   const asked: string[] = [];
   let now: Shown = going.first;
@@ -120,7 +134,11 @@ export async function driveExample(driver: Driver, { definition, subskill, prepa
     asked.push(step!);
     const answer = answers[step!];
     if (answer === undefined) throw new Error(`no answer to step "${step}"`);
-    now = await going.advance(step!, typeof answer === 'function' ? (answer as (prompt: string) => unknown)(prompt!) : answer, turn);
+    now = await going.advance(
+      step!,
+      typeof answer === 'function' ? (answer as (prompt: string) => unknown)(prompt!) : answer,
+      turn,
+    );
   }
   if (now.kind !== 'done') throw new Error(`it has come to wait: ${JSON.stringify(now)}`);
   return { asked, finalOutput: now.finalOutput };
@@ -144,9 +162,15 @@ export async function exampleScripts(): Promise<ExampleScripts> {
   const names = new Set(EXAMPLE_RUNS.map(({ definition }) => definition.name));
   for (const name of names) {
     mkdirSync(join(skillsDir, name), { recursive: true });
-    writeFileSync(join(skillsDir, name, 'skill.ts'), `export { default } from ${JSON.stringify(join(root, 'examples/skills', `${name}.ts`))};\n`);
+    writeFileSync(
+      join(skillsDir, name, 'skill.ts'),
+      `export { default } from ${JSON.stringify(join(root, 'examples/skills', `${name}.ts`))};\n`,
+    );
     const entry = join(skillsDir, name, 'main.ts');
-    writeFileSync(entry, `import { main } from 'voidbox/skill-kit/cli';\nimport skill from './skill.ts';\nawait main(skill);\n`);
+    writeFileSync(
+      entry,
+      `import { main } from 'voidbox/skill-kit/cli';\nimport skill from './skill.ts';\nawait main(skill);\n`,
+    );
     const made = await rolldown({ input: entry, platform: 'node', cwd: dir });
     await made.write({ file: scriptOf(name), format: 'esm', codeSplitting: false });
     await made.close();

@@ -4,9 +4,14 @@ import { resolveHostPieces, SetupError } from '../../setup/resolve.ts';
 
 export default async function setup(): Promise<void> {
   try {
-    await resolveHostPieces(readEnvironment(), { install: true, onProgress: (line) => console.error(`set-up: ${line}`) });
+    await resolveHostPieces(readEnvironment(), {
+      install: true,
+      onProgress: (line) => console.error(`set-up: ${line}`),
+    });
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
-    throw new Error(`these tests need the machine to be set up: ${error.message}\n  ${error.remedy ?? ''}`, { cause: error });
+    throw new Error(`these tests need the machine to be set up: ${error.message}\n  ${error.remedy ?? ''}`, {
+      cause: error,
+    });
   }
 }

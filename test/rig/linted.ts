@@ -10,7 +10,9 @@ export type SkillFiles = string | Readonly<Record<string, string>>;
 
 /** What lint says, with paths relative to the folder. */
 export async function linted(files: SkillFiles): Promise<readonly PlacedDiagnostic[]> {
-  return await withSkill(files, async (folder) => (await lintSkill(folder)).map((one) => ({ ...one, file: relative(folder, one.file) })));
+  return await withSkill(files, async (folder) =>
+    (await lintSkill(folder)).map((one) => ({ ...one, file: relative(folder, one.file) })),
+  );
 }
 
 export async function withSkill<T>(files: SkillFiles, use: (folder: string) => Promise<T>): Promise<T> {

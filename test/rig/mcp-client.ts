@@ -30,10 +30,21 @@ export async function serve(definition: SkillDefinition, options: RigOptions = {
   const refs = options.refs ?? NO_REFS;
   const store = new MemorySessions(definition, { ...options, refs });
   const { handshake, now } = options;
-  return connect(skillTools(definition, { store, refs, ...(handshake === undefined ? {} : { handshake }), ...(now === undefined ? {} : { now }) }), options);
+  return connect(
+    skillTools(definition, {
+      store,
+      refs,
+      ...(handshake === undefined ? {} : { handshake }),
+      ...(now === undefined ? {} : { now }),
+    }),
+    options,
+  );
 }
 
-export async function connect(tools: ToolSet, { clientName = 'test', ...options }: McpServerOptions & { readonly clientName?: string } = {}): Promise<Rig> {
+export async function connect(
+  tools: ToolSet,
+  { clientName = 'test', ...options }: McpServerOptions & { readonly clientName?: string } = {},
+): Promise<Rig> {
   const { server } = createMcpServer(tools, options);
   const client = new Client({ name: clientName, version: '1' });
   const [ours, theirs] = InMemoryTransport.createLinkedPair();
@@ -51,9 +62,13 @@ export async function rigOf(client: Client): Promise<Rig> {
   return {
     client,
     async call(tool, args = {}) {
-      const { content, isError, structuredContent } = (await client.callTool({ name: tool, arguments: args })) as CallToolResult;
+      const { content, isError, structuredContent } = (await client.callTool({
+        name: tool,
+        arguments: args,
+      })) as CallToolResult;
       const [item, ...more] = content;
-      if (item?.type !== 'text' || more.length > 0 || structuredContent === undefined) throw new Error(`not one text item: ${JSON.stringify(content)}`);
+      if (item?.type !== 'text' || more.length > 0 || structuredContent === undefined)
+        throw new Error(`not one text item: ${JSON.stringify(content)}`);
       return { structured: structuredContent, text: item.text, isError: isError === true };
     },
   };

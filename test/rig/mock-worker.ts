@@ -18,14 +18,22 @@ interface WorkerOnFiles {
 }
 
 /** The dependencies of one worker process; a second call is another process on the same host. */
-export function mockWorkerDeps({ stateDir, events, backend }: WorkerOnFiles, change: Partial<ActivityDeps> = {}): ActivityDeps {
+export function mockWorkerDeps(
+  { stateDir, events, backend }: WorkerOnFiles,
+  change: Partial<ActivityDeps> = {},
+): ActivityDeps {
   return {
     events,
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
-    capacity: createCapacity({ overheadMib: 160, budgetMib: 1024, availableMib: () => 1024, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    capacity: createCapacity({
+      overheadMib: 160,
+      budgetMib: 1024,
+      availableMib: () => 1024,
+      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
+    }),
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
@@ -42,7 +50,12 @@ export function mockWorkerDeps({ stateDir, events, backend }: WorkerOnFiles, cha
 }
 
 /** A stage that takes nothing and gives nothing but what its command prints. */
-export function plainStage(id: string, scope: string, [program, ...args]: readonly [string, ...string[]], change: Partial<StagePlan> = {}): StagePlan {
+export function plainStage(
+  id: string,
+  scope: string,
+  [program, ...args]: readonly [string, ...string[]],
+  change: Partial<StagePlan> = {},
+): StagePlan {
   return {
     id,
     scope,

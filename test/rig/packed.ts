@@ -31,20 +31,33 @@ export async function installPackage(): Promise<InstalledPackage> {
   await mustRun('npm', ['install', '--no-audit', '--no-fund', '--prefer-offline', `./${tarball}`], folder);
   return {
     folder,
-    voidbox: (args, variables = {}) => run('npx', ['--no-install', 'voidbox', ...args], folder, variables, COMMAND_TIMEOUT_MS),
+    voidbox: (args, variables = {}) =>
+      run('npx', ['--no-install', 'voidbox', ...args], folder, variables, COMMAND_TIMEOUT_MS),
     remove: () => rm(folder, { recursive: true, force: true }),
   };
 }
 
 async function mustRun(program: string, args: readonly string[], cwd: string): Promise<void> {
   const result = await run(program, args, cwd, {}, INSTALL_TIMEOUT_MS);
-  if (result.exitCode !== 0) throw new Error(`${program} ${args.join(' ')} ended with ${result.exitCode}:\n${result.stdout}\n${result.stderr}`);
+  if (result.exitCode !== 0)
+    throw new Error(`${program} ${args.join(' ')} ended with ${result.exitCode}:\n${result.stdout}\n${result.stderr}`);
 }
 
-function run(program: string, args: readonly string[], cwd: string, variables: Readonly<Record<string, string>>, timeoutMs: number): Promise<CommandResult> {
+function run(
+  program: string,
+  args: readonly string[],
+  cwd: string,
+  variables: Readonly<Record<string, string>>,
+  timeoutMs: number,
+): Promise<CommandResult> {
   return new Promise((resolve) => {
-    execFile(program, args, { cwd, env: { ...process.env, ...variables }, timeout: timeoutMs, maxBuffer: 16_777_216 }, (error, stdout, stderr) => {
-      resolve({ exitCode: error === null ? 0 : typeof error.code === 'number' ? error.code : -1, stdout, stderr });
-    });
+    execFile(
+      program,
+      args,
+      { cwd, env: { ...process.env, ...variables }, timeout: timeoutMs, maxBuffer: 16_777_216 },
+      (error, stdout, stderr) => {
+        resolve({ exitCode: error === null ? 0 : typeof error.code === 'number' ? error.code : -1, stdout, stderr });
+      },
+    );
   });
 }

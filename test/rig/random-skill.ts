@@ -1,5 +1,11 @@
 /** Skills of random steps that all come to their end: whoever drives one has to see what every other driver sees. */
-import type { PromptContext, SkillDefinition, StepConfig, SubskillRegistration, TransitionContext } from '../../domain/step-machine/definition.ts';
+import type {
+  PromptContext,
+  SkillDefinition,
+  StepConfig,
+  SubskillRegistration,
+  TransitionContext,
+} from '../../domain/step-machine/definition.ts';
 import { define, TERMINAL } from './erased-skill.ts';
 
 export type Random = (below: number) => number;
@@ -12,10 +18,21 @@ export function generator(seed: number): Random {
 /** @param depth  how deep sub-skills may nest */
 export function endingSkill(random: Random, depth: number): SkillDefinition {
   const grown = new Growth(random, depth);
-  const end = grown.add({ save: ({ store }) => ({ step: { last: Object.keys(store.steps), sum: store['sum'] ?? null } }), next: TERMINAL });
+  const end = grown.add({
+    save: ({ store }) => ({ step: { last: Object.keys(store.steps), sum: store['sum'] ?? null } }),
+    next: TERMINAL,
+  });
   const entry = grown.row(end, 2 + random(4), 0, false);
   const { steps, subskills } = grown;
-  return { kind: 'skill', name: 'random', version: '1', resolveVersion: false, entry, steps, ...(Object.keys(subskills).length === 0 ? {} : { subskills }) };
+  return {
+    kind: 'skill',
+    name: 'random',
+    version: '1',
+    resolveVersion: false,
+    entry,
+    steps,
+    ...(Object.keys(subskills).length === 0 ? {} : { subskills }),
+  };
 }
 
 /** Grows from the end to the beginning: each piece is told where it leads. */
@@ -44,7 +61,8 @@ class Growth {
 
   #piece(to: string, level: number, isBranch: boolean): string {
     const random = this.#random;
-    const saved: Partial<StepConfig> = random(3) === 0 ? { save: ({ store }) => ({ sum: { n: ((store['sum'] as { n?: number })?.n ?? 0) + 1 } }) } : {};
+    const saved: Partial<StepConfig> =
+      random(3) === 0 ? { save: ({ store }) => ({ sum: { n: ((store['sum'] as { n?: number })?.n ?? 0) + 1 } }) } : {};
     const action: Partial<StepConfig> = { action: ({ store }) => ({ seen: Object.keys(store.steps).length }) };
     switch (random(level > 1 ? 6 : 9)) {
       case 0:
@@ -74,7 +92,9 @@ class Growth {
   #subskill(to: string, saved: Partial<StepConfig>, isBranch: boolean): string {
     const name = `sub${Object.keys(this.subskills).length}`;
     this.subskills[name] = { definition: endingSkill(this.#random, this.#depth - 1) };
-    return !isBranch && this.#random(3) === 0 ? this.add({ prompt, next: `subskill:${name}` }) : this.add({ call: name, ...saved, next: to });
+    return !isBranch && this.#random(3) === 0
+      ? this.add({ prompt, next: `subskill:${name}` })
+      : this.add({ call: name, ...saved, next: to });
   }
 }
 

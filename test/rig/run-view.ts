@@ -28,7 +28,11 @@ export const FAILED_STAGE = stage('build', {
   startedAtMs: START_MS,
   durationMs: 1_500,
   exitCode: 2,
-  failure: { code: 'stage/exit-nonzero', message: 'stage build ended with exit code 2', stderrTail: 'make: *** no rule\n\u001b[31mboom\u001b[0m\n' },
+  failure: {
+    code: 'stage/exit-nonzero',
+    message: 'stage build ended with exit code 2',
+    stderrTail: 'make: *** no rule\n\u001b[31mboom\u001b[0m\n',
+  },
 });
 
 export const FAILED_RUN = run([FAILED_STAGE, stage('ship', { state: 'skipped', reason: 'stage "build" failed' })], {

@@ -17,7 +17,11 @@ export interface Surroundings {
   readonly refsBase?: string;
 }
 
-export async function runCommand(definition: SkillDefinition, argv: readonly string[], around: Surroundings = {}): Promise<Ran> {
+export async function runCommand(
+  definition: SkillDefinition,
+  argv: readonly string[],
+  around: Surroundings = {},
+): Promise<Ran> {
   let [stdout, stderr] = ['', ''];
   const io = {
     argv,

@@ -42,7 +42,10 @@ export interface Surroundings {
   scriptOf(skill: string): string;
 }
 
-export async function output(args: readonly string[], { cwd, env }: Pick<Surroundings, 'cwd' | 'env'>): Promise<string> {
+export async function output(
+  args: readonly string[],
+  { cwd, env }: Pick<Surroundings, 'cwd' | 'env'>,
+): Promise<string> {
   const child = spawn(process.execPath, [...args], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 110_000 });
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
@@ -53,13 +56,17 @@ export async function output(args: readonly string[], { cwd, env }: Pick<Surroun
 }
 
 function beginningFlags({ params, subskill }: Beginning): string[] {
-  return [...(params === undefined ? [] : ['--params', JSON.stringify(params)]), ...(subskill === undefined ? [] : ['--subskill', subskill])];
+  return [
+    ...(params === undefined ? [] : ['--params', JSON.stringify(params)]),
+    ...(subskill === undefined ? [] : ['--subskill', subskill]),
+  ];
 }
 
 /** @throws for an error of the skill: the answers of the table are right */
 function shown(result: unknown): Shown {
   const { kind } = result as { readonly kind: string };
-  if (kind !== 'prompt' && kind !== 'waiting' && kind !== 'done') throw new Error(`not gone on: ${JSON.stringify(result)}`);
+  if (kind !== 'prompt' && kind !== 'waiting' && kind !== 'done')
+    throw new Error(`not gone on: ${JSON.stringify(result)}`);
   return result as Shown;
 }
 
@@ -83,7 +90,17 @@ export function statelessCli(around: Surroundings): Driver {
       };
       return {
         first: await call('start', ...beginningFlags(beginning)),
-        advance: (step, answer) => call('advance', '--step', step, '--output', JSON.stringify(answer), '--history', JSON.stringify(history), ...params),
+        advance: (step, answer) =>
+          call(
+            'advance',
+            '--step',
+            step,
+            '--output',
+            JSON.stringify(answer),
+            '--history',
+            JSON.stringify(history),
+            ...params,
+          ),
       };
     },
   };
@@ -96,7 +113,9 @@ export function sessionCli(around: Surroundings, sessionDir: string): Driver {
     async start(beginning) {
       const script = around.scriptOf(beginning.skill);
       const dir = ['--session-dir', sessionDir];
-      const started = JSON.parse(await output([script, 'start', '--session', 'new', ...dir, ...beginningFlags(beginning)], around)) as {
+      const started = JSON.parse(
+        await output([script, 'start', '--session', 'new', ...dir, ...beginningFlags(beginning)], around),
+      ) as {
         readonly sessionId: string;
         readonly file: string;
         readonly line: number;
@@ -118,12 +137,15 @@ export function durableCli(around: Surroundings): Driver {
     name: 'command line, --durable',
     async start(beginning) {
       const script = around.scriptOf(beginning.skill);
-      const first = JSON.parse(await output([script, 'start', '--durable', ...beginningFlags(beginning)], around)) as { readonly session: string };
+      const first = JSON.parse(await output([script, 'start', '--durable', ...beginningFlags(beginning)], around)) as {
+        readonly session: string;
+      };
       const call = async (...args: string[]): Promise<Shown> =>
         shown(JSON.parse(await output([script, 'advance', '--session', first.session, ...args], around)));
       return {
         first: shown(first),
-        advance: (step, answer, turn) => call('--step', step, '--turn', String(turn), '--output', JSON.stringify(answer)),
+        advance: (step, answer, turn) =>
+          call('--step', step, '--turn', String(turn), '--output', JSON.stringify(answer)),
         look: () => call(),
       };
     },
@@ -135,13 +157,18 @@ export function voidboxSession(around: Surroundings, bin: string): Driver {
   return {
     name: 'voidbox session',
     async start(beginning) {
-      const call = async (...args: string[]): Promise<{ readonly session: string; readonly result?: unknown; readonly current?: unknown }> =>
+      const call = async (
+        ...args: string[]
+      ): Promise<{ readonly session: string; readonly result?: unknown; readonly current?: unknown }> =>
         JSON.parse(await output([bin, 'session', ...args, '--json'], around));
       const { session, result } = await call('start', beginning.skill, ...beginningFlags(beginning));
       return {
         first: shown(result),
         advance: async (step, answer, turn) =>
-          shown((await call('advance', session, '--step', step, '--turn', String(turn), '--output', JSON.stringify(answer))).result),
+          shown(
+            (await call('advance', session, '--step', step, '--turn', String(turn), '--output', JSON.stringify(answer)))
+              .result,
+          ),
         look: async () => shown((await call('status', session)).current),
       };
     },
@@ -153,7 +180,13 @@ export function mcpStdio(around: Surroundings, ...flags: string[]): Driver {
     name: ['MCP over stdio', ...flags].join(', '),
     async start(beginning) {
       const args = [around.scriptOf(beginning.skill), 'mcp', ...flags];
-      const transport = new StdioClientTransport({ command: process.execPath, args, stderr: 'ignore', cwd: around.cwd, env: around.env });
+      const transport = new StdioClientTransport({
+        command: process.execPath,
+        args,
+        stderr: 'ignore',
+        cwd: around.cwd,
+        env: around.env,
+      });
       return await overMcp(transport, beginning);
     },
   };
@@ -185,7 +218,10 @@ function listening(child: ChildProcess): Promise<string> {
   });
 }
 
-async function overMcp(transport: StdioClientTransport | StreamableHTTPClientTransport, { params, subskill }: Beginning): Promise<Going> {
+async function overMcp(
+  transport: StdioClientTransport | StreamableHTTPClientTransport,
+  { params, subskill }: Beginning,
+): Promise<Going> {
   const client = new Client({ name: 'test', version: '1' });
   await client.connect(transport);
   onTestFinished(() => client.close());
@@ -194,11 +230,15 @@ async function overMcp(transport: StdioClientTransport | StreamableHTTPClientTra
     const { status, ...rest } = structuredContent as { readonly status: string; readonly session: string };
     return { ...rest, ...shown({ ...rest, kind: status }) };
   };
-  const first = await call('start', { ...(params === undefined ? {} : { params }), ...(subskill === undefined ? {} : { subskill }) });
+  const first = await call('start', {
+    ...(params === undefined ? {} : { params }),
+    ...(subskill === undefined ? {} : { subskill }),
+  });
   const { session } = first;
   return {
     first,
-    advance: (step, answer, turn) => call('advance', { session, step, output: answer, ...(turn === undefined ? {} : { turn }) }),
+    advance: (step, answer, turn) =>
+      call('advance', { session, step, output: answer, ...(turn === undefined ? {} : { turn }) }),
     look: () => call('advance', { session }),
   };
 }

@@ -16,7 +16,9 @@ export async function skillScript(code: string, references: Readonly<Record<stri
   const folder = await mkdtemp(join(tmpdir(), 'voidbox-skill-'));
   onTestFinished(() => rm(folder, { recursive: true }));
   await Promise.all(['bin', 'references'].map((name) => mkdir(join(folder, name))));
-  await Promise.all(Object.entries(references).map(([name, text]) => writeFile(join(folder, 'references', name), text)));
+  await Promise.all(
+    Object.entries(references).map(([name, text]) => writeFile(join(folder, 'references', name), text)),
+  );
   const path = join(folder, 'bin/skill.mjs');
   const imports = [
     `import { skill, reference, terminal, z } from '${url('index.js')}';`,

@@ -14,7 +14,9 @@ export class SmallDisk implements Disposable {
   constructor(folder: string, sizeMib: number) {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     try {
-      execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeMib}m,mode=0700`, 'tmpfs', folder], { stdio: ['ignore', 'ignore', 'pipe'] });
+      execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${sizeMib}m,mode=0700`, 'tmpfs', folder], {
+        stdio: ['ignore', 'ignore', 'pipe'],
+      });
     } catch (error) {
       throw new Error(`this test mounts a small file system on ${folder}: run it as root`, { cause: error });
     }

@@ -19,6 +19,11 @@ export async function typeCommand(argv: readonly string[], cwd: string, variable
         done();
       },
     }) as unknown as NodeJS.WriteStream;
-  const context = createContext(readEnvironment(variables), { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => cwd });
+  const context = createContext(readEnvironment(variables), {
+    stdout: stream('stdout'),
+    stderr: stream('stderr'),
+    stdin: process.stdin,
+    cwd: () => cwd,
+  });
   return { code: await runCli(argv, context), ...texts };
 }

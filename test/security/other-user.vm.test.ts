@@ -55,13 +55,16 @@ const filterBy = async (targets, probe) => { const kept = []; for (const target 
 async function asOtherUser(targets: Targets): Promise<Gains> {
   return await new Promise((resolve, reject) => {
     const options = { uid: OTHER_UID, gid: OTHER_UID, env: {}, cwd: '/', timeout: 60_000, maxBuffer: 16 * 1024 * 1024 };
-    const child = execFile(process.execPath, ['-e', ATTEMPTS], options, (error, stdout) => (error ? reject(error) : resolve(JSON.parse(stdout) as Gains)));
+    const child = execFile(process.execPath, ['-e', ATTEMPTS], options, (error, stdout) =>
+      error ? reject(error) : resolve(JSON.parse(stdout) as Gains),
+    );
     child.stdin!.end(JSON.stringify(targets));
   });
 }
 
 beforeAll(() => {
-  if (process.getuid?.() !== 0) throw new Error('this test becomes another user, which root alone may: run it as root, as CI does');
+  if (process.getuid?.() !== 0)
+    throw new Error('this test becomes another user, which root alone may: run it as root, as CI does');
 });
 
 test('another user reads, writes and reaches nothing of a state folder that all may look into, and no process; ports on loopback are open', async () => {
@@ -79,15 +82,29 @@ workflow:
       env: { TOKEN: "" }
       run: { program: sh, args: [-c, "echo begun; sleep 600"] }
 `;
-  const started = await rig.startWith({ TOKEN: 'a-secret-of-the-host' }, 'run', rig.spec('spec.yaml', spec), '--run-id', 'private', '--detach').done;
+  const started = await rig.startWith(
+    { TOKEN: 'a-secret-of-the-host' },
+    'run',
+    rig.spec('spec.yaml', spec),
+    '--run-id',
+    'private',
+    '--detach',
+  ).done;
   expect(started.stderr).not.toContain('error');
   await rig.waitOutput('private', 'stay', 'begun');
   const stack = await rig.liveStack();
   const keeper = rig.keepers()[0]!;
 
   const paths = filesBelow(rig.stateDir).map((path) => join(rig.stateDir, path));
-  const ofKind = (is: (facts: ReturnType<typeof lstatSync>) => boolean): readonly string[] => paths.filter((path) => is(lstatSync(path)));
-  const pids = [stack.supervisorPid, stack.serverPid, stack.workerPid, keeper.pid, ...rig.descendants(keeper.pid).map(({ pid }) => pid)];
+  const ofKind = (is: (facts: ReturnType<typeof lstatSync>) => boolean): readonly string[] =>
+    paths.filter((path) => is(lstatSync(path)));
+  const pids = [
+    stack.supervisorPid,
+    stack.serverPid,
+    stack.workerPid,
+    keeper.pid,
+    ...rig.descendants(keeper.pid).map(({ pid }) => pid),
+  ];
   const targets: Targets = {
     files: ofKind((facts) => facts!.isFile()),
     folders: [rig.stateDir, ...ofKind((facts) => facts!.isDirectory())],
@@ -105,7 +122,14 @@ workflow:
   expect(readFileSync(`/proc/${stack.workerPid}/environ`).length).toBeGreaterThan(0);
 
   const gains = await asOtherUser(targets);
-  expect({ ...gains, reached: [] }).toEqual({ read: [], written: [], connected: [], environments: [], signalled: [], reached: [] });
+  expect({ ...gains, reached: [] }).toEqual({
+    read: [],
+    written: [],
+    connected: [],
+    environments: [],
+    signalled: [],
+    reached: [],
+  });
   // Said in docs/security.md, and asserted so that the page stays true.
   expect(gains.reached).toEqual(targets.ports);
 

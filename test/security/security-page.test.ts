@@ -22,7 +22,11 @@ function rowsOf(page: string): readonly Row[] {
         .slice(1, -1)
         .split('|')
         .map((cell) => cell.trim());
-      return { what, verdict, tests: [...tests.matchAll(/`([^`]+)` "([^"]+)"/g)].map(([, file = '', title = '']) => ({ file, title })) };
+      return {
+        what,
+        verdict,
+        tests: [...tests.matchAll(/`([^`]+)` "([^"]+)"/g)].map(([, file = '', title = '']) => ({ file, title })),
+      };
     });
 }
 
@@ -40,7 +44,8 @@ function problemOf({ what, verdict, tests }: Row, read: (file: string) => string
   return null;
 }
 
-const onDisk = (file: string): string | null => (existsSync(join(ROOT, file)) ? readFileSync(join(ROOT, file), 'utf8') : null);
+const onDisk = (file: string): string | null =>
+  existsSync(join(ROOT, file)) ? readFileSync(join(ROOT, file), 'utf8') : null;
 
 test('has a table for each who', () => {
   const headings = [...PAGE.matchAll(/^## (.+)$/gm)].map((match) => match[1]);

@@ -8,7 +8,14 @@ import { mockModel, runSkill } from 'voidbox/skill-kit/test';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { loadSkill } from '../../sdk/skill-kit/build/load-skill.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { CANARY, type CuriousScript, curiousScript, TOKEN, UNDECLARED, UNDECLARED_VALUE } from '../rig/curious-skill.ts';
+import {
+  CANARY,
+  type CuriousScript,
+  curiousScript,
+  TOKEN,
+  UNDECLARED,
+  UNDECLARED_VALUE,
+} from '../rig/curious-skill.ts';
 import { type Driver, mcpHttp, mcpStdio, sessionCli, type Shown, type Surroundings } from '../rig/skill-drivers.ts';
 
 const BIN = join(packageRoot(), 'bin/voidbox.js');
@@ -20,7 +27,10 @@ let built: string;
 
 beforeAll(async () => {
   made = await curiousScript();
-  execFileSync(process.execPath, [BIN, 'skill', 'build', 'curious', '-o', 'built/curious'], { cwd: made.dir, stdio: 'pipe' });
+  execFileSync(process.execPath, [BIN, 'skill', 'build', 'curious', '-o', 'built/curious'], {
+    cwd: made.dir,
+    stdio: 'pipe',
+  });
   built = join(made.dir, 'built/curious/bin/curious.cjs');
 });
 afterAll(() => made?.[Symbol.dispose]());
@@ -75,12 +85,15 @@ function expectSameness(finalOutput: unknown, isProgramItself: boolean): void {
 }
 
 describe.each(DRIVERS)('%s', (_name, driver) => {
-  test.each(['built', 'script'])('shows a %s the declared variables and those that every program needs', async (kind) => {
-    const { finalOutput, text } = await driven(driver(around(kind === 'built' ? built : made.script)));
-    expectSameness(finalOutput, kind === 'script');
-    expect(text).not.toContain(CANARY);
-    expect(text).not.toContain(UNDECLARED_VALUE);
-  });
+  test.each(['built', 'script'])(
+    'shows a %s the declared variables and those that every program needs',
+    async (kind) => {
+      const { finalOutput, text } = await driven(driver(around(kind === 'built' ? built : made.script)));
+      expectSameness(finalOutput, kind === 'script');
+      expect(text).not.toContain(CANARY);
+      expect(text).not.toContain(UNDECLARED_VALUE);
+    },
+  );
 });
 
 test('the test kit shows the same', async () => {
@@ -89,7 +102,10 @@ test('the test kit shows the same', async () => {
     const { definition } = await loadSkill(made.entry);
     let around: string | undefined;
     const answers = { look: { fails: true }, 'call/whisper': {}, end: () => ((around = process.env[UNDECLARED]), {}) };
-    const { response } = await runSkill(definition as SkillDefinition, { model: mockModel(answers), env: { [TOKEN]: CANARY } });
+    const { response } = await runSkill(definition as SkillDefinition, {
+      model: mockModel(answers),
+      env: { [TOKEN]: CANARY },
+    });
     expectSameness(response, false);
     // The model is the test's own.
     expect(around).toBe(UNDECLARED_VALUE);
@@ -109,26 +125,35 @@ interface Called {
 
 function call(args: readonly string[], env: Readonly<Record<string, string>>): Called {
   try {
-    return { code: 0, text: execFileSync('/bin/sh', ['-c', '"$@" 2>&1', 'sh', ...args], { cwd: made.dir, env, encoding: 'utf8' }) };
+    return {
+      code: 0,
+      text: execFileSync('/bin/sh', ['-c', '"$@" 2>&1', 'sh', ...args], { cwd: made.dir, env, encoding: 'utf8' }),
+    };
   } catch (error) {
     const { status, stdout } = error as { readonly status: number; readonly stdout: string };
     return { code: status, text: stdout };
   }
 }
 
-test.each(['skill run', 'built', 'script'])('what is printed, thrown and kept by calls of a %s holds no value', (how) => {
-  const program = how === 'skill run' ? [BIN, 'skill', 'run', 'curious'] : [how === 'built' ? built : made.script];
-  const started = call([process.execPath, ...program, 'start'], environment());
-  expect(started).toMatchObject({ code: 0 });
-  expect(started.text).toContain('prompted [redacted]');
-  expect(started.text).toContain(`It is [redacted] of ${DIGEST}`);
-  const failing = call([process.execPath, ...program, 'advance', '--step', 'look', '--output', '{"fails":true}'], environment());
-  expect(failing.text).toContain('acted [redacted]');
-  for (const { text } of [started, failing]) {
-    expect(text).not.toContain(CANARY);
-    expect(text).not.toContain(UNDECLARED_VALUE);
-  }
-});
+test.each(['skill run', 'built', 'script'])(
+  'what is printed, thrown and kept by calls of a %s holds no value',
+  (how) => {
+    const program = how === 'skill run' ? [BIN, 'skill', 'run', 'curious'] : [how === 'built' ? built : made.script];
+    const started = call([process.execPath, ...program, 'start'], environment());
+    expect(started).toMatchObject({ code: 0 });
+    expect(started.text).toContain('prompted [redacted]');
+    expect(started.text).toContain(`It is [redacted] of ${DIGEST}`);
+    const failing = call(
+      [process.execPath, ...program, 'advance', '--step', 'look', '--output', '{"fails":true}'],
+      environment(),
+    );
+    expect(failing.text).toContain('acted [redacted]');
+    for (const { text } of [started, failing]) {
+      expect(text).not.toContain(CANARY);
+      expect(text).not.toContain(UNDECLARED_VALUE);
+    }
+  },
+);
 
 test.each([
   ['start', ['start']],
@@ -141,7 +166,9 @@ test.each([
   for (const script of [built, made.script]) {
     const { code, text } = call([process.execPath, script, ...args], without);
     expect(code).toBe(1);
-    expect(text).toBe(`error: skill "curious" needs the variable ${TOKEN}, which is not set. Set it where this is started.\n`);
+    expect(text).toBe(
+      `error: skill "curious" needs the variable ${TOKEN}, which is not set. Set it where this is started.\n`,
+    );
   }
   expect(call([process.execPath, built, '--help'], without).code).toBe(0);
 });
@@ -155,9 +182,13 @@ test('session files hold no value', () => {
 });
 
 test('the graph, SKILL.md and what lint loads speak of names, and see no value', () => {
-  const graph = JSON.parse(call([process.execPath, BIN, 'skill', 'graph', 'curious', '--json'], environment()).text) as { readonly env: unknown };
+  const graph = JSON.parse(
+    call([process.execPath, BIN, 'skill', 'graph', 'curious', '--json'], environment()).text,
+  ) as { readonly env: unknown };
   expect(graph.env).toEqual([TOKEN]);
-  expect(call([process.execPath, BIN, 'skill', 'graph', 'curious'], environment()).text).toContain(`variables: ${TOKEN}`);
+  expect(call([process.execPath, BIN, 'skill', 'graph', 'curious'], environment()).text).toContain(
+    `variables: ${TOKEN}`,
+  );
   const text = readFileSync(join(made.dir, 'built/curious/SKILL.md'), 'utf8');
   expect(text).toContain(`## Variables`);
   expect(text).toContain(`- \`${TOKEN}\``);

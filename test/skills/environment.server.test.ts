@@ -13,8 +13,24 @@ import { packageRoot } from '../../setup/package-root.ts';
 import { connectRuns, type RunsConnection } from '../../workers/client/connect.ts';
 import { recordHistoriesOf } from '../../workers/testing/record-histories.ts';
 import { embeddedAddress } from '../../workers/temporal-address.ts';
-import { CANARY, type CuriousScript, curiousScript, TOKEN, UNDECLARED, UNDECLARED_VALUE } from '../rig/curious-skill.ts';
-import { type Driver, durableCli, mcpHttp, mcpStdio, output, type Shown, type Surroundings, voidboxSession } from '../rig/skill-drivers.ts';
+import {
+  CANARY,
+  type CuriousScript,
+  curiousScript,
+  TOKEN,
+  UNDECLARED,
+  UNDECLARED_VALUE,
+} from '../rig/curious-skill.ts';
+import {
+  type Driver,
+  durableCli,
+  mcpHttp,
+  mcpStdio,
+  output,
+  type Shown,
+  type Surroundings,
+  voidboxSession,
+} from '../rig/skill-drivers.ts';
 
 const BIN = join(packageRoot(), 'bin/voidbox.js');
 const DIGEST = createHash('sha256').update(CANARY).digest('hex');
@@ -29,7 +45,14 @@ beforeAll(async () => {
   made = await curiousScript();
   stateDir = join(made.dir, 'state');
   const given = Object.entries(process.env).filter((one): one is [string, string] => one[1] !== undefined);
-  const env = { ...Object.fromEntries(given), VOIDBOX_STATE_DIR: stateDir, VOIDBOX_BIN: BIN, NO_COLOR: '1', [TOKEN]: CANARY, [UNDECLARED]: UNDECLARED_VALUE };
+  const env = {
+    ...Object.fromEntries(given),
+    VOIDBOX_STATE_DIR: stateDir,
+    VOIDBOX_BIN: BIN,
+    NO_COLOR: '1',
+    [TOKEN]: CANARY,
+    [UNDECLARED]: UNDECLARED_VALUE,
+  };
   around = { cwd: made.dir, env, scriptOf: () => made.script };
   await output([BIN, 'up', '--skills', made.entry], around);
   const { address } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as { readonly address: string };
@@ -66,7 +89,9 @@ function processTexts(): string {
     .flatMap((pid) => {
       try {
         const line = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
-        return line.includes('workers/skills/child.js') && line.includes(made.dir) ? [line, readFileSync(`/proc/${pid}/environ`, 'utf8')] : [line];
+        return line.includes('workers/skills/child.js') && line.includes(made.dir)
+          ? [line, readFileSync(`/proc/${pid}/environ`, 'utf8')]
+          : [line];
       } catch {
         return [];
       }
@@ -77,7 +102,10 @@ function processTexts(): string {
 async function historyOf(session: string): Promise<string> {
   const history = historyToJSON(await runs.client.workflow.getHandle(session).fetchHistory());
   // Payloads are Base64 in there.
-  return history + [...history.matchAll(/"data": "([^"]*)"/g)].map(([, data]) => Buffer.from(data!, 'base64').toString()).join('\n');
+  return (
+    history +
+    [...history.matchAll(/"data": "([^"]*)"/g)].map(([, data]) => Buffer.from(data!, 'base64').toString()).join('\n')
+  );
 }
 
 async function sessions(): Promise<readonly string[]> {
@@ -104,7 +132,11 @@ describe.each(DRIVERS)('%s', (_name, driver) => {
       expect(texts).toContain('child.js');
       expect(texts).not.toContain(CANARY);
     }
-    const { look, inner, kept } = shown.at(-1)!.finalOutput as { look: { seen: string[]; loaded: string[] }; inner: unknown; kept: string };
+    const { look, inner, kept } = shown.at(-1)!.finalOutput as {
+      look: { seen: string[]; loaded: string[] };
+      inner: unknown;
+      kept: string;
+    };
     expect(look.seen.filter((name) => !BASE.test(name))).toEqual([TOKEN]);
     expect(look.loaded.filter((name) => !BASE.test(name))).toEqual([]);
     expect(look).toMatchObject({ digest: DIGEST, told: '[redacted]', hidden: 'nowhere' });
@@ -125,7 +157,10 @@ describe.each(DRIVERS)('%s', (_name, driver) => {
   });
 });
 
-function failing(args: readonly string[], env: Readonly<Record<string, string>>): { readonly code: number; readonly stderr: string } {
+function failing(
+  args: readonly string[],
+  env: Readonly<Record<string, string>>,
+): { readonly code: number; readonly stderr: string } {
   try {
     execFileSync(process.execPath, [...args], { cwd: made.dir, env, stdio: 'pipe', timeout: 110_000 });
   } catch (error) {
@@ -141,7 +176,10 @@ describe('a session whose variable is not set', () => {
     const named = failing([BIN, 'session', 'start', 'curious', '--id', 'unset', '--json'], without);
     expect(named.code).toBe(3);
     expect(JSON.parse(named.stderr.trim().split('\n').at(-1)!)).toMatchObject({
-      error: { code: 'skill/variable-missing', message: `skill "curious" needs the variable ${TOKEN}, which is not set` },
+      error: {
+        code: 'skill/variable-missing',
+        message: `skill "curious" needs the variable ${TOKEN}, which is not set`,
+      },
     });
     for (const args of [
       ['start', '--durable'],
@@ -157,21 +195,42 @@ describe('a session whose variable is not set', () => {
   });
 
   test('is not opened for a client that hands nothing over, and keeps nobody waiting for long', async () => {
-    const handle = await runs.client.workflow.start('voidboxSession', { workflowId: 'raw', taskQueue: 'voidbox-sessions', args: [{ skill: 'curious' }] });
-    await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'skill/variable-missing', message: expect.stringContaining(TOKEN) as string } });
+    const handle = await runs.client.workflow.start('voidboxSession', {
+      workflowId: 'raw',
+      taskQueue: 'voidbox-sessions',
+      args: [{ skill: 'curious' }],
+    });
+    await expect(handle.result()).rejects.toMatchObject({
+      cause: { type: 'skill/variable-missing', message: expect.stringContaining(TOKEN) as string },
+    });
   });
 });
 
 test('answers from a shell without the variable find what was handed over, also after the worker has died', async () => {
   const { [TOKEN]: _left, ...without } = around.env;
   await output([BIN, 'session', 'start', 'curious', '--id', 'variables'], around);
-  const { workerPid } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as { readonly workerPid: number };
+  const { workerPid } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as {
+    readonly workerPid: number;
+  };
   process.kill(workerPid, 'SIGKILL');
-  const answered = await output([BIN, 'session', 'advance', 'variables', '--output', '{"fails":false}', '--json'], { cwd: made.dir, env: without });
-  expect(JSON.parse(answered)).toMatchObject({ result: { step: 'call/whisper', prompt: expect.stringContaining(`inner ${DIGEST}`) as string } });
+  const answered = await output([BIN, 'session', 'advance', 'variables', '--output', '{"fails":false}', '--json'], {
+    cwd: made.dir,
+    env: without,
+  });
+  expect(JSON.parse(answered)).toMatchObject({
+    result: { step: 'call/whisper', prompt: expect.stringContaining(`inner ${DIGEST}`) as string },
+  });
   for (const step of ['whisper', 'end'])
-    void (await output([BIN, 'session', 'advance', 'variables', '--output', '{}', '--json'], { cwd: made.dir, env: without }), step);
-  await expect.poll(() => existsSync(join(stateDir, 'sessions/variables/variables.json')), { timeout: 20_000 }).toBe(false);
+    void (
+      await output([BIN, 'session', 'advance', 'variables', '--output', '{}', '--json'], {
+        cwd: made.dir,
+        env: without,
+      }),
+      step
+    );
+  await expect
+    .poll(() => existsSync(join(stateDir, 'sessions/variables/variables.json')), { timeout: 20_000 })
+    .toBe(false);
 });
 
 test('a session that is started again under the id of a terminated one does not get the values of that one', async () => {
@@ -180,8 +239,14 @@ test('a session that is started again under the id of a terminated one does not 
   const file = join(stateDir, 'sessions/again/variables.json');
   expect(readFileSync(file, 'utf8')).toContain(CANARY);
   // By a client of the server that hands nothing over.
-  const handle = await runs.client.workflow.start('voidboxSession', { workflowId: 'again', taskQueue: 'voidbox-sessions', args: [{ skill: 'curious' }] });
-  await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'skill/variable-missing', message: expect.stringContaining(TOKEN) as string } });
+  const handle = await runs.client.workflow.start('voidboxSession', {
+    workflowId: 'again',
+    taskQueue: 'voidbox-sessions',
+    args: [{ skill: 'curious' }],
+  });
+  await expect(handle.result()).rejects.toMatchObject({
+    cause: { type: 'skill/variable-missing', message: expect.stringContaining(TOKEN) as string },
+  });
   expect(existsSync(file)).toBe(false);
 });
 

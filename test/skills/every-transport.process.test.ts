@@ -4,7 +4,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mockModel, runComposite, runSkill } from 'voidbox/skill-kit/test';
 import { releaseApproval } from '../../examples/skills/release-approval.ts';
 import { advanceSession, createSession, startSession, tickSession } from '../../sdk/skill-kit/drive.ts';
-import { type Driven, driveExample, EXAMPLE_RUNS, type ExampleRun, exampleScripts, type ExampleScripts } from '../rig/example-skills.ts';
+import {
+  type Driven,
+  driveExample,
+  EXAMPLE_RUNS,
+  type ExampleRun,
+  exampleScripts,
+  type ExampleScripts,
+} from '../rig/example-skills.ts';
 import { type Driver, mcpHttp, mcpStdio, sessionCli, statelessCli, type Surroundings } from '../rig/skill-drivers.ts';
 
 let scripts: ExampleScripts;
@@ -13,7 +20,11 @@ beforeAll(async () => {
 });
 afterAll(() => scripts?.[Symbol.dispose]());
 
-const around = (): Surroundings => ({ cwd: scripts.dir, env: { PATH: process.env['PATH'] ?? '' }, scriptOf: (name) => scripts.scriptOf(name) });
+const around = (): Surroundings => ({
+  cwd: scripts.dir,
+  env: { PATH: process.env['PATH'] ?? '' },
+  scriptOf: (name) => scripts.scriptOf(name),
+});
 
 /** By the test kit, as authors try their skills. */
 async function inProcess({ definition, subskill, prepare }: ExampleRun): Promise<Driven> {
@@ -29,7 +40,8 @@ async function inProcess({ definition, subskill, prepare }: ExampleRun): Promise
   const options = { model, ...(params === undefined ? {} : { params }) };
   const isComposite = definition.subskills !== undefined;
   const finalOutput = isComposite
-    ? (await runComposite(definition, { ...options, ...(subskill === undefined ? {} : { directSubskill: subskill }) })).output
+    ? (await runComposite(definition, { ...options, ...(subskill === undefined ? {} : { directSubskill: subskill }) }))
+        .output
     : (await runSkill(definition, options)).response;
   return { asked, finalOutput };
 }
@@ -56,9 +68,16 @@ test('release-approval, answered by nobody, expires at its deadline and not a mi
   const session = createSession(releaseApproval(60_000), { params: { version: '2.0.0' }, now: () => nowMs });
   await startSession(session);
   const asked = await advanceSession(session, { step: 'notes', output: { notes: 'Faster.', breaking: false } });
-  expect(asked).toMatchObject({ kind: 'prompt', step: 'approve', human: { dueMs: 1_060_000, assignee: 'release manager' } });
+  expect(asked).toMatchObject({
+    kind: 'prompt',
+    step: 'approve',
+    human: { dueMs: 1_060_000, assignee: 'release manager' },
+  });
   nowMs += 59_999;
   expect(await tickSession(session)).toMatchObject({ kind: 'prompt', step: 'approve' });
   nowMs += 1;
-  expect(await tickSession(session)).toMatchObject({ kind: 'done', finalOutput: { outcome: 'expired', version: '2.0.0', by: null } });
+  expect(await tickSession(session)).toMatchObject({
+    kind: 'done',
+    finalOutput: { outcome: 'expired', version: '2.0.0', by: null },
+  });
 });

@@ -5,7 +5,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
 import { driveExample, EXAMPLE_RUNS, exampleScripts, type ExampleScripts } from '../rig/example-skills.ts';
-import { type Driver, durableCli, mcpHttp, mcpStdio, output, type Shown, type Surroundings, voidboxSession } from '../rig/skill-drivers.ts';
+import {
+  type Driver,
+  durableCli,
+  mcpHttp,
+  mcpStdio,
+  output,
+  type Shown,
+  type Surroundings,
+  voidboxSession,
+} from '../rig/skill-drivers.ts';
 
 const BIN = join(packageRoot(), 'bin/voidbox.js');
 /** Long enough to be asked before it is over, on a loaded machine. */
@@ -21,7 +30,9 @@ beforeAll(async () => {
   const env = { ...Object.fromEntries(given), VOIDBOX_STATE_DIR: join(scripts.dir, 'state'), NO_COLOR: '1' };
   around = { cwd: scripts.dir, env, scriptOf: (name) => scripts.scriptOf(name) };
   // One list of entries for all tests, so that the stack is started once.
-  const entries = [...new Set(EXAMPLE_RUNS.map(({ definition }) => definition.name)), 'soon'].map((name) => join(scripts.skillsDir, name, 'skill.ts'));
+  const entries = [...new Set(EXAMPLE_RUNS.map(({ definition }) => definition.name)), 'soon'].map((name) =>
+    join(scripts.skillsDir, name, 'skill.ts'),
+  );
   await output([BIN, 'up', '--skills', ...entries], around);
 }, 120_000);
 
@@ -54,9 +65,18 @@ describe.each(EXAMPLE_RUNS.map((run) => [run.what, run] as const))('%s', (_what,
 test('release-approval, answered by nobody, expires by a timer of the server', async () => {
   const going = await voidboxSession(around, BIN).start({ skill: 'soon', params: { version: '2.0.0' } });
   const asking = await going.advance('notes', { notes: 'Faster.', breaking: false }, going.first.turn);
-  expect(asking).toMatchObject({ kind: 'prompt', step: 'approve', human: { assignee: 'release manager', dueMs: expect.any(Number) as number } });
+  expect(asking).toMatchObject({
+    kind: 'prompt',
+    step: 'approve',
+    human: { assignee: 'release manager', dueMs: expect.any(Number) as number },
+  });
   let now: Shown = asking;
-  for (const endMs = Date.now() + DEADLINE_MS + 30_000; now.kind !== 'done' && Date.now() < endMs; now = await going.look!()) await sleep(500);
+  for (
+    const endMs = Date.now() + DEADLINE_MS + 30_000;
+    now.kind !== 'done' && Date.now() < endMs;
+    now = await going.look!()
+  )
+    await sleep(500);
   expect(now).toMatchObject({ kind: 'done', finalOutput: { outcome: 'expired', version: '2.0.0', by: null } });
   // Whoever comes too late is told.
   await expect(going.advance('approve', { approved: true, by: 'Ada' }, asking.turn)).rejects.toThrow(/"error":"order"/);

@@ -8,7 +8,12 @@ import { boxes, cancelled, lines, shared, type Story } from './story.ts';
 
 const REF = { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' };
 
-function result(stage: string, execKey: string, outcome: StageResult['outcome'] = 'succeeded', code: string | null = null): StageResult {
+function result(
+  stage: string,
+  execKey: string,
+  outcome: StageResult['outcome'] = 'succeeded',
+  code: string | null = null,
+): StageResult {
   const exitCode = outcome === 'succeeded' ? 0 : 3;
   const result = {
     stage,
@@ -37,24 +42,46 @@ function output(stage: string, execKey: string, stream: 'stdout' | 'stderr', tex
   });
 }
 
-const admitted: RunEventBody = { type: 'run-admitted', name: 'x', kind: 'workflow', hostId: 'h', stages: [], outputStage: null };
+const admitted: RunEventBody = {
+  type: 'run-admitted',
+  name: 'x',
+  kind: 'workflow',
+  hostId: 'h',
+  stages: [],
+  outputStage: null,
+};
 
 function finished(state: 'succeeded' | 'failed' | 'cancelled', code: string | null = null): RunEventBody {
   return {
     type: 'run-finished',
-    outcome: { state, failedStage: null, failure: code === null ? null : { code, message: 'a message', stderrTail: '' }, output: null },
+    outcome: {
+      state,
+      failedStage: null,
+      failure: code === null ? null : { code, message: 'a message', stderrTail: '' },
+      output: null,
+    },
   };
 }
 
 /** One attempt of a stage that did all it should. */
-function attempt(story: Story, stage: string, number = 1, outcome: 'succeeded' | 'failed' = 'succeeded'): readonly RunEventBody[] {
+function attempt(
+  story: Story,
+  stage: string,
+  number = 1,
+  outcome: 'succeeded' | 'failed' = 'succeeded',
+): readonly RunEventBody[] {
   const of = story.stages.find((candidate) => candidate.stage === stage)!;
   const execKey = `${stage}/0/${number}`;
   return [
     { type: 'stage-started', stage, execKey, attempt: number },
     ...output(stage, execKey, 'stdout', outcome === 'succeeded' ? of.stdout : of.failing!),
     ...output(stage, execKey, 'stderr', outcome === 'succeeded' ? of.stderr : ''),
-    { type: 'stage-finished', stage, execKey, result: result(stage, execKey, outcome, outcome === 'failed' ? 'stage/exit-nonzero' : null) },
+    {
+      type: 'stage-finished',
+      stage,
+      execKey,
+      result: result(stage, execKey, outcome, outcome === 'failed' ? 'stage/exit-nonzero' : null),
+    },
   ];
 }
 
@@ -69,12 +96,19 @@ function record(...all: readonly (RunEventBody | readonly RunEventBody[])[]): re
 const story = lines();
 const good = record(admitted, attempt(story, 'lines'), finished('succeeded'));
 /** The good record with its places filled anew after a change. */
-const changed = (change: (events: RunEvent[]) => RunEvent[]): readonly RunEvent[] => change([...good]).map((event, index) => ({ ...event, seq: index + 1 }));
-const at = (events: readonly RunEvent[], text: string): number => events.findIndex(({ body }) => body.type === 'output' && body.data === text);
+const changed = (change: (events: RunEvent[]) => RunEvent[]): readonly RunEvent[] =>
+  change([...good]).map((event, index) => ({ ...event, seq: index + 1 }));
+const at = (events: readonly RunEvent[], text: string): number =>
+  events.findIndex(({ body }) => body.type === 'output' && body.data === text);
 
 test('a run that did what it should has no finding', () => {
   expect(findingsOf(story, good)).toEqual([]);
-  expect(findingsOf(boxes(), record(admitted, ...boxes().stages.map(({ stage }) => attempt(boxes(), stage)), finished('succeeded')))).toEqual([]);
+  expect(
+    findingsOf(
+      boxes(),
+      record(admitted, ...boxes().stages.map(({ stage }) => attempt(boxes(), stage)), finished('succeeded')),
+    ),
+  ).toEqual([]);
 });
 
 test('a lost line is found, also when the offsets hide it', () => {
@@ -82,18 +116,29 @@ test('a lost line is found, also when the offsets hide it', () => {
   expect(findingsOf(story, without).join('\n')).toMatch(/begins at|line 7 is "line 8", not "line 7"/);
   const closed = record(
     admitted,
-    attempt({ ...story, stages: [{ ...story.stages[0]!, stdout: story.stages[0]!.stdout.replace('line 7\n', '') }] }, 'lines'),
+    attempt(
+      { ...story, stages: [{ ...story.stages[0]!, stdout: story.stages[0]!.stdout.replace('line 7\n', '') }] },
+      'lines',
+    ),
     finished('succeeded'),
   );
   expect(findingsOf(story, closed)).toEqual([expect.stringContaining('line 7 is "line 8", not "line 7"')]);
 });
 
 test('a doubled line is found, also when the offsets hide it', () => {
-  const twice = changed((events) => events.toSpliced(at(events, 'line 7\n'), 0, { ...events[at(events, 'line 7\n')]!, id: 'another' }));
+  const twice = changed((events) =>
+    events.toSpliced(at(events, 'line 7\n'), 0, { ...events[at(events, 'line 7\n')]!, id: 'another' }),
+  );
   expect(findingsOf(story, twice).length).toBeGreaterThan(0);
   const shifted = record(
     admitted,
-    attempt({ ...story, stages: [{ ...story.stages[0]!, stdout: story.stages[0]!.stdout.replace('line 7\n', 'line 7\nline 7\n') }] }, 'lines'),
+    attempt(
+      {
+        ...story,
+        stages: [{ ...story.stages[0]!, stdout: story.stages[0]!.stdout.replace('line 7\n', 'line 7\nline 7\n') }],
+      },
+      'lines',
+    ),
     finished('succeeded'),
   );
   expect(findingsOf(story, shifted)).toEqual([expect.stringContaining('line 8 is "line 7", not "line 8"')]);
@@ -108,8 +153,13 @@ test('lines in the wrong order are found', () => {
 });
 
 test('a command that ran twice within one attempt is found', () => {
-  const ranTwice = { ...story, stages: [{ ...story.stages[0]!, stdout: story.stages[0]!.stdout.replace('start\n', 'start\nstart\n') }] };
-  expect(findingsOf(story, record(admitted, attempt(ranTwice, 'lines'), finished('succeeded')))).toEqual([expect.stringContaining('"start"')]);
+  const ranTwice = {
+    ...story,
+    stages: [{ ...story.stages[0]!, stdout: story.stages[0]!.stdout.replace('start\n', 'start\nstart\n') }],
+  };
+  expect(findingsOf(story, record(admitted, attempt(ranTwice, 'lines'), finished('succeeded')))).toEqual([
+    expect.stringContaining('"start"'),
+  ]);
 });
 
 test('events that stand twice, are missing or come after the end are found', () => {
@@ -122,7 +172,9 @@ test('events that stand twice, are missing or come after the end are found', () 
   ).toContain('after the end');
   expect(findingsOf(story, good.with(3, { ...good[3]!, id: good[2]!.id })).join()).toContain('stands twice');
   expect(findingsOf(story, record(admitted, attempt(story, 'lines'))).join()).toContain('0 events run-finished');
-  expect(findingsOf(story, record(admitted, attempt(story, 'lines'), finished('succeeded'), finished('succeeded'))).join()).toContain('2 events run-finished');
+  expect(
+    findingsOf(story, record(admitted, attempt(story, 'lines'), finished('succeeded'), finished('succeeded'))).join(),
+  ).toContain('2 events run-finished');
 });
 
 test('a second result of one attempt is found', () => {
@@ -132,16 +184,36 @@ test('a second result of one attempt is found', () => {
 
 test('an attempt that another one follows needs an event that says why', () => {
   const cut = attempt(story, 'lines').slice(0, 9);
-  const retrying: RunEventBody = { type: 'stage-retrying', stage: 'lines', execKey: 'lines/0/1', reason: 'vm/lost', delayMs: 0 };
+  const retrying: RunEventBody = {
+    type: 'stage-retrying',
+    stage: 'lines',
+    execKey: 'lines/0/1',
+    reason: 'vm/lost',
+    delayMs: 0,
+  };
   const again = attempt(story, 'lines', 2);
-  expect(findingsOf(story, record(admitted, cut, lost('_shared', 0), retrying, again, finished('succeeded')))).toEqual([]);
-  expect(findingsOf(story, record(admitted, cut, lost('_shared', 0), again, finished('succeeded'))).join()).toContain('no event says why');
-  expect(findingsOf(story, record(admitted, cut, retrying, again, finished('succeeded'))).join()).toContain('0 lost VMs');
-  expect(findingsOf(story, record(admitted, attempt(story, 'lines'), again, finished('succeeded'))).join()).toContain('without a word');
+  expect(findingsOf(story, record(admitted, cut, lost('_shared', 0), retrying, again, finished('succeeded')))).toEqual(
+    [],
+  );
+  expect(findingsOf(story, record(admitted, cut, lost('_shared', 0), again, finished('succeeded'))).join()).toContain(
+    'no event says why',
+  );
+  expect(findingsOf(story, record(admitted, cut, retrying, again, finished('succeeded'))).join()).toContain(
+    '0 lost VMs',
+  );
+  expect(findingsOf(story, record(admitted, attempt(story, 'lines'), again, finished('succeeded'))).join()).toContain(
+    'without a word',
+  );
 });
 
 test('an attempt that was cut off has the beginning of its text and nothing else', () => {
-  const retrying: RunEventBody = { type: 'stage-retrying', stage: 'lines', execKey: 'lines/0/1', reason: 'vm/lost', delayMs: 0 };
+  const retrying: RunEventBody = {
+    type: 'stage-retrying',
+    stage: 'lines',
+    execKey: 'lines/0/1',
+    reason: 'vm/lost',
+    delayMs: 0,
+  };
   const started: RunEventBody = { type: 'stage-started', stage: 'lines', execKey: 'lines/0/1', attempt: 1 };
   const wrong = record(
     admitted,
@@ -158,12 +230,35 @@ test('an attempt that was cut off has the beginning of its text and nothing else
 test('a shared VM that starts again names the stages that run again', () => {
   const flaky = shared();
   const failing = attempt(flaky, 'flaky', 1, 'failed');
-  const retrying: RunEventBody = { type: 'stage-retrying', stage: 'flaky', execKey: 'flaky/0/1', reason: 'attempt 1 of 20 failed', delayMs: 0 };
+  const retrying: RunEventBody = {
+    type: 'stage-retrying',
+    stage: 'flaky',
+    execKey: 'flaky/0/1',
+    reason: 'attempt 1 of 20 failed',
+    delayMs: 0,
+  };
   const rest = [attempt(flaky, 'flaky', 2), attempt(flaky, 'side'), attempt(flaky, 'last'), finished('succeeded')];
   expect(findingsOf(flaky, record(admitted, attempt(flaky, 'first'), failing, retrying, ...rest))).toEqual([]);
-  const restarted = (stages: readonly string[]): RunEventBody => ({ type: 'scope-restarted', scope: '_shared', reason: 'vm/lost', stages });
+  const restarted = (stages: readonly string[]): RunEventBody => ({
+    type: 'scope-restarted',
+    scope: '_shared',
+    reason: 'vm/lost',
+    stages,
+  });
   const again = (stages: readonly string[]): readonly string[] =>
-    findingsOf(flaky, record(admitted, attempt(flaky, 'first'), lost('_shared', 0), restarted(stages), attempt(flaky, 'first', 2), failing, retrying, ...rest));
+    findingsOf(
+      flaky,
+      record(
+        admitted,
+        attempt(flaky, 'first'),
+        lost('_shared', 0),
+        restarted(stages),
+        attempt(flaky, 'first', 2),
+        failing,
+        retrying,
+        ...rest,
+      ),
+    );
   expect(again(['first'])).toEqual([]);
   expect(again([]).join()).toContain('first runs again without a word');
 });
@@ -179,17 +274,29 @@ test('a failure needs a reason: lost VMs beyond what is tried again, each of the
   expect([isExplainedFailure(four), isExplainedFailure(three)]).toEqual([true, false]);
   expect(findingsOf(story, four)).toEqual([]);
   expect(findingsOf(story, three).join()).toContain('the run is failed');
-  expect(findingsOf(story, record(admitted, attempt(story, 'lines'), finished('failed', 'store/io'))).join()).toContain('store/io');
+  expect(findingsOf(story, record(admitted, attempt(story, 'lines'), finished('failed', 'store/io'))).join()).toContain(
+    'store/io',
+  );
 });
 
 test('a cancelled run has the beginning of its output', () => {
   const endless = cancelled(1_000);
   const start: RunEventBody = { type: 'stage-started', stage: 'endless', execKey: 'endless/0/1', attempt: 1 };
-  const end: RunEventBody = { type: 'stage-finished', stage: 'endless', execKey: 'endless/0/1', result: result('endless', 'endless/0/1', 'cancelled') };
-  const cut = (text: string): readonly RunEvent[] => record(admitted, start, output('endless', 'endless/0/1', 'stdout', text), end, finished('cancelled'));
+  const end: RunEventBody = {
+    type: 'stage-finished',
+    stage: 'endless',
+    execKey: 'endless/0/1',
+    result: result('endless', 'endless/0/1', 'cancelled'),
+  };
+  const cut = (text: string): readonly RunEvent[] =>
+    record(admitted, start, output('endless', 'endless/0/1', 'stdout', text), end, finished('cancelled'));
   expect(findingsOf(endless, cut('line 1\nline 2\nli'))).toEqual([]);
   expect(findingsOf(endless, cut('line 1\nline 1\n')).join()).toContain('cut off');
   expect(findingsOf(endless, record(admitted, start, finished('cancelled')))).toEqual([]);
-  expect(findingsOf(endless, record(admitted, start, { ...start, execKey: 'endless/0/2' }, finished('cancelled'))).join()).toContain('0 lost VMs');
-  expect(findingsOf(endless, record(admitted, start, end, finished('succeeded'))).join()).toContain('the run is succeeded');
+  expect(
+    findingsOf(endless, record(admitted, start, { ...start, execKey: 'endless/0/2' }, finished('cancelled'))).join(),
+  ).toContain('0 lost VMs');
+  expect(findingsOf(endless, record(admitted, start, end, finished('succeeded'))).join()).toContain(
+    'the run is succeeded',
+  );
 });

@@ -66,12 +66,15 @@ function endFindings(story: Story, events: readonly RunEvent[]): readonly string
     if (count !== 1) findings.push(`${count} events ${type}`);
   }
   const end = events.findIndex(({ body }) => body.type === 'run-finished');
-  const late = end < 0 ? [] : events.slice(end + 1).filter(({ body }) => body.type === 'output' || body.type.startsWith('stage-'));
+  const late =
+    end < 0 ? [] : events.slice(end + 1).filter(({ body }) => body.type === 'output' || body.type.startsWith('stage-'));
   for (const { id } of late) findings.push(`event ${id} came after the end of the run`);
   const state = stateOf(events);
   if (!story.states.includes(state) && !isExplainedFailure(events)) {
     const failure = bodies(events, 'run-finished')[0]?.outcome.failure;
-    findings.push(`the run is ${state}, not ${story.states.join(' or ')}${failure ? `: ${failure.code}: ${failure.message}` : ''}`);
+    findings.push(
+      `the run is ${state}, not ${story.states.join(' or ')}${failure ? `: ${failure.code}: ${failure.message}` : ''}`,
+    );
   }
   return findings;
 }
@@ -79,7 +82,9 @@ function endFindings(story: Story, events: readonly RunEvent[]): readonly string
 function strangers(story: Story, events: readonly RunEvent[]): readonly string[] {
   const known = new Set(story.stages.map(({ stage }) => stage));
   const named = new Set(events.flatMap(({ body }) => ('stage' in body ? [body.stage] : [])));
-  return [...named].filter((stage) => !known.has(stage)).map((stage) => `events name ${stage}, which the run does not have`);
+  return [...named]
+    .filter((stage) => !known.has(stage))
+    .map((stage) => `events name ${stage}, which the run does not have`);
 }
 
 function stageFindings(story: StageStory, events: readonly RunEvent[], runState: string): readonly string[] {
@@ -89,22 +94,34 @@ function stageFindings(story: StageStory, events: readonly RunEvent[], runState:
     if (index < attempts.length - 1) findings.push(...repetitionFindings(story, attempt, events));
   }
   const whole = attempts.filter(({ results }) => results[0]?.outcome === 'succeeded');
-  if (runState === 'succeeded' && attempts.at(-1)?.results[0]?.outcome !== 'succeeded') findings.push(`${story.stage} has not succeeded, the run has`);
-  const restarts = bodies(events, 'scope-restarted').filter(({ scope, stages }) => scope === story.scope && stages.includes(story.stage)).length;
-  if (whole.length > restarts + 1) findings.push(`${story.stage} succeeded ${whole.length} times, and events tell of ${restarts} restarts`);
+  if (runState === 'succeeded' && attempts.at(-1)?.results[0]?.outcome !== 'succeeded')
+    findings.push(`${story.stage} has not succeeded, the run has`);
+  const restarts = bodies(events, 'scope-restarted').filter(
+    ({ scope, stages }) => scope === story.scope && stages.includes(story.stage),
+  ).length;
+  if (whole.length > restarts + 1)
+    findings.push(`${story.stage} succeeded ${whole.length} times, and events tell of ${restarts} restarts`);
   const losses = bodies(events, 'vm-lost').filter(({ scope }) => scope === story.scope).length;
   const unfinished = attempts.filter(({ results }) => results.length === 0).length;
   // A cancel that finds no worker ends the run and its VM; nobody is left to say how far the command had come.
   const cut = runState === 'cancelled' ? 1 : 0;
-  if (unfinished > losses + cut) findings.push(`${story.stage} has ${unfinished} attempts without a result, and events tell of ${losses} lost VMs`);
+  if (unfinished > losses + cut)
+    findings.push(`${story.stage} has ${unfinished} attempts without a result, and events tell of ${losses} lost VMs`);
   return findings;
 }
 
-function attemptsOf(stage: string, events: readonly RunEvent[]): { readonly attempts: readonly Attempt[]; readonly findings: string[] } {
+function attemptsOf(
+  stage: string,
+  events: readonly RunEvent[],
+): { readonly attempts: readonly Attempt[]; readonly findings: string[] } {
   const findings: string[] = [];
   // A VM that is lost while it boots has its stage tried again before the command of that key was there.
   const keys = new Set(
-    events.flatMap(({ body }) => ('stage' in body && body.stage === stage && 'execKey' in body && body.type !== 'stage-retrying' ? [body.execKey] : [])),
+    events.flatMap(({ body }) =>
+      'stage' in body && body.stage === stage && 'execKey' in body && body.type !== 'stage-retrying'
+        ? [body.execKey]
+        : [],
+    ),
   );
   const attempts = [...keys].map((execKey): Attempt => {
     const stream = (name: StreamName): string => {
@@ -115,7 +132,9 @@ function attemptsOf(stage: string, events: readonly RunEvent[]): { readonly atte
     return {
       execKey,
       starts: bodies(events, 'stage-started').filter((body) => body.execKey === execKey).length,
-      results: bodies(events, 'stage-finished').flatMap((body) => (body.execKey === execKey ? [toStageResult(body.result)] : [])),
+      results: bodies(events, 'stage-finished').flatMap((body) =>
+        body.execKey === execKey ? [toStageResult(body.result)] : [],
+      ),
       stdout: stream('stdout'),
       stderr: stream('stderr'),
     };
@@ -124,14 +143,19 @@ function attemptsOf(stage: string, events: readonly RunEvent[]): { readonly atte
 }
 
 /** One stream as its pieces give it, and each place where a piece does not begin where the one before it ended. */
-function streamOf(execKey: string, stream: StreamName, events: readonly RunEvent[]): { readonly text: string; readonly findings: readonly string[] } {
+function streamOf(
+  execKey: string,
+  stream: StreamName,
+  events: readonly RunEvent[],
+): { readonly text: string; readonly findings: readonly string[] } {
   const findings: string[] = [];
   const pieces: Buffer[] = [];
   let at = 0;
   for (const body of bodies(events, 'output')) {
     if (body.execKey !== execKey || body.stream !== stream) continue;
     const bytes = Buffer.from(body.data, body.encoding === 'utf8' ? 'utf8' : 'base64');
-    if (body.from !== at) findings.push(`${execKey} ${stream}: a piece begins at ${body.from}, the one before it ended at ${at}`);
+    if (body.from !== at)
+      findings.push(`${execKey} ${stream}: a piece begins at ${body.from}, the one before it ended at ${at}`);
     if (bytes.length !== body.to - body.from && !bytes.includes(REDACTED))
       findings.push(`${execKey} ${stream}: the piece from ${body.from} to ${body.to} has ${bytes.length} bytes`);
     at = body.to;
@@ -150,7 +174,8 @@ function attemptFindings(story: StageStory, attempt: Attempt): readonly string[]
   if (result === undefined || result.outcome === 'cancelled') return [...findings, ...prefixFindings(story, attempt)];
   if (result.outcome === 'failed') {
     if (story.failing === null || result.command?.exitCode === 0 || (result.command?.exitCode ?? null) === null) {
-      if (!LOST_VM_CODES.has(result.failure?.code ?? '')) findings.push(`${execKey} failed: ${result.failure?.code}: ${result.failure?.message}`);
+      if (!LOST_VM_CODES.has(result.failure?.code ?? ''))
+        findings.push(`${execKey} failed: ${result.failure?.code}: ${result.failure?.message}`);
       return [...findings, ...prefixFindings(story, attempt)];
     }
     return [...findings, ...textFindings(`${execKey} stdout`, attempt.stdout, story.failing)];
@@ -168,7 +193,8 @@ function prefixFindings(story: StageStory, { execKey, stdout, stderr }: Attempt)
   const findings: string[] = [];
   if (!story.stdout.startsWith(stdout) && story.failing?.startsWith(stdout) !== true)
     findings.push(...textFindings(`${execKey} stdout, cut off,`, stdout, story.stdout));
-  if (!story.stderr.startsWith(stderr)) findings.push(...textFindings(`${execKey} stderr, cut off,`, stderr, story.stderr));
+  if (!story.stderr.startsWith(stderr))
+    findings.push(...textFindings(`${execKey} stderr, cut off,`, stderr, story.stderr));
   return findings;
 }
 
@@ -178,14 +204,22 @@ function textFindings(what: string, got: string, wanted: string): readonly strin
   const line = gotLines.findIndex((text, index) => text !== wantedLines[index]);
   const at = line < 0 ? gotLines.length - 1 : line;
   const shown = (lines: readonly string[]): string => JSON.stringify(lines[at] ?? null);
-  return [`${what} has ${gotLines.length - 1} lines, not ${wantedLines.length - 1}; line ${at + 1} is ${shown(gotLines)}, not ${shown(wantedLines)}`];
+  return [
+    `${what} has ${gotLines.length - 1} lines, not ${wantedLines.length - 1}; line ${at + 1} is ${shown(gotLines)}, not ${shown(wantedLines)}`,
+  ];
 }
 
 /** A stage never runs again without a word: each attempt that another one follows has an event that says why. */
-function repetitionFindings({ stage, scope }: StageStory, { execKey, results }: Attempt, events: readonly RunEvent[]): readonly string[] {
+function repetitionFindings(
+  { stage, scope }: StageStory,
+  { execKey, results }: Attempt,
+  events: readonly RunEvent[],
+): readonly string[] {
   const isRetried = bodies(events, 'stage-retrying').some((body) => body.execKey === execKey);
   const restarts = bodies(events, 'scope-restarted').filter((body) => body.scope === scope);
   if (results[0]?.outcome === 'succeeded')
-    return restarts.some(({ stages }) => stages.includes(stage)) ? [] : [`${execKey} succeeded, and ${stage} runs again without a word`];
+    return restarts.some(({ stages }) => stages.includes(stage))
+      ? []
+      : [`${execKey} succeeded, and ${stage} runs again without a word`];
   return isRetried || restarts.length > 0 ? [] : [`${execKey} is followed by another attempt, and no event says why`];
 }

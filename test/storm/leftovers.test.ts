@@ -67,7 +67,10 @@ test('a folder of the host that a run left otherwise is found', () => {
 test('a folder that a copy left behind is found, also an empty one, and so is a file where a folder should be', () => {
   put('shared/thing', 'a file\n');
   mkdirSync(join(folder, 'shared/.voidbox-staging'));
-  expect(folderFindings(folder, { 'shared/thing/in': 'in\n' })).toEqual(['shared/.voidbox-staging was not there to be made', 'shared/thing/in is missing']);
+  expect(folderFindings(folder, { 'shared/thing/in': 'in\n' })).toEqual([
+    'shared/.voidbox-staging was not there to be made',
+    'shared/thing/in is missing',
+  ]);
 });
 
 test('what a run that ended in its middle left is as before, or the beginning of what it makes', () => {
@@ -104,11 +107,14 @@ test('a storm with a disk fills it once in each round, for at most as long as th
 
 test('a seed gives the same strikes again, and over many rounds each target is killed and stopped', () => {
   expect(planStrikes(randomOf(roundSeed(7, 3)), true)).toEqual(planStrikes(randomOf(roundSeed(7, 3)), true));
-  const blows = Array.from({ length: 200 }, (_, round) => planStrikes(randomOf(roundSeed(7, round)), false)).flatMap((strikes) =>
-    strikes.flatMap((strike) => strike.blows),
+  const blows = Array.from({ length: 200 }, (_, round) => planStrikes(randomOf(roundSeed(7, round)), false)).flatMap(
+    (strikes) => strikes.flatMap((strike) => strike.blows),
   );
   for (const target of TARGETS) {
     const ofTarget = blows.filter((blow) => blow.target === target);
-    expect(ofTarget.some(({ stopMs }) => stopMs === null) && ofTarget.some(({ stopMs }) => stopMs !== null), target).toBe(true);
+    expect(
+      ofTarget.some(({ stopMs }) => stopMs === null) && ofTarget.some(({ stopMs }) => stopMs !== null),
+      target,
+    ).toBe(true);
   }
 });

@@ -32,7 +32,10 @@ export function fileLeftovers(stateDir: string): readonly string[] {
   return filesBelow(stateDir).flatMap((path) => {
     const name = basename(path);
     if (name === 'host-variables.json') return [`${path}: variables that were handed over`];
-    if (name === 'k.sock' || (path.startsWith('vms/') && lstatSync(join(stateDir, path), { throwIfNoEntry: false })?.isSocket() === true))
+    if (
+      name === 'k.sock' ||
+      (path.startsWith('vms/') && lstatSync(join(stateDir, path), { throwIfNoEntry: false })?.isSocket() === true)
+    )
       return [`${path}: the socket of a keeper`];
     if (name === 'scratch.img') return [`${path}: the disk of a VM`];
     // Beside the artifacts a killed writer leaves its file; nothing reads it, and prune takes it after a day.
@@ -59,17 +62,23 @@ type Files = Readonly<Record<string, string>>;
 
 /** How a folder of the host differs from what it should hold. */
 export function folderFindings(folder: string, wanted: Files): readonly string[] {
-  return [...strangers(folder, wanted), ...Object.entries(wanted).flatMap(([path, text]) => contentFindings(folder, path, (got) => got === text, text))];
+  return [
+    ...strangers(folder, wanted),
+    ...Object.entries(wanted).flatMap(([path, text]) => contentFindings(folder, path, (got) => got === text, text)),
+  ];
 }
 
 /** The same of a run that ended in its middle: each file is as it was before the run or as the run makes it, new ones perhaps only in their beginning. */
 export function unfinishedFolderFindings(folder: string, before: Files, after: Files): readonly string[] {
-  const isRight = (path: string) => (got: string) => (path in before ? got === before[path] || got === after[path] : after[path]!.startsWith(got));
+  const isRight = (path: string) => (got: string) =>
+    path in before ? got === before[path] || got === after[path] : after[path]!.startsWith(got);
   return [
     ...strangers(folder, { ...before, ...after }),
     ...Object.keys({ ...before, ...after }).flatMap((path) => {
       const mayBeMissing = !(path in before && path in after);
-      return mayBeMissing && !isFile(folder, path) ? [] : contentFindings(folder, path, isRight(path), after[path] ?? before[path]!);
+      return mayBeMissing && !isFile(folder, path)
+        ? []
+        : contentFindings(folder, path, isRight(path), after[path] ?? before[path]!);
     }),
   ];
 }
@@ -82,7 +91,12 @@ function strangers(folder: string, wanted: Files): readonly string[] {
     .map((path) => `${path} was not there to be made`);
 }
 
-function contentFindings(folder: string, path: string, isRight: (text: string) => boolean, wanted: string): readonly string[] {
+function contentFindings(
+  folder: string,
+  path: string,
+  isRight: (text: string) => boolean,
+  wanted: string,
+): readonly string[] {
   if (!isFile(folder, path)) return [`${path} is missing`];
   const got = readFileSync(join(folder, path), 'utf8');
   return isRight(got) ? [] : [`${path} holds ${shown(got)}, not ${shown(wanted)}`];
@@ -94,5 +108,7 @@ function isFile(folder: string, path: string): boolean {
 }
 
 function shown(text: string): string {
-  return text.length <= 2_000 ? JSON.stringify(text) : `${JSON.stringify(text.slice(0, 2_000))} and ${text.length - 2_000} characters more`;
+  return text.length <= 2_000
+    ? JSON.stringify(text)
+    : `${JSON.stringify(text.slice(0, 2_000))} and ${text.length - 2_000} characters more`;
 }

@@ -35,7 +35,8 @@ async function main(argv: readonly string[]): Promise<number> {
     numberOf('--from', values.from, 0, 1_000_000),
     numberOf('--lanes', values.lanes, 1, 16),
   ];
-  if (values.disk && process.getuid?.() !== 0) throw new RangeError('--disk mounts a small file system: run it as root');
+  if (values.disk && process.getuid?.() !== 0)
+    throw new RangeError('--disk mounts a small file system: run it as root');
   const stop = new AbortController();
   // The first Ctrl-C lets the rounds that go on come to their end, which wakes and ends what they started.
   process.once('SIGINT', () => {
@@ -43,16 +44,31 @@ async function main(argv: readonly string[]): Promise<number> {
     stop.abort();
   });
   process.stderr.write(`storm of ${rounds} rounds, seed ${seed}\n`);
-  const reports = await storm({ seed, rounds, firstRound, lanes, disk: values.disk, signal: stop.signal, onRound: (report) => say(report, values.json) });
+  const reports = await storm({
+    seed,
+    rounds,
+    firstRound,
+    lanes,
+    disk: values.disk,
+    signal: stop.signal,
+    onRound: (report) => say(report, values.json),
+  });
   const bad = reports.filter(({ findings }) => findings.length > 0);
-  const summary = { seed, rounds: reports.length, blows: reports.reduce((sum, { blows }) => sum + blows.length, 0), roundsWithFindings: bad.length };
+  const summary = {
+    seed,
+    rounds: reports.length,
+    blows: reports.reduce((sum, { blows }) => sum + blows.length, 0),
+    roundsWithFindings: bad.length,
+  };
   if (values.json) process.stdout.write(`${JSON.stringify(summary)}\n`);
   else
     process.stdout.write(
       `${summary.rounds} rounds, ${summary.blows} blows, seed ${seed}: ${bad.length === 0 ? 'no finding' : `${bad.length} rounds with findings`}\n`,
     );
   for (const { round, keptIn } of bad)
-    process.stderr.write(`again: npm run storm -- --seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`);
+    process.stderr.write(
+      `again: npm run storm -- --seed ${seed} --from ${round} --rounds 1${values.disk ? ' --disk' : ''} (state kept in ${keptIn})\n`,
+    );
   if (stop.signal.aborted) return 130;
   return bad.length === 0 ? 0 : 1;
 }
@@ -67,14 +83,18 @@ function numberOf(option: string, text: string, least: number, most: number): nu
 function say(report: StormRound, asJson: boolean): void {
   if (asJson) return void process.stdout.write(`${JSON.stringify(report)}\n`);
   const { round, durationMs, blows, findings } = report;
-  process.stderr.write(`round ${round}: ${findings.length === 0 ? 'ok' : 'FINDINGS'} in ${(durationMs / 1000).toFixed(0)} s; ${blows.join(', ')}\n`);
+  process.stderr.write(
+    `round ${round}: ${findings.length === 0 ? 'ok' : 'FINDINGS'} in ${(durationMs / 1000).toFixed(0)} s; ${blows.join(', ')}\n`,
+  );
   for (const finding of findings) process.stderr.write(`  ${finding}\n`);
 }
 
 try {
   process.exitCode = await main(process.argv.slice(2));
 } catch (error) {
-  const isUsage = error instanceof RangeError || (error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS'));
+  const isUsage =
+    error instanceof RangeError ||
+    (error instanceof TypeError && 'code' in error && String(error.code).startsWith('ERR_PARSE_ARGS'));
   if (!isUsage) throw error;
   process.stderr.write(`${error.message}\n${USAGE}`);
   process.exitCode = 2;

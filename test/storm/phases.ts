@@ -16,6 +16,8 @@ export class Phases {
   }
 
   spentMs(): Readonly<Partial<Record<Phase, number>>> {
-    return Object.fromEntries(PHASES.flatMap((phase) => (this.#spentMs.has(phase) ? [[phase, Math.round(this.#spentMs.get(phase)!)]] : [])));
+    return Object.fromEntries(
+      PHASES.flatMap((phase) => (this.#spentMs.has(phase) ? [[phase, Math.round(this.#spentMs.get(phase)!)]] : [])),
+    );
   }
 }

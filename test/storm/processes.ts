@@ -11,7 +11,8 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
   const ofStack = (pid: number | undefined): readonly number[] => (pid !== undefined && own.has(pid) ? [pid] : []);
   const keepers = rig.keepers().map(({ pid }) => pid);
   const below = keepers.flatMap((pid) => rig.descendants(pid));
-  const named = (pattern: RegExp): readonly number[] => below.flatMap(({ pid, command }) => (pattern.test(command) ? [pid] : []));
+  const named = (pattern: RegExp): readonly number[] =>
+    below.flatMap(({ pid, command }) => (pattern.test(command) ? [pid] : []));
   return {
     supervisor: ofStack(stack?.supervisorPid),
     server: ofStack(stack?.serverPid),
@@ -20,7 +21,9 @@ export function targetsOf(rig: Rig, clis: readonly RunningCli[]): Readonly<Recor
     jail: named(/^\S*bwrap /),
     lifeline: named(/^\S*voidbox-vm lifeline /),
     vmm: named(/^\S*qemu-system-x86_64 /),
-    cli: clis.flatMap(({ child }) => (child.pid !== undefined && child.exitCode === null && child.signalCode === null ? [child.pid] : [])),
+    cli: clis.flatMap(({ child }) =>
+      child.pid !== undefined && child.exitCode === null && child.signalCode === null ? [child.pid] : [],
+    ),
   };
 }
 
@@ -62,6 +65,10 @@ function identityOf(pid: number): string | null {
 /** Processes of the rig beside its stack and the command lines that still run. */
 export function strayProcesses(rig: Rig): readonly string[] {
   const supervisor = rig.stack()?.supervisorPid;
-  const ofStack = new Set(supervisor === undefined ? [] : [supervisor, ...rig.descendants(supervisor).map(({ pid }) => pid)]);
-  return rig.processes().flatMap(({ pid, command }) => (ofStack.has(pid) ? [] : [`process ${pid}: ${command.slice(0, 120)}`]));
+  const ofStack = new Set(
+    supervisor === undefined ? [] : [supervisor, ...rig.descendants(supervisor).map(({ pid }) => pid)],
+  );
+  return rig
+    .processes()
+    .flatMap(({ pid, command }) => (ofStack.has(pid) ? [] : [`process ${pid}: ${command.slice(0, 120)}`]));
 }

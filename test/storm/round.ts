@@ -85,7 +85,13 @@ export async function playRound({ rig, disk, phases }: Stage, name: string, rand
 }
 
 function storiesOf(random: Random): readonly Story[] {
-  const all = [() => lines(), () => shared(), () => boxes(), () => mounts(), () => cancelled(random.between(2_000, 12_000))];
+  const all = [
+    () => lines(),
+    () => shared(),
+    () => boxes(),
+    () => mounts(),
+    () => cancelled(random.between(2_000, 12_000)),
+  ];
   const first = random.below(all.length);
   const second = (first + random.between(1, all.length - 1)) % all.length;
   return [all[first]!(), all[second]!()];
@@ -156,7 +162,13 @@ function fillFor(disk: SmallDisk, fullMs: number, wakes: Promise<void>[]): strin
   return describeFullDisk(fullMs);
 }
 
-async function deliver(rig: Rig, clis: readonly RunningCli[], blow: Blow, killed: Set<number>, wakes: Promise<void>[]): Promise<string> {
+async function deliver(
+  rig: Rig,
+  clis: readonly RunningCli[],
+  blow: Blow,
+  killed: Set<number>,
+  wakes: Promise<void>[],
+): Promise<string> {
   const pid = await targetOf(rig, clis, blow);
   if (pid === null) return `${describeBlow(blow)} (none there)`;
   try {
@@ -221,7 +233,8 @@ async function bringToEnd(
     }
   });
   const commands = await phases.of('commands', async () => {
-    for (const settled of await cancelling) if (settled.status === 'rejected') findings.push(`cancel: ${String(settled.reason)}`);
+    for (const settled of await cancelling)
+      if (settled.status === 'rejected') findings.push(`cancel: ${String(settled.reason)}`);
     const results = await Promise.all(clis.map(async (cli) => await within(cli)));
     return players.map(({ runId }, index) => {
       const { pid } = clis[index]!.child;
@@ -255,10 +268,20 @@ async function beginAgain(rig: Rig, { runId, specFile, story }: Player, cli: Run
 }
 
 /** A command line that was left alone says how the run ended, whatever happened to the stack meanwhile. */
-function cliFindings(runId: string, story: Story, { code, stdout, stderr }: CliResult, state: string): readonly string[] {
+function cliFindings(
+  runId: string,
+  story: Story,
+  { code, stdout, stderr }: CliResult,
+  state: string,
+): readonly string[] {
   const wanted = state === 'succeeded' ? 0 : 1;
-  if (code !== wanted) return [`run ${runId}, which is ${state}, ended its command with ${code}: ${stderr.trim().split('\n').slice(-4).join(' | ')}`];
-  return state === 'succeeded' && stdout !== story.result ? [`run ${runId} printed ${JSON.stringify(stdout.slice(-200))} as its result`] : [];
+  if (code !== wanted)
+    return [
+      `run ${runId}, which is ${state}, ended its command with ${code}: ${stderr.trim().split('\n').slice(-4).join(' | ')}`,
+    ];
+  return state === 'succeeded' && stdout !== story.result
+    ? [`run ${runId} printed ${JSON.stringify(stdout.slice(-200))} as its result`]
+    : [];
 }
 
 async function within(cli: RunningCli): Promise<CliResult> {
@@ -268,7 +291,11 @@ async function within(cli: RunningCli): Promise<CliResult> {
   return result;
 }
 
-async function checkRecords(rig: Rig, players: readonly Player[], commands: readonly (CliResult | null)[]): Promise<readonly string[]> {
+async function checkRecords(
+  rig: Rig,
+  players: readonly Player[],
+  commands: readonly (CliResult | null)[],
+): Promise<readonly string[]> {
   const [listed, ofRuns] = await Promise.all([
     listedStates(rig),
     Promise.all(players.map(async (player, index) => await checkRun(rig, player, commands[index] ?? null))),
@@ -276,15 +303,21 @@ async function checkRecords(rig: Rig, players: readonly Player[], commands: read
   const findings = players.flatMap(({ runId }, index) => {
     const { state, findings: found } = ofRuns[index]!;
     const said = listed.states.get(runId);
-    return [...found, ...(said === state ? [] : [`runs says ${said}, status says ${state}`])].map((finding) => `${runId}: ${finding}`);
+    return [...found, ...(said === state ? [] : [`runs says ${said}, status says ${state}`])].map(
+      (finding) => `${runId}: ${finding}`,
+    );
   });
   return [...listed.findings, ...findings, ...brokenArtifacts(rig.stateDir)];
 }
 
-async function listedStates(rig: Rig): Promise<{ readonly states: ReadonlyMap<string, string>; readonly findings: readonly string[] }> {
+async function listedStates(
+  rig: Rig,
+): Promise<{ readonly states: ReadonlyMap<string, string>; readonly findings: readonly string[] }> {
   const { code, stdout, stderr } = await rig.cli('runs', '--json', '--limit', '1000');
   if (code !== 0) return { states: new Map(), findings: [`runs ended with ${code}: ${stderr.trim()}`] };
-  const { runs } = JSON.parse(stdout) as { readonly runs: readonly { readonly runId: string; readonly state: string }[] };
+  const { runs } = JSON.parse(stdout) as {
+    readonly runs: readonly { readonly runId: string; readonly state: string }[];
+  };
   return { states: new Map(runs.map(({ runId, state }) => [runId, state])), findings: [] };
 }
 
@@ -301,7 +334,8 @@ async function checkRun(
   if (!story.states.includes(state) && !isExplainedFailure(events)) findings.push(`status says ${state}`);
   if (state === 'succeeded') {
     const result = await rig.cli('result', runId);
-    if (result.code !== 0 || result.stdout !== story.result) findings.push(`result ended with ${result.code} and ${JSON.stringify(result.stdout.slice(-200))}`);
+    if (result.code !== 0 || result.stdout !== story.result)
+      findings.push(`result ended with ${result.code} and ${JSON.stringify(result.stdout.slice(-200))}`);
   }
   return { state, findings: [...findings, ...filesFindings(story, specFile, state)] };
 }

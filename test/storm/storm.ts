@@ -60,7 +60,13 @@ export async function storm(options: StormOptions): Promise<readonly StormRound[
   return reports.toSorted((a, b) => a.round - b.round);
 }
 
-async function play(rig: Rig, disk: SmallDisk | null, seed: number, round: number, isLast: boolean): Promise<StormRound> {
+async function play(
+  rig: Rig,
+  disk: SmallDisk | null,
+  seed: number,
+  round: number,
+  isLast: boolean,
+): Promise<StormRound> {
   const startedAt = Date.now();
   const ofRound = roundSeed(seed, round);
   const phases = new Phases();
@@ -88,6 +94,9 @@ async function play(rig: Rig, disk: SmallDisk | null, seed: number, round: numbe
 /** Sockets cannot be copied; what they were is in the findings. */
 function keep(rig: Rig): string {
   const folder = mkdtempSync(join(tmpdir(), 'voidbox-storm-'));
-  cpSync(rig.specDir, folder, { recursive: true, filter: (path) => !path.endsWith('.sock') && !path.endsWith('scratch.img') && !path.endsWith('filler') });
+  cpSync(rig.specDir, folder, {
+    recursive: true,
+    filter: (path) => !path.endsWith('.sock') && !path.endsWith('scratch.img') && !path.endsWith('filler'),
+  });
   return folder;
 }

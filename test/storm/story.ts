@@ -62,7 +62,13 @@ workflow:
             echo done > /data/made/last
 `,
     stages: [
-      { stage: 'lines', scope: '_shared', stdout: `${numbered('line', count)}token [redacted]\nstart\n`, stderr: numbered('note', count), failing: null },
+      {
+        stage: 'lines',
+        scope: '_shared',
+        stdout: `${numbered('line', count)}token [redacted]\nstart\n`,
+        stderr: numbered('note', count),
+        failing: null,
+      },
     ],
     result: `${numbered('line', count)}token [redacted]\nstart\n`,
     before: { 'shared/journal': 'before\n' },
@@ -175,7 +181,13 @@ workflow:
       { stage: 'left', scope: '_shared', stdout: numbered('left', count), stderr: '', failing: null },
       { stage: 'right', scope: '_shared', stdout: '', stderr: numbered('right', count), failing: null },
       { stage: 'types', scope: '_shared', stdout: 'changed\n', stderr: '', failing: null },
-      { stage: 'reader', scope: '_shared', stdout: [...letters].map((letter) => `${letter}\n`).join(''), stderr: '', failing: null },
+      {
+        stage: 'reader',
+        scope: '_shared',
+        stdout: [...letters].map((letter) => `${letter}\n`).join(''),
+        stderr: '',
+        failing: null,
+      },
       { stage: 'join', scope: '_shared', stdout: joined, stderr: '', failing: null },
     ],
     result: joined,

@@ -30,7 +30,11 @@ const LONG_STOP_MS = 13_000;
 export function planStrikes(random: Random, hasDisk: boolean): readonly Strike[] {
   return Array.from({ length: random.between(1, 3) }, (_, index) => {
     const from = random.pick(['start', 'vm', 'vm'] as const);
-    const strike = { from, atMs: random.below(SPAN_MS[from]), blows: Array.from({ length: random.between(1, 5) }, () => blow(random)) };
+    const strike = {
+      from,
+      atMs: random.below(SPAN_MS[from]),
+      blows: Array.from({ length: random.between(1, 5) }, () => blow(random)),
+    };
     return { ...strike, diskFullMs: hasDisk && index === 0 ? random.between(1_000, LONG_STOP_MS) : null };
   });
 }
@@ -38,7 +42,11 @@ export function planStrikes(random: Random, hasDisk: boolean): readonly Strike[]
 function blow(random: Random): Blow {
   const target = random.pick(TARGETS);
   const kills = random.below(5) < 3;
-  return { target, stopMs: kills ? null : random.below(3) === 0 ? LONG_STOP_MS : random.between(100, 4_000), which: random.below(1_000) };
+  return {
+    target,
+    stopMs: kills ? null : random.below(3) === 0 ? LONG_STOP_MS : random.between(100, 4_000),
+    which: random.below(1_000),
+  };
 }
 
 export function describeFullDisk(diskFullMs: number): string {

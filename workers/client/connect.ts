@@ -13,8 +13,16 @@ export interface RunsConnection {
 /** @throws what the SDK throws when nobody answers within `timeoutMs` */
 export async function connectRuns(target: TemporalAddress, timeoutMs = 10_000): Promise<RunsConnection> {
   const interceptors = [makeGrpcRetryInterceptor(callRetry())];
-  const connection = await Connection.connect({ ...connectionOptions(target), connectTimeout: timeoutMs, interceptors });
-  return { connection, client: new Client({ connection, namespace: target.namespace }), close: () => connection.close() };
+  const connection = await Connection.connect({
+    ...connectionOptions(target),
+    connectTimeout: timeoutMs,
+    interceptors,
+  });
+  return {
+    connection,
+    client: new Client({ connection, namespace: target.namespace }),
+    close: () => connection.close(),
+  };
 }
 
 const ATTEMPT_MS = 2_000;

@@ -19,7 +19,9 @@ export interface DiskState extends DiskRoom {
 /** `runId`: only VMs of that run are asked. A keeper that does not answer says nothing. */
 export async function readDiskState(stateDir: string, runId: string | null): Promise<DiskState> {
   const vms = join(stateDir, 'vms');
-  const dirs = (await readdir(vms).catch(() => [])).map((name) => join(vms, name)).filter((dir) => existsSync(join(dir, 'k.sock')));
+  const dirs = (await readdir(vms).catch(() => []))
+    .map((name) => join(vms, name))
+    .filter((dir) => existsSync(join(dir, 'k.sock')));
   const waiting = await Promise.all(dirs.map((dir) => askVm(dir, runId)));
   return { ...readDiskRoom(stateDir), waiting: waiting.flat() };
 }

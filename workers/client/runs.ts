@@ -73,7 +73,11 @@ export interface RunDescription {
 export async function describeRun(client: Client, runId: string): Promise<RunDescription> {
   try {
     const { status, startTime, closeTime } = await client.workflow.getHandle(runId).describe();
-    return { state: STATES[status.name] ?? 'running', startedAtMs: startTime.getTime(), closedAtMs: closeTime?.getTime() ?? null };
+    return {
+      state: STATES[status.name] ?? 'running',
+      startedAtMs: startTime.getTime(),
+      closedAtMs: closeTime?.getTime() ?? null,
+    };
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return { state: 'missing', startedAtMs: null, closedAtMs: null };
     throw error;
@@ -111,10 +115,18 @@ function outcomeOf(cause: Error | undefined): RunOutcome {
   }
   if (cause instanceof CancelledFailure) return { ...none, state: 'cancelled', failure: null };
   if (cause instanceof ApplicationFailure)
-    return { ...none, state: 'failed', failure: { code: cause.type ?? 'internal/bug', message: cause.message, stderrTail: '' } };
+    return {
+      ...none,
+      state: 'failed',
+      failure: { code: cause.type ?? 'internal/bug', message: cause.message, stderrTail: '' },
+    };
   if (cause instanceof TerminatedFailure) return terminated(cause.message);
   if (cause instanceof TimeoutFailure) return { ...none, state: 'failed', failure: endedByServer(cause.message) };
-  return { ...none, state: 'failed', failure: { code: 'internal/bug', message: cause?.message ?? 'the workflow failed', stderrTail: '' } };
+  return {
+    ...none,
+    state: 'failed',
+    failure: { code: 'internal/bug', message: cause?.message ?? 'the workflow failed', stderrTail: '' },
+  };
 }
 
 /** Of what a server or an operator says; it stands in events and on terminals. */
@@ -151,9 +163,13 @@ export async function repairRun(
   for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return null;
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
-  const closed = state === 'missing' ? terminated('the server does not know it any more') : await awaitOutcome(client, runId);
+  const closed =
+    state === 'missing' ? terminated('the server does not know it any more') : await awaitOutcome(client, runId);
   // The latest workflow with the id is another one, which was refused for this run's records.
-  const outcome = closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;
-  const added = await events.append(runId, [{ id: 'run/finished', atMs: now(), body: { type: 'run-finished', outcome } }]);
+  const outcome =
+    closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;
+  const added = await events.append(runId, [
+    { id: 'run/finished', atMs: now(), body: { type: 'run-finished', outcome } },
+  ]);
   return added > 0 ? outcome : null;
 }

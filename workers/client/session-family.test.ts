@@ -3,8 +3,18 @@ import type { SessionView } from '../../activities/contract-session.ts';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { concernsOthers, inFamily, joinedViews, prefixedView } from './session-family.ts';
 
-const prompt = (step: string, turn: number): PromptResult => ({ kind: 'prompt', step, prompt: `${step}?`, schema: null, turn });
-const view = (current: CliResult | null, open: SessionView['open'], childSessions: SessionView['childSessions'] = []): SessionView => ({
+const prompt = (step: string, turn: number): PromptResult => ({
+  kind: 'prompt',
+  step,
+  prompt: `${step}?`,
+  schema: null,
+  turn,
+});
+const view = (
+  current: CliResult | null,
+  open: SessionView['open'],
+  childSessions: SessionView['childSessions'] = [],
+): SessionView => ({
   session: 's',
   skill: 'calls',
   version: '1.0.0',
@@ -42,11 +52,19 @@ describe('an answer in the light of the family', () => {
   const given = { step: 'ask', turn: 7, output: {} };
 
   test('a prompt names what the others ask, once', () => {
-    expect(inFamily(family, null, prompt('call/ask', 7))).toMatchObject({ step: 'call/ask', open: [{ step: 'own', turn: 1 }] });
+    expect(inFamily(family, null, prompt('call/ask', 7))).toMatchObject({
+      step: 'call/ask',
+      open: [{ step: 'own', turn: 1 }],
+    });
   });
 
   test('a wait gives way to what can be answered, and keeps what was completed', () => {
-    const waiting: CliResult = { kind: 'waiting', step: 'w', dueMs: 5, completed: { step: 'a', response: {} } } as CliResult;
+    const waiting: CliResult = {
+      kind: 'waiting',
+      step: 'w',
+      dueMs: 5,
+      completed: { step: 'a', response: {} },
+    } as CliResult;
     expect(inFamily(family, null, waiting)).toMatchObject({ kind: 'prompt', step: 'own', completed: { step: 'a' } });
     expect(inFamily(view(null, [], [CHILD]), null, waiting)).toBe(waiting);
   });

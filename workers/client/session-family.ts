@@ -14,8 +14,10 @@ export function prefixed(result: CliResult, prefix: string): CliResult {
   if (result.kind === 'done' || result.kind === 'redirect') return result;
   const named = { ...result, step: prefix + result.step };
   if (named.kind !== 'prompt') return named;
-  const completed = named.completed === undefined ? {} : { completed: { ...named.completed, step: prefix + named.completed.step } };
-  const open = named.open === undefined ? {} : { open: named.open.map((one): OpenStep => ({ ...one, step: prefix + one.step })) };
+  const completed =
+    named.completed === undefined ? {} : { completed: { ...named.completed, step: prefix + named.completed.step } };
+  const open =
+    named.open === undefined ? {} : { open: named.open.map((one): OpenStep => ({ ...one, step: prefix + one.step })) };
   return { ...named, ...completed, ...open };
 }
 
@@ -33,7 +35,8 @@ export function joinedViews(view: SessionView, inner: SessionView | null): Sessi
   if (inner === null) return view;
   const { current } = view;
   const isAsking = current?.kind === 'prompt';
-  const isInner = inner.current?.kind === 'prompt' || current === null || (current.kind === 'error' && current.error === 'busy');
+  const isInner =
+    inner.current?.kind === 'prompt' || current === null || (current.kind === 'error' && current.error === 'busy');
   return {
     ...view,
     current: isAsking ? withOpen(current, promptsIn(inner.current)) : isInner ? inner.current : current,
@@ -49,7 +52,10 @@ function promptsIn(result: CliResult | null): readonly OpenStep[] {
 }
 
 function withOpen(result: PromptResult, others: readonly OpenStep[]): PromptResult {
-  const open = [...(result.open ?? []), ...others.filter(({ step }) => step !== result.step && !result.open?.some((one) => one.step === step))];
+  const open = [
+    ...(result.open ?? []),
+    ...others.filter(({ step }) => step !== result.step && !result.open?.some((one) => one.step === step)),
+  ];
   return open.length === 0 ? result : { ...result, open };
 }
 
@@ -61,15 +67,23 @@ export function concernsOthers(given: GivenAnswer | null, result: CliResult): bo
 }
 
 /** @param view  of the whole family. @returns what one of them answered, in its light */
-export function inFamily({ current, open, childSessions, status }: SessionView, given: GivenAnswer | null, result: CliResult): CliResult {
+export function inFamily(
+  { current, open, childSessions, status }: SessionView,
+  given: GivenAnswer | null,
+  result: CliResult,
+): CliResult {
   if (childSessions.length === 0 || status !== 'open') return result;
   if (result.kind === 'prompt') return withOpen(result, promptsIn(current));
   if (result.kind === 'waiting') {
     const { completed, autoAdvanced } = result;
-    return current?.kind === 'prompt' ? { ...current, ...(completed && { completed }), ...(autoAdvanced && { autoAdvanced }) } : result;
+    return current?.kind === 'prompt'
+      ? { ...current, ...(completed && { completed }), ...(autoAdvanced && { autoAdvanced }) }
+      : result;
   }
   if (given === null || result.kind !== 'error') return result;
-  const due = open.filter(({ phase }) => phase === 'asking' || phase === 'stuck').map((one) => `turn ${one.turn} of step "${one.step}"`);
+  const due = open
+    .filter(({ phase }) => phase === 'asking' || phase === 'stuck')
+    .map((one) => `turn ${one.turn} of step "${one.step}"`);
   if (due.length === 0) return result;
   const { step, turn } = given;
   const what = open.some((one) => one.step === step)

@@ -27,7 +27,12 @@ export async function updateSession(
     } catch (error) {
       const crowded = crowdedAnswer(error, argument.step ?? '');
       if (crowded !== null) return crowded;
-      if (refusalIn(error) !== null || tries >= GAP_TRIES || !(isOverrun(error) || (await isBetweenRuns(client, session, error)))) throw error;
+      if (
+        refusalIn(error) !== null ||
+        tries >= GAP_TRIES ||
+        !(isOverrun(error) || (await isBetweenRuns(client, session, error)))
+      )
+        throw error;
       await sleep(GAP_MS);
     }
   }
@@ -35,23 +40,32 @@ export async function updateSession(
 
 /** The server takes only so many updates of one run, at once and in all: 10 and 2,000, unless it is set otherwise. */
 function crowdedAnswer(error: unknown, step: string): SessionAnswer | null {
-  const { code, details } = (error instanceof Error ? (error.cause as { readonly code?: unknown; readonly details?: unknown } | undefined) : null) ?? {};
+  const { code, details } =
+    (error instanceof Error
+      ? (error.cause as { readonly code?: unknown; readonly details?: unknown } | undefined)
+      : null) ?? {};
   const words = String(details);
   const isFull = code === FAILED_PRECONDITION && words.includes('total number of distinct updates');
   if (!isFull && !(code === RESOURCE_EXHAUSTED && words.includes('in-flight updates'))) return null;
-  const until = isFull ? 'its history begins anew, when the actions and sub-skills that are under way have ended' : 'another one has its reply';
+  const until = isFull
+    ? 'its history begins anew, when the actions and sub-skills that are under way have ended'
+    : 'another one has its reply';
   const message = `The server takes no more updates of this session until ${until}; the answer was not taken. Give it again then. It says: ${words}`;
   return { kind: 'answer', result: { kind: 'error', error: 'busy', step, message, retry: true } };
 }
 
 /** The workflow was to end with this update when it was cancelled: the server has it begin again from before the update, without it. */
 function isOverrun(error: unknown): boolean {
-  const { cause } = error instanceof Error ? (error as { readonly cause?: { readonly code?: unknown; readonly details?: unknown } }) : {};
+  const { cause } =
+    error instanceof Error
+      ? (error as { readonly cause?: { readonly code?: unknown; readonly details?: unknown } })
+      : {};
   return cause?.code === FAILED_PRECONDITION && String(cause.details).includes('unexpected workflow task failure');
 }
 
 async function isBetweenRuns(client: Client, session: string, error: unknown): Promise<boolean> {
-  const isGap = error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
+  const isGap =
+    error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
   if (!isGap) return false;
   try {
     return (await client.workflow.getHandle(session).describe()).status.name === 'RUNNING';
@@ -63,12 +77,17 @@ async function isBetweenRuns(client: Client, session: string, error: unknown): P
 
 /** The server's own words for an update that its workflow's run did not live to finish. */
 export function isClosing(cause: unknown): boolean {
-  return cause instanceof ApplicationFailure && (cause.type === 'AcceptedUpdateCompletedWorkflow' || cause.type === 'WorkflowClosing');
+  return (
+    cause instanceof ApplicationFailure &&
+    (cause.type === 'AcceptedUpdateCompletedWorkflow' || cause.type === 'WorkflowClosing')
+  );
 }
 
 /** What the session's validator said to it; null for any other failure. */
 export function refusalIn(error: unknown): CliResult | null {
   if (!(error instanceof WorkflowUpdateFailedError)) return null;
   const { cause } = error;
-  return cause instanceof ApplicationFailure && cause.type === SESSION_REFUSED ? ((cause.details?.[0] as CliResult | undefined) ?? null) : null;
+  return cause instanceof ApplicationFailure && cause.type === SESSION_REFUSED
+    ? ((cause.details?.[0] as CliResult | undefined) ?? null)
+    : null;
 }

@@ -10,7 +10,9 @@ const QUERY_LIMIT_MS = 5_000;
 /** One query for each open session: each is read by a worker. */
 export async function sessionUses(client: Client, serverId: string): Promise<SessionUses> {
   const open = new Set<string>();
-  for await (const { workflowId } of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'` })) {
+  for await (const { workflowId } of client.workflow.list({
+    query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}' AND ExecutionStatus = 'Running'`,
+  })) {
     open.add(workflowId);
   }
   return { serverId, open, codeHashes: await codeOf(client, [...open]) };

@@ -5,7 +5,8 @@ import { expect, test } from 'vitest';
 import { SessionFailedError, startSession } from './sessions.ts';
 
 const ABORTED = 'workflow update was aborted by closing workflow';
-const closing = (type: string): Error => new WorkflowUpdateFailedError('Workflow Update failed', ApplicationFailure.nonRetryable(ABORTED, type));
+const closing = (type: string): Error =>
+  new WorkflowUpdateFailedError('Workflow Update failed', ApplicationFailure.nonRetryable(ABORTED, type));
 
 /** A server that gives the update this answer; the workflow has ended for a reason of its own, or goes on. */
 function clientWith(answer: Error, status: 'FAILED' | 'RUNNING'): Client {
@@ -14,7 +15,9 @@ function clientWith(answer: Error, status: 'FAILED' | 'RUNNING'): Client {
     describe: () => Promise.resolve({ status: { name: status } }),
     result: () => Promise.reject(new WorkflowFailedError('Workflow execution failed', reason, 'NON_RETRYABLE_FAILURE')),
   };
-  return { workflow: { executeUpdateWithStart: () => Promise.reject(answer), getHandle: () => handle } } as unknown as Client;
+  return {
+    workflow: { executeUpdateWithStart: () => Promise.reject(answer), getHandle: () => handle },
+  } as unknown as Client;
 }
 
 test.each<[string, Error]>([

@@ -12,10 +12,22 @@ import {
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
-import type { AdvanceRequest, ChildSession, SessionAnswer, SessionRecords, SessionRequest, SessionView } from '../../activities/contract-session.ts';
+import type {
+  AdvanceRequest,
+  ChildSession,
+  SessionAnswer,
+  SessionRecords,
+  SessionRequest,
+  SessionView,
+} from '../../activities/contract-session.ts';
 import type { CliResult } from '../../domain/step-machine/result.ts';
 import { tooLarge } from '../../domain/step-machine/size-limits.ts';
-import { SESSION_MESSAGES, SESSION_STARTED_AT_MEMO, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
+import {
+  SESSION_MESSAGES,
+  SESSION_STARTED_AT_MEMO,
+  SESSION_TASK_QUEUE,
+  SESSION_WORKFLOW_TYPE,
+} from '../../workflows/messages.ts';
 import { concernsOthers, type GivenAnswer, inFamily, joinedViews, prefixed, prefixedView } from './session-family.ts';
 import { isClosing, refusalIn, updateSession } from './session-update.ts';
 
@@ -74,7 +86,9 @@ export async function startSession(client: Client, session: string, request: Ses
 
 /** The workflow had ended before it heard of the update: what the server says then is no reason. */
 function isPassedBy(error: unknown): boolean {
-  return error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause));
+  return (
+    error instanceof WorkflowNotFoundError || (error instanceof WorkflowUpdateFailedError && isClosing(error.cause))
+  );
 }
 
 /** Why a session has ended without its result, by its workflow's own failure; null when it runs, ended well, or is not there. */
@@ -132,7 +146,8 @@ async function answeredBy(client: Client, session: string, { turn, step, output 
   } catch (error) {
     const refused = refusalIn(error);
     if (refused !== null) return refused;
-    if (error instanceof WorkflowNotFoundError) return (await answeredBefore(client, session, request)) ?? (await overResult(client, session, step));
+    if (error instanceof WorkflowNotFoundError)
+      return (await answeredBefore(client, session, request)) ?? (await overResult(client, session, step));
     throw failureOf(error);
   }
 }
@@ -140,7 +155,12 @@ async function answeredBy(client: Client, session: string, { turn, step, output 
 /** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
 export async function settleSession(client: Client, session: string): Promise<CliResult> {
   try {
-    return await amongOthers(client, session, null, await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, {})));
+    return await amongOthers(
+      client,
+      session,
+      null,
+      await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, {})),
+    );
   } catch (error) {
     if (isPassedBy(error)) return await overResult(client, session, '');
     throw failureOf(error);
@@ -151,7 +171,10 @@ export async function settleSession(client: Client, session: string): Promise<Cl
 export async function viewSession(client: Client, session: string): Promise<SessionView> {
   try {
     const handle = client.workflow.getHandle(session);
-    const [view, { status }] = await Promise.all([handle.query(SESSION_MESSAGES.view) as Promise<SessionView>, handle.describe()]);
+    const [view, { status }] = await Promise.all([
+      handle.query(SESSION_MESSAGES.view) as Promise<SessionView>,
+      handle.describe(),
+    ]);
     if (status.name === 'TERMINATED') return endedFromOutside(view);
     // Whoever looks at a session sees what is to be answered, wherever it runs.
     const inner = await Promise.all(view.childSessions.map((child) => innerView(client, child)));
@@ -172,14 +195,25 @@ async function innerView(client: Client, { session, prefix }: ChildSession): Pro
 }
 
 /** Sub-skills that were called in parallel branches run side by side, and neither knows what the other asks. */
-async function amongOthers(client: Client, session: string, given: GivenAnswer | null, result: CliResult): Promise<CliResult> {
+async function amongOthers(
+  client: Client,
+  session: string,
+  given: GivenAnswer | null,
+  result: CliResult,
+): Promise<CliResult> {
   return concernsOthers(given, result) ? inFamily(await viewSession(client, session), given, result) : result;
 }
 
 /** What ended it did not tell it. */
 function endedFromOutside(view: SessionView): SessionView {
   const message = 'The session was ended from outside; nothing can be answered any more.';
-  return { ...view, status: 'cancelled', current: { kind: 'error', error: 'cancelled', step: '', message, retry: false }, open: [], childSessions: [] };
+  return {
+    ...view,
+    status: 'cancelled',
+    current: { kind: 'error', error: 'cancelled', step: '', message, retry: false },
+    open: [],
+    childSessions: [],
+  };
 }
 
 /** @throws NoSuchSessionError */
@@ -230,7 +264,10 @@ export async function listSessions(
     if (one.status.name === 'CONTINUED_AS_NEW' || one.workflowId.includes('~')) continue;
     const listed: ListedSession = {
       session: one.workflowId,
-      skill: one.typedSearchAttributes.getAll().flatMap(({ key, value }) => (key.name === 'VoidboxName' ? [String(value)] : []))[0] ?? null,
+      skill:
+        one.typedSearchAttributes
+          .getAll()
+          .flatMap(({ key, value }) => (key.name === 'VoidboxName' ? [String(value)] : []))[0] ?? null,
       state: STATES[one.status.name] ?? 'failed',
       startedAtMs: (one.memo?.[SESSION_STARTED_AT_MEMO] as number | undefined) ?? one.startTime.getTime(),
       endedAtMs: one.closeTime?.getTime() ?? null,
@@ -272,9 +309,18 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
   const { child } = answer;
   let inner: CliResult;
   try {
-    inner = await followed(client, child.session, await updateSession(client, child.session, SESSION_MESSAGES.settle, {}));
+    inner = await followed(
+      client,
+      child.session,
+      await updateSession(client, child.session, SESSION_MESSAGES.settle, {}),
+    );
   } catch (error) {
-    if (!(error instanceof WorkflowNotFoundError) && refusalIn(error) === null && !(error instanceof WorkflowUpdateFailedError)) throw error;
+    if (
+      !(error instanceof WorkflowNotFoundError) &&
+      refusalIn(error) === null &&
+      !(error instanceof WorkflowUpdateFailedError)
+    )
+      throw error;
     inner = { kind: 'done', done: true, finalOutput: null };
   }
   return await returned(client, session, child, inner);
@@ -282,10 +328,16 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
 
 /** What a sub-skill's session answered, as its caller's; when it is over, what its caller goes on with. */
 async function returned(client: Client, session: string, child: ChildSession, inner: CliResult): Promise<CliResult> {
-  const isOver = inner.kind === 'done' || (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
+  const isOver =
+    inner.kind === 'done' ||
+    (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
   if (!isOver) return prefixed(inner, child.prefix);
   try {
-    return await followed(client, session, await updateSession(client, session, SESSION_MESSAGES.settle, { ended: child.session }));
+    return await followed(
+      client,
+      session,
+      await updateSession(client, session, SESSION_MESSAGES.settle, { ended: child.session }),
+    );
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return await overResult(client, session, '');
     throw failureOf(error);
@@ -293,9 +345,15 @@ async function returned(client: Client, session: string, child: ChildSession, in
 }
 
 /** Of a session whose workflow has ended: what the same answer got when it was taken. */
-async function answeredBefore(client: Client, session: string, { turn, key }: AdvanceRequest): Promise<CliResult | null> {
+async function answeredBefore(
+  client: Client,
+  session: string,
+  { turn, key }: AdvanceRequest,
+): Promise<CliResult | null> {
   try {
-    const answer = (await client.workflow.getHandle(session).query(SESSION_MESSAGES.answered, turn, key ?? '')) as SessionAnswer | null;
+    const answer = (await client.workflow
+      .getHandle(session)
+      .query(SESSION_MESSAGES.answered, turn, key ?? '')) as SessionAnswer | null;
     return answer?.kind === 'answer' ? answer.result : null;
   } catch (error) {
     throw noSuchSession(session, error);
@@ -307,19 +365,29 @@ async function overResult(client: Client, session: string, step: string): Promis
   const { current, status } = await viewSession(client, session);
   if (current === null) throw new NoSuchSessionError(session);
   if (step === '' || current.kind === 'error') return current;
-  return { kind: 'error', error: 'order', step, message: `The session is over (${status}); nothing can be answered any more.`, retry: false };
+  return {
+    kind: 'error',
+    error: 'order',
+    step,
+    message: `The session is over (${status}); nothing can be answered any more.`,
+    retry: false,
+  };
 }
 
 function failureOf(error: unknown): unknown {
-  const cause = error instanceof WorkflowUpdateFailedError || error instanceof WorkflowFailedError ? error.cause : undefined;
+  const cause =
+    error instanceof WorkflowUpdateFailedError || error instanceof WorkflowFailedError ? error.cause : undefined;
   if (cause instanceof ApplicationFailure) return new SessionFailedError(cause.type ?? 'internal/bug', cause.message);
-  if (cause instanceof CancelledFailure || cause instanceof TerminatedFailure) return new SessionFailedError('session/failed', cause.message);
+  if (cause instanceof CancelledFailure || cause instanceof TerminatedFailure)
+    return new SessionFailedError('session/failed', cause.message);
   return error;
 }
 
 /** A workflow of another type has the id, or none. Anything else is what it was. */
 function noSuchSession(session: string, error: unknown): unknown {
-  return error instanceof WorkflowNotFoundError || error instanceof QueryNotRegisteredError ? new NoSuchSessionError(session) : error;
+  return error instanceof WorkflowNotFoundError || error instanceof QueryNotRegisteredError
+    ? new NoSuchSessionError(session)
+    : error;
 }
 
 function keyOf(step: string, output: unknown): string {

@@ -17,9 +17,16 @@ export async function isRunning(client: Client, workflowId: string): Promise<boo
 }
 
 /** Null when the server has no such run. */
-export async function workflowRun({ workflowService, options: { namespace } }: Client, workflowId: string, runId: string): Promise<WorkflowRun | null> {
+export async function workflowRun(
+  { workflowService, options: { namespace } }: Client,
+  workflowId: string,
+  runId: string,
+): Promise<WorkflowRun | null> {
   try {
-    const { workflowExecutionInfo: info } = await workflowService.describeWorkflowExecution({ namespace, execution: { workflowId, runId } });
+    const { workflowExecutionInfo: info } = await workflowService.describeWorkflowExecution({
+      namespace,
+      execution: { workflowId, runId },
+    });
     if (!info) return null;
     const { seconds, nanos } = info.startTime ?? {};
     return {

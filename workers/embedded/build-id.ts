@@ -10,7 +10,10 @@ export function buildId(packageRoot: string): string {
   const { version } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };
   const hash = createHash('sha256');
   const dist = join(packageRoot, 'dist');
-  for (const file of [join(dist, 'workflow-bundle.js'), ...FOLDERS.flatMap((folder) => scripts(join(dist, folder)))].sort()) {
+  for (const file of [
+    join(dist, 'workflow-bundle.js'),
+    ...FOLDERS.flatMap((folder) => scripts(join(dist, folder))),
+  ].sort()) {
     const found = statSync(file, { throwIfNoEntry: false });
     if (found !== undefined) hash.update(`${relative(dist, file)} ${found.size} ${Math.floor(found.mtimeMs)}\n`);
   }

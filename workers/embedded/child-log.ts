@@ -13,7 +13,12 @@ export interface ChildLog {
 }
 
 /** Writes down what a child says and how it ends; at the third end, `onFailures` gets that and its last words. */
-export function childLog(what: string, logFile: string, log: Log, onFailures: (what: string, words: readonly string[]) => void): ChildLog {
+export function childLog(
+  what: string,
+  logFile: string,
+  log: Log,
+  onFailures: (what: string, words: readonly string[]) => void,
+): ChildLog {
   const file = openCappedLog(logFile);
   const lines: string[] = [];
   let ends = 0;
@@ -25,7 +30,8 @@ export function childLog(what: string, logFile: string, log: Log, onFailures: (w
     ended(how, nextStartMs) {
       ends += 1;
       log('warning', `${what} ended (${how}); it starts again in ${nextStartMs} ms`);
-      if (ends >= FAILED_STARTS_LIMIT) onFailures(what, [`${what} ended ${ends} times while it started (${how}); its log is ${logFile}`, ...lines]);
+      if (ends >= FAILED_STARTS_LIMIT)
+        onFailures(what, [`${what} ended ${ends} times while it started (${how}); its log is ${logFile}`, ...lines]);
     },
   };
 }

@@ -1,7 +1,16 @@
 /** A command's end of the supervisor's socket. Light: many commands only look whether the stack runs. */
 import { closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
-import { ANSWER_BYTES, folderId, parseAnswer, requestText, socketFile, type StackAnswer, type StackOp, type StackRequest } from './control.ts';
+import {
+  ANSWER_BYTES,
+  folderId,
+  parseAnswer,
+  requestText,
+  socketFile,
+  type StackAnswer,
+  type StackOp,
+  type StackRequest,
+} from './control.ts';
 
 const ANSWER_LIMIT_MS = 3_000;
 /** Enough to connect and to start something; the supervisor has a limit too. */
@@ -50,7 +59,9 @@ function exchange(address: string, request: StackRequest): Promise<string | null
       resolve(result);
     };
     const limit = setTimeout(() => end(''), ANSWER_LIMIT_MS);
-    socket.once('error', (error: NodeJS.ErrnoException) => end(error.code === 'ECONNREFUSED' || error.code === 'ENOENT' ? null : ''));
+    socket.once('error', (error: NodeJS.ErrnoException) =>
+      end(error.code === 'ECONNREFUSED' || error.code === 'ENOENT' ? null : ''),
+    );
     socket.once('close', () => end(''));
     socket.setEncoding('utf8').on('data', (part: string) => {
       text += part;

@@ -24,7 +24,15 @@ async function held(count: number, pid = process.pid): Promise<Held> {
   const asked: StackOp[] = [];
   const answer = (op: StackOp, users: number): StackAnswer => {
     asked.push(op);
-    return { voidbox: 'stack', phase: 'up', pid, build: 'b', folder: folderId(stateDir) ?? '', inUse: op === 'yield' && users > 0, info: null };
+    return {
+      voidbox: 'stack',
+      phase: 'up',
+      pid,
+      build: 'b',
+      folder: folderId(stateDir) ?? '',
+      inUse: op === 'yield' && users > 0,
+      info: null,
+    };
   };
   const control = await openControl({ stateDir, answer, onProblem: () => undefined });
   const sockets: Socket[] = [];
@@ -64,7 +72,10 @@ test('a state folder that is gone is told once, and ends nothing', async () => {
 test('a stack that as many commands use as it holds says that it is in use', { timeout: 60_000 }, async () => {
   const { stateDir } = await held(MOST_COMMANDS);
   for (const op of ['yield', 'use', 'status'] as const)
-    expect(await askStack(stateDir, op), op).toMatchObject({ kind: 'answer', answer: { phase: 'up', inUse: true, busy: true } });
+    expect(await askStack(stateDir, op), op).toMatchObject({
+      kind: 'answer',
+      answer: { phase: 'up', inUse: true, busy: true },
+    });
 });
 
 test('with one less, it does as it is asked', { timeout: 60_000 }, async () => {

@@ -3,7 +3,15 @@ import { closeSync, constants, lstatSync, openSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { basename } from 'node:path';
 import { mostOpenFiles } from '../../setup/require-open-files.ts';
-import { folderId, MOST_COMMANDS, parseRequest, REQUEST_BYTES, socketFile, type StackAnswer, type StackOp } from './control.ts';
+import {
+  folderId,
+  MOST_COMMANDS,
+  parseRequest,
+  REQUEST_BYTES,
+  socketFile,
+  type StackAnswer,
+  type StackOp,
+} from './control.ts';
 
 const LOOK_MS = 500;
 const REQUEST_LIMIT_MS = 5_000;
@@ -50,7 +58,9 @@ export async function openControl(options: ControlOptions): Promise<{ close(): v
       server = await listen(address, connections, options);
       inode = inodeOf(address);
       problem = '';
-      options.onProblem(`${socketFile(options.stateDir)} was ${now === null ? 'removed' : 'replaced'} and is there again`);
+      options.onProblem(
+        `${socketFile(options.stateDir)} was ${now === null ? 'removed' : 'replaced'} and is there again`,
+      );
     } catch (error) {
       // The folder may be gone, or closed to everybody: told once, and looked for again.
       const text = `${socketFile(options.stateDir)}: ${(error as Error).message}`;
@@ -77,7 +87,9 @@ function inodeOf(path: string): bigint | null {
 
 async function listen(address: string, connections: Connections, options: ControlOptions): Promise<Server> {
   rmSync(address, { force: true });
-  const server = createServer((socket) => (connections.all.size < connections.most ? serve : turnAway)(socket, connections, options));
+  const server = createServer((socket) =>
+    (connections.all.size < connections.most ? serve : turnAway)(socket, connections, options),
+  );
   const listening = new Promise<void>((resolve, reject) => {
     server.once('listening', resolve);
     server.once('error', reject);

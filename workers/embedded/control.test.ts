@@ -30,9 +30,12 @@ test('requests and answers come back as they were sent', () => {
   expect(parseAnswer(JSON.stringify({ ...answer, phase: 'starting', info: null }))).toMatchObject({ info: null });
 });
 
-test.each(['', 'null', '[]', '{"op":"x","folder":""}', '{"op":"stop"}', '{"op":["stop"],"folder":"1:2"}'])('%s is no request', (line) => {
-  expect(parseRequest(line)).toBeNull();
-});
+test.each(['', 'null', '[]', '{"op":"x","folder":""}', '{"op":"stop"}', '{"op":["stop"],"folder":"1:2"}'])(
+  '%s is no request',
+  (line) => {
+    expect(parseRequest(line)).toBeNull();
+  },
+);
 
 test.each<[string, object]>([
   ['another program', { voidbox: 'x' }],

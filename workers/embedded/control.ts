@@ -63,7 +63,9 @@ export function requestText(request: StackRequest): string {
 export function parseRequest(line: string): StackRequest | null {
   const request = record(line);
   const { op, folder } = request ?? {};
-  return typeof op === 'string' && OPS.includes(op) && typeof folder === 'string' ? { op: op as StackOp, folder } : null;
+  return typeof op === 'string' && OPS.includes(op) && typeof folder === 'string'
+    ? { op: op as StackOp, folder }
+    : null;
 }
 
 export function parseAnswer(line: string): StackAnswer | null {
@@ -78,7 +80,9 @@ export function parseAnswer(line: string): StackAnswer | null {
 function record(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+    return typeof value === 'object' && value !== null && !Array.isArray(value)
+      ? (value as Record<string, unknown>)
+      : null;
   } catch {
     return null;
   }

@@ -26,7 +26,12 @@ export interface FolderWatch {
 }
 
 /** @throws Error when it is not there to begin with */
-export function watchFolder({ stateDir, onGone, lookMs = LOOK_MS, stat = identityOf }: FolderWatchOptions): FolderWatch {
+export function watchFolder({
+  stateDir,
+  onGone,
+  lookMs = LOOK_MS,
+  stat = identityOf,
+}: FolderWatchOptions): FolderWatch {
   const { dev, ino } = stat(stateDir);
   const isGone = (): boolean => {
     try {

@@ -21,7 +21,8 @@ export function watchIdle({ idleLimitMs, namespace, address, lastUsedMs, log, st
   const look = async (): Promise<void> => {
     const at = address();
     if (at !== null && (await openRuns(at, namespace)) > 0) lastOpenMs = Date.now();
-    if (Date.now() - Math.max(lastOpenMs, lastUsedMs()) >= idleLimitMs) await stop(`no open run for ${Math.round(idleLimitMs / 1000)} s`);
+    if (Date.now() - Math.max(lastOpenMs, lastUsedMs()) >= idleLimitMs)
+      await stop(`no open run for ${Math.round(idleLimitMs / 1000)} s`);
   };
   return setInterval(
     () => void look().catch((error: unknown) => log('warning', `could not count the open runs: ${textOf(error)}`)),

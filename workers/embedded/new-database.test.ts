@@ -10,7 +10,8 @@ afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 test('a database that no server has served from is made anew, with what SQLite keeps beside it', () => {
   expect(prepareDatabase(stateDir)).toBe(false);
-  for (const name of ['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'host-id']) writeFileSync(join(stateDir, name), 'half');
+  for (const name of ['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'host-id'])
+    writeFileSync(join(stateDir, name), 'half');
   expect(prepareDatabase(stateDir)).toBe(true);
   expect(existsSync(join(stateDir, 'temporal.db'))).toBe(false);
   expect(readdirSync(stateDir)).toEqual(['host-id', 'temporal.db.unfinished']);

@@ -19,7 +19,9 @@ function listenOnce(port: number): Promise<number> {
     server.once('error', reject);
     server.listen({ host: '127.0.0.1', port }, () => {
       const address = server.address();
-      server.close(() => (typeof address === 'object' && address !== null ? resolve(address.port) : reject(new Error('no port'))));
+      server.close(() =>
+        typeof address === 'object' && address !== null ? resolve(address.port) : reject(new Error('no port')),
+      );
     });
   });
 }

@@ -6,8 +6,17 @@ import { logsDir, stackFile, stackLockFile } from './stack-info.ts';
 
 /** Takes from group and others what older builds, or a shell's umask, have left them. By name: the folder may hold what is not the stack's. */
 export function closeToOthers(stateDir: string): void {
-  const files = [...databaseFiles(stateDir), stackFile(stateDir), stackLockFile(stateDir), join(stateDir, 'host-id'), join(stateDir, 'skills.json')];
-  const folders = [logsDir(stateDir), ...['runs', 'artifacts', 'vms', 'skills', 'sessions'].map((name) => join(stateDir, name))];
+  const files = [
+    ...databaseFiles(stateDir),
+    stackFile(stateDir),
+    stackLockFile(stateDir),
+    join(stateDir, 'host-id'),
+    join(stateDir, 'skills.json'),
+  ];
+  const folders = [
+    logsDir(stateDir),
+    ...['runs', 'artifacts', 'vms', 'skills', 'sessions'].map((name) => join(stateDir, name)),
+  ];
   for (const path of [...files, ...folders]) {
     const found = lstatSync(path, { throwIfNoEntry: false });
     if (found === undefined || found.isSymbolicLink() || found.uid !== process.getuid?.()) continue;

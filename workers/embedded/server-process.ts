@@ -49,12 +49,12 @@ export function serverCommand({ pieces, stateDir, ports, httpHost, durability }:
   return {
     file: pieces.keeper,
     // The database by name and not by path: the server makes a URI of it, in which `#`, `?` and `%` mean something.
-    args: devServer(pieces, { port: ports.grpc, 'http-port': ports.http, 'db-filename': DATABASE, 'log-level': 'warn' }).concat(
-      '--headless',
-      SPEED_SETTINGS,
-      pragma(`synchronous=${SYNCHRONOUS[durability]}`),
-      closedSettings(httpHost),
-    ),
+    args: devServer(pieces, {
+      port: ports.grpc,
+      'http-port': ports.http,
+      'db-filename': DATABASE,
+      'log-level': 'warn',
+    }).concat('--headless', SPEED_SETTINGS, pragma(`synchronous=${SYNCHRONOUS[durability]}`), closedSettings(httpHost)),
     cwd: stateDir,
     umask: 0o077,
   };
@@ -64,7 +64,9 @@ export function serverCommand({ pieces, stateDir, ports, httpHost, durability }:
 export function pagesCommand(pieces: StackPieces, ports: { readonly grpc: number; readonly ui: number }): ChildCommand {
   return {
     file: pieces.keeper,
-    args: devServer(pieces, { port: ports.grpc, 'ui-port': ports.ui, 'log-level': 'error' }).concat(closedSettings(secretHostName())),
+    args: devServer(pieces, { port: ports.grpc, 'ui-port': ports.ui, 'log-level': 'error' }).concat(
+      closedSettings(secretHostName()),
+    ),
     cwd: '/',
   };
 }
@@ -76,7 +78,11 @@ function devServer(pieces: StackPieces, flags: Readonly<Record<string, string | 
 
 /** The dev server opens what a web page could use; none of it is used here. */
 function closedSettings(httpHost: string): string[] {
-  return ['activity.enableStandalone=false', 'frontend.enableServerVersionCheck=false', `frontend.httpAllowedHosts=["${httpHost}"]`].flatMap(dynamic);
+  return [
+    'activity.enableStandalone=false',
+    'frontend.enableServerVersionCheck=false',
+    `frontend.httpAllowedHosts=["${httpHost}"]`,
+  ].flatMap(dynamic);
 }
 
 function dynamic(setting: string): string[] {

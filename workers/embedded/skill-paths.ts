@@ -51,5 +51,7 @@ export function rememberSkillPaths(stateDir: string, paths: readonly string[], h
 /** Part of the build that a stack runs: with other folders, the worker is another one. */
 export function skillsMark(stateDir: string): string {
   const paths = skillPaths(stateDir);
-  return paths.length === 0 ? '' : `+skills-${createHash('sha256').update(JSON.stringify(paths)).digest('hex').slice(0, 8)}`;
+  return paths.length === 0
+    ? ''
+    : `+skills-${createHash('sha256').update(JSON.stringify(paths)).digest('hex').slice(0, 8)}`;
 }

@@ -59,7 +59,14 @@ export function spawnSupervisor(env: Environment, pieces: StackPieces, build: st
 
 function lastLines(file: string, from: number): string {
   try {
-    return readFileSync(file).subarray(from).toString('utf8').trimEnd().split('\n').slice(-LAST_LINES).map(shortened).join('\n');
+    return readFileSync(file)
+      .subarray(from)
+      .toString('utf8')
+      .trimEnd()
+      .split('\n')
+      .slice(-LAST_LINES)
+      .map(shortened)
+      .join('\n');
   } catch {
     // A log that is gone says nothing; the error names its folder in any case.
     return '';
@@ -76,7 +83,11 @@ function shortened(line: string): string {
 function stackVariables(env: Environment): Record<string, string> {
   const kept: Record<string, string> = {};
   for (const [name, value] of Object.entries(env.variables)) {
-    if (value !== undefined && /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)) kept[name] = value;
+    if (
+      value !== undefined &&
+      /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TZ|TMPDIR|XDG_.*|VOIDBOX_.*|NODE_EXTRA_CA_CERTS)$/.test(name)
+    )
+      kept[name] = value;
   }
   // Temporal's server asks for a name, and a uid without an entry in the list of users has none.
   kept['USER'] ??= `uid-${process.getuid?.()}`;

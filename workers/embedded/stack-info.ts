@@ -33,7 +33,9 @@ export function isStackInfo(value: unknown): value is StackInfo {
   if (typeof value !== 'object' || value === null) return false;
   const info = value as Record<string, unknown>;
   const texts = ['address', 'namespace', 'uiUrl', 'build', 'hostId'].every((name) => typeof info[name] === 'string');
-  const numbers = ['supervisorPid', 'serverPid', 'workerPid', 'startedAtMs'].every((name) => typeof info[name] === 'number');
+  const numbers = ['supervisorPid', 'serverPid', 'workerPid', 'startedAtMs'].every(
+    (name) => typeof info[name] === 'number',
+  );
   return texts && numbers && /^127\.0\.0\.1:\d{1,5}$/.test(String(info['address']));
 }
 

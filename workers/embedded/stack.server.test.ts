@@ -78,26 +78,34 @@ test('two clients at once get one stack, which ends with all its processes', { t
   expect(await stopStack(env)).toBe(false);
 });
 
-test('nothing of it survives a kill of the supervisor, and the next stack takes up its runs', { timeout: 180_000 }, async () => {
-  const first = await start();
-  const runs = await connectRuns(embeddedAddress(first.address));
-  await startRun(runs.client, { runId: 'taken-up', request: { spec: napSpec(4) }, summary: 'nap' });
-  const events = createFileEventStore(env.stateDir);
-  await until('the run to be admitted', async () => (await events.listRuns()).includes('taken-up'));
-  process.kill(first.supervisorPid, 'SIGKILL');
-  await until('the processes to end', () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive), 10_000);
-  await runs.close();
+test(
+  'nothing of it survives a kill of the supervisor, and the next stack takes up its runs',
+  { timeout: 180_000 },
+  async () => {
+    const first = await start();
+    const runs = await connectRuns(embeddedAddress(first.address));
+    await startRun(runs.client, { runId: 'taken-up', request: { spec: napSpec(4) }, summary: 'nap' });
+    const events = createFileEventStore(env.stateDir);
+    await until('the run to be admitted', async () => (await events.listRuns()).includes('taken-up'));
+    process.kill(first.supervisorPid, 'SIGKILL');
+    await until(
+      'the processes to end',
+      () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive),
+      10_000,
+    );
+    await runs.close();
 
-  const second = await start();
-  expect(second.supervisorPid).not.toBe(first.supervisorPid);
-  const again = await connectRuns(embeddedAddress(second.address));
-  expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
-  await again.close();
-  const types: string[] = [];
-  for await (const { body } of events.read('taken-up', 0)) types.push(body.type);
-  expect(types).toContain('run-resumed');
-  expect(types.at(-1)).toBe('run-finished');
-});
+    const second = await start();
+    expect(second.supervisorPid).not.toBe(first.supervisorPid);
+    const again = await connectRuns(embeddedAddress(second.address));
+    expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
+    await again.close();
+    const types: string[] = [];
+    for await (const { body } of events.read('taken-up', 0)) types.push(body.type);
+    expect(types).toContain('run-resumed');
+    expect(types.at(-1)).toBe('run-finished');
+  },
+);
 
 test('a killed worker and a killed server are started again', { timeout: 180_000 }, async () => {
   const first = await start();
@@ -129,7 +137,9 @@ test('a server that does not start is given up within seconds, with its last wor
   for (const attempt of attempts) {
     expect(attempt).toMatchObject({
       reason: {
-        message: expect.stringMatching(/Temporal server ended 3 times while it started \(exit code 1\)[^]*the database is of a newer version/) as string,
+        message: expect.stringMatching(
+          /Temporal server ended 3 times while it started \(exit code 1\)[^]*the database is of a newer version/,
+        ) as string,
         remedy: `Its logs are in ${join(env.stateDir, 'logs')}.`,
       },
     });
@@ -141,7 +151,10 @@ describe('what stack.json says is not believed', () => {
   test.each<[string, (info: StackInfo) => string]>([
     ['garbage', () => '{"address":'],
     ['the pid of another process', (info) => JSON.stringify({ ...info, supervisorPid: process.pid })],
-    ['another build and another address', (info) => JSON.stringify({ ...info, build: '0.0.0-older', address: '127.0.0.1:1' })],
+    [
+      'another build and another address',
+      (info) => JSON.stringify({ ...info, build: '0.0.0-older', address: '127.0.0.1:1' }),
+    ],
     ['other shapes', () => '[{"supervisorPid":"1"}]'],
   ])('%s', { timeout: 120_000 }, async (_what, textOf) => {
     const first = await start();
@@ -158,7 +171,10 @@ describe('what stack.json says is not believed', () => {
 
   test("another folder's: what is done here does not reach the stack there", { timeout: 180_000 }, async () => {
     const there = await start();
-    const here = readEnvironment({ ...env.variables, VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')) });
+    const here = readEnvironment({
+      ...env.variables,
+      VOIDBOX_STATE_DIR: mkdtempSync(join(tmpdir(), 'voidbox-stack-')),
+    });
     onTestFinished(async () => {
       await stopStack(here);
       rmSync(here.stateDir, { recursive: true, force: true });
@@ -187,7 +203,11 @@ describe('the socket', () => {
     const stranger = createServer((connection) => connection.end('{"voidbox":"stack","phase":"up"}\n')).listen(socket);
     onTestFinished(() => void stranger.close());
     expect(await start()).toEqual(first);
-    await until("the socket to be the stack's again", async () => (await askStack(env.stateDir, 'status')).kind === 'answer', 5_000);
+    await until(
+      "the socket to be the stack's again",
+      async () => (await askStack(env.stateDir, 'status')).kind === 'answer',
+      5_000,
+    );
     rmSync(socket);
     expect(await stopStack(env)).toBe(true);
     expect(isAlive(first.supervisorPid)).toBe(false);
@@ -203,7 +223,13 @@ describe('the socket', () => {
 
   test('takes lines of its own shape, and hangs up on others', { timeout: 120_000 }, async () => {
     const first = await start();
-    for (const text of ['GET / HTTP/1.1\r\n\r\n', '{"op":"format"}\n', `{"op":"${'x'.repeat(10_000)}`, '[]\n', 'null\n']) {
+    for (const text of [
+      'GET / HTTP/1.1\r\n\r\n',
+      '{"op":"format"}\n',
+      `{"op":"${'x'.repeat(10_000)}`,
+      '[]\n',
+      'null\n',
+    ]) {
       const answer = await new Promise<string>((resolve) => {
         let got = '';
         const socket = connect(socketFile(env.stateDir));
@@ -231,17 +257,21 @@ describe('a stack whose folder', () => {
         writeFileSync(stackFile(env.stateDir), 'of another stack');
       },
     ],
-  ])('%s ends with all its processes, and leaves what is there now alone', { timeout: 120_000 }, async (_what, expected, take) => {
-    const { supervisorPid, serverPid, workerPid } = await start();
-    const processes = [supervisorPid, serverPid, workerPid];
-    onTestFinished(() => {
-      if (isAlive(supervisorPid)) process.kill(supervisorPid, 'SIGKILL');
-    });
-    take();
-    await until('the processes to end', () => !processes.some(isAlive));
-    const left = existsSync(stackFile(env.stateDir)) ? readFileSync(stackFile(env.stateDir), 'utf8') : null;
-    expect(left).toBe(expected);
-  });
+  ])(
+    '%s ends with all its processes, and leaves what is there now alone',
+    { timeout: 120_000 },
+    async (_what, expected, take) => {
+      const { supervisorPid, serverPid, workerPid } = await start();
+      const processes = [supervisorPid, serverPid, workerPid];
+      onTestFinished(() => {
+        if (isAlive(supervisorPid)) process.kill(supervisorPid, 'SIGKILL');
+      });
+      take();
+      await until('the processes to end', () => !processes.some(isAlive));
+      const left = existsSync(stackFile(env.stateDir)) ? readFileSync(stackFile(env.stateDir), 'utf8') : null;
+      expect(left).toBe(expected);
+    },
+  );
 });
 
 test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 120_000 }, async () => {
@@ -254,18 +284,24 @@ test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 
   await until('the processes to end', () => ![first.supervisorPid, first.serverPid, first.workerPid].some(isAlive));
 });
 
-test("its files are their user's alone in a folder that others may look into, and older ones become so", { timeout: 120_000 }, async () => {
-  chmodSync(env.stateDir, 0o755);
-  writeFileSync(join(env.stateDir, 'skills.json'), '{"paths":[]}', { mode: 0o644 });
-  await start();
-  await stopStack(env);
-  // As builds before this one left it.
-  for (const name of ['temporal.db', 'host-id']) chmodSync(join(env.stateDir, name), 0o644);
-  await start();
-  const open = readdirSync(env.stateDir).filter((name) => (statSync(join(env.stateDir, name)).mode & 0o077) !== 0);
-  expect(open).toEqual([]);
-  expect(readdirSync(env.stateDir)).toEqual(expect.arrayContaining(['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'stack.json', 'logs']));
-});
+test(
+  "its files are their user's alone in a folder that others may look into, and older ones become so",
+  { timeout: 120_000 },
+  async () => {
+    chmodSync(env.stateDir, 0o755);
+    writeFileSync(join(env.stateDir, 'skills.json'), '{"paths":[]}', { mode: 0o644 });
+    await start();
+    await stopStack(env);
+    // As builds before this one left it.
+    for (const name of ['temporal.db', 'host-id']) chmodSync(join(env.stateDir, name), 0o644);
+    await start();
+    const open = readdirSync(env.stateDir).filter((name) => (statSync(join(env.stateDir, name)).mode & 0o077) !== 0);
+    expect(open).toEqual([]);
+    expect(readdirSync(env.stateDir)).toEqual(
+      expect.arrayContaining(['temporal.db', 'temporal.db-wal', 'temporal.db-shm', 'stack.json', 'logs']),
+    );
+  },
+);
 
 test('starts in a folder whose name means something in a URI', { timeout: 120_000 }, async () => {
   const stateDir = join(env.stateDir, 'a #b?c%41&mode=memory');

@@ -23,25 +23,31 @@ process.stdout.write(process.pid + '\\n');
 setInterval(() => undefined, 1000);
 `;
 
-test('is over with the supervisor that was told to end: the next one is not waited for and not ended', { timeout: 90_000 }, async () => {
-  const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-stop-'));
-  const left = new Set<number>();
-  onTestFinished(() => {
-    for (const pid of left) process.kill(pid, 'SIGKILL');
-    rmSync(stateDir, { recursive: true });
-  });
-  const script = join(stateDir, 'embedded/supervisor.js');
-  mkdirSync(join(stateDir, 'embedded'));
-  writeFileSync(script, SUPERVISOR);
-  writeFileSync(stackLockFile(stateDir), '');
-  const first = spawn(process.execPath, [script, stackLockFile(stateDir), 'first'], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const pids = createInterface({ input: first.stdout })[Symbol.asyncIterator]();
-  expect(Number((await pids.next()).value)).toBe(first.pid);
+test(
+  'is over with the supervisor that was told to end: the next one is not waited for and not ended',
+  { timeout: 90_000 },
+  async () => {
+    const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-stop-'));
+    const left = new Set<number>();
+    onTestFinished(() => {
+      for (const pid of left) process.kill(pid, 'SIGKILL');
+      rmSync(stateDir, { recursive: true });
+    });
+    const script = join(stateDir, 'embedded/supervisor.js');
+    mkdirSync(join(stateDir, 'embedded'));
+    writeFileSync(script, SUPERVISOR);
+    writeFileSync(stackLockFile(stateDir), '');
+    const first = spawn(process.execPath, [script, stackLockFile(stateDir), 'first'], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const pids = createInterface({ input: first.stdout })[Symbol.asyncIterator]();
+    expect(Number((await pids.next()).value)).toBe(first.pid);
 
-  const startedAtMs = Date.now();
-  expect(await stopStack(readEnvironment({ HOME: stateDir, VOIDBOX_STATE_DIR: stateDir }))).toBe(true);
-  expect(Date.now() - startedAtMs).toBeLessThan(30_000);
-  const next = Number((await pids.next()).value);
-  left.add(next);
-  expect(readFileSync(`/proc/${next}/cmdline`, 'utf8')).toContain(script);
-});
+    const startedAtMs = Date.now();
+    expect(await stopStack(readEnvironment({ HOME: stateDir, VOIDBOX_STATE_DIR: stateDir }))).toBe(true);
+    expect(Date.now() - startedAtMs).toBeLessThan(30_000);
+    const next = Number((await pids.next()).value);
+    left.add(next);
+    expect(readFileSync(`/proc/${next}/cmdline`, 'utf8')).toContain(script);
+  },
+);

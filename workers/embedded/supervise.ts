@@ -78,7 +78,11 @@ class Supervisor {
     const pagesLog = openCappedLog(join(logsDir(stateDir), 'temporal-ui.log'));
     this.#options = options;
     this.#log = createLog('supervisor', (line) => file.write(line));
-    this.#pages = createUiPages({ pieces, env: readEnvironment().variables, onLine: (line) => pagesLog.write(`${line}\n`) });
+    this.#pages = createUiPages({
+      pieces,
+      env: readEnvironment().variables,
+      onLine: (line) => pagesLog.write(`${line}\n`),
+    });
     this.#ended = new Promise((resolve) => (this.#settle = resolve));
     this.#folder = watchFolder({ stateDir, onGone: () => void this.#leave() });
   }
@@ -111,7 +115,12 @@ class Supervisor {
   }
 
   #keepServer(): KeptChild {
-    const says = childLog('the Temporal server', join(logsDir(this.#options.stateDir), 'temporal.log'), this.#log, (what, words) => this.#giveUp(what, words));
+    const says = childLog(
+      'the Temporal server',
+      join(logsDir(this.#options.stateDir), 'temporal.log'),
+      this.#log,
+      (what, words) => this.#giveUp(what, words),
+    );
     return keepChild({
       env: readEnvironment().variables,
       command: async () => {
@@ -122,13 +131,15 @@ class Supervisor {
         }
         // Another folder's database is not to be looked at, much less removed.
         if (this.#folder.isGone()) throw new Error(`the state folder ${this.#options.stateDir} is gone`);
-        if (prepareDatabase(this.#options.stateDir)) this.#log('warning', 'the database of a server that never came up is made anew');
+        if (prepareDatabase(this.#options.stateDir))
+          this.#log('warning', 'the database of a server that never came up is made anew');
         const durability = durabilityOf(readEnvironment(), 'embedded');
         return serverCommand({ ...this.#options, ports: this.#ports, httpHost: this.#httpHost, durability });
       },
       onLine: says.line,
       onStart: (pid) => {
-        if (this.#ports !== null) this.#log('info', `Temporal server ${pid} starts on ${addressOf(this.#ports)}, UI on ${this.#uiUrl()}`);
+        if (this.#ports !== null)
+          this.#log('info', `Temporal server ${pid} starts on ${addressOf(this.#ports)}, UI on ${this.#uiUrl()}`);
         this.#publish();
       },
       onEnd: says.ended,
@@ -136,7 +147,9 @@ class Supervisor {
   }
 
   #keepWorker(): KeptChild {
-    const says = childLog('the worker', join(logsDir(this.#options.stateDir), 'worker.log'), this.#log, (what, words) => this.#giveUp(what, words));
+    const says = childLog('the worker', join(logsDir(this.#options.stateDir), 'worker.log'), this.#log, (what, words) =>
+      this.#giveUp(what, words),
+    );
     return keepChild({
       env: readEnvironment().variables,
       command: async () => {
@@ -159,7 +172,15 @@ class Supervisor {
   #publish(): void {
     const { build, stateDir } = this.#options;
     const [serverPid, workerPid] = [this.#server?.pid() ?? null, this.#worker?.pid() ?? null];
-    if (this.#stopping || this.#folder.isGone() || !this.#workerReady || this.#ports === null || serverPid === null || workerPid === null) return;
+    if (
+      this.#stopping ||
+      this.#folder.isGone() ||
+      !this.#workerReady ||
+      this.#ports === null ||
+      serverPid === null ||
+      workerPid === null
+    )
+      return;
     if (this.#published === null) this.#publishedAtMs = Date.now();
     const pids = { supervisorPid: process.pid, serverPid, workerPid };
     const id = hostId(stateDir);
@@ -198,7 +219,15 @@ class Supervisor {
     if (op === 'yield' && !inUse) void this.#stop('a command of another build asks for it');
     this.#keepFile();
     const phase = this.#stopping ? 'stopping' : this.#published === null ? 'starting' : 'up';
-    return { voidbox: 'stack', phase, pid: process.pid, build, folder: folderId(stateDir) ?? '', inUse: op === 'yield' && inUse, info: this.#published };
+    return {
+      voidbox: 'stack',
+      phase,
+      pid: process.pid,
+      build,
+      folder: folderId(stateDir) ?? '',
+      inUse: op === 'yield' && inUse,
+      info: this.#published,
+    };
   }
 
   #giveUp(what: string, words: readonly string[]): void {
@@ -245,6 +274,18 @@ function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPor
   const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);
   return {
     file: pieces.keeper,
-    args: ['tie', '--', process.execPath, script, '--embedded', ...server, '--state-dir', stateDir, '--keeper', pieces.keeper, ...skills],
+    args: [
+      'tie',
+      '--',
+      process.execPath,
+      script,
+      '--embedded',
+      ...server,
+      '--state-dir',
+      stateDir,
+      '--keeper',
+      pieces.keeper,
+      ...skills,
+    ],
   };
 }

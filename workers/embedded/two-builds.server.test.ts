@@ -17,13 +17,20 @@ let variables: NodeJS.ProcessEnv;
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-builds-'));
   const pieces = await resolveStackPieces(readEnvironment(), { install: true });
-  variables = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), VOIDBOX_VM: pieces.keeper, VOIDBOX_TEMPORAL_CLI: pieces.temporalCli };
+  variables = {
+    ...process.env,
+    VOIDBOX_STATE_DIR: join(dir, 'state'),
+    VOIDBOX_VM: pieces.keeper,
+    VOIDBOX_TEMPORAL_CLI: pieces.temporalCli,
+  };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE']) delete variables[name];
   const root = packageRoot();
   const other = join(dir, 'other');
   mkdirSync(other);
-  for (const part of ['bin', 'dist', 'setup', 'package.json', 'Cargo.toml']) cpSync(join(root, part), join(other, part), { recursive: true });
-  for (const part of ['node_modules', 'guest', 'native', 'Cargo.lock']) symlinkSync(join(root, part), join(other, part));
+  for (const part of ['bin', 'dist', 'setup', 'package.json', 'Cargo.toml'])
+    cpSync(join(root, part), join(other, part), { recursive: true });
+  for (const part of ['node_modules', 'guest', 'native', 'Cargo.lock'])
+    symlinkSync(join(root, part), join(other, part));
   appendFileSync(join(other, 'dist/workers/log.js'), '\n// Another build.\n');
   builds = [root, other];
   for (const seconds of [1, 20]) writeFileSync(join(dir, `sleep-${seconds}.yaml`), napSpec(seconds));
@@ -42,8 +49,11 @@ interface Ended {
 function voidbox(root: string, ...args: readonly string[]): Promise<Ended> {
   return new Promise((resolve) => {
     const options = { cwd: dir, env: variables, timeout: COMMAND_LIMIT_MS };
-    const child = execFile(process.execPath, [join(root, 'bin/voidbox.js'), ...args], options, (_error, stdout, stderr) =>
-      resolve({ code: child.exitCode, stdout, stderr }),
+    const child = execFile(
+      process.execPath,
+      [join(root, 'bin/voidbox.js'), ...args],
+      options,
+      (_error, stdout, stderr) => resolve({ code: child.exitCode, stdout, stderr }),
     );
   });
 }
@@ -61,12 +71,18 @@ test('by turns: each call works, and a run in flight goes on', { timeout: 400_00
   expect(status.state).toBe('succeeded');
 });
 
-test('at once: neither takes the stack from a command of the other that is starting', { timeout: 500_000 }, async () => {
-  const loop = async (root: string): Promise<Ended[]> => {
-    const ended: Ended[] = [];
-    for (let turn = 0; turn < 2; turn += 1) ended.push(await voidbox(root, 'run', 'sleep-1.yaml'));
-    return ended;
-  };
-  const calls = (await Promise.all(builds.map(loop))).flat();
-  expect(calls.map(({ code, stderr }) => (code === 0 ? 'works' : stderr))).toEqual(Array.from({ length: 4 }, () => 'works'));
-});
+test(
+  'at once: neither takes the stack from a command of the other that is starting',
+  { timeout: 500_000 },
+  async () => {
+    const loop = async (root: string): Promise<Ended[]> => {
+      const ended: Ended[] = [];
+      for (let turn = 0; turn < 2; turn += 1) ended.push(await voidbox(root, 'run', 'sleep-1.yaml'));
+      return ended;
+    };
+    const calls = (await Promise.all(builds.map(loop))).flat();
+    expect(calls.map(({ code, stderr }) => (code === 0 ? 'works' : stderr))).toEqual(
+      Array.from({ length: 4 }, () => 'works'),
+    );
+  },
+);

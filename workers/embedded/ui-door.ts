@@ -2,7 +2,14 @@
  * The port that `voidbox ps` and `run` name as the Temporal UI: checks each request (ui-guard.ts), takes data from the
  * server's HTTP API, which answers to nobody else, and pages from where pages are.
  */
-import { createServer, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage, type OutgoingHttpHeaders, type ServerResponse } from 'node:http';
+import {
+  createServer,
+  request as httpRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type OutgoingHttpHeaders,
+  type ServerResponse,
+} from 'node:http';
 import { isApi, refusal } from './ui-guard.ts';
 
 const MAX_CONNECTIONS = 256;
@@ -14,7 +21,15 @@ const ANSWER_LIMIT_MS = 180_000;
 const SETTINGS = '/api/v1/settings';
 /** With payloads as they are stored, which the UI decodes by itself. */
 const API_TYPE = 'application/json+no-payload-shorthand';
-const TAKEN_IN = ['accept', 'accept-language', 'content-length', 'transfer-encoding', 'range', 'if-none-match', 'if-modified-since'];
+const TAKEN_IN = [
+  'accept',
+  'accept-language',
+  'content-length',
+  'transfer-encoding',
+  'range',
+  'if-none-match',
+  'if-modified-since',
+];
 const NOT_GIVEN_OUT = new Set([
   'connection',
   'keep-alive',
@@ -38,12 +53,15 @@ export interface UiDoor {
 
 export async function openUiDoor(options: UiDoorOptions): Promise<UiDoor> {
   let port = 0;
-  const server = createServer({ headersTimeout: HEADERS_LIMIT_MS, requestTimeout: REQUEST_LIMIT_MS }, (incoming, outgoing) => {
-    void answer(incoming, outgoing, port, options).catch((error: unknown) => {
-      options.onProblem(`${incoming.method} ${incoming.url?.slice(0, 200)}: ${(error as Error).message}`);
-      refuse(outgoing, 502, 'the Temporal server does not answer; it is started again when it has died');
-    });
-  });
+  const server = createServer(
+    { headersTimeout: HEADERS_LIMIT_MS, requestTimeout: REQUEST_LIMIT_MS },
+    (incoming, outgoing) => {
+      void answer(incoming, outgoing, port, options).catch((error: unknown) => {
+        options.onProblem(`${incoming.method} ${incoming.url?.slice(0, 200)}: ${(error as Error).message}`);
+        refuse(outgoing, 502, 'the Temporal server does not answer; it is started again when it has died');
+      });
+    },
+  );
   server.maxConnections = MAX_CONNECTIONS;
   server.on('error', (error) => options.onProblem(error.message));
   await new Promise<void>((resolve, reject) => {
@@ -61,12 +79,28 @@ export async function openUiDoor(options: UiDoorOptions): Promise<UiDoor> {
   };
 }
 
-async function answer(incoming: IncomingMessage, outgoing: ServerResponse, port: number, options: UiDoorOptions): Promise<void> {
+async function answer(
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  port: number,
+  options: UiDoorOptions,
+): Promise<void> {
   const { method = '', url: target = '', headers } = incoming;
   const fetchSite = one(headers['sec-fetch-site']);
-  const why = refusal({ method, target, host: headers.host, origin: headers.origin, fetchSite, fetchMode: one(headers['sec-fetch-mode']) }, port);
+  const why = refusal(
+    {
+      method,
+      target,
+      host: headers.host,
+      origin: headers.origin,
+      fetchSite,
+      fetchMode: one(headers['sec-fetch-mode']),
+    },
+    port,
+  );
   if (why !== null) return refuse(outgoing, 403, why);
-  if (!isApi(target) || target.split('?')[0] === SETTINGS) return await pass(incoming, outgoing, await toPages(target, headers, options));
+  if (!isApi(target) || target.split('?')[0] === SETTINGS)
+    return await pass(incoming, outgoing, await toPages(target, headers, options));
   const api = options.api();
   if (api === null) return refuse(outgoing, 503, 'the Temporal server is starting');
   await pass(incoming, outgoing, {
@@ -87,25 +121,37 @@ interface Upstream {
 }
 
 async function toPages(target: string, headers: IncomingHttpHeaders, options: UiDoorOptions): Promise<Upstream> {
-  return { port: await options.pagesPort(), path: target, headers: { ...taken(headers), host: 'localhost' }, contentType: null };
+  return {
+    port: await options.pagesPort(),
+    path: target,
+    headers: { ...taken(headers), host: 'localhost' },
+    contentType: null,
+  };
 }
 
-function pass(incoming: IncomingMessage, outgoing: ServerResponse, { port, path, headers, contentType }: Upstream): Promise<void> {
+function pass(
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  { port, path, headers, contentType }: Upstream,
+): Promise<void> {
   return new Promise((resolve, reject) => {
-    const upstream = httpRequest({ host: '127.0.0.1', port, path, method: incoming.method, headers, timeout: ANSWER_LIMIT_MS }, (response) => {
-      const given = Object.entries(response.headers).filter(([name]) => !NOT_GIVEN_OUT.has(name));
-      outgoing.writeHead(response.statusCode ?? 502, {
-        ...Object.fromEntries(given),
-        ...(contentType === null ? {} : { 'content-type': contentType }),
-        'x-frame-options': 'SAMEORIGIN',
-        'x-content-type-options': 'nosniff',
-        'cross-origin-resource-policy': 'same-origin',
-        'cross-origin-opener-policy': 'same-origin',
-      });
-      response.once('error', reject);
-      outgoing.once('finish', resolve);
-      response.pipe(outgoing);
-    });
+    const upstream = httpRequest(
+      { host: '127.0.0.1', port, path, method: incoming.method, headers, timeout: ANSWER_LIMIT_MS },
+      (response) => {
+        const given = Object.entries(response.headers).filter(([name]) => !NOT_GIVEN_OUT.has(name));
+        outgoing.writeHead(response.statusCode ?? 502, {
+          ...Object.fromEntries(given),
+          ...(contentType === null ? {} : { 'content-type': contentType }),
+          'x-frame-options': 'SAMEORIGIN',
+          'x-content-type-options': 'nosniff',
+          'cross-origin-resource-policy': 'same-origin',
+          'cross-origin-opener-policy': 'same-origin',
+        });
+        response.once('error', reject);
+        outgoing.once('finish', resolve);
+        response.pipe(outgoing);
+      },
+    );
     upstream.once('timeout', () => upstream.destroy(new Error(`no answer within ${ANSWER_LIMIT_MS / 1000} s`)));
     upstream.once('error', reject);
     // A reader that has gone leaves nothing behind it.

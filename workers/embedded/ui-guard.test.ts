@@ -1,14 +1,29 @@
 import { expect, test } from 'vitest';
 import { refusal, type DoorRequest } from './ui-guard.ts';
 
-const page: DoorRequest = { method: 'GET', target: '/', host: '127.0.0.1:8000', origin: undefined, fetchSite: undefined, fetchMode: undefined };
+const page: DoorRequest = {
+  method: 'GET',
+  target: '/',
+  host: '127.0.0.1:8000',
+  origin: undefined,
+  fetchSite: undefined,
+  fetchMode: undefined,
+};
 const refused = (change: Partial<DoorRequest>): string | null => refusal({ ...page, ...change }, 8000);
 
 test('lets in the pages of the UI and what they ask for', () => {
   expect(refused({})).toBeNull();
   expect(refused({ host: 'localhost:8000', fetchSite: 'none', fetchMode: 'navigate' })).toBeNull();
   expect(refused({ target: '/api/v1/namespaces', fetchSite: 'same-origin', fetchMode: 'cors' })).toBeNull();
-  expect(refused({ method: 'POST', target: '/api/v1/x', origin: 'http://127.0.0.1:8000', fetchSite: 'same-origin', fetchMode: 'cors' })).toBeNull();
+  expect(
+    refused({
+      method: 'POST',
+      target: '/api/v1/x',
+      origin: 'http://127.0.0.1:8000',
+      fetchSite: 'same-origin',
+      fetchMode: 'cors',
+    }),
+  ).toBeNull();
 });
 
 test('follows a link from another page to a page of the UI, and to none of its data', () => {
@@ -20,7 +35,10 @@ test('follows a link from another page to a page of the UI, and to none of its d
 });
 
 test.each<[string, Partial<DoorRequest>]>([
-  ['a name that was made to point here', { host: 'evil.example:8000', origin: 'http://evil.example:8000', fetchSite: 'same-origin' }],
+  [
+    'a name that was made to point here',
+    { host: 'evil.example:8000', origin: 'http://evil.example:8000', fetchSite: 'same-origin' },
+  ],
   ['a name with the right beginning', { host: '127.0.0.1:8000.evil.example' }],
   ['another port', { host: '127.0.0.1:8001' }],
   ['no Host', { host: undefined }],

@@ -20,13 +20,15 @@ const WRITES = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
 /** Why the request is refused; null when it is not. */
 export function refusal(request: DoorRequest, port: number): string | null {
   const names = [`127.0.0.1:${port}`, `localhost:${port}`];
-  if (request.host === undefined || !names.includes(request.host)) return `the Host of a request here is ${names.join(' or ')}`;
+  if (request.host === undefined || !names.includes(request.host))
+    return `the Host of a request here is ${names.join(' or ')}`;
   if (!request.target.startsWith('/')) return 'the target of a request here is a path';
   const isWrite = WRITES.has(request.method);
   if (!isWrite && !READS.has(request.method)) return `${request.method} is not done here`;
   // Browsers send it with each write; what is no browser has the server's own port.
   if (isWrite && request.origin === undefined) return 'a request that changes something names its Origin';
-  if (request.origin !== undefined && request.origin !== `http://${request.host}`) return 'requests of other origins are refused';
+  if (request.origin !== undefined && request.origin !== `http://${request.host}`)
+    return 'requests of other origins are refused';
   if (isTrusted(request.fetchSite) || isLinkToPage(request)) return null;
   return 'requests of other sites are refused';
 }

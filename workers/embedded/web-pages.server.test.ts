@@ -83,20 +83,45 @@ interface Sent {
 
 const json = (value: unknown): string => JSON.stringify(value);
 const forgedRun = { workflowType: { name: 'voidboxRun' }, taskQueue: { name: 'voidbox' }, input: [{ spec: SPEC }] };
-const forgedActivity = { activityType: { name: 'runStage' }, taskQueue: { name: 'voidbox' }, startToCloseTimeout: '60s', input: [{}] };
+const forgedActivity = {
+  activityType: { name: 'runStage' },
+  taskQueue: { name: 'voidbox' },
+  startToCloseTimeout: '60s',
+  input: [{}],
+};
 const below = (path: string): string[] => [`/api/v1/namespaces/default${path}`, `/namespaces/default${path}`];
 /** What needs no leave of the server (preflight): these methods with these types. */
 const REQUESTS: readonly Sent[] = [
-  ...[...below('/workflows'), ...below(`/workflows/${CANARY}`), ...below(`/workflows/${CANARY}/history`), ...below('/activities'), '/metrics', '/'].map(
-    (path): Sent => ({ method: 'GET', path }),
-  ),
+  ...[
+    ...below('/workflows'),
+    ...below(`/workflows/${CANARY}`),
+    ...below(`/workflows/${CANARY}/history`),
+    ...below('/activities'),
+    '/metrics',
+    '/',
+  ].map((path): Sent => ({ method: 'GET', path })),
   ...['text/plain', 'application/x-www-form-urlencoded'].flatMap((type): Sent[] => [
     ...below('/workflows/forged-run').map((path): Sent => ({ method: 'POST', path, type, body: json(forgedRun) })),
-    ...below('/activities/forged-activity').map((path): Sent => ({ method: 'POST', path, type, body: json(forgedActivity) })),
-    ...below(`/workflows/${CANARY}/terminate`).map((path): Sent => ({ method: 'POST', path, type, body: json({ reason: 'forged' }) })),
+    ...below('/activities/forged-activity').map((path): Sent => ({
+      method: 'POST',
+      path,
+      type,
+      body: json(forgedActivity),
+    })),
+    ...below(`/workflows/${CANARY}/terminate`).map((path): Sent => ({
+      method: 'POST',
+      path,
+      type,
+      body: json({ reason: 'forged' }),
+    })),
     ...below(`/workflows/${CANARY}/signal/x`).map((path): Sent => ({ method: 'POST', path, type, body: '{}' })),
   ]),
-  { method: 'POST', path: '/namespaces/default/task-queues/voidbox/nexus-services/a/b', type: 'text/plain', body: '{}' },
+  {
+    method: 'POST',
+    path: '/namespaces/default/task-queues/voidbox/nexus-services/a/b',
+    type: 'text/plain',
+    body: '{}',
+  },
 ];
 
 interface Sender {
@@ -107,16 +132,38 @@ interface Sender {
 const SENDERS: readonly Sender[] = [
   {
     who: 'a foreign page',
-    headers: (port) => ({ Host: `127.0.0.1:${port}`, Origin: 'http://evil.example', 'Sec-Fetch-Site': 'cross-site', 'Sec-Fetch-Mode': 'no-cors' }),
+    headers: (port) => ({
+      Host: `127.0.0.1:${port}`,
+      Origin: 'http://evil.example',
+      'Sec-Fetch-Site': 'cross-site',
+      'Sec-Fetch-Mode': 'no-cors',
+    }),
   },
-  { who: 'a foreign page in an old browser', headers: (port) => ({ Host: `127.0.0.1:${port}`, Origin: 'http://evil.example' }) },
-  { who: 'a frame without an origin', headers: (port) => ({ Host: `localhost:${port}`, Origin: 'null', 'Sec-Fetch-Site': 'cross-site' }) },
-  { who: 'a page of another port', headers: (port) => ({ Host: `localhost:${port}`, Origin: 'http://localhost:3000', 'Sec-Fetch-Site': 'same-site' }) },
+  {
+    who: 'a foreign page in an old browser',
+    headers: (port) => ({ Host: `127.0.0.1:${port}`, Origin: 'http://evil.example' }),
+  },
+  {
+    who: 'a frame without an origin',
+    headers: (port) => ({ Host: `localhost:${port}`, Origin: 'null', 'Sec-Fetch-Site': 'cross-site' }),
+  },
+  {
+    who: 'a page of another port',
+    headers: (port) => ({ Host: `localhost:${port}`, Origin: 'http://localhost:3000', 'Sec-Fetch-Site': 'same-site' }),
+  },
   {
     who: 'a page whose name points here now',
-    headers: (port) => ({ Host: `evil.example:${port}`, Origin: `http://evil.example:${port}`, 'Sec-Fetch-Site': 'same-origin', 'Sec-Fetch-Mode': 'cors' }),
+    headers: (port) => ({
+      Host: `evil.example:${port}`,
+      Origin: `http://evil.example:${port}`,
+      'Sec-Fetch-Site': 'same-origin',
+      'Sec-Fetch-Mode': 'cors',
+    }),
   },
-  { who: 'a read of a page whose name points here now', headers: (port) => ({ Host: `evil.example:${port}`, 'Sec-Fetch-Site': 'same-origin' }) },
+  {
+    who: 'a read of a page whose name points here now',
+    headers: (port) => ({ Host: `evil.example:${port}`, 'Sec-Fetch-Site': 'same-origin' }),
+  },
 ];
 
 interface Answer {
@@ -128,8 +175,15 @@ interface Answer {
 }
 
 function send(port: number, { method, path, type, body }: Sent, sender: Sender): Promise<Answer> {
-  const headers = { ...sender.headers(port), Connection: 'close', ...(type === undefined ? {} : { 'Content-Type': type }) };
-  const head = Object.entries({ ...headers, ...(body === undefined ? {} : { 'Content-Length': String(Buffer.byteLength(body)) }) });
+  const headers = {
+    ...sender.headers(port),
+    Connection: 'close',
+    ...(type === undefined ? {} : { 'Content-Type': type }),
+  };
+  const head = Object.entries({
+    ...headers,
+    ...(body === undefined ? {} : { 'Content-Length': String(Buffer.byteLength(body)) }),
+  });
   return new Promise((resolve) => {
     let text = '';
     const socket = connect({ host: '127.0.0.1', port });
@@ -151,12 +205,16 @@ function send(port: number, { method, path, type, body }: Sent, sender: Sender):
     socket.setTimeout(ANSWER_LIMIT_MS, end);
     socket.once('close', end);
     socket.once('error', end);
-    socket.write(`${method} ${path} HTTP/1.1\r\n${head.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${body ?? ''}`);
+    socket.write(
+      `${method} ${path} HTTP/1.1\r\n${head.map(([name, value]) => `${name}: ${value}\r\n`).join('')}\r\n${body ?? ''}`,
+    );
   });
 }
 
 async function sendAll(ports: readonly number[]): Promise<Answer[]> {
-  const all = ports.flatMap((port) => SENDERS.flatMap((sender) => REQUESTS.map((one) => (): Promise<Answer> => send(port, one, sender))));
+  const all = ports.flatMap((port) =>
+    SENDERS.flatMap((sender) => REQUESTS.map((one) => (): Promise<Answer> => send(port, one, sender))),
+  );
   const answers: Answer[] = [];
   const work = async (): Promise<void> => {
     for (let next = all.shift(); next !== undefined; next = all.shift()) answers.push(await next());
@@ -171,50 +229,69 @@ async function workflowIds(): Promise<string[]> {
   return found.sort();
 }
 
-test('a web page starts nothing, changes nothing and reads nothing of a run at any port', { timeout: 300_000 }, async () => {
-  // With the UI open, the process that has its pages runs too.
-  const page = await fetch(`${stack.uiUrl}/namespaces/default/workflows/${CANARY}`);
-  expect(page.status).toBe(200);
-  expect(await page.text()).toContain('<!doctype html>');
-  const seen = await fetch(`${stack.uiUrl}/api/v1/namespaces/default/workflows/${CANARY}`);
-  // Of the run, and in no request: an answer that has it was read from the run.
-  const { runId: secret } = await runs.client.workflow.getHandle(CANARY).describe();
-  expect(await seen.text()).toContain(secret);
+test(
+  'a web page starts nothing, changes nothing and reads nothing of a run at any port',
+  { timeout: 300_000 },
+  async () => {
+    // With the UI open, the process that has its pages runs too.
+    const page = await fetch(`${stack.uiUrl}/namespaces/default/workflows/${CANARY}`);
+    expect(page.status).toBe(200);
+    expect(await page.text()).toContain('<!doctype html>');
+    const seen = await fetch(`${stack.uiUrl}/api/v1/namespaces/default/workflows/${CANARY}`);
+    // Of the run, and in no request: an answer that has it was read from the run.
+    const { runId: secret } = await runs.client.workflow.getHandle(CANARY).describe();
+    expect(await seen.text()).toContain(secret);
 
-  await expect.poll(workflowIds, { timeout: 20_000 }).toEqual([CANARY]);
-  const own = [stack.supervisorPid, stack.serverPid, stack.workerPid].flatMap(portsOf);
-  const pages = processesOf(stack.supervisorPid)
-    .flatMap(portsOf)
-    .filter((port) => !own.includes(port));
-  // gRPC, the HTTP API, the UI's door; the pages' own server.
-  expect(own.length).toBeGreaterThanOrEqual(3);
-  expect(pages.length).toBeGreaterThanOrEqual(1);
+    await expect.poll(workflowIds, { timeout: 20_000 }).toEqual([CANARY]);
+    const own = [stack.supervisorPid, stack.serverPid, stack.workerPid].flatMap(portsOf);
+    const pages = processesOf(stack.supervisorPid)
+      .flatMap(portsOf)
+      .filter((port) => !own.includes(port));
+    // gRPC, the HTTP API, the UI's door; the pages' own server.
+    expect(own.length).toBeGreaterThanOrEqual(3);
+    expect(pages.length).toBeGreaterThanOrEqual(1);
 
-  const answers = await sendAll([...own, ...pages]);
-  expect(answers.length).toBe((own.length + pages.length) * SENDERS.length * REQUESTS.length);
-  expect(answers.filter(({ text }) => text.includes(secret)).map(({ what }) => what)).toEqual([]);
-  const done = answers.filter(({ method, port, status }) => method === 'POST' && own.includes(port) && status !== null && status < 300);
-  expect(done.map(({ what, status }) => `${what}: ${status}`)).toEqual([]);
-  // The list of workflows lags behind what is started.
-  await sleep(2_000);
-  expect(await workflowIds()).toEqual([CANARY]);
-  expect(await describeRun(runs.client, CANARY)).toMatchObject({ state: 'running' });
-});
+    const answers = await sendAll([...own, ...pages]);
+    expect(answers.length).toBe((own.length + pages.length) * SENDERS.length * REQUESTS.length);
+    expect(answers.filter(({ text }) => text.includes(secret)).map(({ what }) => what)).toEqual([]);
+    const done = answers.filter(
+      ({ method, port, status }) => method === 'POST' && own.includes(port) && status !== null && status < 300,
+    );
+    expect(done.map(({ what, status }) => `${what}: ${status}`)).toEqual([]);
+    // The list of workflows lags behind what is started.
+    await sleep(2_000);
+    expect(await workflowIds()).toEqual([CANARY]);
+    expect(await describeRun(runs.client, CANARY)).toMatchObject({ state: 'running' });
+  },
+);
 
 test('the server schedules no activity without a workflow, even for who may reach it', async () => {
-  const request = { namespace: 'default', activityId: 'alone', activityType: { name: 'runStage' }, taskQueue: { name: 'voidbox' } };
-  await expect(runs.connection.workflowService.startActivityExecution({ ...request, requestId: 'alone', identity: 'test' })).rejects.toThrow(/disabled/);
+  const request = {
+    namespace: 'default',
+    activityId: 'alone',
+    activityType: { name: 'runStage' },
+    taskQueue: { name: 'voidbox' },
+  };
+  await expect(
+    runs.connection.workflowService.startActivityExecution({ ...request, requestId: 'alone', identity: 'test' }),
+  ).rejects.toThrow(/disabled/);
 });
 
 test('the UI gets its data through the door, and changes things with it', async () => {
   const history = (await (
-    await fetch(`${stack.uiUrl}/api/v1/namespaces/default/workflows/${encodeURIComponent(encodeURIComponent(CANARY))}/history`)
+    await fetch(
+      `${stack.uiUrl}/api/v1/namespaces/default/workflows/${encodeURIComponent(encodeURIComponent(CANARY))}/history`,
+    )
   ).json()) as {
     readonly history: {
-      readonly events: readonly { readonly workflowExecutionStartedEventAttributes?: { readonly input: { readonly payloads: unknown[] } } }[];
+      readonly events: readonly {
+        readonly workflowExecutionStartedEventAttributes?: { readonly input: { readonly payloads: unknown[] } };
+      }[];
     };
   };
-  expect(history.history.events[0]?.workflowExecutionStartedEventAttributes?.input.payloads[0]).toMatchObject({ data: expect.any(String) as string });
+  expect(history.history.events[0]?.workflowExecutionStartedEventAttributes?.input.payloads[0]).toMatchObject({
+    data: expect.any(String) as string,
+  });
   expect(await (await fetch(`${stack.uiUrl}/api/v1/settings`)).json()).toMatchObject({ DisableWriteActions: false });
   const body = json({ workflowExecution: { workflowId: CANARY }, signalName: 'from-ui' });
   const signalled = await fetch(`${stack.uiUrl}/api/v1/namespaces/default/workflows/${CANARY}/signal/from-ui`, {

@@ -1,6 +1,16 @@
 /** One file of all that a skill's entry imports, named by a hash of its content, beside copies of its references. */
 import { createHash } from 'node:crypto';
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { bundle } from '../../sdk/skill-kit/build/bundle.ts';
 import { skillDirOf } from '../../sdk/skill-kit/reference-loader.ts';
@@ -49,7 +59,8 @@ function keep(stateDir: string, codeHash: string, code: string, folder: string):
   const next = `${target}.${process.pid}`;
   mkdirSync(next, { recursive: true, mode: 0o700 });
   writeFileSync(join(next, 'skill.mjs'), code, { mode: 0o600 });
-  if (existsSync(join(folder, 'references'))) cpSync(join(folder, 'references'), join(next, 'references'), { recursive: true, dereference: true });
+  if (existsSync(join(folder, 'references')))
+    cpSync(join(folder, 'references'), join(next, 'references'), { recursive: true, dereference: true });
   try {
     renameSync(next, target);
   } catch (error) {

@@ -21,7 +21,10 @@ test('a skill that is named by its entry, by its folder, by a folder above and b
   mkdirSync(join(skills, 'two'));
   writeFileSync(join(skills, 'two/skill.mjs'), 'export default 2;');
   const first = await catalog.find('one').catch((error: Error) => error);
-  expect(first).toMatchObject({ code: 'skill/ambiguous', message: expect.stringMatching(/^2 different codes are loaded as skill "one":/) });
+  expect(first).toMatchObject({
+    code: 'skill/ambiguous',
+    message: expect.stringMatching(/^2 different codes are loaded as skill "one":/),
+  });
   const lines = (first as Error).message.split('\n').slice(1);
   expect(lines.map((line) => line.trim().replace(/^[0-9a-f]{12} /, 'HASH '))).toEqual([
     `HASH  version 1.0.0, ${join(skills, 'one/skill.mjs')}`,
@@ -29,7 +32,10 @@ test('a skill that is named by its entry, by its folder, by a folder above and b
   ]);
   const second = lines[1]!.trim().slice(0, 12);
   expect(await catalog.find('one', '1.0.0', second)).toMatchObject({ entry: join(skills, 'two/skill.mjs') });
-  await expect(catalog.find('one', undefined, '00000000')).rejects.toMatchObject({ code: 'skill/unknown', message: expect.stringContaining(`code ${second}`) });
+  await expect(catalog.find('one', undefined, '00000000')).rejects.toMatchObject({
+    code: 'skill/unknown',
+    message: expect.stringContaining(`code ${second}`),
+  });
 });
 
 test('the same code in two places is one skill', async () => {

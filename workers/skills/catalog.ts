@@ -51,12 +51,19 @@ export class SkillCatalog {
   async find(name: string, version?: string, codeHash?: string): Promise<LoadedSkill> {
     await this.#look(true);
     const named = this.#skills().filter((skill) => skill.name === name);
-    const fitting = named.filter((skill) => (version === undefined || skill.version === version) && skill.codeHash.startsWith(codeHash ?? ''));
+    const fitting = named.filter(
+      (skill) => (version === undefined || skill.version === version) && skill.codeHash.startsWith(codeHash ?? ''),
+    );
     if (fitting.length === 1) return fitting[0]!;
     if (fitting.length > 1) throw ambiguous(name, fitting);
     const broken = [...this.#byEntry.values()].flatMap(({ skill }) => (typeof skill === 'string' ? [skill] : []));
-    const loaded = this.#skills().map((skill) => `${skill.name} ${skill.version}${skill.name === name ? ` (code ${shortHash(skill)})` : ''}`);
-    const which = [...(version === undefined ? [] : [` in version ${version}`]), ...(codeHash === undefined ? [] : [` with code ${codeHash}`])];
+    const loaded = this.#skills().map(
+      (skill) => `${skill.name} ${skill.version}${skill.name === name ? ` (code ${shortHash(skill)})` : ''}`,
+    );
+    const which = [
+      ...(version === undefined ? [] : [` in version ${version}`]),
+      ...(codeHash === undefined ? [] : [` with code ${codeHash}`]),
+    ];
     const wanted = `"${name}"${which.join('')}`;
     const here = loaded.length === 0 ? 'none is loaded' : `loaded: ${loaded.join(', ')}`;
     throw new CodedError(
@@ -82,7 +89,8 @@ export class SkillCatalog {
   /** The same code in several places is one skill. */
   #skills(): LoadedSkill[] {
     const byHash = new Map<string, LoadedSkill>();
-    for (const { skill } of this.#byEntry.values()) if (typeof skill !== 'string' && !byHash.has(skill.codeHash)) byHash.set(skill.codeHash, skill);
+    for (const { skill } of this.#byEntry.values())
+      if (typeof skill !== 'string' && !byHash.has(skill.codeHash)) byHash.set(skill.codeHash, skill);
     return [...byHash.values()];
   }
 
@@ -103,7 +111,9 @@ export class SkillCatalog {
 
   async #lookNow(anew: boolean): Promise<void> {
     // A skill that is named twice, by its folder and by a link to it, is one skill.
-    const entries = [...new Set(this.#options.paths.flatMap((path) => entriesAt(resolve(path))).map((entry) => realpathSync(entry)))];
+    const entries = [
+      ...new Set(this.#options.paths.flatMap((path) => entriesAt(resolve(path))).map((entry) => realpathSync(entry))),
+    ];
     for (const entry of this.#byEntry.keys()) if (!entries.includes(entry)) this.#byEntry.delete(entry);
     for (const entry of entries) {
       const known = this.#byEntry.get(entry);
@@ -129,7 +139,10 @@ export class SkillCatalog {
 
 function ambiguous(name: string, skills: readonly LoadedSkill[]): CodedError {
   const lines = skills.map((skill) => `  ${shortHash(skill)}  version ${skill.version}, ${skill.entry}`);
-  return new CodedError('skill/ambiguous', `${skills.length} different codes are loaded as skill "${name}":\n${lines.join('\n')}`);
+  return new CodedError(
+    'skill/ambiguous',
+    `${skills.length} different codes are loaded as skill "${name}":\n${lines.join('\n')}`,
+  );
 }
 
 function shortHash({ codeHash }: LoadedSkill): string {

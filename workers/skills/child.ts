@@ -7,7 +7,12 @@ import { Worker } from 'node:worker_threads';
 import type { Observation, TurnOutcome } from '../../activities/contract-session.ts';
 import { problemOfAction } from '../../domain/step-machine/check-state.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
-import type { Handshake, MigrationConfig, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
+import type {
+  Handshake,
+  MigrationConfig,
+  ReferenceLoader,
+  SkillDefinition,
+} from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
@@ -23,7 +28,15 @@ import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
 import { type Redaction, redactionOf } from '../../sdk/skill-kit/skill-environment.ts';
 import { grantVariables, withdrawVariables } from '../../setup/environment.ts';
 import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
-import { ANSWER_FD, type AbortRequest, type ChildAnswer, type ChildRequest, type FailedCode, type OpenAnswer, type TurnAnswer } from './protocol.ts';
+import {
+  ANSWER_FD,
+  type AbortRequest,
+  type ChildAnswer,
+  type ChildRequest,
+  type FailedCode,
+  type OpenAnswer,
+  type TurnAnswer,
+} from './protocol.ts';
 import { lastObserved, noteObserved } from './observed-files.ts';
 import { readRecords } from './record-files.ts';
 
@@ -58,14 +71,22 @@ async function load(): Promise<SkillDefinition> {
   // A built program has a default export as well, which is none of its author's.
   const found = [loaded.default, offered].find(isSkill);
   if (found === undefined) {
-    const how = 'write `export default skill({ … }).step(…).build();`, or hand the skill to `main` of voidbox/skill-kit/cli';
+    const how =
+      'write `export default skill({ … }).step(…).build();`, or hand the skill to `main` of voidbox/skill-kit/cli';
     throw new Failed('skill/unusable', `the default export is not a built skill: ${how}`);
   }
   return found;
 }
 
 function isSkill(value: unknown): value is SkillDefinition {
-  return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'skill' && 'steps' in value && value.steps !== undefined;
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    'kind' in value &&
+    value.kind === 'skill' &&
+    'steps' in value &&
+    value.steps !== undefined
+  );
 }
 
 /** Those of the request that is worked for. */
@@ -73,7 +94,8 @@ let redaction: Redaction = redactionOf({});
 
 function optionsOf(handshake: Partial<Handshake>, state?: SessionState, recordsDir?: string): RuntimeOptions {
   const ref = state?.records.flushedRef ?? null;
-  const olderRecords = (): readonly StepRecord[] => (ref === null || recordsDir === undefined ? [] : readRecords(recordsDir, ref));
+  const olderRecords = (): readonly StepRecord[] =>
+    ref === null || recordsDir === undefined ? [] : readRecords(recordsDir, ref);
   return { codeHash, handshake, refs: references, olderRecords, redaction };
 }
 
@@ -87,7 +109,10 @@ function inside(folder: string, name: string): string {
   const base = resolve(dirname(bundle), folder);
   const file = resolve(base, name);
   if (!file.startsWith(base + sep)) throw new Error(`"${name}" leads out of the skill's folder`);
-  if (!existsSync(file)) throw new Error(`"${join(folder, name)}" is not in the skill's folder; files are copied from its \`references\` when it is loaded`);
+  if (!existsSync(file))
+    throw new Error(
+      `"${join(folder, name)}" is not in the skill's folder; files are copied from its \`references\` when it is loaded`,
+    );
   return file;
 }
 
@@ -95,7 +120,10 @@ function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'op
   const definition = definitionAt(root, path);
   const { subskills = {} } = definition;
   if (subskill !== undefined && !Object.hasOwn(subskills, subskill))
-    throw new Failed('skill/params', `skill "${definition.name}" has no sub-skill "${subskill}"; it has: ${Object.keys(subskills).join(', ') || 'none'}`);
+    throw new Failed(
+      'skill/params',
+      `skill "${definition.name}" has no sub-skill "${subskill}"; it has: ${Object.keys(subskills).join(', ') || 'none'}`,
+    );
   const started = subskill === undefined ? definition : subskills[subskill]!.definition;
   try {
     createRuntime(definition, { codeHash });
@@ -117,8 +145,15 @@ function checkedParams(definition: SkillDefinition, params: unknown): unknown {
 }
 
 function observersOf(definition: SkillDefinition, path: readonly string[]): string[] {
-  const own = Object.entries(definition.observers ?? {}).flatMap(([name, handler]) => (handler === undefined ? [] : [`${path.join('/')}:${name}`]));
-  return [...own, ...Object.entries(definition.subskills ?? {}).flatMap(([name, sub]) => observersOf(sub.definition, [...path, name]))];
+  const own = Object.entries(definition.observers ?? {}).flatMap(([name, handler]) =>
+    handler === undefined ? [] : [`${path.join('/')}:${name}`],
+  );
+  return [
+    ...own,
+    ...Object.entries(definition.subskills ?? {}).flatMap(([name, sub]) =>
+      observersOf(sub.definition, [...path, name]),
+    ),
+  ];
 }
 
 async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAnswer> {
@@ -127,7 +162,8 @@ async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAns
   const runtime = createRuntime(definition, options);
   const resumption = canResume(runtime.facts, definition.migrations ?? [], request.state);
   if (resumption.kind === 'refused') return { outcome: { kind: 'refused', message: resumption.message } };
-  const state = resumption.kind === 'same' ? request.state : migrate(runtime.facts, request.state, resumption.migration);
+  const state =
+    resumption.kind === 'same' ? request.state : migrate(runtime.facts, request.state, resumption.migration);
   const event = resumption.kind === 'same' ? request.event : renamed(request.event, resumption.migration);
   const called: StartChild[] = [];
   const done = await runTurn(definition, state, event, {
@@ -142,7 +178,10 @@ async function turn(root: SkillDefinition, request: Of<'turn'>): Promise<TurnAns
   checkSize([events, calls], done.state);
   const outcome = { kind: 'done' as const, atMs: first!.atMs, events, calls };
   if (resumption.kind === 'same') return { outcome };
-  return { outcome, migrated: { open: open(root, { op: 'open', path: request.path, params: null, checked: true }), state, event } };
+  return {
+    outcome,
+    migrated: { open: open(root, { op: 'open', path: request.path, params: null, checked: true }), state, event },
+  };
 }
 
 /** Whoever answers knows the step by the name under which it was asked. */
@@ -152,7 +191,12 @@ function renamed(event: SessionEventBody, { renamedSteps = {} }: MigrationConfig
 }
 
 function isElsewhere(command: Command): boolean {
-  return command.type === 'run-action' || command.type === 'wait' || command.type === 'emit' || (command.type === 'start-child' && command.returns);
+  return (
+    command.type === 'run-action' ||
+    command.type === 'wait' ||
+    command.type === 'emit' ||
+    (command.type === 'start-child' && command.returns)
+  );
 }
 
 function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChild): Calls[number] {
@@ -167,11 +211,16 @@ function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChil
 
 /** @param added  what becomes part of the session: events, params of sub-skills */
 function checkSize(added: unknown, state: SessionState): void {
-  const large = tooLarge('this turn adds', added) ?? tooLarge('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
+  const large =
+    tooLarge('this turn adds', added) ??
+    tooLarge('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
   if (large !== null) throw new Error(large);
 }
 
-async function act(root: SkillDefinition, { path, state, command, handshake, recordsDir }: Of<'act'>): Promise<SessionEventBody> {
+async function act(
+  root: SkillDefinition,
+  { path, state, command, handshake, recordsDir }: Of<'act'>,
+): Promise<SessionEventBody> {
   const runtime = createRuntime(definitionAt(root, path), optionsOf(handshake, state, recordsDir));
   const problem = problemOfAction(runtime.facts, state, command);
   if (problem !== null) throw new Failed('session/foreign', `session "${state.session}": ${problem}`);
@@ -183,7 +232,15 @@ async function act(root: SkillDefinition, { path, state, command, handshake, rec
     const large = tooLarge('what the action gave has', event);
     if (large === null) return redaction.value(event);
     const { cursor, attempt } = command;
-    return { type: 'action-ended', cursor, attempt, ok: false, error: { name: 'Error', message: large }, retryable: false, timedOut: false };
+    return {
+      type: 'action-ended',
+      cursor,
+      attempt,
+      ok: false,
+      error: { name: 'Error', message: large },
+      retryable: false,
+      timedOut: false,
+    };
   } finally {
     acting = null;
   }
@@ -232,7 +289,10 @@ function redacted(error: unknown): unknown {
   return error instanceof Failed ? new Failed(error.code, text) : new Error(text);
 }
 
-async function worked(root: SkillDefinition, request: Exclude<ChildRequest, { readonly op: 'open' }>): Promise<unknown> {
+async function worked(
+  root: SkillDefinition,
+  request: Exclude<ChildRequest, { readonly op: 'open' }>,
+): Promise<unknown> {
   switch (request.op) {
     case 'turn':
       return await turn(root, request);
@@ -280,5 +340,8 @@ try {
     );
   });
 } catch (error) {
-  answers.end(`${JSON.stringify(failed(error instanceof Failed ? error : new Failed('skill/unusable', errorFacts(error).message)))}\n`, () => process.exit(1));
+  answers.end(
+    `${JSON.stringify(failed(error instanceof Failed ? error : new Failed('skill/unusable', errorFacts(error).message)))}\n`,
+    () => process.exit(1),
+  );
 }

@@ -13,7 +13,8 @@ export interface Identity {
 export function readIdentity(bundle: string): Identity | null {
   try {
     const kept = JSON.parse(readFileSync(fileOf(bundle), 'utf8')) as Partial<Identity> | null;
-    if (typeof kept?.name !== 'string' || typeof kept.version !== 'string' || envProblems(kept.env ?? null).length > 0) return null;
+    if (typeof kept?.name !== 'string' || typeof kept.version !== 'string' || envProblems(kept.env ?? null).length > 0)
+      return null;
     return { name: kept.name, version: kept.version, env: kept.env! };
   } catch (error) {
     if (error instanceof SyntaxError || (error as NodeJS.ErrnoException).code === 'ENOENT') return null;

@@ -22,7 +22,8 @@ export function createOpenedFiles(stateDir: string, serverId: string): OpenSessi
     async write(record, isAdopted = false) {
       const dir = sessionRecordsDir(stateDir, record.session);
       // An ended session's id may be given to another one, whose observers have heard of nothing.
-      if (!isAdopted && lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun) forgetObserved(dir);
+      if (!isAdopted && lastObserved(dir) > 0 && readOpened(stateDir, record.session)?.firstRun !== record.firstRun)
+        forgetObserved(dir);
       await folders.make(dir);
       const file = join(dir, FILE);
       await writeDurably(`${file}.${process.pid}`, `${JSON.stringify(record)}\n`);
@@ -44,7 +45,10 @@ function readOpened(stateDir: string, session: string): OpenSession | null {
   }
   const record = parsed(text);
   if (record?.session === session) return record;
-  throw new CodedError('session/foreign', `${file} is not what was written when session "${session}" was opened; end the session and start it again`);
+  throw new CodedError(
+    'session/foreign',
+    `${file} is not what was written when session "${session}" was opened; end the session and start it again`,
+  );
 }
 
 function parsed(text: string): OpenSession | null {
@@ -54,7 +58,9 @@ function parsed(text: string): OpenSession | null {
     const { session, firstRun, runs, codes, path, handshake, root } = value;
     const areTexts = [session, firstRun, root].every((one) => typeof one === 'string');
     const areLists = [runs, path].every((one) => Array.isArray(one) && one.every((item) => typeof item === 'string'));
-    return areTexts && areLists && isPlain(handshake) && Array.isArray(codes) && codes.every(isPlain) ? (value as unknown as OpenSession) : null;
+    return areTexts && areLists && isPlain(handshake) && Array.isArray(codes) && codes.every(isPlain)
+      ? (value as unknown as OpenSession)
+      : null;
   } catch {
     return null;
   }

@@ -15,7 +15,12 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-function folder(kind: 'sessions' | 'skills', name: string, ageMs: number, servers: readonly string[] = ['embedded']): string {
+function folder(
+  kind: 'sessions' | 'skills',
+  name: string,
+  ageMs: number,
+  servers: readonly string[] = ['embedded'],
+): string {
   const path = join(dir, kind, name);
   mkdirSync(path, { recursive: true });
   writeFileSync(join(path, 'records-x.json'), '{}');

@@ -66,7 +66,8 @@ function remove(folder: string, name: string): void {
 }
 
 function removeLeftovers(folder: string): void {
-  for (const name of names(folder, true)) if (name.startsWith(ASIDE)) rmSync(join(folder, name), { recursive: true, force: true });
+  for (const name of names(folder, true))
+    if (name.startsWith(ASIDE)) rmSync(join(folder, name), { recursive: true, force: true });
 }
 
 function names(folder: string, all = false): string[] {

@@ -23,7 +23,8 @@ const REF = /^[0-9a-f]{64}$/;
 
 /** @throws CodedError `session/foreign` for what is no session's id */
 export function sessionRecordsDir(stateDir: string, session: string): string {
-  if (!SESSION.test(session)) throw new CodedError('session/foreign', `${JSON.stringify(session).slice(0, 160)} is not the id of a session`);
+  if (!SESSION.test(session))
+    throw new CodedError('session/foreign', `${JSON.stringify(session).slice(0, 160)} is not the id of a session`);
   return join(stateDir, 'sessions', session);
 }
 
@@ -88,11 +89,16 @@ function readFile(file: string): RecordFile {
   try {
     return JSON.parse(readFileSync(file, 'utf8')) as RecordFile;
   } catch (error) {
-    throw new CodedError('store/io', `earlier records of the session are not on this host (${file}): ${(error as Error).message}`, { cause: error });
+    throw new CodedError(
+      'store/io',
+      `earlier records of the session are not on this host (${file}): ${(error as Error).message}`,
+      { cause: error },
+    );
   }
 }
 
 function fileOf(dir: string, ref: string): string {
-  if (!REF.test(ref)) throw new CodedError('session/foreign', `${JSON.stringify(ref).slice(0, 160)} names no records of a session`);
+  if (!REF.test(ref))
+    throw new CodedError('session/foreign', `${JSON.stringify(ref).slice(0, 160)} names no records of a session`);
   return join(dir, `records-${ref}.json`);
 }

@@ -23,5 +23,8 @@ export function folderUse(folder: string): FolderUse | null {
   if (found === undefined || !found.isDirectory()) return null;
   const marks = readdirSync(folder).filter((name) => name.startsWith(PREFIX));
   const times = marks.map((name) => statSync(join(folder, name), { throwIfNoEntry: false })?.mtimeMs ?? 0);
-  return { servers: marks.map((name) => readFileSync(join(folder, name), 'utf8')), lastMs: Math.max(found.mtimeMs, ...times) };
+  return {
+    servers: marks.map((name) => readFileSync(join(folder, name), 'utf8')),
+    lastMs: Math.max(found.mtimeMs, ...times),
+  };
 }

@@ -97,16 +97,33 @@ afterAll(async () => {
 });
 
 const start = (session: string, skill: string): Promise<CliResult> => startSession(rig.runs.client, session, { skill });
-const answer = (session: string, { step, turn }: { step: string; turn?: number }, output: unknown): Promise<CliResult> =>
-  advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+const answer = (
+  session: string,
+  { step, turn }: { step: string; turn?: number },
+  output: unknown,
+): Promise<CliResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 
-test('an action is tried again under one key, and its failures are kept with the visit', { timeout: 60_000 }, async () => {
-  const first = await start('again', 'flaky');
-  expect(await answer('again', first as { step: string; turn: number }, { how: 'in the end' })).toMatchObject({ kind: 'done', finalOutput: { tries: 3 } });
-  expect(rig.lines().filter((line) => line.startsWith('again/'))).toEqual(['again/1/ask attempt 1', 'again/1/ask attempt 2', 'again/1/ask attempt 3']);
-  const { records } = await recordsOfSession(rig.runs.client, 'again');
-  expect(records[0]?.failures?.map(({ attempt, message }) => `${attempt} ${message}`)).toEqual(['1 not yet', '2 not yet']);
-});
+test(
+  'an action is tried again under one key, and its failures are kept with the visit',
+  { timeout: 60_000 },
+  async () => {
+    const first = await start('again', 'flaky');
+    expect(await answer('again', first as { step: string; turn: number }, { how: 'in the end' })).toMatchObject({
+      kind: 'done',
+      finalOutput: { tries: 3 },
+    });
+    expect(rig.lines().filter((line) => line.startsWith('again/'))).toEqual([
+      'again/1/ask attempt 1',
+      'again/1/ask attempt 2',
+      'again/1/ask attempt 3',
+    ]);
+    const { records } = await recordsOfSession(rig.runs.client, 'again');
+    expect(records[0]?.failures?.map(({ attempt, message }) => `${attempt} ${message}`)).toEqual([
+      '1 not yet',
+      '2 not yet',
+    ]);
+  },
+);
 
 test('a session that is cancelled fires the signal of the action that is under way', { timeout: 60_000 }, async () => {
   const first = await start('stopped', 'flaky');
@@ -130,43 +147,71 @@ test('an action that does not listen is ended with its session', { timeout: 60_0
 
 test('an attempt begins when the one before it has ended, late as it may be', { timeout: 60_000 }, async () => {
   const first = await start('late', 'deaf');
-  expect(await answer('late', first as { step: string; turn: number }, { how: 'late' })).toMatchObject({ kind: 'done' });
-  expect(rig.lines().filter((line) => line.startsWith('late '))).toEqual(['late 1 begins', 'late 1 ends', 'late 2 begins', 'late 2 ends']);
+  expect(await answer('late', first as { step: string; turn: number }, { how: 'late' })).toMatchObject({
+    kind: 'done',
+  });
+  expect(rig.lines().filter((line) => line.startsWith('late '))).toEqual([
+    'late 1 begins',
+    'late 1 ends',
+    'late 2 begins',
+    'late 2 ends',
+  ]);
 });
 
-test('a worker that is told to end lets go of an action, and the next one does it again', { timeout: 60_000 }, async () => {
-  const first = await start('let-go', 'flaky');
-  const answered = answer('let-go', first as { step: string; turn: number }, { how: 'let go' });
-  await lineOf('let-go/1/ask attempt 1');
-  await rig.restartWorker();
-  expect(await answered).toMatchObject({ kind: 'done', finalOutput: { tries: 1 } });
-  expect(rig.lines().filter((line) => line.startsWith('let-go/'))).toEqual(['let-go/1/ask attempt 1', 'let-go/1/ask attempt 1']);
-});
+test(
+  'a worker that is told to end lets go of an action, and the next one does it again',
+  { timeout: 60_000 },
+  async () => {
+    const first = await start('let-go', 'flaky');
+    const answered = answer('let-go', first as { step: string; turn: number }, { how: 'let go' });
+    await lineOf('let-go/1/ask attempt 1');
+    await rig.restartWorker();
+    expect(await answered).toMatchObject({ kind: 'done', finalOutput: { tries: 1 } });
+    expect(rig.lines().filter((line) => line.startsWith('let-go/'))).toEqual([
+      'let-go/1/ask attempt 1',
+      'let-go/1/ask attempt 1',
+    ]);
+  },
+);
 
 test('sub-skills nest, and come back through every level', { timeout: 60_000 }, async () => {
   const deep = await start('levels', 'nested');
   expect(deep).toMatchObject({ kind: 'prompt', step: 'go/dig/ask' });
   const middle = await answer('levels', deep as { step: string; turn: number }, { n: 2 });
   expect(middle).toMatchObject({ kind: 'prompt', step: 'go/add' });
-  expect(await answer('levels', middle as { step: string; turn: number }, { n: 3 })).toMatchObject({ kind: 'done', finalOutput: { got: { sum: 5 } } });
+  expect(await answer('levels', middle as { step: string; turn: number }, { n: 3 })).toMatchObject({
+    kind: 'done',
+    finalOutput: { got: { sum: 5 } },
+  });
 });
 
-test('a sub-skill that failed and is called again is another one: its actions have keys of their own, its observers hear it', { timeout: 60_000 }, async () => {
-  const first = await start('recall', 'recall');
-  const second = await answer('recall', first as { step: string; turn: number }, { n: 1 });
-  expect(await answer('recall', second as { step: string; turn: number }, { fine: false })).toMatchObject({ error: 'action', step: 'call', retry: true });
-  const { turn } = await viewSession(rig.runs.client, 'recall');
-  const again = await answer('recall', { step: 'call', turn }, {});
-  expect(again).toMatchObject({ kind: 'prompt', step: 'call/ask' });
-  const more = await answer('recall', again as { step: string; turn: number }, { n: 1 });
-  expect(await answer('recall', more as { step: string; turn: number }, { fine: true })).toMatchObject({ kind: 'prompt', step: 'end' });
-  const acted = rig.lines().filter((line) => line.startsWith('acts recall'));
-  expect(acted).toHaveLength(2);
-  expect(new Set(acted).size).toBe(2);
-  // One of the call that failed at `more`, and both steps of the other.
-  for (const end = Date.now() + 20_000; heard().length < 3; await sleep(50)) if (Date.now() > end) break;
-  expect(heard()).toEqual(['heard ask', 'heard ask', 'heard more']);
-});
+test(
+  'a sub-skill that failed and is called again is another one: its actions have keys of their own, its observers hear it',
+  { timeout: 60_000 },
+  async () => {
+    const first = await start('recall', 'recall');
+    const second = await answer('recall', first as { step: string; turn: number }, { n: 1 });
+    expect(await answer('recall', second as { step: string; turn: number }, { fine: false })).toMatchObject({
+      error: 'action',
+      step: 'call',
+      retry: true,
+    });
+    const { turn } = await viewSession(rig.runs.client, 'recall');
+    const again = await answer('recall', { step: 'call', turn }, {});
+    expect(again).toMatchObject({ kind: 'prompt', step: 'call/ask' });
+    const more = await answer('recall', again as { step: string; turn: number }, { n: 1 });
+    expect(await answer('recall', more as { step: string; turn: number }, { fine: true })).toMatchObject({
+      kind: 'prompt',
+      step: 'end',
+    });
+    const acted = rig.lines().filter((line) => line.startsWith('acts recall'));
+    expect(acted).toHaveLength(2);
+    expect(new Set(acted).size).toBe(2);
+    // One of the call that failed at `more`, and both steps of the other.
+    for (const end = Date.now() + 20_000; heard().length < 3; await sleep(50)) if (Date.now() > end) break;
+    expect(heard()).toEqual(['heard ask', 'heard ask', 'heard more']);
+  },
+);
 
 test('whoever waits for a sub-skill of a session that is cancelled is told so', { timeout: 60_000 }, async () => {
   const first = await start('called-off', 'recall');

@@ -14,7 +14,11 @@ import type { Command } from '../../domain/step-machine/command.ts';
 import type { SkillFacts } from '../../domain/step-machine/facts.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
-import { advanceSession as advanceSessionHere, createSession, startSession as startSessionHere } from '../../sdk/skill-kit/drive.ts';
+import {
+  advanceSession as advanceSessionHere,
+  createSession,
+  startSession as startSessionHere,
+} from '../../sdk/skill-kit/drive.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { advanceSession, endOfSession, startSession, viewSession } from '../client/sessions.ts';
 import type { Attack } from '../testing/attacker-workflow.ts';
@@ -52,7 +56,11 @@ beforeAll(async () => {
   rig.writeSkill('payer', PAYER);
   const { address } = rig.runs.connection.options as { readonly address: string };
   const connection = await NativeConnection.connect({ address });
-  evil = await Worker.create({ connection, taskQueue: EVIL_QUEUE, workflowsPath: fileURLToPath(new URL('../testing/attacker-workflow.ts', import.meta.url)) });
+  evil = await Worker.create({
+    connection,
+    taskQueue: EVIL_QUEUE,
+    workflowsPath: fileURLToPath(new URL('../testing/attacker-workflow.ts', import.meta.url)),
+  });
   evilEnds = evil.run().then(() => connection.close());
   await startSession(rig.runs.client, 'victim', { skill: 'payer', params: { most: 5 } });
   const { skill, version, codeHash } = await viewSession(rig.runs.client, 'victim');
@@ -68,15 +76,32 @@ afterAll(async () => {
 /** A state in which somebody has approved what nobody may approve, and the action that follows from it. */
 async function forge(session: string): Promise<Forged> {
   const lenient = skillOf(
-    { approve: { prompt: 'p', response: z.any(), retry: { maxAttempts: 3 }, action: () => new Promise(() => undefined), next: TERMINAL } },
+    {
+      approve: {
+        prompt: 'p',
+        response: z.any(),
+        retry: { maxAttempts: 3 },
+        action: () => new Promise(() => undefined),
+        next: TERMINAL,
+      },
+    },
     { name: code.skill, version: code.version },
   );
   const commands: Command[] = [];
-  const running = createSession(lenient, { session, codeHash: code.codeHash, params: { most: 5 }, onCommand: (one) => void commands.push(one) });
+  const running = createSession(lenient, {
+    session,
+    codeHash: code.codeHash,
+    params: { most: 5 },
+    onCommand: (one) => void commands.push(one),
+  });
   await startSessionHere(running);
   void advanceSessionHere(running, { step: 'approve', output: { amount: 1_000_000 } });
   while (!commands.some(({ type }) => type === 'run-action')) await sleep(5);
-  return { state: running.state, facts: running.runtime.facts, command: commands.find(({ type }) => type === 'run-action')! };
+  return {
+    state: running.state,
+    facts: running.runtime.facts,
+    command: commands.find(({ type }) => type === 'run-action')!,
+  };
 }
 
 async function callsFor(session: string): Promise<Required<Attack>['calls']> {
@@ -86,16 +111,21 @@ async function callsFor(session: string): Promise<Required<Attack>['calls']> {
     { activity: 'openSession', argument: { session, request: { skill: 'payer', params: { most: 5 } } } },
     { activity: 'sessionTurn', argument: { ...place, state, event: { type: 'start', request: 'r' } } },
     { activity: 'sessionAction', argument: { ...place, state, command } },
-    { activity: 'observe', argument: { ...place, events: [{ number: 1, skill: [], observer: 'onStepComplete', payload: {} }] } },
+    {
+      activity: 'observe',
+      argument: { ...place, events: [{ number: 1, skill: [], observer: 'onStepComplete', payload: {} }] },
+    },
     { activity: 'flushRecords', argument: { session, previous: null, records: [] } },
   ];
 }
 
 async function runEvil(type: string, workflowId: string, attack: Attack): Promise<readonly (string | null)[]> {
-  return (await rig.runs.client.workflow.execute(type, { workflowId, taskQueue: EVIL_QUEUE, args: [attack], workflowExecutionTimeout: 60_000 })) as (
-    | string
-    | null
-  )[];
+  return (await rig.runs.client.workflow.execute(type, {
+    workflowId,
+    taskQueue: EVIL_QUEUE,
+    args: [attack],
+    workflowExecutionTimeout: 60_000,
+  })) as (string | null)[];
 }
 
 function filesBelow(folder: string): readonly string[] {
@@ -103,37 +133,46 @@ function filesBelow(folder: string): readonly string[] {
 }
 
 describe('an activity of sessions', () => {
-  test.each(['victim', '../../planted', 'never-opened'])('that is scheduled by itself, for session %s, does nothing', async (session) => {
-    const before = filesBelow(rig.stateDir);
-    for (const { activity, argument } of await callsFor(session)) {
-      const asked = rig.runs.client.activity.execute(activity, {
-        id: `${activity}-${session}`.replaceAll('/', '_'),
-        taskQueue: SESSION_TASK_QUEUE,
-        args: [argument],
-        startToCloseTimeout: 20_000,
-        retry: { maximumAttempts: 1 },
-      });
-      await expect(asked, activity).rejects.toMatchObject({ cause: { type: 'session/foreign' } });
-    }
-    expect(rig.lines()).toEqual([]);
-    expect(filesBelow(rig.stateDir)).toEqual(before);
-  });
+  test.each(['victim', '../../planted', 'never-opened'])(
+    'that is scheduled by itself, for session %s, does nothing',
+    async (session) => {
+      const before = filesBelow(rig.stateDir);
+      for (const { activity, argument } of await callsFor(session)) {
+        const asked = rig.runs.client.activity.execute(activity, {
+          id: `${activity}-${session}`.replaceAll('/', '_'),
+          taskQueue: SESSION_TASK_QUEUE,
+          args: [argument],
+          startToCloseTimeout: 20_000,
+          retry: { maximumAttempts: 1 },
+        });
+        await expect(asked, activity).rejects.toMatchObject({ cause: { type: 'session/foreign' } });
+      }
+      expect(rig.lines()).toEqual([]);
+      expect(filesBelow(rig.stateDir)).toEqual(before);
+    },
+  );
 
   test.each([
     [SESSION_WORKFLOW_TYPE, 'unknown'],
     ['anything', 'other-type'],
-  ])("that somebody else's workflow %s schedules does nothing, also for another one's session", async (type, session) => {
-    for (const target of [session, 'victim']) {
-      const outcomes = await runEvil(type, session, { taskQueue: SESSION_TASK_QUEUE, calls: await callsFor(target) });
-      for (const outcome of outcomes) expect(outcome).toMatch(/^session\/foreign: /);
-    }
-    expect(rig.lines()).toEqual([]);
-  });
+  ])(
+    "that somebody else's workflow %s schedules does nothing, also for another one's session",
+    async (type, session) => {
+      for (const target of [session, 'victim']) {
+        const outcomes = await runEvil(type, session, { taskQueue: SESSION_TASK_QUEUE, calls: await callsFor(target) });
+        for (const outcome of outcomes) expect(outcome).toMatch(/^session\/foreign: /);
+      }
+      expect(rig.lines()).toEqual([]);
+    },
+  );
 
   test('that a workflow schedules which took the id of an ended session does nothing', async () => {
     await startSession(rig.runs.client, 'ended', { skill: 'payer', params: { most: 5 } });
     await rig.runs.client.workflow.getHandle('ended').terminate();
-    const outcomes = await runEvil(SESSION_WORKFLOW_TYPE, 'ended', { taskQueue: SESSION_TASK_QUEUE, calls: await callsFor('ended') });
+    const outcomes = await runEvil(SESSION_WORKFLOW_TYPE, 'ended', {
+      taskQueue: SESSION_TASK_QUEUE,
+      calls: await callsFor('ended'),
+    });
     for (const outcome of outcomes) expect(outcome).toMatch(/^session\/foreign: /);
     expect(rig.lines()).toEqual([]);
   });
@@ -143,7 +182,10 @@ describe('an activity of sessions', () => {
 async function carriedOf(session: string): Promise<unknown> {
   const { state, facts } = await forge(session);
   const [cursor] = state.cursors;
-  const waiting = { ...cursor!, phase: { kind: 'backoff', response: { amount: 1_000_000 }, attempt: 1, failures: [], dueMs: 2 } };
+  const waiting = {
+    ...cursor!,
+    phase: { kind: 'backoff', response: { amount: 1_000_000 }, attempt: 1, failures: [], dueMs: 2 },
+  };
   return {
     carried: 1,
     request: { skill: 'payer' },
@@ -183,13 +225,26 @@ describe('a session', () => {
   test.each([
     ['by its id too', 'victim~7'],
     ['under an id of its own', 'nobodys'],
-  ])('that says another one has called it, %s, is not opened: its params were not looked at', async (_how, workflowId) => {
-    const request = { skill: 'payer', path: ['inner'], params: { n: 1_000_000 }, handshake: {}, calledWith: { code, prefix: 'more/' } };
-    const handle = await rig.runs.client.workflow.start(SESSION_WORKFLOW_TYPE, { workflowId, taskQueue: SESSION_TASK_QUEUE, args: [request] });
-    await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'session/foreign' } });
-    expect(rig.lines()).toEqual([]);
-    expect(await endOfSession(rig.runs.client, workflowId)).toMatchObject({ code: 'session/foreign' });
-  });
+  ])(
+    'that says another one has called it, %s, is not opened: its params were not looked at',
+    async (_how, workflowId) => {
+      const request = {
+        skill: 'payer',
+        path: ['inner'],
+        params: { n: 1_000_000 },
+        handshake: {},
+        calledWith: { code, prefix: 'more/' },
+      };
+      const handle = await rig.runs.client.workflow.start(SESSION_WORKFLOW_TYPE, {
+        workflowId,
+        taskQueue: SESSION_TASK_QUEUE,
+        args: [request],
+      });
+      await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'session/foreign' } });
+      expect(rig.lines()).toEqual([]);
+      expect(await endOfSession(rig.runs.client, workflowId)).toMatchObject({ code: 'session/foreign' });
+    },
+  );
 
   test.each([
     [{ skill: 'payer', codeHash: '../../../etc' }, '`codeHash` is not'],
@@ -199,24 +254,40 @@ describe('a session', () => {
     [{ skill: 'x'.repeat(300) }, 'names its skill'],
   ])('is not opened for %j', async (request, message) => {
     const workflowId = `request-${message.replaceAll(/\W/g, '')}`;
-    const handle = await rig.runs.client.workflow.start(SESSION_WORKFLOW_TYPE, { workflowId, taskQueue: SESSION_TASK_QUEUE, args: [request] });
-    await expect(handle.result()).rejects.toMatchObject({ cause: { type: 'skill/params', message: expect.stringContaining(message) as string } });
+    const handle = await rig.runs.client.workflow.start(SESSION_WORKFLOW_TYPE, {
+      workflowId,
+      taskQueue: SESSION_TASK_QUEUE,
+      args: [request],
+    });
+    await expect(handle.result()).rejects.toMatchObject({
+      cause: { type: 'skill/params', message: expect.stringContaining(message) as string },
+    });
   });
 
   test('goes on for whoever answers it, with all that it calls', async () => {
     const at = await advanceSession(rig.runs.client, 'victim', { step: 'approve', turn: 1, output: { amount: 7 } });
     expect(at).toMatchObject({ kind: 'prompt', step: 'end' });
     expect(rig.lines()).toEqual(expect.arrayContaining(['paid 7']));
-    expect(await advanceSession(rig.runs.client, 'victim', { step: 'end', turn: 2, output: {} })).toMatchObject({ kind: 'prompt', step: 'more/ask' });
+    expect(await advanceSession(rig.runs.client, 'victim', { step: 'end', turn: 2, output: {} })).toMatchObject({
+      kind: 'prompt',
+      step: 'more/ask',
+    });
     expect(rig.lines()).toContain('inner 1');
   });
 
   test('whose record on this host was damaged says so, and is not taken for another one', async () => {
     await startSession(rig.runs.client, 'damaged', { skill: 'payer', params: { most: 5 } });
     const file = join(rig.stateDir, 'sessions/damaged/opened.json');
-    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({ session: 'damaged', path: [], root: 'damaged', codes: [code] });
+    expect(JSON.parse(readFileSync(file, 'utf8'))).toMatchObject({
+      session: 'damaged',
+      path: [],
+      root: 'damaged',
+      codes: [code],
+    });
     writeFileSync(file, '{');
-    expect(await advanceSession(rig.runs.client, 'damaged', { step: 'approve', turn: 1, output: { amount: 1 } })).toMatchObject({
+    expect(
+      await advanceSession(rig.runs.client, 'damaged', { step: 'approve', turn: 1, output: { amount: 1 } }),
+    ).toMatchObject({
       kind: 'error',
       message: expect.stringContaining('is not what was written when session "damaged" was opened') as string,
     });

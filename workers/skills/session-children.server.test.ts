@@ -33,8 +33,11 @@ afterAll(async () => {
 });
 
 const start = (session: string, skill: string): Promise<CliResult> => startSession(rig.runs.client, session, { skill });
-const answer = (session: string, { step, turn }: { step: string; turn?: number }, output: unknown): Promise<CliResult> =>
-  advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+const answer = (
+  session: string,
+  { step, turn }: { step: string; turn?: number },
+  output: unknown,
+): Promise<CliResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
 
 function prompt(result: CliResult): PromptResult {
@@ -63,13 +66,23 @@ test('shows what all its sub-skills ask, takes answers to any of them, and names
   await start('siblings', 'callers');
   const all = (of: PromptResult): string[] => [of.step, ...(of.open ?? []).map(({ step }) => step)].toSorted();
   // Sub-skills begin one after the other.
-  await until('all are asked', async () => (await view('siblings')).current?.kind === 'prompt' && all(prompt((await view('siblings')).current!)).length === 3);
+  await until(
+    'all are asked',
+    async () =>
+      (await view('siblings')).current?.kind === 'prompt' &&
+      all(prompt((await view('siblings')).current!)).length === 3,
+  );
   const now = prompt((await view('siblings')).current!);
   expect(all(now)).toEqual(['left/ask', 'own', 'right/ask']);
   const due = expect.stringMatching(
     /^Step ".*" is not the current step\. Due: turn \d+ of step "own", turn \d+ of step "left\/ask", turn \d+ of step "right\/ask"\.$/,
   ) as string;
-  expect(await answer('siblings', { step: 'ask', turn: 1 }, { n: 1 })).toMatchObject({ kind: 'error', error: 'order', step: 'ask', message: due });
+  expect(await answer('siblings', { step: 'ask', turn: 1 }, { n: 1 })).toMatchObject({
+    kind: 'error',
+    error: 'order',
+    step: 'ask',
+    message: due,
+  });
   expect(await answer('siblings', { step: 'left/other', turn: 1 }, { n: 1 })).toMatchObject({
     kind: 'error',
     error: 'order',

@@ -67,7 +67,9 @@ interface Refused {
   readonly waitMs: number;
 }
 
-async function watchedClient(refused: Refused[]): Promise<{ readonly client: Client; readonly connection: Connection }> {
+async function watchedClient(
+  refused: Refused[],
+): Promise<{ readonly client: Client; readonly connection: Connection }> {
   const options = callRetry();
   const delayFunction: typeof options.delayFunction = (attempt, status) => {
     const waitMs = options.delayFunction(attempt, status);
@@ -75,7 +77,10 @@ async function watchedClient(refused: Refused[]): Promise<{ readonly client: Cli
     return waitMs;
   };
   const { address } = rig.runs.connection.options;
-  const connection = await Connection.connect({ address, interceptors: [makeGrpcRetryInterceptor({ ...options, delayFunction })] });
+  const connection = await Connection.connect({
+    address,
+    interceptors: [makeGrpcRetryInterceptor({ ...options, delayFunction })],
+  });
   return { connection, client: new Client({ connection }) };
 }
 
@@ -107,51 +112,69 @@ test('an answer that meets the end of a history is taken by the next one, at onc
   expect(refused.filter(({ waitMs }) => waitMs > MOST_WAIT_MS)).toEqual([]);
 });
 
-test('updates that the server takes no more of are a session that is busy, until its history begins anew', { timeout: 60_000 }, async () => {
-  const first = await startSession(rig.runs.client, 'beside', { skill: 'beside' });
-  if (first.kind !== 'prompt') throw new Error(JSON.stringify(first));
-  const acting = advanceSession(rig.runs.client, 'beside', { step: 'long', turn: first.turn!, output: {} });
-  const answer = (turn: number): Promise<CliResult> => advanceSession(rig.runs.client, 'beside', { step: 'short', turn, output: {} });
-  let { turn } = first.open![0]!;
-  let at = await answer(turn);
-  for (let n = 1; n <= 60 && at.kind === 'prompt'; n += 1) {
-    turn = at.turn!;
-    at = await answer(turn);
-  }
-  expect(at).toMatchObject({ kind: 'error', error: 'busy', step: 'short', retry: true, message: expect.stringMatching(/begins anew.*\(40\)/) });
-  expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn });
-  writeFileSync(join(rig.stateDir, 'lines.go'), '');
-  for (const end = Date.now() + 20_000; at.kind !== 'prompt' && Date.now() < end; await sleep(50)) at = await answer(turn);
-  expect(at).toMatchObject({ kind: 'prompt', turn: turn + 1 });
-  expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
-});
-
-test('an action that is tried for long does not keep the history from beginning anew, and whoever waits for it waits on', { timeout: 90_000 }, async () => {
-  const handle = rig.runs.client.workflow.getHandle('poll');
-  const nextRun = async (): Promise<void> => {
-    const { runId } = await handle.describe();
-    pollRuns.push(runId);
-    for (const end = Date.now() + 30_000; (await handle.describe()).runId === runId; await sleep(50)) {
-      if (Date.now() > end) throw new Error(`the history did not begin anew\n${rig.log()}`);
+test(
+  'updates that the server takes no more of are a session that is busy, until its history begins anew',
+  { timeout: 60_000 },
+  async () => {
+    const first = await startSession(rig.runs.client, 'beside', { skill: 'beside' });
+    if (first.kind !== 'prompt') throw new Error(JSON.stringify(first));
+    const acting = advanceSession(rig.runs.client, 'beside', { step: 'long', turn: first.turn!, output: {} });
+    const answer = (turn: number): Promise<CliResult> =>
+      advanceSession(rig.runs.client, 'beside', { step: 'short', turn, output: {} });
+    let { turn } = first.open![0]!;
+    let at = await answer(turn);
+    for (let n = 1; n <= 60 && at.kind === 'prompt'; n += 1) {
+      turn = at.turn!;
+      at = await answer(turn);
     }
-  };
-  const letGo = (file: string): void => writeFileSync(join(rig.stateDir, `lines.${file}`), '');
-  const starting = startSession(rig.runs.client, 'poll', { skill: 'poll' });
-  for (const end = Date.now() + 20_000; !rig.lines().includes('poll/1/first') && Date.now() < end; await sleep(50));
-  await nextRun();
-  letGo('first');
-  const first = await starting;
-  expect(first).toMatchObject({ kind: 'prompt', step: 'ask' });
-  const { turn } = first as { turn: number };
-  const answer = (): Promise<CliResult> => advanceSession(rig.runs.client, 'poll', { step: 'ask', turn, output: {} });
-  const acting = answer();
-  await nextRun();
-  // Sent again, it is the same answer.
-  const again = answer();
-  letGo('second');
-  expect(await acting).toMatchObject({ kind: 'prompt', step: 'end' });
-  expect(await again).toEqual(await acting);
-  const { records } = await recordsOfSession(rig.runs.client, 'poll');
-  expect(new Set(rig.lines().filter((line) => line.startsWith('poll/')))).toEqual(new Set(['poll/1/first', `poll/${turn}/ask`]));
-  expect(records.length + (await recordsOfSession(rig.runs.client, 'poll')).flushed).toBe(2);
-});
+    expect(at).toMatchObject({
+      kind: 'error',
+      error: 'busy',
+      step: 'short',
+      retry: true,
+      message: expect.stringMatching(/begins anew.*\(40\)/),
+    });
+    expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn });
+    writeFileSync(join(rig.stateDir, 'lines.go'), '');
+    for (const end = Date.now() + 20_000; at.kind !== 'prompt' && Date.now() < end; await sleep(50))
+      at = await answer(turn);
+    expect(at).toMatchObject({ kind: 'prompt', turn: turn + 1 });
+    expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
+  },
+);
+
+test(
+  'an action that is tried for long does not keep the history from beginning anew, and whoever waits for it waits on',
+  { timeout: 90_000 },
+  async () => {
+    const handle = rig.runs.client.workflow.getHandle('poll');
+    const nextRun = async (): Promise<void> => {
+      const { runId } = await handle.describe();
+      pollRuns.push(runId);
+      for (const end = Date.now() + 30_000; (await handle.describe()).runId === runId; await sleep(50)) {
+        if (Date.now() > end) throw new Error(`the history did not begin anew\n${rig.log()}`);
+      }
+    };
+    const letGo = (file: string): void => writeFileSync(join(rig.stateDir, `lines.${file}`), '');
+    const starting = startSession(rig.runs.client, 'poll', { skill: 'poll' });
+    for (const end = Date.now() + 20_000; !rig.lines().includes('poll/1/first') && Date.now() < end; await sleep(50));
+    await nextRun();
+    letGo('first');
+    const first = await starting;
+    expect(first).toMatchObject({ kind: 'prompt', step: 'ask' });
+    const { turn } = first as { turn: number };
+    const answer = (): Promise<CliResult> => advanceSession(rig.runs.client, 'poll', { step: 'ask', turn, output: {} });
+    const acting = answer();
+    await nextRun();
+    // Sent again, it is the same answer.
+    const again = answer();
+    letGo('second');
+    expect(await acting).toMatchObject({ kind: 'prompt', step: 'end' });
+    expect(await again).toEqual(await acting);
+    const { records } = await recordsOfSession(rig.runs.client, 'poll');
+    expect(new Set(rig.lines().filter((line) => line.startsWith('poll/')))).toEqual(
+      new Set(['poll/1/first', `poll/${turn}/ask`]),
+    );
+    expect(records.length + (await recordsOfSession(rig.runs.client, 'poll')).flushed).toBe(2);
+  },
+);

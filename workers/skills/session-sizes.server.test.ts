@@ -44,14 +44,16 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-const start = (session: string, params: unknown = {}, skill = 'large'): Promise<CliResult> => startSession(rig.runs.client, session, { skill, params });
+const start = (session: string, params: unknown = {}, skill = 'large'): Promise<CliResult> =>
+  startSession(rig.runs.client, session, { skill, params });
 
 async function answer(session: string, { step, turn }: PromptResult, output: unknown): Promise<CliResult> {
   return await advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 }
 
 function prompt(result: CliResult): PromptResult {
-  if (result.kind !== 'prompt') throw new Error(`not a prompt: ${JSON.stringify(result).slice(0, 2_000)}\n${rig.log().slice(-2_000)}`);
+  if (result.kind !== 'prompt')
+    throw new Error(`not a prompt: ${JSON.stringify(result).slice(0, 2_000)}\n${rig.log().slice(-2_000)}`);
   return result;
 }
 
@@ -69,7 +71,8 @@ test('large answers go from history to history, with an action and its observers
   expect(flushed + records.length).toBe(14);
   expect((await rig.runs.client.workflow.getHandle('many').describe()).runId).not.toBe(runId);
   for (const end = Date.now() + 20_000; rig.lines().filter((line) => line.startsWith('observed')).length < 14;) {
-    if (Date.now() > end) throw new Error(`observers were not told: ${rig.lines().join(', ')}\n${rig.log().slice(-2_000)}`);
+    if (Date.now() > end)
+      throw new Error(`observers were not told: ${rig.lines().join(', ')}\n${rig.log().slice(-2_000)}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 });
@@ -90,36 +93,59 @@ test('what is too large is refused by its name and size, and the session goes on
   const raw = rig.runs.client.workflow
     .getHandle('refused')
     .executeUpdate('advance', { args: [{ turn: at.turn, step: 'ask', output: { how: ALMOST + ALMOST } }] });
-  await expect(raw).rejects.toMatchObject({ cause: { type: 'session/refused', message: expect.stringContaining('the answer has') } });
+  await expect(raw).rejects.toMatchObject({
+    cause: { type: 'session/refused', message: expect.stringContaining('the answer has') },
+  });
   // JSON of less than the limit, that neither this process nor the workflow could write.
   const deep: unknown = JSON.parse('['.repeat(20_000) + ']'.repeat(20_000));
-  const tooDeep = { error: 'validation', retry: true, message: expect.stringContaining('the answer has more than 500 levels') };
+  const tooDeep = {
+    error: 'validation',
+    retry: true,
+    message: expect.stringContaining('the answer has more than 500 levels'),
+  };
   expect(await answer('refused', at, { how: deep })).toMatchObject(tooDeep);
-  await expect(start('deep', { deep })).rejects.toMatchObject({ message: expect.stringContaining('the params have more than 500 levels') });
+  await expect(start('deep', { deep })).rejects.toMatchObject({
+    message: expect.stringContaining('the params have more than 500 levels'),
+  });
   at = prompt(await answer('refused', at, { how: 'act', bytes: TOO_MUCH }));
-  expect(await answer('refused', at, {})).toMatchObject({ error: 'action', retry: true, message: expect.stringContaining('what the action gave has') });
+  expect(await answer('refused', at, {})).toMatchObject({
+    error: 'action',
+    retry: true,
+    message: expect.stringContaining('what the action gave has'),
+  });
   // It would give the same again.
   expect(rig.lines().filter((line) => line.startsWith('acted refused/'))).toHaveLength(1);
   at = prompt(await start('prompts'));
-  expect(await answer('prompts', at, { how: 'tell', bytes: TOO_MUCH })).toMatchObject({ error: 'action', message: expect.stringContaining('this turn adds') });
+  expect(await answer('prompts', at, { how: 'tell', bytes: TOO_MUCH })).toMatchObject({
+    error: 'action',
+    message: expect.stringContaining('this turn adds'),
+  });
   const now = await viewSession(rig.runs.client, 'prompts');
   expect(prompt(await answer('prompts', prompt(now.current!), { how: 'tell', bytes: 10 })).step).toBe('tell');
 });
 
-test('a history that cannot begin anew beside an action takes no answers before the server ends it, and begins anew after', { timeout: 120_000 }, async () => {
-  const at = prompt(await start('beside', {}, 'beside'));
-  const { runId } = await rig.runs.client.workflow.getHandle('beside').describe();
-  const acting = answer('beside', at, {});
-  let due: PromptResult = { ...at, ...at.open![0]! };
-  let short: CliResult = due;
-  for (let n = 1; n <= 100 && short.kind === 'prompt'; n += 1) {
-    due = short;
-    short = await answer('beside', due, { pad: ALMOST });
-  }
-  expect(short).toMatchObject({ error: 'busy', retry: true, message: expect.stringContaining('begins anew when "long" has ended') });
-  expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn: due.turn });
-  writeFileSync(join(rig.stateDir, 'lines.go'), '');
-  expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
-  expect(prompt(await answer('beside', due, { pad: ALMOST })).turn).toBe(due.turn! + 1);
-  expect((await rig.runs.client.workflow.getHandle('beside').describe()).runId).not.toBe(runId);
-});
+test(
+  'a history that cannot begin anew beside an action takes no answers before the server ends it, and begins anew after',
+  { timeout: 120_000 },
+  async () => {
+    const at = prompt(await start('beside', {}, 'beside'));
+    const { runId } = await rig.runs.client.workflow.getHandle('beside').describe();
+    const acting = answer('beside', at, {});
+    let due: PromptResult = { ...at, ...at.open![0]! };
+    let short: CliResult = due;
+    for (let n = 1; n <= 100 && short.kind === 'prompt'; n += 1) {
+      due = short;
+      short = await answer('beside', due, { pad: ALMOST });
+    }
+    expect(short).toMatchObject({
+      error: 'busy',
+      retry: true,
+      message: expect.stringContaining('begins anew when "long" has ended'),
+    });
+    expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn: due.turn });
+    writeFileSync(join(rig.stateDir, 'lines.go'), '');
+    expect(await acting).toMatchObject({ kind: 'prompt', completed: { step: 'long' } });
+    expect(prompt(await answer('beside', due, { pad: ALMOST })).turn).toBe(due.turn! + 1);
+    expect((await rig.runs.client.workflow.getHandle('beside').describe()).runId).not.toBe(runId);
+  },
+);

@@ -16,7 +16,17 @@ import {
 } from '../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
-import { CALLER, COUNTER, DEPLOYER, EVIL, GREETER, PAIR, REVIEW, versioned, waiter } from '../testing/session-skills.ts';
+import {
+  CALLER,
+  COUNTER,
+  DEPLOYER,
+  EVIL,
+  GREETER,
+  PAIR,
+  REVIEW,
+  versioned,
+  waiter,
+} from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 import { readRecords, sessionRecordsDir } from './record-files.ts';
 
@@ -24,7 +34,10 @@ let rig: SessionRig;
 
 beforeAll(async () => {
   // As many events as a session of some dozen turns has: history begins anew several times within a test.
-  rig = await startSessionRig(await temporalCliForTests(), ['--dynamic-config-value', 'limit.historyCount.suggestContinueAsNew=400']);
+  rig = await startSessionRig(await temporalCliForTests(), [
+    '--dynamic-config-value',
+    'limit.historyCount.suggestContinueAsNew=400',
+  ]);
   rig.writeSkill('greeter', GREETER);
   rig.writeSkill('deployer', DEPLOYER);
   rig.writeSkill('evil', EVIL);
@@ -75,14 +88,19 @@ function prompt(result: CliResult): PromptResult {
 const start = (session: string, skill: string, params?: unknown): Promise<CliResult> =>
   startSession(rig.runs.client, session, { skill, ...(params === undefined ? {} : { params }) });
 
-const answer = (session: string, { step, turn }: { step: string; turn?: number }, output: unknown): Promise<CliResult> =>
-  advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+const answer = (
+  session: string,
+  { step, turn }: { step: string; turn?: number },
+  output: unknown,
+): Promise<CliResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 
 const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
 
 /** What the Temporal UI shows of it. */
 async function pageOf(session: string): Promise<string> {
-  const { currentDetails } = (await rig.runs.client.workflow.getHandle(session).query('__temporal_workflow_metadata')) as { currentDetails: string };
+  const { currentDetails } = (await rig.runs.client.workflow
+    .getHandle(session)
+    .query('__temporal_workflow_metadata')) as { currentDetails: string };
   return currentDetails;
 }
 
@@ -100,21 +118,40 @@ describe('a session', () => {
     expect(first.prompt).toContain('in Ulm?');
     const second = prompt(await answer('happy', first, { name: 'Ada' }));
     expect(second).toMatchObject({ step: 'confirm', completed: { step: 'ask', response: { name: 'Ada' } } });
-    expect(await view('happy')).toMatchObject({ skill: 'greeter', status: 'open', visits: { ask: 1 }, last: { step: 'ask' }, open: [{ step: 'confirm' }] });
+    expect(await view('happy')).toMatchObject({
+      skill: 'greeter',
+      status: 'open',
+      visits: { ask: 1 },
+      last: { step: 'ask' },
+      open: [{ step: 'confirm' }],
+    });
     const { raw } = await rig.runs.client.workflow.getHandle('happy').describe();
     expect(raw.executionConfig?.userMetadata?.summary).toBeTruthy();
-    for (const text of ['greeter', 'confirm', 'turn 2', '| ask | 1 |', 'Ada']) expect(await pageOf('happy')).toContain(text);
+    for (const text of ['greeter', 'confirm', 'turn 2', '| ask | 1 |', 'Ada'])
+      expect(await pageOf('happy')).toContain(text);
     const again = prompt(await answer('happy', second, { yes: false }));
     const third = prompt(await answer('happy', again, { name: 'Grace' }));
     expect(await answer('happy', third, { yes: true })).toMatchObject({ kind: 'done', finalOutput: 'Hello Grace' });
     expect(await rig.runs.client.workflow.getHandle('happy').result()).toEqual({ finalOutput: 'Hello Grace' });
     expect(await answer('happy', third, { yes: false })).toMatchObject({ kind: 'error', error: 'order', retry: false });
-    expect((await recordsOfSession(rig.runs.client, 'happy')).records.map(({ step }) => step)).toEqual(['ask', 'confirm', 'ask', 'confirm', 'end']);
+    expect((await recordsOfSession(rig.runs.client, 'happy')).records.map(({ step }) => step)).toEqual([
+      'ask',
+      'confirm',
+      'ask',
+      'confirm',
+      'end',
+    ]);
   });
 
   test('is refused with its reason', async () => {
-    await expect(start('no-such', 'nothing')).rejects.toMatchObject({ code: 'skill/unknown', message: expect.stringMatching(/loaded: .*greeter 1\.0\.0/) });
-    await expect(start('bad-params', 'greeter', { place: 7 })).rejects.toMatchObject({ code: 'skill/params', message: expect.stringContaining('place') });
+    await expect(start('no-such', 'nothing')).rejects.toMatchObject({
+      code: 'skill/unknown',
+      message: expect.stringMatching(/loaded: .*greeter 1\.0\.0/),
+    });
+    await expect(start('bad-params', 'greeter', { place: 7 })).rejects.toMatchObject({
+      code: 'skill/params',
+      message: expect.stringContaining('place'),
+    });
     await expect(start('../../etc', 'greeter', { place: 'x' })).rejects.toMatchObject({
       code: 'skill/params',
       message: expect.stringContaining('not a session id'),
@@ -126,7 +163,12 @@ describe('a session', () => {
   test('gives back an answer that does not fit, and neither store nor visits change', async () => {
     const first = prompt(await start('misfit', 'greeter', { place: 'x' }));
     const before = await view('misfit');
-    expect(await answer('misfit', first, { name: 'A' })).toMatchObject({ kind: 'error', error: 'validation', retry: true, step: 'ask' });
+    expect(await answer('misfit', first, { name: 'A' })).toMatchObject({
+      kind: 'error',
+      error: 'validation',
+      retry: true,
+      step: 'ask',
+    });
     expect(await view('misfit')).toMatchObject({ visits: before.visits, turn: before.turn, last: null });
     expect((await recordsOfSession(rig.runs.client, 'misfit')).records).toEqual([]);
     expect(prompt(await answer('misfit', first, { name: 'Ada' })).step).toBe('confirm');
@@ -138,13 +180,19 @@ describe('a session', () => {
     const won = both.filter(({ kind }) => kind === 'prompt');
     const lost = both.filter(({ kind }) => kind === 'error');
     expect([won.length, lost.length]).toEqual([1, 1]);
-    expect(lost[0]).toMatchObject({ retry: false, message: expect.stringMatching(/Turn 1 of step "ask" .*(another client|answered before)/) });
+    expect(lost[0]).toMatchObject({
+      retry: false,
+      message: expect.stringMatching(/Turn 1 of step "ask" .*(another client|answered before)/),
+    });
     expect((await recordsOfSession(rig.runs.client, 'race')).records).toHaveLength(1);
   });
 
   test('answers what it answered when the same answer comes again', async () => {
     const first = prompt(await start('repeat', 'greeter', { place: 'x' }));
-    const [one, other] = await Promise.all([answer('repeat', first, { name: 'Ada' }), answer('repeat', first, { name: 'Ada' })]);
+    const [one, other] = await Promise.all([
+      answer('repeat', first, { name: 'Ada' }),
+      answer('repeat', first, { name: 'Ada' }),
+    ]);
     expect(other).toEqual(one);
     expect(await answer('repeat', first, { name: 'Ada' })).toEqual(one);
     expect((await recordsOfSession(rig.runs.client, 'repeat')).records).toHaveLength(1);
@@ -175,32 +223,47 @@ describe('a session', () => {
     expect(await answer('terminated', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'cancelled' });
     await expect(start('unopened', 'greeter', { place: 7 })).rejects.toMatchObject({ code: 'skill/params' });
     expect(await pageOf('unopened')).toContain('Could not be opened: ');
-    expect(await view('unopened')).toMatchObject({ status: 'failed', current: { error: 'failed', message: expect.stringContaining('place') } });
-    expect(await answer('unopened', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({ error: 'failed', message: expect.stringContaining('place') });
+    expect(await view('unopened')).toMatchObject({
+      status: 'failed',
+      current: { error: 'failed', message: expect.stringContaining('place') },
+    });
+    expect(await answer('unopened', { step: 'ask', turn: 1 }, { name: 'Ada' })).toMatchObject({
+      error: 'failed',
+      message: expect.stringContaining('place'),
+    });
   });
 
-  test('answers everybody when it is cancelled, and when it fails, while others wait for their turn', { timeout: 60_000 }, async () => {
-    rig.writeSkill('pair', PAIR);
-    const first = prompt(await start('queued', 'pair'));
-    const answers = [answer('queued', first, {}), answer('queued', first.open![0]!, {})];
-    await sleep(700);
-    expect(await cancelSession(rig.runs.client, 'queued')).toBe(true);
-    for (const result of await Promise.all(answers)) expect(result).toMatchObject({ kind: expect.stringMatching(/prompt|error/) });
-    const again = prompt(await start('failing', 'pair'));
-    const strict = answer(
-      'failing',
-      again.open!.find(({ step }) => step === 'strict')!,
-      { yes: 'no' },
-    );
-    await sleep(300);
-    const late = answer('failing', again, {});
-    expect(await strict).toMatchObject({ kind: 'error', error: 'limit' });
-    expect(await late).toMatchObject({ kind: 'error', error: 'failed' });
-    await expect(rig.runs.client.workflow.getHandle('failing').result()).rejects.toThrow('Workflow execution failed');
-  });
+  test(
+    'answers everybody when it is cancelled, and when it fails, while others wait for their turn',
+    { timeout: 60_000 },
+    async () => {
+      rig.writeSkill('pair', PAIR);
+      const first = prompt(await start('queued', 'pair'));
+      const answers = [answer('queued', first, {}), answer('queued', first.open![0]!, {})];
+      await sleep(700);
+      expect(await cancelSession(rig.runs.client, 'queued')).toBe(true);
+      for (const result of await Promise.all(answers))
+        expect(result).toMatchObject({ kind: expect.stringMatching(/prompt|error/) });
+      const again = prompt(await start('failing', 'pair'));
+      const strict = answer(
+        'failing',
+        again.open!.find(({ step }) => step === 'strict')!,
+        { yes: 'no' },
+      );
+      await sleep(300);
+      const late = answer('failing', again, {});
+      expect(await strict).toMatchObject({ kind: 'error', error: 'limit' });
+      expect(await late).toMatchObject({ kind: 'error', error: 'failed' });
+      await expect(rig.runs.client.workflow.getHandle('failing').result()).rejects.toThrow('Workflow execution failed');
+    },
+  );
 
   test('is what is cancelled, and no other workflow', async () => {
-    const run = await rig.runs.client.workflow.start('voidboxRun', { workflowId: 'a-run', taskQueue: 'nobody', args: [] });
+    const run = await rig.runs.client.workflow.start('voidboxRun', {
+      workflowId: 'a-run',
+      taskQueue: 'nobody',
+      args: [],
+    });
     await expect(cancelSession(rig.runs.client, 'a-run')).rejects.toThrow(NoSuchSessionError);
     const { historyLength } = await run.describe();
     expect(historyLength).toBe(2);
@@ -226,7 +289,10 @@ describe('a session', () => {
     const first = prompt(await start('parallel', 'review'));
     const [other] = first.open!;
     // Neither action ends before both have begun.
-    const both = await Promise.all([answer('parallel', first, { note: 'a' }), answer('parallel', other!, { note: 'b' })]);
+    const both = await Promise.all([
+      answer('parallel', first, { note: 'a' }),
+      answer('parallel', other!, { note: 'b' }),
+    ]);
     expect(both.some((result) => result.kind === 'prompt' && result.step === 'sign')).toBe(true);
     expect(await pageOf('parallel')).toMatch(/\*\*sign\*\* \(asking, turn \d+, boss, by 2\d{3}-/);
     await until('nobody signs', async () => (await view('parallel')).open.some(({ step }) => step === 'late'));
@@ -250,7 +316,12 @@ describe('code that harms', () => {
     const neighbour = prompt(await start(`evil-${said}-neighbour`, 'evil'));
     const failing = answer(`evil-${said}`, first, { said });
     expect(prompt(await answer(`evil-${said}-neighbour`, neighbour, { said: 'well' })).step).toBe('act');
-    expect(await failing).toMatchObject({ kind: 'error', error: 'action', retry: true, message: expect.stringMatching(message) });
+    expect(await failing).toMatchObject({
+      kind: 'error',
+      error: 'action',
+      retry: true,
+      message: expect.stringMatching(message),
+    });
     const now = await view(`evil-${said}`);
     expect(now).toMatchObject({ status: 'open', visits: {}, last: null });
     expect(prompt(await answer(`evil-${said}`, prompt(now.current!), { said: 'well' })).step).toBe('act');
@@ -262,10 +333,17 @@ describe('code that harms', () => {
     ['exit', /exit code 8/],
   ])('an action that does "%s" fails, and can be answered anew', async (how, message) => {
     const acting = prompt(await answer(`act-${how}`, await fresh(`act-${how}`), { said: 'x' }));
-    expect(await answer(`act-${how}`, acting, { how })).toMatchObject({ error: 'action', retry: true, message: expect.stringMatching(message) });
+    expect(await answer(`act-${how}`, acting, { how })).toMatchObject({
+      error: 'action',
+      retry: true,
+      message: expect.stringMatching(message),
+    });
     const again = prompt((await view(`act-${how}`)).current!);
     expect(again.turn).toBeGreaterThan(acting.turn!);
-    expect(await answer(`act-${how}`, again, { how: 'well' })).toMatchObject({ kind: 'done', finalOutput: { how: 'well' } });
+    expect(await answer(`act-${how}`, again, { how: 'well' })).toMatchObject({
+      kind: 'done',
+      finalOutput: { how: 'well' },
+    });
   });
 });
 
@@ -282,7 +360,10 @@ describe('a worker that is killed', () => {
     const first = prompt(await start(session, 'deployer', { die: point }));
     const second = prompt(await answer(session, first, { to: point }));
     expect(rig.starts()).toBe(starts + 1);
-    expect(second).toMatchObject({ step: 'end', completed: { step: 'ask', response: { to: point }, result: { at: point } } });
+    expect(second).toMatchObject({
+      step: 'end',
+      completed: { step: 'ask', response: { to: point }, result: { at: point } },
+    });
     const own = rig.lines().filter((line) => line.includes(`${session}/`));
     // Every time under the same key, so that whoever is acted upon can tell.
     expect(new Set(own.map((line) => / (\S+\/\d+\/ask)/.exec(line)?.[1])).size).toBe(1);
@@ -321,13 +402,20 @@ describe('a worker that is killed', () => {
         .filter((line) => line.startsWith('observed'));
     await until('all are told', () => told().length >= 4);
     await rig.runs.client.workflow.getHandle('observed').result();
-    expect(told()).toEqual(['observed complete ask', 'observed ask to end', 'observed complete end', 'observed end to __terminal__']);
+    expect(told()).toEqual([
+      'observed complete ask',
+      'observed ask to end',
+      'observed complete end',
+      'observed end to __terminal__',
+    ]);
   });
 });
 
 function childrenOf(codeHash: string): string[] {
   return readdirSync('/proc').filter(
-    (pid) => /^\d+$/.test(pid) && readProc(pid, 'cmdline').includes(`workers/skills/child.js\0${join(rig.stateDir, 'skills', codeHash)}`),
+    (pid) =>
+      /^\d+$/.test(pid) &&
+      readProc(pid, 'cmdline').includes(`workers/skills/child.js\0${join(rig.stateDir, 'skills', codeHash)}`),
   );
 }
 
@@ -361,31 +449,43 @@ describe('a long session', () => {
     expect(at.prompt).toContain(`visit ${COUNT}, total ${COUNT}, history ${COUNT}`);
     expect((await rig.runs.client.workflow.getHandle('long').describe()).runId).not.toBe(firstRun);
     await until('the list knows when it began', async () => {
-      const [listed] = (await listSessions(rig.runs.client, { limit: 500 })).filter(({ session }) => session === 'long');
+      const [listed] = (await listSessions(rig.runs.client, { limit: 500 })).filter(
+        ({ session }) => session === 'long',
+      );
       return listed?.startedAtMs === startedAtMs;
     });
     const { flushed, flushedRef, records } = await recordsOfSession(rig.runs.client, 'long');
     expect(flushed + records.length).toBe(COUNT);
     expect(readRecords(sessionRecordsDir(rig.stateDir, 'long'), flushedRef!)).toHaveLength(flushed);
-    expect(await answer('long', at, { n: -1 })).toMatchObject({ kind: 'done', finalOutput: { total: COUNT - 1, visits: COUNT + 1 } });
+    expect(await answer('long', at, { n: -1 })).toMatchObject({
+      kind: 'done',
+      finalOutput: { total: COUNT - 1, visits: COUNT + 1 },
+    });
     const runs: string[] = [];
     for await (const { runId } of rig.runs.client.workflow.list({ query: "WorkflowId = 'long'" })) runs.push(runId);
     expect(runs.length).toBeGreaterThanOrEqual(4);
   });
 });
 
-test('a session that has moved records elsewhere tells its observers of its whole path', { timeout: 60_000 }, async () => {
-  let at = prompt(await start('told', 'counter'));
-  for (let n = 1; n <= 40; n += 1) at = prompt(await answer('told', at, { n: 1 }));
-  expect((await recordsOfSession(rig.runs.client, 'told')).flushed).toBeGreaterThan(0);
-  await answer('told', at, { n: -1 });
-  await rig.runs.client.workflow.getHandle('told').result();
-  // Sessions of other tests are told of other counts.
-  expect(rig.lines().filter((line) => line.startsWith('counted by 42 '))).toEqual(['counted by 42 steps, the last one is end']);
-});
+test(
+  'a session that has moved records elsewhere tells its observers of its whole path',
+  { timeout: 60_000 },
+  async () => {
+    let at = prompt(await start('told', 'counter'));
+    for (let n = 1; n <= 40; n += 1) at = prompt(await answer('told', at, { n: 1 }));
+    expect((await recordsOfSession(rig.runs.client, 'told')).flushed).toBeGreaterThan(0);
+    await answer('told', at, { n: -1 });
+    await rig.runs.client.workflow.getHandle('told').result();
+    // Sessions of other tests are told of other counts.
+    expect(rig.lines().filter((line) => line.startsWith('counted by 42 '))).toEqual([
+      'counted by 42 steps, the last one is end',
+    ]);
+  },
+);
 
 describe('code that is replaced under a live session', () => {
-  const begin = async (session: string): Promise<PromptResult> => prompt(await answer(session, prompt(await start(session, 'versioned')), { a: 'first' }));
+  const begin = async (session: string): Promise<PromptResult> =>
+    prompt(await answer(session, prompt(await start(session, 'versioned')), { a: 'first' }));
 
   test('goes on with the code that it began with, as long as that is kept', async () => {
     rig.writeSkill('versioned', versioned('old', '1.0.0'));
@@ -399,34 +499,42 @@ describe('code that is replaced under a live session', () => {
   test('goes over to code that declares how', async () => {
     rig.writeSkill('versioned', versioned('old', '2.0.0'));
     const second = await begin('migrated');
-    rig.writeSkill('versioned', versioned('new', '2.1.0', ", migrations: [{ from: '2.0.0', renamedSteps: { two: 'second' } }]", 'second'));
+    rig.writeSkill(
+      'versioned',
+      versioned('new', '2.1.0', ", migrations: [{ from: '2.0.0', renamedSteps: { two: 'second' } }]", 'second'),
+    );
     await sleep(1_100);
     // The client names the step as it was asked.
     expect(prompt(await answer('migrated', second, { b: 'x' })).prompt).toContain('new three');
     expect(await view('migrated')).toMatchObject({ version: '2.1.0', visits: { one: 1, second: 1 } });
   });
 
-  test('does not go on by itself without any, says so to who answers, and can be cancelled', { timeout: 60_000 }, async () => {
-    const old = waiter('1.0.0');
-    rig.writeSkill('waiter', old);
-    for (const session of ['blocked', 'back']) await answer(session, prompt(await start(session, 'waiter')), {});
-    const { codeHash } = await view('blocked');
-    rig.writeSkill('waiter', waiter('2.0.0'));
-    rmSync(join(rig.stateDir, 'skills', codeHash), { recursive: true });
-    for (const session of ['blocked', 'back']) await until('it is blocked', async () => (await view(session)).blocked !== null);
-    // Neither waits for the code, which does not come.
-    expect(await answer('blocked', { step: 'rest', turn: 2 }, {})).toMatchObject({
-      error: 'away',
-      retry: true,
-      message: expect.stringContaining('migrations'),
-    });
-    expect(await cancelSession(rig.runs.client, 'blocked')).toBe(true);
-    rig.writeSkill('waiter', old);
-    await sleep(1_100);
-    // Whoever asks need not wait for the next try; that may have come by then.
-    await answer('back', { step: 'rest', turn: 2 }, {});
-    await until('it has gone on', async () => (await view('back')).current?.kind === 'prompt');
-  });
+  test(
+    'does not go on by itself without any, says so to who answers, and can be cancelled',
+    { timeout: 60_000 },
+    async () => {
+      const old = waiter('1.0.0');
+      rig.writeSkill('waiter', old);
+      for (const session of ['blocked', 'back']) await answer(session, prompt(await start(session, 'waiter')), {});
+      const { codeHash } = await view('blocked');
+      rig.writeSkill('waiter', waiter('2.0.0'));
+      rmSync(join(rig.stateDir, 'skills', codeHash), { recursive: true });
+      for (const session of ['blocked', 'back'])
+        await until('it is blocked', async () => (await view(session)).blocked !== null);
+      // Neither waits for the code, which does not come.
+      expect(await answer('blocked', { step: 'rest', turn: 2 }, {})).toMatchObject({
+        error: 'away',
+        retry: true,
+        message: expect.stringContaining('migrations'),
+      });
+      expect(await cancelSession(rig.runs.client, 'blocked')).toBe(true);
+      rig.writeSkill('waiter', old);
+      await sleep(1_100);
+      // Whoever asks need not wait for the next try; that may have come by then.
+      await answer('back', { step: 'rest', turn: 2 }, {});
+      await until('it has gone on', async () => (await view('back')).current?.kind === 'prompt');
+    },
+  );
 
   test('is refused, and left as it was, when the code that it began with is gone; and goes on when that is back', async () => {
     const old = versioned('old', '3.0.0');

@@ -1,9 +1,23 @@
 /** Which code answers for a session, and what becomes of what it says. */
-import type { ActionRequest, ObserveRequest, OpenedSession, OpenRequest, SkillCode, TurnOutcome, TurnRequest } from '../../activities/contract-session.ts';
+import type {
+  ActionRequest,
+  ObserveRequest,
+  OpenedSession,
+  OpenRequest,
+  SkillCode,
+  TurnOutcome,
+  TurnRequest,
+} from '../../activities/contract-session.ts';
 import type { SkillHost, VariablesOf } from '../../activities/step-ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
-import { isBaseVariable, missingMessage, missingOf, type Variables, valuesOf } from '../../domain/step-machine/skill-variables.ts';
+import {
+  isBaseVariable,
+  missingMessage,
+  missingOf,
+  type Variables,
+  valuesOf,
+} from '../../domain/step-machine/skill-variables.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -72,16 +86,32 @@ class ProcessSkillHost implements RunningSkillHost {
 
   async open({ session, request }: OpenRequest, of: VariablesOf): Promise<Omit<OpenedSession, 'searchAttributes'>> {
     const { skill, version, codeHash, path = [], params, calledWith, subskill } = request;
-    if (typeof skill !== 'string') throw new CodedError('skill/params', 'a session is started with an object that names its skill: { "skill": "NAME" }');
+    if (typeof skill !== 'string')
+      throw new CodedError(
+        'skill/params',
+        'a session is started with an object that names its skill: { "skill": "NAME" }',
+      );
     const code = calledWith?.code ?? codeOf(await this.#catalog.find(skill, version, codeHash));
     try {
       const runnable = await this.#codeFor(code);
-      const asked = { op: 'open' as const, path, params, checked: calledWith !== undefined, ...(subskill === undefined ? {} : { subskill }) };
+      const asked = {
+        op: 'open' as const,
+        path,
+        params,
+        checked: calledWith !== undefined,
+        ...(subskill === undefined ? {} : { subskill }),
+      };
       const opened = (await this.#pool.run('turn', runnable, asked, this.#turnLimitMs())) as OpenAnswer;
       const { env: names } = await this.#identify(runnable);
       if (names.length === 0) return { code, ...opened };
       // What a session calls runs with what it was handed itself.
-      if (of.root === session) await waitForVariables(this.#options.stateDir, session, { skill: code.skill, names, firstRun: of.firstRun }, this.#own());
+      if (of.root === session)
+        await waitForVariables(
+          this.#options.stateDir,
+          session,
+          { skill: code.skill, names, firstRun: of.firstRun },
+          this.#own(),
+        );
       else this.#variables({ session: of.root, firstRun: null }, code.skill, names);
       return { code, ...opened, variables: true };
     } catch (error) {
@@ -106,7 +136,8 @@ class ProcessSkillHost implements RunningSkillHost {
     try {
       return await this.#turnIn(await this.#codeFor(request.code), request, request.code, of);
     } catch (error) {
-      if (error instanceof CodedError && error.code === 'skill/away') return { kind: 'refused', message: error.message };
+      if (error instanceof CodedError && error.code === 'skill/away')
+        return { kind: 'refused', message: error.message };
       throw error;
     }
   }
@@ -118,7 +149,13 @@ class ProcessSkillHost implements RunningSkillHost {
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     const limitMs = command.timeoutMs === null ? null : command.timeoutMs + TIMEOUT_GRACE_MS;
     try {
-      const event = (await this.#pool.run('action', code, { op: 'act', path, state, command, handshake, recordsDir, variables }, limitMs, signal)) as ActionEnd;
+      const event = (await this.#pool.run(
+        'action',
+        code,
+        { op: 'act', path, state, command, handshake, recordsDir, variables },
+        limitMs,
+        signal,
+      )) as ActionEnd;
       // That an action stopped when it was told to is no failure of its own: whoever lets go of it leaves it to the next attempt.
       if (!event.ok) signal.throwIfAborted();
       return event;
@@ -126,10 +163,21 @@ class ProcessSkillHost implements RunningSkillHost {
       if (signal.aborted) throw signal.reason;
       const { cursor, attempt } = command;
       const timedOut = error instanceof SkillProcessGone && error.isLate;
-      const message = timedOut ? `ran past its timeoutMs of ${command.timeoutMs} and did not listen to its signal; its process was ended` : textOf(error);
+      const message = timedOut
+        ? `ran past its timeoutMs of ${command.timeoutMs} and did not listen to its signal; its process was ended`
+        : textOf(error);
       if (!(error instanceof SkillProcessGone) && !(error instanceof SkillRequestFailed)) throw error;
-      if (error instanceof SkillRequestFailed && error.code === 'session/foreign') throw new CodedError(error.code, error.message, { cause: error });
-      return { type: 'action-ended', cursor, attempt, ok: false, error: { name: 'SkillCrash', message }, retryable: true, timedOut };
+      if (error instanceof SkillRequestFailed && error.code === 'session/foreign')
+        throw new CodedError(error.code, error.message, { cause: error });
+      return {
+        type: 'action-ended',
+        cursor,
+        attempt,
+        ok: false,
+        error: { name: 'SkillCrash', message },
+        retryable: true,
+        timedOut,
+      };
     }
   }
 
@@ -140,10 +188,17 @@ class ProcessSkillHost implements RunningSkillHost {
     mkdirSync(recordsDir, { recursive: true, mode: 0o700 });
     markUse(recordsDir, this.#options.serverId);
     for (const event of events) {
-      if (!Number.isSafeInteger(event.number)) throw new CodedError('session/foreign', `an event of session "${session}" has no number`);
+      if (!Number.isSafeInteger(event.number))
+        throw new CodedError('session/foreign', `an event of session "${session}" has no number`);
       if (event.number <= lastObserved(recordsDir)) continue;
       try {
-        await this.#pool.run('turn', runnable, { op: 'observe', path, event, recordsDir, variables }, OBSERVER_LIMIT_MS, signal);
+        await this.#pool.run(
+          'turn',
+          runnable,
+          { op: 'observe', path, event, recordsDir, variables },
+          OBSERVER_LIMIT_MS,
+          signal,
+        );
       } catch (error) {
         if (!(error instanceof SkillProcessGone) || signal.aborted) throw error;
         // It harms nobody but itself, and would do so again; the next event finds a new process.
@@ -153,22 +208,42 @@ class ProcessSkillHost implements RunningSkillHost {
     }
   }
 
-  async #turnIn(runnable: Runnable, { session, path, state, event, handshake }: TurnRequest, code: SkillCode, of: VariablesOf): Promise<TurnOutcome> {
+  async #turnIn(
+    runnable: Runnable,
+    { session, path, state, event, handshake }: TurnRequest,
+    code: SkillCode,
+    of: VariablesOf,
+  ): Promise<TurnOutcome> {
     const recordsDir = sessionRecordsDir(this.#options.stateDir, session);
     try {
       const variables = await this.#variablesFor(runnable, code, receiver(session, of));
       const request = { op: 'turn' as const, path, state, event, handshake, recordsDir, variables };
-      const { outcome, migrated } = (await this.#pool.run('turn', runnable, request, this.#turnLimitMs())) as TurnAnswer;
+      const { outcome, migrated } = (await this.#pool.run(
+        'turn',
+        runnable,
+        request,
+        this.#turnLimitMs(),
+      )) as TurnAnswer;
       if (outcome.kind === 'refused' || migrated === undefined) return outcome;
       // What the server knows is the workflow's to say.
-      const opened = { code, ...migrated.open, searchAttributes: [], ...(Object.keys(variables).length > 0 ? { variables: true as const } : {}) };
+      const opened = {
+        code,
+        ...migrated.open,
+        searchAttributes: [],
+        ...(Object.keys(variables).length > 0 ? { variables: true as const } : {}),
+      };
       return { ...outcome, migrated: { opened, state: migrated.state, event: migrated.event } };
     } catch (error) {
       if (error instanceof SkillProcessGone)
-        return { kind: 'crashed', atMs: Date.now(), message: `A callback of skill "${code.skill}" did not end well: ${error.message}` };
+        return {
+          kind: 'crashed',
+          atMs: Date.now(),
+          message: `A callback of skill "${code.skill}" did not end well: ${error.message}`,
+        };
       if (error instanceof SkillRequestFailed) return { kind: 'crashed', atMs: Date.now(), message: error.message };
       // Other code may declare more than the session was handed.
-      if (error instanceof CodedError && error.code === 'skill/variable-missing') return { kind: 'refused', message: error.message };
+      if (error instanceof CodedError && error.code === 'skill/variable-missing')
+        return { kind: 'refused', message: error.message };
       throw error;
     }
   }
@@ -178,7 +253,11 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   /** What the code declares. @throws CodedError `skill/variable-missing` */
-  async #variablesFor(runnable: Runnable, { skill }: SkillCode, of: Receiver): Promise<Readonly<Record<string, string>>> {
+  async #variablesFor(
+    runnable: Runnable,
+    { skill }: SkillCode,
+    of: Receiver,
+  ): Promise<Readonly<Record<string, string>>> {
     const { env: names } = await this.#identify(runnable);
     return names.length === 0 ? {} : this.#variables(of, skill, names);
   }
@@ -187,7 +266,10 @@ class ProcessSkillHost implements RunningSkillHost {
     const values = valuesOf(names, { ...this.#own(), ...handedOver(this.#options.stateDir, of, skill) });
     const missing = missingOf(names, values);
     if (missing.length > 0)
-      throw new CodedError('skill/variable-missing', `${missingMessage(skill, missing)}: session "${of.session}" was not handed over any`);
+      throw new CodedError(
+        'skill/variable-missing',
+        `${missingMessage(skill, missing)}: session "${of.session}" was not handed over any`,
+      );
     return values;
   }
 
@@ -197,7 +279,10 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   /** Other code under the session's name; null when there is none but its own. */
-  async #successorOf({ skill, codeHash }: SkillCode): Promise<(Runnable & { readonly name: string; readonly version: string }) | null> {
+  async #successorOf({
+    skill,
+    codeHash,
+  }: SkillCode): Promise<(Runnable & { readonly name: string; readonly version: string }) | null> {
     const current = await this.#catalog.current(skill);
     return current === null || current.codeHash === codeHash ? null : current;
   }
@@ -209,8 +294,13 @@ class ProcessSkillHost implements RunningSkillHost {
     const current = await this.#catalog.current(skill);
     if (current?.codeHash === codeHash) return current;
     const here =
-      current === null ? 'no skill of that name is loaded here' : `loaded here is version ${current.version} (code ${current.codeHash.slice(0, 12)})`;
-    throw new CodedError('skill/away', `skill "${skill}" ${version} with code ${codeHash.slice(0, 12)} is not on this worker; ${here}`);
+      current === null
+        ? 'no skill of that name is loaded here'
+        : `loaded here is version ${current.version} (code ${current.codeHash.slice(0, 12)})`;
+    throw new CodedError(
+      'skill/away',
+      `skill "${skill}" ${version} with code ${codeHash.slice(0, 12)} is not on this worker; ${here}`,
+    );
   }
 
   async #identify(bundled: Runnable): Promise<Identity> {
@@ -248,7 +338,15 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 }
 
-function codeOf({ name, version, codeHash }: { readonly name: string; readonly version: string; readonly codeHash: string }): SkillCode {
+function codeOf({
+  name,
+  version,
+  codeHash,
+}: {
+  readonly name: string;
+  readonly version: string;
+  readonly codeHash: string;
+}): SkillCode {
   return { skill: name, version, codeHash };
 }
 
@@ -258,8 +356,10 @@ function receiver(session: string, { root, firstRun }: VariablesOf): Receiver {
 }
 
 function codedFailure(error: unknown, what: string): unknown {
-  if (error instanceof SkillRequestFailed) return new CodedError(error.code ?? 'skill/unusable', `${what}: ${error.message}`, { cause: error });
-  if (error instanceof SkillProcessGone) return new CodedError('skill/crashed', `${what}: ${error.message}`, { cause: error });
+  if (error instanceof SkillRequestFailed)
+    return new CodedError(error.code ?? 'skill/unusable', `${what}: ${error.message}`, { cause: error });
+  if (error instanceof SkillProcessGone)
+    return new CodedError('skill/crashed', `${what}: ${error.message}`, { cause: error });
   return error;
 }
 

@@ -22,13 +22,25 @@ test('lines of a process show base variables that its skill declares, and not th
   const script = join(dir, 'child.mjs');
   writeFileSync(script, CHILD);
   const lines: string[] = [];
-  const child = new SkillProcess({ script, bundle: 'none', codeHash: '0', env: {}, onLine: (line) => lines.push(line) });
+  const child = new SkillProcess({
+    script,
+    bundle: 'none',
+    codeHash: '0',
+    env: {},
+    onLine: (line) => lines.push(line),
+  });
   onTestFinished(() => {
     child.end('the test is over', false);
     rmSync(dir, { recursive: true });
   });
   await child.request(
-    { op: 'observe', path: [], event: {} as never, recordsDir: dir, variables: { HOME: '/home/of-somebody', TOKEN: 'canary-5d21-value' } },
+    {
+      op: 'observe',
+      path: [],
+      event: {} as never,
+      recordsDir: dir,
+      variables: { HOME: '/home/of-somebody', TOKEN: 'canary-5d21-value' },
+    },
     20_000,
   );
   await expect.poll(() => lines, { timeout: 20_000 }).toEqual(['/home/of-somebody/notes of [redacted]']);

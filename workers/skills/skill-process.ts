@@ -65,10 +65,14 @@ export class SkillProcess {
   #endedFor: { readonly why: string; readonly isLate: boolean } | null = null;
 
   constructor({ script, bundle, codeHash, env, onLine }: SkillProcessOptions) {
-    this.#child = spawn(process.execPath, [`--max-old-space-size=${MOST_HEAP_MIB}`, '--enable-source-maps', script, bundle, codeHash, String(process.pid)], {
-      stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
-      env,
-    });
+    this.#child = spawn(
+      process.execPath,
+      [`--max-old-space-size=${MOST_HEAP_MIB}`, '--enable-source-maps', script, bundle, codeHash, String(process.pid)],
+      {
+        stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
+        env,
+      },
+    );
     const { stdin, stdout, stderr } = this.#child;
     // A child that has just ended takes no more input; its end is heard of below.
     stdin!.on('error', () => undefined);
@@ -82,7 +86,9 @@ export class SkillProcess {
     this.#readAnswers(this.#child.stdio[ANSWER_FD] as Readable);
     this.#child.once('error', (error) => this.#ended(error.message));
     // `close` comes when its last words have been read.
-    this.#child.once('close', (code, signal) => this.#ended(signal === null ? `exit code ${code}` : `signal ${signal}`));
+    this.#child.once('close', (code, signal) =>
+      this.#ended(signal === null ? `exit code ${code}` : `signal ${signal}`),
+    );
     this.hello = this.#limited(LOAD_LIMIT_MS, 'its code was not loaded within') as Promise<ChildHello>;
     this.hello.catch(() => this.end('its code cannot be loaded', false));
   }
@@ -172,7 +178,10 @@ export class SkillProcess {
     if (this.#gone !== null) return;
     const words = this.#words.trim();
     const { why, isLate } = this.#endedFor ?? { why: `it ended (${how})`, isLate: false };
-    this.#gone = new SkillProcessGone(`${why}; its process is gone${words === '' ? '' : `. Its last words:\n${words}`}`, isLate);
+    this.#gone = new SkillProcessGone(
+      `${why}; its process is gone${words === '' ? '' : `. Its last words:\n${words}`}`,
+      isLate,
+    );
     this.#waiting?.reject(this.#gone);
     this.#waiting = null;
   }

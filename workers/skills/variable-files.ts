@@ -8,7 +8,14 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
-import { envProblems, missingMessage, missingOf, MOST_VARIABLE_BYTES, type Variables, valuesOf } from '../../domain/step-machine/skill-variables.ts';
+import {
+  envProblems,
+  missingMessage,
+  missingOf,
+  MOST_VARIABLE_BYTES,
+  type Variables,
+  valuesOf,
+} from '../../domain/step-machine/skill-variables.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { folderUse } from './server-mark.ts';
 
@@ -58,16 +65,26 @@ export function handedOver(stateDir: string, { session, firstRun }: Receiver, sk
  * Waits for the client that starts the session. Those that are `own` to the worker count as well.
  * @throws CodedError `skill/variable-missing`
  */
-export async function waitForVariables(stateDir: string, session: string, wanted: Required<Wanted>, own: Variables): Promise<void> {
+export async function waitForVariables(
+  stateDir: string,
+  session: string,
+  wanted: Required<Wanted>,
+  own: Variables,
+): Promise<void> {
   const { skill, names, firstRun } = wanted;
-  const missing = (): readonly string[] => missingOf(names, { ...own, ...handedOver(stateDir, { session, firstRun }, skill) });
+  const missing = (): readonly string[] =>
+    missingOf(names, { ...own, ...handedOver(stateDir, { session, firstRun }, skill) });
   const before = readHandedOver(stateDir, session);
   // Of a workflow that had the id before and was terminated; nobody has answered this one yet.
   if (before !== null && before.firstRun !== firstRun) dropVariables(stateDir, session);
   if (missing().length === 0) return;
   write(stateDir, session, WANTED, wanted);
   try {
-    for (const end = Date.now() + ANSWER_LIMIT_MS; Date.now() < end && !isAnswer(readHandedOver(stateDir, session), wanted);) await sleep(POLL_MS);
+    for (
+      const end = Date.now() + ANSWER_LIMIT_MS;
+      Date.now() < end && !isAnswer(readHandedOver(stateDir, session), wanted);
+    )
+      await sleep(POLL_MS);
   } finally {
     rmSync(join(sessionRecordsDir(stateDir, session), WANTED), { force: true });
   }
@@ -89,10 +106,17 @@ export async function answerWanted(
       const values = valuesOf(wanted.names, variables);
       const bytes = Buffer.byteLength(JSON.stringify(values));
       if (bytes > MOST_VARIABLE_BYTES) {
-        throw new CodedError('skill/variable-missing', `the values of ${wanted.names.join(', ')} have ${bytes} bytes; the most is ${MOST_VARIABLE_BYTES}`);
+        throw new CodedError(
+          'skill/variable-missing',
+          `the values of ${wanted.names.join(', ')} have ${bytes} bytes; the most is ${MOST_VARIABLE_BYTES}`,
+        );
       }
       const { skill, firstRun } = wanted;
-      write(stateDir, session, VARIABLES, { skill, ...(firstRun === undefined ? {} : { firstRun }), values } satisfies HandedOver);
+      write(stateDir, session, VARIABLES, {
+        skill,
+        ...(firstRun === undefined ? {} : { firstRun }),
+        values,
+      } satisfies HandedOver);
       onHandOver(Object.keys(values));
     }
     await sleep(POLL_MS);
@@ -132,7 +156,9 @@ function readHandedOver(stateDir: string, session: string): HandedOver | null {
   if (value === null) return null;
   const { skill, values, firstRun } = value;
   const areTexts = isPlain(values) && Object.values(values).every((one) => typeof one === 'string');
-  return typeof skill === 'string' && areTexts && isRun(firstRun) ? { skill, values: values as Values, ...(firstRun === undefined ? {} : { firstRun }) } : null;
+  return typeof skill === 'string' && areTexts && isRun(firstRun)
+    ? { skill, values: values as Values, ...(firstRun === undefined ? {} : { firstRun }) }
+    : null;
 }
 
 function isAnswer(found: HandedOver | null, { skill, firstRun }: Required<Wanted>): boolean {

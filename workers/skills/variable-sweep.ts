@@ -30,7 +30,10 @@ export function startVariableSweep(options: VariableSweepOptions): () => void {
   return () => clearInterval(timer);
 }
 
-export async function sweepVariables({ stateDir, serverId, isOpen, log }: VariableSweepOptions, nowMs: number): Promise<void> {
+export async function sweepVariables(
+  { stateDir, serverId, isOpen, log }: VariableSweepOptions,
+  nowMs: number,
+): Promise<void> {
   for (const session of sessionsWithVariables(stateDir, serverId, nowMs)) {
     if (await isOpen(session)) continue;
     dropVariables(stateDir, session);

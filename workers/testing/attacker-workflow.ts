@@ -14,7 +14,11 @@ export async function voidboxSession({ taskQueue, calls = [], carried }: Attack)
   const outcomes: (string | null)[] = [];
   for (const { activity, argument } of calls) {
     try {
-      await scheduleActivity(activity, [argument], { taskQueue, startToCloseTimeout: 20_000, retry: { maximumAttempts: 1 } });
+      await scheduleActivity(activity, [argument], {
+        taskQueue,
+        startToCloseTimeout: 20_000,
+        retry: { maximumAttempts: 1 },
+      });
       outcomes.push(null);
     } catch (error) {
       const { cause } = error as { readonly cause?: { readonly type?: string; readonly message?: string } };

@@ -80,7 +80,8 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
       ready = new Promise<void>((resolve) => (isReady = resolve));
     },
   });
-  const untilReady = (): Promise<void> => limited(ready, () => `the worker was not ready in time:\n${output.join('\n')}`);
+  const untilReady = (): Promise<void> =>
+    limited(ready, () => `the worker was not ready in time:\n${output.join('\n')}`);
   const stop = async (): Promise<void> => {
     await worker.stop(20_000);
     await server.stop();
@@ -119,7 +120,9 @@ const log = (text: string): void => appendFileSync(LINES, text + '\\n');
 
 async function limited(work: Promise<void>, message: () => string): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => (timer = setTimeout(() => reject(new Error(message())), READY_LIMIT_MS)));
+  const late = new Promise<never>(
+    (_resolve, reject) => (timer = setTimeout(() => reject(new Error(message())), READY_LIMIT_MS)),
+  );
   try {
     await Promise.race([work, late]);
   } finally {

@@ -5,5 +5,9 @@ import { resolveHostPieces } from '../../setup/resolve.ts';
 
 export async function temporalCliForTests(): Promise<string> {
   const env = readEnvironment();
-  return env.piecePaths['temporal-cli'] ?? findOnPath(env, ['temporal'])[0] ?? (await resolveHostPieces(env, { install: false })).temporalCli;
+  return (
+    env.piecePaths['temporal-cli'] ??
+    findOnPath(env, ['temporal'])[0] ??
+    (await resolveHostPieces(env, { install: false })).temporalCli
+  );
 }

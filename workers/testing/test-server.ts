@@ -28,7 +28,9 @@ export async function startTestServer(temporalCli: string, flags: readonly strin
   const port = await freePort();
   const where = ['--headless', '--ip', '127.0.0.1', '--port', String(port), '--log-level', 'warn'];
   const tuned = ['--dynamic-config-value', 'history.transferProcessorMaxPollRPS=2000'];
-  const child = spawn(keeper, ['tie', '--', temporalCli, 'server', 'start-dev', ...where, ...tuned, ...flags], { stdio: ['ignore', 'pipe', 'pipe'] });
+  const child = spawn(keeper, ['tie', '--', temporalCli, 'server', 'start-dev', ...where, ...tuned, ...flags], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
   let words = '';
   for (const stream of [child.stdout, child.stderr])

@@ -60,7 +60,12 @@ export async function startTestStack(
     records: createFileRunRecords(stateDir),
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
-    capacity: createCapacity({ overheadMib: 160, budgetMib: 4096, availableMib: () => 4096, disk: () => ({ availableBytes: 1, floorBytes: 1 }) }),
+    capacity: createCapacity({
+      overheadMib: 160,
+      budgetMib: 4096,
+      availableMib: () => 4096,
+      disk: () => ({ availableBytes: 1, floorBytes: 1 }),
+    }),
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
@@ -80,7 +85,14 @@ export async function startTestStack(
     runs,
     deps,
     startWorker: () =>
-      startWorkers({ target, hostId: HOST_ID, activities, sharedActivities: ofThisHost(activities, deps.records), sessions: null, bundle: { code } }),
+      startWorkers({
+        target,
+        hostId: HOST_ID,
+        activities,
+        sharedActivities: ofThisHost(activities, deps.records),
+        sessions: null,
+        bundle: { code },
+      }),
     async eventsOf(runId) {
       const events: RunEvent[] = [];
       for await (const event of deps.events.read(runId, 0)) events.push(event);

@@ -73,7 +73,8 @@ function holders(value: unknown): readonly (Record<string, unknown> | unknown[])
 function damage(spec: unknown, random: Random): void {
   const holder = oneOf(holders(spec), random) as Record<string, unknown>;
   const name = oneOf(Object.keys(holder), random);
-  if (name === undefined || random(5) === 0) holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'depends_on', 'name', 'prompt'], random)] = oneOf(JUNK, random);
+  if (name === undefined || random(5) === 0)
+    holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'depends_on', 'name', 'prompt'], random)] = oneOf(JUNK, random);
   else if (random(4) === 0 && !Array.isArray(holder)) delete holder[name];
   else holder[name] = structuredClone(oneOf(JUNK, random));
 }

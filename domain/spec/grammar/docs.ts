@@ -5,24 +5,40 @@ import { STAGE } from './stage-table.ts';
 import type { Json, Key, MappingTable, ValueType } from './table.ts';
 
 /** Tables with a place of their own in the docs, by the name that the marker there has. */
-const SECTIONS: Readonly<Record<string, MappingTable>> = { spec: SPEC, workflow: WORKFLOW, pipeline: PIPELINE, stage: STAGE, sandbox: SANDBOX };
+const SECTIONS: Readonly<Record<string, MappingTable>> = {
+  spec: SPEC,
+  workflow: WORKFLOW,
+  pipeline: PIPELINE,
+  stage: STAGE,
+  sandbox: SANDBOX,
+};
 
 const HEAD = ['| key | value | default | example | |', '|---|---|---|---|---|'];
 
 /** Between `<!-- keys: stage -->` and `<!-- end -->` stands a table of keys; the text with all of them written anew. */
 export function writeTables(text: string): string {
   const missing = new Set(Object.keys(SECTIONS));
-  const written = text.replace(/(<!-- keys: (\w+) -->\n)[^]*?(<!-- end -->)/g, (_all, begin: string, name: string, end: string) => {
-    const table = SECTIONS[name];
-    if (table === undefined || !missing.delete(name)) throw new Error(`docs/spec.md has a marker for ${name}, which is no table or stands there twice`);
-    return `${begin}${[...HEAD, ...rowsOf(table, '')].join('\n')}\n${end}`;
-  });
-  if (missing.size > 0) throw new Error(`docs/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`);
+  const written = text.replace(
+    /(<!-- keys: (\w+) -->\n)[^]*?(<!-- end -->)/g,
+    (_all, begin: string, name: string, end: string) => {
+      const table = SECTIONS[name];
+      if (table === undefined || !missing.delete(name))
+        throw new Error(`docs/spec.md has a marker for ${name}, which is no table or stands there twice`);
+      return `${begin}${[...HEAD, ...rowsOf(table, '')].join('\n')}\n${end}`;
+    },
+  );
+  if (missing.size > 0)
+    throw new Error(
+      `docs/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
+    );
   return written;
 }
 
 function rowsOf({ keys }: MappingTable, prefix: string): readonly string[] {
-  return Object.entries(keys).flatMap(([name, key]) => [row(`${prefix}${name}`, key), ...rowsBelow(key.type, `${prefix}${name}`)]);
+  return Object.entries(keys).flatMap(([name, key]) => [
+    row(`${prefix}${name}`, key),
+    ...rowsBelow(key.type, `${prefix}${name}`),
+  ]);
 }
 
 /** Of a mapping that has no place of its own. */
@@ -35,7 +51,9 @@ function rowsBelow(type: ValueType, path: string): readonly string[] {
   const words = variants.map(([word]) => code(word)).join(', ');
   return [
     cells([code(`${path}.${type.by.key}`), words, 'required', code(variants[0]![0]), type.by.doc]),
-    ...variants.flatMap(([word, table]) => rowsOf(table, `${path}.`).map((line) => line.replace(' |', ` of \`${word}\` |`))),
+    ...variants.flatMap(([word, table]) =>
+      rowsOf(table, `${path}.`).map((line) => line.replace(' |', ` of \`${word}\` |`)),
+    ),
   ];
 }
 

@@ -34,7 +34,10 @@ const DEFINITIONS = [
 export function specSchema(): JsonSchema {
   const sections = KINDS.map((kind) => ({
     if: { properties: { kind: { const: kind } }, required: ['kind'] },
-    then: { required: [kind], properties: Object.fromEntries(KINDS.filter((other) => other !== kind).map((other) => [other, false])) },
+    then: {
+      required: [kind],
+      properties: Object.fromEntries(KINDS.filter((other) => other !== kind).map((other) => [other, false])),
+    },
   }));
   const { properties } = mappingSchema(SPEC, null);
   return {
@@ -55,8 +58,13 @@ export function renderSpecSchema(): string {
 }
 
 /** @param kind  leaves out the keys of other kinds; null leaves out none */
-function mappingSchema({ keys }: MappingTable, kind: Kind | null): { readonly properties: JsonSchema; readonly [keyword: string]: unknown } {
-  const here = Object.entries(keys).filter(([, key]) => kind === null || key.kinds === undefined || key.kinds.includes(kind));
+function mappingSchema(
+  { keys }: MappingTable,
+  kind: Kind | null,
+): { readonly properties: JsonSchema; readonly [keyword: string]: unknown } {
+  const here = Object.entries(keys).filter(
+    ([, key]) => kind === null || key.kinds === undefined || key.kinds.includes(kind),
+  );
   const required = here.filter(([, key]) => key.required === true).map(([name]) => name);
   return {
     type: 'object',
@@ -101,7 +109,11 @@ function valueSchema(type: ValueType): JsonSchema {
       };
     case 'parameters': {
       const bare = { type: [...LENIENT, 'null'] };
-      return { type: 'object', propertyNames: NAME_SCHEMA, additionalProperties: { anyOf: [bare, mappingSchema(type.table, null)] } };
+      return {
+        type: 'object',
+        propertyNames: NAME_SCHEMA,
+        additionalProperties: { anyOf: [bare, mappingSchema(type.table, null)] },
+      };
     }
     case 'list':
       return {
@@ -111,11 +123,18 @@ function valueSchema(type: ValueType): JsonSchema {
         items: valueSchema(type.of),
       };
     case 'stages':
-      return { type: 'array', minItems: 1, maxItems: PLAN_LIMITS.stages, items: { $ref: `#/definitions/${type.noun}` } };
+      return {
+        type: 'array',
+        minItems: 1,
+        maxItems: PLAN_LIMITS.stages,
+        items: { $ref: `#/definitions/${type.noun}` },
+      };
     case 'mapping': {
       const defined = DEFINITIONS.find(({ table }) => table === type.table);
       // Beside a `$ref` draft 7 knows nothing, so a description would be lost there.
-      return defined === undefined ? mappingSchema(type.table, null) : { allOf: [{ $ref: `#/definitions/${defined.name}` }] };
+      return defined === undefined
+        ? mappingSchema(type.table, null)
+        : { allOf: [{ $ref: `#/definitions/${defined.name}` }] };
     }
     case 'section':
       return mappingSchema(type.table, null);
@@ -127,7 +146,9 @@ function valueSchema(type: ValueType): JsonSchema {
 function textSchema({ lenient, absolute, filled }: TextType): JsonSchema {
   return {
     type: lenient === true ? LENIENT : 'string',
-    ...(absolute === true ? { pattern: '^/', patternErrorMessage: 'Write it from the root, such as /workspace/data.' } : {}),
+    ...(absolute === true
+      ? { pattern: '^/', patternErrorMessage: 'Write it from the root, such as /workspace/data.' }
+      : {}),
     ...(filled === undefined ? {} : { minLength: 1 }),
   };
 }

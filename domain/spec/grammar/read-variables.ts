@@ -17,11 +17,21 @@ export function readVariables(node: TreeNode | null, what: string, problems: Pro
     );
   return entries.slice(0, VARIABLE_LIMITS.count).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
     if (!VARIABLE.test(name) || name.length > VARIABLE_LIMITS.nameLength) {
-      problems.error('spec/bad-name', keyAt, `${what} names the variable ${quote(name)}`, 'use letters, digits and `_`, not a digit first');
+      problems.error(
+        'spec/bad-name',
+        keyAt,
+        `${what} names the variable ${quote(name)}`,
+        'use letters, digits and `_`, not a digit first',
+      );
       return [];
     }
     if (value.kind === 'scalar' && value.value === null) {
-      problems.error('spec/wrong-type', keyAt, `${what} gives the variable ${name} no value`, `write \`${name}: ""\` to take the host's variable of that name`);
+      problems.error(
+        'spec/wrong-type',
+        keyAt,
+        `${what} gives the variable ${name} no value`,
+        `write \`${name}: ""\` to take the host's variable of that name`,
+      );
       return [];
     }
     const text = readText(value, `the variable ${name} in ${what}`, problems, true);

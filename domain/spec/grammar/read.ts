@@ -1,6 +1,17 @@
 /** Reads a mapping by its table. Every mistake is a diagnostic; a value that could not be read is absent. */
 import type { Problems } from '../problems.ts';
-import { MapReader, readBoolean, readEntries, readList, readMap, readName, readNumber, readPlainText, readText, readWord } from '../reader.ts';
+import {
+  MapReader,
+  readBoolean,
+  readEntries,
+  readList,
+  readMap,
+  readName,
+  readNumber,
+  readPlainText,
+  readText,
+  readWord,
+} from '../reader.ts';
 import { type Located, quote, type TreeNode } from '../tree.ts';
 import { readVariables } from './read-variables.ts';
 import type {
@@ -79,10 +90,16 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
     case 'list': {
       if (node === null && type.filled !== undefined) return null;
       const item = (index: number): string => `${type.item.replace('#', String(index + 1))} of ${map.what}`;
-      return readList(node, what, problems).flatMap((each, index) => readValue(type.of, each, item(index), map, place) ?? []);
+      return readList(node, what, problems).flatMap(
+        (each, index) => readValue(type.of, each, item(index), map, place) ?? [],
+      );
     }
     case 'mapping':
-      return readWhole(readMap(node, what, problems, type.table.form), type.table, { kind: place.kind, of: type.table.of, outer: map.what });
+      return readWhole(readMap(node, what, problems, type.table.form), type.table, {
+        kind: place.kind,
+        of: type.table.of,
+        outer: map.what,
+      });
     case 'variants':
       return readVariants(type, readMap(node, what, problems, type.form), place);
   }
@@ -118,35 +135,61 @@ function readVariants(type: VariantsType, map: MapReader | null, place: Place): 
 
 function readTextOf(type: TextType, node: TreeNode | null, what: string, problems: Problems): Located<string> | null {
   const text = type.plain === true ? readPlainText(node, what, problems) : readText(node, what, problems, type.lenient);
-  if (text?.value === '' && type.filled !== undefined) problems.error('spec/bad-value', text.at, `${what} is empty`, type.filled);
+  if (text?.value === '' && type.filled !== undefined)
+    problems.error('spec/bad-value', text.at, `${what} is empty`, type.filled);
   return text;
 }
 
-function readOneOf(type: WordType, node: TreeNode | null, name: string, what: string, problems: Problems): Located<string> | null {
-  if (type.unsupported !== undefined && node?.kind === 'scalar' && typeof node.value === 'string' && type.unsupported.words.includes(node.value)) {
+function readOneOf(
+  type: WordType,
+  node: TreeNode | null,
+  name: string,
+  what: string,
+  problems: Problems,
+): Located<string> | null {
+  if (
+    type.unsupported !== undefined &&
+    node?.kind === 'scalar' &&
+    typeof node.value === 'string' &&
+    type.unsupported.words.includes(node.value)
+  ) {
     const message = `not supported yet: ${name} ${node.value}; supported: ${type.words.join(', ')}`;
     problems.error('spec/unsupported', node.at, message, type.unsupported.remedy);
     return null;
   }
   const aliases = type.aliases ?? {};
   const word = readWord(node, what, [...type.words, ...Object.keys(aliases)], problems, type.remedy);
-  return word === null ? null : { value: Object.hasOwn(aliases, word.value) ? aliases[word.value]! : word.value, at: word.at };
+  return word === null
+    ? null
+    : { value: Object.hasOwn(aliases, word.value) ? aliases[word.value]! : word.value, at: word.at };
 }
 
 function readFlag(type: FlagType, node: TreeNode | null, what: string, map: MapReader): boolean | null {
   const value = readBoolean(node, what, map.problems);
-  if (value === true && type.refused !== undefined) map.problems.error(type.refused.code, node!.at, `${map.what} ${type.refused.message}`, type.refused.remedy);
+  if (value === true && type.refused !== undefined)
+    map.problems.error(type.refused.code, node!.at, `${map.what} ${type.refused.message}`, type.refused.remedy);
   return value;
 }
 
 function checkFilled(type: ListType, node: TreeNode | null, name: string, what: string, problems: Problems): void {
   if (type.filled === undefined || node?.kind !== 'list' || node.items.length > 0) return;
-  problems.error('spec/bad-value', node.at, `${type.filled.of === 'nothing' ? `\`${name}\`` : what} is empty`, type.filled.remedy);
+  problems.error(
+    'spec/bad-value',
+    node.at,
+    `${type.filled.of === 'nothing' ? `\`${name}\`` : what} is empty`,
+    type.filled.remedy,
+  );
 }
 
-function readParameters(type: ParametersType, node: TreeNode | null, what: string, problems: Problems): readonly ParamSpec[] {
+function readParameters(
+  type: ParametersType,
+  node: TreeNode | null,
+  what: string,
+  problems: Problems,
+): readonly ParamSpec[] {
   return readEntries(node, what, problems).flatMap(([name, { keyAt, value }]): ParamSpec[] => {
-    if (readName({ kind: 'scalar', at: keyAt, value: name, text: name }, 'the name of a parameter', problems) === null) return [];
+    if (readName({ kind: 'scalar', at: keyAt, value: name, text: name }, 'the name of a parameter', problems) === null)
+      return [];
     return [{ name, at: keyAt, defaultText: readDefault(type, value, `parameter ${quote(name)}`, problems) }];
   });
 }

@@ -76,7 +76,13 @@ export const SANDBOX = {
       doc: 'Memory of the VM.',
       example: 1024,
     },
-    vcpus: { as: 'vcpus', type: { is: 'number', range: RANGES.vcpus }, default: SANDBOX_DEFAULTS.vcpus, doc: 'Processors of the VM.', example: 2 },
+    vcpus: {
+      as: 'vcpus',
+      type: { is: 'number', range: RANGES.vcpus },
+      default: SANDBOX_DEFAULTS.vcpus,
+      doc: 'Processors of the VM.',
+      example: 2,
+    },
     disk_mb: {
       as: 'diskMib',
       type: { is: 'number', range: RANGES.diskMib },
@@ -84,7 +90,12 @@ export const SANDBOX = {
       doc: 'For `/workspace`, `/tmp` and home together. Only what is written takes space.',
       example: 4096,
     },
-    env: { as: 'env', type: { is: 'variables' }, doc: 'Variables of all commands in the VM. See [Variables](#variables).', example: { LANG: 'C.UTF-8' } },
+    env: {
+      as: 'env',
+      type: { is: 'variables' },
+      doc: 'Variables of all commands in the VM. See [Variables](#variables).',
+      example: { LANG: 'C.UTF-8' },
+    },
     mounts: {
       as: 'mounts',
       type: { is: 'list', of: { is: 'mapping', table: MOUNT }, item: 'a mount', most: PLAN_LIMITS.mountsPerScope },
@@ -97,6 +108,10 @@ export const SANDBOX = {
     guest_image: { severity: 'error', message: 'not supported yet: `guest_image` of a sandbox', remedy: OWN_IMAGE },
     kernel: { severity: 'error', message: 'not supported yet: `kernel` of a sandbox', remedy: OWN_IMAGE },
     initramfs: { severity: 'error', message: 'not supported yet: `initramfs` of a sandbox', remedy: OWN_IMAGE },
-    snapshot: { severity: 'error', message: 'not supported yet: `snapshot` of a sandbox', remedy: 'take it out: each VM boots fresh' },
+    snapshot: {
+      severity: 'error',
+      message: 'not supported yet: `snapshot` of a sandbox',
+      remedy: 'take it out: each VM boots fresh',
+    },
   },
 } as const satisfies MappingTable;

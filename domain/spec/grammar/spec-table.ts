@@ -45,7 +45,13 @@ export const WORKFLOW = {
 
 const PIPELINE_BOX = {
   keys: {
-    name: { as: 'box', type: { is: 'text', holds: "a box's name" }, required: true, doc: 'The box that runs.', example: 'fetch' },
+    name: {
+      as: 'box',
+      type: { is: 'text', holds: "a box's name" },
+      required: true,
+      doc: 'The box that runs.',
+      example: 'fetch',
+    },
   },
 } as const satisfies MappingTable;
 
@@ -54,7 +60,13 @@ const PIPELINE_FAN_OUT = {
     name: { as: 'name', type: { is: 'name' }, doc: 'For those who read the spec.', example: 'tables' },
     boxes: {
       as: 'boxes',
-      type: { is: 'list', of: { is: 'text', holds: "a box's name" }, item: 'a box', items: 'names of boxes', filled: { remedy: 'add at least one' } },
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: "a box's name" },
+        item: 'a box',
+        items: 'names of boxes',
+        filled: { remedy: 'add at least one' },
+      },
       required: true,
       doc: 'Boxes that run side by side.',
       example: ['left', 'right'],
@@ -116,13 +128,23 @@ export const SPEC = {
     },
     kind: {
       as: 'kind',
-      type: { is: 'word', words: KINDS, unsupported: { words: ['agent', 'sandbox', 'skill', 'chain'], remedy: COMMANDS_ONLY } },
+      type: {
+        is: 'word',
+        words: KINDS,
+        unsupported: { words: ['agent', 'sandbox', 'skill', 'chain'], remedy: COMMANDS_ONLY },
+      },
       required: true,
       form: 'kind: workflow` (steps share a VM) or `kind: pipeline',
       doc: 'Steps that share a VM, or boxes with a VM each.',
       example: 'workflow',
     },
-    name: { as: 'name', type: { is: 'name' }, required: true, doc: 'What runs of the spec are listed under.', example: 'hello' },
+    name: {
+      as: 'name',
+      type: { is: 'name' },
+      required: true,
+      doc: 'What runs of the spec are listed under.',
+      example: 'hello',
+    },
     params: {
       as: 'params',
       type: { is: 'parameters', table: PARAMETER },
@@ -163,6 +185,10 @@ export const SPEC = {
   unsupported: {
     observe: { severity: 'warning', message: '`observe` has no effect yet', remedy: 'take it out' },
     llm: { severity: 'warning', message: '`llm` has no effect yet: stages are commands', remedy: 'take it out' },
-    agent: { severity: 'error', message: 'the section `agent` is not supported yet', remedy: 'take it out; supported sections: workflow, pipeline' },
+    agent: {
+      severity: 'error',
+      message: 'the section `agent` is not supported yet',
+      remedy: 'take it out; supported sections: workflow, pipeline',
+    },
   },
 } as const satisfies MappingTable;

@@ -106,12 +106,22 @@ export const STAGE = {
     },
     depends_on: {
       as: 'dependsOn',
-      type: { is: 'list', of: { is: 'text', holds: "a step's name" }, item: 'an item of `depends_on`', items: 'names of steps' },
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: "a step's name" },
+        item: 'an item of `depends_on`',
+        items: 'names of steps',
+      },
       kinds: ['workflow'],
       doc: 'Steps that have to succeed before this one starts.',
       example: ['fetch'],
     },
-    env: { as: 'env', type: { is: 'variables' }, doc: 'Variables of the command. See [Variables](#variables).', example: { LANG: 'C.UTF-8' } },
+    env: {
+      as: 'env',
+      type: { is: 'variables' },
+      doc: 'Variables of the command. See [Variables](#variables).',
+      example: { LANG: 'C.UTF-8' },
+    },
     inputs: {
       as: 'inputs',
       type: { is: 'list', of: { is: 'mapping', table: INPUT }, item: 'an input' },
@@ -159,9 +169,17 @@ export const STAGE = {
     },
   },
   unsupported: {
-    prompt: { severity: 'error', message: 'not supported yet: `prompt`; stages are commands', remedy: 'write `run: {program, args}` instead' },
+    prompt: {
+      severity: 'error',
+      message: 'not supported yet: `prompt`; stages are commands',
+      remedy: 'write `run: {program, args}` instead',
+    },
     skills: { severity: 'error', message: 'not supported yet: `skills`; stages are commands', remedy: 'take it out' },
     llm: { severity: 'warning', message: '`llm` has no effect yet: stages are commands', remedy: 'take it out' },
-    mode: { severity: 'error', message: 'not supported yet: `mode` of a step', remedy: 'take it out: a step ends when its command does' },
+    mode: {
+      severity: 'error',
+      message: 'not supported yet: `mode` of a step',
+      remedy: 'take it out: a step ends when its command does',
+    },
   },
 } as const satisfies MappingTable;

@@ -191,7 +191,11 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
               : T extends { readonly is: 'mapping'; readonly table: { readonly keys: infer K } }
                 ? WholeOf<K>
                 : T extends { readonly is: 'variants'; readonly tables: infer V }
-                  ? { readonly [P in keyof V]: V[P] extends { readonly keys: infer K } ? WholeOf<K> & { readonly variant: P } : never }[keyof V]
+                  ? {
+                      readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
+                        ? WholeOf<K> & { readonly variant: P }
+                        : never;
+                    }[keyof V]
                   : never;
 
 /** Values of keys, those of required ones too null where they could not be read. */
@@ -199,7 +203,9 @@ export type FieldsOf<K> = { readonly [P in keyof K as PropertyOf<K[P]>]: MaybeOf
 
 /** A mapping whose required values could all be read, and where it stands. */
 export type WholeOf<K> = { readonly at: Position } & {
-  readonly [P in keyof K as PropertyOf<K[P]>]: K[P] extends { readonly required: true } ? ValueOf<TypeOf<K[P]>> : MaybeOf<TypeOf<K[P]>>;
+  readonly [P in keyof K as PropertyOf<K[P]>]: K[P] extends { readonly required: true }
+    ? ValueOf<TypeOf<K[P]>>
+    : MaybeOf<TypeOf<K[P]>>;
 };
 
 type PropertyOf<K> = K extends { readonly as: infer N extends string } ? N : never;

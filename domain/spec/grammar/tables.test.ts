@@ -30,7 +30,11 @@ const STAGE_INDEX = 3;
 function baseSpec(kind: Kind): Mapping {
   const stage = (name: string): Mapping => ({ name, run: { program: 'true' } });
   const stages = [{ ...stage('fetch'), outputs: [{ name: 'tables' }] }, stage('left'), stage('right'), stage('report')];
-  return { kind, name: 'base', [kind]: kind === 'workflow' ? { steps: stages, output_step: 'report' } : { boxes: stages } };
+  return {
+    kind,
+    name: 'base',
+    [kind]: kind === 'workflow' ? { steps: stages, output_step: 'report' } : { boxes: stages },
+  };
 }
 
 /** Of a mapping: in the docs, where some begin anew, and from the top of a spec. */
@@ -45,11 +49,19 @@ function spotsOf(table: MappingTable, kind: Kind, { docs, full }: Prefix, mappin
     // Where the key is not there, its example gives what lies below it a place.
     const value = (spec: Mapping): unknown => (mapping(spec)[name] ??= structuredClone(key.example));
     const here = { docs: `${docs}${name}`, full: `${full}${name}` };
-    return [{ kind, name, key, path: here.docs, title: `${kind}: ${here.full}`, mapping }, ...spotsBelow(key.type, kind, here, value)];
+    return [
+      { kind, name, key, path: here.docs, title: `${kind}: ${here.full}`, mapping },
+      ...spotsBelow(key.type, kind, here, value),
+    ];
   });
 }
 
-function spotsBelow(type: ValueType, kind: Kind, { docs, full }: Prefix, value: (spec: Mapping) => unknown): readonly Spot[] {
+function spotsBelow(
+  type: ValueType,
+  kind: Kind,
+  { docs, full }: Prefix,
+  value: (spec: Mapping) => unknown,
+): readonly Spot[] {
   const within = (spec: Mapping): Mapping => value(spec) as Mapping;
   const item = (index: number) => (spec: Mapping) => (value(spec) as Mapping[])[index]!;
   const inline = { docs: `${docs}.`, full: `${full}.` };
@@ -63,8 +75,15 @@ function spotsBelow(type: ValueType, kind: Kind, { docs, full }: Prefix, value: 
   }
   if (type.is !== 'list') return [];
   // The example has one item of each variant, in their order.
-  const tables = type.of.is === 'variants' ? Object.entries(type.of.tables) : type.of.is === 'mapping' ? [['', type.of.table] as const] : [];
-  return tables.flatMap(([word, table], index) => spotsOf(table, kind, { docs: `${docs}[].`, full: `${full}[${word}].` }, item(index)));
+  const tables =
+    type.of.is === 'variants'
+      ? Object.entries(type.of.tables)
+      : type.of.is === 'mapping'
+        ? [['', type.of.table] as const]
+        : [];
+  return tables.flatMap(([word, table], index) =>
+    spotsOf(table, kind, { docs: `${docs}[].`, full: `${full}[${word}].` }, item(index)),
+  );
 }
 
 const SPOTS = KINDS.flatMap((kind) => spotsOf(SPEC, kind, { docs: '', full: '' }, (spec) => spec));
@@ -110,18 +129,24 @@ describe.each(SPOTS)('$title', (spot) => {
   });
 });
 
-test.each(SPOTS.filter(({ key }) => key.required === true))('$title: without it the spec is refused by both', (spot) => {
-  const spec = specWith(spot, undefined);
-  expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has no \`${spot.name}\``));
-  expect(validate(spec)).toBe(false);
-});
+test.each(SPOTS.filter(({ key }) => key.required === true))(
+  '$title: without it the spec is refused by both',
+  (spot) => {
+    const spec = specWith(spot, undefined);
+    expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has no \`${spot.name}\``));
+    expect(validate(spec)).toBe(false);
+  },
+);
 
-test.each(SPOTS.filter(({ key }) => key.default !== undefined))('$title: written, its default changes nothing', (spot) => {
-  const planOf = (spec: Mapping) => compileText(JSON.stringify(spec), 'x.json', { baseDir: '/', params: {} });
-  const written = planOf(specWith(spot, spot.key.default));
-  expect(written.diagnostics).toEqual([]);
-  expect(written.plan).toEqual(planOf(specWith(spot, undefined)).plan);
-});
+test.each(SPOTS.filter(({ key }) => key.default !== undefined))(
+  '$title: written, its default changes nothing',
+  (spot) => {
+    const planOf = (spec: Mapping) => compileText(JSON.stringify(spec), 'x.json', { baseDir: '/', params: {} });
+    const written = planOf(specWith(spot, spot.key.default));
+    expect(written.diagnostics).toEqual([]);
+    expect(written.plan).toEqual(planOf(specWith(spot, undefined)).plan);
+  },
+);
 
 describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (spot) => {
   const range = spot.key.type.is === 'number' ? spot.key.type.range : null!;
@@ -134,7 +159,11 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
     expect(checkPlan(JSON.parse(JSON.stringify(plan)))).toEqual({ plan });
   });
 
-  test.each([range.integer ? range.min - 1 : range.min - 0.0005, range.max + 1, ...(range.integer ? [range.min + 0.5] : [])])('%s is not', (value) => {
+  test.each([
+    range.integer ? range.min - 1 : range.min - 0.0005,
+    range.max + 1,
+    ...(range.integer ? [range.min + 0.5] : []),
+  ])('%s is not', (value) => {
     const spec = specWith(spot, value);
     expect(messagesOf(spec)).toEqual([expect.stringContaining(`\`${spot.name}\``)]);
     expect(validate(spec)).toBe(false);

@@ -30,11 +30,20 @@ interface Where {
   readonly path?: string;
 }
 
-function run(program: string, args: readonly string[], { cwd = tmpdir(), path = process.env['PATH'] ?? '' }: Where = {}): Promise<Ran> {
+function run(
+  program: string,
+  args: readonly string[],
+  { cwd = tmpdir(), path = process.env['PATH'] ?? '' }: Where = {},
+): Promise<Ran> {
   return new Promise((resolve) => {
-    execFile(program, [...args], { cwd, env: { ...process.env, PATH: path }, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
-    });
+    execFile(
+      program,
+      [...args],
+      { cwd, env: { ...process.env, PATH: path }, maxBuffer: 16 * 1024 * 1024 },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
+      },
+    );
   });
 }
 
@@ -49,7 +58,9 @@ async function mustBuild(entry: string, out: string, args: readonly string[] = [
 function contentOf(folder: string): Record<string, string> {
   const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
   const paths = files.map((entry) => join(entry.parentPath, entry.name));
-  return Object.fromEntries(paths.map((path) => [`${path.slice(folder.length)} ${statSync(path).mode & 0o111}`, readFileSync(path, 'base64')]));
+  return Object.fromEntries(
+    paths.map((path) => [`${path.slice(folder.length)} ${statSync(path).mode & 0o111}`, readFileSync(path, 'base64')]),
+  );
 }
 
 /** Of the files in `bin/`, those that the program loads when it needs them; and all others. */
@@ -65,7 +76,11 @@ function foldersIn(folder: string): string[] {
 }
 
 /** Goes through a skill with a session file, as SKILL.md says, and gives the final output. */
-async function wentThrough(skill: string, params: unknown, answers: Readonly<Record<string, unknown>>): Promise<unknown> {
+async function wentThrough(
+  skill: string,
+  params: unknown,
+  answers: Readonly<Record<string, unknown>>,
+): Promise<unknown> {
   const call = async (...args: readonly string[]): Promise<string> => {
     const { code, stdout, stderr } = await run(join(skill, 'scripts/run'), args);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -73,7 +88,17 @@ async function wentThrough(skill: string, params: unknown, answers: Readonly<Rec
   };
   const sessions = mkdtempSync(join(tmpdir(), 'voidbox-sessions-'));
   try {
-    const begun = await call('start', '--session', 'new', '--session-dir', sessions, '--host', 'claude-code', '--params', JSON.stringify(params));
+    const begun = await call(
+      'start',
+      '--session',
+      'new',
+      '--session-dir',
+      sessions,
+      '--host',
+      'claude-code',
+      '--params',
+      JSON.stringify(params),
+    );
     const { sessionId, file, line } = JSON.parse(begun) as { sessionId: string; file: string; line: number };
     let at = line;
     for (let turn = 0; turn < 20; turn++) {
@@ -112,25 +137,45 @@ describe('the examples, built', () => {
     expect(Object.keys(rest)).toEqual(['compatibility', 'metadata', 'allowed-tools']);
     expect(body.split('\n').length).toBeLessThan(500);
     const [parts, others] = partsOf(name, Object.keys(contentOf(join(out, name))));
-    expect(others.toSorted()).toEqual([`/SKILL.md 0`, `/package.json 0`, `/bin/${name}.cjs 0`, `/scripts/run ${0o111}`].toSorted());
+    expect(others.toSorted()).toEqual(
+      [`/SKILL.md 0`, `/package.json 0`, `/bin/${name}.cjs 0`, `/scripts/run ${0o111}`].toSorted(),
+    );
     // What serves MCP and durable sessions stands apart from what every call loads.
     expect(parts.length).toBeGreaterThan(1);
-    for (const text of Object.values(contentOf(join(out, name)))) expect(Buffer.from(text, 'base64').toString()).not.toContain(ROOT);
+    for (const text of Object.values(contentOf(join(out, name))))
+      expect(Buffer.from(text, 'base64').toString()).not.toContain(ROOT);
   });
 
   it('repository-doctor runs its action and mends, round by round', async () => {
     using patient = new TemporaryFolder();
-    for (const file of ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore']) writeFileSync(patient.file(file), 'text');
-    expect(await wentThrough(join(out, 'repository-doctor'), { folder: patient.path }, {})).toEqual({ healthy: true, mended: [] });
+    for (const file of ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'])
+      writeFileSync(patient.file(file), 'text');
+    expect(await wentThrough(join(out, 'repository-doctor'), { folder: patient.path }, {})).toEqual({
+      healthy: true,
+      mended: [],
+    });
     rmSync(patient.file('LICENSE'));
-    const referred = await wentThrough(join(out, 'repository-doctor'), { folder: patient.path }, { treat: { file: 'none' } });
+    const referred = await wentThrough(
+      join(out, 'repository-doctor'),
+      { folder: patient.path },
+      { treat: { file: 'none' } },
+    );
     expect(referred).toEqual({ healthy: false, mended: ['none', 'none', 'none', 'none', 'none'] });
   });
 
   it('contributor-guide leads to its sub-skill, and to a topic', async () => {
-    const answers = { ask: { want: 'set-up', language: 'Rust' }, 'set-up/tools': { tools: { cargo: '1' } }, 'set-up/build': { passed: true, lastLines: 'ok' } };
-    expect(await wentThrough(join(out, 'contributor-guide'), {}, answers)).toEqual({ ready: true, tools: { cargo: '1' } });
-    expect(await wentThrough(join(out, 'contributor-guide'), {}, { ask: { want: 'style' } })).toMatchObject({ topic: 'style' });
+    const answers = {
+      ask: { want: 'set-up', language: 'Rust' },
+      'set-up/tools': { tools: { cargo: '1' } },
+      'set-up/build': { passed: true, lastLines: 'ok' },
+    };
+    expect(await wentThrough(join(out, 'contributor-guide'), {}, answers)).toEqual({
+      ready: true,
+      tools: { cargo: '1' },
+    });
+    expect(await wentThrough(join(out, 'contributor-guide'), {}, { ask: { want: 'style' } })).toMatchObject({
+      topic: 'style',
+    });
     expect(await run(join(out, 'contributor-guide/scripts/run'), ['topic', 'style'])).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('full words') as string,
@@ -140,9 +185,15 @@ describe('the examples, built', () => {
   it('parallel-review waits for all three, release-approval for a person', async () => {
     const review = { approved: true, remarks: [] };
     const reviews = { read: { summary: 'Adds a cache' }, correctness: review, security: review, clarity: review };
-    expect(await wentThrough(join(out, 'parallel-review'), { change: 'main' }, reviews)).toMatchObject({ approved: true });
+    expect(await wentThrough(join(out, 'parallel-review'), { change: 'main' }, reviews)).toMatchObject({
+      approved: true,
+    });
     const approval = { notes: { notes: 'Faster.', breaking: false }, approve: { approved: true, by: 'Ada' } };
-    expect(await wentThrough(join(out, 'release-approval'), { version: '2' }, approval)).toEqual({ outcome: 'released', version: '2', by: 'Ada' });
+    expect(await wentThrough(join(out, 'release-approval'), { version: '2' }, approval)).toEqual({
+      outcome: 'released',
+      version: '2',
+      by: 'Ada',
+    });
   });
 
   it('run from anywhere, moved, and by a link', async () => {
@@ -153,7 +204,11 @@ describe('the examples, built', () => {
       ['./run', join(out, 'elsewhere/scripts')],
       [join(out, 'link'), '/'],
     ] as const)
-      expect(await run(program, ['topics'], { cwd })).toEqual({ code: 0, stdout: 'style: How code looks here\nreview: How reviews go\n', stderr: '' });
+      expect(await run(program, ['topics'], { cwd })).toEqual({
+        code: 0,
+        stdout: 'style: How code looks here\nreview: How reviews go\n',
+        stderr: '',
+      });
     expect(await run('sh', ['run', 'topics'], { cwd: join(out, 'elsewhere/scripts') })).toMatchObject({ code: 0 });
   });
 
@@ -215,10 +270,17 @@ describe('a skill with references and a package of its own', () => {
     renameSync(source(), folder.file('gone'));
     const { code, stdout } = await run(join(out(), 'scripts/run'), ['start']);
     expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toMatchObject({ prompt: `<prompt>\nWhat of: The guide.${out()}/assets/x.txt\n</prompt>` });
+    expect(JSON.parse(stdout)).toMatchObject({
+      prompt: `<prompt>\nWhat of: The guide.${out()}/assets/x.txt\n</prompt>`,
+    });
     expect(readFileSync(join(out(), 'assets/x.txt'), 'utf8')).toBe('asset');
-    expect(await run(join(out(), 'scripts/run'), ['topic', 'guide'])).toMatchObject({ code: 0, stdout: 'The guide.\n' });
-    expect(await run(join(out(), 'scripts/run'), ['--help'])).toMatchObject({ stderr: expect.stringMatching(/^reader 3\.1\.0\n/) as string });
+    expect(await run(join(out(), 'scripts/run'), ['topic', 'guide'])).toMatchObject({
+      code: 0,
+      stdout: 'The guide.\n',
+    });
+    expect(await run(join(out(), 'scripts/run'), ['--help'])).toMatchObject({
+      stderr: expect.stringMatching(/^reader 3\.1\.0\n/) as string,
+    });
   });
 
   it('has the same bytes when it is built again, and from another place', async () => {
@@ -243,7 +305,8 @@ describe('a skill with references and a package of its own', () => {
     });
     put('out/reader/LICENSE', 'mine');
     put('out/reader/bin/reader-database.cjs', 'mine');
-    for (const earlier of ['reader-linux-x64', 'reader.mjs', 'reader.part-AbCd_-12.mjs']) put(`out/reader/bin/${earlier}`, 'of an earlier build');
+    for (const earlier of ['reader-linux-x64', 'reader.mjs', 'reader.part-AbCd_-12.mjs'])
+      put(`out/reader/bin/${earlier}`, 'of an earlier build');
     rmSync(folder.file('source/references/deep'), { recursive: true });
     put('source/references/other.md', 'Other.');
     await mustBuild(source(), out());
@@ -256,7 +319,10 @@ describe('a skill with references and a package of its own', () => {
 
   it('may be built where its source stands, when that is said', async () => {
     cpSync(source(), folder.file('reader'), { recursive: true });
-    expect(await build('reader', 'reader', [], { cwd: folder.path })).toMatchObject({ code: 2, stderr: expect.stringContaining('no build made it') as string });
+    expect(await build('reader', 'reader', [], { cwd: folder.path })).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('no build made it') as string,
+    });
     expect(existsSync(folder.file('reader/SKILL.md'))).toBe(false);
     await mustBuild(folder.file('reader'), folder.file('reader'), ['--force']);
     expect(readdirSync(folder.file('reader')).toSorted()).toEqual([
@@ -277,19 +343,32 @@ describe('a skill with references and a package of its own', () => {
     const result = await build('source', 'out', ['--json'], { cwd: folder.path });
     expect(result).toMatchObject({ code: 2, stdout: '' });
     const { error } = JSON.parse(result.stderr) as { error: { code: string; message: string; remedy: string } };
-    expect(error).toMatchObject({ code: 'skill/not-compliant', message: expect.stringMatching(/the name "The Reader".*; it has no description/) as string });
+    expect(error).toMatchObject({
+      code: 'skill/not-compliant',
+      message: expect.stringMatching(/the name "The Reader".*; it has no description/) as string,
+    });
     expect(readdirSync(folder.path)).toEqual(['source']);
   });
 
   it('is not built without a version where it asks for one', async () => {
     rmSync(folder.file('source/package.json'));
-    expect(await build(source(), out())).toMatchObject({ code: 2, stderr: expect.stringContaining('resolveVersion') as string });
+    expect(await build(source(), out())).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining('resolveVersion') as string,
+    });
   });
 
   it('says in JSON what was built', async () => {
     const { stdout } = await build(source(), out(), ['--json', '--protocol', 'stateless']);
     const { files, ...rest } = JSON.parse(stdout) as { readonly files: readonly string[] };
-    expect(partsOf('reader', files)[1]).toEqual(['SKILL.md', 'assets/x.txt', 'bin/reader.cjs', 'package.json', 'references/deep/guide.md', 'scripts/run']);
+    expect(partsOf('reader', files)[1]).toEqual([
+      'SKILL.md',
+      'assets/x.txt',
+      'bin/reader.cjs',
+      'package.json',
+      'references/deep/guide.md',
+      'scripts/run',
+    ]);
     expect(rest).toEqual({
       name: 'reader',
       version: '3.1.0',
@@ -304,13 +383,19 @@ describe('a skill with references and a package of its own', () => {
   it('refuses references that are no folder', async () => {
     rmSync(join(source(), 'references'), { recursive: true });
     put('source/references', 'x');
-    expect(await build(source(), out())).toMatchObject({ code: 2, stderr: expect.stringMatching(/references is no folder/) as string });
+    expect(await build(source(), out())).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/references is no folder/) as string,
+    });
   });
 
   it('says so to whoever stands in the folder that is exchanged', async () => {
     mkdirSync(out(), { recursive: true });
     const { code, stderr } = await build(source(), '.', [], { cwd: out() });
-    expect({ code, stderr }).toEqual({ code: 0, stderr: expect.stringContaining('note: the folder that you are in has been replaced') as string });
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: expect.stringContaining('note: the folder that you are in has been replaced') as string,
+    });
     expect((await build(source(), out(), [], { cwd: dirname(out()) })).stderr).not.toContain('replaced');
   });
 
@@ -334,11 +419,18 @@ chmod 755 "$5"
       expect(calls().map((call) => made.exec(call)?.[1])).toEqual(['linux-x64', 'linux-arm64']);
       expect(readdirSync(join(out(), 'bin')).toSorted()).toEqual(['reader-linux-arm64', 'reader-linux-x64']);
       const here = `${process.platform}-${process.arch}`;
-      expect(await run(join(out(), 'scripts/run'), ['start', 'a b'])).toEqual({ code: 0, stdout: `reader-${here} start a b\n`, stderr: '' });
+      expect(await run(join(out(), 'scripts/run'), ['start', 'a b'])).toEqual({
+        code: 0,
+        stdout: `reader-${here} start a b\n`,
+        stderr: '',
+      });
       expect(readFileSync(join(out(), 'references/deep/guide.md'), 'utf8')).toBe('The guide.');
       expect(readFileSync(join(out(), 'SKILL.md'), 'utf8')).toContain('Runs on linux-x64, linux-arm64.');
       rmSync(join(out(), `bin/reader-${here}`));
-      expect(await run(join(out(), 'scripts/run'), [])).toMatchObject({ code: 1, stderr: expect.stringContaining(`this is ${here}`) as string });
+      expect(await run(join(out(), 'scripts/run'), [])).toMatchObject({
+        code: 1,
+        stderr: expect.stringContaining(`this is ${here}`) as string,
+      });
     });
 
     it('what bun is given finds references above the executable, and needs no other file', async () => {
@@ -357,28 +449,42 @@ chmod 755 "$5"
       put('fake/bun', FAKE, 0o755);
       await mustBuild(source(), out());
       const before = contentOf(out());
-      const result = await build(source(), out(), ['--mode', 'bun', '--targets', 'linux-x64,darwin-x64'], { path: path() });
-      expect(result).toMatchObject({ code: 3, stdout: '', stderr: expect.stringMatching(/1 of 2 targets:\ndarwin-x64: no such target/) as string });
+      const result = await build(source(), out(), ['--mode', 'bun', '--targets', 'linux-x64,darwin-x64'], {
+        path: path(),
+      });
+      expect(result).toMatchObject({
+        code: 3,
+        stdout: '',
+        stderr: expect.stringMatching(/1 of 2 targets:\ndarwin-x64: no such target/) as string,
+      });
       expect(contentOf(out())).toEqual(before);
     });
 
-    it.each(['INT', 'TERM', 'HUP'])('a build that is ended by SIG%s leaves nothing behind, and what was there', async (signal) => {
-      await mustBuild(source(), out());
-      const before = [readdirSync(dirname(out())), contentOf(out())];
-      // The signal comes while bun works.
-      put('fake/bun', `#!/bin/sh\necho $$ > "\${0%/*}/pid"\nkill -${signal} $PPID\nexec sleep 10\n`, 0o755);
-      const args = [BIN, 'skill', 'build', source(), '-o', out(), '--mode', 'bun', '--single'];
-      const ended = await new Promise((resolve) => execFile(process.execPath, args, { env: { ...process.env, PATH: path() } }, resolve));
-      expect(ended).toMatchObject({ signal: `SIG${signal}` });
-      expect([readdirSync(dirname(out())), contentOf(out())]).toEqual(before);
-      const bun = `/proc/${readFileSync(folder.file('fake/pid'), 'utf8').trim()}/cmdline`;
-      // What has ended has no command line, even while nobody has taken notice of its end.
-      await vi.waitFor(() => expect(existsSync(bun) ? readFileSync(bun, 'utf8') : '').toBe(''));
-    });
+    it.each(['INT', 'TERM', 'HUP'])(
+      'a build that is ended by SIG%s leaves nothing behind, and what was there',
+      async (signal) => {
+        await mustBuild(source(), out());
+        const before = [readdirSync(dirname(out())), contentOf(out())];
+        // The signal comes while bun works.
+        put('fake/bun', `#!/bin/sh\necho $$ > "\${0%/*}/pid"\nkill -${signal} $PPID\nexec sleep 10\n`, 0o755);
+        const args = [BIN, 'skill', 'build', source(), '-o', out(), '--mode', 'bun', '--single'];
+        const ended = await new Promise((resolve) =>
+          execFile(process.execPath, args, { env: { ...process.env, PATH: path() } }, resolve),
+        );
+        expect(ended).toMatchObject({ signal: `SIG${signal}` });
+        expect([readdirSync(dirname(out())), contentOf(out())]).toEqual(before);
+        const bun = `/proc/${readFileSync(folder.file('fake/pid'), 'utf8').trim()}/cmdline`;
+        // What has ended has no command line, even while nobody has taken notice of its end.
+        await vi.waitFor(() => expect(existsSync(bun) ? readFileSync(bun, 'utf8') : '').toBe(''));
+      },
+    );
 
     it('says where to get bun when there is none', async () => {
       const result = await build(source(), out(), ['--mode', 'bun'], { path: folder.path });
-      expect(result).toMatchObject({ code: 3, stderr: expect.stringMatching(/no bun on the PATH[^]*https:\/\/bun\.sh[^]*--mode node/) as string });
+      expect(result).toMatchObject({
+        code: 3,
+        stderr: expect.stringMatching(/no bun on the PATH[^]*https:\/\/bun\.sh[^]*--mode node/) as string,
+      });
       expect(existsSync(out())).toBe(false);
     });
 
@@ -388,7 +494,10 @@ chmod 755 "$5"
       [['--mode', 'deno'], '--mode is `deno`'],
       [['--protocol', 'x'], '--protocol is `x`'],
     ])('%j is a wrong command line', async (args, message) => {
-      expect(await build(source(), out(), args)).toMatchObject({ code: 2, stderr: expect.stringContaining(message) as string });
+      expect(await build(source(), out(), args)).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining(message) as string,
+      });
     });
   });
 });
@@ -479,7 +588,8 @@ describe('other skills', () => {
          .step('a', { prompt: () => \`loaded: \${loads()}\`, response: type({ 'v?': 'string' }), save: () => ({ step: { ...check(), loads: loads() } }), next: terminal }).build();`,
     );
     await mustBuild(folder.path, folder.file('forms'));
-    const call = async (...args: string[]): Promise<unknown> => JSON.parse((await run(folder.file('forms/scripts/run'), args)).stdout);
+    const call = async (...args: string[]): Promise<unknown> =>
+      JSON.parse((await run(folder.file('forms/scripts/run'), args)).stdout);
     expect(await call('start')).toMatchObject({ prompt: expect.stringContaining('loaded: false') as string });
     expect(await call('advance', '--step', 'a', '--output', '{}')).toMatchObject({
       finalOutput: {
@@ -503,7 +613,10 @@ describe('other skills', () => {
       "export default { kind: 'skill', name: 'bare', description: 'd', version: '1.0.0', entry: 'a', steps: { a: { kind: 'step', config: { prompt: 'A', next: 'gone' } } } };",
     );
     const result = await build('skill.mjs', 'bare', [], { cwd: folder.path });
-    expect(result).toMatchObject({ code: 2, stderr: expect.stringMatching(/"gone" which does not exist[^]*nothing was built/) as string });
+    expect(result).toMatchObject({
+      code: 2,
+      stderr: expect.stringMatching(/"gone" which does not exist[^]*nothing was built/) as string,
+    });
     expect(readdirSync(folder.path)).toEqual(['skill.mjs']);
   });
 
@@ -518,7 +631,10 @@ describe('other skills', () => {
     );
     await mustBuild(folder.path, folder.file('out/style'));
     expect(await run(folder.file('out/style/scripts/run'), [])).toMatchObject({ code: 0, stdout: 'names: Names\n' });
-    expect(await run(folder.file('out/style/scripts/run'), ['topic', 'names'])).toMatchObject({ code: 0, stdout: 'Full words.\n' });
+    expect(await run(folder.file('out/style/scripts/run'), ['topic', 'names'])).toMatchObject({
+      code: 0,
+      stdout: 'Full words.\n',
+    });
   });
 
   it('one with ArkType checks with it, without zod', async () => {
@@ -529,8 +645,13 @@ describe('other skills', () => {
        export default skill({ name: 'ark', description: 'd', entry: 'a' }).step('a', { prompt: 'A', response: type({ v: 'string.numeric.parse' }), next: terminal }).build();`,
     );
     await mustBuild(folder.path, folder.file('ark'));
-    const advance = (output: string): Promise<Ran> => run(folder.file('ark/scripts/run'), ['advance', '--step', 'a', '--output', output]);
+    const advance = (output: string): Promise<Ran> =>
+      run(folder.file('ark/scripts/run'), ['advance', '--step', 'a', '--output', output]);
     expect(JSON.parse((await advance('{"v":"12"}')).stdout)).toMatchObject({ kind: 'done', finalOutput: { v: 12 } });
-    expect(JSON.parse((await advance('{"v":12}')).stdout)).toMatchObject({ kind: 'error', retry: true, message: 'v: v must be a string (was a number)' });
+    expect(JSON.parse((await advance('{"v":12}')).stdout)).toMatchObject({
+      kind: 'error',
+      retry: true,
+      message: 'v: v must be a string (was a number)',
+    });
   });
 });

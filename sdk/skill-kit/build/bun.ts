@@ -37,14 +37,22 @@ export async function compileAll({ bun, code, targets, executableOf, interrupted
     if (complaint !== null) failures.push(`${target}: ${complaint}`);
   }
   if (failures.length > 0)
-    throw new CodedError('skill/bun', `${bun} made no executable for ${failures.length} of ${targets.length} targets:\n${failures.join('\n')}`);
+    throw new CodedError(
+      'skill/bun',
+      `${bun} made no executable for ${failures.length} of ${targets.length} targets:\n${failures.join('\n')}`,
+    );
 }
 
 /** @param cwd  bun puts files there while it works, so it is the folder that is being made */
 function run(program: string, args: readonly string[], cwd: string, signal: AbortSignal): Promise<string | null> {
   return new Promise((resolve) => {
-    execFile(program, [...args], { cwd, signal, timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 }, (error, stdout, stderr) => {
-      resolve(error === null ? null : stderr.trim() || stdout.trim() || error.message);
-    });
+    execFile(
+      program,
+      [...args],
+      { cwd, signal, timeout: LIMIT_MS, maxBuffer: 16 * 1024 * 1024 },
+      (error, stdout, stderr) => {
+        resolve(error === null ? null : stderr.trim() || stdout.trim() || error.message);
+      },
+    );
   });
 }

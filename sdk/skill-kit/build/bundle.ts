@@ -32,7 +32,9 @@ export class BundleError extends CodedError {
   readonly mistakes: readonly BundleMistake[];
 
   constructor(entry: string, mistakes: readonly BundleMistake[], cause?: unknown) {
-    const lines = mistakes.map(({ message, place }) => (place === null ? message : `${place.file}:${place.line}:${place.column}: ${message}`));
+    const lines = mistakes.map(({ message, place }) =>
+      place === null ? message : `${place.file}:${place.line}:${place.column}: ${message}`,
+    );
     const what = lines.length === 1 ? ` ${lines[0]}` : lines.map((line) => `\n${line}`).join('');
     super('skill/unusable', `${entry} cannot be bundled:${what}`, { cause });
     this.mistakes = mistakes;
@@ -55,8 +57,15 @@ export interface BundledProgram {
 const PROGRAM = '\0program';
 
 /** @throws BundleError, a CodedError `skill/unusable`, with every mistake */
-export async function bundle(entry: string, { program = null, isHosted = false, output = {} }: BundleOptions = {}): Promise<Bundle> {
-  const { chunks } = await generated(entry, program, resolution(isHosted), { format: 'esm', codeSplitting: false, ...output });
+export async function bundle(
+  entry: string,
+  { program = null, isHosted = false, output = {} }: BundleOptions = {},
+): Promise<Bundle> {
+  const { chunks } = await generated(entry, program, resolution(isHosted), {
+    format: 'esm',
+    codeSplitting: false,
+    ...output,
+  });
   const [{ code, moduleIds }] = chunks;
   return { code, modules: moduleIds.filter((id) => existsSync(id)) };
 }
@@ -67,9 +76,19 @@ export async function bundle(entry: string, { program = null, isHosted = false, 
  * @param name  what all files are called, before their endings
  * @throws BundleError, a CodedError `skill/unusable`, with every mistake
  */
-export async function bundleProgram(entry: string, name: string, program: Program, output: BundleOptions['output'] = {}): Promise<BundledProgram> {
+export async function bundleProgram(
+  entry: string,
+  name: string,
+  program: Program,
+  output: BundleOptions['output'] = {},
+): Promise<BundledProgram> {
   const as = async (format: 'cjs' | 'esm', ending: string): Promise<Generated> =>
-    generated(entry, program, resolution(false), { ...output, format, entryFileNames: `${name}${ending}`, chunkFileNames: `${name}.part-[hash]${ending}` });
+    generated(entry, program, resolution(false), {
+      ...output,
+      format,
+      entryFileNames: `${name}${ending}`,
+      chunkFileNames: `${name}.part-[hash]${ending}`,
+    });
   const { chunks } = await as('cjs', '.cjs').then(
     (made) => (made.onlyEsm ? as('esm', '.mjs') : made),
     (cause: unknown) => (needsEsm(cause) ? as('esm', '.mjs') : Promise.reject(cause as Error)),
@@ -88,7 +107,12 @@ interface Generated {
   readonly onlyEsm: boolean;
 }
 
-async function generated(entry: string, program: Program | null, resolve: Resolution, output: OutputOptions): Promise<Generated> {
+async function generated(
+  entry: string,
+  program: Program | null,
+  resolve: Resolution,
+  output: OutputOptions,
+): Promise<Generated> {
   const unresolved: RolldownLog[] = [];
   let onlyEsm = false;
   try {
@@ -109,20 +133,24 @@ async function generated(entry: string, program: Program | null, resolve: Resolu
       transform: {
         target: `node${LEAST_NODE}`,
         // CommonJS packages look for their files by these; where there is one file, they are that file's.
-        ...(output.format === 'esm' ? { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } } : {}),
+        ...(output.format === 'esm'
+          ? { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } }
+          : {}),
       },
     });
     try {
       // What its author wrote as an ES module is strict in every format.
       const { output: files } = await made.generate({ ...output, strict: true });
       const [first, ...others] = files;
-      if (unresolved.length === 0) return { chunks: [first, ...others.filter((file) => file.type === 'chunk')], onlyEsm };
+      if (unresolved.length === 0)
+        return { chunks: [first, ...others.filter((file) => file.type === 'chunk')], onlyEsm };
     } finally {
       await made.close();
     }
   } catch (cause) {
     const { errors } = cause as { readonly errors?: readonly RolldownLog[] };
-    const mistakes = errors === undefined ? [{ message: (cause as Error).message, place: null }] : errors.map(mistakeOf);
+    const mistakes =
+      errors === undefined ? [{ message: (cause as Error).message, place: null }] : errors.map(mistakeOf);
     throw new BundleError(entry, [...mistakes, ...unresolved.map(mistakeOf)], cause);
   }
   throw new BundleError(entry, unresolved.map(mistakeOf));
@@ -176,6 +204,7 @@ function mistakeOf({ message, loc, id }: RolldownLog): BundleMistake {
   const [first = ''] = stripVTControlCharacters(message).split('\n');
   const text = first.replace(/^\[[A-Z_]+\] /, '').trim();
   const file = loc?.file ?? id;
-  if (loc !== undefined && file !== undefined && file !== PROGRAM) return { message: text, place: { file, line: loc.line, column: loc.column + 1 } };
+  if (loc !== undefined && file !== undefined && file !== PROGRAM)
+    return { message: text, place: { file, line: loc.line, column: loc.column + 1 } };
   return { message: file === undefined || file === PROGRAM ? text : `${file}: ${text}`, place: null };
 }

@@ -1,5 +1,14 @@
 /** Copies that depend on nothing but what the files hold: not on who may write the source, and not on what lies behind links. */
-import { accessSync, chmodSync, constants, copyFileSync, mkdirSync, readdirSync, realpathSync, statSync } from 'node:fs';
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
@@ -17,9 +26,11 @@ export function copyTree(from: string, to: string, around: readonly string[] = [
   }
   if (!found.isDirectory()) throw new CodedError('skill/unusable', `${from} is no file, and is to be copied`);
   const real = realpathSync(from);
-  if (around.includes(real)) throw new CodedError('skill/unusable', `${from} leads to ${real}, which it lies in, and is to be copied`);
+  if (around.includes(real))
+    throw new CodedError('skill/unusable', `${from} leads to ${real}, which it lies in, and is to be copied`);
   mkdirSync(to, { recursive: true, mode: 0o755 });
-  for (const name of reading(from, () => readdirSync(from))) copyTree(join(from, name), join(to, name), [...around, real]);
+  for (const name of reading(from, () => readdirSync(from)))
+    copyTree(join(from, name), join(to, name), [...around, real]);
 }
 
 /** What cannot be read is the source's fault, not that of the folder that is filled. */
@@ -27,6 +38,8 @@ function reading<T>(path: string, work: () => T): T {
   try {
     return work();
   } catch (cause) {
-    throw new CodedError('skill/unusable', `${path} cannot be read, and is to be copied: ${(cause as Error).message}`, { cause });
+    throw new CodedError('skill/unusable', `${path} cannot be read, and is to be copied: ${(cause as Error).message}`, {
+      cause,
+    });
   }
 }

@@ -42,7 +42,9 @@ it.each(['ran', 'built'])('go on from call to call, and name a file that stays: 
   const source = folder.file(how === 'built' ? 'reader/bin/reader.cjs' : 'source/skill.ts');
   const call = async (...args: string[]): Promise<Record<string, unknown>> => {
     const stdout =
-      how === 'built' ? await run(how, folder.file('reader/scripts/run'), args) : await run(how, process.execPath, [BIN, 'skill', 'run', 'source', ...args]);
+      how === 'built'
+        ? await run(how, folder.file('reader/scripts/run'), args)
+        : await run(how, process.execPath, [BIN, 'skill', 'run', 'source', ...args]);
     return JSON.parse(stdout) as Record<string, unknown>;
   };
   const { session, ...first } = await call('start', '--durable');
@@ -56,41 +58,52 @@ it.each(['ran', 'built'])('go on from call to call, and name a file that stays: 
   rmSync(folder.file(how), { recursive: true });
 });
 
-it('a built skill beside its registered source: each starts its own code, and a start by name asks which', { timeout: 240_000 }, async () => {
-  const voidbox = (...args: string[]): Promise<string> => run('both', process.execPath, [BIN, ...args]);
-  const startOf = async (program: string): Promise<string> =>
-    (JSON.parse(await run('both', program, ['start', '--durable'])) as { readonly session: string }).session;
-  const codeOf = async (session: string): Promise<string> =>
-    (JSON.parse(await voidbox('session', 'status', session, '--json')) as { readonly codeHash: string }).codeHash;
-  const paths = (): unknown => (JSON.parse(readFileSync(folder.file('both/skills.json'), 'utf8')) as { readonly paths: unknown }).paths;
-  rmSync(folder.file('reader'), { recursive: true, force: true });
-  await voidbox('skill', 'build', 'source', '-o', 'reader');
+it(
+  'a built skill beside its registered source: each starts its own code, and a start by name asks which',
+  { timeout: 240_000 },
+  async () => {
+    const voidbox = (...args: string[]): Promise<string> => run('both', process.execPath, [BIN, ...args]);
+    const startOf = async (program: string): Promise<string> =>
+      (JSON.parse(await run('both', program, ['start', '--durable'])) as { readonly session: string }).session;
+    const codeOf = async (session: string): Promise<string> =>
+      (JSON.parse(await voidbox('session', 'status', session, '--json')) as { readonly codeHash: string }).codeHash;
+    const paths = (): unknown =>
+      (JSON.parse(readFileSync(folder.file('both/skills.json'), 'utf8')) as { readonly paths: unknown }).paths;
+    rmSync(folder.file('reader'), { recursive: true, force: true });
+    await voidbox('skill', 'build', 'source', '-o', 'reader');
 
-  const first = JSON.parse(await voidbox('session', 'start', 'reader', '--skills', 'source', '--json')) as { readonly session: string };
-  const source = await codeOf(first.session);
-  const built = await codeOf(await startOf(folder.file('reader/scripts/run')));
-  expect(built).not.toBe(source);
-  expect(paths()).toEqual([folder.file('source'), folder.file('reader/bin/reader.cjs')]);
+    const first = JSON.parse(await voidbox('session', 'start', 'reader', '--skills', 'source', '--json')) as {
+      readonly session: string;
+    };
+    const source = await codeOf(first.session);
+    const built = await codeOf(await startOf(folder.file('reader/scripts/run')));
+    expect(built).not.toBe(source);
+    expect(paths()).toEqual([folder.file('source'), folder.file('reader/bin/reader.cjs')]);
 
-  // The same code once more, from another place, is the same entry.
-  cpSync(folder.file('reader'), folder.file('copied/reader'), { recursive: true });
-  expect(await codeOf(await startOf(folder.file('copied/reader/scripts/run')))).toBe(built);
-  expect(paths()).toEqual([folder.file('source'), folder.file('reader/bin/reader.cjs')]);
+    // The same code once more, from another place, is the same entry.
+    cpSync(folder.file('reader'), folder.file('copied/reader'), { recursive: true });
+    expect(await codeOf(await startOf(folder.file('copied/reader/scripts/run')))).toBe(built);
+    expect(paths()).toEqual([folder.file('source'), folder.file('reader/bin/reader.cjs')]);
 
-  const asked = await voidbox('session', 'start', 'reader').catch((error: Error) => error.message);
-  expect(asked).toContain('2 different codes are loaded as skill "reader"');
-  for (const [hash, entry] of [[source, 'source/skill.ts'] as const, [built, 'reader/bin/reader.cjs'] as const])
-    expect(asked).toContain(`${hash.slice(0, 12)}  version 1.0.0, ${folder.file(entry)}`);
-  expect(asked).toContain('session start NAME --code HASH');
-  const chosen = JSON.parse(await voidbox('session', 'start', 'reader', '--code', built.slice(0, 12), '--json')) as { readonly session: string };
-  expect(await codeOf(chosen.session)).toBe(built);
-  await expect(voidbox('session', 'start', 'reader', '--code', 'not-a-hash')).rejects.toThrow('--code is `not-a-hash`');
+    const asked = await voidbox('session', 'start', 'reader').catch((error: Error) => error.message);
+    expect(asked).toContain('2 different codes are loaded as skill "reader"');
+    for (const [hash, entry] of [[source, 'source/skill.ts'] as const, [built, 'reader/bin/reader.cjs'] as const])
+      expect(asked).toContain(`${hash.slice(0, 12)}  version 1.0.0, ${folder.file(entry)}`);
+    expect(asked).toContain('session start NAME --code HASH');
+    const chosen = JSON.parse(await voidbox('session', 'start', 'reader', '--code', built.slice(0, 12), '--json')) as {
+      readonly session: string;
+    };
+    expect(await codeOf(chosen.session)).toBe(built);
+    await expect(voidbox('session', 'start', 'reader', '--code', 'not-a-hash')).rejects.toThrow(
+      '--code is `not-a-hash`',
+    );
 
-  // A built folder is a folder of a skill.
-  await voidbox('up', '--skills', 'reader');
-  expect(paths()).toEqual([folder.file('reader')]);
-  const alone = JSON.parse(await voidbox('session', 'start', 'reader', '--json')) as { readonly session: string };
-  expect(await codeOf(alone.session)).toBe(built);
-  expect(await codeOf(await startOf(folder.file('reader/scripts/run')))).toBe(built);
-  expect(paths()).toEqual([folder.file('reader')]);
-});
+    // A built folder is a folder of a skill.
+    await voidbox('up', '--skills', 'reader');
+    expect(paths()).toEqual([folder.file('reader')]);
+    const alone = JSON.parse(await voidbox('session', 'start', 'reader', '--json')) as { readonly session: string };
+    expect(await codeOf(alone.session)).toBe(built);
+    expect(await codeOf(await startOf(folder.file('reader/scripts/run')))).toBe(built);
+    expect(paths()).toEqual([folder.file('reader')]);
+  },
+);

@@ -18,7 +18,8 @@ export function entryOfSkillFolder(folder: string): string | null {
 
 /** What `skill build` makes for Node: of the files in `bin/` all but one are parts, whose names have a further dot. */
 function builtProgram(folder: string): string | null {
-  const isBuilt = statOf(join(folder, 'SKILL.md'))?.isFile() === true && statOf(join(folder, 'bin'))?.isDirectory() === true;
+  const isBuilt =
+    statOf(join(folder, 'SKILL.md'))?.isFile() === true && statOf(join(folder, 'bin'))?.isDirectory() === true;
   if (!isBuilt) return null;
   const programs = readdirSync(join(folder, 'bin')).filter((name) => BUILT_PROGRAM.test(name));
   return programs.length === 1 ? join(folder, 'bin', programs[0]!) : null;
@@ -35,10 +36,15 @@ export function findEntry(path: string, cwd: string): string {
   if (found === undefined) throw new CodedError('skill/not-found', `there is no ${full}`);
   if (found.isDirectory()) {
     const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
-    if (entry === null) throw new CodedError('skill/not-found', `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`);
+    if (entry === null)
+      throw new CodedError(
+        'skill/not-found',
+        `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`,
+      );
     return behindLink(entry);
   }
-  if (!CODE.includes(extname(full))) throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
+  if (!CODE.includes(extname(full)))
+    throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
   return behindLink(full);
 }
 

@@ -22,7 +22,10 @@ export interface Head {
 }
 
 /** All that agentskills.io would refuse, with remedies; empty when the skill may be called so and lie in that folder. */
-export function complianceProblems({ name, description, compatibility }: Buildable, folderName: string): readonly string[] {
+export function complianceProblems(
+  { name, description, compatibility }: Buildable,
+  folderName: string,
+): readonly string[] {
   const problems: string[] = [];
   const add = (isWrong: boolean, problem: string): void => void (isWrong && problems.push(problem));
   const isNamed = NAME.test(name) && name.length <= MOST_NAME;
@@ -33,9 +36,18 @@ export function complianceProblems({ name, description, compatibility }: Buildab
   );
   add(!description?.trim(), 'it has no description: say with `description` what the skill does and when to use it');
   const [described, compatible] = [[...(description ?? '')].length, [...(compatibility ?? '')].length];
-  add(described > MOST_DESCRIPTION, `the description, triggers included, has ${described} characters; at most ${MOST_DESCRIPTION} are allowed`);
-  add(compatible > MOST_COMPATIBILITY, `compatibility has ${compatible} characters; at most ${MOST_COMPATIBILITY} are allowed`);
-  add(compatibility !== undefined && compatibility.trim() === '', 'its compatibility is empty: leave it out, and SKILL.md says what the program needs');
+  add(
+    described > MOST_DESCRIPTION,
+    `the description, triggers included, has ${described} characters; at most ${MOST_DESCRIPTION} are allowed`,
+  );
+  add(
+    compatible > MOST_COMPATIBILITY,
+    `compatibility has ${compatible} characters; at most ${MOST_COMPATIBILITY} are allowed`,
+  );
+  add(
+    compatibility !== undefined && compatibility.trim() === '',
+    'its compatibility is empty: leave it out, and SKILL.md says what the program needs',
+  );
   return problems;
 }
 
@@ -92,7 +104,9 @@ function hostFields(definition: Buildable): readonly (readonly [string, Value])[
     ['disable-model-invocation', definition.disableModelInvocation],
     ['user-invocable', definition.userInvocable],
   ];
-  return fields.flatMap(([key, value]) => (value === undefined || (Array.isArray(value) && value.length === 0) ? [] : [[key, value] as const]));
+  return fields.flatMap(([key, value]) =>
+    value === undefined || (Array.isArray(value) && value.length === 0) ? [] : [[key, value] as const],
+  );
 }
 
 function field(key: string, value: Value): readonly string[] {

@@ -57,7 +57,10 @@ function renumbered(text: string): string {
 const folder = new TemporaryFolder();
 let modules: readonly string[];
 beforeAll(async () => {
-  writeFileSync(folder.file('names.js'), `import ${JSON.stringify(join(packageRoot(), 'node_modules/arktype/out/index.js'))};`);
+  writeFileSync(
+    folder.file('names.js'),
+    `import ${JSON.stringify(join(packageRoot(), 'node_modules/arktype/out/index.js'))};`,
+  );
   ({ modules } = await bundle(folder.file('names.js')));
   return () => folder[Symbol.dispose]();
 });
@@ -78,11 +81,22 @@ describe('ArkType in a program that runs for one call', () => {
   it.each([
     ['the types that are built in', /\.intrinsic = \$ark/, /get: \(\) => this\.cacheGetter\(["']intrinsic["']/],
     ['what a scope exports, as JSON', /\._json = resolutionsToJson/, /get: \(\) => this\.cacheGetter\(["']_json["']/],
-    ['what tells the members of a union apart', /discriminant = this\.discriminate\(\)/, /discriminant = this\.\$\.resolvedConfig\.jitless \? null/],
-    ['classes of the web', /&& builtinConstructors\[constructorName\] === ctor/, /isStoodInFor\(constructorName, ctor\)/],
+    [
+      'what tells the members of a union apart',
+      /discriminant = this\.discriminate\(\)/,
+      /discriminant = this\.\$\.resolvedConfig\.jitless \? null/,
+    ],
+    [
+      'classes of the web',
+      /&& builtinConstructors\[constructorName\] === ctor/,
+      /isStoodInFor\(constructorName, ctor\)/,
+    ],
   ])('does not set up %s before it is asked', async (_what, eager, lazy) => {
     const program = { main: "import 'arktype';" };
-    const [asIs, built] = await Promise.all([bundle(ENTRY, { program }), bundle(ENTRY, { program: { ...program, plugins: lazyArktype(modules) } })]);
+    const [asIs, built] = await Promise.all([
+      bundle(ENTRY, { program }),
+      bundle(ENTRY, { program: { ...program, plugins: lazyArktype(modules) } }),
+    ]);
     expect({ eager: eager.test(asIs.code), lazy: lazy.test(asIs.code) }).toEqual({ eager: true, lazy: false });
     expect(lazy.test(built.code)).toBe(true);
   });
@@ -91,9 +105,15 @@ describe('ArkType in a program that runs for one call', () => {
     const program = { main: "import 'arktype';" };
     const changed = {
       name: 'another-arktype',
-      transform: { order: 'pre' as const, handler: (code: string) => code.replace('this.intrinsic =', 'this.intrinsic = this.early =') },
+      transform: {
+        order: 'pre' as const,
+        handler: (code: string) => code.replace('this.intrinsic =', 'this.intrinsic = this.early ='),
+      },
     };
     const { code } = await bundle(ENTRY, { program: { ...program, plugins: [changed, ...lazyArktype(modules)] } });
-    expect({ asIs: /this\.intrinsic = this\.early =/.test(code), lazy: /cacheGetter\(["']intrinsic["']/.test(code) }).toEqual({ asIs: true, lazy: false });
+    expect({
+      asIs: /this\.intrinsic = this\.early =/.test(code),
+      lazy: /cacheGetter\(["']intrinsic["']/.test(code),
+    }).toEqual({ asIs: true, lazy: false });
   });
 });

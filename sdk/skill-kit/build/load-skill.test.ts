@@ -49,7 +49,11 @@ describe('loading a skill from its source', () => {
     mkdirSync(folder.file('links'));
     symlinkSync('../real/skill.ts', folder.file('links/skill.ts'));
     for (const path of ['links/skill.ts', 'links']) {
-      expect(await loadSkill(folder.file(path))).toMatchObject({ definition: { name: 'greeter' }, entry, folder: folder.file('real') });
+      expect(await loadSkill(folder.file(path))).toMatchObject({
+        definition: { name: 'greeter' },
+        entry,
+        folder: folder.file('real'),
+      });
     }
   });
 
@@ -115,7 +119,13 @@ describe('loading a skill from its source', () => {
     ['there is nothing', 'none.ts', null, 'skill/not-found', /there is no .*none\.ts/],
     ['it is no code', 'skill.md', 'x', 'skill/not-found', /skill\.md is no TypeScript or JavaScript/],
     ['it does not parse', 'skill.ts', 'export default {\n  a: ;\n}', 'skill/unusable', /skill\.ts:2:6: /],
-    ['a file that it imports is missing', 'skill.ts', "\nimport x from './x.ts';\nexport default x;", 'skill/unusable', /skill\.ts:2:\d+: .*\.\/x\.ts/],
+    [
+      'a file that it imports is missing',
+      'skill.ts',
+      "\nimport x from './x.ts';\nexport default x;",
+      'skill/unusable',
+      /skill\.ts:2:\d+: .*\.\/x\.ts/,
+    ],
     [
       'a package that it imports is missing',
       'skill.ts',
@@ -131,7 +141,13 @@ describe('loading a skill from its source', () => {
       'skill/unusable',
       /"gone" not found/,
     ],
-    ['it exports nothing by default', 'skill.ts', 'export const a = 1;', 'skill/unusable', /no default export \(it exports a\)/],
+    [
+      'it exports nothing by default',
+      'skill.ts',
+      'export const a = 1;',
+      'skill/unusable',
+      /no default export \(it exports a\)/,
+    ],
     [
       'it is not built',
       'skill.ts',
@@ -139,10 +155,19 @@ describe('loading a skill from its source', () => {
       'skill/unusable',
       /`\.build\(\)` is missing/,
     ],
-    ['it is something else', 'skill.ts', 'export default { steps: {} };', 'skill/unusable', /no built skill or reference/],
+    [
+      'it is something else',
+      'skill.ts',
+      'export default { steps: {} };',
+      'skill/unusable',
+      /no built skill or reference/,
+    ],
   ])('says what is wrong when %s', async (_when, name, code, errorCode, message) => {
     if (code !== null) put(name, code);
-    await expect(loadSkill(folder.file(name))).rejects.toMatchObject({ code: errorCode, message: expect.stringMatching(message) as string });
+    await expect(loadSkill(folder.file(name))).rejects.toMatchObject({
+      code: errorCode,
+      message: expect.stringMatching(message) as string,
+    });
   });
 
   it('says so when a file stands where a folder was meant', async () => {

@@ -33,7 +33,13 @@ export interface LoadedSource {
 export async function loadSkill(path: string, cwd: string = process.cwd()): Promise<LoadedSource> {
   const entry = findEntry(path, cwd);
   const { code, modules } = await bundle(entry, { isHosted: true });
-  return { definition: definitionIn(await imported(entry, code), entry), entry, folder: dirname(entry), modules, bundle: code };
+  return {
+    definition: definitionIn(await imported(entry, code), entry),
+    entry,
+    folder: dirname(entry),
+    modules,
+    bundle: code,
+  };
 }
 
 async function imported(entry: string, code: string): Promise<Readonly<Record<string, unknown>>> {
@@ -45,7 +51,11 @@ async function imported(entry: string, code: string): Promise<Readonly<Record<st
     await writeFile(file, code, { mode: 0o600 });
     return await whileLoading(async () => (await import(pathToFileURL(file).href)) as Record<string, unknown>);
   } catch (cause) {
-    throw new CodedError('skill/unusable', `${entry} fails when it is loaded: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new CodedError(
+      'skill/unusable',
+      `${entry} fails when it is loaded: ${cause instanceof Error ? cause.message : String(cause)}`,
+      { cause },
+    );
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -54,7 +64,10 @@ async function imported(entry: string, code: string): Promise<Readonly<Record<st
 function definitionIn(exports: Readonly<Record<string, unknown>>, entry: string): Buildable {
   const found = asBuildable(exports['default']);
   if (typeof found !== 'string') return found;
-  throw new CodedError('skill/unusable', `${entry} ${Object.hasOwn(exports, 'default') ? found : noDefault(Object.keys(exports))}`);
+  throw new CodedError(
+    'skill/unusable',
+    `${entry} ${Object.hasOwn(exports, 'default') ? found : noDefault(Object.keys(exports))}`,
+  );
 }
 
 function noDefault(names: readonly string[]): string {

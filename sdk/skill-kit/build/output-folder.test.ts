@@ -57,10 +57,19 @@ describe('replacing a folder', () => {
   });
 
   it('takes what is not its own along, and drops what it does not write any more', async () => {
-    for (const name of ['SKILL.md', 'LICENSE', '.git/config', 'bin/x.mjs', 'bin/tool', 'references/a.md']) put(`out/${name}`);
+    for (const name of ['SKILL.md', 'LICENSE', '.git/config', 'bin/x.mjs', 'bin/tool', 'references/a.md'])
+      put(`out/${name}`);
     symlinkSync('LICENSE', folder.file('out/link'));
     await replaceFolder(folder.file('out'), own, fill);
-    expect(readdirSync(folder.file('out'), { recursive: true }).toSorted()).toEqual(['.git', '.git/config', 'LICENSE', 'SKILL.md', 'bin', 'bin/tool', 'link']);
+    expect(readdirSync(folder.file('out'), { recursive: true }).toSorted()).toEqual([
+      '.git',
+      '.git/config',
+      'LICENSE',
+      'SKILL.md',
+      'bin',
+      'bin/tool',
+      'link',
+    ]);
     expect(readFileSync(folder.file('out/SKILL.md'), 'utf8')).toBe('new');
     expect(readdirSync(folder.path)).toEqual(['out']);
   });
@@ -115,7 +124,10 @@ describe('replacing a folder', () => {
       },
       fill,
     );
-    await expect(failing).rejects.toMatchObject({ code: 'skill/output-taken', message: expect.stringContaining(folder.file('.out.build-')) });
+    await expect(failing).rejects.toMatchObject({
+      code: 'skill/output-taken',
+      message: expect.stringContaining(folder.file('.out.build-')),
+    });
     const [beside = ''] = readdirSync(folder.path).filter((name) => name !== 'out');
     expect(readFileSync(folder.file(`${beside}/before-0/SKILL.md`), 'utf8')).toBe('old');
   });

@@ -1,5 +1,16 @@
 /** The folder that a build fills: complete, or as it was before. */
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, realpathSync, renameSync, rmdirSync, rmSync, statSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { CodedError } from '../../../domain/errors/coded-error.ts';
 
@@ -56,7 +67,12 @@ export async function replaceFolder(
     interruption.signal.throwIfAborted();
     exchange(target, next, beside, own, moves);
   } catch (error) {
-    if (!moves.undo()) throw new CodedError('skill/output-taken', `${target} could not be put back; what stood there lies in ${beside}`, { cause: error });
+    if (!moves.undo())
+      throw new CodedError(
+        'skill/output-taken',
+        `${target} could not be put back; what stood there lies in ${beside}`,
+        { cause: error },
+      );
     rmSync(beside, { recursive: true, force: true });
     throw error;
   } finally {

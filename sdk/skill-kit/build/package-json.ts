@@ -4,7 +4,11 @@ import { CodedError } from '../../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../../domain/step-machine/definition.ts';
 
 /** What stands in the folder's package.json, under what the skill says of its package, under its name and version. */
-export function packageJson({ name, package: own = {} }: Buildable, version: string, existing: Readonly<Record<string, unknown>>): string {
+export function packageJson(
+  { name, package: own = {} }: Buildable,
+  version: string,
+  existing: Readonly<Record<string, unknown>>,
+): string {
   return `${JSON.stringify({ ...existing, ...own, name: own.name ?? name, version }, null, 2)}\n`;
 }
 

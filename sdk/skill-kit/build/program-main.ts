@@ -10,7 +10,12 @@ import { asBuildable } from './buildable.ts';
  * @param packageVersion  of the nearest package.json, for a definition that leaves its version to it
  * @param origin  where the skill is run from its source
  */
-export async function runProgram(found: unknown, base: string, packageVersion: string | null, origin: RunOrigin | null = null): Promise<void> {
+export async function runProgram(
+  found: unknown,
+  base: string,
+  packageVersion: string | null,
+  origin: RunOrigin | null = null,
+): Promise<void> {
   if (origin !== null) setRunOrigin(origin);
   const definition = asBuildable(found);
   if (typeof definition === 'string') {

@@ -21,7 +21,8 @@ const GUARD = 'voidbox:guard';
  */
 export function programOf(entry: string, base: ReferencesBase, modules: readonly string[] = []): Program {
   const arktype = arktypeConfigs(modules);
-  const origin = typeof base === 'string' ? '' : `, ${JSON.stringify({ entry, voidboxRoot: packageRoot() } satisfies RunOrigin)}`;
+  const origin =
+    typeof base === 'string' ? '' : `, ${JSON.stringify({ entry, voidboxRoot: packageRoot() } satisfies RunOrigin)}`;
   const main = [
     // These come first, since they count for what is loaded after them.
     `import '${STDOUT}';`,
@@ -38,7 +39,12 @@ export function programOf(entry: string, base: ReferencesBase, modules: readonly
   ];
   return {
     main: main.join('\n'),
-    modules: { [STDOUT]: stdoutClaim(), [ENVIRONMENT]: withheldEnvironment(), [ARKTYPE]: arktype.map(interpreted).join('\n'), [GUARD]: guard(entry) },
+    modules: {
+      [STDOUT]: stdoutClaim(),
+      [ENVIRONMENT]: withheldEnvironment(),
+      [ARKTYPE]: arktype.map(interpreted).join('\n'),
+      [GUARD]: guard(entry),
+    },
     plugins: lazyArktype(modules),
   };
 }
@@ -103,6 +109,8 @@ function versionIn(file: string): string | null {
     return typeof version === 'string' ? version : null;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw new Error(`${file} cannot be read, and the skill's version may stand there: ${(error as Error).message}`, { cause: error });
+    throw new Error(`${file} cannot be read, and the skill's version may stand there: ${(error as Error).message}`, {
+      cause: error,
+    });
   }
 }

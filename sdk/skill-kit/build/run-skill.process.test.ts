@@ -34,9 +34,14 @@ const run = (...args: readonly string[]): Promise<Ran> => fed('', ...args);
 function fed(stdin: string, ...args: readonly string[]): Promise<Ran> {
   return new Promise((resolve) => {
     const env = { ...process.env, TMPDIR: folder.file('tmp') };
-    const child = execFile(process.execPath, [BIN, 'skill', 'run', 'source', ...args], { cwd: folder.path, env }, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
-    });
+    const child = execFile(
+      process.execPath,
+      [BIN, 'skill', 'run', 'source', ...args],
+      { cwd: folder.path, env },
+      (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
+      },
+    );
     child.stdin!.end(stdin);
   });
 }
@@ -63,12 +68,19 @@ it('goes on with a session while the source is the same, and refuses it when tha
 });
 
 it('takes CommonJS that looks for files beside it', async () => {
-  writeFileSync(folder.file('source/part.cjs'), "const { join } = require('node:path'); module.exports = [join(__dirname, 'x'), __filename];");
-  const code = "import part from './part.cjs'; const __dirname = 'own';".concat(SKILL.replace("refs.load('guide.md')", "[...part, __dirname].join(' ')"));
+  writeFileSync(
+    folder.file('source/part.cjs'),
+    "const { join } = require('node:path'); module.exports = [join(__dirname, 'x'), __filename];",
+  );
+  const code = "import part from './part.cjs'; const __dirname = 'own';".concat(
+    SKILL.replace("refs.load('guide.md')", "[...part, __dirname].join(' ')"),
+  );
   writeFileSync(folder.file('source/skill.ts'), code);
   const { stdout, stderr } = await run('start');
   expect(stderr).toBe('');
-  expect((JSON.parse(stdout) as { prompt: string }).prompt).toMatch(/voidbox-source-(\w+)\/x \S+voidbox-source-\1\/skill\.mjs own/);
+  expect((JSON.parse(stdout) as { prompt: string }).prompt).toMatch(
+    /voidbox-source-(\w+)\/x \S+voidbox-source-\1\/skill\.mjs own/,
+  );
 });
 
 it('what is printed while it is loaded is no part of the answer, nor of a protocol', async () => {
@@ -77,27 +89,48 @@ it('what is printed while it is loaded is no part of the answer, nor of a protoc
   expect(stderr).toBe('loading\n');
   expect(JSON.parse(stdout)).toMatchObject({ kind: 'prompt' });
   const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
-  const served = await fed(`${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n`, 'mcp');
-  expect(served).toEqual({ code: 0, stdout: expect.stringMatching(/^\{.*"serverInfo".*\}\n$/) as string, stderr: 'loading\n' });
+  const served = await fed(
+    `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n`,
+    'mcp',
+  );
+  expect(served).toEqual({
+    code: 0,
+    stdout: expect.stringMatching(/^\{.*"serverInfo".*\}\n$/) as string,
+    stderr: 'loading\n',
+  });
 });
 
 it("passes flags on, and leaves with the skill's exit code", async () => {
   expect(await run('--help')).toMatchObject({ code: 0, stderr: expect.stringMatching(/^reader 3\.1\.0/) as string });
-  expect(await run('advance', '--json')).toMatchObject({ code: 1, stderr: expect.stringContaining('unknown flag --json') as string });
+  expect(await run('advance', '--json')).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('unknown flag --json') as string,
+  });
   expect(await run('start', '--subskill', 'none')).toMatchObject({ code: 2 });
 });
 
 it('says where a skill that does not load went wrong, in its source', async () => {
-  writeFileSync(folder.file('source/skill.ts'), "const name: string = 'x';\n\nthrow new Error(`not ${name}`);\nexport default name;\n");
+  writeFileSync(
+    folder.file('source/skill.ts'),
+    "const name: string = 'x';\n\nthrow new Error(`not ${name}`);\nexport default name;\n",
+  );
   const { code, stderr } = await run('start');
   expect(code).toBe(2);
   expect(stderr).toMatch(/^error: .*source\/skill\.ts fails when it is loaded: not x\n +at .*source\/skill\.ts:3/);
 });
 
 it.each([
-  ['has mistakes', SKILL.replace("next: 'end'", "next: 'gone'"), /^error: .*skill\.ts fails when it is loaded: skill "reader": .*"gone".*\n$/],
+  [
+    'has mistakes',
+    SKILL.replace("next: 'end'", "next: 'gone'"),
+    /^error: .*skill\.ts fails when it is loaded: skill "reader": .*"gone".*\n$/,
+  ],
   ['exports something else', 'export default 5;', /^error: the entry has a default export that is no built skill/],
-  ['waits for ever', `await new Promise(() => undefined);${SKILL}`, /^error: .*skill\.ts fails when it is loaded: it waits for something that never comes/],
+  [
+    'waits for ever',
+    `await new Promise(() => undefined);${SKILL}`,
+    /^error: .*skill\.ts fails when it is loaded: it waits for something that never comes/,
+  ],
 ])('a skill that %s is a mistake of its author, and no crash', async (_what, code, message) => {
   writeFileSync(folder.file('source/skill.ts'), code);
   expect(await run('start')).toEqual({ code: 2, stdout: '', stderr: expect.stringMatching(message) as string });

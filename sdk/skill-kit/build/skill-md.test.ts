@@ -12,8 +12,14 @@ const one = (config: Partial<SkillBuilderConfig> = {}) =>
     .step('a', { prompt: 'Greet them.', next: terminal })
     .build();
 
-const written = (definition: Buildable, protocol: 'session' | 'stateless' = 'session'): { head: Record<string, unknown>; body: string } => {
-  const text = skillMd({ definition, version: definition.version, needs: 'Needs Node.', builtWith: 'voidbox 1' }, protocol);
+const written = (
+  definition: Buildable,
+  protocol: 'session' | 'stateless' = 'session',
+): { head: Record<string, unknown>; body: string } => {
+  const text = skillMd(
+    { definition, version: definition.version, needs: 'Needs Node.', builtWith: 'voidbox 1' },
+    protocol,
+  );
   const [, head = '', body = ''] = text.split(/^---$/m);
   return { head: parse(head) as Record<string, unknown>, body };
 };
@@ -34,12 +40,18 @@ describe('the head of SKILL.md', () => {
     });
   });
 
-  it.each(['a: b # c', 'say "hi"', 'ends in \\', 'one\ntwo', "it's", 'three --- dashes', '\u0007 & * ! | > % @ `', 'ü 漢 🎉'])(
-    'carries %j through YAML',
-    (description) => {
-      expect(written(one({ description })).head['description']).toBe(description);
-    },
-  );
+  it.each([
+    'a: b # c',
+    'say "hi"',
+    'ends in \\',
+    'one\ntwo',
+    "it's",
+    'three --- dashes',
+    '\u0007 & * ! | > % @ `',
+    'ü 漢 🎉',
+  ])('carries %j through YAML', (description) => {
+    expect(written(one({ description })).head['description']).toBe(description);
+  });
 
   it('escapes what readers of YAML refuse or take for the end of a line', () => {
     const description = 'delete \u007f, next line \u0085, separators \u2028 \u2029, marks \ufeff \uffff';
@@ -48,14 +60,21 @@ describe('the head of SKILL.md', () => {
     expect(text).not.toMatch(/[\u007f-\u009f\u2028\u2029\ufeff\uffff]/);
   });
 
-  it.each(['123', '1e3', '0x1f', '2024-01-31', 'true', 'null', 'no', 'on', 'y', 'not', 'one', 'e3'])('has the name %s as a text', (name) => {
-    const definition = one({ name });
-    const text = skillMd({ definition, version: '1.0.0', needs: '', builtWith: '' }, 'session');
-    for (const version of ['1.1', '1.2'] as const) expect(parse(text.split(/^---$/m)[1]!, { version })).toMatchObject({ name });
-  });
+  it.each(['123', '1e3', '0x1f', '2024-01-31', 'true', 'null', 'no', 'on', 'y', 'not', 'one', 'e3'])(
+    'has the name %s as a text',
+    (name) => {
+      const definition = one({ name });
+      const text = skillMd({ definition, version: '1.0.0', needs: '', builtWith: '' }, 'session');
+      for (const version of ['1.1', '1.2'] as const)
+        expect(parse(text.split(/^---$/m)[1]!, { version })).toMatchObject({ name });
+    },
+  );
 
   it('is not cut short by dashes in a text', () => {
-    const text = skillMd({ definition: one({ description: 'a --- b' }), version: '1.0.0', needs: '', builtWith: '' }, 'session');
+    const text = skillMd(
+      { definition: one({ description: 'a --- b' }), version: '1.0.0', needs: '', builtWith: '' },
+      'session',
+    );
     expect(text.split('---')).toHaveLength(3);
   });
 
@@ -70,8 +89,19 @@ describe('the head of SKILL.md', () => {
   });
 
   it('has what only some hosts know behind the rest, when the author sets it', () => {
-    const definition = one({ argumentHint: '[file]', paths: ['a/**', 'b'], arguments: [], userInvocable: false, model: 'small' });
-    expect(written(definition).head).toMatchObject({ 'argument-hint': '[file]', paths: ['a/**', 'b'], 'user-invocable': false, model: 'small' });
+    const definition = one({
+      argumentHint: '[file]',
+      paths: ['a/**', 'b'],
+      arguments: [],
+      userInvocable: false,
+      model: 'small',
+    });
+    expect(written(definition).head).toMatchObject({
+      'argument-hint': '[file]',
+      paths: ['a/**', 'b'],
+      'user-invocable': false,
+      model: 'small',
+    });
     expect(hostFieldNames(definition)).toEqual(['argument-hint', 'paths', 'model', 'user-invocable']);
     expect(hostFieldNames(one())).toEqual([]);
   });
@@ -117,7 +147,12 @@ describe('the body of SKILL.md', () => {
   it.each([
     [
       'zod',
-      z.object({ path: z.string().describe('Where | to look'), depth: z.number().default(3), mode: z.enum(['a', 'b']).optional(), tags: z.array(z.string()) }),
+      z.object({
+        path: z.string().describe('Where | to look'),
+        depth: z.number().default(3),
+        mode: z.enum(['a', 'b']).optional(),
+        tags: z.array(z.string()),
+      }),
     ],
     ['ArkType', type({ path: 'string', depth: 'number = 3', 'mode?': "'a' | 'b'", tags: 'string[]' })],
   ])('lists the parameters of %s, with defaults', (_library, params) => {
@@ -130,7 +165,9 @@ describe('the body of SKILL.md', () => {
   });
 
   it('names steps, parts and topics, each on one line', () => {
-    const sub = skill({ name: 's', description: 'Does\nmore.', entry: 'x' }).step('x', { prompt: 'X', next: terminal }).build();
+    const sub = skill({ name: 's', description: 'Does\nmore.', entry: 'x' })
+      .step('x', { prompt: 'X', next: terminal })
+      .build();
     const { body } = written(
       skill({ name: 'all', description: 'All', entry: 'short' })
         .step('short', { prompt: 'Look at\n  it.', next: 'long' })
@@ -141,14 +178,18 @@ describe('the body of SKILL.md', () => {
         .topic('rules', { label: 'The rules', content: () => 'r' })
         .build(),
     );
-    expect(body).toContain(`- \`short\`: Look at it.\n- \`long\`: ${'ü'.repeat(100)}…\n- \`made\`\n- \`silent\`: done by the program`);
+    expect(body).toContain(
+      `- \`short\`: Look at it.\n- \`long\`: ${'ü'.repeat(100)}…\n- \`made\`\n- \`silent\`: done by the program`,
+    );
     expect(body).toContain('- `more`: Does more.');
     expect(body).toContain('- `rules`: The rules');
   });
 
   it("is the author's own where there is one", () => {
     expect(written(one({ skillMd: '# Mine\n' })).body).toBe('\n\n# Mine\n');
-    expect(written(one({ skillMd: ({ name }: { name: string }) => `I am ${name}` } as never)).body).toBe('\n\nI am greeter\n');
+    expect(written(one({ skillMd: ({ name }: { name: string }) => `I am ${name}` } as never)).body).toBe(
+      '\n\nI am greeter\n',
+    );
   });
 
   it('of a reference lists its topics and how to read one', () => {

@@ -13,7 +13,10 @@ const MOST_PROMPT = 100;
 
 export function skillMd(head: Head, protocol: Protocol): string {
   const { definition } = head;
-  const body = definition.kind === 'reference' ? referenceBody(definition) : (ownBody(definition) ?? skillBody(definition, protocol));
+  const body =
+    definition.kind === 'reference'
+      ? referenceBody(definition)
+      : (ownBody(definition) ?? skillBody(definition, protocol));
   return `${frontmatter(head)}\n${body.trim()}\n`;
 }
 
@@ -34,7 +37,9 @@ function skillBody(definition: SkillDefinition, protocol: Protocol): string {
     ...(table === null ? [] : [`## Parameters\nThey are given when the skill is started.\n\n${table}`]),
     ...variablePart(definition),
     ...subskillPart(definition),
-    ...(hasTopics(definition) ? [topicPart(definition.topics ?? {}, 'To read one on its own: `scripts/run topic <name>`.')] : []),
+    ...(hasTopics(definition)
+      ? [topicPart(definition.topics ?? {}, 'To read one on its own: `scripts/run topic <name>`.')]
+      : []),
     stepPart(definition),
   ].join('\n\n');
 }
@@ -71,7 +76,12 @@ function withoutSession(definition: SkillDefinition): string {
     indented(fenced('sh', `scripts/run start --host <host>${params}`)),
     '   It prints a JSON object: `preamble` says how to read prompts, `prompt` what to do, `schema` what your answer has to fit.',
     '2. Do what the prompt says, then hand in your answer, with the history of all completed steps:',
-    indented(fenced('sh', `scripts/run advance --step <step> --output '<answer>' --history '<history>' --host <host>${params}`)),
+    indented(
+      fenced(
+        'sh',
+        `scripts/run advance --step <step> --output '<answer>' --history '<history>' --host <host>${params}`,
+      ),
+    ),
     '   To the history, an array that begins empty, append `completed` and then all of `autoAdvanced` of each result, in that order. What is long goes into a file: `--history-file <path>`, `--output-file <path>`.',
     '3. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: mend the answer and hand it in again.',
   ].join('\n');
@@ -90,8 +100,13 @@ function paramsFlag({ params }: SkillDefinition): string {
 function subskillPart({ subskills = {} }: SkillDefinition): readonly string[] {
   const names = Object.entries(subskills);
   if (names.length === 0) return [];
-  const lines = names.map(([name, { definition }]) => `- \`${name}\`${definition.description === undefined ? '' : `: ${oneLine(definition.description)}`}`);
-  return [`## Parts\nThe skill leads to these by itself. To begin with one of them: \`--subskill <name>\` at the start.\n\n${lines.join('\n')}`];
+  const lines = names.map(
+    ([name, { definition }]) =>
+      `- \`${name}\`${definition.description === undefined ? '' : `: ${oneLine(definition.description)}`}`,
+  );
+  return [
+    `## Parts\nThe skill leads to these by itself. To begin with one of them: \`--subskill <name>\` at the start.\n\n${lines.join('\n')}`,
+  ];
 }
 
 function variablePart(definition: SkillDefinition): readonly string[] {

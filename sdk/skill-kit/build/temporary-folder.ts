@@ -9,8 +9,12 @@ export async function temporaryFolder(): Promise<string> {
     return await mkdtemp(join(tmpdir(), 'voidbox-source-'));
   } catch (cause) {
     const why = (cause as Error).message;
-    throw new CodedError('skill/unusable', `${tmpdir()}, where temporary files go, takes no folder: ${why}. Set TMPDIR to a folder that can be written`, {
-      cause,
-    });
+    throw new CodedError(
+      'skill/unusable',
+      `${tmpdir()}, where temporary files go, takes no folder: ${why}. Set TMPDIR to a folder that can be written`,
+      {
+        cause,
+      },
+    );
   }
 }

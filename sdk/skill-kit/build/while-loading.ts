@@ -13,7 +13,8 @@ const own = { exit: process.exit, write: process.stdout.write };
 export async function whileLoading<T>(load: () => Promise<T>): Promise<T> {
   let giveUp = (): void => undefined;
   const never = new Promise<never>((_resolve, reject) => {
-    giveUp = () => reject(new Error('it waits for something that never comes; look at what is awaited outside of functions'));
+    giveUp = () =>
+      reject(new Error('it waits for something that never comes; look at what is awaited outside of functions'));
   });
   // Nothing is left that could go on: without this the process would end in silence.
   process.once('beforeExit', giveUp);

@@ -20,7 +20,12 @@ function linesOf(graph: SkillGraph, id: string): readonly string[] {
   };
   const target = ({ to, kind }: GraphEdge): string => {
     if (to === null) return kind === 'unknown' ? anywhere : end;
-    return ids.get(to) ?? topics.get(to) ?? (to.startsWith('subskill:') ? entryOf(to.slice('subskill:'.length)) : undefined) ?? anywhere;
+    return (
+      ids.get(to) ??
+      topics.get(to) ??
+      (to.startsWith('subskill:') ? entryOf(to.slice('subskill:'.length)) : undefined) ??
+      anywhere
+    );
   };
   const used = new Set(graph.edges.map(target));
   const entry = graph.steps.find(({ isEntry }) => isEntry);
@@ -39,7 +44,9 @@ function linesOf(graph: SkillGraph, id: string): readonly string[] {
     ...(entry === undefined ? [] : [`${id}_start --> ${ids.get(entry.name)}`]),
     ...graph.edges.map((edge) => `${ids.get(edge.from)} ${arrow(edge)} ${target(edge)}`),
     ...graph.steps.flatMap(({ name, call }) =>
-      call === null || entryOf(call) === undefined ? [] : [`${ids.get(name)} <-.->|${quoted(['calls'])}| ${entryOf(call)}`],
+      call === null || entryOf(call) === undefined
+        ? []
+        : [`${ids.get(name)} <-.->|${quoted(['calls'])}| ${entryOf(call)}`],
     ),
   ];
 }
@@ -62,7 +69,9 @@ function shape(step: GraphStep): string {
 /** Names are an author's: what Mermaid or its renderer would read as markup is written by number. */
 function quoted(lines: readonly string[]): string {
   const escaped = lines.map((line) =>
-    [...line].map((character) => (/[\p{L}\p{N} .,:;()/_+=-]/u.test(character) ? character : `#${character.codePointAt(0)};`)).join(''),
+    [...line]
+      .map((character) => (/[\p{L}\p{N} .,:;()/_+=-]/u.test(character) ? character : `#${character.codePointAt(0)};`))
+      .join(''),
   );
   return `"${escaped.join('<br/>')}"`;
 }

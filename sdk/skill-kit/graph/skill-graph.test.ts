@@ -23,7 +23,8 @@ export default skill({ name: 'wide', version: '2.0.0', entry: 'begin' })
   .build();
 `;
 
-const graphOf = async (text: string): Promise<SkillGraph> => withSkill(text, async (folder) => (await readGraph(folder, folder)).graph);
+const graphOf = async (text: string): Promise<SkillGraph> =>
+  withSkill(text, async (folder) => (await readGraph(folder, folder)).graph);
 const begun = (steps: string): string =>
   `import { skill, terminal } from 'voidbox/skill-kit';\nexport default skill({ name: 's', entry: 'a' })\n${steps}\n.build();\n`;
 
@@ -58,19 +59,35 @@ topics: rules
   });
 
   it('says where nothing is known, and what is never reached where that is certain', async () => {
-    const open = await graphOf(begun(".step('a', { prompt: 'a', next: ({ params }) => String(params['to']) })\n.step('b', { prompt: 'b', next: terminal })"));
-    expect(renderSkillGraph(open, PLAIN)).toBe('s 0.0.0: 2 steps\n▶ a  prompt\n  └╌ may → any step, decided at run time\n■ b  prompt\n');
-    const closed = await graphOf(begun(".step('a', { prompt: 'a', next: terminal })\n.step('b', { prompt: 'b', next: 'a' })"));
-    expect(renderSkillGraph(closed, PLAIN)).toBe('s 0.0.0: 2 steps\n▶ a  prompt\n✗ b  prompt, never reached\n  └─ → a\n');
+    const open = await graphOf(
+      begun(
+        ".step('a', { prompt: 'a', next: ({ params }) => String(params['to']) })\n.step('b', { prompt: 'b', next: terminal })",
+      ),
+    );
+    expect(renderSkillGraph(open, PLAIN)).toBe(
+      's 0.0.0: 2 steps\n▶ a  prompt\n  └╌ may → any step, decided at run time\n■ b  prompt\n',
+    );
+    const closed = await graphOf(
+      begun(".step('a', { prompt: 'a', next: terminal })\n.step('b', { prompt: 'b', next: 'a' })"),
+    );
+    expect(renderSkillGraph(closed, PLAIN)).toBe(
+      's 0.0.0: 2 steps\n▶ a  prompt\n✗ b  prompt, never reached\n  └─ → a\n',
+    );
   });
 
   it('keeps its columns beside wide characters', async () => {
-    const graph = await graphOf(begun(".step('a', { prompt: 'a', next: '承認' })\n.step('承認', { prompt: 'b', next: terminal })"));
+    const graph = await graphOf(
+      begun(".step('a', { prompt: 'a', next: '承認' })\n.step('承認', { prompt: 'b', next: terminal })"),
+    );
     expect(renderSkillGraph(graph, PLAIN)).toBe('s 0.0.0: 2 steps\n▶ a     prompt\n  └─ → 承認\n■ 承認  prompt\n');
   });
 
   it('has colours only where they are asked for, and no control characters of the author', async () => {
-    const graph = await graphOf(begun(".step('a', { prompt: 'a', next: '\\u001b[31mred' })\n.step('\\u001b[31mred', { prompt: 'b', next: terminal })"));
+    const graph = await graphOf(
+      begun(
+        ".step('a', { prompt: 'a', next: '\\u001b[31mred' })\n.step('\\u001b[31mred', { prompt: 'b', next: terminal })",
+      ),
+    );
     expect(renderSkillGraph(graph, PLAIN)).not.toContain('\u001b');
     const coloured = renderSkillGraph(graph, createStyle(true));
     expect(coloured).toContain('\u001b[1m');
@@ -120,7 +137,9 @@ describe('for Mermaid', () => {
 
   it('no name of an author is read as Mermaid', async () => {
     const graph = await graphOf(
-      begun(".step('a', { prompt: 'a', next: '\"]; end <b>`x`|#\\n' })\n.step('\"]; end <b>`x`|#\\n', { prompt: 'b', next: terminal })"),
+      begun(
+        ".step('a', { prompt: 'a', next: '\"]; end <b>`x`|#\\n' })\n.step('\"]; end <b>`x`|#\\n', { prompt: 'b', next: terminal })",
+      ),
     );
     expect(toMermaid(graph)).toContain('m_s1["#34;#93;; end #60;b#62;#96;x#96;#124;#35;#10;<br/>prompt"]\n');
   });
@@ -129,5 +148,8 @@ describe('for Mermaid', () => {
 it('a reference has nothing to draw', async () => {
   const text =
     "import { reference } from 'voidbox/skill-kit';\nexport default reference({ name: 'r', description: 'R.' }).topic('t', { label: 'T', content: () => 't' }).build();\n";
-  await expect(graphOf(text)).rejects.toMatchObject({ code: 'skill/unusable', message: expect.stringContaining('no steps to draw') as string });
+  await expect(graphOf(text)).rejects.toMatchObject({
+    code: 'skill/unusable',
+    message: expect.stringContaining('no steps to draw') as string,
+  });
 });

@@ -67,14 +67,21 @@ export function graphOf(definition: SkillDefinition, insightOf: (skill: SkillDef
   const insight = insightOf(definition);
   const ways = edgesOf(definition, (step) => insight.targetsOf(step)?.names ?? []);
   const reached = Object.hasOwn(definition.steps, definition.entry) ? [...reachable(ways, [definition.entry])] : [];
-  const isOpen = reached.some((step) => typeof definition.steps[step]!.config.next === 'function' && insight.targetsOf(step)?.isComplete !== true);
+  const isOpen = reached.some(
+    (step) => typeof definition.steps[step]!.config.next === 'function' && insight.targetsOf(step)?.isComplete !== true,
+  );
   const order = [...new Set([...reached, ...Object.keys(definition.steps)])];
   const rank = new Map(order.map((step, index) => [step, index]));
   const circle = new Map(components(ways).flatMap((members, index) => members.map((step) => [step, index] as const)));
   const isBack = (from: string, to: string | null): boolean =>
-    to !== null && circle.get(to) !== undefined && circle.get(from) === circle.get(to) && rank.get(to)! <= rank.get(from)!;
+    to !== null &&
+    circle.get(to) !== undefined &&
+    circle.get(from) === circle.get(to) &&
+    rank.get(to)! <= rank.get(from)!;
   const configs = order.map((name) => [name, definition.steps[name]!.config] as const);
-  const edges = configs.flatMap(([from, config]) => exits(from, config, insight).map(({ to, kind }) => ({ from, to, kind, isBack: isBack(from, to) })));
+  const edges = configs.flatMap(([from, config]) =>
+    exits(from, config, insight).map(({ to, kind }) => ({ from, to, kind, isBack: isBack(from, to) })),
+  );
   return {
     name: definition.name,
     version: definition.version,
@@ -88,7 +95,10 @@ export function graphOf(definition: SkillDefinition, insightOf: (skill: SkillDef
     })),
     edges,
     topics: Object.entries(definition.topics ?? {}).map(([name, { label }]) => ({ name, label })),
-    subskills: Object.entries(definition.subskills ?? {}).map(([name, sub]) => ({ name, graph: graphOf(sub.definition, insightOf) })),
+    subskills: Object.entries(definition.subskills ?? {}).map(([name, sub]) => ({
+      name,
+      graph: graphOf(sub.definition, insightOf),
+    })),
   };
 }
 
@@ -110,7 +120,11 @@ function stepOf(
 
 type Exit = Pick<GraphEdge, 'to' | 'kind'>;
 
-function exits(step: string, { next, onMaxVisits, human, parallel }: StepConfig, insight: SkillInsight): readonly Exit[] {
+function exits(
+  step: string,
+  { next, onMaxVisits, human, parallel }: StepConfig,
+  insight: SkillInsight,
+): readonly Exit[] {
   const to = (target: string): string => (target === 'self' ? step : target);
   const found: Exit[] = (parallel?.branches ?? []).map((branch) => ({ to: branch, kind: 'parallel' }));
   if (typeof next === 'string') found.push({ to: to(next), kind: 'next' });
@@ -121,7 +135,10 @@ function exits(step: string, { next, onMaxVisits, human, parallel }: StepConfig,
   } else if (Array.isArray(next)) {
     const branches = next as readonly { readonly to: string; readonly when?: unknown }[];
     found.push(
-      ...branches.map((branch, index) => ({ to: to(branch.to), kind: branch.when ? ('if' as const) : index === 0 ? ('next' as const) : ('else' as const) })),
+      ...branches.map((branch, index) => ({
+        to: to(branch.to),
+        kind: branch.when ? ('if' as const) : index === 0 ? ('next' as const) : ('else' as const),
+      })),
     );
   } else if (next !== undefined) found.push({ to: null, kind: 'next' });
   if (onMaxVisits !== undefined) found.push({ to: to(onMaxVisits), kind: 'max-visits' });

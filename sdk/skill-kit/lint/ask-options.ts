@@ -18,7 +18,10 @@ interface Choice {
  * @param asks  values of the options of each question; null where not all are known
  * @param schema  JSON Schema of the answer
  */
-export function askMismatches(asks: readonly (readonly string[] | null)[], schema: Readonly<Record<string, unknown>> | null): readonly AskMismatch[] {
+export function askMismatches(
+  asks: readonly (readonly string[] | null)[],
+  schema: Readonly<Record<string, unknown>> | null,
+): readonly AskMismatch[] {
   const choices = schema === null ? [] : choicesIn(schema);
   const found: AskMismatch[] = [];
   const offered = new Map<Choice, { readonly values: Set<string>; readonly ask: number }>();
@@ -40,29 +43,47 @@ export function askMismatches(asks: readonly (readonly string[] | null)[], schem
   if (asks.includes(null)) return found;
   for (const [choice, { values, ask }] of offered) {
     const extra = choice.values.filter((value) => !values.has(value));
-    if (extra.length > 0) found.push({ severity: 'warning', ask, message: `${named(choice)} takes ${quoted(extra)}, which no option of askUser offers` });
+    if (extra.length > 0)
+      found.push({
+        severity: 'warning',
+        ask,
+        message: `${named(choice)} takes ${quoted(extra)}, which no option of askUser offers`,
+      });
   }
   return found;
 }
 
-function belonging(values: readonly string[], choices: readonly Choice[], schema: Readonly<Record<string, unknown>> | null): Choice | null {
+function belonging(
+  values: readonly string[],
+  choices: readonly Choice[],
+  schema: Readonly<Record<string, unknown>> | null,
+): Choice | null {
   const taken = (choice: Choice): number => values.filter((value) => choice.values.includes(value)).length;
   const best = choices.toSorted((a, b) => taken(b) - taken(a) || a.values.length - b.values.length)[0];
   if (best === undefined) return null;
   // Nothing in common: it is this property's only where the answer has no other.
-  const isOnly = choices.length === 1 && (best.property === '' || Object.keys(record(schema?.['properties'])).length === 1);
+  const isOnly =
+    choices.length === 1 && (best.property === '' || Object.keys(record(schema?.['properties'])).length === 1);
   return taken(best) > 0 || isOnly ? best : null;
 }
 
 function choicesIn(schema: Readonly<Record<string, unknown>>): readonly Choice[] {
   const whole = valuesOf(schema);
-  const parts = Object.entries(record(schema['properties'])).map(([property, part]) => ({ property, values: valuesOf(record(part)) }));
+  const parts = Object.entries(record(schema['properties'])).map(([property, part]) => ({
+    property,
+    values: valuesOf(record(part)),
+  }));
   return [{ property: '', values: whole }, ...parts].filter((choice): choice is Choice => choice.values !== null);
 }
 
 /** Null: it takes other values too. */
 function valuesOf(schema: Readonly<Record<string, unknown>>): readonly string[] | null {
-  const { enum: several, const: one, anyOf, items } = schema as { enum?: unknown; const?: unknown; anyOf?: unknown; items?: unknown };
+  const {
+    enum: several,
+    const: one,
+    anyOf,
+    items,
+  } = schema as { enum?: unknown; const?: unknown; anyOf?: unknown; items?: unknown };
   if (Array.isArray(several)) return several.every((value) => typeof value === 'string') ? several : null;
   if (one !== undefined) return typeof one === 'string' ? [one] : null;
   if (Array.isArray(anyOf)) {

@@ -31,7 +31,10 @@ export interface BuilderSource {
   readonly steps: readonly StepSource[];
   readonly subskills: readonly NamedCall[];
   readonly topics: readonly NamedCall[];
-  readonly modules: readonly { readonly module: BuilderSource; /** Where its steps go on that say `__parent__`. */ readonly next: string | null }[];
+  readonly modules: readonly {
+    readonly module: BuilderSource;
+    /** Where its steps go on that say `__parent__`. */ readonly next: string | null;
+  }[];
 }
 
 const ROOTS: Readonly<Record<string, BuilderSource['kind']>> = {
@@ -69,7 +72,9 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
     const own = (calls.get(root) ?? []).toSorted((a, b) => a.call.end - b.call.end);
     const named = (method: string): NamedCall[] =>
       own.flatMap(({ method: m, call }) =>
-        m === method && call.arguments[0] ? [{ name: sources.textOf(call.arguments[0]), nameNode: call.arguments[0] }] : [],
+        m === method && call.arguments[0]
+          ? [{ name: sources.textOf(call.arguments[0]), nameNode: call.arguments[0] }]
+          : [],
       );
     const [config] = (bare(root) as Call).arguments;
     const configValue = config === undefined ? null : sources.valueOf(config);
@@ -89,7 +94,8 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
       const registered = method === 'register' && made ? roots.of(made) : null;
       const given = options === undefined ? null : sources.valueOf(options);
       const next = given === null ? null : propertyOf(given, 'next');
-      if (registered !== null) modules.push({ module: read(registered), next: next === null ? null : sources.textOf(next) });
+      if (registered !== null)
+        modules.push({ module: read(registered), next: next === null ? null : sources.textOf(next) });
     }
     return builder;
   };
@@ -107,7 +113,8 @@ export function sharedSteps(sources: Sources): readonly ConfigSource[] {
 /** Steps of a builder and of the modules that it registers; what is declared later wins, as it does when it is built. */
 export function stepsByName(builder: BuilderSource): ReadonlyMap<string, StepSource> {
   const found = new Map<string, StepSource>();
-  for (const { module, next } of builder.modules) for (const [name, step] of stepsByName(module)) found.set(name, { ...step, parentTarget: next });
+  for (const { module, next } of builder.modules)
+    for (const [name, step] of stepsByName(module)) found.set(name, { ...step, parentTarget: next });
   for (const step of builder.steps) if (step.name !== null) found.set(step.name, step);
   return found;
 }
@@ -174,7 +181,10 @@ function configOf(sources: Sources, node: Node, hops = 0): ConfigSource {
     if (is(property, 'SpreadElement')) config = merged(config, configOf(sources, property.argument, hops + 1));
     else {
       const key = keyName(property);
-      config = merged(config, { parts: new Map(key === null ? [] : [[key, property.value as Node]]), isWhole: key !== null });
+      config = merged(config, {
+        parts: new Map(key === null ? [] : [[key, property.value as Node]]),
+        isWhole: key !== null,
+      });
     }
   }
   return config;
@@ -182,5 +192,8 @@ function configOf(sources: Sources, node: Node, hops = 0): ConfigSource {
 
 /** What is not known on top may replace anything below, so that only what is known on top remains. */
 function merged(below: ConfigSource, above: ConfigSource): ConfigSource {
-  return { parts: new Map([...(above.isWhole ? below.parts : []), ...above.parts]), isWhole: below.isWhole && above.isWhole };
+  return {
+    parts: new Map([...(above.isWhole ? below.parts : []), ...above.parts]),
+    isWhole: below.isWhole && above.isWhole,
+  };
 }

@@ -6,7 +6,10 @@ const said = (...given: Parameters<typeof checkSkill>): string[] =>
 const end = step({ prompt: 'Say goodbye.', next: terminal });
 
 it('a sound skill has nothing to say, with the folder or without', () => {
-  const sound = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'Plan the task.', next: 'end' }).step('end', end).build();
+  const sound = skill({ name: 's', entry: 'a' })
+    .step('a', { prompt: 'Plan the task.', next: 'end' })
+    .step('end', end)
+    .build();
   expect(said(sound)).toEqual([]);
   expect(said(sound, '/nowhere')).toEqual([]);
 });
@@ -52,9 +55,17 @@ it('options are compared with the schema, in every library', () => {
 
 it('sub-skills are looked at too, those of sub-skills included', () => {
   const looping = skill({ name: 'l', entry: 'a' }).step('a', { prompt: 'a', next: 'self' }).build();
-  const middle = skill({ name: 'm', entry: 'a' }).step('a', { prompt: 'a', next: 'subskill:low' }).subskill('low', looping).build();
-  const top = skill({ name: 't', entry: 'a' }).step('a', { prompt: 'a', next: 'subskill:mid' }).subskill('mid', middle).build();
-  expect(said(top)).toEqual(['warning cycle-guard a: [subskill:mid] [subskill:low] Step "a" leads to itself without maxVisits.']);
+  const middle = skill({ name: 'm', entry: 'a' })
+    .step('a', { prompt: 'a', next: 'subskill:low' })
+    .subskill('low', looping)
+    .build();
+  const top = skill({ name: 't', entry: 'a' })
+    .step('a', { prompt: 'a', next: 'subskill:mid' })
+    .subskill('mid', middle)
+    .build();
+  expect(said(top)).toEqual([
+    'warning cycle-guard a: [subskill:mid] [subskill:low] Step "a" leads to itself without maxVisits.',
+  ]);
 });
 
 it("steps of modules count as the skill's", () => {
@@ -65,9 +76,15 @@ it("steps of modules count as the skill's", () => {
 
 it('a schema without JSON Schema is named by its library: an older zod than ours says "zod" as well', () => {
   const old = { '~standard': { version: 1, vendor: 'zod', validate: (value: unknown) => ({ value }) } } as const;
-  const asking = skill({ name: 's', entry: 'a', params: old }).step('a', { prompt: 'a', response: old, next: terminal }).build();
+  const asking = skill({ name: 's', entry: 'a', params: old })
+    .step('a', { prompt: 'a', response: old, next: terminal })
+    .build();
   expect(checkSkill(asking)).toMatchObject([
-    { rule: 'no-json-schema', message: 'The schema (zod) of the params has no JSON Schema.', remedy: expect.stringContaining('zod from 4.2') as string },
+    {
+      rule: 'no-json-schema',
+      message: 'The schema (zod) of the params has no JSON Schema.',
+      remedy: expect.stringContaining('zod from 4.2') as string,
+    },
     { rule: 'no-json-schema', message: 'The schema (zod) of the response of step "a" has no JSON Schema.' },
   ]);
 });

@@ -19,9 +19,15 @@ export async function checkSource(path: string, { cwd = process.cwd() }: LintOpt
   const loaded = await loadOrExplain(entry);
   switch (loaded.kind) {
     case 'definition':
-      return { definition: loaded.definition, diagnostics: loaded.definition.kind === 'skill' ? checkSkill(loaded.definition) : [] };
+      return {
+        definition: loaded.definition,
+        diagnostics: loaded.definition.kind === 'skill' ? checkSkill(loaded.definition) : [],
+      };
     case 'mistakes':
-      return { definition: null, diagnostics: loaded.mistakes.map((one) => ({ ...one, remedy: RULES[one.rule].remedy })) };
+      return {
+        definition: null,
+        diagnostics: loaded.mistakes.map((one) => ({ ...one, remedy: RULES[one.rule].remedy })),
+      };
     case 'not-bundled':
       return { definition: null, diagnostics: loaded.mistakes.map(({ message, place }) => failed(message, place)) };
     case 'failure':

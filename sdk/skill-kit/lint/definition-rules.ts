@@ -1,5 +1,10 @@
 /** What is wrong with a built definition, with what its source adds where that is at hand. Pure. */
-import { PARENT_TARGET, type PromptPiece, type SkillDefinition, type StepConfig } from '../../../domain/step-machine/definition.ts';
+import {
+  PARENT_TARGET,
+  type PromptPiece,
+  type SkillDefinition,
+  type StepConfig,
+} from '../../../domain/step-machine/definition.ts';
 import { diagnoseAlone } from '../../../domain/step-machine/diagnose.ts';
 import { edgesOf } from '../../../domain/step-machine/facts.ts';
 import { components, type Edges, reachable } from '../../../domain/step-machine/graph.ts';
@@ -51,7 +56,8 @@ export function definitionFindings(
       ...more,
     });
   };
-  for (const { rule, message, step, severity } of diagnoseAlone(definition)) add(rule, message, { severity, ...(step === undefined ? {} : { step }) });
+  for (const { rule, message, step, severity } of diagnoseAlone(definition))
+    add(rule, message, { severity, ...(step === undefined ? {} : { step }) });
   // Those of a sub-skill are given by code.
   if (path.length === 0 && definition.params !== undefined && inputJsonSchema(definition.params) === null)
     add('no-json-schema', `The schema (${definition.params['~standard'].vendor}) of the params has no JSON Schema.`);
@@ -64,11 +70,16 @@ export function definitionFindings(
     checkSchema(step, config, add);
     checkAsks(step, config, insight, add);
   }
-  for (const [name, sub] of Object.entries(definition.subskills ?? {})) found.push(...definitionFindings(sub.definition, insightOf, [...path, name]));
+  for (const [name, sub] of Object.entries(definition.subskills ?? {}))
+    found.push(...definitionFindings(sub.definition, insightOf, [...path, name]));
   return found;
 }
 
-type Add = (rule: RuleName, message: string, more?: Partial<Pick<Finding, 'severity' | 'step' | 'ask' | 'target'>>) => void;
+type Add = (
+  rule: RuleName,
+  message: string,
+  more?: Partial<Pick<Finding, 'severity' | 'step' | 'ask' | 'target'>>,
+) => void;
 
 /** One limit in a circle bounds the whole circle. */
 function checkCycles({ steps }: SkillDefinition, edges: Edges, add: Add): void {
@@ -95,7 +106,8 @@ function checkReach(definition: SkillDefinition, edges: Edges, insight: SkillIns
   );
   if (mayLeadAnywhere) return;
   for (const step of Object.keys(definition.steps))
-    if (!reached.has(step)) add('unreachable-step', `No way leads from "${definition.entry}" to step "${step}".`, { step });
+    if (!reached.has(step))
+      add('unreachable-step', `No way leads from "${definition.entry}" to step "${step}".`, { step });
 }
 
 function checkReturned(definition: SkillDefinition, step: string, insight: SkillInsight, add: Add): void {
@@ -104,17 +116,25 @@ function checkReturned(definition: SkillDefinition, step: string, insight: Skill
     const [kind, name] = splitTarget(target);
     const known = kind === 'subskill' ? definition.subskills : kind === 'topic' ? definition.topics : definition.steps;
     if (target === 'self' || target === PARENT_TARGET || Object.hasOwn(known ?? {}, name)) continue;
-    add('unknown-target', `Step "${step}" can return "${target}" from next, which ${kind === null ? 'does not exist in steps' : 'is not registered'}.`, {
-      step,
-      target,
-    });
+    add(
+      'unknown-target',
+      `Step "${step}" can return "${target}" from next, which ${kind === null ? 'does not exist in steps' : 'is not registered'}.`,
+      {
+        step,
+        target,
+      },
+    );
   }
 }
 
 /** Prompts that are no functions, where the source was not found. */
 function checkText(step: string, { prompt }: StepConfig, insight: SkillInsight, add: Add): void {
   if (insight.asksOf(step) !== null) return;
-  const tools = new Set(staticPieces(prompt).flatMap((piece) => textsIn(piece).flatMap((text) => toolsNamedIn(text).map(({ tool }) => tool))));
+  const tools = new Set(
+    staticPieces(prompt).flatMap((piece) =>
+      textsIn(piece).flatMap((text) => toolsNamedIn(text).map(({ tool }) => tool)),
+    ),
+  );
   for (const tool of tools) add('no-host-tool-names', namesTool(step, tool), { step });
 }
 
@@ -125,7 +145,11 @@ export function namesTool(step: string | null, tool: string): string {
 /** A step that asks nobody has no answer that somebody would have to write. */
 function checkSchema(step: string, { prompt, response }: StepConfig, add: Add): void {
   if (prompt === undefined || response === undefined || inputJsonSchema(response) !== null) return;
-  add('no-json-schema', `The schema (${response['~standard'].vendor}) of the response of step "${step}" has no JSON Schema.`, { step });
+  add(
+    'no-json-schema',
+    `The schema (${response['~standard'].vendor}) of the response of step "${step}" has no JSON Schema.`,
+    { step },
+  );
 }
 
 function checkAsks(step: string, { prompt, response }: StepConfig, insight: SkillInsight, add: Add): void {
@@ -138,7 +162,13 @@ function checkAsks(step: string, { prompt, response }: StepConfig, insight: Skil
 
 function staticAsks(prompt: StepConfig['prompt']): readonly (readonly string[])[] {
   return staticPieces(prompt).flatMap((piece) => {
-    if (typeof piece === 'string' || piece.kind !== 'act' || piece.primitive.kind !== 'askUser' || piece.primitive.type !== 'structured') return [];
+    if (
+      typeof piece === 'string' ||
+      piece.kind !== 'act' ||
+      piece.primitive.kind !== 'askUser' ||
+      piece.primitive.type !== 'structured'
+    )
+      return [];
     return [piece.primitive.options.map(({ value }) => value)];
   });
 }
@@ -153,7 +183,8 @@ function textsIn(piece: PromptPiece): readonly string[] {
   if (typeof piece === 'string') return [piece];
   if (piece.kind !== 'act') return [piece.text];
   const texts = (value: unknown, key: string): readonly string[] => {
-    if (typeof value === 'string') return ['kind', 'type', 'value', 'status', 'defaultAnswer'].includes(key) ? [] : [value];
+    if (typeof value === 'string')
+      return ['kind', 'type', 'value', 'status', 'defaultAnswer'].includes(key) ? [] : [value];
     if (typeof value !== 'object' || value === null || key === 'output') return [];
     return Object.entries(value).flatMap(([inner, part]) => texts(part, Array.isArray(value) ? key : inner));
   };

@@ -24,10 +24,16 @@ export interface PlacedDiagnostic extends LintDiagnostic {
 
 /** By place, then by rule and text; what is said twice of one place is said once. */
 export function sorted(diagnostics: readonly PlacedDiagnostic[]): readonly PlacedDiagnostic[] {
-  const text = ({ file, line, column, rule, message }: PlacedDiagnostic): string => JSON.stringify([file, line, column, rule, message]);
+  const text = ({ file, line, column, rule, message }: PlacedDiagnostic): string =>
+    JSON.stringify([file, line, column, rule, message]);
   const unique = [...new Map(diagnostics.map((one) => [text(one), one])).values()];
   return unique.toSorted(
-    (a, b) => compare(a.file, b.file) || a.line - b.line || a.column - b.column || compare(a.rule, b.rule) || compare(a.message, b.message),
+    (a, b) =>
+      compare(a.file, b.file) ||
+      a.line - b.line ||
+      a.column - b.column ||
+      compare(a.rule, b.rule) ||
+      compare(a.message, b.message),
   );
 }
 

@@ -23,7 +23,12 @@ export function isToolList(sources: Sources, node: Node): boolean {
   if (origin.kind === 'parameter') return origin.path.at(-1) === 'toolsAvailable';
   const value = origin.kind === 'value' ? origin.node : null;
   // new Set(host.toolsAvailable)
-  return is(value, 'NewExpression') && is(value.callee, 'Identifier') && value.callee.name === 'Set' && value.arguments.some((one) => isToolList(sources, one));
+  return (
+    is(value, 'NewExpression') &&
+    is(value.callee, 'Identifier') &&
+    value.callee.name === 'Set' &&
+    value.arguments.some((one) => isToolList(sources, one))
+  );
 }
 
 /** Null when this is no question for a tool, or the tool is not known. */
@@ -31,7 +36,12 @@ export function toolQuestion(sources: Sources, node: Node): ToolQuestion | null 
   if (!is(node, 'CallExpression')) return null;
   const callee = bare(node.callee);
   const [argument] = node.arguments;
-  if (!is(callee, 'MemberExpression') || argument === undefined || !['includes', 'has', 'indexOf'].includes(memberName(callee) ?? '')) return null;
+  if (
+    !is(callee, 'MemberExpression') ||
+    argument === undefined ||
+    !['includes', 'has', 'indexOf'].includes(memberName(callee) ?? '')
+  )
+    return null;
   const tool = isToolList(sources, callee.object) ? sources.textOf(argument) : null;
   return tool === null ? null : { tool, node: argument };
 }
@@ -50,7 +60,10 @@ export function guardsOf(sources: Sources, test: Node, depth = 0): Guards {
     return { ifTrue: both(left.ifTrue, right.ifTrue), ifFalse: both(left.ifFalse, right.ifFalse) };
   }
   const asked = toolQuestion(sources, inner);
-  if (asked !== null && memberName(bare((inner as Node & { callee: Node }).callee) as Parameters<typeof memberName>[0]) !== 'indexOf')
+  if (
+    asked !== null &&
+    memberName(bare((inner as Node & { callee: Node }).callee) as Parameters<typeof memberName>[0]) !== 'indexOf'
+  )
     return { ifTrue: new Set([asked.tool]), ifFalse: NONE };
   const value = sources.valueOf(inner);
   if (value !== null && value !== inner) return of(value);
@@ -71,7 +84,11 @@ function namedBeside(sources: Sources, node: Node): ReadonlySet<string> {
     return origin.kind === 'parameter' && origin.path.some((name) => name === 'toolsAvailable' || name === 'host');
   });
   if (!asks || isFunction(node)) return NONE;
-  return new Set(parts.flatMap((part) => (is(part, 'Literal', 'TemplateLiteral', 'Identifier', 'MemberExpression') ? textsOf(sources, part) : [])));
+  return new Set(
+    parts.flatMap((part) =>
+      is(part, 'Literal', 'TemplateLiteral', 'Identifier', 'MemberExpression') ? textsOf(sources, part) : [],
+    ),
+  );
 }
 
 /** A text, or those of a list. */

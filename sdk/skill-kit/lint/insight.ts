@@ -35,7 +35,11 @@ export class Insights {
   /** Of several of one name, the one that has most of the steps. */
   builderOf(name: string, steps: readonly string[]): BuilderSource | null {
     const shared = (builder: BuilderSource): number => steps.filter((step) => stepsByName(builder).has(step)).length;
-    return this.#builders.filter((builder) => builder.kind === 'skill' && builder.name === name).toSorted((a, b) => shared(b) - shared(a))[0] ?? null;
+    return (
+      this.#builders
+        .filter((builder) => builder.kind === 'skill' && builder.name === name)
+        .toSorted((a, b) => shared(b) - shared(a))[0] ?? null
+    );
   }
 
   /** Null where the prompt is not written in the files. */
@@ -70,13 +74,19 @@ export class Insights {
     };
   }
 
-  #targets({ config, parentTarget }: StepSource): { readonly targets: readonly PossibleTarget[]; readonly isComplete: boolean } | null {
+  #targets({
+    config,
+    parentTarget,
+  }: StepSource): { readonly targets: readonly PossibleTarget[]; readonly isComplete: boolean } | null {
     const next = config.parts.get('next');
     const found = next === undefined ? null : functionTargets(this.#sources, next);
     if (found === null) return null;
     const isOpen = parentTarget === null && found.targets.some(({ name }) => name === PARENT_TARGET);
     return {
-      targets: found.targets.map(({ name, node }) => ({ name: name === PARENT_TARGET ? (parentTarget ?? name) : name, node })),
+      targets: found.targets.map(({ name, node }) => ({
+        name: name === PARENT_TARGET ? (parentTarget ?? name) : name,
+        node,
+      })),
       isComplete: found.isComplete && !isOpen,
     };
   }

@@ -28,7 +28,10 @@ export interface LintOptions {
  * @returns all there is to say, by place; `file` is a full path
  * @throws CodedError `skill/not-found`
  */
-export async function lintSkill(path: string, { cwd = process.cwd() }: LintOptions = {}): Promise<readonly PlacedDiagnostic[]> {
+export async function lintSkill(
+  path: string,
+  { cwd = process.cwd() }: LintOptions = {},
+): Promise<readonly PlacedDiagnostic[]> {
   const entry = findEntry(path, cwd);
   const sources = Sources.read(entry);
   const builders = buildersOf(sources);
@@ -36,13 +39,15 @@ export async function lintSkill(path: string, { cwd = process.cwd() }: LintOptio
   const found: PlacedDiagnostic[] = sources.failures.map(({ message, ...place }) => said('syntax', message, place));
   found.push(...sourceFindings(sources, builders, insights));
   const whole = wholePlace(sources, entry);
-  for (const file of orphanReferences(sources, dirname(entry))) found.push(said('orphan-references', `Nothing mentions references/${file}.`, whole));
+  for (const file of orphanReferences(sources, dirname(entry)))
+    found.push(said('orphan-references', `Nothing mentions references/${file}.`, whole));
   // What does not parse would only be said once more.
   if (found.some(({ rule }) => rule === 'syntax')) return sorted(found);
   const loaded = await loadOrExplain(entry);
   if (loaded.kind === 'definition') found.push(...definitionDiagnostics(sources, insights, loaded.definition, whole));
   else if (loaded.kind === 'mistakes') found.push(...mistakesIn(sources, insights, loaded, whole));
-  else if (loaded.kind === 'not-bundled') found.push(...loaded.mistakes.map(({ message, place }) => said('definition', message, place ?? whole)));
+  else if (loaded.kind === 'not-bundled')
+    found.push(...loaded.mistakes.map(({ message, place }) => said('definition', message, place ?? whole)));
   else if (!isSaidAlready(found, loaded.message)) found.push(said('definition', loaded.message, whole));
   return sorted(found);
 }
@@ -64,30 +69,44 @@ export async function loadOrExplain(entry: string): Promise<Loaded> {
     if (!(cause instanceof Error)) return { kind: 'failure', message: error.message };
     // The class is the bundle's own.
     const { skill, mistakes } = cause as { skill?: unknown; mistakes?: unknown };
-    if (cause.name === 'SkillDefinitionError' && typeof skill === 'string' && Array.isArray(mistakes)) return { kind: 'mistakes', skill, mistakes };
+    if (cause.name === 'SkillDefinitionError' && typeof skill === 'string' && Array.isArray(mistakes))
+      return { kind: 'mistakes', skill, mistakes };
     return { kind: 'failure', message: cause.message };
   }
 }
 
-function definitionDiagnostics(sources: Sources, insights: Insights, definition: Buildable, whole: Place): readonly PlacedDiagnostic[] {
+function definitionDiagnostics(
+  sources: Sources,
+  insights: Insights,
+  definition: Buildable,
+  whole: Place,
+): readonly PlacedDiagnostic[] {
   if (definition.kind === 'reference') return [];
-  return definitionFindings(definition, (skill) => insights.of(skill)).map(({ skill, path: _path, ask, target, ...diagnostic }) => {
-    const insight = insights.of(skill);
-    return { ...diagnostic, ...placeOf(sources, insight, { ...diagnostic, ask, target }, whole) };
-  });
+  return definitionFindings(definition, (skill) => insights.of(skill)).map(
+    ({ skill, path: _path, ask, target, ...diagnostic }) => {
+      const insight = insights.of(skill);
+      return { ...diagnostic, ...placeOf(sources, insight, { ...diagnostic, ask, target }, whole) };
+    },
+  );
 }
 
 /** The nearest place that is known: the question or the returned name, the step, the skill, the entry. */
 function placeOf(
   sources: Sources,
   insight: SourceInsight,
-  { step, ask, target }: { readonly step?: string; readonly ask: number | undefined; readonly target: string | undefined },
+  {
+    step,
+    ask,
+    target,
+  }: { readonly step?: string; readonly ask: number | undefined; readonly target: string | undefined },
   whole: Place,
 ): Place {
   const node =
     step === undefined
       ? null
-      : ((ask === undefined ? null : insight.askNode(step, ask)) ?? (target === undefined ? null : insight.targetNode(step, target)) ?? insight.stepNode(step));
+      : ((ask === undefined ? null : insight.askNode(step, ask)) ??
+        (target === undefined ? null : insight.targetNode(step, target)) ??
+        insight.stepNode(step));
   const found = node ?? insight.builder?.root ?? null;
   return found === null ? whole : sources.placeOf(found);
 }
@@ -104,7 +123,11 @@ function mistakesIn(
   );
   return mistakes.map(({ rule, severity, message, step }) => {
     const node = step === undefined ? builder?.root : (stepNode(builder, step) ?? builder?.root);
-    return { ...said(rule, message, node === undefined ? whole : sources.placeOf(node)), severity, ...(step === undefined ? {} : { step }) };
+    return {
+      ...said(rule, message, node === undefined ? whole : sources.placeOf(node)),
+      severity,
+      ...(step === undefined ? {} : { step }),
+    };
   });
 }
 
@@ -119,7 +142,10 @@ function said(rule: RuleName, message: string, place: Place): PlacedDiagnostic {
 
 /** Builders refuse what is registered twice; its place is known from the source. */
 function isSaidAlready(found: readonly PlacedDiagnostic[], failure: string): boolean {
-  return failure.includes('registered twice') && found.some(({ rule }) => rule === 'composite-duplicate-subskill' || rule === 'composite-duplicate-topic');
+  return (
+    failure.includes('registered twice') &&
+    found.some(({ rule }) => rule === 'composite-duplicate-subskill' || rule === 'composite-duplicate-topic')
+  );
 }
 
 /** Where the entry exports the skill. */

@@ -24,7 +24,9 @@ export function functionTargets(sources: Sources, next: Node): PossibleTargets |
 function returned(sources: Sources, made: FunctionNode, depth: number): PossibleTargets {
   if (depth > MAX_DEPTH || made.body === null || made.generator || made.async) return UNKNOWN;
   if (!is(made.body, 'BlockStatement')) return valuesOf(sources, made.body, depth + 1);
-  return joined(returnsIn(made.body).map((argument) => (argument === null ? UNKNOWN : valuesOf(sources, argument, depth + 1))));
+  return joined(
+    returnsIn(made.body).map((argument) => (argument === null ? UNKNOWN : valuesOf(sources, argument, depth + 1))),
+  );
 }
 
 /** Arguments of the function's own `return`s; null for one without. */
@@ -38,7 +40,8 @@ function valuesOf(sources: Sources, node: Node, depth: number): PossibleTargets 
   if (depth > MAX_DEPTH) return UNKNOWN;
   const text = sources.textOf(node);
   if (text !== null) return { targets: [{ name: text, node }], isComplete: true };
-  const either = (...nodes: readonly Node[]): PossibleTargets => joined(nodes.map((one) => valuesOf(sources, one, depth + 1)));
+  const either = (...nodes: readonly Node[]): PossibleTargets =>
+    joined(nodes.map((one) => valuesOf(sources, one, depth + 1)));
   const inner = bare(node);
   if (is(inner, 'ConditionalExpression')) return either(inner.consequent, inner.alternate);
   // What is on the left of `||` and `??` may be something that is not a name; then the right is given.
@@ -57,12 +60,25 @@ function valuesOf(sources: Sources, node: Node, depth: number): PossibleTargets 
 function lookedUp(sources: Sources, object: Node, depth: number): PossibleTargets {
   const table = sources.valueOf(object);
   if (is(table, 'ArrayExpression'))
-    return joined(table.elements.map((element) => (element === null || is(element, 'SpreadElement') ? UNKNOWN : valuesOf(sources, element, depth + 1))));
+    return joined(
+      table.elements.map((element) =>
+        element === null || is(element, 'SpreadElement') ? UNKNOWN : valuesOf(sources, element, depth + 1),
+      ),
+    );
   if (!is(table, 'ObjectExpression')) return UNKNOWN;
-  return joined(table.properties.map((property) => (is(property, 'SpreadElement') ? UNKNOWN : valuesOf(sources, property.value, depth + 1))));
+  return joined(
+    table.properties.map((property) =>
+      is(property, 'SpreadElement') ? UNKNOWN : valuesOf(sources, property.value, depth + 1),
+    ),
+  );
 }
 
 function joined(all: readonly PossibleTargets[]): PossibleTargets {
-  const byName = new Map(all.flatMap(({ targets }) => targets.map((target) => [target.name, target] as const)).reverse());
-  return { targets: [...byName.values()].reverse(), isComplete: all.length > 0 && all.every(({ isComplete }) => isComplete) };
+  const byName = new Map(
+    all.flatMap(({ targets }) => targets.map((target) => [target.name, target] as const)).reverse(),
+  );
+  return {
+    targets: [...byName.values()].reverse(),
+    isComplete: all.length > 0 && all.every(({ isComplete }) => isComplete),
+  };
 }

@@ -62,7 +62,8 @@ class PromptReader {
   #visit(given: Node, there: Names, depth: number): void {
     const node = bare(given);
     if (depth > MAX_DEPTH) return;
-    const each = (nodes: readonly Node[], known = there): void => nodes.forEach((one) => this.#visit(one, known, depth + 1));
+    const each = (nodes: readonly Node[], known = there): void =>
+      nodes.forEach((one) => this.#visit(one, known, depth + 1));
     const text = is(node, 'Literal') ? node.value : is(node, 'TemplateElement') ? node.value.cooked : null;
     if (typeof text === 'string') return this.#text(node, text, there);
     if (is(node, 'BlockStatement')) return this.#statements(node.body, there, depth);
@@ -76,14 +77,19 @@ class PromptReader {
       const guards = guardsOf(this.#sources, node.left);
       if (node.operator === '&&') this.#test(node.left, there, depth);
       else each([node.left]);
-      return each([node.right], both(there, node.operator === '&&' ? guards.ifTrue : node.operator === '||' ? guards.ifFalse : new Set()));
+      return each(
+        [node.right],
+        both(there, node.operator === '&&' ? guards.ifTrue : node.operator === '||' ? guards.ifFalse : new Set()),
+      );
     }
-    if (is(node, 'BinaryExpression') && COMPARISONS.has(node.operator)) return each([node.left, node.right].filter((side) => !is(bare(side), 'Literal')));
+    if (is(node, 'BinaryExpression') && COMPARISONS.has(node.operator))
+      return each([node.left, node.right].filter((side) => !is(bare(side), 'Literal')));
     if (is(node, 'SwitchCase')) return each(node.consequent);
     if (is(node, 'CallExpression')) return this.#call(node, there, depth);
     if (is(node, 'Identifier', 'MemberExpression')) return this.#name(node, there, depth);
     if (is(node, 'Property')) return MACHINE_KEYS.has(keyName(node) ?? '') ? undefined : each([node.value as Node]);
-    if (is(node, 'VariableDeclarator')) return is(node.id, 'Identifier') && this.#isUsedLater(node) ? undefined : each(node.init ? [node.init] : []);
+    if (is(node, 'VariableDeclarator'))
+      return is(node.id, 'Identifier') && this.#isUsedLater(node) ? undefined : each(node.init ? [node.init] : []);
     if (is(node, 'TaggedTemplateExpression')) return each([node.quasi]);
     if (isFunction(node)) return each(node.body === null ? [] : [node.body]);
     each(childrenOf(node));
@@ -117,7 +123,11 @@ class PromptReader {
     for (const { tool, index } of mentioned) {
       // Escapes make the text shorter than its source; the name itself has none.
       const written = file.slice(node.start, node.end).indexOf(tool, index);
-      this.#mentions.set(`${node.start} ${tool} ${this.#sources.fileOf(node).path}`, { tool, node, offset: Math.max(0, written) });
+      this.#mentions.set(`${node.start} ${tool} ${this.#sources.fileOf(node).path}`, {
+        tool,
+        node,
+        offset: Math.max(0, written),
+      });
     }
   }
 
@@ -129,9 +139,11 @@ class PromptReader {
       return;
     }
     const callee = bare(node.callee);
-    if (is(callee, 'MemberExpression') && memberName(callee) === 'askUser' && this.#isAct(callee.object)) this.#ask(node);
+    if (is(callee, 'MemberExpression') && memberName(callee) === 'askUser' && this.#isAct(callee.object))
+      this.#ask(node);
     // refs.load('apply_patch.md'), text.includes('Bash'): names of files and what is looked for are no prose.
-    if (is(callee, 'MemberExpression') && LOOK_UPS.has(memberName(callee) ?? '')) return this.#visit(callee.object, there, depth + 1);
+    if (is(callee, 'MemberExpression') && LOOK_UPS.has(memberName(callee) ?? ''))
+      return this.#visit(callee.object, there, depth + 1);
     this.#visit(callee, there, depth + 1);
     const known = both(there, askedOf(this.#sources, node));
     for (const argument of node.arguments) this.#visit(argument, known, depth + 1);
@@ -171,7 +183,9 @@ class PromptReader {
     if (config === null || (type !== null && this.#sources.textOf(type) === 'open')) return;
     const options = propertyOf(config, 'options');
     const list = options === null ? null : this.#sources.valueOf(options);
-    const values = is(list, 'ArrayExpression') ? list.elements.map((option) => (option === null ? null : this.#optionValue(option))) : [null];
+    const values = is(list, 'ArrayExpression')
+      ? list.elements.map((option) => (option === null ? null : this.#optionValue(option)))
+      : [null];
     this.#asks.set(node, { node, values: values.every((value) => value !== null) ? values : null });
   }
 
@@ -182,7 +196,18 @@ class PromptReader {
   }
 }
 
-const LOOK_UPS: Names = new Set(['load', 'asset', 'includes', 'has', 'indexOf', 'startsWith', 'endsWith', 'get', 'all', 'ran']);
+const LOOK_UPS: Names = new Set([
+  'load',
+  'asset',
+  'includes',
+  'has',
+  'indexOf',
+  'startsWith',
+  'endsWith',
+  'get',
+  'all',
+  'ran',
+]);
 
 function alwaysLeaves(node: Node): boolean {
   if (is(node, 'ReturnStatement', 'ThrowStatement', 'ContinueStatement', 'BreakStatement')) return true;

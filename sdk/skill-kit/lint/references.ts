@@ -16,7 +16,8 @@ export function orphanReferences(sources: Sources, folder: string): readonly str
   const loads = nodes.flatMap((node) => loadedBy(sources, node));
   if (loads.includes(null)) return [];
   const texts = nodes.flatMap((node) => textIn(node) ?? []);
-  const isMentioned = (file: string): boolean => texts.some((text) => mentions(text, file)) || loads.some((load) => load !== null && load.test(file));
+  const isMentioned = (file: string): boolean =>
+    texts.some((text) => mentions(text, file)) || loads.some((load) => load !== null && load.test(file));
   // A text that is loaded may send its reader to others.
   const used = new Set(files.filter(isMentioned));
   for (const file of used) {
@@ -53,7 +54,10 @@ function mentions(text: string, file: string): boolean {
 function loadedBy(sources: Sources, node: Node): readonly (RegExp | null)[] {
   if (!is(node, 'CallExpression')) return [];
   const callee = bare(node.callee);
-  const origin = is(callee, 'MemberExpression') && ['load', 'asset'].includes(memberName(callee) ?? '') ? sources.originOf(callee.object) : null;
+  const origin =
+    is(callee, 'MemberExpression') && ['load', 'asset'].includes(memberName(callee) ?? '')
+      ? sources.originOf(callee.object)
+      : null;
   if (origin?.kind === 'parameter' && node.arguments[0] !== undefined) return [patternOf(sources, node.arguments[0])];
   // Handed to code that is not ours to read.
   const isHandedOn = node.arguments.some((argument) => {

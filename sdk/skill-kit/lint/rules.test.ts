@@ -5,11 +5,14 @@ import { RULES, type RuleName } from './rules.ts';
 
 const IMPORTS = "import { act, skill, terminal, z } from 'voidbox/skill-kit';\n";
 /** Steps stand from line 3. */
-const chain = (steps: string, config = "name: 'sample', entry: 'a'"): string => `${IMPORTS}export default skill({ ${config} })\n${steps}\n  .build();\n`;
+const chain = (steps: string, config = "name: 'sample', entry: 'a'"): string =>
+  `${IMPORTS}export default skill({ ${config} })\n${steps}\n  .build();\n`;
 const END = "  .step('end', { prompt: 'Say goodbye.', next: terminal })";
-const sub = (name: string): string => `const ${name} = skill({ name: '${name}', entry: 'x' }).step('x', { prompt: 'x', next: terminal }).build();\n`;
+const sub = (name: string): string =>
+  `const ${name} = skill({ name: '${name}', entry: 'x' }).step('x', { prompt: 'x', next: terminal }).build();\n`;
 /** A schema that says nothing of itself. */
-const BARE = "const BARE = { '~standard': { version: 1, vendor: 'own', validate: (value: unknown) => ({ value }) } } as const;";
+const BARE =
+  "const BARE = { '~standard': { version: 1, vendor: 'own', validate: (value: unknown) => ({ value }) } } as const;";
 
 interface Case {
   readonly clean: SkillFiles;
@@ -21,7 +24,10 @@ interface Case {
 const CASES: Readonly<Record<RuleName, Case>> = {
   syntax: {
     clean: chain("  .step('a', { prompt: 'a', next: terminal })"),
-    dirty: { 'skill.ts': `import './broken.ts';\n${chain("  .step('a', { prompt: 'a', next: terminal })")}`, 'broken.ts': 'export const\n  a = ;\n' },
+    dirty: {
+      'skill.ts': `import './broken.ts';\n${chain("  .step('a', { prompt: 'a', next: terminal })")}`,
+      'broken.ts': 'export const\n  a = ;\n',
+    },
     said: ['broken.ts:2:7 error[syntax]'],
   },
   definition: {
@@ -31,9 +37,13 @@ const CASES: Readonly<Record<RuleName, Case>> = {
   },
   'cycle-guard': {
     clean: chain(
-      "  .step('a', { prompt: 'a', next: 'b', maxVisits: 3 })\n  .step('b', { prompt: 'b', next: [{ to: 'a', when: () => true }, { to: 'end' }] })\n" + END,
+      "  .step('a', { prompt: 'a', next: 'b', maxVisits: 3 })\n  .step('b', { prompt: 'b', next: [{ to: 'a', when: () => true }, { to: 'end' }] })\n" +
+        END,
     ),
-    dirty: chain("  .step('a', { prompt: 'a', next: 'b' })\n  .step('b', { prompt: 'b', next: [{ to: 'a', when: () => true }, { to: 'end' }] })\n" + END),
+    dirty: chain(
+      "  .step('a', { prompt: 'a', next: 'b' })\n  .step('b', { prompt: 'b', next: [{ to: 'a', when: () => true }, { to: 'end' }] })\n" +
+        END,
+    ),
     said: ['skill.ts:3:9 warning[cycle-guard]'],
   },
   'unreachable-step': {
@@ -42,7 +52,9 @@ const CASES: Readonly<Record<RuleName, Case>> = {
     said: ['skill.ts:4:9 warning[unreachable-step]'],
   },
   'unknown-target': {
-    clean: chain(`  .step('a', { prompt: 'a', next: ({ attempts }) => (attempts > 1 ? 'end' : 'self'), maxVisits: 2 })\n${END}`),
+    clean: chain(
+      `  .step('a', { prompt: 'a', next: ({ attempts }) => (attempts > 1 ? 'end' : 'self'), maxVisits: 2 })\n${END}`,
+    ),
     dirty: chain(`  .step('a', { prompt: 'a', next: ({ attempts }) => (attempts > 1 ? 'end' : 'gone') })\n${END}`),
     said: ['skill.ts:3:77 error[unknown-target]'],
   },
@@ -74,7 +86,10 @@ const CASES: Readonly<Record<RuleName, Case>> = {
   },
   'env-names': {
     clean: chain("  .step('a', { prompt: 'a', next: terminal })", "name: 'sample', entry: 'a', env: ['GITHUB_TOKEN']"),
-    dirty: chain("  .step('a', { prompt: 'a', next: terminal })", "name: 'sample', entry: 'a', env: ['GITHUB TOKEN', 'NODE_OPTIONS']"),
+    dirty: chain(
+      "  .step('a', { prompt: 'a', next: terminal })",
+      "name: 'sample', entry: 'a', env: ['GITHUB TOKEN', 'NODE_OPTIONS']",
+    ),
     said: ['skill.ts:2:16 error[env-names]', 'skill.ts:2:16 error[env-names]'],
   },
   'reserved-name': {
@@ -121,12 +136,18 @@ const CASES: Readonly<Record<RuleName, Case>> = {
     said: ['skill.ts:3:43 error[no-host-tool-names]'],
   },
   'unknown-tool-names': {
-    clean: chain("  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('mcp__tracker__find') ? 'Look it up.' : 'Ask.'), next: terminal })"),
-    dirty: chain("  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('Websearch') ? 'Look it up.' : 'Ask.'), next: terminal })"),
+    clean: chain(
+      "  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('mcp__tracker__find') ? 'Look it up.' : 'Ask.'), next: terminal })",
+    ),
+    dirty: chain(
+      "  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('Websearch') ? 'Look it up.' : 'Ask.'), next: terminal })",
+    ),
     said: ['skill.ts:3:68 warning[unknown-tool-names]'],
   },
   'host-branching-density': {
-    clean: chain(`  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('WebSearch') ? 'Look it up.' : 'Ask.'), next: 'end' })\n${END}`),
+    clean: chain(
+      `  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('WebSearch') ? 'Look it up.' : 'Ask.'), next: 'end' })\n${END}`,
+    ),
     dirty: chain(
       "  .step('a', { prompt: ({ host }) => (host.toolsAvailable.includes('WebSearch') ? 'Look it up.' : 'Ask.'), next: 'b' })\n  .step('b', { prompt: ({ host: { toolsAvailable } }) => (toolsAvailable.includes('Bash') ? 'Run it.' : 'Ask.'), next: terminal })",
     ),
@@ -142,13 +163,25 @@ const CASES: Readonly<Record<RuleName, Case>> = {
     said: ['skill.ts:3:24 error[primitive-schema-mismatch]', 'skill.ts:3:24 warning[primitive-schema-mismatch]'],
   },
   'no-json-schema': {
-    clean: chain("  .step('a', { prompt: 'a', response: z.object({ at: z.date() }), next: terminal })", "name: 'sample', entry: 'a', params: z.object({})"),
-    dirty: chain("  .step('a', { prompt: 'a', response: BARE, next: terminal })", "name: 'sample', entry: 'a', params: BARE").replace('\n', ` ${BARE}\n`),
+    clean: chain(
+      "  .step('a', { prompt: 'a', response: z.object({ at: z.date() }), next: terminal })",
+      "name: 'sample', entry: 'a', params: z.object({})",
+    ),
+    dirty: chain(
+      "  .step('a', { prompt: 'a', response: BARE, next: terminal })",
+      "name: 'sample', entry: 'a', params: BARE",
+    ).replace('\n', ` ${BARE}\n`),
     said: ['skill.ts:2:16 warning[no-json-schema]', 'skill.ts:3:9 warning[no-json-schema]'],
   },
   'orphan-references': {
-    clean: { 'skill.ts': chain("  .step('a', { prompt: ({ refs }) => refs.load('style.md'), next: terminal })"), 'references/style.md': 'Be brief.' },
-    dirty: { 'skill.ts': chain("  // style.md\n  .step('a', { prompt: 'a', next: terminal })"), 'references/style.md': 'Be brief.' },
+    clean: {
+      'skill.ts': chain("  .step('a', { prompt: ({ refs }) => refs.load('style.md'), next: terminal })"),
+      'references/style.md': 'Be brief.',
+    },
+    dirty: {
+      'skill.ts': chain("  // style.md\n  .step('a', { prompt: 'a', next: terminal })"),
+      'references/style.md': 'Be brief.',
+    },
     said: ['skill.ts:2:1 warning[orphan-references]'],
   },
 };
@@ -166,5 +199,9 @@ describe.each(Object.entries(CASES))('%s', (_rule, { clean, dirty, said }) => {
 it('docs/skill-lint.md has every rule, as the code has it', () => {
   const page = readFileSync(new URL('../../../docs/skill-lint.md', import.meta.url), 'utf8');
   const rows = page.split('\n').filter((line) => line.startsWith('| `'));
-  expect(rows).toEqual(Object.entries(RULES).map(([name, { severity, about, remedy }]) => `| \`${name}\` | ${severity} | ${about} | ${remedy} |`));
+  expect(rows).toEqual(
+    Object.entries(RULES).map(
+      ([name, { severity, about, remedy }]) => `| \`${name}\` | ${severity} | ${about} | ${remedy} |`,
+    ),
+  );
 });

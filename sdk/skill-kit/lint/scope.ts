@@ -1,12 +1,32 @@
 /** Which declaration each name of a file means, shadowing included. */
-import { below, childrenOf, type Expression, type FunctionNode, is, isFunction, keyName, type Node, type Program } from './syntax.ts';
+import {
+  below,
+  childrenOf,
+  type Expression,
+  type FunctionNode,
+  is,
+  isFunction,
+  keyName,
+  type Node,
+  type Program,
+} from './syntax.ts';
 
 /** What a name stands for. `path`: the properties taken by destructuring; null where one of them is not known. */
 export type Binding =
   | { readonly kind: 'import'; readonly source: string; /** `*` for a namespace. */ readonly imported: string }
-  | { readonly kind: 'variable'; readonly isConst: boolean; readonly init: Expression | null; readonly path: readonly string[] | null }
+  | {
+      readonly kind: 'variable';
+      readonly isConst: boolean;
+      readonly init: Expression | null;
+      readonly path: readonly string[] | null;
+    }
   | { readonly kind: 'function'; readonly node: FunctionNode }
-  | { readonly kind: 'parameter'; readonly of: FunctionNode; readonly index: number; readonly path: readonly string[] | null }
+  | {
+      readonly kind: 'parameter';
+      readonly of: FunctionNode;
+      readonly index: number;
+      readonly path: readonly string[] | null;
+    }
   | { readonly kind: 'other' };
 
 export interface Scopes {
@@ -44,29 +64,40 @@ export function scopesOf(program: Program): Scopes {
     known.set(name, binding);
   };
   const inBlock = (node: Node): Node => scopeAt(parents.get(node) ?? node, ({ type }) => SCOPES.has(type));
-  const inFunction = (node: Node): Node => scopeAt(node, (at) => isFunction(at) || at.type === 'Program' || at.type === 'StaticBlock');
+  const inFunction = (node: Node): Node =>
+    scopeAt(node, (at) => isFunction(at) || at.type === 'Program' || at.type === 'StaticBlock');
 
   const declareAt = (node: Node): void => {
     if (isFunction(node)) {
       if (is(node, 'FunctionDeclaration') && node.id) declare(inBlock(node), node.id.name, { kind: 'function', node });
       if (is(node, 'FunctionExpression') && node.id) declare(node, node.id.name, { kind: 'function', node });
       for (const [index, parameter] of node.params.entries())
-        for (const [name, path] of namesIn(parameter)) declare(node, name, { kind: 'parameter', of: node, index, path });
+        for (const [name, path] of namesIn(parameter))
+          declare(node, name, { kind: 'parameter', of: node, index, path });
     } else if (is(node, 'VariableDeclaration')) {
       const scope = node.kind === 'var' ? inFunction(node) : inBlock(node);
       const isLoop = ['ForInStatement', 'ForOfStatement'].includes(parents.get(node)?.type ?? '');
       for (const { id, init } of node.declarations) {
         for (const [name, path] of namesIn(id))
-          declare(scope, name, isLoop ? { kind: 'other' } : { kind: 'variable', isConst: node.kind === 'const', init: init ?? null, path });
+          declare(
+            scope,
+            name,
+            isLoop ? { kind: 'other' } : { kind: 'variable', isConst: node.kind === 'const', init: init ?? null, path },
+          );
       }
     } else if (is(node, 'ImportDeclaration')) {
       for (const specifier of node.specifiers) {
-        const imported = is(specifier, 'ImportSpecifier') ? exportedName(specifier.imported) : is(specifier, 'ImportDefaultSpecifier') ? 'default' : '*';
+        const imported = is(specifier, 'ImportSpecifier')
+          ? exportedName(specifier.imported)
+          : is(specifier, 'ImportDefaultSpecifier')
+            ? 'default'
+            : '*';
         declare(program, specifier.local.name, { kind: 'import', source: node.source.value, imported });
       }
     } else if (is(node, 'CatchClause') && node.param) {
       for (const [name] of namesIn(node.param)) declare(node, name, { kind: 'other' });
-    } else if (is(node, 'ClassDeclaration', 'TSEnumDeclaration') && is(node.id, 'Identifier')) declare(inBlock(node), node.id.name, { kind: 'other' });
+    } else if (is(node, 'ClassDeclaration', 'TSEnumDeclaration') && is(node.id, 'Identifier'))
+      declare(inBlock(node), node.id.name, { kind: 'other' });
     else if (is(node, 'ClassExpression') && node.id) declare(node, node.id.name, { kind: 'other' });
   };
   for (const node of below(program)) {
@@ -92,7 +123,10 @@ export function exportedName(node: Node): string {
 }
 
 /** Names that a pattern declares, each with the properties that lead to it. */
-function* namesIn(pattern: Node, path: readonly string[] | null = []): Generator<readonly [string, readonly string[] | null]> {
+function* namesIn(
+  pattern: Node,
+  path: readonly string[] | null = [],
+): Generator<readonly [string, readonly string[] | null]> {
   if (is(pattern, 'Identifier')) yield [pattern.name, path];
   else if (is(pattern, 'ObjectPattern')) {
     for (const property of pattern.properties) {
@@ -104,5 +138,6 @@ function* namesIn(pattern: Node, path: readonly string[] | null = []): Generator
     }
   } else if (is(pattern, 'AssignmentPattern')) yield* namesIn(pattern.left, path);
   else if (is(pattern, 'RestElement')) yield* namesIn(pattern.argument, null);
-  else if (is(pattern, 'ArrayPattern')) for (const element of pattern.elements) if (element) yield* namesIn(element, null);
+  else if (is(pattern, 'ArrayPattern'))
+    for (const element of pattern.elements) if (element) yield* namesIn(element, null);
 }

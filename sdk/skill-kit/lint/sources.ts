@@ -2,7 +2,19 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { type Binding, exportedName, type Scopes, scopesOf } from './scope.ts';
-import { bare, below, type FunctionNode, is, isFunction, keyName, literalText, memberName, type Node, parse, type Program } from './syntax.ts';
+import {
+  bare,
+  below,
+  type FunctionNode,
+  is,
+  isFunction,
+  keyName,
+  literalText,
+  memberName,
+  type Node,
+  parse,
+  type Program,
+} from './syntax.ts';
 
 export const SKILL_KIT = 'voidbox/skill-kit';
 
@@ -138,7 +150,8 @@ export class Sources {
       const name = memberName(inner);
       return name === null ? UNKNOWN : this.#property(this.#origin(inner.object, hops + 1), name, hops);
     }
-    if (is(inner, 'CallExpression') && this.#isFreeze(inner.callee)) return inner.arguments[0] ? this.#origin(inner.arguments[0], hops + 1) : UNKNOWN;
+    if (is(inner, 'CallExpression') && this.#isFreeze(inner.callee))
+      return inner.arguments[0] ? this.#origin(inner.arguments[0], hops + 1) : UNKNOWN;
     return { kind: 'value', node: inner };
   }
 
@@ -156,7 +169,9 @@ export class Sources {
       case 'function':
         return { kind: 'value', node: binding.node };
       case 'parameter':
-        return binding.path === null ? UNKNOWN : { kind: 'parameter', of: binding.of, index: binding.index, path: binding.path };
+        return binding.path === null
+          ? UNKNOWN
+          : { kind: 'parameter', of: binding.of, index: binding.index, path: binding.path };
       case 'other':
       case undefined:
         return UNKNOWN;
@@ -166,7 +181,8 @@ export class Sources {
   #property(origin: Origin, name: string, hops: number): Origin {
     if (origin.kind === 'parameter') return { ...origin, path: [...origin.path, name] };
     if (origin.kind === 'package' && origin.name === '*') return { ...origin, name };
-    if (origin.kind === 'value' && is(origin.node, 'Program')) return this.#exportOrigin(this.fileOf(origin.node), name, hops);
+    if (origin.kind === 'value' && is(origin.node, 'Program'))
+      return this.#exportOrigin(this.fileOf(origin.node), name, hops);
     if (origin.kind !== 'value' || !is(origin.node, 'ObjectExpression')) return UNKNOWN;
     const found = propertyOf(origin.node, name);
     return found === null ? UNKNOWN : this.#origin(found, hops + 1);
@@ -207,7 +223,12 @@ export class Sources {
   }
 
   #isFreeze(callee: Node): boolean {
-    return is(callee, 'MemberExpression') && is(callee.object, 'Identifier') && callee.object.name === 'Object' && memberName(callee) === 'freeze';
+    return (
+      is(callee, 'MemberExpression') &&
+      is(callee.object, 'Identifier') &&
+      callee.object.name === 'Object' &&
+      memberName(callee) === 'freeze'
+    );
   }
 }
 
@@ -232,7 +253,8 @@ export function placeIn(file: string, text: string, offset: number): Place {
 }
 
 function declaredIn(declaration: Node | null | undefined): readonly string[] {
-  if (is(declaration, 'VariableDeclaration')) return declaration.declarations.flatMap(({ id }) => (is(id, 'Identifier') ? [id.name] : []));
+  if (is(declaration, 'VariableDeclaration'))
+    return declaration.declarations.flatMap(({ id }) => (is(id, 'Identifier') ? [id.name] : []));
   return is(declaration, 'FunctionDeclaration') && declaration.id ? [declaration.id.name] : [];
 }
 
@@ -260,7 +282,12 @@ function parsed(path: string, text: string): Program | ParseFailure {
 function* importsOf(program: Program): Generator<string> {
   for (const statement of program.body) {
     if (is(statement, 'ImportDeclaration') && statement.importKind !== 'type') yield statement.source.value;
-    if (is(statement, 'ExportNamedDeclaration', 'ExportAllDeclaration') && statement.source && statement.exportKind !== 'type') yield statement.source.value;
+    if (
+      is(statement, 'ExportNamedDeclaration', 'ExportAllDeclaration') &&
+      statement.source &&
+      statement.exportKind !== 'type'
+    )
+      yield statement.source.value;
   }
 }
 
@@ -271,6 +298,9 @@ const EXTENSIONS = ['', '.ts', '.tsx', '.mts', '.js', '.mjs', '/index.ts', '/ind
 function localFile(from: string, specifier: string): string | null {
   if (!specifier.startsWith('.')) return null;
   const wanted = resolve(dirname(from), specifier);
-  const candidates = [...EXTENSIONS.map((extension) => wanted + extension), wanted.replace(/\.([cm]?)js(x?)$/, '.$1ts$2')];
+  const candidates = [
+    ...EXTENSIONS.map((extension) => wanted + extension),
+    wanted.replace(/\.([cm]?)js(x?)$/, '.$1ts$2'),
+  ];
   return candidates.find((path) => SOURCE_FILE.test(path) && existsSync(path) && statSync(path).isFile()) ?? null;
 }

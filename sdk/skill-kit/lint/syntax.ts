@@ -32,10 +32,17 @@ export interface Node {
 }
 export type NodeOf<Type extends Parts['type']> = OfType<Parts, Type>;
 /** Functions and classes have one shape for several types, which Extract would pass over. */
-type OfType<Part extends { type: string }, Type extends string> = Part extends unknown ? ([Extract<Part['type'], Type>] extends [never] ? never : Part) : never;
+type OfType<Part extends { type: string }, Type extends string> = Part extends unknown
+  ? [Extract<Part['type'], Type>] extends [never]
+    ? never
+    : Part
+  : never;
 export type FunctionNode = NodeOf<'ArrowFunctionExpression' | 'FunctionExpression' | 'FunctionDeclaration'>;
 
-export function is<const Type extends Parts['type']>(node: Node | null | undefined, ...types: readonly Type[]): node is NodeOf<Type> {
+export function is<const Type extends Parts['type']>(
+  node: Node | null | undefined,
+  ...types: readonly Type[]
+): node is NodeOf<Type> {
   return node !== null && node !== undefined && (types as readonly string[]).includes(node.type);
 }
 
@@ -43,7 +50,13 @@ export function isFunction(node: Node | null | undefined): node is FunctionNode 
   return is(node, 'ArrowFunctionExpression', 'FunctionExpression', 'FunctionDeclaration');
 }
 
-const LANGUAGES: Readonly<Record<string, 'ts' | 'tsx' | 'js' | 'jsx'>> = { ts: 'ts', mts: 'ts', cts: 'ts', tsx: 'tsx', jsx: 'jsx' };
+const LANGUAGES: Readonly<Record<string, 'ts' | 'tsx' | 'js' | 'jsx'>> = {
+  ts: 'ts',
+  mts: 'ts',
+  cts: 'ts',
+  tsx: 'tsx',
+  jsx: 'jsx',
+};
 
 /** @throws an error with `pos` when the text is no TypeScript or JavaScript */
 export function parse(file: string, text: string): Program {
@@ -54,7 +67,8 @@ export function parse(file: string, text: string): Program {
 export function childrenOf(node: Node): readonly Node[] {
   const found: Node[] = [];
   for (const value of Object.values(node) as unknown[]) {
-    for (const part of Array.isArray(value) ? (value as unknown[]) : [value]) if (isNode(part) && !isType(part)) found.push(part);
+    for (const part of Array.isArray(value) ? (value as unknown[]) : [value])
+      if (isNode(part) && !isType(part)) found.push(part);
   }
   return found.toSorted((a, b) => a.start - b.start);
 }
@@ -85,7 +99,14 @@ const WRAPPERS: ReadonlySet<string> = new Set([
   'ChainExpression',
 ]);
 /** What begins with TS and runs. */
-const RUNNING: ReadonlySet<string> = new Set([...WRAPPERS, 'TSEnumDeclaration', 'TSEnumBody', 'TSEnumMember', 'TSExportAssignment', 'TSParameterProperty']);
+const RUNNING: ReadonlySet<string> = new Set([
+  ...WRAPPERS,
+  'TSEnumDeclaration',
+  'TSEnumBody',
+  'TSEnumMember',
+  'TSExportAssignment',
+  'TSParameterProperty',
+]);
 
 function isType(node: Node): boolean {
   return node.type.startsWith('TS') && !RUNNING.has(node.type);

@@ -5,11 +5,14 @@ import { describe, expect, it } from 'vitest';
 import { linted, placeAndRule, type SkillFiles, withSkill } from '../../../test/rig/linted.ts';
 import { lintSkill } from './lint-skill.ts';
 
-const IMPORTS = "import { act, fragment, module, prompt, skill, step, system, terminal, type, view, z } from 'voidbox/skill-kit';\n";
+const IMPORTS =
+  "import { act, fragment, module, prompt, skill, step, system, terminal, type, view, z } from 'voidbox/skill-kit';\n";
 const END = "  .step('end', { prompt: 'Say goodbye.', next: terminal })";
 /** Steps stand from line 3, after one line of `before`. */
-const chain = (steps: string, before = ''): string => `${IMPORTS}${before}\nexport default skill({ name: 'sample', entry: 'a' })\n${steps}\n  .build();\n`;
-const asking = (prompt: string, before = ''): string => chain(`  .step('a', {\n    prompt: ${prompt},\n    next: terminal,\n  })`, before);
+const chain = (steps: string, before = ''): string =>
+  `${IMPORTS}${before}\nexport default skill({ name: 'sample', entry: 'a' })\n${steps}\n  .build();\n`;
+const asking = (prompt: string, before = ''): string =>
+  chain(`  .step('a', {\n    prompt: ${prompt},\n    next: terminal,\n  })`, before);
 
 async function said(files: SkillFiles): Promise<readonly string[]> {
   return (await linted(files)).map((one) => `${placeAndRule(one)} ${one.message}`);
@@ -20,8 +23,14 @@ async function rules(files: SkillFiles): Promise<readonly string[]> {
 
 describe('no-host-tool-names', () => {
   it.each([
-    ['words that are also tools', `'Which question is open? Plan the task, note each todo, skip the agent. Read, Edit and Write with Bash; do a web-search.'`],
-    ['a primitive that is called in a function', "({ act }) => act.plan({ summary: 'Refactor', steps: ['read', 'edit'] })"],
+    [
+      'words that are also tools',
+      `'Which question is open? Plan the task, note each todo, skip the agent. Read, Edit and Write with Bash; do a web-search.'`,
+    ],
+    [
+      'a primitive that is called in a function',
+      "({ act }) => act.plan({ summary: 'Refactor', steps: ['read', 'edit'] })",
+    ],
     ['a comment', "() => {\n      // AskUserQuestion would do\n      return 'Ask.'; /* TodoWrite */\n    }"],
     ['a key of the store', "({ store }) => `Done: ${String(store.steps['TodoWrite'])}`"],
     ['a comparison', "({ params }) => (params['mode'] === 'apply_patch' ? 'Patch it.' : 'Write it.')"],
@@ -29,9 +38,15 @@ describe('no-host-tool-names', () => {
       'a value that programs read',
       "act.askUser({ type: 'structured', question: 'How?', options: [{ value: 'apply_patch', label: 'As a patch' }, { value: 'new', label: 'Anew' }] })",
     ],
-    ['a part of a path or of a longer name', `'See docs/apply_patch.md and my_apply_patch, then call read_file() of the library.'`],
+    [
+      'a part of a path or of a longer name',
+      `'See docs/apply_patch.md and my_apply_patch, then call read_file() of the library.'`,
+    ],
     ['the name of a reference', "({ refs }) => refs.load('TodoWrite.md')"],
-    ['a local function of that name', "() => {\n      const spawn_agent = (text: string): string => text;\n      return spawn_agent('Go on.');\n    }"],
+    [
+      'a local function of that name',
+      "() => {\n      const spawn_agent = (text: string): string => text;\n      return spawn_agent('Go on.');\n    }",
+    ],
     ['a type', "() => {\n      const mode: 'TodoWrite' | 'none' = (0 as never);\n      return `${mode}`;\n    }"],
   ])('%s is no tool that is named', async (_what, prompt) => {
     expect(await rules(asking(prompt))).toEqual([]);
@@ -44,7 +59,11 @@ describe('no-host-tool-names', () => {
     ['in a fragment elsewhere', 'prompt`${NOTES}`', "const NOTES = fragment('notes', 'Keep notes with TodoWrite.');"],
     ['in a constant', '() => NOTES', "const NOTES = 'Keep notes with TodoWrite.';"],
     ['in a helper', '() => notes()', "function notes(): string { return 'Keep notes with TodoWrite.'; }"],
-    ['in a table', '({ attempts }) => TEXTS[attempts > 0 ? "b" : "a"]', "const TEXTS = { a: 'Begin.', b: 'Keep notes with TodoWrite.' };"],
+    [
+      'in a table',
+      '({ attempts }) => TEXTS[attempts > 0 ? "b" : "a"]',
+      "const TEXTS = { a: 'Begin.', b: 'Keep notes with TodoWrite.' };",
+    ],
     ['in a method', "undefined,\n    ...{ prompt() { return 'Use apply_patch.'; } }"],
     ['as a tool, though it is a word', "'Present it with the `plan` tool.'"],
     ['as a tool, in speech', "'Use the Bash tool to look around.'"],
@@ -60,14 +79,26 @@ describe('no-host-tool-names', () => {
   });
 
   it.each([
-    ['a hyphenated name', "({ host }) => (host.toolsAvailable.includes('ask-user') ? 'Use the `ask-user` tool.' : 'Ask.')"],
+    [
+      'a hyphenated name',
+      "({ host }) => (host.toolsAvailable.includes('ask-user') ? 'Use the `ask-user` tool.' : 'Ask.')",
+    ],
     [
       'an early return',
       "({ host }) => {\n      if (!host.toolsAvailable.includes('WebSearch')) return 'Read the changelog.';\n      return 'Use WebSearch.';\n    }",
     ],
-    ['a constant', "({ host }) => {\n      const can = host.toolsAvailable.includes('WebSearch');\n      return can ? 'Use WebSearch.' : 'Read.';\n    }"],
-    ['other names', "({ host: { toolsAvailable: tools } }) => ['Look it up.', ...(tools.includes('WebSearch') ? ['Use WebSearch.'] : [])]"],
-    ['the whole context', "(context) => (context.host.toolsAvailable.includes('WebSearch') && 'Use WebSearch.') || 'Read.'"],
+    [
+      'a constant',
+      "({ host }) => {\n      const can = host.toolsAvailable.includes('WebSearch');\n      return can ? 'Use WebSearch.' : 'Read.';\n    }",
+    ],
+    [
+      'other names',
+      "({ host: { toolsAvailable: tools } }) => ['Look it up.', ...(tools.includes('WebSearch') ? ['Use WebSearch.'] : [])]",
+    ],
+    [
+      'the whole context',
+      "(context) => (context.host.toolsAvailable.includes('WebSearch') && 'Use WebSearch.') || 'Read.'",
+    ],
     ['a set', "({ host }) => (new Set(host.toolsAvailable).has('WebSearch') ? 'Use WebSearch.' : 'Read.')"],
     [
       'a helper that asks',
@@ -84,7 +115,11 @@ describe('no-host-tool-names', () => {
       "({ host }) => (SEARCHES.some((tool) => host.toolsAvailable.includes(tool)) ? 'Use WebSearch or WebFetch.' : 'Read.')",
       "const SEARCHES = ['WebSearch', 'WebFetch'];",
     ],
-    ['a text elsewhere', "({ host }) => (host.toolsAvailable.includes('WebSearch') ? SEARCH : 'Read.')", "const SEARCH = 'Use WebSearch.';"],
+    [
+      'a text elsewhere',
+      "({ host }) => (host.toolsAvailable.includes('WebSearch') ? SEARCH : 'Read.')",
+      "const SEARCH = 'Use WebSearch.';",
+    ],
   ])('%s guards', async (_what, prompt, before = '') => {
     expect(await rules(asking(prompt, before))).toEqual([]);
   });
@@ -100,7 +135,10 @@ describe('no-host-tool-names', () => {
       "({ host }) => when(host, 'WebFetch', 'Use WebSearch.')",
       "const when = (host: { toolsAvailable: string[] }, tool: string, text: string): string => (host.toolsAvailable.includes(tool) ? text : '');",
     ],
-    ['behind a test for another tool', "({ host }) => (host.toolsAvailable.includes('WebFetch') ? 'Use WebSearch.' : 'Read.')"],
+    [
+      'behind a test for another tool',
+      "({ host }) => (host.toolsAvailable.includes('WebFetch') ? 'Use WebSearch.' : 'Read.')",
+    ],
     [
       'behind a test of something that is only called so',
       "() => {\n      const host = { toolsAvailable: ['WebSearch'] };\n      return host.toolsAvailable.includes('WebSearch') ? 'Use WebSearch.' : 'Read.';\n    }",
@@ -114,7 +152,9 @@ describe('no-host-tool-names', () => {
       "  .step('a', { prompt: NOTES, next: 'b' })\n  .step('b', { prompt: NOTES, next: terminal })",
       "const NOTES = 'Keep notes with TodoWrite.';",
     );
-    expect(await said(skill)).toEqual(['skill.ts:2:32 error[no-host-tool-names] Step "a" names the tool "TodoWrite" in its prompt.']);
+    expect(await said(skill)).toEqual([
+      'skill.ts:2:32 error[no-host-tool-names] Step "a" names the tool "TodoWrite" in its prompt.',
+    ]);
   });
 });
 
@@ -180,7 +220,9 @@ describe('cycle-guard', () => {
   it('knows all members of a circle, also where two ways lead round', async () => {
     const steps =
       "  .step('a', { prompt: 'a', next: [{ to: 'b', when: () => true }, { to: 'c' }] })\n  .step('b', { prompt: 'b', next: [{ to: 'a', when: () => true }, { to: 'end' }] })\n  .step('c', { prompt: 'c', next: 'b' })\n";
-    expect((await linted(chain(steps + END))).map(({ message }) => message)).toEqual(['Steps "a", "b", "c" lead to each other without maxVisits.']);
+    expect((await linted(chain(steps + END))).map(({ message }) => message)).toEqual([
+      'Steps "a", "b", "c" lead to each other without maxVisits.',
+    ]);
   });
 
   it('takes a function for what it returns, not for a way to every step', async () => {
@@ -195,20 +237,31 @@ describe('cycle-guard', () => {
     ['a table', "({ attempts }) => ({ again: 'a', done: 'end' } as const)[attempts > 1 ? 'done' : 'again']"],
     ['a helper', '() => back()', "const back = () => 'a' as const;"],
   ])('a function that returns %s leads to itself', async (_what, next, before = '') => {
-    expect(await rules(chain(`  .step('a', { prompt: 'a', next: ${next} })\n  .step('end', { prompt: 'b', next: terminal })`, before))).toContain(
-      'cycle-guard',
-    );
+    expect(
+      await rules(
+        chain(`  .step('a', { prompt: 'a', next: ${next} })\n  .step('end', { prompt: 'b', next: terminal })`, before),
+      ),
+    ).toContain('cycle-guard');
   });
 
   it('nothing is said of a function whose targets are made at run time', async () => {
     expect(
-      await rules(chain(`  .step('a', { prompt: 'a', next: ({ params }) => String(params['to']) })\n  .step('b', { prompt: 'b', next: 'end' })\n${END}`)),
+      await rules(
+        chain(
+          `  .step('a', { prompt: 'a', next: ({ params }) => String(params['to']) })\n  .step('b', { prompt: 'b', next: 'end' })\n${END}`,
+        ),
+      ),
     ).toEqual([]);
   });
 
   it('one limit on the way round is enough', async () => {
     expect(
-      await rules(chain("  .step('a', { prompt: 'a', next: 'b' })\n  .step('b', { prompt: 'b', next: 'a', maxVisits: 2, onMaxVisits: 'end' })\n" + END)),
+      await rules(
+        chain(
+          "  .step('a', { prompt: 'a', next: 'b' })\n  .step('b', { prompt: 'b', next: 'a', maxVisits: 2, onMaxVisits: 'end' })\n" +
+            END,
+        ),
+      ),
     ).toEqual([]);
   });
 });
@@ -216,10 +269,15 @@ describe('cycle-guard', () => {
 describe('primitive-schema-mismatch', () => {
   const ask = (...values: string[]): string =>
     `act.askUser({ type: 'structured', question: 'Which?', options: [${values.map((value) => `{ value: '${value}', label: '${value}' }`).join(', ')}] })`;
-  const answered = (prompt: string, response: string): string => chain(`  .step('a', { prompt: ${prompt}, response: ${response}, next: terminal })`);
+  const answered = (prompt: string, response: string): string =>
+    chain(`  .step('a', { prompt: ${prompt}, response: ${response}, next: terminal })`);
 
   it.each([
-    ['another property with values of its own', ask('x', 'y'), "z.object({ pick: z.enum(['x', 'y']), mood: z.enum(['good', 'bad']) })"],
+    [
+      'another property with values of its own',
+      ask('x', 'y'),
+      "z.object({ pick: z.enum(['x', 'y']), mood: z.enum(['good', 'bad']) })",
+    ],
     ['literals', ask('x', 'y'), "z.object({ pick: z.union([z.literal('x'), z.literal('y')]) })"],
     ['several choices', ask('x', 'y'), "z.object({ picks: z.array(z.enum(['x', 'y'])) })"],
     ['free text', ask('x', 'y'), 'z.object({ pick: z.string() })'],
@@ -241,10 +299,17 @@ describe('primitive-schema-mismatch', () => {
       "z.object({ pick: z.enum(['x']) })",
     ],
     ['against a single literal', ask('x', 'q'), "z.object({ pick: z.literal('x') })"],
-    ['with a constant', "() => act.askUser({ type: 'structured', question: 'Which?', options: OPTIONS })", "z.object({ pick: z.enum(['x']) })"],
+    [
+      'with a constant',
+      "() => act.askUser({ type: 'structured', question: 'Which?', options: OPTIONS })",
+      "z.object({ pick: z.enum(['x']) })",
+    ],
     ['with an ArkType schema', ask('x', 'q'), 'type({ pick: "\'x\'" })'],
   ])('an option that is refused is found %s', async (_where, prompt, response) => {
-    const skill = answered(prompt, response).replace('\n\n', "\nconst OPTIONS = [{ value: 'x', label: 'X' }, { value: 'q', label: 'Q' }];\n");
+    const skill = answered(prompt, response).replace(
+      '\n\n',
+      "\nconst OPTIONS = [{ value: 'x', label: 'X' }, { value: 'q', label: 'Q' }];\n",
+    );
     expect((await linted(skill)).map(({ severity, message }) => `${severity} ${message}`)).toEqual([
       'error Step "a": option "q" of askUser is refused by response.pick, which takes "x".',
     ]);
@@ -252,7 +317,8 @@ describe('primitive-schema-mismatch', () => {
 });
 
 describe('orphan-references', () => {
-  const topic = "  .step('a', { prompt: 'a', next: 'topic:t' })\n  .topic('t', { label: 'T', content: ({ refs }) => refs.load('style.md') })";
+  const topic =
+    "  .step('a', { prompt: 'a', next: 'topic:t' })\n  .topic('t', { label: 'T', content: ({ refs }) => refs.load('style.md') })";
 
   it.each([
     ['loaded by a topic', chain(topic)],
@@ -264,14 +330,24 @@ describe('orphan-references', () => {
   });
 
   it('a file that a used one names is used', async () => {
-    expect(await rules({ 'skill.ts': chain(topic), 'references/style.md': 'See [more](more.md).', 'references/more.md': 'More.' })).toEqual([]);
+    expect(
+      await rules({
+        'skill.ts': chain(topic),
+        'references/style.md': 'See [more](more.md).',
+        'references/more.md': 'More.',
+      }),
+    ).toEqual([]);
   });
 
   it('the end of a longer name is another file', async () => {
     expect(
-      (await linted({ 'skill.ts': asking("({ refs }) => refs.load('lifestyle.md')"), 'references/lifestyle.md': '', 'references/style.md': '' })).map(
-        ({ message }) => message,
-      ),
+      (
+        await linted({
+          'skill.ts': asking("({ refs }) => refs.load('lifestyle.md')"),
+          'references/lifestyle.md': '',
+          'references/style.md': '',
+        })
+      ).map(({ message }) => message),
     ).toEqual(['Nothing mentions references/style.md.']);
   });
 });
@@ -301,7 +377,9 @@ it('references are looked at too', async () => {
 });
 
 it('all is said at once, in the order of the places', async () => {
-  const skill = chain("  .step('a', { prompt: 'Use TodoWrite and apply_patch.', next: 'gone' })\n  .step('b/c', { prompt: 'b', next: 'lost', maxVisits: 0 })");
+  const skill = chain(
+    "  .step('a', { prompt: 'Use TodoWrite and apply_patch.', next: 'gone' })\n  .step('b/c', { prompt: 'b', next: 'lost', maxVisits: 0 })",
+  );
   expect((await linted(skill)).map(({ line, column, rule }) => `${line}:${column} ${rule}`)).toEqual([
     '4:9 unknown-target',
     '4:29 no-host-tool-names',
@@ -315,7 +393,8 @@ it('all is said at once, in the order of the places', async () => {
 describe('what has no end', () => {
   it('files that import each other, functions and constants that lead to each other', async () => {
     const files = {
-      'other.ts': "import './skill.ts';\nexport * from './other.ts';\nexport const text = (n: number): string => (n > 0 ? text(n - 1) : 'Use TodoWrite.');\n",
+      'other.ts':
+        "import './skill.ts';\nexport * from './other.ts';\nexport const text = (n: number): string => (n > 0 ? text(n - 1) : 'Use TodoWrite.');\n",
       'skill.ts': `import { text } from './other.ts';\n${chain(
         "  .step('a', { prompt: ({ attempts }) => text(attempts), next: ({ attempts }) => ping(attempts) })\n" + END,
         "const ping = (n: number): 'end' => (n > 0 ? pong(n - 1) : 'end');\nconst pong = (n: number): 'end' => ping(n);",
@@ -325,14 +404,23 @@ describe('what has no end', () => {
   });
 
   it('a chain of a thousand steps', async () => {
-    const steps = Array.from({ length: 999 }, (_, index) => `  .step('s${index}', { prompt: 'Go on.', next: () => 's${index + 1}' })`);
+    const steps = Array.from(
+      { length: 999 },
+      (_, index) => `  .step('s${index}', { prompt: 'Go on.', next: () => 's${index + 1}' })`,
+    );
     const skill = `${IMPORTS}export default skill({ name: 's', entry: 's0' })\n${steps.join('\n')}\n  .step('s999', { prompt: 'Use TodoWrite.', next: 'gone' }).build();\n`;
-    expect((await linted(skill)).map(({ rule, line }) => `${line} ${rule}`)).toEqual(['1002 unknown-target', '1002 no-host-tool-names']);
+    expect((await linted(skill)).map(({ rule, line }) => `${line} ${rule}`)).toEqual([
+      '1002 unknown-target',
+      '1002 no-host-tool-names',
+    ]);
   });
 });
 
 it('an import of what is not there is shown where it is written', async () => {
-  const skill = chain("  .step('a', { prompt: 'a', next: terminal })", "import { a } from 'no-such-package';\nimport { b } from '@no/such';\nvoid [a, b];");
+  const skill = chain(
+    "  .step('a', { prompt: 'a', next: terminal })",
+    "import { a } from 'no-such-package';\nimport { b } from '@no/such';\nvoid [a, b];",
+  );
   expect(await said(skill)).toEqual([
     "skill.ts:2:19 error[definition] Could not resolve 'no-such-package' in skill.ts",
     "skill.ts:3:19 error[definition] Could not resolve '@no/such' in skill.ts",
@@ -354,6 +442,8 @@ describe('files that are no files of the kind', () => {
       symlinkSync('/proc/self/mem', join(folder, 'part.ts'));
       return await lintSkill(folder);
     });
-    expect(found).toMatchObject([{ rule: 'definition', message: expect.stringMatching(/^Could not load .*mem/) as string }]);
+    expect(found).toMatchObject([
+      { rule: 'definition', message: expect.stringMatching(/^Could not load .*mem/) as string },
+    ]);
   });
 });

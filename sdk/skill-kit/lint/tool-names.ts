@@ -9,7 +9,10 @@ export interface ToolMention {
 }
 
 /** Every tool of every host, and those that primitives know besides. */
-export const KNOWN_TOOLS: ReadonlySet<string> = new Set([...Object.values(HOST_TOOLS).flat(), ...Object.values(PRIMITIVES).flatMap(({ tools }) => tools)]);
+export const KNOWN_TOOLS: ReadonlySet<string> = new Set([
+  ...Object.values(HOST_TOOLS).flat(),
+  ...Object.values(PRIMITIVES).flatMap(({ tools }) => tools),
+]);
 
 /** `apply_patch`, `TodoWrite`: nobody writes that who does not mean the tool. `plan`, `Agent`, `web-search` are words as well. */
 const isUnmistakable = (tool: string): boolean => /_|[a-z][A-Z]/.test(tool);

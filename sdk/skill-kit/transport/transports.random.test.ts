@@ -25,7 +25,8 @@ function overMcp(skill: SkillDefinition): Driver {
     return reply.result;
   };
   return {
-    start: async () => resultOf(await sessions.start({ handshake: { host: 'generic', toolsAvailable: [], isSubagent: false } })),
+    start: async () =>
+      resultOf(await sessions.start({ handshake: { host: 'generic', toolsAvailable: [], isSubagent: false } })),
     answer: async (step, output) => resultOf(await sessions.advance(id, { step, output })),
   };
 }
@@ -40,13 +41,24 @@ function withHistory(skill: SkillDefinition): Driver {
   const history: StepResult[] = [];
   const told = (stdout: string): CliResult => {
     const result = JSON.parse(stdout) as CliResult;
-    if (result.kind !== 'error') history.push(...(result.completed === undefined ? [] : [result.completed]), ...(result.autoAdvanced ?? []));
+    if (result.kind !== 'error')
+      history.push(...(result.completed === undefined ? [] : [result.completed]), ...(result.autoAdvanced ?? []));
     return result;
   };
   return {
     start: async () => told(await command(skill, ['start'])),
     answer: async (step, output) =>
-      told(await command(skill, ['advance', '--step', step, '--output', JSON.stringify(output), '--history', JSON.stringify(history)])),
+      told(
+        await command(skill, [
+          'advance',
+          '--step',
+          step,
+          '--output',
+          JSON.stringify(output),
+          '--history',
+          JSON.stringify(history),
+        ]),
+      ),
   };
 }
 
@@ -64,7 +76,21 @@ function withSession(skill: SkillDefinition, dir: string): Driver {
       return line(started.line);
     },
     answer: async (step, output) =>
-      line(Number(await command(skill, ['advance', '--session', id, '--session-dir', dir, '--step', step, '--output', JSON.stringify(output)]))),
+      line(
+        Number(
+          await command(skill, [
+            'advance',
+            '--session',
+            id,
+            '--session-dir',
+            dir,
+            '--step',
+            step,
+            '--output',
+            JSON.stringify(output),
+          ]),
+        ),
+      ),
   };
 }
 
@@ -81,17 +107,21 @@ async function played(driver: Driver, seed: number): Promise<readonly unknown[]>
   return [...seen, result.kind === 'done' ? result.finalOutput : result];
 }
 
-it('whatever a skill looks like, every transport offers the same steps and gives the same final output', { timeout: 120_000 }, async () => {
-  using folder = new TemporaryFolder();
-  let [answers, joins] = [0, 0];
-  for (let seed = 1; seed <= 80; seed++) {
-    const skill = endingSkill(generator(seed), 2);
-    const expected = await played(inProcess(skill), seed);
-    answers += expected.length - 1;
-    joins += expected.filter((steps) => Array.isArray(steps) && steps.length > 1).length;
-    for (const driver of [overMcp(skill), withHistory(skill), withSession(skill, folder.path)])
-      expect(await played(driver, seed), `seed ${seed}`).toEqual(expected);
-  }
-  // What was compared is neither nothing nor all of one kind.
-  expect([answers > 500, joins > 50]).toEqual([true, true]);
-});
+it(
+  'whatever a skill looks like, every transport offers the same steps and gives the same final output',
+  { timeout: 120_000 },
+  async () => {
+    using folder = new TemporaryFolder();
+    let [answers, joins] = [0, 0];
+    for (let seed = 1; seed <= 80; seed++) {
+      const skill = endingSkill(generator(seed), 2);
+      const expected = await played(inProcess(skill), seed);
+      answers += expected.length - 1;
+      joins += expected.filter((steps) => Array.isArray(steps) && steps.length > 1).length;
+      for (const driver of [overMcp(skill), withHistory(skill), withSession(skill, folder.path)])
+        expect(await played(driver, seed), `seed ${seed}`).toEqual(expected);
+    }
+    // What was compared is neither nothing nor all of one kind.
+    expect([answers > 500, joins > 50]).toEqual([true, true]);
+  },
+);

@@ -49,7 +49,8 @@ export async function claimNext(base: string, standing: () => Standing, limitMs 
       const liveness = livenessHere(path, identity);
       if (liveness === 'dead') return;
       const waitedMs = performance.now() - startedAt;
-      if (waitedMs >= (liveness === 'unknown' ? Math.min(UNSEEN_LIMIT_MS, limitMs) : limitMs)) throw stillHeld(path, identity, liveness);
+      if (waitedMs >= (liveness === 'unknown' ? Math.min(UNSEEN_LIMIT_MS, limitMs) : limitMs))
+        throw stillHeld(path, identity, liveness);
       await delay(waitMs);
       waitMs = Math.min(LONGEST_WAIT_MS, waitMs * 1.5);
     }
@@ -71,7 +72,11 @@ export async function claimNext(base: string, standing: () => Standing, limitMs 
 }
 
 /** The first claim on that number that is free or whose predecessors are all dead; null when the number may be taken by now. */
-async function take(base: string, number: number, patience: (path: string, identity: string) => Promise<void>): Promise<Claim | null> {
+async function take(
+  base: string,
+  number: number,
+  patience: (path: string, identity: string) => Promise<void>,
+): Promise<Claim | null> {
   for (let index = 0; ; index++) {
     const path = claimPath(base, number, index);
     try {
@@ -91,7 +96,11 @@ async function take(base: string, number: number, patience: (path: string, ident
 
 function claimAt(base: string, number: number, index: number): Claim {
   const claim = { number, index };
-  return { ...claim, release: () => removeLinks(base, claim), abandon: () => void held.delete(claimPath(base, number, index)) };
+  return {
+    ...claim,
+    release: () => removeLinks(base, claim),
+    abandon: () => void held.delete(claimPath(base, number, index)),
+  };
 }
 
 /** All links for that number up to this one: theirs are dead. */
@@ -115,7 +124,9 @@ function ownerOf(path: string): string | null {
     const { code } = cause as NodeJS.ErrnoException;
     if (code === 'ENOENT') return null;
     // Links are all that is ever made there.
-    throw code === 'EINVAL' ? new Error(`${path} is no claim on the session. Remove it and try again.`, { cause }) : cause;
+    throw code === 'EINVAL'
+      ? new Error(`${path} is no claim on the session. Remove it and try again.`, { cause })
+      : cause;
   }
 }
 
@@ -125,7 +136,8 @@ function claimPath(base: string, number: number, index: number): string {
 
 function stillHeld(path: string, identity: string, liveness: 'alive' | 'unknown'): Error {
   const who = describeOwner(identity);
-  if (liveness === 'alive') return new Error(`The session is being advanced by ${who}. Wait for it, or end it, and try again.`);
+  if (liveness === 'alive')
+    return new Error(`The session is being advanced by ${who}. Wait for it, or end it, and try again.`);
   return new Error(
     `The session is claimed by ${who}, which cannot be seen from here (another machine or container). If it has ended, remove ${path} and try again.`,
   );

@@ -57,8 +57,13 @@ interface Running {
   readonly ended: Promise<Ran>;
 }
 
-function run(argv: readonly string[], options: { readonly stdin?: string | Readable; readonly env?: NodeJS.ProcessEnv } = {}): Running {
-  const child = spawn(process.execPath, [folder.file('skill.mjs'), ...argv], { env: { PATH: process.env['PATH'], ...options.env } });
+function run(
+  argv: readonly string[],
+  options: { readonly stdin?: string | Readable; readonly env?: NodeJS.ProcessEnv } = {},
+): Running {
+  const child = spawn(process.execPath, [folder.file('skill.mjs'), ...argv], {
+    env: { PATH: process.env['PATH'], ...options.env },
+  });
   children.add(child);
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
@@ -90,9 +95,12 @@ async function start(...argv: string[]): Promise<Started> {
   return { id, file, advance: (...more) => run(['advance', '--session', id, ...dir, ...more]) };
 }
 
-const keys = (): string[] => (existsSync(folder.file('keys')) ? readFileSync(folder.file('keys'), 'utf8').trim().split('\n') : []);
-const write = (file: string, v: number): void => appendFileSync(file, `${JSON.stringify({ type: 'output', step: 'a', output: { v } })}\n`);
-const acted = (count: number): Promise<void> => vi.waitFor(() => expect(keys().length).toBe(count), { timeout: 20_000, interval: 20 });
+const keys = (): string[] =>
+  existsSync(folder.file('keys')) ? readFileSync(folder.file('keys'), 'utf8').trim().split('\n') : [];
+const write = (file: string, v: number): void =>
+  appendFileSync(file, `${JSON.stringify({ type: 'output', step: 'a', output: { v } })}\n`);
+const acted = (count: number): Promise<void> =>
+  vi.waitFor(() => expect(keys().length).toBe(count), { timeout: 20_000, interval: 20 });
 const closeGate = (): void => writeFileSync(folder.file('gate'), '');
 const openGate = (): void => rmSync(folder.file('gate'));
 const told = (line: number): Ran => ({ code: 0, stdout: `${line}\n`, stderr: '' });
@@ -123,7 +131,10 @@ it('defect: killed between action and record, the retry finishes it under the sa
   expect(await session.advance().ended).toEqual(told(4));
   expect(keys().length).toBe(2);
   expect(keys()[0]).toBe(keys()[1]);
-  expect(linesOf(session.file)[3]).toMatchObject({ kind: 'prompt', completed: { step: 'a', response: { v: 1 }, actionResult: 'acted' } });
+  expect(linesOf(session.file)[3]).toMatchObject({
+    kind: 'prompt',
+    completed: { step: 'a', response: { v: 1 }, actionResult: 'acted' },
+  });
   write(session.file, 2);
   expect(await session.advance().ended).toEqual(told(6));
   expect(keys()[2]!.split(' ')[0]).not.toBe(keys()[0]!.split(' ')[0]);
@@ -260,14 +271,22 @@ it('the default folder is 0700, and refused when it is not', async () => {
   rmSync(dir, { recursive: true });
   mkdirSync(folder.file('elsewhere'), { mode: 0o700 });
   symlinkSync(folder.file('elsewhere'), dir);
-  expect(await run(['start', '--session', 'new'], { env }).ended).toMatchObject({ code: 1, stderr: expect.stringContaining('is no folder') });
+  expect(await run(['start', '--session', 'new'], { env }).ended).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('is no folder'),
+  });
 });
 
 it('defect: a history longer than an argument may be comes through a pipe', async () => {
-  const history = JSON.stringify(Array.from({ length: 900 }, () => ({ step: 'a', response: { v: 1 }, actionResult: 'x'.repeat(200) })));
+  const history = JSON.stringify(
+    Array.from({ length: 900 }, () => ({ step: 'a', response: { v: 1 }, actionResult: 'x'.repeat(200) })),
+  );
   const argv = ['advance', '--step', 'a', '--output', '{"v":1}'];
   const failed = await new Promise((resolve) =>
-    execFile(process.execPath, [folder.file('skill.mjs'), ...argv, '--history', history], resolve).on('error', () => undefined),
+    execFile(process.execPath, [folder.file('skill.mjs'), ...argv, '--history', history], resolve).on(
+      'error',
+      () => undefined,
+    ),
   ).catch((error: unknown) => error);
   expect(failed).toMatchObject({ code: 'E2BIG' });
   const { code, stdout } = await run([...argv, '--history', '-'], { stdin: history }).ended;
@@ -278,7 +297,10 @@ it('defect: a history longer than an argument may be comes through a pipe', asyn
 it('what an action prints is no part of the answer', async () => {
   writeFileSync(
     folder.file('skill.mjs'),
-    SKILL.replace('const act = async', "const act = async (context) => (console.log('noise'), acting(context));\n  const acting = async"),
+    SKILL.replace(
+      'const act = async',
+      "const act = async (context) => (console.log('noise'), acting(context));\n  const acting = async",
+    ),
   );
   const { code, stdout, stderr } = await run(['advance', '--step', 'a', '--output', '{"v":1}']).ended;
   expect({ code, stderr }).toEqual({ code: 0, stderr: 'noise\n' });
@@ -287,37 +309,70 @@ it('what an action prints is no part of the answer', async () => {
 
 it('mcp serves the skill, and its library is loaded only then', async () => {
   const hello = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'test', version: '1' } };
-  const { code, stdout } = await run(['mcp'], { stdin: `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n` }).ended;
-  expect({ code, answer: JSON.parse(stdout) as unknown }).toMatchObject({ code: 0, answer: { result: { serverInfo: { name: 'acting' } } } });
+  const { code, stdout } = await run(['mcp'], {
+    stdin: `${JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'initialize', params: hello })}\n`,
+  }).ended;
+  expect({ code, answer: JSON.parse(stdout) as unknown }).toMatchObject({
+    code: 0,
+    answer: { result: { serverInfo: { name: 'acting' } } },
+  });
 });
 
 it('a promise that is never settled is an error, not a silent success', async () => {
-  expect(await run(['advance', '--step', 'a', '--output', '{"v":0}']).ended).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('never') });
+  expect(await run(['advance', '--step', 'a', '--output', '{"v":0}']).ended).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('never'),
+  });
 });
 
 it('a result that nobody can take is an error of one line', async () => {
   const said = (command: string): Promise<string> =>
-    new Promise((resolve) => execFile('sh', ['-c', command, process.execPath, folder.file('skill.mjs')], (_error, _stdout, stderr) => resolve(stderr)));
-  expect(await said('"$0" "$1" start > /dev/full')).toMatch(/^error: the result cannot be written to standard output: ENOSPC[^\n]*\n$/);
-  expect(await said('"$0" "$1" start | true')).toMatch(/^error: the result cannot be written to standard output: write EPIPE\n$/);
+    new Promise((resolve) =>
+      execFile('sh', ['-c', command, process.execPath, folder.file('skill.mjs')], (_error, _stdout, stderr) =>
+        resolve(stderr),
+      ),
+    );
+  expect(await said('"$0" "$1" start > /dev/full')).toMatch(
+    /^error: the result cannot be written to standard output: ENOSPC[^\n]*\n$/,
+  );
+  expect(await said('"$0" "$1" start | true')).toMatch(
+    /^error: the result cannot be written to standard output: write EPIPE\n$/,
+  );
 });
 
 it('defect: starting a skill that uses zod alone loads no ArkType', async () => {
   const env = { NODE_V8_COVERAGE: folder.file('coverage') };
   expect((await run(['start'], { env }).ended).code).toBe(0);
   const [name = ''] = readdirSync(folder.file('coverage'));
-  const { result } = JSON.parse(readFileSync(join(folder.file('coverage'), name), 'utf8')) as { result: { url: string }[] };
+  const { result } = JSON.parse(readFileSync(join(folder.file('coverage'), name), 'utf8')) as {
+    result: { url: string }[];
+  };
   const loaded = (library: string): boolean => result.some(({ url }) => url.includes(`/node_modules/${library}/`));
-  expect([loaded('zod'), loaded('arktype'), loaded('@ark'), loaded('commander'), loaded('@modelcontextprotocol')]).toEqual([true, false, false, false, false]);
+  expect([
+    loaded('zod'),
+    loaded('arktype'),
+    loaded('@ark'),
+    loaded('commander'),
+    loaded('@modelcontextprotocol'),
+  ]).toEqual([true, false, false, false, false]);
 });
 
 it('refuses a history that never ends, as a file and on standard input', async () => {
   const ask = ['advance', '--step', 'a', '--output', '{"v":1}'];
   const why = 'cannot be read: there is more of it than 256 MiB.';
   const file = await run([...ask, '--history-file', '/dev/zero']).ended;
-  expect(file).toEqual({ code: 1, stdout: '', stderr: `error: --history-file /dev/zero ${why} Give the path of a file that holds JSON.\n` });
+  expect(file).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: `error: --history-file /dev/zero ${why} Give the path of a file that holds JSON.\n`,
+  });
   const endless = run([...ask, '--history', '-'], { stdin: createReadStream('/dev/zero') });
-  expect(await endless.ended).toEqual({ code: 1, stdout: '', stderr: `error: --history (standard input) ${why} Hand in JSON that ends.\n` });
+  expect(await endless.ended).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: `error: --history (standard input) ${why} Hand in JSON that ends.\n`,
+  });
 });
 
 it('what agents wrote reaches no terminal as a control sequence', async () => {

@@ -1,5 +1,9 @@
 /** From a command line to what it does. */
-import type { ReferenceDefinition, ReferenceLoader, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
+import type {
+  ReferenceDefinition,
+  ReferenceLoader,
+  SkillDefinition,
+} from '../../../../domain/step-machine/definition.ts';
 import { createReferenceLoader, skillDirOf } from '../../reference-loader.ts';
 import { type Flags, parseFlags } from './flags.ts';
 import { referenceHelp, skillHelp } from './help.ts';
@@ -42,7 +46,11 @@ export async function runSkillCommand(definition: SkillDefinition, io: CommandIo
 }
 
 /** @returns the exit code */
-export async function runReferenceCommand({ topics, ...reference }: ReferenceDefinition, io: CommandIo, base?: string): Promise<number> {
+export async function runReferenceCommand(
+  { topics, ...reference }: ReferenceDefinition,
+  io: CommandIo,
+  base?: string,
+): Promise<number> {
   return reported(io, async () => {
     const [first = 'topics', second] = io.argv;
     if (io.argv.some(isHelp)) return io.stderr(referenceHelp({ topics, ...reference }));
@@ -99,7 +107,9 @@ function routeOf({ subskills = {} }: SkillDefinition, argv: readonly string[]): 
   if (flags.help) return null;
   const subskill = flags.text.subskill ?? sub;
   if (subskill === undefined || Object.hasOwn(subskills, subskill)) return { command: found.command, subskill, flags };
-  throw new UsageError(`--subskill "${subskill}" is no sub-skill. There are: ${Object.keys(subskills).join(', ') || 'none'}.`);
+  throw new UsageError(
+    `--subskill "${subskill}" is no sub-skill. There are: ${Object.keys(subskills).join(', ') || 'none'}.`,
+  );
 }
 
 function commandAt(argv: readonly string[]): { readonly command: Command; readonly args: readonly string[] } | null {

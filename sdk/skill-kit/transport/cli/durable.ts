@@ -35,7 +35,9 @@ export async function advanceDurable(call: SkillCall): Promise<Outcome> {
   if (!hasOutput) throw new Error('--output is required for advance');
   const turn = turnOf(flags.text.turn);
   const output = await inputs.json('output');
-  return outcomeOf(await (await open(call)).advance(session, { step, output, ...(turn === undefined ? {} : { turn }) }));
+  return outcomeOf(
+    await (await open(call)).advance(session, { step, output, ...(turn === undefined ? {} : { turn }) }),
+  );
 }
 
 /** Ends the session, which history keeps. @throws {Error} with its remedy */
@@ -52,12 +54,15 @@ function sessionOf({ flags: { text } }: SkillCall, command: string): string {
 
 function turnOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new UsageError(`--turn is "${text}"; it takes the "turn" of the prompt that is answered.`);
+  if (!/^[1-9]\d{0,8}$/.test(text))
+    throw new UsageError(`--turn is "${text}"; it takes the "turn" of the prompt that is answered.`);
   return Number(text);
 }
 
 async function open({ definition, flags, io }: SkillCall): Promise<DurableSessions> {
-  for (const name of MEANINGLESS) if (flags.text[name] !== undefined) io.stderr(`warning: ignoring --${name}, which means nothing for a durable session\n`);
+  for (const name of MEANINGLESS)
+    if (flags.text[name] !== undefined)
+      io.stderr(`warning: ignoring --${name}, which means nothing for a durable session\n`);
   return await openDurable(definition, io.script, (line) => io.stderr(`==> ${line}\n`));
 }
 

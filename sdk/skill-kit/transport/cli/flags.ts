@@ -42,7 +42,12 @@ export function parseFlags(args: readonly string[]): Flags {
     strict: false,
     allowPositionals: true,
     tokens: true,
-    options: { ...options, subagent: { type: 'boolean' }, durable: { type: 'boolean' }, help: { type: 'boolean', short: 'h' } },
+    options: {
+      ...options,
+      subagent: { type: 'boolean' },
+      durable: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+    },
   });
   const text: Partial<Record<TextFlag, string>> = {};
   const ignored: string[] = [];
@@ -52,10 +57,23 @@ export function parseFlags(args: readonly string[]): Flags {
     else if (value !== undefined) ignored.push(`--${name}, which was given no value`);
   }
   for (const token of tokens) {
-    if (token.kind !== 'option' || token.name in options || token.name === 'subagent' || token.name === 'durable' || token.name === 'help') continue;
+    if (
+      token.kind !== 'option' ||
+      token.name in options ||
+      token.name === 'subagent' ||
+      token.name === 'durable' ||
+      token.name === 'help'
+    )
+      continue;
     ignored.push(`the unknown flag ${token.rawName}`);
   }
-  return { text, subagent: values['subagent'] !== undefined, durable: values['durable'] !== undefined, help: values['help'] !== undefined, ignored };
+  return {
+    text,
+    subagent: values['subagent'] !== undefined,
+    durable: values['durable'] !== undefined,
+    help: values['help'] !== undefined,
+    ignored,
+  };
 }
 
 export function handshakeOf({ text: { host, tools }, subagent }: Flags): Handshake {
@@ -66,5 +84,7 @@ export function handshakeOf({ text: { host, tools }, subagent }: Flags): Handsha
 export function outputModeOf({ text }: Flags): SessionOutputMode {
   const mode = text['output-mode'] ?? 'file';
   if (mode === 'file' || mode === 'flag') return mode;
-  throw new UsageError(`--output-mode is "${mode}"; it takes file (you write each answer to the session file) or flag (you pass it with --output).`);
+  throw new UsageError(
+    `--output-mode is "${mode}"; it takes file (you write each answer to the session file) or flag (you pass it with --output).`,
+  );
 }

@@ -15,15 +15,31 @@ const SPACED: Written = (entries) => `${JSON.stringify(entries, null, 1)}\n`;
 let saves = 0;
 /** Says of its store whatever can be said of it. */
 function counting(version = '1.0.0', date = false): SkillDefinition {
-  return skill({ name: 'counting', version, entry: 'add', params: z.object({ by: z.number() }), stores: { sum: z.object({ value: z.number() }) } })
+  return skill({
+    name: 'counting',
+    version,
+    entry: 'add',
+    params: z.object({ by: z.number() }),
+    stores: { sum: z.object({ value: z.number() }) },
+  })
     .step('add', {
       prompt: ({ store, attempts, params }) =>
-        JSON.stringify([store.sum, attempts, params.by, store.steps.all('add').length, store.steps.history.at(-70)?.result ?? null, store.steps.ran('look')]),
+        JSON.stringify([
+          store.sum,
+          attempts,
+          params.by,
+          store.steps.all('add').length,
+          store.steps.history.at(-70)?.result ?? null,
+          store.steps.ran('look'),
+        ]),
       response: z.object({ value: z.number(), note: z.string().trim().optional() }),
       maxVisits: 300,
       save: ({ response, params, store }) => {
         saves++;
-        return { sum: { value: (store.sum?.value ?? 0) + response.value * params.by }, step: { got: response.value, ...(date ? { at: new Date(0) } : {}) } };
+        return {
+          sum: { value: (store.sum?.value ?? 0) + response.value * params.by },
+          step: { got: response.value, ...(date ? { at: new Date(0) } : {}) },
+        };
       },
       next: ({ response }) => (response.value % 10 === 0 ? 'look' : 'self'),
     })
@@ -44,9 +60,26 @@ interface Call {
   readonly script?: string;
 }
 
-async function advance(history: string, value: number, { definition = counting(), params = '{"by":2}', script }: Call = {}): Promise<Printed> {
-  const argv = ['advance', '--params', params, '--step', 'add', '--output', JSON.stringify({ value, note: ' x ' }), '--history', '-'];
-  const { code, stdout, stderr } = await runCommand(definition, argv, { stdin: history, ...(script === undefined ? {} : { script }) });
+async function advance(
+  history: string,
+  value: number,
+  { definition = counting(), params = '{"by":2}', script }: Call = {},
+): Promise<Printed> {
+  const argv = [
+    'advance',
+    '--params',
+    params,
+    '--step',
+    'add',
+    '--output',
+    JSON.stringify({ value, note: ' x ' }),
+    '--history',
+    '-',
+  ];
+  const { code, stdout, stderr } = await runCommand(definition, argv, {
+    stdin: history,
+    ...(script === undefined ? {} : { script }),
+  });
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   return JSON.parse(stdout) as Printed;
 }
@@ -75,17 +108,20 @@ describe('a long history', () => {
     ['lines of Windows', CRLF],
     ['an array', ARRAY],
     ['an array of many lines', SPACED],
-  ])('as %s gives with checkpoints what it gives without, and folds only what is behind the last', async (_name, written) => {
-    const history = await grown(150, written);
-    expect(made(history)).toEqual([64, 128]);
-    const [fast, fewSaves] = await savesOf(() => advance(written(history), 7));
-    const [whole, allSaves] = await savesOf(() => advance(written(history.map(bare)), 7));
-    expect(fast.prompt).toBe(whole.prompt);
-    expect(fast.prompt).toContain(`[{"value":${2 * ((150 * 151) / 2 + 7)}},151,2,151,`);
-    expect(bare(fast.completed)).toEqual(bare(whole.completed));
-    const behind = history.slice(128).filter(({ step }) => step === 'add');
-    expect([fewSaves, allSaves]).toEqual([behind.length + 1, 151]);
-  });
+  ])(
+    'as %s gives with checkpoints what it gives without, and folds only what is behind the last',
+    async (_name, written) => {
+      const history = await grown(150, written);
+      expect(made(history)).toEqual([64, 128]);
+      const [fast, fewSaves] = await savesOf(() => advance(written(history), 7));
+      const [whole, allSaves] = await savesOf(() => advance(written(history.map(bare)), 7));
+      expect(fast.prompt).toBe(whole.prompt);
+      expect(fast.prompt).toContain(`[{"value":${2 * ((150 * 151) / 2 + 7)}},151,2,151,`);
+      expect(bare(fast.completed)).toEqual(bare(whole.completed));
+      const behind = history.slice(128).filter(({ step }) => step === 'add');
+      expect([fewSaves, allSaves]).toEqual([behind.length + 1, 151]);
+    },
+  );
 
   it('is folded anew where it was changed, also before the checkpoint', async () => {
     const history = await grown(80, LINES);
@@ -125,10 +161,18 @@ describe('a long history', () => {
   ])('%s', async (_what, characters, entries) => {
     const config = { name: 'large', version: '1.0.0', entry: 'say', stores: { said: z.object({ text: z.string() }) } };
     const definition = skill(config)
-      .step('say', { prompt: 'Say.', response: z.object({}), maxVisits: 100, save: () => ({ said: { text: '漢'.repeat(characters) } }), next: 'self' })
+      .step('say', {
+        prompt: 'Say.',
+        response: z.object({}),
+        maxVisits: 100,
+        save: () => ({ said: { text: '漢'.repeat(characters) } }),
+        next: 'self',
+      })
       .build() as SkillDefinition;
     const stdin = LINES(Array.from({ length: 64 }, () => ({ step: 'say', response: {}, result: {} })));
-    const { stdout } = await runCommand(definition, ['advance', '--step', 'say', '--output', '{}', '--history', '-'], { stdin });
+    const { stdout } = await runCommand(definition, ['advance', '--step', 'say', '--output', '{}', '--history', '-'], {
+      stdin,
+    });
     expect((JSON.parse(stdout) as Printed).completed.checkpoint?.entries).toBe(entries);
   });
 
@@ -138,13 +182,24 @@ describe('a long history', () => {
     expect((await advance(LINES(history), 1)).completed.checkpoint).toMatchObject({ entries: 69 });
     expect((await advance(LINES(without), 1)).completed.checkpoint).toBeUndefined();
     expect(
-      (await advance(LINES([...history, { step: 'add', response: { value: 4, note: ' y ' }, result: { got: 4 } }]), 1)).completed.checkpoint,
+      (await advance(LINES([...history, { step: 'add', response: { value: 4, note: ' y ' }, result: { got: 4 } }]), 1))
+        .completed.checkpoint,
     ).toBeUndefined();
   });
 
   it('gets none as an argument, which may be a model’s to write', async () => {
     const history = (await grown(70, LINES)).map(bare);
-    const argv = ['advance', '--params', '{"by":2}', '--step', 'add', '--output', '{"value":1}', '--history', ARRAY(history)];
+    const argv = [
+      'advance',
+      '--params',
+      '{"by":2}',
+      '--step',
+      'add',
+      '--output',
+      '{"value":1}',
+      '--history',
+      ARRAY(history),
+    ];
     const { stdout } = await runCommand(counting(), argv);
     expect((JSON.parse(stdout) as Printed).completed.checkpoint).toBeUndefined();
   });
@@ -159,7 +214,9 @@ describe('a long history', () => {
   ])('does not believe a checkpoint %s', async (_what, change) => {
     const history = await grown(70, LINES);
     const at = history.findIndex(({ checkpoint }) => checkpoint !== undefined);
-    const forged = history.map((entry, index) => (index === at ? { ...entry, checkpoint: { ...entry.checkpoint, ...change } } : entry));
+    const forged = history.map((entry, index) =>
+      index === at ? { ...entry, checkpoint: { ...entry.checkpoint, ...change } } : entry,
+    );
     const [{ prompt }, count] = await savesOf(() => advance(LINES(forged), 1));
     expect(count).toBe(71);
     expect(prompt).toContain(`{"value":${2 * ((70 * 71) / 2 + 1)}}`);
@@ -167,7 +224,11 @@ describe('a long history', () => {
 
   it('may speak of checkpoints itself', async () => {
     const history = await grown(70, LINES);
-    const tail = Array.from({ length: 20 }, () => ({ step: 'add', response: { value: 1, note: 'checkpoint' }, result: { got: 1 } }));
+    const tail = Array.from({ length: 20 }, () => ({
+      step: 'add',
+      response: { value: 1, note: 'checkpoint' },
+      result: { got: 1 },
+    }));
     const [, count] = await savesOf(() => advance(LINES([...history, ...tail]), 1));
     expect(count).toBe(91);
     const [, fewer] = await savesOf(() => advance(LINES([...history, ...tail.slice(0, 10)]), 1));
@@ -178,6 +239,9 @@ describe('a long history', () => {
     const history = LINES(await grown(70, LINES));
     const argv = ['advance', '--params', '{"by":2}', '--step', 'add', '--output', '{"value":1}', '--history', '-'];
     const { code, stderr } = await runCommand(counting(), argv, { stdin: `${history}{oops\n` });
-    expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringMatching(/^error: --history \(standard input\), line 78 is not JSON/) as string });
+    expect({ code, stderr }).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/^error: --history \(standard input\), line 78 is not JSON/) as string,
+    });
   });
 });

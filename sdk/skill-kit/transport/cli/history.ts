@@ -52,8 +52,10 @@ export function readHistory({ text, where }: Source, identity: string | null): H
   const body = text.trimEnd();
   const isArray = body.trimStart().startsWith('[');
   const covered = isArray && body.endsWith(']') ? body.slice(0, -1).trimEnd() : body;
-  const digest = (chars: number): string => createHash('sha256').update(`${identity}\n`).update(covered.slice(0, chars)).digest('hex');
-  const holds = ({ chars, digest: expected }: Checkpoint): boolean => identity !== null && chars <= covered.length && digest(chars) === expected;
+  const digest = (chars: number): string =>
+    createHash('sha256').update(`${identity}\n`).update(covered.slice(0, chars)).digest('hex');
+  const holds = ({ chars, digest: expected }: Checkpoint): boolean =>
+    identity !== null && chars <= covered.length && digest(chars) === expected;
   const parsed = isArray ? arrayBehind(body, where, holds) : linesBehind(body, where, holds);
   const before = parsed.base?.entries ?? 0;
   let older: readonly StepRecord[] | undefined;
@@ -98,7 +100,12 @@ function arrayBehind(text: string, where: string, holds: (checkpoint: Checkpoint
 /** Lines before the checkpoint are not looked at. */
 function linesBehind(text: string, where: string, holds: (checkpoint: Checkpoint) => boolean): Parsed {
   const ends: number[] = [];
-  for (let at = text.lastIndexOf(KEY); at >= 0 && ends.length < CANDIDATES; at = at === 0 ? -1 : text.lastIndexOf(KEY, at - 1)) ends.unshift(at);
+  for (
+    let at = text.lastIndexOf(KEY);
+    at >= 0 && ends.length < CANDIDATES;
+    at = at === 0 ? -1 : text.lastIndexOf(KEY, at - 1)
+  )
+    ends.unshift(at);
   const base = newest(
     ends.length,
     (index) => {
@@ -122,7 +129,11 @@ const KEY = '"checkpoint"';
 /** What an agent answers may name it as well. */
 const CANDIDATES = 16;
 
-function newest(count: number, entryAt: (index: number) => unknown, holds: (checkpoint: Checkpoint, index: number) => boolean): Checkpoint | null {
+function newest(
+  count: number,
+  entryAt: (index: number) => unknown,
+  holds: (checkpoint: Checkpoint, index: number) => boolean,
+): Checkpoint | null {
   for (let at = count - 1, left = CANDIDATES; at >= 0 && left > 0; at--) {
     const checkpoint = readCheckpoint(entryAt(at));
     if (checkpoint === null) continue;
@@ -135,8 +146,18 @@ function newest(count: number, entryAt: (index: number) => unknown, holds: (chec
 function readCheckpoint(entry: unknown): Checkpoint | null {
   if (!isPlain(entry) || !isPlain(entry['checkpoint'])) return null;
   const { format, entries, chars, digest, stores, visits, last } = entry['checkpoint'];
-  const counts = isPlain(visits) && Object.values(visits).every((count) => Number.isSafeInteger(count) && (count as number) > 0);
-  if (format !== 1 || !isCount(entries) || !isCount(chars) || typeof digest !== 'string' || !counts || !isPlain(stores) || !isPlain(last)) return null;
+  const counts =
+    isPlain(visits) && Object.values(visits).every((count) => Number.isSafeInteger(count) && (count as number) > 0);
+  if (
+    format !== 1 ||
+    !isCount(entries) ||
+    !isCount(chars) ||
+    typeof digest !== 'string' ||
+    !counts ||
+    !isPlain(stores) ||
+    !isPlain(last)
+  )
+    return null;
   return { format, entries, chars, digest, stores, visits: visits as Record<string, number>, last };
 }
 
@@ -147,7 +168,9 @@ function isCount(value: unknown): value is number {
 function linesOf(text: string, from: number, to: number, where: string): unknown[] {
   const lineOf = (at: number): number => text.slice(0, from).split('\n').length + at;
   const lines = text.slice(from, to).split('\n');
-  return lines.flatMap((line, at) => (line.trim() === '' ? [] : [parseJson(line, () => `${where}, line ${lineOf(at)}`)]));
+  return lines.flatMap((line, at) =>
+    line.trim() === '' ? [] : [parseJson(line, () => `${where}, line ${lineOf(at)}`)],
+  );
 }
 
 function entryOrNull(line: string): unknown {

@@ -49,26 +49,35 @@ export class Inputs {
   async #source(name: InputName): Promise<Source | null> {
     const inline = this.#flags.text[name];
     const file = this.#flags.text[`${name}-file`];
-    if (inline !== undefined && file !== undefined) throw new UsageError(`--${name} and --${name}-file are both given. Give one of them.`);
-    if (inline === '-' || file === '-') return { text: await this.#stdin(name), where: `--${name} (standard input)`, isInline: false };
+    if (inline !== undefined && file !== undefined)
+      throw new UsageError(`--${name} and --${name}-file are both given. Give one of them.`);
+    if (inline === '-' || file === '-')
+      return { text: await this.#stdin(name), where: `--${name} (standard input)`, isInline: false };
     if (inline !== undefined) return { text: inline, where: `--${name}`, isInline: true };
     if (file === undefined) return null;
     try {
       return { text: readTextFile(file), where: `--${name}-file ${file}`, isInline: false };
     } catch (cause) {
-      throw new Error(`--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`, { cause });
+      throw new Error(
+        `--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`,
+        { cause },
+      );
     }
   }
 
   async #stdin(name: InputName): Promise<string> {
     if (this.#stdinTakenBy !== null) {
-      throw new UsageError(`--${this.#stdinTakenBy} and --${name} both ask for standard input, which can be read once. Give one of them as a file.`);
+      throw new UsageError(
+        `--${this.#stdinTakenBy} and --${name} both ask for standard input, which can be read once. Give one of them as a file.`,
+      );
     }
     this.#stdinTakenBy = name;
     try {
       return await this.#io.readStdin();
     } catch (cause) {
-      throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Hand in JSON that ends.`, { cause });
+      throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Hand in JSON that ends.`, {
+        cause,
+      });
     }
   }
 }
@@ -78,6 +87,8 @@ export function parseJson(text: string, where: string | (() => string)): unknown
     return JSON.parse(text) as unknown;
   } catch (cause) {
     const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
-    throw new Error(`${typeof where === 'string' ? where : where()} is not JSON (${messageOf(cause)}): ${shown}`, { cause });
+    throw new Error(`${typeof where === 'string' ? where : where()} is not JSON (${messageOf(cause)}): ${shown}`, {
+      cause,
+    });
   }
 }

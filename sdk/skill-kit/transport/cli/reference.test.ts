@@ -35,7 +35,11 @@ it('a reference lists its topics, also without a command, and prints one', async
 it('errors name what there is', async () => {
   expect(await run('topic', 'three')).toEqual([1, '', 'error: Unknown topic "three". There are: one, two.\n']);
   expect(await run('topic')).toEqual([1, '', 'error: topic takes the name of one. There are: one, two.\n']);
-  expect(await run('start')).toEqual([1, '', 'error: unknown command "start". There are: topics, topic <name>, mcp.\n']);
+  expect(await run('start')).toEqual([
+    1,
+    '',
+    'error: unknown command "start". There are: topics, topic <name>, mcp.\n',
+  ]);
   expect((await run('topic', 'two'))[2]).toContain('The reference "two.md" cannot be read');
   const [code, stdout, stderr] = await run('--help');
   expect([code, stdout]).toEqual([0, '']);
@@ -46,5 +50,6 @@ it('defect: texts are found from the script, be it in bin/ or beside them', asyn
   using folder = new TemporaryFolder();
   mkdirSync(folder.file('references'));
   writeFileSync(folder.file('references/two.md'), 'Second text');
-  for (const script of ['guide.mjs', 'bin/guide.mjs']) expect(await runFrom(folder.file(script), 'topic', 'two')).toEqual([0, 'Second text\n', '']);
+  for (const script of ['guide.mjs', 'bin/guide.mjs'])
+    expect(await runFrom(folder.file(script), 'topic', 'two')).toEqual([0, 'Second text\n', '']);
 });

@@ -10,7 +10,17 @@ import { type Claim, claimNext } from './claims.ts';
 import { basePath, checkSessionId, sessionFolder } from './session-folder.ts';
 import { outputLine, resultLine, SessionLog, type LogLine, type LogPlace } from './session-log.ts';
 import { readRecords, readStored, type StoredSession, withRecords, writeStored } from './session-state.ts';
-import { type Ask, type Move, nextMove, stuckStep, turnOf, viewOf, waitedStep, type OutputLine, type SessionView } from './session-view.ts';
+import {
+  type Ask,
+  type Move,
+  nextMove,
+  stuckStep,
+  turnOf,
+  viewOf,
+  waitedStep,
+  type OutputLine,
+  type SessionView,
+} from './session-view.ts';
 import { codeHashOf, failureOf, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
 
 /** @throws {Error} */
@@ -18,8 +28,10 @@ export async function advanceStored(call: SkillCall, id: string): Promise<Outcom
   checkSessionId(id);
   const named = call.flags.text['session-dir'];
   const folder = sessionFolder(named, false);
-  const path = folder === null ? `${named ?? 'the folder of sessions'}, which does not exist` : `${basePath(folder, id)}.jsonl`;
-  const notFound = (): Error => new Error(`session "${id}" not found at ${path}. Start a new session with --session new.`);
+  const path =
+    folder === null ? `${named ?? 'the folder of sessions'}, which does not exist` : `${basePath(folder, id)}.jsonl`;
+  const notFound = (): Error =>
+    new Error(`session "${id}" not found at ${path}. Start a new session with --session new.`);
   if (folder === null) throw notFound();
   const log = openLog(path, notFound);
   try {
@@ -73,7 +85,10 @@ class StoredAdvance {
   }
 
   /** @throws {Error} when the session is not this skill's, or not this version's */
-  #resumption({ state }: StoredSession): { readonly facts: SkillFacts; readonly resumption: Exclude<Resumption, { readonly kind: 'refused' }> } {
+  #resumption({ state }: StoredSession): {
+    readonly facts: SkillFacts;
+    readonly resumption: Exclude<Resumption, { readonly kind: 'refused' }>;
+  } {
     const { definition } = this.#call;
     const facts = factsOf(definition, this.#codeHash);
     const resumption = canResume(facts, definition.migrations ?? [], state);
@@ -91,9 +106,16 @@ class StoredAdvance {
     const { flags, inputs } = this.#call;
     const { step } = flags.text;
     const hasOutput = inputs.has('output');
-    const ask: Ask = { seen: stored.number, place: stored.place, answered: stored.answered ?? 0, given: undefined, turn: undefined };
+    const ask: Ask = {
+      seen: stored.number,
+      place: stored.place,
+      answered: stored.answered ?? 0,
+      given: undefined,
+      turn: undefined,
+    };
     if (step === undefined && !hasOutput) return ask;
-    if (stored.outputMode === 'flag' && (step === undefined || !hasOutput)) throw new Error('--step and --output are required for advance in flag mode');
+    if (stored.outputMode === 'flag' && (step === undefined || !hasOutput))
+      throw new Error('--step and --output are required for advance in flag mode');
     if (step === undefined) throw new Error('--step is required for advance');
     // In file mode the file says what the output is, whatever step is named.
     if (!hasOutput) return ask;
@@ -124,7 +146,13 @@ class StoredAdvance {
       case 'resume':
         return this.#resume(view, stored.underWay!, claim);
       case 'process':
-        return this.#process(view, move.line, move.isRetry ? (stuckStep(stored.state) ?? move.line.step) : move.line.step, move.turn, claim);
+        return this.#process(
+          view,
+          move.line,
+          move.isRetry ? (stuckStep(stored.state) ?? move.line.step) : move.line.step,
+          move.turn,
+          claim,
+        );
       case 'append': {
         this.#log.append(outputLine(move.output));
         const appended = viewOf(stored, this.#log);
@@ -140,15 +168,31 @@ class StoredAdvance {
     }
   }
 
-  async #process(view: SessionView, line: OutputLine, step: string, turn: number | undefined, claim: Claim): Promise<StoredSession> {
+  async #process(
+    view: SessionView,
+    line: OutputLine,
+    step: string,
+    turn: number | undefined,
+    claim: Claim,
+  ): Promise<StoredSession> {
     const work = this.#open(view.stored, line.number);
-    const result = await work.session.request((request) => ({ type: 'advance', request, step, value: line.output, ...(turn === undefined ? {} : { turn }) }));
+    const result = await work.session.request((request) => ({
+      type: 'advance',
+      request,
+      step,
+      value: line.output,
+      ...(turn === undefined ? {} : { turn }),
+    }));
     await work.session.idle();
     return this.#write(work.session.state, { line, result }, view, claim);
   }
 
   /** What had been started is finished first, under the key that it had: nobody knows how far it came. */
-  async #resume(view: SessionView, { line, request }: NonNullable<StoredSession['underWay']>, claim: Claim): Promise<StoredSession> {
+  async #resume(
+    view: SessionView,
+    { line, request }: NonNullable<StoredSession['underWay']>,
+    claim: Claim,
+  ): Promise<StoredSession> {
     const work = this.#open(view.stored, line);
     work.session.resume();
     await work.session.idle();
@@ -161,13 +205,27 @@ class StoredAdvance {
     const step = waitedStep(view.stored.state, Date.now());
     let { result } = work.session;
     if (step === undefined) work.session.feed({ type: 'tick' });
-    else result = await work.session.request((request): SessionEventBody => ({ type: 'advance', request, step, value: {} }));
+    else
+      result = await work.session.request((request): SessionEventBody => ({
+        type: 'advance',
+        request,
+        step,
+        value: {},
+      }));
     await work.session.idle();
-    return this.#write(work.session.state, { line: null, result: step === undefined ? work.session.result : result }, view, claim);
+    return this.#write(
+      work.session.state,
+      { line: null, result: step === undefined ? work.session.result : result },
+      view,
+      claim,
+    );
   }
 
   /** The session, running. Before an action starts, that it does is written down. */
-  #open(stored: StoredSession, line: number | null): { readonly session: Session; readonly replies: ReadonlyMap<string, CliResult> } {
+  #open(
+    stored: StoredSession,
+    line: number | null,
+  ): { readonly session: Session; readonly replies: ReadonlyMap<string, CliResult> } {
     const { definition, refs, io } = this.#call;
     const { state, older } = this.#prepare(stored);
     const replies = new Map<string, CliResult>();
@@ -191,13 +249,21 @@ class StoredAdvance {
     writeStored(this.#base, { ...stored, state, underWay: { line, request } }, stored.recordsBytes);
   }
 
-  #prepare(stored: StoredSession): { readonly state: SessionState; readonly older: () => ReturnType<typeof readRecords> } {
+  #prepare(stored: StoredSession): {
+    readonly state: SessionState;
+    readonly older: () => ReturnType<typeof readRecords>;
+  } {
     const { facts, resumption } = this.#resumption(stored);
     if (resumption.kind === 'same') return { state: stored.state, older: () => readRecords(this.#base, stored) };
     return { state: migrate(facts, withRecords(this.#base, stored), resumption.migration), older: () => [] };
   }
 
-  #write(state: SessionState, { line, result }: Answered, { stored, replyLine }: SessionView, claim: Claim): StoredSession {
+  #write(
+    state: SessionState,
+    { line, result }: Answered,
+    { stored, replyLine }: SessionView,
+    claim: Claim,
+  ): StoredSession {
     const place: LogPlace = line ?? replyLine ?? stored.place;
     return writeStored(
       this.#base,

@@ -9,7 +9,9 @@ const SESSION_ID = /^[a-f0-9]{32}$/;
 /** @throws {UsageError} for anything that could name another file */
 export function checkSessionId(id: string): void {
   if (!SESSION_ID.test(id)) {
-    throw new UsageError(`--session "${id}" is no session id: it takes the 32 characters of 0-9 and a-f that \`start --session new\` printed.`);
+    throw new UsageError(
+      `--session "${id}" is no session id: it takes the 32 characters of 0-9 and a-f that \`start --session new\` printed.`,
+    );
   }
 }
 
@@ -24,19 +26,27 @@ export function sessionFolder(named: string | undefined, make: boolean): string 
   const folder = named ?? join(tmpdir(), 'skill-kit-sessions');
   if (make) makeFolder(folder);
   const facts = factsOf(folder, named === undefined);
-  if (facts === null && make) throw new Error(`Refusing to use ${folder}: it is a link to nothing. Name another with --session-dir.`);
+  if (facts === null && make)
+    throw new Error(`Refusing to use ${folder}: it is a link to nothing. Name another with --session-dir.`);
   if (facts === null) return null;
-  if (!facts.isDirectory()) throw new Error(`Refusing to use ${folder}: it is no folder. Name another with --session-dir.`);
+  if (!facts.isDirectory())
+    throw new Error(`Refusing to use ${folder}: it is no folder. Name another with --session-dir.`);
   const uid = process.getuid?.();
   if (uid === undefined) return folder;
   if (facts.uid !== uid)
-    throw new Error(`Refusing to use ${folder}: owned by uid ${facts.uid}, expected ${uid}. Name a folder of your own with --session-dir.`);
+    throw new Error(
+      `Refusing to use ${folder}: owned by uid ${facts.uid}, expected ${uid}. Name a folder of your own with --session-dir.`,
+    );
   const mode = facts.mode & 0o777;
   if (named === undefined && mode !== 0o700) {
-    throw new Error(`Refusing to use ${folder}: permissions are ${mode.toString(8)}, expected 700. Run \`chmod 700 ${folder}\`.`);
+    throw new Error(
+      `Refusing to use ${folder}: permissions are ${mode.toString(8)}, expected 700. Run \`chmod 700 ${folder}\`.`,
+    );
   }
   if ((mode & 0o022) !== 0) {
-    throw new Error(`Refusing to use ${folder}: permissions are ${mode.toString(8)}, so others can write there. Run \`chmod go-w ${folder}\`.`);
+    throw new Error(
+      `Refusing to use ${folder}: permissions are ${mode.toString(8)}, so others can write there. Run \`chmod go-w ${folder}\`.`,
+    );
   }
   return folder;
 }

@@ -34,6 +34,8 @@ export interface SessionOutputLine {
 
 /** `type` is the result's `kind`. */
 export type SessionResultLine = ResultLineOf<CliResult>;
-type ResultLineOf<Result extends CliResult> = Result extends CliResult ? { readonly type: Result['kind'] } & Result : never;
+type ResultLineOf<Result extends CliResult> = Result extends CliResult
+  ? { readonly type: Result['kind'] } & Result
+  : never;
 
 export type SessionLine = SessionHeader | SessionResultLine | SessionOutputLine;

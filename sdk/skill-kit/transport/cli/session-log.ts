@@ -7,7 +7,13 @@ import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import type { Handshake } from '../../../../domain/step-machine/definition.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
 import { openSessionFile } from './open-session-file.ts';
-import type { SessionHeader, SessionLine, SessionOutputLine, SessionOutputMode, SessionResultLine } from './session-lines.ts';
+import type {
+  SessionHeader,
+  SessionLine,
+  SessionOutputLine,
+  SessionOutputMode,
+  SessionResultLine,
+} from './session-lines.ts';
 import { writeFully } from './write-fully.ts';
 
 export interface LogPlace {
@@ -40,7 +46,17 @@ export interface HeaderFacts {
 export function headerLine({ sessionId, skill, handshake, params, createdAt, outputMode }: HeaderFacts): string {
   const { host, toolsAvailable, isSubagent } = handshake;
   const tools = toolsAvailable.length === 0 ? {} : { tools: toolsAvailable };
-  const header: SessionHeader = { type: 'header', sessionId, skill, host, ...tools, ...(isSubagent ? { isSubagent } : {}), params, createdAt, outputMode };
+  const header: SessionHeader = {
+    type: 'header',
+    sessionId,
+    skill,
+    host,
+    ...tools,
+    ...(isSubagent ? { isSubagent } : {}),
+    params,
+    createdAt,
+    outputMode,
+  };
   return line(header);
 }
 

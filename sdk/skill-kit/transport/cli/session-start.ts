@@ -17,7 +17,10 @@ const CLEANUP_LIMIT_MS = 5_000;
 
 /** @throws {Error} */
 export async function startStored({ definition, flags, inputs, io, refs, subskill }: SkillCall): Promise<Outcome> {
-  if (flags.text.session !== 'new') throw new UsageError(`start takes --session new, which makes an id; "${flags.text.session}" is for advance and cleanup.`);
+  if (flags.text.session !== 'new')
+    throw new UsageError(
+      `start takes --session new, which makes an id; "${flags.text.session}" is for advance and cleanup.`,
+    );
   const outputMode = outputModeOf(flags);
   const folder = sessionFolder(flags.text['session-dir'], true)!;
   const sessionId = randomBytes(16).toString('hex');
@@ -39,7 +42,14 @@ export async function startStored({ definition, flags, inputs, io, refs, subskil
   // Nobody knows of it yet: whoever wants it starts it again.
   if (failure !== null) return { stdout: '', failure };
   const createdAt = new Date(session.state.startedAtMs).toISOString();
-  const header = headerLine({ sessionId, skill: definition.name, handshake, params: params ?? {}, createdAt, outputMode });
+  const header = headerLine({
+    sessionId,
+    skill: definition.name,
+    handshake,
+    params: params ?? {},
+    createdAt,
+    outputMode,
+  });
   const reply = { line: resultLine(result), failure };
   const base = basePath(folder, sessionId);
   const first: StoredContent = {

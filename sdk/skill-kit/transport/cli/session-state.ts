@@ -54,7 +54,8 @@ export function readStored(base: string): StoredSession | null {
   const path = `${base}.state`;
   const text = readText(path);
   if (text === null) return null;
-  const damaged = (how: string, cause?: unknown): Error => new Error(`${path} is damaged (${how}). Start a new session with --session new.`, { cause });
+  const damaged = (how: string, cause?: unknown): Error =>
+    new Error(`${path} is damaged (${how}). Start a new session with --session new.`, { cause });
   let stored: unknown;
   try {
     stored = JSON.parse(text);
@@ -75,7 +76,13 @@ export function readStored(base: string): StoredSession | null {
 function isStored(stored: object): stored is StoredSession {
   const parts: Partial<Record<keyof StoredSession, unknown>> = stored;
   const isObject = (value: unknown): boolean => typeof value === 'object' && value !== null;
-  return typeof parts.number === 'number' && isObject(parts.place) && isObject(parts.reply) && isObject(parts.state) && 'records' in (parts.state as object);
+  return (
+    typeof parts.number === 'number' &&
+    isObject(parts.place) &&
+    isObject(parts.reply) &&
+    isObject(parts.state) &&
+    'records' in (parts.state as object)
+  );
 }
 
 function readText(path: string): string | null {
@@ -101,7 +108,12 @@ export function writeStored(base: string, content: StoredContent, recordsBytes: 
   const from = records.flushedRef === null ? 0 : recordsBytes;
   const bytes = records.length === 0 ? from : writeRecords(join(dirname(base), file), [...recordsOf(records)], from);
   const flushed = records.length === 0 ? records : flush(records, file);
-  const stored: StoredSession = { format: FORMAT, ...content, state: { ...state, records: flushed }, recordsBytes: bytes };
+  const stored: StoredSession = {
+    format: FORMAT,
+    ...content,
+    state: { ...state, records: flushed },
+    recordsBytes: bytes,
+  };
   replace(`${base}.state`, JSON.stringify(stored));
   return stored;
 }
@@ -142,7 +154,8 @@ export function readRecords(base: string, { state, recordsBytes }: StoredSession
     const bytes = Buffer.alloc(recordsBytes);
     for (let read = 0; read < recordsBytes;) {
       const got = readSync(fd, bytes, read, recordsBytes - read, read);
-      if (got === 0) throw new Error(`${flushedRef} is shorter than its session says. Start a new session with --session new.`);
+      if (got === 0)
+        throw new Error(`${flushedRef} is shorter than its session says. Start a new session with --session new.`);
       read += got;
     }
     const lines = bytes.toString('utf8').split('\n');

@@ -41,7 +41,12 @@ export type Move =
   | { readonly kind: 'publish' }
   /** An action was under way when its process died. */
   | { readonly kind: 'resume' }
-  | { readonly kind: 'process'; readonly line: OutputLine; readonly turn: number | undefined; readonly isRetry: boolean }
+  | {
+      readonly kind: 'process';
+      readonly line: OutputLine;
+      readonly turn: number | undefined;
+      readonly isRetry: boolean;
+    }
   | { readonly kind: 'append'; readonly output: SessionOutput; readonly turn: number | undefined }
   /** Something is due. */
   | { readonly kind: 'tick' }
@@ -77,7 +82,9 @@ export function nextMove(view: SessionView, ask: Ask, nowMs: number): Move {
   const answer: Move = { kind: 'answer', line: replyLine.number, failure: stored.reply.failure };
   // Whoever came before the last answer was given may have it: both asked the same, or the other was first.
   const isLate = stored.number > ask.seen;
-  return ask.given === undefined ? moveOfFile(view, answer, isLate, nowMs) : moveOfGiven(view, ask, ask.given, answer, isLate);
+  return ask.given === undefined
+    ? moveOfFile(view, answer, isLate, nowMs)
+    : moveOfGiven(view, ask, ask.given, answer, isLate);
 }
 
 function moveOfFile(view: SessionView, answer: Move, isLate: boolean, nowMs: number): Move {
@@ -87,13 +94,19 @@ function moveOfFile(view: SessionView, answer: Move, isLate: boolean, nowMs: num
     const isStale = !stored.mayRetry && unanswered.number < replyLine!.number;
     return { kind: 'process', line: unanswered, turn: isStale ? 0 : undefined, isRetry: false };
   }
-  if (stored.mayRetry && answered !== undefined && !isLate) return { kind: 'process', line: answered, turn: undefined, isRetry: true };
+  if (stored.mayRetry && answered !== undefined && !isLate)
+    return { kind: 'process', line: answered, turn: undefined, isRetry: true };
   if (isDue(stored.state, nowMs)) return { kind: 'tick' };
   const isAsking = currentResult(stored.state).kind === 'prompt';
-  if (view.damage !== null && isAsking) return { kind: 'refuse', message: `${view.damage} It takes {"type":"output","step":"…","output":…}.` };
-  if (isAsking && !isLate && stored.outputMode === 'flag') return { kind: 'refuse', message: '--step and --output are required for advance in flag mode' };
+  if (view.damage !== null && isAsking)
+    return { kind: 'refuse', message: `${view.damage} It takes {"type":"output","step":"…","output":…}.` };
+  if (isAsking && !isLate && stored.outputMode === 'flag')
+    return { kind: 'refuse', message: '--step and --output are required for advance in flag mode' };
   if (isAsking && stored.number === 1) {
-    return { kind: 'refuse', message: 'no output found in session file. Write your output to the session file before advancing.' };
+    return {
+      kind: 'refuse',
+      message: 'no output found in session file. Write your output to the session file before advancing.',
+    };
   }
   return answer;
 }
@@ -102,12 +115,15 @@ function moveOfGiven(view: SessionView, ask: Ask, given: SessionOutput, answer: 
   const { stored, unanswered, answered } = view;
   const { turn } = ask;
   if (isLate) {
-    const same = view.outputs.find((output) => output.number > ask.answered && output.number !== unanswered?.number && isSame(output, given));
+    const same = view.outputs.find(
+      (output) => output.number > ask.answered && output.number !== unanswered?.number && isSame(output, given),
+    );
     const theirs = same && answerAfter(view, same);
     if (theirs !== undefined) return theirs;
   }
   const isAnswered = answered !== undefined && isSame(answered, given);
-  if (unanswered !== undefined && isSame(unanswered, given)) return { kind: 'process', line: unanswered, turn, isRetry: false };
+  if (unanswered !== undefined && isSame(unanswered, given))
+    return { kind: 'process', line: unanswered, turn, isRetry: false };
   if (stored.mayRetry && isAnswered) return { kind: 'process', line: answered, turn: undefined, isRetry: true };
   // Said again by somebody who has not heard the answer. Where the step is due once more, it is the next answer.
   if (isAnswered && turnOf(stored.state, given.step) === undefined) return answer;
@@ -129,7 +145,9 @@ export function isSame(a: SessionOutput, b: SessionOutput): boolean {
 /** Whether waiting is over for something, by this clock. */
 function isDue({ cursors }: SessionState, nowMs: number): boolean {
   return cursors.some(({ phase, deadlineMs }) =>
-    phase.kind === 'waiting' ? phase.dueMs <= nowMs : phase.kind === 'asking' && deadlineMs !== null && deadlineMs <= nowMs,
+    phase.kind === 'waiting'
+      ? phase.dueMs <= nowMs
+      : phase.kind === 'asking' && deadlineMs !== null && deadlineMs <= nowMs,
   );
 }
 

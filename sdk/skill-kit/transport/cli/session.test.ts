@@ -1,9 +1,27 @@
 import { execFileSync } from 'node:child_process';
-import { appendFileSync, chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { MigrationConfig, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
-import { linesOf, type Ran, runCommand, type Surroundings, TemporaryFolder } from '../../../../test/rig/skill-command.ts';
+import {
+  linesOf,
+  type Ran,
+  runCommand,
+  type Surroundings,
+  TemporaryFolder,
+} from '../../../../test/rig/skill-command.ts';
 import { skill, terminal, z } from '../../index.bundled.ts';
 
 let folder: TemporaryFolder;
@@ -31,10 +49,19 @@ class Client {
     this.dir = ['--session-dir', folder.path];
   }
 
-  static async start(definition: SkillDefinition, argv: readonly string[] = [], around?: Surroundings): Promise<Client> {
+  static async start(
+    definition: SkillDefinition,
+    argv: readonly string[] = [],
+    around?: Surroundings,
+  ): Promise<Client> {
     const client = new Client(definition);
-    const { code, stdout, stderr } = await runCommand(definition, ['start', '--session', 'new', ...client.dir, ...argv], around);
-    if (code !== 0 || !/^\{"sessionId":"[a-f0-9]{32}","file":"[^"]*","line":2\}\n$/.test(stdout)) throw new Error(`start: ${code} ${stdout} ${stderr}`);
+    const { code, stdout, stderr } = await runCommand(
+      definition,
+      ['start', '--session', 'new', ...client.dir, ...argv],
+      around,
+    );
+    if (code !== 0 || !/^\{"sessionId":"[a-f0-9]{32}","file":"[^"]*","line":2\}\n$/.test(stdout))
+      throw new Error(`start: ${code} ${stdout} ${stderr}`);
     const started = JSON.parse(stdout) as { sessionId: string; file: string };
     client.id = started.sessionId;
     client.file = started.file;
@@ -70,13 +97,46 @@ class Client {
 const told = (line: number): Ran => ({ code: 0, stdout: `${line}\n`, stderr: '' });
 
 it('a session in file mode: header, results and outputs at lines 2, 4, 6', async () => {
-  const client = await Client.start(two, ['--params', '{"who":"me"}', '--host', 'codex', '--tools', 'a,b', '--subagent']);
+  const client = await Client.start(two, [
+    '--params',
+    '{"who":"me"}',
+    '--host',
+    'codex',
+    '--tools',
+    'a,b',
+    '--subagent',
+  ]);
   expect(await client.answer('a', { v: 7 })).toEqual(told(4));
   expect(await client.answer('b', {})).toEqual(told(6));
-  expect(linesOf(client.file).map(({ type }) => type)).toEqual(['header', 'prompt', 'output', 'prompt', 'output', 'done']);
+  expect(linesOf(client.file).map(({ type }) => type)).toEqual([
+    'header',
+    'prompt',
+    'output',
+    'prompt',
+    'output',
+    'done',
+  ]);
   const { sessionId, createdAt, ...header } = client.line(1);
-  expect(Object.keys(client.line(1))).toEqual(['type', 'sessionId', 'skill', 'host', 'tools', 'isSubagent', 'params', 'createdAt', 'outputMode']);
-  expect(header).toEqual({ type: 'header', skill: 'two', host: 'codex', tools: ['a', 'b'], isSubagent: true, params: { who: 'me' }, outputMode: 'file' });
+  expect(Object.keys(client.line(1))).toEqual([
+    'type',
+    'sessionId',
+    'skill',
+    'host',
+    'tools',
+    'isSubagent',
+    'params',
+    'createdAt',
+    'outputMode',
+  ]);
+  expect(header).toEqual({
+    type: 'header',
+    skill: 'two',
+    host: 'codex',
+    tools: ['a', 'b'],
+    isSubagent: true,
+    params: { who: 'me' },
+    outputMode: 'file',
+  });
   expect(sessionId).toBe(client.id);
   expect(new Date(createdAt as string).getTime()).toBeGreaterThan(0);
   expect(Object.keys(client.line(2))).toEqual(['type', 'kind', 'step', 'preamble', 'prompt', 'schema']);
@@ -95,8 +155,15 @@ it('a session in flag mode: outputs are written for the client', async () => {
   const client = await Client.start(two, ['--output-mode', 'flag']);
   expect(await client.flag('a', { v: 7 })).toEqual(told(4));
   expect(client.line(3)).toEqual({ type: 'output', step: 'a', output: { v: 7 } });
-  expect(await client.advance()).toEqual({ code: 1, stdout: '', stderr: 'error: --step and --output are required for advance in flag mode\n' });
-  expect(await client.advance(['--step', 'b'])).toMatchObject({ code: 1, stderr: 'error: --step and --output are required for advance in flag mode\n' });
+  expect(await client.advance()).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'error: --step and --output are required for advance in flag mode\n',
+  });
+  expect(await client.advance(['--step', 'b'])).toMatchObject({
+    code: 1,
+    stderr: 'error: --step and --output are required for advance in flag mode\n',
+  });
   expect(await client.flag('b', {})).toEqual(told(6));
 });
 
@@ -123,7 +190,10 @@ it('a line that was meant to be an output is named, with what is wrong', async (
     stderr: expect.stringMatching(/^error: Line 3 is no output: it is not JSON .*"output":…\}\.\n$/),
   });
   appendFileSync(client.file, '{"type":"output","output":1}\n');
-  expect(await client.advance()).toMatchObject({ code: 1, stderr: expect.stringContaining('Line 4 is no output: it has no `step`') });
+  expect(await client.advance()).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining('Line 4 is no output: it has no `step`'),
+  });
 });
 
 it('a refused answer is a line of its own, and the step can be answered again', async () => {
@@ -141,7 +211,11 @@ it('files are 0600, and cleanup removes them all, as often as one likes', async 
   expect(files().length).toBe(3);
   for (const name of files()) expect([name, statSync(folder.file(name)).mode & 0o777]).toEqual([name, 0o600]);
   for (let times = 0; times < 2; times++) {
-    expect(await runCommand(two, ['cleanup', '--session', client.id, ...client.dir])).toEqual({ code: 0, stdout: '', stderr: '' });
+    expect(await runCommand(two, ['cleanup', '--session', client.id, ...client.dir])).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: '',
+    });
     expect(files()).toEqual([]);
   }
   expect(await client.advance()).toEqual({
@@ -167,7 +241,9 @@ it('defect: --session-dir is checked too: a folder where others can write is ref
   expect(ran).toMatchObject({
     code: 1,
     stdout: '',
-    stderr: expect.stringContaining(`permissions are 770, so others can write there. Run \`chmod go-w ${folder.path}\``),
+    stderr: expect.stringContaining(
+      `permissions are 770, so others can write there. Run \`chmod go-w ${folder.path}\``,
+    ),
   });
   expect(files()).toEqual([]);
 });
@@ -186,13 +262,22 @@ it('defect: a link in the place of a session file is not followed', async () => 
   writeFileSync(folder.file(`skill-kit-${other}.state`), readFileSync(folder.file(`skill-kit-${client.id}.state`)));
   symlinkSync(target, folder.file(`skill-kit-${other}.jsonl`));
   client.id = other;
-  expect(await client.flag('a', { v: 1 })).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('it is a link') });
+  expect(await client.flag('a', { v: 1 })).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('it is a link'),
+  });
   expect(readFileSync(target, 'utf8')).toBe('untouched');
 });
 
 it('a wrong output mode, and an id where new is due, are a wrong command line', async () => {
-  expect(await runCommand(two, ['start', '--session', 'new', '--output-mode', 'fiel', '--session-dir', folder.path])).toMatchObject({ code: 2, stdout: '' });
-  expect(await runCommand(two, ['start', '--session', 'f'.repeat(32), '--session-dir', folder.path])).toMatchObject({ code: 2, stdout: '' });
+  expect(
+    await runCommand(two, ['start', '--session', 'new', '--output-mode', 'fiel', '--session-dir', folder.path]),
+  ).toMatchObject({ code: 2, stdout: '' });
+  expect(await runCommand(two, ['start', '--session', 'f'.repeat(32), '--session-dir', folder.path])).toMatchObject({
+    code: 2,
+    stdout: '',
+  });
   expect(files()).toEqual([]);
 });
 
@@ -233,7 +318,10 @@ it('in flag mode too, what is said again gets the answer that it got, unless the
   const client = await Client.start(two, ['--output-mode', 'flag']);
   for (let i = 0; i < 2; i++) expect(await client.flag('a', { v: 1 })).toEqual(told(4));
   expect(await client.flag('a', { v: 2 })).toEqual(told(6));
-  expect(client.line(6)).toMatchObject({ error: 'order', message: 'Step "a" is not the current step. Answer "b" instead.' });
+  expect(client.line(6)).toMatchObject({
+    error: 'order',
+    message: 'Step "a" is not the current step. Answer "b" instead.',
+  });
   for (let i = 0; i < 2; i++) expect(await client.flag('b', {})).toEqual(told(8));
   expect(linesOf(client.file).length).toBe(8);
   const { definition, keys } = acting();
@@ -273,7 +361,12 @@ it('in flag mode two calls at the same time are one answer when they say the sam
   gate.resolve();
   expect(await Promise.all(same)).toEqual([told(4), told(4)]);
   expect(await other).toEqual(told(6));
-  expect(client.line(6)).toMatchObject({ kind: 'error', error: 'order', step: 'a', message: expect.stringMatching(/^Turn \d+ of step "a" is over/) });
+  expect(client.line(6)).toMatchObject({
+    kind: 'error',
+    error: 'order',
+    step: 'a',
+    message: expect.stringMatching(/^Turn \d+ of step "a" is over/),
+  });
   expect(keys.length).toBe(1);
 });
 
@@ -296,7 +389,11 @@ it('defect: a failed action leaves a trace, and the same output tries again unde
     if (calls === 1) throw new Error('boom');
   });
   const client = await Client.start(definition);
-  expect(await client.answer('a', { v: 1 })).toEqual({ code: 1, stdout: '', stderr: 'error: The action of step "a" failed: boom\n' });
+  expect(await client.answer('a', { v: 1 })).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'error: The action of step "a" failed: boom\n',
+  });
   expect(client.line(4)).toMatchObject({ kind: 'error', error: 'action', step: 'a', retry: true });
   expect(await client.advance()).toEqual(told(5));
   expect(client.line(5)).toMatchObject({ kind: 'prompt', step: 'a', completed: { step: 'a' } });
@@ -328,18 +425,28 @@ it('a failed action of a step without a prompt is tried again by advancing', asy
     .step('b', { prompt: 'B', next: terminal })
     .build();
   const client = await Client.start(definition);
-  expect(await client.answer('a', {})).toMatchObject({ code: 1, stderr: 'error: The action of step "act" failed: boom\n' });
+  expect(await client.answer('a', {})).toMatchObject({
+    code: 1,
+    stderr: 'error: The action of step "act" failed: boom\n',
+  });
   expect(await client.advance()).toEqual(told(5));
   expect(client.line(5)).toMatchObject({ kind: 'prompt', step: 'b' });
 });
 
 it('defect: steps without a prompt are saved and counted once', async () => {
-  const definition = skill({ name: 'gated', entry: 'p0', stores: { count: z.object({ p1: z.number(), p0: z.number() }) } })
+  const definition = skill({
+    name: 'gated',
+    entry: 'p0',
+    stores: { count: z.object({ p1: z.number(), p0: z.number() }) },
+  })
     .step('p0', { save: ({ store }) => ({ count: { p0: (store.count?.p0 ?? 0) + 1 } }), next: 'a' })
     .step('a', { prompt: 'A', next: 'p1' })
     .step('p1', { save: ({ store }) => ({ count: { p1: (store.count?.p1 ?? 0) + 1 } }), next: 'b' })
     .step('b', { prompt: 'B', next: 'c' })
-    .step('c', { prompt: ({ store }) => `${JSON.stringify(store.count)} ${store.steps.history.map(({ step }) => step).join(' ')}`, next: terminal })
+    .step('c', {
+      prompt: ({ store }) => `${JSON.stringify(store.count)} ${store.steps.history.map(({ step }) => step).join(' ')}`,
+      next: terminal,
+    })
     .build();
   const client = await Client.start(definition);
   expect(client.line(2)).toMatchObject({ autoAdvanced: [{ step: 'p0' }] });
@@ -462,7 +569,12 @@ it('a wait goes on when its time has come, and not before', async () => {
     .build();
   const client = await Client.start(definition, ['--output-mode', 'flag']);
   expect(await client.flag('a', {})).toEqual(told(4));
-  expect(client.line(4)).toMatchObject({ type: 'waiting', kind: 'waiting', step: 'rest', dueMs: Date.now() + 3_600_000 });
+  expect(client.line(4)).toMatchObject({
+    type: 'waiting',
+    kind: 'waiting',
+    step: 'rest',
+    dueMs: Date.now() + 3_600_000,
+  });
   expect(await client.advance()).toEqual(told(4));
   vi.setSystemTime(Date.now() + 3_600_000);
   expect(await client.advance()).toEqual(told(5));
@@ -519,17 +631,31 @@ it.each([
 it('a folder for sessions that cannot be made or is none is named, with the flag', async () => {
   writeFileSync(folder.file('file'), '');
   const start = (dir: string): Promise<Ran> => runCommand(two, ['start', '--session', 'new', '--session-dir', dir]);
-  expect((await start(folder.file('file'))).stderr).toMatch(/^error: Refusing to use .*file: it is no folder\. Name another with --session-dir\.\n$/);
-  expect((await start(folder.file('file/below'))).stderr).toMatch(/^error: .*file\/below cannot be made: ENOTDIR.* Name another with --session-dir\.\n$/);
-  expect((await start('/proc/none/sessions')).stderr).toMatch(/^error: \/proc\/none\/sessions cannot be made: .* Name another with --session-dir\.\n$/);
+  expect((await start(folder.file('file'))).stderr).toMatch(
+    /^error: Refusing to use .*file: it is no folder\. Name another with --session-dir\.\n$/,
+  );
+  expect((await start(folder.file('file/below'))).stderr).toMatch(
+    /^error: .*file\/below cannot be made: ENOTDIR.* Name another with --session-dir\.\n$/,
+  );
+  expect((await start('/proc/none/sessions')).stderr).toMatch(
+    /^error: \/proc\/none\/sessions cannot be made: .* Name another with --session-dir\.\n$/,
+  );
   symlinkSync('nothing', folder.file('link'));
-  expect((await start(folder.file('link'))).stderr).toMatch(/^error: Refusing to use .*link: it is a link to nothing\. Name another with --session-dir\.\n$/);
+  expect((await start(folder.file('link'))).stderr).toMatch(
+    /^error: Refusing to use .*link: it is a link to nothing\. Name another with --session-dir\.\n$/,
+  );
   expect((await start(folder.file('some/folders/below'))).code).toBe(0);
 });
 
 it('defect: an advance reads as much of a long session as of a short one', async () => {
   const definition = skill({ name: 'long', entry: 'a', stores: { seen: z.object({ last: z.number() }) } })
-    .step('a', { prompt: 'A', response: z.object({ note: z.string() }), maxVisits: 1e6, save: () => ({ seen: { last: 1 } }), next: 'self' })
+    .step('a', {
+      prompt: 'A',
+      response: z.object({ note: z.string() }),
+      maxVisits: 1e6,
+      save: () => ({ seen: { last: 1 } }),
+      next: 'self',
+    })
     .build();
   const client = await Client.start(definition, ['--output-mode', 'flag']);
   const sizes: number[] = [];
@@ -539,42 +665,58 @@ it('defect: an advance reads as much of a long session as of a short one', async
   }
   // Only numbers grow.
   expect(sizes[299]! - sizes[9]!).toBeLessThan(32);
-  const { place } = JSON.parse(readFileSync(folder.file(`skill-kit-${client.id}.state`), 'utf8')) as { place: { offset: number } };
+  const { place } = JSON.parse(readFileSync(folder.file(`skill-kit-${client.id}.state`), 'utf8')) as {
+    place: { offset: number };
+  };
   expect(statSync(client.file).size - place.offset).toBeLessThan(2_048);
 });
 
 it('refuses an answer that is nested too deep, however it is handed in', async () => {
-  const any = skill({ name: 'any', entry: 'a' }).step('a', { prompt: 'A', response: z.unknown(), next: terminal }).build();
+  const any = skill({ name: 'any', entry: 'a' })
+    .step('a', { prompt: 'A', response: z.unknown(), next: terminal })
+    .build();
   const client = await Client.start(any);
   const deep = '['.repeat(20_000) + ']'.repeat(20_000);
   const message = 'more than 500 levels of objects and arrays in each other. Write it flatter.';
-  expect(await client.advance(['--step', 'a', '--output', deep])).toEqual({ code: 1, stdout: '', stderr: `error: --output has ${message}\n` });
+  expect(await client.advance(['--step', 'a', '--output', deep])).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: `error: --output has ${message}\n`,
+  });
   appendFileSync(client.file, `{"type":"output","step":"a","output":${deep}}\n`);
   expect(await client.advance()).toEqual(told(4));
-  expect(client.line(4)).toMatchObject({ kind: 'error', error: 'validation', retry: true, message: `the answer has ${message}` });
+  expect(client.line(4)).toMatchObject({
+    kind: 'error',
+    error: 'validation',
+    retry: true,
+    message: `the answer has ${message}`,
+  });
   expect(await client.answer('a', [[1]])).toEqual(told(6));
   expect(client.line(6)).toMatchObject({ kind: 'done', finalOutput: [[1]] });
 });
 
-it.each(['jsonl', 'state', 'records-2.jsonl'])('what stands in place of its .%s is neither waited for nor followed', async (ending) => {
-  const made = async (put: (path: string) => void): Promise<Ran> => {
-    const client = await Client.start(two, ['--output-mode', 'flag']);
-    expect(await client.flag('a', { v: 1 })).toEqual(told(4));
-    const path = client.file.replace(/jsonl$/, ending);
-    renameSync(path, folder.file('elsewhere'));
-    put(path);
-    return client.flag('b', {});
-  };
-  const refused = (what: string): unknown =>
-    expect.objectContaining({
-      code: 1,
-      stdout: '',
-      stderr: expect.stringMatching(new RegExp(`^error: Refusing to use .*${ending}: it is ${what}\\. Start a new`)),
-    });
-  expect(await made((path) => execFileSync('mkfifo', ['-m', '600', path]))).toEqual(refused('no file'));
-  expect(await made((path) => symlinkSync('elsewhere', path))).toEqual(refused('a link'));
-  expect(await made((path) => mkdirSync(path))).toEqual(refused('(a folder|no file)'));
-});
+it.each(['jsonl', 'state', 'records-2.jsonl'])(
+  'what stands in place of its .%s is neither waited for nor followed',
+  async (ending) => {
+    const made = async (put: (path: string) => void): Promise<Ran> => {
+      const client = await Client.start(two, ['--output-mode', 'flag']);
+      expect(await client.flag('a', { v: 1 })).toEqual(told(4));
+      const path = client.file.replace(/jsonl$/, ending);
+      renameSync(path, folder.file('elsewhere'));
+      put(path);
+      return client.flag('b', {});
+    };
+    const refused = (what: string): unknown =>
+      expect.objectContaining({
+        code: 1,
+        stdout: '',
+        stderr: expect.stringMatching(new RegExp(`^error: Refusing to use .*${ending}: it is ${what}\\. Start a new`)),
+      });
+    expect(await made((path) => execFileSync('mkfifo', ['-m', '600', path]))).toEqual(refused('no file'));
+    expect(await made((path) => symlinkSync('elsewhere', path))).toEqual(refused('a link'));
+    expect(await made((path) => mkdirSync(path))).toEqual(refused('(a folder|no file)'));
+  },
+);
 
 it('a file in the place of a claim is named, with what to do about it', async () => {
   const client = await Client.start(two, ['--output-mode', 'flag']);

@@ -35,7 +35,9 @@ it('start prints one line with its keys in order', async () => {
 });
 
 it('flags alone mean start', async () => {
-  expect(await json(two, ['--params', '{"who":"you"}'])).toEqual(await json(two, ['start', '--params', '{"who":"you"}']));
+  expect(await json(two, ['--params', '{"who":"you"}'])).toEqual(
+    await json(two, ['start', '--params', '{"who":"you"}']),
+  );
 });
 
 it('advance prints what was completed and what comes next; the end is done', async () => {
@@ -46,11 +48,21 @@ it('advance prints what was completed and what comes next; the end is done', asy
   );
   const history = JSON.stringify([(JSON.parse(stdout) as Printed).completed]);
   const done = await runCommand(two, ['advance', ...params, '--step', 'b', '--output', '{}', '--history', history]);
-  expect(done.stdout).toBe('{"kind":"done","done":true,"finalOutput":{},"completed":{"step":"b","response":{},"result":{}}}\n');
+  expect(done.stdout).toBe(
+    '{"kind":"done","done":true,"finalOutput":{},"completed":{"step":"b","response":{},"result":{}}}\n',
+  );
 });
 
 it('a refused answer is a result, exit 0', async () => {
-  const { code, stdout } = await runCommand(two, ['advance', '--params', '{"who":"you"}', '--step', 'a', '--output', '{"v":"x"}']);
+  const { code, stdout } = await runCommand(two, [
+    'advance',
+    '--params',
+    '{"who":"you"}',
+    '--step',
+    'a',
+    '--output',
+    '{"v":"x"}',
+  ]);
   expect(code).toBe(0);
   expect(stdout).toMatch(/^\{"kind":"error","error":"validation","step":"a","message":"v: [^"]*","retry":true\}\n$/);
 });
@@ -67,17 +79,22 @@ it.each([
   expect(stderr).toContain(`error: ${message}`);
 });
 
-it.each([[[]], [['--help']], [['start', '-h']], [['nothing']], [['advance', '--help']]])('%j: help on stderr, exit 0', async (argv: string[]) => {
-  const { code, stdout, stderr } = await runCommand(two, argv);
-  expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
-  expect(stderr).toContain('two 1.2.0');
-});
+it.each([[[]], [['--help']], [['start', '-h']], [['nothing']], [['advance', '--help']]])(
+  '%j: help on stderr, exit 0',
+  async (argv: string[]) => {
+    const { code, stdout, stderr } = await runCommand(two, argv);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: '' });
+    expect(stderr).toContain('two 1.2.0');
+  },
+);
 
 it('a value is taken as it stands; what means nothing is said on stderr', async () => {
   const { code, stderr, stdout } = await runCommand(two, ['start', '--params', '{"who":"--x"}', '--verbose', '--host']);
   expect(code).toBe(0);
   expect(stdout).toContain('Hello --x');
-  expect(stderr).toBe('warning: ignoring --host, which was given no value\nwarning: ignoring the unknown flag --verbose\n');
+  expect(stderr).toBe(
+    'warning: ignoring --host, which was given no value\nwarning: ignoring the unknown flag --verbose\n',
+  );
   const verbatim = await runCommand(two, ['advance', '--params', '{"who":"x"}', '--step', '--step', '--output', '{}']);
   expect(JSON.parse(verbatim.stdout)).toMatchObject({ step: '--step', message: 'Unknown step "--step"', retry: false });
 });
@@ -103,7 +120,15 @@ it("defect: the submitted step's own record is in the reply, beside those of ste
   const started = await json(gated, ['start']);
   expect(Object.keys(started).slice(-1)).toEqual(['autoAdvanced']);
   const history = [...(started.autoAdvanced ?? [])];
-  const next = await json(gated, ['advance', '--step', 'a', '--output', '{"v":1}', '--history', JSON.stringify(history)]);
+  const next = await json(gated, [
+    'advance',
+    '--step',
+    'a',
+    '--output',
+    '{"v":1}',
+    '--history',
+    JSON.stringify(history),
+  ]);
   expect(next.completed).toEqual({ step: 'a', response: { v: 1 }, result: { v: 1 } });
   expect(next.autoAdvanced?.map(({ step, result }) => [step, result])).toEqual([
     ['gate1', 'gate 1'],
@@ -111,11 +136,18 @@ it("defect: the submitted step's own record is in the reply, beside those of ste
   ]);
   expect(next.prompt).toContain('gate0 a gate1 gate2');
   history.push(next.completed!, ...next.autoAdvanced!);
-  expect(await json(gated, ['advance', '--step', 'b', '--output', '{}', '--history', JSON.stringify(history)])).toMatchObject({ kind: 'done' });
+  expect(
+    await json(gated, ['advance', '--step', 'b', '--output', '{}', '--history', JSON.stringify(history)]),
+  ).toMatchObject({ kind: 'done' });
 });
 
 const grower = skill({ name: 'grower', entry: 'a' })
-  .step('a', { prompt: ({ attempts }) => `been here ${attempts}`, response: z.object({ note: z.string() }), maxVisits: 1e6, next: 'self' })
+  .step('a', {
+    prompt: ({ attempts }) => `been here ${attempts}`,
+    response: z.object({ note: z.string() }),
+    maxVisits: 1e6,
+    next: 'self',
+  })
   .build();
 
 it('defect: a history that is longer than an argument may be comes by file or standard input', async () => {
@@ -128,15 +160,21 @@ it('defect: a history that is longer than an argument may be comes by file or st
   expect((await json(grower, [...answer, '--history-file', folder.file('h.json')])).prompt).toBe(expected);
   expect((await json(grower, [...answer, '--history-file', folder.file('h.jsonl')])).prompt).toBe(expected);
   expect((await json(grower, [...answer, '--history', '-'], { stdin: JSON.stringify(entries) })).prompt).toBe(expected);
-  expect((await json(grower, [...answer, '--history-file', '-'], { stdin: JSON.stringify(entries) })).prompt).toBe(expected);
+  expect((await json(grower, [...answer, '--history-file', '-'], { stdin: JSON.stringify(entries) })).prompt).toBe(
+    expected,
+  );
 });
 
 it('an output comes by file or standard input; two things on standard input are a wrong command line', async () => {
   using folder = new TemporaryFolder();
   writeFileSync(folder.file('o.json'), '{"note":"from a file"}');
   const answer = ['advance', '--step', 'a'];
-  expect((await json(grower, [...answer, '--output-file', folder.file('o.json')])).completed?.response).toEqual({ note: 'from a file' });
-  expect((await json(grower, [...answer, '--output', '-'], { stdin: '{"note":"piped"}' })).completed?.response).toEqual({ note: 'piped' });
+  expect((await json(grower, [...answer, '--output-file', folder.file('o.json')])).completed?.response).toEqual({
+    note: 'from a file',
+  });
+  expect((await json(grower, [...answer, '--output', '-'], { stdin: '{"note":"piped"}' })).completed?.response).toEqual(
+    { note: 'piped' },
+  );
   for (const argv of [
     [...answer, '--output', '-', '--history', '-'],
     [...answer, '--output', '{}', '--output-file', 'x'],
@@ -150,7 +188,15 @@ it('an output comes by file or standard input; two things on standard input are 
 });
 
 it('malformed history is skipped with a warning', async () => {
-  const { code, stderr, stdout } = await runCommand(grower, ['advance', '--step', 'a', '--output', '{"note":"y"}', '--history', '[{"step":"a","output":{}}]']);
+  const { code, stderr, stdout } = await runCommand(grower, [
+    'advance',
+    '--step',
+    'a',
+    '--output',
+    '{"note":"y"}',
+    '--history',
+    '[{"step":"a","output":{}}]',
+  ]);
   expect(code).toBe(0);
   expect(stderr).toBe('[skill-kit] skipping malformed history entry: {"step":"a","output":{}}\n');
   expect(stdout).toContain('been here 1');
@@ -161,7 +207,11 @@ it('what an action throws is on stderr, exit 1', async () => {
     .step('a', { prompt: 'A', action: async () => Promise.reject(new Error('boom')), next: terminal })
     .build();
   const { code, stdout, stderr } = await runCommand(failing, ['advance', '--step', 'a', '--output', '{}']);
-  expect({ code, stdout, stderr }).toEqual({ code: 1, stdout: '', stderr: 'error: The action of step "a" failed: boom\n' });
+  expect({ code, stdout, stderr }).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'error: The action of step "a" failed: boom\n',
+  });
 });
 
 const sub = skill({ name: 'sub', entry: 'x', params: z.object({ topic: z.string() }) })
@@ -181,11 +231,28 @@ const composite = skill({ name: 'composite', entry: 'pick', params: z.object({ l
 it('defect: a sub-skill keeps the params that its dispatcher gave it, on every advance', async () => {
   const params = ['--params', '{"lang":"en"}'];
   const picked = await json(composite, ['advance', ...params, '--step', 'pick', '--output', '{"to":"cats"}']);
-  expect(picked).toMatchObject({ step: 'sub/x', prompt: '<prompt>\nAbout cats\n</prompt>', completed: { step: 'pick' } });
+  expect(picked).toMatchObject({
+    step: 'sub/x',
+    prompt: '<prompt>\nAbout cats\n</prompt>',
+    completed: { step: 'pick' },
+  });
   expect(picked.preamble).toBeTypeOf('string');
   const history = [picked.completed];
-  const next = await json(composite, ['advance', ...params, '--step', 'sub/x', '--output', '{}', '--history', JSON.stringify(history)]);
-  expect(next).toMatchObject({ step: 'sub/y', prompt: '<prompt>\nStill about cats\n</prompt>', completed: { step: 'sub/x' } });
+  const next = await json(composite, [
+    'advance',
+    ...params,
+    '--step',
+    'sub/x',
+    '--output',
+    '{}',
+    '--history',
+    JSON.stringify(history),
+  ]);
+  expect(next).toMatchObject({
+    step: 'sub/y',
+    prompt: '<prompt>\nStill about cats\n</prompt>',
+    completed: { step: 'sub/x' },
+  });
 });
 
 it.each([
@@ -208,12 +275,24 @@ it('defect: references are loaded, from beside the script, above it, or where th
   mkdirSync(folder.file('references'));
   writeFileSync(folder.file('references/faq.md'), 'Ask away');
   const argv = ['advance', '--params', '{"lang":"en"}', '--step', 'pick', '--output', '{"to":"faq"}'];
-  for (const around of [{ refsBase: folder.path }, { script: folder.file('skill.mjs') }, { script: folder.file('bin/skill.mjs') }]) {
+  for (const around of [
+    { refsBase: folder.path },
+    { script: folder.file('skill.mjs') },
+    { script: folder.file('bin/skill.mjs') },
+  ]) {
     expect((await json(composite, argv, around)).finalOutput).toEqual({ topic: 'faq', content: 'Ask away' });
-    expect(await runCommand(composite, ['topic', 'faq'], around)).toEqual({ code: 0, stdout: 'Ask away\n', stderr: '' });
+    expect(await runCommand(composite, ['topic', 'faq'], around)).toEqual({
+      code: 0,
+      stdout: 'Ask away\n',
+      stderr: '',
+    });
   }
   const none = await runCommand(composite, argv, { script: '/nowhere/skill.mjs' });
-  expect(none).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('The reference "faq.md" cannot be read') });
+  expect(none).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('The reference "faq.md" cannot be read'),
+  });
 });
 
 it('defect: topics are listed, shown and led to, of a skill without sub-skills too', async () => {
@@ -223,14 +302,21 @@ it('defect: topics are listed, shown and led to, of a skill without sub-skills t
     .build();
   expect(await runCommand(told, ['topics'])).toEqual({ code: 0, stdout: 'how: How it works\n', stderr: '' });
   expect(await runCommand(told, ['topic', 'how'])).toEqual({ code: 0, stdout: 'Well\n', stderr: '' });
-  expect(await runCommand(told, ['topic', 'toString'])).toEqual({ code: 1, stdout: '', stderr: 'error: Unknown topic "toString". There are: how.\n' });
+  expect(await runCommand(told, ['topic', 'toString'])).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'error: Unknown topic "toString". There are: how.\n',
+  });
   const end = await json(told, ['advance', '--step', 'a', '--output', '{}']);
   expect(end).toMatchObject({ kind: 'done', finalOutput: { topic: 'how', content: 'Well' }, completed: { step: 'a' } });
 });
 
 it('defect: a sub-skill that is called like a command is reached by --subskill', async () => {
   const leaf = skill({ name: 'leaf', entry: 'x' }).step('x', { prompt: 'X', next: terminal }).build();
-  const odd = skill({ name: 'odd', entry: 'a' }).step('a', { prompt: 'A', next: 'subskill:start' }).subskill('start', leaf).build();
+  const odd = skill({ name: 'odd', entry: 'a' })
+    .step('a', { prompt: 'A', next: 'subskill:start' })
+    .subskill('start', leaf)
+    .build();
   expect(await json(odd, ['start'])).toMatchObject({ step: 'a' });
   expect(await json(odd, ['start', '--subskill', 'start'])).toMatchObject({ step: 'start/x' });
   expect(await runCommand(odd, ['start', '--subskill', 'x'])).toMatchObject({ code: 2, stdout: '' });
@@ -262,7 +348,11 @@ it('without a session, short waits are waited for, and long ones need one', asyn
     completed: { step: 'a' },
     autoAdvanced: [{ step: 'rest' }],
   });
-  expect(await runCommand(resting(3_600_000), argv)).toMatchObject({ code: 1, stdout: '', stderr: expect.stringContaining('--session new') });
+  expect(await runCommand(resting(3_600_000), argv)).toMatchObject({
+    code: 1,
+    stdout: '',
+    stderr: expect.stringContaining('--session new'),
+  });
 });
 
 it('without a session, a deadline that nobody will measure is said to be none', async () => {
@@ -272,10 +362,20 @@ it('without a session, a deadline that nobody will measure is said to be none', 
     .step('end', { prompt: 'Fine', human: {}, next: terminal })
     .build();
   const start = await runCommand(approval, ['start']);
-  expect(JSON.parse(start.stdout)).toMatchObject({ kind: 'prompt', step: 'ask', human: { dueMs: expect.any(Number) as number } });
-  expect(start).toMatchObject({ code: 0, stderr: expect.stringMatching(/^warning: nobody measures the deadline of step "ask" \(\d{4}-.*--session new/) });
+  expect(JSON.parse(start.stdout)).toMatchObject({
+    kind: 'prompt',
+    step: 'ask',
+    human: { dueMs: expect.any(Number) as number },
+  });
+  expect(start).toMatchObject({
+    code: 0,
+    stderr: expect.stringMatching(/^warning: nobody measures the deadline of step "ask" \(\d{4}-.*--session new/),
+  });
   // Nothing is said of a person without a deadline.
-  expect(await runCommand(approval, ['advance', '--step', 'ask', '--output', '{}'])).toMatchObject({ code: 0, stderr: '' });
+  expect(await runCommand(approval, ['advance', '--step', 'ask', '--output', '{}'])).toMatchObject({
+    code: 0,
+    stderr: '',
+  });
 });
 
 it('a branch that is answered without the history of its split is warned about, and what a callback throws names its step', async () => {

@@ -3,7 +3,15 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { SkillDefinition, StepResult } from '../../../../domain/step-machine/definition.ts';
 import { readEntry } from '../../../../domain/step-machine/replay.ts';
 import type { CliResult } from '../../../../domain/step-machine/result.ts';
-import { advanceSession, createSession, placeSession, replayHistory, resumeSession, type Session, startSession } from '../../drive.ts';
+import {
+  advanceSession,
+  createSession,
+  placeSession,
+  replayHistory,
+  resumeSession,
+  type Session,
+  startSession,
+} from '../../drive.ts';
 import { handshakeOf } from './flags.ts';
 import { type Checkpoint, type History, NO_HISTORY, readHistory } from './history.ts';
 import type { Source } from './inputs.ts';
@@ -22,7 +30,11 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
   const { step } = call.flags.text;
   if (step === undefined) throw new Error('--step is required for advance');
   if (!call.inputs.has('output')) throw new Error('--output is required for advance');
-  const [output, source, params] = [await call.inputs.json('output'), await call.inputs.history(), await call.inputs.json('params')];
+  const [output, source, params] = [
+    await call.inputs.json('output'),
+    await call.inputs.history(),
+    await call.inputs.json('params'),
+  ];
   const history = source === null ? NO_HISTORY : readHistory(source, checkpointIdentity(call, source, step, params));
   const session = continued(call, params, call.subskill ?? subskillOf(call.definition, step, history.entries), history);
   replayHistory(session, history.entries);
@@ -43,7 +55,12 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
  * Null where checkpoints are none: in arguments, which are too short for long histories and often written by a model; and below
  * sub-skills, whose steps say more than their names.
  */
-function checkpointIdentity({ definition: { name, version }, subskill, io }: SkillCall, { isInline }: Source, step: string, params: unknown): string | null {
+function checkpointIdentity(
+  { definition: { name, version }, subskill, io }: SkillCall,
+  { isInline }: Source,
+  step: string,
+  params: unknown,
+): string | null {
   if (isInline || subskill !== undefined || step.includes('/')) return null;
   return JSON.stringify([name, version, codeHashOf(io), params ?? null]);
 }
@@ -88,7 +105,11 @@ function open({ definition, flags, refs, io }: SkillCall, params: unknown, subsk
  * Steps of a sub-skill carry its name also when it was started on its own. Then `--params` are its; they are the dispatcher's
  * when the history shows that the dispatcher led to it.
  */
-function subskillOf({ steps, subskills }: SkillDefinition, step: string, history: readonly unknown[]): string | undefined {
+function subskillOf(
+  { steps, subskills }: SkillDefinition,
+  step: string,
+  history: readonly unknown[],
+): string | undefined {
   const [name = ''] = step.split('/', 1);
   if (!step.includes('/') || subskills === undefined || !Object.hasOwn(subskills, name)) return undefined;
   if (Object.hasOwn(steps, name) && steps[name]?.config.call !== undefined) return undefined;
@@ -123,7 +144,11 @@ async function waitedFor(session: Session, first: CliResult): Promise<CliResult>
 function joined(before: CliResult, after: CliResult): CliResult {
   if (after.kind === 'error' || before.kind === 'error') return after;
   const { completed, autoAdvanced: _shown, ...rest } = after;
-  const passed: readonly StepResult[] = [...(before.autoAdvanced ?? []), ...(completed === undefined ? [] : [completed]), ...(after.autoAdvanced ?? [])];
+  const passed: readonly StepResult[] = [
+    ...(before.autoAdvanced ?? []),
+    ...(completed === undefined ? [] : [completed]),
+    ...(after.autoAdvanced ?? []),
+  ];
   const auto = passed.length === 0 ? {} : { autoAdvanced: passed };
   return { ...rest, ...(before.completed === undefined ? {} : { completed: before.completed }), ...auto };
 }

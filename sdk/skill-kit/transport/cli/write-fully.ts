@@ -10,7 +10,8 @@ import { messageOf } from './io.ts';
 export function writeFully(fd: number, path: string, text: string, at: number | null = null): number {
   const bytes = Buffer.from(text, 'utf8');
   try {
-    for (let done = 0; done < bytes.length;) done += writeSync(fd, bytes, done, bytes.length - done, at === null ? null : at + done);
+    for (let done = 0; done < bytes.length;)
+      done += writeSync(fd, bytes, done, bytes.length - done, at === null ? null : at + done);
   } catch (cause) {
     throw new Error(`${path} cannot be written: ${messageOf(cause)}. Make room and try again.`, { cause });
   }

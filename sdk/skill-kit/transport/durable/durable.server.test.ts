@@ -66,8 +66,16 @@ interface Ran {
   readonly stderr: string;
 }
 
-function run(args: readonly string[], variables: Record<string, string> = {}): { readonly child: ChildProcess; readonly ended: Promise<Ran> } {
-  const child = spawn(process.execPath, [...args], { cwd: dir, env: { ...env, ...variables }, stdio: ['ignore', 'pipe', 'pipe'], timeout: 110_000 });
+function run(
+  args: readonly string[],
+  variables: Record<string, string> = {},
+): { readonly child: ChildProcess; readonly ended: Promise<Ran> } {
+  const child = spawn(process.execPath, [...args], {
+    cwd: dir,
+    env: { ...env, ...variables },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 110_000,
+  });
   let [stdout, stderr] = ['', ''];
   child.stdout.on('data', (chunk: Buffer) => (stdout += chunk.toString()));
   child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()));
@@ -98,7 +106,8 @@ const keys = (session: string): string[] =>
         .split('\n')
         .filter((line) => line.startsWith(`${session}/`))
     : [];
-const begun = (session: string): Promise<void> => vi.waitFor(() => expect(keys(session).length).toBeGreaterThan(0), { timeout: 30_000, interval: 20 });
+const begun = (session: string): Promise<void> =>
+  vi.waitFor(() => expect(keys(session).length).toBeGreaterThan(0), { timeout: 30_000, interval: 20 });
 
 /** Closed until the test ends, or opens it. */
 function closeGate(): () => void {
@@ -110,7 +119,13 @@ function closeGate(): () => void {
 }
 
 async function stdioServer(...args: string[]): Promise<Rig & { readonly pid: number }> {
-  const transport = new StdioClientTransport({ command: process.execPath, args: [script, 'mcp', '--durable', ...args], stderr: 'ignore', cwd: dir, env });
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [script, 'mcp', '--durable', ...args],
+    stderr: 'ignore',
+    cwd: dir,
+    env,
+  });
   const client = new Client({ name: 'test', version: '1' });
   await client.connect(transport);
   onTestFinished(() => client.close());
@@ -118,7 +133,11 @@ async function stdioServer(...args: string[]): Promise<Rig & { readonly pid: num
 }
 
 async function httpServer(): Promise<Rig & { readonly child: ChildProcess }> {
-  const child = spawn(process.execPath, [script, 'mcp', '--durable', '--http', '0'], { cwd: dir, env, stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(process.execPath, [script, 'mcp', '--durable', '--http', '0'], {
+    cwd: dir,
+    env,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
   onTestFinished(() => void child.kill('SIGKILL'));
   const url = await new Promise<string>((resolve, reject) => {
     let text = '';
@@ -135,12 +154,19 @@ async function httpServer(): Promise<Rig & { readonly child: ChildProcess }> {
   return { ...(await rigOf(client)), child };
 }
 
-const structured = async (rig: Rig, tool: string, args: Record<string, unknown> = {}): Promise<Reply> => (await rig.call(tool, args)).structured as Reply;
+const structured = async (rig: Rig, tool: string, args: Record<string, unknown> = {}): Promise<Reply> =>
+  (await rig.call(tool, args)).structured as Reply;
 
 describe('a skill’s command line', { timeout: 180_000 }, () => {
   test('starts a durable session of itself, and goes on with it to its end', async () => {
     const first = await cli('start', '--durable');
-    expect(first).toMatchObject({ kind: 'prompt', step: 'a', turn: 1, prompt: '<prompt>\nA?\n</prompt>', preamble: expect.any(String) });
+    expect(first).toMatchObject({
+      kind: 'prompt',
+      step: 'a',
+      turn: 1,
+      prompt: '<prompt>\nA?\n</prompt>',
+      preamble: expect.any(String),
+    });
     const { session } = first;
     expect(await cli('advance', '--session', session, '--step', 'a', '--output', '{"v":"x"}')).toMatchObject({
       kind: 'error',
@@ -148,10 +174,18 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
       retry: true,
     });
     const second = await cli(...advance(session, 'a', { v: 1 }), '--turn', '1');
-    expect(second).toMatchObject({ step: 'b', prompt: '<prompt>\nB, by reference\n</prompt>', completed: { step: 'a', actionResult: 2 } });
+    expect(second).toMatchObject({
+      step: 'b',
+      prompt: '<prompt>\nB, by reference\n</prompt>',
+      completed: { step: 'a', actionResult: 2 },
+    });
     // The same answer gets what it got; another one for that turn does not.
     expect(await cli(...advance(session, 'a', { v: 1 }))).toEqual(second);
-    expect(await cli(...advance(session, 'a', { v: 2 }))).toMatchObject({ kind: 'error', error: 'order', retry: false });
+    expect(await cli(...advance(session, 'a', { v: 2 }))).toMatchObject({
+      kind: 'error',
+      error: 'order',
+      retry: false,
+    });
     expect(await cli('advance', '--session', session)).toMatchObject({ kind: 'prompt', step: 'b' });
     const done = await cli(...advance(session, 'b', { w: 'end' }));
     expect(done).toMatchObject({ kind: 'done', finalOutput: { said: 'end' } });
@@ -173,17 +207,25 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
     expect(await again).toMatchObject({ kind: 'prompt', step: 'b', completed: { actionResult: 6 } });
     expect(keys(session)).toHaveLength(1);
     expect(await run([script, 'cleanup', '--session', session]).ended).toMatchObject({ code: 0, stdout: '' });
-    expect(await run([script, 'advance', '--session', session]).ended).toMatchObject({ code: 0, stdout: expect.stringContaining('"error":"cancelled"') });
+    expect(await run([script, 'advance', '--session', session]).ended).toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('"error":"cancelled"'),
+    });
   });
 
   test('of two that answer one turn one wins, and the other is told', async () => {
     const { session } = await cli('start', '--durable', '--session', 'raced-1');
-    const both = await Promise.all([cli(...advance(session, 'a', { v: 1 }), '--turn', '1'), cli(...advance(session, 'a', { v: 2 }), '--turn', '1')]);
+    const both = await Promise.all([
+      cli(...advance(session, 'a', { v: 1 }), '--turn', '1'),
+      cli(...advance(session, 'a', { v: 2 }), '--turn', '1'),
+    ]);
     const [won, lost] = both[0]['kind'] === 'prompt' ? both : both.toReversed();
     expect(won).toMatchObject({ kind: 'prompt', step: 'b' });
     expect(lost).toMatchObject({ kind: 'error', error: expect.stringMatching(/busy|order/), retry: false });
     expect(keys(session)).toHaveLength(1);
-    expect((await run([script, 'start', '--durable', '--session', 'raced-1']).ended).stderr).toContain('exists already');
+    expect((await run([script, 'start', '--durable', '--session', 'raced-1']).ended).stderr).toContain(
+      'exists already',
+    );
   });
 
   test('a standalone bundle finds an installed Voidbox, which loads the bundle itself', async () => {
@@ -191,15 +233,25 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
     const bundle = await rolldown({ input: script, platform: 'node', cwd: dir });
     const folder = mkdtempSync(join(tmpdir(), 'voidbox-durable-bundle-'));
     onTestFinished(() => rmSync(folder, { recursive: true }));
-    const { output } = await bundle.write({ dir: folder, format: 'esm', codeSplitting: false, entryFileNames: 'run.mjs' });
+    const { output } = await bundle.write({
+      dir: folder,
+      format: 'esm',
+      codeSplitting: false,
+      entryFileNames: 'run.mjs',
+    });
     await bundle.close();
-    expect(output.flatMap((one) => ('moduleIds' in one ? one.moduleIds : [])).filter((id) => id.includes('@temporalio'))).toEqual([]);
+    expect(
+      output.flatMap((one) => ('moduleIds' in one ? one.moduleIds : [])).filter((id) => id.includes('@temporalio')),
+    ).toEqual([]);
     const alone = { VOIDBOX_STATE_DIR: join(folder, 'state') };
     onTestFinished(async () => void (await run([BIN, 'down'], alone).ended));
     mkdirSync(join(folder, 'references'));
     writeFileSync(join(folder, 'references/b.md'), 'B of the bundle');
     const elsewhere = { cwd: folder, env: { ...env, ...alone, PATH: folder } };
-    const missing = spawn(process.execPath, [join(folder, 'run.mjs'), 'start', '--durable'], { ...elsewhere, stdio: ['ignore', 'ignore', 'pipe'] });
+    const missing = spawn(process.execPath, [join(folder, 'run.mjs'), 'start', '--durable'], {
+      ...elsewhere,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     let said = '';
     missing.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()));
     expect(await once(missing, 'close')).toEqual([1, null]);
@@ -207,7 +259,10 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
     const started = await run([join(folder, 'run.mjs'), 'start', '--durable'], { ...alone, VOIDBOX_BIN: BIN }).ended;
     expect(started).toMatchObject({ code: 0 });
     const { session } = JSON.parse(started.stdout) as Reply;
-    const next = await run([join(folder, 'run.mjs'), ...advance(session, 'a', { v: 4 })], { ...alone, VOIDBOX_BIN: BIN }).ended;
+    const next = await run([join(folder, 'run.mjs'), ...advance(session, 'a', { v: 4 })], {
+      ...alone,
+      VOIDBOX_BIN: BIN,
+    }).ended;
     expect(JSON.parse(next.stdout)).toMatchObject({ step: 'b', prompt: '<prompt>\nB of the bundle\n</prompt>' });
   });
 });
@@ -230,8 +285,15 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     expect(await again).toMatchObject({ status: 'prompt', step: 'b', prompt: '<prompt>\nB, by reference\n</prompt>' });
     expect(keys(session)).toHaveLength(1);
     expect(await structured(two, 'advance', { session })).toMatchObject({ status: 'prompt', step: 'b' });
-    expect(await cli(...advance(session, 'b', { w: 'both' }))).toMatchObject({ kind: 'done', finalOutput: { said: 'both' } });
-    expect(await structured(two, 'advance', { session })).toEqual({ session, status: 'done', finalOutput: { said: 'both' } });
+    expect(await cli(...advance(session, 'b', { w: 'both' }))).toMatchObject({
+      kind: 'done',
+      finalOutput: { said: 'both' },
+    });
+    expect(await structured(two, 'advance', { session })).toEqual({
+      session,
+      status: 'done',
+      finalOutput: { said: 'both' },
+    });
   });
 
   test('over HTTP is killed, and the next one goes on with the session', async () => {
@@ -240,16 +302,23 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     expect(await structured(one, 'advance', { session, step: 'a', output: { v: 1 } })).toMatchObject({ step: 'b' });
     one.child.kill('SIGKILL');
     const two = await httpServer();
-    expect(await structured(two, 'advance', { session, step: 'b', output: { w: 'x' } })).toMatchObject({ status: 'done', finalOutput: { said: 'x' } });
+    expect(await structured(two, 'advance', { session, step: 'b', output: { w: 'x' } })).toMatchObject({
+      status: 'done',
+      finalOutput: { said: 'x' },
+    });
   });
 
   test('of two servers that answer one turn one wins', async () => {
     const [one, two] = await Promise.all([stdioServer(), httpServer()]);
     const { session } = await structured(one, 'start');
-    const answer = (rig: Rig, v: number): Promise<Reply> => structured(rig, 'advance', { session, step: 'a', output: { v }, turn: 1 });
+    const answer = (rig: Rig, v: number): Promise<Reply> =>
+      structured(rig, 'advance', { session, step: 'a', output: { v }, turn: 1 });
     const both = await Promise.all([answer(one, 1), answer(two, 2)]);
     expect(both.map(({ status }) => status).toSorted()).toEqual(['error', 'prompt']);
-    expect(both.find(({ status }) => status === 'error')).toMatchObject({ error: expect.stringMatching(/busy|order/), retry: false });
+    expect(both.find(({ status }) => status === 'error')).toMatchObject({
+      error: expect.stringMatching(/busy|order/),
+      retry: false,
+    });
     expect(keys(session)).toHaveLength(1);
   });
 
@@ -268,15 +337,22 @@ describe('a skill’s MCP server', { timeout: 180_000 }, () => {
     expect(await structured(rig, 'advance', { session: 'no-such' })).toMatchObject({ error: 'unknown', retry: false });
     expect(await structured(rig, 'advance', { session: '../x' })).toMatchObject({ error: 'unknown' });
     const other = writeScript('other');
-    expect((await run([other, 'advance', '--session', session]).ended).stderr).toContain('is one of skill "acting", not of "other"');
+    expect((await run([other, 'advance', '--session', session]).ended).stderr).toContain(
+      'is one of skill "acting", not of "other"',
+    );
   });
 
   test('outlives the whole stack', async () => {
     const rig = await stdioServer();
     const { session } = await structured(rig, 'start');
-    const { supervisorPid, workerPid, serverPid } = JSON.parse(readFileSync(join(dir, 'state/stack.json'), 'utf8')) as Record<string, number>;
+    const { supervisorPid, workerPid, serverPid } = JSON.parse(
+      readFileSync(join(dir, 'state/stack.json'), 'utf8'),
+    ) as Record<string, number>;
     for (const pid of [supervisorPid, workerPid, serverPid]) process.kill(pid!, 'SIGKILL');
-    expect(await structured(rig, 'advance', { session, step: 'a', output: { v: 7 } })).toMatchObject({ status: 'prompt', step: 'b' });
+    expect(await structured(rig, 'advance', { session, step: 'a', output: { v: 7 } })).toMatchObject({
+      status: 'prompt',
+      step: 'b',
+    });
   });
 });
 

@@ -27,9 +27,16 @@ export class DurableError extends Error {
 }
 
 /** @throws DurableError when there is no Voidbox, or one that does not fit */
-export async function openDurable({ name, version }: SkillDefinition, script: string | null, onProgress: (line: string) => void): Promise<DurableSessions> {
+export async function openDurable(
+  { name, version }: SkillDefinition,
+  script: string | null,
+  onProgress: (line: string) => void,
+): Promise<DurableSessions> {
   if (script === null) {
-    throw new DurableError('Durable sessions need the script that the skill came from, for a worker to load it.', 'Run the skill as a script.');
+    throw new DurableError(
+      'Durable sessions need the script that the skill came from, for a worker to load it.',
+      'Run the skill as a script.',
+    );
   }
   const origin = runOrigin();
   const root = origin?.voidboxRoot ?? installedVoidbox(script);
@@ -46,14 +53,20 @@ export async function openDurable({ name, version }: SkillDefinition, script: st
       'Install the version that the skill was made with.',
     );
   }
-  return door.openDurableSessions({ name, version, entry: origin?.entry ?? entryOf(script) }, onProgress, surroundings());
+  return door.openDurableSessions(
+    { name, version, entry: origin?.entry ?? entryOf(script) },
+    onProgress,
+    surroundings(),
+  );
 }
 
 /** What a worker loads the skill from: the `skill.ts` (or the like) beside the script or above it, else the script. */
 export function entryOf(script: string): string {
   const path = realpathSync(script);
   const own = dirname(path);
-  const found = [own, dirname(own), skillDirOf(path)].flatMap((dir) => ENTRIES.map((entry) => join(dir, entry))).find((file) => existsSync(file));
+  const found = [own, dirname(own), skillDirOf(path)]
+    .flatMap((dir) => ENTRIES.map((entry) => join(dir, entry)))
+    .find((file) => existsSync(file));
   return found ?? path;
 }
 
@@ -63,9 +76,16 @@ function installedVoidbox(script: string): string {
   if (voidboxBin !== null) {
     const root = rootAbove(voidboxBin);
     if (root !== null) return root;
-    throw new DurableError(`VOIDBOX_BIN is ${voidboxBin}, which is no \`voidbox\` of an installation.`, 'Set it to the path of bin/voidbox.js, or unset it.');
+    throw new DurableError(
+      `VOIDBOX_BIN is ${voidboxBin}, which is no \`voidbox\` of an installation.`,
+      'Set it to the path of bin/voidbox.js, or unset it.',
+    );
   }
-  const found = rootAbove(fileURLToPath(import.meta.url)) ?? rootOfModule(script) ?? rootOfModule(join(process.cwd(), 'any')) ?? rootOnPath(path);
+  const found =
+    rootAbove(fileURLToPath(import.meta.url)) ??
+    rootOfModule(script) ??
+    rootOfModule(join(process.cwd(), 'any')) ??
+    rootOnPath(path);
   if (found !== null) return found;
   throw new DurableError(
     `Durable sessions need Voidbox, which is found neither in the node_modules of ${dirname(script)} or ${process.cwd()}, nor as \`voidbox\` on the PATH.`,
@@ -105,7 +125,11 @@ function rootAbove(file: string): string | null {
   if (!existsSync(file)) return null;
   for (let dir = dirname(realpathSync(file)); ; dir = dirname(dir)) {
     const manifest = join(dir, 'package.json');
-    if (existsSync(join(dir, DOOR)) && existsSync(manifest) && (JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown }).name === 'voidbox')
+    if (
+      existsSync(join(dir, DOOR)) &&
+      existsSync(manifest) &&
+      (JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown }).name === 'voidbox'
+    )
       return dir;
     if (dir === dirname(dir)) return null;
   }

@@ -41,7 +41,10 @@ async function listening(child: ChildProcess): Promise<Served> {
   });
 }
 
-async function connect(url: URL, headers: Record<string, string> = {}): Promise<Rig & { readonly transport: StreamableHTTPClientTransport }> {
+async function connect(
+  url: URL,
+  headers: Record<string, string> = {},
+): Promise<Rig & { readonly transport: StreamableHTTPClientTransport }> {
   const transport = new StreamableHTTPClientTransport(url, { requestInit: { headers } });
   const client = new Client({ name: 'test', version: '1' });
   await client.connect(transport as Transport);
@@ -64,7 +67,12 @@ const INITIALIZE = {
 const JSON_HEADERS = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
 
 /** Plain HTTP, with whatever headers: a fetch would not send all of them. */
-function send(url: URL, headers: Record<string, string>, body: string = JSON.stringify(INITIALIZE), method = 'POST'): Promise<Reply> {
+function send(
+  url: URL,
+  headers: Record<string, string>,
+  body: string = JSON.stringify(INITIALIZE),
+  method = 'POST',
+): Promise<Reply> {
   return new Promise((resolve, reject) => {
     const sent = request(url, { method, headers: { ...JSON_HEADERS, ...headers } }, (response) => {
       let text = '';
@@ -85,8 +93,15 @@ describe('a skill over streamable HTTP', () => {
     const { session } = (await one.call('start')).structured;
     await one.transport.terminateSession();
     await one.client.close();
-    const answers = await Promise.all(Array.from({ length: 4 }, () => two.call('advance', { session, step: 'a', output: 'x' })));
-    expect(answers.map(({ structured }) => structured['error'] ?? structured['step']).toSorted()).toEqual(['b', 'order', 'order', 'order']);
+    const answers = await Promise.all(
+      Array.from({ length: 4 }, () => two.call('advance', { session, step: 'a', output: 'x' })),
+    );
+    expect(answers.map(({ structured }) => structured['error'] ?? structured['step']).toSorted()).toEqual([
+      'b',
+      'order',
+      'order',
+      'order',
+    ]);
     const done = await two.call('advance', { session, step: 'b', output: {} });
     expect(done.structured).toMatchObject({ session, status: 'done' });
     expect(JSON.parse(done.text)).toEqual(done.structured);
@@ -136,7 +151,9 @@ describe('a skill over streamable HTTP', () => {
 
   it('listens beyond this machine only with a token', async () => {
     const script = await skillScript(SKILL);
-    const child = spawn(process.execPath, [script, 'mcp', '--http', '0', '--listen', '0.0.0.0'], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(process.execPath, [script, 'mcp', '--http', '0', '--listen', '0.0.0.0'], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     onTestFinished(() => void child.kill('SIGKILL'));
     const [[code], [said]] = await Promise.all([once(child, 'exit'), once(child.stderr, 'data')]);
     expect([code, String(said)]).toEqual([1, expect.stringContaining('Pass --token-file')]);
@@ -145,7 +162,9 @@ describe('a skill over streamable HTTP', () => {
 
   it('says so when its port is taken', async () => {
     const { url } = await serve();
-    const child = spawn(process.execPath, [await skillScript(SKILL), 'mcp', '--http', url.port], { stdio: ['ignore', 'ignore', 'pipe'] });
+    const child = spawn(process.execPath, [await skillScript(SKILL), 'mcp', '--http', url.port], {
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
     onTestFinished(() => void child.kill('SIGKILL'));
     const [[code], [said]] = await Promise.all([once(child, 'exit'), once(child.stderr, 'data')]);
     expect([code, String(said)]).toEqual([1, expect.stringContaining('EADDRINUSE')]);
@@ -168,6 +187,8 @@ describe('a skill over streamable HTTP', () => {
     const { url } = await serve(['--max-sessions', '2']);
     const rigs = await Promise.all([connect(url), connect(url), connect(url)]);
     const answers = await Promise.all(rigs.map(({ call }) => call('start')));
-    expect(answers.map(({ structured }) => structured['error']).filter((error) => error !== undefined)).toEqual(['full']);
+    expect(answers.map(({ structured }) => structured['error']).filter((error) => error !== undefined)).toEqual([
+      'full',
+    ]);
   });
 });

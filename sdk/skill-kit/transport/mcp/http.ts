@@ -45,7 +45,9 @@ export async function serveHttp(tools: ToolSet, options: HttpOptions): Promise<H
   const { listen = '127.0.0.1', port, token } = options;
   const isLoopback = listen === 'localhost' || listen === '::1' || (isIPv4(listen) && listen.startsWith('127.'));
   if (!isLoopback && token === undefined) {
-    throw new Error(`Listening on ${listen} lets others than this machine in, and needs a token. Pass --token-file <path>, or listen on 127.0.0.1.`);
+    throw new Error(
+      `Listening on ${listen} lets others than this machine in, and needs a token. Pass --token-file <path>, or listen on 127.0.0.1.`,
+    );
   }
   const connections = new Connections(tools, options);
   const gate = new Gate(isLoopback, listen, options);
@@ -89,21 +91,35 @@ class Gate {
   constructor(isLoopback: boolean, listen: string, { allowedHosts = [], token }: HttpOptions) {
     this.#token = token === undefined ? null : digest(token);
     const own = listen.includes(':') ? `[${listen}]` : listen;
-    this.#names = isLoopback || allowedHosts.length > 0 ? new Set([...LOOPBACK_NAMES, own, ...allowedHosts].map((name) => name.toLowerCase())) : null;
+    this.#names =
+      isLoopback || allowedHosts.length > 0
+        ? new Set([...LOOPBACK_NAMES, own, ...allowedHosts].map((name) => name.toLowerCase()))
+        : null;
   }
 
   refuses({ headers, url }: IncomingMessage): Refused | null {
     const host = headers.host?.toLowerCase() ?? '';
     // A page in a browser can have its own name point here; it cannot choose what the browser calls us.
     if (this.#names !== null && !this.#isOwn(host)) {
-      return [403, `This server is not called "${host}". Use the address that it printed, or start it with --allow-host.`];
+      return [
+        403,
+        `This server is not called "${host}". Use the address that it printed, or start it with --allow-host.`,
+      ];
     }
     const { origin } = headers;
-    if (origin !== undefined && origin.toLowerCase() !== `http://${host}` && origin.toLowerCase() !== `https://${host}`) {
+    if (
+      origin !== undefined &&
+      origin.toLowerCase() !== `http://${host}` &&
+      origin.toLowerCase() !== `https://${host}`
+    ) {
       return [403, `Pages of ${origin} may not use this server.`];
     }
     if (this.#token !== null && !timingSafeEqual(this.#token, digest(bearerOf(headers.authorization)))) {
-      return [401, 'The token is missing or wrong. Send it as "Authorization: Bearer <token>".', { 'www-authenticate': 'Bearer' }];
+      return [
+        401,
+        'The token is missing or wrong. Send it as "Authorization: Bearer <token>".',
+        { 'www-authenticate': 'Bearer' },
+      ];
     }
     const path = url?.split('?', 1)[0];
     return path === PATH ? null : [404, `There is nothing here; the server is at ${PATH}.`];
@@ -153,17 +169,24 @@ class Connections {
   async handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     this.#expire();
     // Nothing is ever sent that no call asked for, so there is no stream to open.
-    if (request.method === 'GET') return refuse(response, 405, 'This server has no stream of its own.', { allow: 'POST, DELETE' });
+    if (request.method === 'GET')
+      return refuse(response, 405, 'This server has no stream of its own.', { allow: 'POST, DELETE' });
     const id = request.headers['mcp-session-id'];
     if (typeof id !== 'string') return this.#connect(request, response);
     const connection = this.#open.get(id);
-    if (connection === undefined) return refuse(response, 404, 'This connection is not known, or was idle for too long. Initialize a new one.');
+    if (connection === undefined)
+      return refuse(response, 404, 'This connection is not known, or was idle for too long. Initialize a new one.');
     await this.#serve(connection, request, response);
   }
 
   async #connect(request: IncomingMessage, response: ServerResponse): Promise<void> {
     if (this.#open.size + this.#opening >= this.#max && !this.#makeRoom()) {
-      return refuse(response, 503, `${this.#max} clients are connected, as many as this server takes. Try again later.`, { 'retry-after': '60' });
+      return refuse(
+        response,
+        503,
+        `${this.#max} clients are connected, as many as this server takes. Try again later.`,
+        { 'retry-after': '60' },
+      );
     }
     this.#opening++;
     try {
@@ -209,7 +232,9 @@ class Connections {
    * behind the one that was unused for longest connects again, and finds its sessions.
    */
   #makeRoom(): boolean {
-    const unused = [...this.#open].filter(([, { running, lastUsedMs }]) => running === 0 && this.#now() - lastUsedMs >= UNDISTURBED_MS);
+    const unused = [...this.#open].filter(
+      ([, { running, lastUsedMs }]) => running === 0 && this.#now() - lastUsedMs >= UNDISTURBED_MS,
+    );
     const [longest] = unused.toSorted(([, one], [, other]) => one.lastUsedMs - other.lastUsedMs);
     if (longest === undefined) return false;
     this.#giveUp(...longest);
@@ -218,7 +243,9 @@ class Connections {
 
   #giveUp(id: string, { skillServer }: Connection): void {
     this.#open.delete(id);
-    skillServer.server.close().catch((cause: unknown) => this.#options.warn(`MCP: closing a connection: ${String(cause)}`));
+    skillServer.server
+      .close()
+      .catch((cause: unknown) => this.#options.warn(`MCP: closing a connection: ${String(cause)}`));
   }
 
   /** Until every request that is under way has got its answer. */
@@ -233,7 +260,12 @@ class Connections {
   }
 }
 
-function refuse(response: ServerResponse, status: number, message: string, headers: Readonly<Record<string, string>> = {}): void {
+function refuse(
+  response: ServerResponse,
+  status: number,
+  message: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
   // What the client may still be sending is not read.
   response.writeHead(status, { 'content-type': 'application/json', connection: 'close', ...headers });
   response.end(JSON.stringify({ jsonrpc: '2.0', error: { code: -32_000, message }, id: null }));

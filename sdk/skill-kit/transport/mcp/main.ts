@@ -1,5 +1,9 @@
 /** The `mcp` command of a skill. The protocol's library is loaded only when it runs. */
-import type { ReferenceDefinition, ReferenceLoader, SkillDefinition } from '../../../../domain/step-machine/definition.ts';
+import type {
+  ReferenceDefinition,
+  ReferenceLoader,
+  SkillDefinition,
+} from '../../../../domain/step-machine/definition.ts';
 import { sanitize } from '../../../../domain/security/sanitize.ts';
 import { offerToHost } from '../../hosted.ts';
 import { grantDeclared, processRedaction, withholdEnvironment } from '../../skill-environment.ts';
@@ -24,22 +28,37 @@ export async function mcpMain(definition: SkillDefinition, baseDir?: string, arg
   });
 }
 
-async function storeOf(definition: SkillDefinition, { durable, idleMs, maxSessions }: McpOptions, refs: ReferenceLoader): Promise<SessionStore> {
+async function storeOf(
+  definition: SkillDefinition,
+  { durable, idleMs, maxSessions }: McpOptions,
+  refs: ReferenceLoader,
+): Promise<SessionStore> {
   if (!durable) {
     const { MemorySessions } = await import('./memory-sessions.ts');
     return new MemorySessions(definition, { maxSessions, idleMs, refs, warn });
   }
-  const [{ openDurable }, { DurableStore }] = await Promise.all([import('../durable/find-voidbox.ts'), import('./durable-sessions.ts')]);
+  const [{ openDurable }, { DurableStore }] = await Promise.all([
+    import('../durable/find-voidbox.ts'),
+    import('./durable-sessions.ts'),
+  ]);
   return new DurableStore(await openDurable(definition, process.argv[1] ?? null, warn), { maxSessions });
 }
 
 /** As mcpMain; skills with sub-skills and topics are served by the same tools. */
-export async function mcpCompositeMain(definition: SkillDefinition, baseDir?: string, argv?: readonly string[]): Promise<void> {
+export async function mcpCompositeMain(
+  definition: SkillDefinition,
+  baseDir?: string,
+  argv?: readonly string[],
+): Promise<void> {
   await mcpMain(definition, baseDir, argv);
 }
 
 /** As mcpMain, for a reference: `topics` and `topic`. */
-export async function mcpReferenceMain(definition: ReferenceDefinition, baseDir?: string, argv?: readonly string[]): Promise<void> {
+export async function mcpReferenceMain(
+  definition: ReferenceDefinition,
+  baseDir?: string,
+  argv?: readonly string[],
+): Promise<void> {
   if (offerToHost(definition)) return;
   await run(argv, baseDir, async (_options, refs) => {
     const { referenceTools } = await import('./reference-tools.ts');
@@ -49,14 +68,20 @@ export async function mcpReferenceMain(definition: ReferenceDefinition, baseDir?
 
 type MakeTools = (options: McpOptions, refs: ReferenceLoader) => Promise<ToolSet>;
 
-async function run(argv: readonly string[] = flagsOfProcess(), baseDir = skillDirOf(process.argv[1] ?? '.'), makeTools: MakeTools): Promise<void> {
+async function run(
+  argv: readonly string[] = flagsOfProcess(),
+  baseDir = skillDirOf(process.argv[1] ?? '.'),
+  makeTools: MakeTools,
+): Promise<void> {
   withholdEnvironment();
   try {
     const options = parseMcpOptions(argv);
     if (options === null) return void process.stderr.write(MCP_HELP);
     await serve(options, await makeTools(options, createReferenceLoader(baseDir)));
   } catch (cause) {
-    process.stderr.write(sanitize(processRedaction().text(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`)));
+    process.stderr.write(
+      sanitize(processRedaction().text(`error: ${cause instanceof Error ? cause.message : String(cause)}\n`)),
+    );
     process.exit(1);
   }
 }
@@ -69,7 +94,9 @@ function flagsOfProcess(): readonly string[] {
 async function serve({ http, idleMs, maxMessageBytes }: McpOptions, tools: ToolSet): Promise<void> {
   const limits = maxMessageBytes === undefined ? {} : { maxMessageBytes };
   const stop = new AbortController();
-  const stopped = new Promise<void>((resolve) => stop.signal.addEventListener('abort', () => resolve(), { once: true }));
+  const stopped = new Promise<void>((resolve) =>
+    stop.signal.addEventListener('abort', () => resolve(), { once: true }),
+  );
   for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => stop.abort());
   surviveStrayErrors();
   if (http === null) {
@@ -88,7 +115,8 @@ async function serve({ http, idleMs, maxMessageBytes }: McpOptions, tools: ToolS
 
 /** Code of the skill that fails outside of any call must not take the sessions of others with it. */
 function surviveStrayErrors(): void {
-  const tell = (cause: unknown): void => warn(`an error outside of any call: ${cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)}`);
+  const tell = (cause: unknown): void =>
+    warn(`an error outside of any call: ${cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)}`);
   process.on('uncaughtException', tell);
   process.on('unhandledRejection', tell);
 }

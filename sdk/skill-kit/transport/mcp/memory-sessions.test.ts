@@ -8,7 +8,12 @@ const HANDSHAKE = { host: 'generic', toolsAvailable: [], isSubagent: false };
 const oneStep = () => skill({ name: 'one', entry: 'a' }).step('a', { prompt: 'A', next: terminal }).build();
 
 /** Each action waits until it is let go, in the order in which they began. */
-function gate(): { action: () => Promise<unknown>; begun: () => number; letGo: () => void; signals: { aborted: boolean }[] } {
+function gate(): {
+  action: () => Promise<unknown>;
+  begun: () => number;
+  letGo: () => void;
+  signals: { aborted: boolean }[];
+} {
   const waiting: (() => void)[] = [];
   const signals: { aborted: boolean }[] = [];
   let begun = 0;
@@ -36,8 +41,14 @@ describe('several sessions', () => {
     const starts = await Promise.all(['x', 'y', 'z'].map((who) => rig.call('start', { params: { who } })));
     const sessions = starts.map(({ structured }) => structured['session']);
     expect(new Set(sessions).size).toBe(3);
-    const next = await Promise.all(sessions.map((session, n) => rig.call('advance', { session, step: 'a', output: { n } })));
-    expect(next.map(({ structured }) => structured['prompt'])).toEqual(['<prompt>\nx 0\n</prompt>', '<prompt>\ny 1\n</prompt>', '<prompt>\nz 2\n</prompt>']);
+    const next = await Promise.all(
+      sessions.map((session, n) => rig.call('advance', { session, step: 'a', output: { n } })),
+    );
+    expect(next.map(({ structured }) => structured['prompt'])).toEqual([
+      '<prompt>\nx 0\n</prompt>',
+      '<prompt>\ny 1\n</prompt>',
+      '<prompt>\nz 2\n</prompt>',
+    ]);
   });
 
   it('are as many as was said, and one more when one has ended', async () => {
@@ -107,7 +118,10 @@ describe('a session that nobody asks for', () => {
   it('does not expire while its action runs', async () => {
     let nowMs = 0;
     const { action, letGo } = gate();
-    const rig = await serve(skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(), { now: () => nowMs });
+    const rig = await serve(
+      skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(),
+      { now: () => nowMs },
+    );
     const { session } = (await rig.call('start')).structured;
     const answer = rig.call('advance', { session, step: 'a', output: {} });
     await settled();
@@ -130,7 +144,9 @@ describe('a session that has ended', () => {
   });
 
   it('is told from one that never was', async () => {
-    const { structured } = await (await serve(oneStep())).call('advance', { session: 'abcdefgh', step: 'a', output: {} });
+    const { structured } = await (
+      await serve(oneStep())
+    ).call('advance', { session: 'abcdefgh', step: 'a', output: {} });
     expect(structured).toMatchObject({ session: 'abcdefgh', error: 'unknown', message: 'Unknown session "abcdefgh".' });
     expect(structured['remedy']).toContain('Call start');
   });
@@ -151,10 +167,15 @@ describe('a session that has ended', () => {
 describe('answers that come at the same time', () => {
   it('to the same step run its action once: one is taken, the others are told that the session has gone on', async () => {
     const { action, begun, letGo } = gate();
-    const built = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: 'b' }).step('b', { prompt: 'B', next: terminal }).build();
+    const built = skill({ name: 's', entry: 'a' })
+      .step('a', { prompt: 'A', action, next: 'b' })
+      .step('b', { prompt: 'B', next: terminal })
+      .build();
     const rig = await serve(built);
     const { session } = (await rig.call('start')).structured;
-    const answers = Promise.all(Array.from({ length: 5 }, () => rig.call('advance', { session, step: 'a', output: {} })));
+    const answers = Promise.all(
+      Array.from({ length: 5 }, () => rig.call('advance', { session, step: 'a', output: {} })),
+    );
     await settled();
     expect(begun()).toBe(1);
     letGo();
@@ -170,12 +191,18 @@ describe('answers that come at the same time', () => {
     const rig = await serve(built);
     const { session, turn } = (await rig.call('start')).structured;
     const answers = await Promise.all([1, 2].map(() => rig.call('advance', { session, step: 'a', output: {}, turn })));
-    expect(answers.map(({ structured }) => structured['error'] ?? structured['prompt'])).toEqual(['<prompt>\n1\n</prompt>', 'order']);
+    expect(answers.map(({ structured }) => structured['error'] ?? structured['prompt'])).toEqual([
+      '<prompt>\n1\n</prompt>',
+      'order',
+    ]);
   });
 
   it('to one step after another wait for their turn', async () => {
     const { action, letGo } = gate();
-    const built = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: 'b' }).step('b', { prompt: 'B', next: terminal }).build();
+    const built = skill({ name: 's', entry: 'a' })
+      .step('a', { prompt: 'A', action, next: 'b' })
+      .step('b', { prompt: 'B', next: terminal })
+      .build();
     const rig = await serve(built);
     const { session } = (await rig.call('start')).structured;
     const answers = Promise.all(['a', 'b'].map((step) => rig.call('advance', { session, step, output: {} })));
@@ -186,12 +213,17 @@ describe('answers that come at the same time', () => {
 
   it('after the end are told of it', async () => {
     const { action, letGo } = gate();
-    const rig = await serve(skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build());
+    const rig = await serve(
+      skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(),
+    );
     const { session } = (await rig.call('start')).structured;
     const answers = Promise.all([1, 2].map(() => rig.call('advance', { session, step: 'a', output: {} })));
     await settled();
     letGo();
-    expect((await answers).map(({ structured }) => structured['error'] ?? structured['status'])).toEqual(['done', 'finished']);
+    expect((await answers).map(({ structured }) => structured['error'] ?? structured['status'])).toEqual([
+      'done',
+      'finished',
+    ]);
   });
 
   it('to branches of parallel steps do not wait for each other', async () => {
@@ -215,10 +247,16 @@ describe('answers that come at the same time', () => {
 
   it('a look waits until nobody works on the step', async () => {
     const { action, letGo } = gate();
-    const built = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: 'b' }).step('b', { prompt: 'B', next: terminal }).build();
+    const built = skill({ name: 's', entry: 'a' })
+      .step('a', { prompt: 'A', action, next: 'b' })
+      .step('b', { prompt: 'B', next: terminal })
+      .build();
     const rig = await serve(built);
     const { session } = (await rig.call('start')).structured;
-    const answers = Promise.all([rig.call('advance', { session, step: 'a', output: {} }), rig.call('advance', { session })]);
+    const answers = Promise.all([
+      rig.call('advance', { session, step: 'a', output: {} }),
+      rig.call('advance', { session }),
+    ]);
     await settled();
     letGo();
     expect((await answers).map(({ structured }) => structured['step'])).toEqual(['b', 'b']);
@@ -228,11 +266,16 @@ describe('answers that come at the same time', () => {
 describe('a client that gives up on a call', () => {
   it('finds its result later', async () => {
     const { action, begun, letGo } = gate();
-    const built = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: 'b' }).step('b', { prompt: 'B', next: terminal }).build();
+    const built = skill({ name: 's', entry: 'a' })
+      .step('a', { prompt: 'A', action, next: 'b' })
+      .step('b', { prompt: 'B', next: terminal })
+      .build();
     const rig = await serve(built);
     const { session } = (await rig.call('start')).structured;
     const given = new AbortController();
-    const answer = rig.client.callTool({ name: 'advance', arguments: { session, step: 'a', output: {} } }, undefined, { signal: given.signal });
+    const answer = rig.client.callTool({ name: 'advance', arguments: { session, step: 'a', output: {} } }, undefined, {
+      signal: given.signal,
+    });
     await settled();
     given.abort('too slow');
     await expect(answer).rejects.toThrow('too slow');
@@ -243,7 +286,10 @@ describe('a client that gives up on a call', () => {
 
   it('hears that it is worked on when it wants to', async () => {
     const { action, letGo } = gate();
-    const rig = await serve(skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(), { progressEveryMs: 5 });
+    const rig = await serve(
+      skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(),
+      { progressEveryMs: 5 },
+    );
     const { session } = (await rig.call('start')).structured;
     const heard: number[] = [];
     await rig.client.callTool({ name: 'advance', arguments: { session, step: 'a', output: {} } }, undefined, {
@@ -263,7 +309,9 @@ describe('the store', () => {
 
   it('fires the signals of what is under way when it is closed', async () => {
     const { action, signals } = gate();
-    const store = new MemorySessions(skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build());
+    const store = new MemorySessions(
+      skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', action, next: terminal }).build(),
+    );
     const started = await store.start({ handshake: HANDSHAKE });
     if (started.kind !== 'answered') throw new Error(started.message);
     const answer = store.advance(started.session, { step: 'a', output: {} });

@@ -93,11 +93,17 @@ export class MemorySessions implements SessionStore {
   }
 
   async close(): Promise<void> {
-    for (const [id, { session }] of this.#open) this.#end(id, { why: 'over', result: cancelSession(session, 'the server was closed') });
+    for (const [id, { session }] of this.#open)
+      this.#end(id, { why: 'over', result: cancelSession(session, 'the server was closed') });
   }
 
   /** @param work  gives null when the session has ended in the meantime */
-  async #take(id: string, entry: OpenSession, exclusiveFor: string, work: () => Promise<CliResult> | null): Promise<SessionReply> {
+  async #take(
+    id: string,
+    entry: OpenSession,
+    exclusiveFor: string,
+    work: () => Promise<CliResult> | null,
+  ): Promise<SessionReply> {
     const { turns } = entry;
     entry.running++;
     const before = turns.get(exclusiveFor) ?? Promise.resolve();
@@ -118,10 +124,18 @@ export class MemorySessions implements SessionStore {
   #lateFor(id: string, answer: StepAnswer | undefined): SessionReply {
     const ended = this.#ended.get(id);
     if (ended === undefined) {
-      return refused('unknown', `Unknown session "${id}".`, 'Call start to begin a session; sessions of an earlier run of this server are gone.');
+      return refused(
+        'unknown',
+        `Unknown session "${id}".`,
+        'Call start to begin a session; sessions of an earlier run of this server are gone.',
+      );
     }
     if (ended.why === 'expired') {
-      return refused('expired', `Session "${id}" was idle for more than ${minutes(this.#idleMs)} and is gone.`, 'Call start to begin a new session.');
+      return refused(
+        'expired',
+        `Session "${id}" was idle for more than ${minutes(this.#idleMs)} and is gone.`,
+        'Call start to begin a new session.',
+      );
     }
     if (answer === undefined) return { kind: 'answered', session: id, result: ended.result };
     const { result } = ended;
@@ -176,7 +190,10 @@ function isOver({ state: { status } }: Session): boolean {
 
 /** Whoever is told to come back at a time must find the session then. */
 function dueOf({ state: { cursors } }: Session): number {
-  return Math.max(0, ...cursors.map(({ phase, deadlineMs }) => (phase.kind === 'waiting' ? phase.dueMs : (deadlineMs ?? 0))));
+  return Math.max(
+    0,
+    ...cursors.map(({ phase, deadlineMs }) => (phase.kind === 'waiting' ? phase.dueMs : (deadlineMs ?? 0))),
+  );
 }
 
 function refused(refusal: Refusal, message: string, remedy: string): SessionReply {

@@ -19,13 +19,33 @@ describe('the flags of an MCP server', () => {
   });
 
   it('say who the agent is', () => {
-    expect(parse('--host', 'codex', '--tools', 'a, b,', '--subagent')?.handshake).toEqual({ host: 'codex', toolsAvailable: ['a', 'b'], isSubagent: true });
+    expect(parse('--host', 'codex', '--tools', 'a, b,', '--subagent')?.handshake).toEqual({
+      host: 'codex',
+      toolsAvailable: ['a', 'b'],
+      isSubagent: true,
+    });
   });
 
   it('say where to listen and who may come', () => {
     const path = tokenFile('s3cret\n');
-    const options = parse('--http', '0', '--listen', '0.0.0.0', '--token-file', path, '--allow-host', 'a.example', '--allow-host', 'b.example');
-    expect(options?.http).toEqual({ port: 0, listen: '0.0.0.0', token: 's3cret', allowedHosts: ['a.example', 'b.example'] });
+    const options = parse(
+      '--http',
+      '0',
+      '--listen',
+      '0.0.0.0',
+      '--token-file',
+      path,
+      '--allow-host',
+      'a.example',
+      '--allow-host',
+      'b.example',
+    );
+    expect(options?.http).toEqual({
+      port: 0,
+      listen: '0.0.0.0',
+      token: 's3cret',
+      allowedHosts: ['a.example', 'b.example'],
+    });
   });
 
   it('set limits', () => {

@@ -12,7 +12,12 @@ export interface McpOptions {
   readonly durable: boolean;
   readonly maxMessageBytes?: number;
   /** Null: stdio. */
-  readonly http: { readonly port: number; readonly listen: string; readonly allowedHosts: readonly string[]; readonly token?: string } | null;
+  readonly http: {
+    readonly port: number;
+    readonly listen: string;
+    readonly allowedHosts: readonly string[];
+    readonly token?: string;
+  } | null;
 }
 
 export const MCP_HELP = `mcp: serves this skill over the Model Context Protocol, on stdio unless --http is given.
@@ -61,7 +66,9 @@ export function parseMcpOptions(argv: readonly string[]): McpOptions | null {
     durable,
     maxSessions: count('--max-sessions', values['max-sessions'] ?? '100', 1, 1_000_000),
     idleMs: count('--idle-minutes', values['idle-minutes'] ?? '60', 1, 1_000_000) * 60_000,
-    ...(maxMessage === undefined ? {} : { maxMessageBytes: count('--max-message-mib', maxMessage, 1, 256) * 1024 * 1024 }),
+    ...(maxMessage === undefined
+      ? {}
+      : { maxMessageBytes: count('--max-message-mib', maxMessage, 1, 256) * 1024 * 1024 }),
     http: httpOptions(values),
   };
 }
@@ -90,7 +97,8 @@ function httpOptions({ http, ...flags }: HttpFlags): McpOptions['http'] {
 
 function readToken(path: string): string {
   const token = readFileSync(path, 'utf8').trim();
-  if (token === '' || /\s/.test(token)) throw new Error(`--token-file ${path}: it has to hold one token without white space, and nothing else.`);
+  if (token === '' || /\s/.test(token))
+    throw new Error(`--token-file ${path}: it has to hold one token without white space, and nothing else.`);
   return token;
 }
 

@@ -1,5 +1,11 @@
 /** What a session answered, as the tools say it. */
-import type { CliResult, ErrorKind, PromptResult, ValidationErrorResult, WaitingResult } from '../../../../domain/step-machine/result.ts';
+import type {
+  CliResult,
+  ErrorKind,
+  PromptResult,
+  ValidationErrorResult,
+  WaitingResult,
+} from '../../../../domain/step-machine/result.ts';
 import type { SessionReply } from './session-store.ts';
 import { failure, type ToolReply } from './tool-set.ts';
 
@@ -28,21 +34,37 @@ export function resultReply(session: string, result: CliResult, output: unknown,
 }
 
 /** Without `completed` and what was passed on the way: the agent wrote the one, and pays for every word of the other. */
-function promptFields({ human, open, preamble, prompt, schema, step, turn }: PromptResult): Readonly<Record<string, unknown>> {
+function promptFields({
+  human,
+  open,
+  preamble,
+  prompt,
+  schema,
+  step,
+  turn,
+}: PromptResult): Readonly<Record<string, unknown>> {
   return {
     step,
     prompt,
     schema,
     ...(preamble === undefined ? {} : { preamble }),
     ...(turn === undefined ? {} : { turn }),
-    ...(human === undefined ? {} : { human: { ...human, ...(human.dueMs === undefined ? {} : { dueAt: new Date(human.dueMs).toISOString() }) } }),
+    ...(human === undefined
+      ? {}
+      : { human: { ...human, ...(human.dueMs === undefined ? {} : { dueAt: new Date(human.dueMs).toISOString() }) } }),
     ...(open === undefined ? {} : { open }),
   };
 }
 
 function waitingFields({ dueMs, step }: WaitingResult, nowMs: number): Readonly<Record<string, unknown>> {
   const waitMs = Math.max(0, dueMs - nowMs);
-  return { step, dueMs, dueAt: new Date(dueMs).toISOString(), waitMs, remedy: 'Call advance with `session` alone when the time has come.' };
+  return {
+    step,
+    dueMs,
+    dueAt: new Date(dueMs).toISOString(),
+    waitMs,
+    remedy: 'Call advance with `session` alone when the time has come.',
+  };
 }
 
 const LOOK = 'Call advance with `session` alone to see which step is due.';
@@ -53,12 +75,17 @@ const REMEDIES: Readonly<Record<ErrorKind, string>> = {
   limit: ANEW,
   busy: 'Call advance with `session` alone; it answers when the step has been worked on.',
   away: 'Call advance with the same `step` and `output` again later, when a worker that has the code of the session runs.',
-  action: 'Call advance with the `step` of this error and the same `output`, without `turn`, to try once more, or tell the user.',
+  action:
+    'Call advance with the `step` of this error and the same `output`, without `turn`, to try once more, or tell the user.',
   failed: ANEW,
   cancelled: ANEW,
 };
 
-function errorReply(session: string, { error, message, retry, step }: ValidationErrorResult, output: unknown): ToolReply {
+function errorReply(
+  session: string,
+  { error, message, retry, step }: ValidationErrorResult,
+  output: unknown,
+): ToolReply {
   const remedy = error === 'validation' && retry ? mend(output) : REMEDIES[error];
   return failure(error, message, remedy, retry, { session, step });
 }
@@ -66,10 +93,15 @@ function errorReply(session: string, { error, message, retry, step }: Validation
 /** Hosts that do not know the type of an argument pass its JSON as a text. */
 function mend(output: unknown): string {
   const mended = "Mend the output so that it fits the step's schema, and call advance again with the same step.";
-  return typeof output === 'string' && /^\s*[[{]/.test(output) ? `${mended} It was a string that holds JSON: pass the value itself.` : mended;
+  return typeof output === 'string' && /^\s*[[{]/.test(output)
+    ? `${mended} It was a string that holds JSON: pass the value itself.`
+    : mended;
 }
 
-export function refusedReply({ message, refusal, remedy }: Extract<SessionReply, { kind: 'refused' }>, session: unknown): ToolReply {
+export function refusedReply(
+  { message, refusal, remedy }: Extract<SessionReply, { kind: 'refused' }>,
+  session: unknown,
+): ToolReply {
   return failure(
     refusal,
     message,
@@ -79,6 +111,11 @@ export function refusedReply({ message, refusal, remedy }: Extract<SessionReply,
   );
 }
 
-export function callerError(error: string, message: string, remedy: string, more: Readonly<Record<string, unknown>> = {}): ToolReply {
+export function callerError(
+  error: string,
+  message: string,
+  remedy: string,
+  more: Readonly<Record<string, unknown>> = {},
+): ToolReply {
   return failure(error, message, remedy, error !== 'internal', more);
 }

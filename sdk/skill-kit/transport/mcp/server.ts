@@ -37,7 +37,10 @@ export function createMcpServer(tools: ToolSet, options: McpServerOptions = {}):
   server.setRequestHandler(CallToolRequestSchema, async ({ params }, extra) => {
     const spec = tools.tools.find((tool) => tool.name === params.name);
     if (spec === undefined) {
-      throw new McpError(ErrorCode.InvalidParams, `Unknown tool "${params.name}". This server has: ${tools.tools.map((tool) => tool.name).join(', ')}.`);
+      throw new McpError(
+        ErrorCode.InvalidParams,
+        `Unknown tool "${params.name}". This server has: ${tools.tools.map((tool) => tool.name).join(', ')}.`,
+      );
     }
     const client = server.getClientVersion()?.name;
     const call = callTool(tools, params.name, params.arguments ?? {}, client);
@@ -59,7 +62,12 @@ export function createMcpServer(tools: ToolSet, options: McpServerOptions = {}):
 }
 
 /** Never rejects: an error that is a result reaches the model, and can be acted on. */
-async function callTool(tools: ToolSet, tool: string, args: Readonly<Record<string, unknown>>, client: string | undefined): Promise<CallToolResult> {
+async function callTool(
+  tools: ToolSet,
+  tool: string,
+  args: Readonly<Record<string, unknown>>,
+  client: string | undefined,
+): Promise<CallToolResult> {
   try {
     return resultOf(await tools.call(tool, args, client === undefined ? {} : { name: client }));
   } catch (cause) {
@@ -70,11 +78,17 @@ async function callTool(tools: ToolSet, tool: string, args: Readonly<Record<stri
 function resultOf({ isError, structured, text }: ToolReply): CallToolResult {
   // What is sent is what JSON can say; a value that it cannot say is an error here, not in the transport, where nobody is told.
   const json = JSON.stringify(structured);
-  return { content: [{ type: 'text', text: text ?? json }], structuredContent: structured, ...(isError ? { isError } : {}) };
+  return {
+    content: [{ type: 'text', text: text ?? json }],
+    structuredContent: structured,
+    ...(isError ? { isError } : {}),
+  };
 }
 
 function toolOf({ description, inputSchema, name, outputSchema, readOnly, title }: ToolSpec): Tool {
-  const annotations = readOnly ? { title, readOnlyHint: true, openWorldHint: false } : { title, readOnlyHint: false, destructiveHint: false };
+  const annotations = readOnly
+    ? { title, readOnlyHint: true, openWorldHint: false }
+    : { title, readOnlyHint: false, destructiveHint: false };
   return { name, title, description, inputSchema, outputSchema, annotations };
 }
 
@@ -84,7 +98,10 @@ function reportProgress(extra: Extra, everyMs: number): () => void {
   if (progressToken === undefined) return () => undefined;
   let progress = 0;
   const timer = setInterval(() => {
-    const sent = extra.sendNotification({ method: 'notifications/progress', params: { progressToken, progress: ++progress } });
+    const sent = extra.sendNotification({
+      method: 'notifications/progress',
+      params: { progressToken, progress: ++progress },
+    });
     // A client that has gone is noticed by its transport.
     sent.catch(() => clearInterval(timer));
   }, everyMs);

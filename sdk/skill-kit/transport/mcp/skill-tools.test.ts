@@ -6,7 +6,11 @@ import { referenceTools } from './reference-tools.ts';
 const twoSteps = () =>
   skill({ name: 'two', entry: 'ask', version: '1.2.3', description: 'Adds one' })
     .step('ask', { prompt: 'How many?', response: z.object({ n: z.number() }), next: 'tell' })
-    .step('tell', { prompt: ({ store }) => `You said ${store.steps.ask.n}.`, response: z.object({ ok: z.boolean() }), next: terminal })
+    .step('tell', {
+      prompt: ({ store }) => `You said ${store.steps.ask.n}.`,
+      response: z.object({ ok: z.boolean() }),
+      next: terminal,
+    })
     .build();
 
 const composite = () =>
@@ -21,7 +25,11 @@ const composite = () =>
         system: 'You mend.',
         params: z.object({ file: z.string(), deep: z.boolean().default(true) }),
       })
-        .step('what', { prompt: ({ params }) => `Mend ${params.file}, deep: ${String(params.deep)}.`, response: z.object({ v: z.string() }), next: 'sure' })
+        .step('what', {
+          prompt: ({ params }) => `Mend ${params.file}, deep: ${String(params.deep)}.`,
+          response: z.object({ v: z.string() }),
+          next: 'sure',
+        })
         .step('sure', { prompt: ({ params }) => `Sure about ${params.file}?`, next: terminal })
         .build(),
       { params: () => ({ file: 'a.ts' }) },
@@ -37,13 +45,21 @@ describe('start and advance', () => {
   it('lead from prompt to prompt to the final output, as structured content and as one text item of the same JSON', async () => {
     const rig = await serve(twoSteps());
     const first = await rig.call('start');
-    expect(first).toMatchObject({ isError: false, structured: { status: 'prompt', step: 'ask', prompt: '<prompt>\nHow many?\n</prompt>', turn: 1 } });
+    expect(first).toMatchObject({
+      isError: false,
+      structured: { status: 'prompt', step: 'ask', prompt: '<prompt>\nHow many?\n</prompt>', turn: 1 },
+    });
     expect(first.structured['schema']).toMatchObject({ type: 'object', required: ['n'] });
     expect(first.structured['preamble']).toContain('<prompt>');
     const session = first.structured['session'] as string;
     expect(session).toHaveLength(8);
     const second = await rig.call('advance', { session, step: 'ask', output: { n: 3 } });
-    expect(second.structured).toMatchObject({ session, status: 'prompt', step: 'tell', prompt: '<prompt>\nYou said 3.\n</prompt>' });
+    expect(second.structured).toMatchObject({
+      session,
+      status: 'prompt',
+      step: 'tell',
+      prompt: '<prompt>\nYou said 3.\n</prompt>',
+    });
     expect(second.structured).not.toHaveProperty('preamble');
     const done = await rig.call('advance', { session, step: 'tell', output: { ok: true } });
     expect(done.structured).toEqual({ session, status: 'done', finalOutput: { ok: true } });
@@ -54,10 +70,12 @@ describe('start and advance', () => {
     const { client } = await serve(composite());
     expect(client.getServerVersion()).toEqual({ name: 'doctor', version: '0.0.0' });
     expect(client.getServerCapabilities()).toEqual({ tools: {} });
-    for (const word of ['start', 'advance', 'session', 'remedy', 'subskill', 'fix (Mends things)', 'topics']) expect(client.getInstructions()).toContain(word);
+    for (const word of ['start', 'advance', 'session', 'remedy', 'subskill', 'fix (Mends things)', 'topics'])
+      expect(client.getInstructions()).toContain(word);
     const { tools } = await client.listTools();
     expect(tools.map(({ name }) => name)).toEqual(['start', 'advance', 'topics', 'topic']);
-    for (const { inputSchema, outputSchema } of tools) expect([inputSchema.type, outputSchema?.type]).toEqual(['object', 'object']);
+    for (const { inputSchema, outputSchema } of tools)
+      expect([inputSchema.type, outputSchema?.type]).toEqual(['object', 'object']);
     expect(tools[0]!.inputSchema.properties).toMatchObject({ subskill: { enum: ['fix'] } });
   });
 
@@ -77,7 +95,10 @@ describe('start and advance', () => {
     const rig = await serve(twoSteps());
     const session = await sessionOf(rig);
     const refused = await rig.call('advance', { session, step: 'ask', output: { n: 'x' } });
-    expect(refused).toMatchObject({ isError: true, structured: { session, status: 'error', error: 'validation', step: 'ask', retry: true } });
+    expect(refused).toMatchObject({
+      isError: true,
+      structured: { session, status: 'error', error: 'validation', step: 'ask', retry: true },
+    });
     expect(refused.structured['message']).toMatch(/^n: /);
     expect(refused.structured['remedy']).toContain('same step');
     expect(JSON.parse(refused.text)).toEqual(refused.structured);
@@ -94,11 +115,19 @@ describe('start and advance', () => {
   it('refuse a step that is not due, and an answer to a turn that is over', async () => {
     const rig = await serve(twoSteps());
     const session = await sessionOf(rig);
-    expect((await rig.call('advance', { session, step: 'tell', output: {} })).structured).toMatchObject({ error: 'order', retry: false });
-    expect((await rig.call('advance', { session, step: 'nowhere', output: {} })).structured).toMatchObject({ error: 'validation', retry: false });
+    expect((await rig.call('advance', { session, step: 'tell', output: {} })).structured).toMatchObject({
+      error: 'order',
+      retry: false,
+    });
+    expect((await rig.call('advance', { session, step: 'nowhere', output: {} })).structured).toMatchObject({
+      error: 'validation',
+      retry: false,
+    });
     const { structured } = await rig.call('advance', { session, step: 'ask', output: { n: 1 }, turn: 7 });
     expect(structured).toMatchObject({ error: 'order', message: 'Turn 7 of step "ask" is over; its turn is 1.' });
-    expect((await rig.call('advance', { session, step: 'ask', output: { n: 1 }, turn: 1 })).structured['step']).toBe('tell');
+    expect((await rig.call('advance', { session, step: 'ask', output: { n: 1 }, turn: 1 })).structured['step']).toBe(
+      'tell',
+    );
   });
 
   it('with the session alone, say again what is due', async () => {
@@ -107,7 +136,10 @@ describe('start and advance', () => {
     const session = first.structured['session'] as string;
     expect((await rig.call('advance', { session })).structured).toEqual(first.structured);
     await rig.call('advance', { session, step: 'ask', output: { n: 3 } });
-    expect((await rig.call('advance', { session })).structured).toMatchObject({ step: 'tell', prompt: '<prompt>\nYou said 3.\n</prompt>' });
+    expect((await rig.call('advance', { session })).structured).toMatchObject({
+      step: 'tell',
+      prompt: '<prompt>\nYou said 3.\n</prompt>',
+    });
   });
 
   it('refuse arguments that they do not know, that are missing, or of another type', async () => {
@@ -127,7 +159,9 @@ describe('start and advance', () => {
     expect(await wrong('advance', { step: 'ask', output: {} })).toBe('`session` is missing.');
     expect(await wrong('advance', { session, output: {} })).toContain('`step` is missing');
     expect(await wrong('advance', { session, step: 'ask' })).toContain('`output` is missing');
-    expect(await wrong('advance', { session, step: 'ask', output: {}, turn: 1.5 })).toBe('`turn` has to be of type integer, not number.');
+    expect(await wrong('advance', { session, step: 'ask', output: {}, turn: 1.5 })).toBe(
+      '`turn` has to be of type integer, not number.',
+    );
   });
 
   it('refuse params that do not fit, in words of this protocol', async () => {
@@ -145,7 +179,9 @@ describe('start and advance', () => {
 
   it('name an unknown tool as an error of the protocol', async () => {
     const { client } = await serve(twoSteps());
-    await expect(client.callTool({ name: 'stop', arguments: {} })).rejects.toThrow('Unknown tool "stop". This server has: start, advance.');
+    await expect(client.callTool({ name: 'stop', arguments: {} })).rejects.toThrow(
+      'Unknown tool "stop". This server has: start, advance.',
+    );
   });
 
   it('show a wait, and the step after it when its time has come', async () => {
@@ -159,7 +195,12 @@ describe('start and advance', () => {
     const session = await sessionOf(rig);
     const { structured, isError } = await rig.call('advance', { session, step: 'a', output: {} });
     expect(isError).toBe(false);
-    expect(structured).toMatchObject({ status: 'waiting', step: 'pause', dueAt: '2030-01-01T00:01:30.000Z', waitMs: 90_000 });
+    expect(structured).toMatchObject({
+      status: 'waiting',
+      step: 'pause',
+      dueAt: '2030-01-01T00:01:30.000Z',
+      waitMs: 90_000,
+    });
     nowMs += 30_000;
     expect((await rig.call('advance', { session })).structured).toMatchObject({ status: 'waiting', waitMs: 60_000 });
     nowMs += 60_000;
@@ -175,9 +216,15 @@ describe('start and advance', () => {
       .build();
     const rig = await serve(built, { now: () => 5000 });
     const { structured } = await rig.call('start');
-    expect(structured).toMatchObject({ step: 'a', open: [{ step: 'b', prompt: '<prompt>\nB\n</prompt>', schema: null }] });
+    expect(structured).toMatchObject({
+      step: 'a',
+      open: [{ step: 'b', prompt: '<prompt>\nB\n</prompt>', schema: null }],
+    });
     const next = await rig.call('advance', { session: structured['session'], step: 'a', output: {} });
-    expect(next.structured).toMatchObject({ step: 'b', human: { assignee: 'ann', dueMs: 6000, dueAt: '1970-01-01T00:00:06.000Z' } });
+    expect(next.structured).toMatchObject({
+      step: 'b',
+      human: { assignee: 'ann', dueMs: 6000, dueAt: '1970-01-01T00:00:06.000Z' },
+    });
   });
 });
 
@@ -198,9 +245,14 @@ describe('what an author gets wrong', () => {
     const rig = await serve(built);
     const session = await sessionOf(rig);
     const failed = await rig.call('advance', { session, step: 'a', output: {} });
-    expect(failed).toMatchObject({ isError: true, structured: { session, status: 'error', error: 'action', step: 'a', retry: true } });
+    expect(failed).toMatchObject({
+      isError: true,
+      structured: { session, status: 'error', error: 'action', step: 'a', retry: true },
+    });
     expect(failed.structured['message']).toContain('no network');
-    expect(await rig.call('advance', { session, step: 'a', output: {}, turn: 1 })).toMatchObject({ structured: { error: 'order' } });
+    expect(await rig.call('advance', { session, step: 'a', output: {}, turn: 1 })).toMatchObject({
+      structured: { error: 'order' },
+    });
     expect(failed.structured['remedy']).toContain('without `turn`');
     isBroken = false;
     const stuck = await rig.call('advance', { session, step: 'a', output: {} });
@@ -227,8 +279,15 @@ describe('what an author gets wrong', () => {
     const rig = await serve(built);
     const session = await sessionOf(rig);
     const { structured } = await rig.call('advance', { session, step: 'a', output: {} });
-    expect(structured).toMatchObject({ status: 'error', error: 'failed', retry: false, remedy: 'Call start to begin a new session.' });
-    expect((await rig.call('advance', { session, step: 'a', output: {} })).structured).toMatchObject({ error: 'finished' });
+    expect(structured).toMatchObject({
+      status: 'error',
+      error: 'failed',
+      retry: false,
+      remedy: 'Call start to begin a new session.',
+    });
+    expect((await rig.call('advance', { session, step: 'a', output: {} })).structured).toMatchObject({
+      error: 'finished',
+    });
   });
 });
 
@@ -238,14 +297,21 @@ describe('bugs of servers before this one', () => {
       .step('gate', { action: () => Promise.resolve({ found: 2 }), next: 'ask' })
       .step('ask', { prompt: ({ store }) => `Found ${(store.steps.gate as { found: number }).found}.`, next: terminal })
       .build();
-    expect((await (await serve(built)).call('start')).structured).toMatchObject({ status: 'prompt', step: 'ask', prompt: '<prompt>\nFound 2.\n</prompt>' });
+    expect((await (await serve(built)).call('start')).structured).toMatchObject({
+      status: 'prompt',
+      step: 'ask',
+      prompt: '<prompt>\nFound 2.\n</prompt>',
+    });
   });
 
   it('start of a skill that asks nothing gives its final output', async () => {
     const built = skill({ name: 's', entry: 'gate' })
       .step('gate', { action: () => Promise.resolve({ found: 2 }), next: terminal })
       .build();
-    expect((await (await serve(built)).call('start')).structured).toMatchObject({ status: 'done', finalOutput: { found: 2 } });
+    expect((await (await serve(built)).call('start')).structured).toMatchObject({
+      status: 'done',
+      finalOutput: { found: 2 },
+    });
   });
 
   it("the preamble begins with the skill's system", async () => {
@@ -255,8 +321,16 @@ describe('bugs of servers before this one', () => {
 
   it('a sub-skill comes with its own preamble', async () => {
     const rig = await serve(composite());
-    const { structured } = await rig.call('advance', { session: await sessionOf(rig), step: 'route', output: { to: 'subskill:fix' } });
-    expect(structured).toMatchObject({ status: 'prompt', step: 'fix/what', prompt: '<prompt>\nMend a.ts, deep: true.\n</prompt>' });
+    const { structured } = await rig.call('advance', {
+      session: await sessionOf(rig),
+      step: 'route',
+      output: { to: 'subskill:fix' },
+    });
+    expect(structured).toMatchObject({
+      status: 'prompt',
+      step: 'fix/what',
+      prompt: '<prompt>\nMend a.ts, deep: true.\n</prompt>',
+    });
     expect(structured['preamble']).toMatch(/^You mend\.\n\n/);
   });
 
@@ -271,17 +345,29 @@ describe('bugs of servers before this one', () => {
   it('start takes a sub-skill to start with, and its params', async () => {
     const rig = await serve(composite());
     const { structured } = await rig.call('start', { subskill: 'fix', params: { file: 'b.ts', deep: false } });
-    expect(structured).toMatchObject({ status: 'prompt', step: 'fix/what', prompt: '<prompt>\nMend b.ts, deep: false.\n</prompt>' });
+    expect(structured).toMatchObject({
+      status: 'prompt',
+      step: 'fix/what',
+      prompt: '<prompt>\nMend b.ts, deep: false.\n</prompt>',
+    });
     expect((await rig.call('start', { subskill: 'fix' })).structured).toMatchObject({ error: 'params' });
-    expect((await rig.call('start', { subskill: 'fax' })).structured).toMatchObject({ error: 'arguments', remedy: 'It has: fix.' });
+    expect((await rig.call('start', { subskill: 'fax' })).structured).toMatchObject({
+      error: 'arguments',
+      remedy: 'It has: fix.',
+    });
   });
 
-  it.each([['a text'], [[1, 2]], [7], [false], [null], [{ a: 1 }]])('an output may be any JSON value: %j', async (output) => {
-    const built = skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', response: z.json(), next: terminal }).build();
-    const rig = await serve(built);
-    const { isError, structured } = await rig.call('advance', { session: await sessionOf(rig), step: 'a', output });
-    expect([isError, structured['finalOutput']]).toEqual([false, output]);
-  });
+  it.each([['a text'], [[1, 2]], [7], [false], [null], [{ a: 1 }]])(
+    'an output may be any JSON value: %j',
+    async (output) => {
+      const built = skill({ name: 's', entry: 'a' })
+        .step('a', { prompt: 'A', response: z.json(), next: terminal })
+        .build();
+      const rig = await serve(built);
+      const { isError, structured } = await rig.call('advance', { session: await sessionOf(rig), step: 'a', output });
+      expect([isError, structured['finalOutput']]).toEqual([false, output]);
+    },
+  );
 
   it('topics is a tool wherever there are topics, and an unknown topic says which there are', async () => {
     const rig = await serve(composite());
@@ -299,13 +385,20 @@ describe('bugs of servers before this one', () => {
 
   it('a redirect to a topic ends the session with its text', async () => {
     const rig = await serve(composite());
-    const { structured } = await rig.call('advance', { session: await sessionOf(rig), step: 'route', output: { to: 'topic:rules' } });
+    const { structured } = await rig.call('advance', {
+      session: await sessionOf(rig),
+      step: 'route',
+      output: { to: 'topic:rules' },
+    });
     expect(structured).toMatchObject({ status: 'done', finalOutput: { topic: 'rules', content: 'text of rules.md' } });
   });
 
   it('a sub-agent can say that it is one, and its tools are all that is counted on', async () => {
     const built = skill({ name: 's', entry: 'a' })
-      .step('a', { prompt: ({ host }) => `${host.host} ${host.toolsAvailable.join('+')} ${String(host.isSubagent)}`, next: terminal })
+      .step('a', {
+        prompt: ({ host }) => `${host.host} ${host.toolsAvailable.join('+')} ${String(host.isSubagent)}`,
+        next: terminal,
+      })
       .build();
     const rig = await serve(built, { handshake: { toolsAvailable: ['Bash'] }, clientName: 'Claude Code' });
     expect((await rig.call('start')).structured['prompt']).toBe('<prompt>\nclaude-code Bash false\n</prompt>');
@@ -330,15 +423,28 @@ describe('a reference', () => {
     const rig = await serveReference();
     expect(rig.client.getServerVersion()).toEqual({ name: 'style', version: '2.0.0' });
     expect((await rig.client.listTools()).tools.map(({ name }) => name)).toEqual(['topics', 'topic']);
-    expect(await rig.call('topics')).toMatchObject({ text: 'names: Names\ngone: Gone', structured: { topics: [{ name: 'names' }, { name: 'gone' }] } });
+    expect(await rig.call('topics')).toMatchObject({
+      text: 'names: Names\ngone: Gone',
+      structured: { topics: [{ name: 'names' }, { name: 'gone' }] },
+    });
     const content = '# Names\n"names.md"';
-    expect(await rig.call('topic', { name: 'names' })).toEqual({ text: content, structured: { name: 'names', content }, isError: false });
+    expect(await rig.call('topic', { name: 'names' })).toEqual({
+      text: content,
+      structured: { name: 'names', content },
+      isError: false,
+    });
   });
 
   it('says which topics there are, and what is wrong with one', async () => {
     const rig = await serveReference();
-    expect(await rig.call('topic', { name: 'x' })).toMatchObject({ isError: true, text: 'Unknown topic "x". Available: names, gone.' });
+    expect(await rig.call('topic', { name: 'x' })).toMatchObject({
+      isError: true,
+      text: 'Unknown topic "x". Available: names, gone.',
+    });
     expect(await rig.call('topic')).toMatchObject({ isError: true, structured: { error: 'arguments' } });
-    expect(await rig.call('topic', { name: 'gone' })).toMatchObject({ isError: true, structured: { message: 'Topic "gone" cannot be read: no such file' } });
+    expect(await rig.call('topic', { name: 'gone' })).toMatchObject({
+      isError: true,
+      structured: { message: 'Topic "gone" cannot be read: no such file' },
+    });
   });
 });

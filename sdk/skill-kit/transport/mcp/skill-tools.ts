@@ -37,17 +37,28 @@ export function skillTools(definition: SkillDefinition, options: SkillToolsOptio
       if (wrong !== null) return callerError('arguments', wrong, 'Mend the arguments and call again.');
       const reply = tool === 'start' ? await begin(definition, options, args, caller) : await goOn(store, args);
       if ('isError' in reply) return reply;
-      return reply.kind === 'refused' ? refusedReply(reply, args['session']) : resultReply(reply.session, reply.result, args['output'], now());
+      return reply.kind === 'refused'
+        ? refusedReply(reply, args['session'])
+        : resultReply(reply.session, reply.result, args['output'], now());
     },
     close: () => store.close(),
   };
 }
 
-async function begin(definition: SkillDefinition, options: SkillToolsOptions, args: Arguments, caller: Caller): Promise<SessionReply | ToolReply> {
+async function begin(
+  definition: SkillDefinition,
+  options: SkillToolsOptions,
+  args: Arguments,
+  caller: Caller,
+): Promise<SessionReply | ToolReply> {
   const { params, subskill } = args as { readonly params?: unknown; readonly subskill?: string };
   const subskills = definition.subskills ?? {};
   if (subskill !== undefined && !Object.hasOwn(subskills, subskill)) {
-    return callerError('arguments', `Skill "${definition.name}" has no sub-skill "${subskill}".`, `It has: ${Object.keys(subskills).join(', ')}.`);
+    return callerError(
+      'arguments',
+      `Skill "${definition.name}" has no sub-skill "${subskill}".`,
+      `It has: ${Object.keys(subskills).join(', ')}.`,
+    );
   }
   const started = subskill === undefined ? definition : subskills[subskill]!.definition;
   if (started.params !== undefined) {
@@ -65,7 +76,11 @@ async function begin(definition: SkillDefinition, options: SkillToolsOptions, ar
 }
 
 function handshakeOf(args: Arguments, told: Partial<Handshake>, caller: Caller): Handshake {
-  const { host, subagent, tools } = args as { readonly host?: string; readonly subagent?: boolean; readonly tools?: readonly string[] };
+  const { host, subagent, tools } = args as {
+    readonly host?: string;
+    readonly subagent?: boolean;
+    readonly tools?: readonly string[];
+  };
   return {
     host: host ?? told.host ?? hostNamed(caller.name),
     toolsAvailable: [...(tools ?? told.toolsAvailable ?? [])],
@@ -84,10 +99,19 @@ async function goOn(store: SessionStore, args: Arguments): Promise<SessionReply 
   const hasOutput = args['output'] !== undefined;
   if (step === undefined && !hasOutput) return store.advance(session);
   if (step === undefined)
-    return callerError('arguments', '`step` is missing: an output answers a step.', 'Pass the `step` that the last prompt named.', { session });
+    return callerError(
+      'arguments',
+      '`step` is missing: an output answers a step.',
+      'Pass the `step` that the last prompt named.',
+      { session },
+    );
   if (!hasOutput) {
-    const remedy = "Pass `output`, the JSON that fits the step's `schema`; `{}` where the schema is null. Pass `session` alone to see the step again.";
-    return callerError('arguments', `\`output\` is missing: there is no answer to step "${step}".`, remedy, { session, step });
+    const remedy =
+      "Pass `output`, the JSON that fits the step's `schema`; `{}` where the schema is null. Pass `session` alone to see the step again.";
+    return callerError('arguments', `\`output\` is missing: there is no answer to step "${step}".`, remedy, {
+      session,
+      step,
+    });
   }
   return store.advance(session, { step, output: args['output'], ...(turn === undefined ? {} : { turn }) });
 }

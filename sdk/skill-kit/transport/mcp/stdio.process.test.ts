@@ -19,7 +19,11 @@ async function connect(
   script: string,
   args: readonly string[] = [],
 ): Promise<Rig & { readonly stderr: Promise<string>; readonly transport: StdioClientTransport }> {
-  const transport = new StdioClientTransport({ command: process.execPath, args: [script, 'mcp', ...args], stderr: 'pipe' });
+  const transport = new StdioClientTransport({
+    command: process.execPath,
+    args: [script, 'mcp', ...args],
+    stderr: 'pipe',
+  });
   const stderr = text(transport.stderr as Readable);
   const client = new Client({ name: 'claude-code', version: '1' });
   await client.connect(transport);
@@ -31,18 +35,33 @@ async function connect(
 function start(
   script: string,
   args: readonly string[] = [],
-): { readonly child: ChildProcess; readonly output: Promise<string>; readonly errors: Promise<string>; readonly ended: Promise<number | null> } {
+): {
+  readonly child: ChildProcess;
+  readonly output: Promise<string>;
+  readonly errors: Promise<string>;
+  readonly ended: Promise<number | null>;
+} {
   const child = spawn(process.execPath, [script, 'mcp', ...args], { stdio: 'pipe' });
   onTestFinished(() => void child.kill('SIGKILL'));
   child.stdin.on('error', () => undefined);
   const output = text(child.stdout);
   // Not every test reads it to its end.
   output.catch(() => undefined);
-  return { child, output, errors: text(child.stderr), ended: once(child, 'exit').then(([code]) => code as number | null) };
+  return {
+    child,
+    output,
+    errors: text(child.stderr),
+    ended: once(child, 'exit').then(([code]) => code as number | null),
+  };
 }
 
-const line = (id: number, method: string, params: unknown): string => `${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`;
-const INITIALIZE = line(1, 'initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 't', version: '1' } });
+const line = (id: number, method: string, params: unknown): string =>
+  `${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`;
+const INITIALIZE = line(1, 'initialize', {
+  protocolVersion: '2025-06-18',
+  capabilities: {},
+  clientInfo: { name: 't', version: '1' },
+});
 
 describe('a skill over stdio', () => {
   it('is driven by the library’s own client, with references, several sessions and a hundred advances', async () => {
@@ -54,7 +73,9 @@ describe('a skill over stdio', () => {
     const session = one.structured['session'];
     for (let i = 0; i < 100; i++) await call('advance', { session, step: 'a', output: { i } });
     expect((await call('advance', { session })).structured['prompt']).toBe('<prompt>\nAgain: 100\n</prompt>');
-    expect((await call('advance', { session: two.structured['session'] })).structured['prompt']).toBe('<prompt>\nAgain: 0\n</prompt>');
+    expect((await call('advance', { session: two.structured['session'] })).structured['prompt']).toBe(
+      '<prompt>\nAgain: 0\n</prompt>',
+    );
   });
 
   it('keeps the protocol clean of what the skill prints, and lives on after errors that nobody caught', async () => {
@@ -134,7 +155,9 @@ describe('a skill over stdio', () => {
     const { child, ended, errors } = start(await skillScript(LOOP, { 'a.md': 'A' }), ['--max-message-mib', '1']);
     child.stdin!.write(INITIALIZE + 'x'.repeat(2 * 1024 * 1024));
     expect(await ended).toBe(1);
-    expect(await errors).toContain('A message of more than 1 MiB came in. Start the server with a larger --max-message-mib.');
+    expect(await errors).toContain(
+      'A message of more than 1 MiB came in. Start the server with a larger --max-message-mib.',
+    );
   });
 
   it.each([

@@ -22,14 +22,22 @@ const MIB = 1024 * 1024;
  * Until the client closes its end. Meanwhile what code of the skill prints on stdout goes to stderr: stdout is the protocol's.
  * @throws {Error} when the client sends a message that is too large
  */
-export async function serveStdio(tools: ToolSet, { graceMs = 5000, maxMessageBytes = 16 * MIB, signal, warn }: StdioOptions): Promise<void> {
+export async function serveStdio(
+  tools: ToolSet,
+  { graceMs = 5000, maxMessageBytes = 16 * MIB, signal, warn }: StdioOptions,
+): Promise<void> {
   const { idle, server } = createMcpServer(tools, { warn });
   const stdout = claimStdout();
   const gone = new Promise<void>((resolve, reject) => {
     process.stdin.once('end', resolve).once('close', resolve);
     process.stdout.on('error', () => resolve());
     // The transport closes by itself for one reason only; behind that message it cannot find the next one.
-    server.onclose = () => reject(new Error(`A message of more than ${maxMessageBytes / MIB} MiB came in. Start the server with a larger --max-message-mib.`));
+    server.onclose = () =>
+      reject(
+        new Error(
+          `A message of more than ${maxMessageBytes / MIB} MiB came in. Start the server with a larger --max-message-mib.`,
+        ),
+      );
   });
   const toldToStop = new Promise<void>((resolve) => signal?.addEventListener('abort', () => resolve(), { once: true }));
   try {

@@ -39,7 +39,13 @@ export interface ToolSet {
 }
 
 /** What went wrong and what to do about it. `retry`: the same call can be made again, mended. */
-export function failure(error: string, message: string, remedy: string, retry: boolean, more: Readonly<Record<string, unknown>> = {}): ToolReply {
+export function failure(
+  error: string,
+  message: string,
+  remedy: string,
+  retry: boolean,
+  more: Readonly<Record<string, unknown>> = {},
+): ToolReply {
   return { structured: { ...more, status: 'error', error, message, retry, remedy }, isError: true };
 }
 
@@ -59,7 +65,8 @@ export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments)
     };
     if (typeof type !== 'string' || value === undefined) return [];
     if (!isOfType(value, type)) return [`\`${key}\` has to be of type ${type}, not ${typeName(value)}`];
-    const wrongItem = Array.isArray(value) && typeof items?.type === 'string' && value.some((item) => typeName(item) !== items.type);
+    const wrongItem =
+      Array.isArray(value) && typeof items?.type === 'string' && value.some((item) => typeName(item) !== items.type);
     return wrongItem ? [`\`${key}\` has to hold values of type ${String(items.type)} only`] : [];
   });
   const problems = [...missing, ...unknown, ...wrong];

@@ -17,17 +17,28 @@ const SESSION_OUTPUT: ToolSpec['outputSchema'] = {
     status: {
       ...STRING,
       enum: ['prompt', 'waiting', 'done', 'error'],
-      description: 'prompt: a step is to be answered. waiting: come back later. done: the skill has ended. error: see message and remedy.',
+      description:
+        'prompt: a step is to be answered. waiting: come back later. done: the skill has ended. error: see message and remedy.',
     },
     step: { ...STRING, description: 'The step that is due, or that the error is about.' },
     prompt: { ...STRING, description: 'What to do in this step.' },
-    schema: { type: ['object', 'boolean', 'null'], description: 'JSON Schema of the output that is due; null when any will do.' },
+    schema: {
+      type: ['object', 'boolean', 'null'],
+      description: 'JSON Schema of the output that is due; null when any will do.',
+    },
     preamble: { ...STRING, description: 'How to work and how to read prompts; given once.' },
     turn: { ...INTEGER, description: 'Of this visit of the step.' },
-    human: { type: 'object', description: 'A person is to answer: `assignee`, and by when (`dueAt`, `dueMs` since 1970).' },
+    human: {
+      type: 'object',
+      description: 'A person is to answer: `assignee`, and by when (`dueAt`, `dueMs` since 1970).',
+    },
     open: {
       type: 'array',
-      items: { type: 'object', properties: { step: STRING, prompt: STRING, schema: {}, turn: INTEGER }, required: ['step', 'prompt', 'schema', 'turn'] },
+      items: {
+        type: 'object',
+        properties: { step: STRING, prompt: STRING, schema: {}, turn: INTEGER },
+        required: ['step', 'prompt', 'schema', 'turn'],
+      },
       description: 'Further steps that can be answered at the same time.',
     },
     dueMs: { type: 'number', description: 'When the wait is over, in milliseconds since 1970.' },
@@ -55,9 +66,17 @@ export function startTool(definition: SkillDefinition): ToolSpec {
       type: 'object',
       properties: {
         params,
-        ...(names.length === 0 ? {} : { subskill: { ...STRING, enum: names, description: 'Starts this sub-skill on its own; `params` are its.' } }),
+        ...(names.length === 0
+          ? {}
+          : {
+              subskill: { ...STRING, enum: names, description: 'Starts this sub-skill on its own; `params` are its.' },
+            }),
         host: { ...STRING, description: 'The program that you run in, if you know it, e.g. claude-code.' },
-        tools: { type: 'array', items: STRING, description: 'The names of your tools, so that prompts can count on them.' },
+        tools: {
+          type: 'array',
+          items: STRING,
+          description: 'The names of your tools, so that prompts can count on them.',
+        },
         subagent: { ...BOOLEAN, description: 'True when another agent started you.' },
       },
       ...(isRequired ? { required: ['params'] } : {}),
@@ -79,8 +98,14 @@ export function advanceTool(): ToolSpec {
       properties: {
         session: { ...STRING, description: 'What start gave.' },
         step: { ...STRING, description: 'The step that is answered, as the prompt named it.' },
-        output: { type: ANY_TYPES, description: "The answer: a JSON value that fits the step's schema. Not a string that holds JSON." },
-        turn: { ...INTEGER, description: 'The turn that the prompt named; the answer is refused when the session has gone on since.' },
+        output: {
+          type: ANY_TYPES,
+          description: "The answer: a JSON value that fits the step's schema. Not a string that holds JSON.",
+        },
+        turn: {
+          ...INTEGER,
+          description: 'The turn that the prompt named; the answer is refused when the session has gone on since.',
+        },
       },
       required: ['session'],
       additionalProperties: false,
@@ -102,7 +127,10 @@ function paramsSchema(definition: SkillDefinition): Readonly<Record<string, unkn
       return params === null ? [] : [`For subskill "${name}": ${JSON.stringify(params)}`];
     }),
   ];
-  return { type: 'object', description: lines.length === 0 ? 'The skill takes none.' : `What the skill works on. ${lines.join('\n')}` };
+  return {
+    type: 'object',
+    description: lines.length === 0 ? 'The skill takes none.' : `What the skill works on. ${lines.join('\n')}`,
+  };
 }
 
 function describedParams({ params }: SkillDefinition): Record<string, unknown> | null {
@@ -138,7 +166,8 @@ export function skillInstructions({ description, name, subskills = {}, topics = 
       `Sub-skills: ${subNames.map((sub) => subskillLine(sub, subskills[sub]!.definition.description)).join('; ')}. The skill leads to them by itself; when it is clear which one is wanted, pass \`subskill\` to \`start\`.`,
     );
   }
-  if (Object.keys(topics).length > 0) parts.push('`topics` lists what can be read up, `topic` gives one text. Neither needs a session.');
+  if (Object.keys(topics).length > 0)
+    parts.push('`topics` lists what can be read up, `topic` gives one text. Neither needs a session.');
   return parts.join('\n\n');
 }
 

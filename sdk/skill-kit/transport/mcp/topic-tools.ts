@@ -8,7 +8,11 @@ export type Topics = Readonly<Record<string, TopicConfig>>;
 export function topicTools(topics: Topics): readonly ToolSpec[] {
   const names = Object.keys(topics);
   if (names.length === 0) return [];
-  const failed = { status: { type: 'string', const: 'error' }, message: { type: 'string' }, remedy: { type: 'string' } };
+  const failed = {
+    status: { type: 'string', const: 'error' },
+    message: { type: 'string' },
+    remedy: { type: 'string' },
+  };
   return [
     {
       name: 'topics',
@@ -20,7 +24,11 @@ export function topicTools(topics: Topics): readonly ToolSpec[] {
         properties: {
           topics: {
             type: 'array',
-            items: { type: 'object', properties: { name: { type: 'string' }, label: { type: 'string' } }, required: ['name', 'label'] },
+            items: {
+              type: 'object',
+              properties: { name: { type: 'string' }, label: { type: 'string' } },
+              required: ['name', 'label'],
+            },
           },
         },
         required: ['topics'],
@@ -31,8 +39,16 @@ export function topicTools(topics: Topics): readonly ToolSpec[] {
       name: 'topic',
       title: 'Read a topic',
       description: 'Gives the text of one topic.',
-      inputSchema: { type: 'object', properties: { name: { type: 'string', enum: names, description: 'The name of the topic.' } }, required: ['name'] },
-      outputSchema: { type: 'object', properties: { name: { type: 'string' }, content: { type: 'string' }, ...failed }, required: ['name'] },
+      inputSchema: {
+        type: 'object',
+        properties: { name: { type: 'string', enum: names, description: 'The name of the topic.' } },
+        required: ['name'],
+      },
+      outputSchema: {
+        type: 'object',
+        properties: { name: { type: 'string' }, content: { type: 'string' }, ...failed },
+        required: ['name'],
+      },
       readOnly: true,
     },
   ];
@@ -45,12 +61,19 @@ export function listTopics(topics: Topics): ToolReply {
 
 export function readTopic(topics: Topics, name: unknown, refs: ReferenceLoader): ToolReply {
   const available = `Available: ${Object.keys(topics).join(', ')}.`;
-  if (typeof name !== 'string') return failure('arguments', 'topic takes `name`, the name of a topic.', available, true, { name: '' });
+  if (typeof name !== 'string')
+    return failure('arguments', 'topic takes `name`, the name of a topic.', available, true, { name: '' });
   if (!Object.hasOwn(topics, name)) return failure('topic', `Unknown topic "${name}".`, available, true, { name });
   try {
     return { structured: { name, content: topicContent(topics, name, refs) }, isError: false };
   } catch (cause) {
     const message = cause instanceof Error ? cause.message : String(cause);
-    return failure('topic', `Topic "${name}" cannot be read: ${message}`, 'Tell the user; this has to be mended in the skill.', false, { name });
+    return failure(
+      'topic',
+      `Topic "${name}" cannot be read: ${message}`,
+      'Tell the user; this has to be mended in the skill.',
+      false,
+      { name },
+    );
   }
 }
