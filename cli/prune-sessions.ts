@@ -3,7 +3,7 @@ import {
   pruneSkills,
   type SkillPruneOptions,
   type SkillPruneReport,
-} from '../workers/skills/prune-skills.ts';
+} from '../store/sessions/prune-skills.ts';
 import type { CliContext } from './context.ts';
 
 export interface SessionPruneReport extends SkillPruneReport {

@@ -1,7 +1,7 @@
 /** Values of this shell's variables for a session that is being opened: those that its skill declares, as its worker says. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Environment } from '../setup/environment.ts';
-import { answerWanted } from '../workers/skills/variable-files.ts';
+import { answerWanted } from '../store/sessions/variable-files.ts';
 
 /** @throws what `start` throws */
 export async function handingOver<T>(

@@ -1,4 +1,4 @@
-import { readRecords, sessionRecordsDir } from '../../workers/skills/record-files.ts';
+import { readRecords, sessionRecordsDir } from '../../store/sessions/record-files.ts';
 import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';

@@ -37,8 +37,8 @@ import {
   type OpenAnswer,
   type TurnAnswer,
 } from './protocol.ts';
-import { lastObserved, noteObserved } from './observed-files.ts';
-import { readRecords } from './record-files.ts';
+import { lastObserved, noteObserved } from '../../store/sessions/observed-files.ts';
+import { readRecords } from '../../store/sessions/record-files.ts';
 
 /** Less than the heartbeat timeout after which another worker tells what was not noted. */
 const OBSERVER_GRACE_MS = 5_000;

@@ -28,7 +28,7 @@ import {
   waiter,
 } from '../testing/session-skills.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
-import { readRecords, sessionRecordsDir } from './record-files.ts';
+import { readRecords, sessionRecordsDir } from '../../store/sessions/record-files.ts';
 
 let rig: SessionRig;
 

@@ -24,12 +24,12 @@ import { dirname, join } from 'node:path';
 import type { Log } from '../log.ts';
 import { SkillCatalog } from './catalog.ts';
 import { keepIdentity, readIdentity, type Identity } from './identity-file.ts';
-import { lastObserved, noteObserved } from './observed-files.ts';
+import { lastObserved, noteObserved } from '../../store/sessions/observed-files.ts';
 import type { OpenAnswer, TurnAnswer } from './protocol.ts';
-import { sessionRecordsDir } from './record-files.ts';
-import { markUse } from './server-mark.ts';
+import { sessionRecordsDir } from '../../store/sessions/record-files.ts';
+import { markUse } from '../../store/sessions/server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
-import { dropVariables, handedOver, type Receiver, waitForVariables } from './variable-files.ts';
+import { dropVariables, handedOver, type Receiver, waitForVariables } from '../../store/sessions/variable-files.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
 /** Callbacks decide; what takes longer is an action. */

@@ -3,7 +3,7 @@
  * was started, does nothing any more: its values are dropped here.
  */
 import { textOf, type Log } from '../log.ts';
-import { dropVariables, sessionsWithVariables } from './variable-files.ts';
+import { dropVariables, sessionsWithVariables } from '../../store/sessions/variable-files.ts';
 
 const INTERVAL_MS = 20_000;
 

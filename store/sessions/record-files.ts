@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { SessionRecordStore } from '../../activities/step-ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
-import { DurableFolders, syncDir } from '../../store/file/layout.ts';
+import { DurableFolders, syncDir } from '../file/layout.ts';
 import { markUse } from './server-mark.ts';
 
 interface RecordFile {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { OpenSession, OpenSessionStore } from '../../activities/step-ports.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
-import { DurableFolders, syncDir } from '../../store/file/layout.ts';
+import { DurableFolders, syncDir } from '../file/layout.ts';
 import { lastObserved, forgetObserved } from './observed-files.ts';
 import { sessionRecordsDir } from './record-files.ts';
 import { markUse } from './server-mark.ts';
