@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import type { SandboxBackend } from '../activities/ports.ts';
 import { createQemuBackend } from '../sandbox/qemu/backend.ts';
 import { type Environment, readEnvironment } from '../setup/environment.ts';
+import { readHostMemory } from '../setup/host-memory.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
@@ -312,6 +313,7 @@ function backendOf(bench: Bench, pieces: HostPieces): SandboxBackend {
     vmsDir: join(bench.workDir, 'vms'),
     keeper: pieces.keeper,
     pieces: () => Promise.resolve(pieces),
+    hostMemoryMib: () => readHostMemory().totalMib,
   });
 }
 

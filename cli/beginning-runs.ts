@@ -41,8 +41,8 @@ async function whyLeft({ runId }: DamagedRun, stateOf: StateOf | null): Promise<
 
 /** Loads the Temporal SDK only where there is such a run. Starts no stack. Null where no server answers. */
 async function askServer(context: CliContext): Promise<StateOf | null> {
-  const { openServerLink } = await import('./server-link.ts');
-  const { describeRun } = await import('../workers/client/runs.ts');
+  const { openServerLink } = await import('../client/server-link.ts');
+  const { describeRun } = await import('../client/runs.ts');
   const link = await openServerLink(context, { start: false }).catch(() => null);
   if (link === null) return null;
   return async (runId) => (await link.briefly((client) => describeRun(client, runId))).state;

@@ -4,11 +4,11 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';
 import { emptyView, project, type RunView } from '../store/projection.ts';
-import { awaitOutcome, repairRun } from '../workers/client/runs.ts';
+import { awaitOutcome, repairRun } from '../client/runs.ts';
 import { describeRoom, MAKE_ROOM } from './render/disk.ts';
-import { hostOfRun } from './run-host.ts';
+import { hostOfRun } from '../client/run-host.ts';
 import { readView } from './run-lookup.ts';
-import type { ServerLink } from './server-link.ts';
+import type { ServerLink } from '../client/server-link.ts';
 
 /** How often the embedded stack is looked at; a dead one is started again. */
 const TEND_EVERY_MS = 1_000;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
-import { RunExistsError } from '../workers/client/runs.ts';
+import { RunExistsError } from '../client/runs.ts';
 import { handOver } from './hand-over.ts';
 
 let stateDir: string;

@@ -1,5 +1,5 @@
 import type { FileRunRecords } from '../store/file/run-records.ts';
-import { RunExistsError } from '../workers/client/runs.ts';
+import { RunExistsError } from '../client/runs.ts';
 
 /**
  * Puts the host's variables where the worker reads them, then starts the run. They lie on disk only for a run that

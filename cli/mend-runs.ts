@@ -26,8 +26,8 @@ export async function readMendedViews(
 
 async function mend(runIds: readonly string[], store: EventStore, context: CliContext): Promise<ReadonlySet<string>> {
   // Loaded here and not above: runs that have ended are shown without the Temporal SDK.
-  const { openServerLink } = await import('./server-link.ts');
-  const { repairRun } = await import('../workers/client/runs.ts');
+  const { openServerLink } = await import('../client/server-link.ts');
+  const { repairRun } = await import('../client/runs.ts');
   const mended = new Set<string>();
   const link = await openServerLink(context, { start: false }).catch(() => null);
   if (link === null) return mended;

@@ -1,6 +1,7 @@
 import { ERROR_CODES } from '../domain/errors/codes.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import { isUnavailable, serverWords } from '../workers/client/unavailable.ts';
+import { NoServerError } from '../client/no-server.ts';
+import { isUnavailable, serverWords } from '../client/unavailable.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -53,6 +54,8 @@ function toPrintable(error: unknown): Printable {
       remedy,
     };
   }
+  if (error instanceof NoServerError)
+    return { exitCode: EXIT.environment, code: 'cli/no-server', message: error.message, remedy: error.remedy };
   if (isUnavailable(error)) {
     const remedy =
       'The embedded server is started again when it has died: type it once more. See how it is: voidbox ps';

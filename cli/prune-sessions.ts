@@ -21,9 +21,9 @@ export async function pruneSessionFiles(
   const { stateDir } = context.env;
   if (!hasSkillFiles(stateDir)) return { ...NOTHING, kept: null };
   // Loaded here and not above: without sessions, runs are pruned without the Temporal SDK.
-  const { openServerLink } = await import('./server-link.ts');
-  const { sessionUses } = await import('../workers/client/session-uses.ts');
-  const { configuredAddress, serverIdOf } = await import('../workers/temporal-address.ts');
+  const { openServerLink } = await import('../client/server-link.ts');
+  const { sessionUses } = await import('../client/session-uses.ts');
+  const { configuredAddress, serverIdOf } = await import('../client/temporal-address.ts');
   const link = await openServerLink(context, { start: false }).catch(() => null);
   if (link === null)
     return {

@@ -59,9 +59,9 @@ export async function findRunHere(
 }
 
 async function askTemporal(runId: string, context: CliContext): Promise<RunElsewhere | null> {
-  const { openServerLink } = await import('./server-link.ts');
-  const { describeRun } = await import('../workers/client/runs.ts');
-  const { hostOfRun } = await import('./run-host.ts');
+  const { openServerLink } = await import('../client/server-link.ts');
+  const { describeRun } = await import('../client/runs.ts');
+  const { hostOfRun } = await import('../client/run-host.ts');
   const link = await openServerLink(context, { start: false });
   if (link === null) return null;
   const { state } = await link.briefly((client) => describeRun(client, runId));

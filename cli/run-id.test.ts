@@ -2,7 +2,8 @@ import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { CliError } from './cli-error.ts';
-import { matchRunId, newRunId, typedRunId } from './run-id.ts';
+import { newRunId } from '../client/new-id.ts';
+import { matchRunId, typedRunId } from './run-id.ts';
 
 describe('newRunId', () => {
   const now = new Date('2026-03-04T05:06:07.890Z');

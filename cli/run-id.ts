@@ -1,9 +1,5 @@
-import { randomBytes } from 'node:crypto';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { usageError } from './cli-error.ts';
-
-/** Ids of sessions: a session's name is a folder's. */
-export const SESSION_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
 
 /** An id in a line that a person reads. */
 export function shownRunId(runId: string): string {
@@ -25,20 +21,6 @@ function bashString(text: string): string {
       : `\\x${byte.toString(16).padStart(2, '0')}`,
   );
   return `$'${escaped.join('')}'`;
-}
-
-/** `<name>-<yyyymmdd>-<hhmmss>-<4 hex>` in UTC: readable, sorted by start, unique enough that a clash is refused at start. */
-export function newRunId(name: string, now: Date, random: string = randomBytes(2).toString('hex')): string {
-  const stamp = now
-    .toISOString()
-    .replace(/\.\d+Z$/, '')
-    .replace(/[-:]/g, '')
-    .replace('T', '-');
-  const stem = name
-    .replace(/[^A-Za-z0-9._-]+/g, '-')
-    .replace(/^[.-]+/, '')
-    .slice(0, 64);
-  return `${stem === '' ? 'run' : stem}-${stamp}-${random}`;
 }
 
 /**

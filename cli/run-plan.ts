@@ -13,8 +13,8 @@ import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { refuseSetAside, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/projection.ts';
-import { CLIENT_RECORD, type ClientRecord } from '../workers/client/client-record.ts';
-import { cancelRun, describeRun, RunExistsError, startRun } from '../workers/client/runs.ts';
+import { CLIENT_RECORD, type ClientRecord } from '../client/client-record.ts';
+import { cancelRun, describeRun, RunExistsError, startRun } from '../client/runs.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -26,7 +26,7 @@ import { toRunJson } from './render/run-json.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { once, readRunInput } from './run-input.ts';
-import { openServerLink, type ServerLink } from './server-link.ts';
+import { openServerLink, type ServerLink } from '../client/server-link.ts';
 
 /** Record: the refs of an input and a plan that are on their way to the run. */
 const INPUT_RECORD = 'input';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { StackInfo } from '../workers/embedded/client.ts';
+import type { StackInfo } from '../client/embedded/stack.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 const spec = (name: string, steps: readonly string[]): string =>
@@ -218,8 +218,8 @@ describe('a run by the command line', () => {
   test('a run terminated behind our back gets its end from whoever looks', async () => {
     const started = await voidbox('run', '-d', 'long.yaml', '--run-id', 'long-4');
     expect(started.code, started.stderr).toBe(0);
-    const { connectRuns } = await import('../workers/client/connect.ts');
-    const { embeddedAddress } = await import('../workers/temporal-address.ts');
+    const { connectRuns } = await import('../client/connect.ts');
+    const { embeddedAddress } = await import('../client/temporal-address.ts');
     const runs = await connectRuns(embeddedAddress(readStackFile().address));
     await until('its admission', () => {
       try {

@@ -3,14 +3,14 @@ import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
 import { readTextFile } from '../sdk/skill-kit/transport/cli/input-bytes.ts';
-import type * as Sessions from '../workers/client/sessions.ts';
-import { rememberSkillPaths, skillPaths } from '../workers/embedded/skill-paths.ts';
+import type * as Sessions from '../client/sessions.ts';
+import { rememberSkillPaths, skillPaths } from '../client/embedded/skill-paths.ts';
 import { CliError, environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderResult } from './render/session.ts';
-import { SESSION_ID } from './run-id.ts';
-import type { ServerLink } from './server-link.ts';
+import { SESSION_ID } from '../client/new-id.ts';
+import type { ServerLink } from '../client/server-link.ts';
 import { givenSkills } from './skill-folders.ts';
 
 export interface SessionLink {
@@ -37,13 +37,13 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
         'Name it: voidbox up --skills DIR, or set VOIDBOX_SKILLS',
       );
   }
-  const { openServerLink } = await import('./server-link.ts');
+  const { openServerLink } = await import('../client/server-link.ts');
   const link = await openServerLink(context, {
     start: true,
     onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
   });
   if (link === null) throw new Error('the embedded stack was not started');
-  return { link, sessions: await import('../workers/client/sessions.ts') };
+  return { link, sessions: await import('../client/sessions.ts') };
 }
 
 /** @throws CliError when it is not JSON or cannot be read */
@@ -125,8 +125,8 @@ const USAGE_CODES: ReadonlySet<string> = new Set(['skill/params', 'skill/unknown
 /** @throws what was thrown, as an error with a remedy where there is one */
 export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
-    await import('../workers/client/sessions.ts');
-  const { isUnavailable, serverWords } = await import('../workers/client/unavailable.ts');
+    await import('../client/sessions.ts');
+  const { isUnavailable, serverWords } = await import('../client/unavailable.ts');
   if (error instanceof NoSuchSessionError) throw usageError(error.message, 'See which there are: voidbox session list');
   if (error instanceof SessionExistsError)
     throw usageError(error.message, 'Choose another --id, or go on with it: voidbox session status ID');

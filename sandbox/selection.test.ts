@@ -12,6 +12,7 @@ describe('selection', () => {
   const backends = createSandboxBackends({
     vmsDir: '/nowhere',
     keeper: '/nowhere/voidbox-vm',
+    hostMemoryMib: () => 1024,
     pieces: () => Promise.reject(missing),
   });
 

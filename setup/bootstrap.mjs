@@ -21,6 +21,7 @@ const PRODUCT = [
   'guest/image',
   'sandbox',
   'setup',
+  'client',
   'workers',
   'cli',
   'sdk',

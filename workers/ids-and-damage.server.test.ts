@@ -10,7 +10,7 @@ import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
 import { typeCommand, type Typed } from '../test/rig/typed-command.ts';
-import { awaitOutcome, describeRun, startRun } from './client/runs.ts';
+import { awaitOutcome, describeRun, startRun } from '../client/runs.ts';
 import { cleanUp } from './janitor.ts';
 import { createOpenRuns } from './open-runs.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';

@@ -5,7 +5,7 @@
 import type { Client } from '@temporalio/client';
 import type { EventStore, RunRecords, VmKey } from '../activities/ports.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import { describeRun, repairRun } from './client/runs.ts';
+import { describeRun, repairRun } from '../client/runs.ts';
 import { textOf, type Log } from './log.ts';
 import { serverOf, unlessDamaged, type OpenRuns } from './open-runs.ts';
 

@@ -8,7 +8,7 @@ import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { artifactPath } from '../store/file/artifact-store.ts';
 import { artifactsDir } from '../store/file/layout.ts';
 import type { FileEventStore } from '../store/file/event-store.ts';
-import { awaitOutcome, startRun } from './client/runs.ts';
+import { awaitOutcome, startRun } from '../client/runs.ts';
 import { restoreLogs } from './restore-log.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';
 import { startTestStack, type TestStack } from './testing/test-worker.ts';

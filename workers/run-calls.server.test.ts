@@ -16,7 +16,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { plainStage } from '../test/rig/mock-worker.ts';
-import { awaitOutcome, describeRun, repairRun, startRun } from './client/runs.ts';
+import { awaitOutcome, describeRun, repairRun, startRun } from '../client/runs.ts';
 import { recordHistoriesOf } from './testing/record-histories.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';
 import { startTestStack, type TestStack } from './testing/test-worker.ts';

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { HistoryLimit } from '../activities/contract.ts';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
-import { awaitOutcome, describeRun, repairRun, startRun } from './client/runs.ts';
+import { awaitOutcome, describeRun, repairRun, startRun } from '../client/runs.ts';
 import { recordHistoriesOf } from './testing/record-histories.ts';
 import { temporalCliForTests } from './testing/temporal-cli.ts';
 import { startTestStack, type TestStack } from './testing/test-worker.ts';

@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
-import { awaitOutcome, cancelRun, describeRun, repairRun, RunExistsError, startRun } from './client/runs.ts';
+import { awaitOutcome, cancelRun, describeRun, repairRun, RunExistsError, startRun } from '../client/runs.ts';
 import { cleanUp } from './janitor.ts';
 import { createOpenRuns } from './open-runs.ts';
 import { recordHistoriesOf } from './testing/record-histories.ts';

@@ -7,6 +7,7 @@ import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/qemu/vm-overhead.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
 import { vmRunDir } from '../sandbox/vm-key.ts';
+import { readHostMemory } from '../setup/host-memory.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 
 export interface HostSandboxes {
@@ -48,6 +49,7 @@ export function createHostSandboxes({
   const vmsDir = join(stateDir, 'vms');
   const backends = createSandboxBackends({
     vmsDir,
+    hostMemoryMib: () => readHostMemory().totalMib,
     keeper,
     pieces,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),

@@ -5,7 +5,7 @@ import type { HostPieces } from '../setup/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { lazyPieces } from './lazy-pieces.ts';
 import { createLog, textOf } from './log.ts';
-import { configuredAddress, embeddedAddress } from './temporal-address.ts';
+import { configuredAddress, embeddedAddress } from '../client/temporal-address.ts';
 import { runWorkerProcess } from './worker-process.ts';
 
 const USAGE = 'name the server by TEMPORAL_ADDRESS, a temporal.toml profile, or --address HOST:PORT';

@@ -1,7 +1,7 @@
 /** The memory of this host that VMs may take, with those counted that live already. */
 import { createCapacity, type Capacity, type CapacityOptions } from '../activities/capacity.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import { readHostMemory, vmBudgetMib, type HostMemory } from '../sandbox/host-memory.ts';
+import { readHostMemory, vmBudgetMib, type HostMemory } from '../setup/host-memory.ts';
 import type { HostVm } from './janitor.ts';
 
 export interface VmCapacityOptions {

@@ -5,7 +5,7 @@
  */
 import type { Client } from '@temporalio/client';
 import type { RunRecords, VmKey } from '../activities/ports.ts';
-import { describeRun } from './client/runs.ts';
+import { describeRun } from '../client/runs.ts';
 import type { HostVm } from './janitor.ts';
 import { textOf, type Log } from './log.ts';
 import { serverOf, unlessDamaged } from './open-runs.ts';

@@ -8,7 +8,7 @@ import type { SessionActivities } from '../activities/contract-session.ts';
 import { RUN_TASK_QUEUE, SESSION_TASK_QUEUE, hostTaskQueue } from '../workflows/messages.ts';
 import type { WorkflowBundle } from './bundle.ts';
 import type { Log } from './log.ts';
-import { connectionOptions, isLoopback, type TemporalAddress } from './temporal-address.ts';
+import { connectionOptions, isLoopback, type TemporalAddress } from '../client/temporal-address.ts';
 
 /** A fixed upper bound; what really runs is decided by memory. */
 const HOST_ACTIVITY_SLOTS = 200;

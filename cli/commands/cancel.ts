@@ -25,8 +25,8 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
     if (isElsewhere(found) && found.state !== 'running')
       return await say({ runId, state: found.state, wasRunning: false }, options, context);
-    const { openServerLink } = await import('../server-link.ts');
-    const { cancelRun, describeRun } = await import('../../workers/client/runs.ts');
+    const { openServerLink } = await import('../../client/server-link.ts');
+    const { cancelRun, describeRun } = await import('../../client/runs.ts');
     // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
     const link = await openServerLink(context, {
       start: true,

@@ -2,8 +2,8 @@ import { durabilityOf } from '../../setup/environment.ts';
 import { inspectHost } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { findDamagedRuns } from '../../store/inspect.ts';
-import { readStack } from '../../workers/embedded/client.ts';
-import { readVmMemory } from '../../workers/client/vm-memory.ts';
+import { readStack } from '../../client/embedded/stack.ts';
+import { readVmMemory } from '../../client/vm-memory.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -53,7 +53,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
 async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
   // Loaded only where they are needed: without a server of one's own the doctor needs no Temporal SDK.
   const configured = env.temporalConfigured
-    ? (await import('../../workers/temporal-address.ts')).configuredAddress(env)
+    ? (await import('../../client/temporal-address.ts')).configuredAddress(env)
     : null;
   if (configured === null) {
     const stack = await readStack(env);
@@ -66,7 +66,7 @@ async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
     };
   }
   const own = { kind: 'own', address: configured.address, namespace: configured.namespace, uiUrl: null } as const;
-  const { connectRuns } = await import('../../workers/client/connect.ts');
+  const { connectRuns } = await import('../../client/connect.ts');
   try {
     const connection = await connectRuns(configured);
     await connection.close();

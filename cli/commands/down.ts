@@ -1,5 +1,5 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
-import { stopStack } from '../../workers/embedded/client.ts';
+import { stopStack } from '../../client/embedded/stack.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { listVms } from '../vm-list.ts';

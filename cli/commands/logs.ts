@@ -76,7 +76,7 @@ async function follow(
   writer: LogWriter,
   context: CliContext,
 ): Promise<ExitCode> {
-  const { openServerLink } = await import('../server-link.ts');
+  const { openServerLink } = await import('../../client/server-link.ts');
   const { followRun } = await import('../follow.ts');
   const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
   const link = await openServerLink(context, { start: true, onProgress: note });

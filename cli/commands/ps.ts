@@ -1,6 +1,6 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
-import { readStack } from '../../workers/embedded/client.ts';
-import { readDiskState } from '../../workers/client/disk-state.ts';
+import { readStack } from '../../client/embedded/stack.ts';
+import { readDiskState } from '../../client/disk-state.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';

@@ -7,7 +7,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { loadSpec, parseParam } from '../load-spec.ts';
 import { renderDiagnostics } from '../render/diagnostics.ts';
-import { newRunId } from '../run-id.ts';
+import { newRunId } from '../../client/new-id.ts';
 
 interface Options {
   readonly detach?: boolean;

@@ -3,7 +3,7 @@ import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderSessions } from '../render/session.ts';
 import { sessionLink, throwSessionError } from '../session-link.ts';
-import type { SessionListState } from '../../workers/client/sessions.ts';
+import type { SessionListState } from '../../client/sessions.ts';
 
 interface Options {
   readonly json?: boolean;

@@ -1,7 +1,7 @@
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
-import { newRunId } from '../run-id.ts';
-import { handingOver } from '../session-variables.ts';
+import { newRunId } from '../../client/new-id.ts';
+import { handingOver } from '../../client/session-variables.ts';
 import { checkSessionId, printResult, readJson, sessionLink, throwSessionError } from '../session-link.ts';
 
 interface Options {

@@ -24,7 +24,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     // A run that has ended waits for nothing.
     const disk =
       view.outcome === null
-        ? await (await import('../../workers/client/disk-state.ts')).readDiskState(stateDir, view.runId)
+        ? await (await import('../../client/disk-state.ts')).readDiskState(stateDir, view.runId)
         : null;
     if (options.json) await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), disk })}\n`);
     else {

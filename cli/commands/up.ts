@@ -1,7 +1,7 @@
 import { resolveHostPieces } from '../../setup/resolve.ts';
-import { ensureStack } from '../../workers/embedded/client.ts';
+import { ensureStack } from '../../client/embedded/stack.ts';
 import { usageError } from '../cli-error.ts';
-import { rememberSkillPaths } from '../../workers/embedded/skill-paths.ts';
+import { rememberSkillPaths } from '../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { givenSkills } from '../skill-folders.ts';

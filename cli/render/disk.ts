@@ -1,7 +1,7 @@
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { DiskState } from '../../workers/client/disk-state.ts';
+import type { DiskState } from '../../client/disk-state.ts';
 
 /** What a full disk, or one that is nearly full, holds up; no lines where there is room. */
 export function describeDisk(disk: DiskState, stateDir: string): string[] {

@@ -1,6 +1,6 @@
 import type { Durability } from '../../setup/environment.ts';
 import type { HostReport, PieceReport } from '../../setup/resolve.ts';
-import type { VmMemory } from '../../workers/client/vm-memory.ts';
+import type { VmMemory } from '../../client/vm-memory.ts';
 import type { DiskRoom } from '../../store/file/disk-room.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';

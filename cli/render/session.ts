@@ -3,7 +3,7 @@ import type { StepRecord } from '../../domain/step-machine/records.ts';
 import type { CliResult } from '../../domain/step-machine/result.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatAge } from '../../domain/units/duration.ts';
-import type { ListedSession } from '../../workers/client/sessions.ts';
+import type { ListedSession } from '../../client/sessions.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';
 

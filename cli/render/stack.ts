@@ -1,5 +1,5 @@
 import { formatAge } from '../../domain/units/duration.ts';
-import type { StackInfo } from '../../workers/embedded/client.ts';
+import type { StackInfo } from '../../client/embedded/stack.ts';
 
 /** The processes of the embedded stack and where they answer. */
 export function renderStack(

@@ -1,6 +1,6 @@
 /** Real VMs for tests: pieces that set-up has put in place, and a folder of run directories that is gone afterwards. */
 import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { LaunchSpec, SandboxBackend } from '../../activities/ports.ts';
 import { createQemuBackend, type QemuPieces } from '../qemu/backend.ts';
@@ -29,7 +29,13 @@ export async function createRealHost(
 ): Promise<RealHost> {
   const base = await mkdtemp(join(tmpdir(), 'voidbox-vms-'));
   const vmsDir = join(base, 'vms');
-  const backend = createQemuBackend({ vmsDir, keeper: pieces.keeper, pieces: async () => pieces, ...options });
+  const backend = createQemuBackend({
+    vmsDir,
+    keeper: pieces.keeper,
+    pieces: async () => pieces,
+    hostMemoryMib: () => Math.floor(totalmem() / 2 ** 20),
+    ...options,
+  });
   return {
     pieces,
     vmsDir,

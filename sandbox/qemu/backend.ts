@@ -14,7 +14,6 @@ import {
   type LaunchConfig,
   type VmStatus,
 } from '../../native/index.ts';
-import { readHostMemory } from '../host-memory.ts';
 import { vmRunDir } from '../vm-key.ts';
 import { createQemuSandbox } from './sandbox.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
@@ -46,6 +45,8 @@ export interface QemuBackendOptions {
   readonly keeper: string;
   /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
   readonly pieces: () => Promise<QemuPieces>;
+  /** What the host could give to one VM that has it alone. */
+  readonly hostMemoryMib: () => number;
   readonly bootTimeoutMs?: number;
   /** How long a guest may owe something without progress; the keeper's default otherwise. */
   readonly guestSilenceMs?: number;
@@ -76,7 +77,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
       const pieces = await options.pieces();
       const host = await readHost(pieces.keeper);
       const accelerator = acceleratorOf(host);
-      refuseTooLarge(key, spec, accelerator);
+      refuseTooLarge(key, spec, accelerator, options.hostMemoryMib());
       const name = vmKeyText(key);
       const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
       const config = {
@@ -108,8 +109,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
   };
 }
 
-function refuseTooLarge(key: VmKey, spec: LaunchSpec, accelerator: Accelerator): void {
-  const { totalMib } = readHostMemory();
+function refuseTooLarge(key: VmKey, spec: LaunchSpec, accelerator: Accelerator, totalMib: number): void {
   const overheadMib = VM_OVERHEAD_MIB[accelerator];
   const needMib = spec.memoryMib + overheadMib;
   if (needMib <= totalMib) return;

@@ -10,9 +10,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
-import { connectRuns, type RunsConnection } from '../../workers/client/connect.ts';
+import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { recordHistoriesOf } from '../../workers/testing/record-histories.ts';
-import { embeddedAddress } from '../../workers/temporal-address.ts';
+import { embeddedAddress } from '../../client/temporal-address.ts';
 import {
   CANARY,
   type CuriousScript,

@@ -7,9 +7,16 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
-import { stopStack } from './client.ts';
-import { folderId, MOST_COMMANDS, requestText, socketFile, type StackAnswer, type StackOp } from './control.ts';
-import { askStack } from './control-client.ts';
+import { stopStack } from '../../client/embedded/stack.ts';
+import {
+  folderId,
+  MOST_COMMANDS,
+  requestText,
+  socketFile,
+  type StackAnswer,
+  type StackOp,
+} from '../../client/embedded/control.ts';
+import { askStack } from '../../client/embedded/control-client.ts';
 import { openControl } from './control-server.ts';
 
 interface Held {

@@ -11,7 +11,7 @@ import {
   socketFile,
   type StackAnswer,
   type StackOp,
-} from './control.ts';
+} from '../../client/embedded/control.ts';
 
 const LOOK_MS = 500;
 const REQUEST_LIMIT_MS = 5_000;

@@ -2,7 +2,7 @@
 import { chmodSync, lstatSync } from 'node:fs';
 import { join } from 'node:path';
 import { databaseFiles } from './server-process.ts';
-import { logsDir, stackFile, stackLockFile } from './stack-info.ts';
+import { logsDir, stackFile, stackLockFile } from '../../client/embedded/stack-info.ts';
 
 /** Takes from group and others what older builds, or a shell's umask, have left them. By name: the folder may hold what is not the stack's. */
 export function closeToOthers(stateDir: string): void {

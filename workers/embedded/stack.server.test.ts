@@ -23,13 +23,13 @@ import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { napSpec } from '../../test/rig/nap-spec.ts';
-import { connectRuns } from '../client/connect.ts';
-import { awaitOutcome, startRun } from '../client/runs.ts';
-import { embeddedAddress } from '../temporal-address.ts';
-import { ensureStack, readStack, stopStack, type StackInfo } from './client.ts';
-import { socketFile } from './control.ts';
-import { askStack } from './control-client.ts';
-import { stackFile } from './stack-info.ts';
+import { connectRuns } from '../../client/connect.ts';
+import { awaitOutcome, startRun } from '../../client/runs.ts';
+import { embeddedAddress } from '../../client/temporal-address.ts';
+import { ensureStack, readStack, stopStack, type StackInfo } from '../../client/embedded/stack.ts';
+import { socketFile } from '../../client/embedded/control.ts';
+import { askStack } from '../../client/embedded/control-client.ts';
+import { stackFile } from '../../client/embedded/stack-info.ts';
 
 let env: Environment;
 /** Folders below the test's own, whose stacks end before it is removed. */

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { expect, onTestFinished, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
-import { stopStack } from './client.ts';
-import { stackLockFile } from './stack-info.ts';
+import { stopStack } from '../../client/embedded/stack.ts';
+import { stackLockFile } from '../../client/embedded/stack-info.ts';
 
 /** As the kernel shows a supervisor: by its script and the lock file that it has open. Told to end, the first one is followed by a second. */
 const SUPERVISOR = `

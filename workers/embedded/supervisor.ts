@@ -6,7 +6,7 @@
 import { parseArgs } from 'node:util';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { exitWithoutOpenFiles } from '../../setup/require-open-files.ts';
-import { removeStackFile } from './stack-info.ts';
+import { removeStackFile } from '../../client/embedded/stack-info.ts';
 
 const IDLE_LIMIT_MS = 10 * 60_000;
 const EXIT_NOT_STARTED = 1;

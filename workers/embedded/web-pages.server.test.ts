@@ -7,10 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import { napSpec } from '../../test/rig/nap-spec.ts';
-import { connectRuns, type RunsConnection } from '../client/connect.ts';
-import { describeRun, startRun } from '../client/runs.ts';
-import { embeddedAddress } from '../temporal-address.ts';
-import { ensureStack, stopStack, type StackInfo } from './client.ts';
+import { connectRuns, type RunsConnection } from '../../client/connect.ts';
+import { describeRun, startRun } from '../../client/runs.ts';
+import { embeddedAddress } from '../../client/temporal-address.ts';
+import { ensureStack, stopStack, type StackInfo } from '../../client/embedded/stack.ts';
 
 const ANSWER_LIMIT_MS = 2_000;
 const ANSWER_BYTES = 256 * 1024;

@@ -20,7 +20,7 @@ import {
   startSession as startSessionHere,
 } from '../../sdk/skill-kit/drive.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
-import { advanceSession, endOfSession, startSession, viewSession } from '../client/sessions.ts';
+import { advanceSession, endOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import type { Attack } from '../testing/attacker-workflow.ts';
 import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';

@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
-import { advanceSession, startSession, viewSession } from '../client/sessions.ts';
+import { advanceSession, startSession, viewSession } from '../../client/sessions.ts';
 import { recordHistoriesOf } from '../testing/record-histories.ts';
 import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';

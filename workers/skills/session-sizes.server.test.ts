@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { MOST_TURN_BYTES } from '../../domain/step-machine/size-limits.ts';
-import { advanceSession, recordsOfSession, startSession, viewSession } from '../client/sessions.ts';
+import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
 import { temporalCliForTests } from '../testing/temporal-cli.ts';
 

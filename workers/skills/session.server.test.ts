@@ -13,7 +13,7 @@ import {
   SessionExistsError,
   startSession,
   viewSession,
-} from '../client/sessions.ts';
+} from '../../client/sessions.ts';
 import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
 import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
 import {

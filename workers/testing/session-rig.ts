@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
-import { connectRuns, type RunsConnection } from '../client/connect.ts';
+import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { keepChild, type KeptChild } from '../embedded/kept-child.ts';
-import { embeddedAddress } from '../temporal-address.ts';
+import { embeddedAddress } from '../../client/temporal-address.ts';
 import { startTestServer } from './test-server.ts';
 
 /** Short, so that a callback that hangs costs the test little. */

@@ -3,9 +3,9 @@ import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
-import { connectRuns } from '../client/connect.ts';
+import { connectRuns } from '../../client/connect.ts';
 import { freePort } from '../embedded/ports.ts';
-import { embeddedAddress } from '../temporal-address.ts';
+import { embeddedAddress } from '../../client/temporal-address.ts';
 
 const READY_LIMIT_MS = 30_000;
 const GRACE_MS = 5_000;

@@ -19,11 +19,11 @@ import { createFileRunRecords } from '../../store/file/run-records.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
 import { bundleWorkflows } from '../bundle.ts';
-import { connectRuns, type RunsConnection } from '../client/connect.ts';
+import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { createLog, type Log } from '../log.ts';
 import { ensureSearchAttributes } from '../search-attributes.ts';
 import { checkPlan, compileSpec } from '../spec-check.ts';
-import { embeddedAddress, type TemporalAddress } from '../temporal-address.ts';
+import { embeddedAddress, type TemporalAddress } from '../../client/temporal-address.ts';
 import { startTestServer } from './test-server.ts';
 import { installRuntime, startWorkers, type RunningWorkers } from '../workers.ts';
 

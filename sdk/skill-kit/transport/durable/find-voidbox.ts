@@ -13,7 +13,7 @@ import { readEnvironment, surroundings } from '../../../../setup/environment.ts'
 import { skillDirOf } from '../../reference-loader.ts';
 import { runOrigin } from '../../run-origin.ts';
 
-const DOOR = 'dist/cli/skill-door.js';
+const DOOR = 'dist/client/skill-door.js';
 /** Of a skill's folder, as workers look for them. */
 const ENTRIES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
 

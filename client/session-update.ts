@@ -2,9 +2,9 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, type Client, WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
-import type { AdvanceRequest, SessionAnswer } from '../../activities/contract-session.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
-import { SESSION_REFUSED } from '../../workflows/messages.ts';
+import type { AdvanceRequest, SessionAnswer } from '../activities/contract-session.ts';
+import type { CliResult } from '../domain/step-machine/result.ts';
+import { SESSION_REFUSED } from '../workflows/messages.ts';
 
 /** A session that begins its history anew is away for this long at most. */
 const GAP_TRIES = 20;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { SessionView } from '../../activities/contract-session.ts';
-import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
+import type { SessionView } from '../activities/contract-session.ts';
+import type { CliResult, PromptResult } from '../domain/step-machine/result.ts';
 import { concernsOthers, inFamily, joinedViews, prefixedView } from './session-family.ts';
 
 const prompt = (step: string, turn: number): PromptResult => ({

@@ -1,6 +1,6 @@
 /** A session and those of the sub-skills that it calls, seen and answered as one. */
-import type { SessionView } from '../../activities/contract-session.ts';
-import type { CliResult, OpenStep, PromptResult } from '../../domain/step-machine/result.ts';
+import type { SessionView } from '../activities/contract-session.ts';
+import type { CliResult, OpenStep, PromptResult } from '../domain/step-machine/result.ts';
 
 export interface GivenAnswer {
   readonly turn: number;

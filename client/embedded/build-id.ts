@@ -4,7 +4,18 @@ import { type Dirent, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join, relative } from 'node:path';
 
 /** Code of these folders runs in the stack's processes; a change elsewhere needs no restart. */
-const FOLDERS = ['domain', 'workflows', 'activities', 'sandbox', 'native', 'store', 'workers', 'setup'];
+const FOLDERS = [
+  'domain',
+  'workflows',
+  'activities',
+  'sandbox',
+  'native',
+  'store',
+  'client',
+  'sdk',
+  'workers',
+  'setup',
+];
 
 export function buildId(packageRoot: string): string {
   const { version } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8')) as { version: string };

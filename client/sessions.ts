@@ -19,15 +19,15 @@ import type {
   SessionRecords,
   SessionRequest,
   SessionView,
-} from '../../activities/contract-session.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
-import { tooLarge } from '../../domain/step-machine/size-limits.ts';
+} from '../activities/contract-session.ts';
+import type { CliResult } from '../domain/step-machine/result.ts';
+import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import {
   SESSION_MESSAGES,
   SESSION_STARTED_AT_MEMO,
   SESSION_TASK_QUEUE,
   SESSION_WORKFLOW_TYPE,
-} from '../../workflows/messages.ts';
+} from '../workflows/messages.ts';
 import { concernsOthers, type GivenAnswer, inFamily, joinedViews, prefixed, prefixedView } from './session-family.ts';
 import { isClosing, refusalIn, updateSession } from './session-update.ts';
 

@@ -1,7 +1,7 @@
 /** A client of the run's Temporal server. Light: no worker code behind it. */
 import { Client, Connection, makeGrpcRetryInterceptor } from '@temporalio/client';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { connectionOptions, type TemporalAddress } from '../temporal-address.ts';
+import { connectionOptions, type TemporalAddress } from './temporal-address.ts';
 import { callRetry } from './call-retry.ts';
 
 export interface RunsConnection {

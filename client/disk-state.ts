@@ -2,9 +2,9 @@
 import { existsSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { parseVmKey, vmKeyText } from '../../domain/run/vm-key.ts';
-import { readDiskOfVm, type FullDisk } from '../../native/index.ts';
-import { readDiskRoom, type DiskRoom } from '../../store/file/disk-room.ts';
+import { parseVmKey, vmKeyText } from '../domain/run/vm-key.ts';
+import { readDiskOfVm, type FullDisk } from '../native/index.ts';
+import { readDiskRoom, type DiskRoom } from '../store/file/disk-room.ts';
 
 export interface WaitingVm extends FullDisk {
   readonly vmKey: string;

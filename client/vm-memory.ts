@@ -1,5 +1,5 @@
 /** The memory by which VMs are admitted here, for those who ask and run none. */
-import { inspectHostMemory, vmBudgetMib } from '../../sandbox/host-memory.ts';
+import { inspectHostMemory, vmBudgetMib } from '../setup/host-memory.ts';
 
 export interface VmMemory {
   /** What all VMs together may take, their overhead included. */

@@ -1,8 +1,8 @@
 /** What a server says about the sessions that it has, for those who clean up after them. */
 import type { Client } from '@temporalio/client';
-import type { SessionView } from '../../activities/contract-session.ts';
-import { SESSION_MESSAGES, SESSION_WORKFLOW_TYPE } from '../../workflows/messages.ts';
-import type { SessionUses } from '../../store/sessions/prune-skills.ts';
+import type { SessionView } from '../activities/contract-session.ts';
+import { SESSION_MESSAGES, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
+import type { SessionUses } from '../store/sessions/prune-skills.ts';
 
 /** A session whose worker is away does not answer. */
 const QUERY_LIMIT_MS = 5_000;

@@ -12,8 +12,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { bundle } from '../../sdk/skill-kit/build/bundle.ts';
-import { skillDirOf } from '../../sdk/skill-kit/reference-loader.ts';
+import { bundle } from './bundle.ts';
+import { skillDirOf } from '../reference-loader.ts';
 
 export interface BundledSkill {
   readonly codeHash: string;

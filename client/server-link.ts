@@ -1,9 +1,9 @@
 import type { Client } from '@temporalio/client';
-import { connectRuns, type RunsConnection } from '../workers/client/connect.ts';
-import { ensureStack, readStack, type StackInfo } from '../workers/embedded/client.ts';
-import { configuredAddress, embeddedAddress, type TemporalAddress } from '../workers/temporal-address.ts';
-import { environmentError } from './cli-error.ts';
-import type { CliContext } from './context.ts';
+import { connectRuns, type RunsConnection } from './connect.ts';
+import { ensureStack, readStack, type StackInfo } from './embedded/stack.ts';
+import { NoServerError } from './no-server.ts';
+import { configuredAddress, embeddedAddress, type TemporalAddress } from './temporal-address.ts';
+import type { Environment } from '../setup/environment.ts';
 
 /**
  * The way to the Temporal server that runs live on: one's own by `TEMPORAL_*`, else the embedded stack. It
@@ -25,7 +25,9 @@ export interface ServerLink {
 }
 
 /** What of a command's context the way to the server needs. */
-export type LinkContext = Pick<CliContext, 'env'>;
+export interface LinkContext {
+  readonly env: Environment;
+}
 
 const BRIEF_MS = 5_000;
 const CONNECT_ATTEMPTS = 3;
@@ -40,7 +42,7 @@ export interface LinkOptions {
 
 /**
  * @returns null when the embedded stack is not running and `start` is false
- * @throws CliError when the server does not answer, SetupError when the stack lacks a piece
+ * @throws NoServerError when the server does not answer, SetupError when the stack lacks a piece
  */
 export async function openServerLink(context: LinkContext, options: LinkOptions): Promise<ServerLink | null> {
   const configured = configuredAddress(context.env);
@@ -116,8 +118,7 @@ async function connect(target: TemporalAddress, remedy: string): Promise<RunsCon
   try {
     return await connectRuns(target);
   } catch (error) {
-    throw environmentError(
-      'cli/no-server',
+    throw new NoServerError(
       `the Temporal server at ${target.address} does not answer: ${(error as Error).message}`,
       remedy,
     );

@@ -1,0 +1,319 @@
+/**
+ * The door through which a skill's own transports, which hold no Temporal client, come to durable sessions: they import this file
+ * of an installed Voidbox by its path. One connection for as long as the process lives.
+ */
+import { randomBytes } from 'node:crypto';
+import { realpathSync } from 'node:fs';
+import type { Client } from '@temporalio/client';
+import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
+import { ERROR_CODES } from '../domain/errors/codes.ts';
+import type {
+  DurableAnswer,
+  DurableRefusal,
+  DurableReply,
+  DurableSessions,
+  DurableSkill,
+  DurableStart,
+} from '../domain/step-machine/durable-port.ts';
+import type { CliResult } from '../domain/step-machine/result.ts';
+import { readEnvironment, type Environment } from '../setup/environment.ts';
+import {
+  advanceSession,
+  cancelSession,
+  listSessions,
+  NoSessionWorkerError,
+  NoSuchSessionError,
+  recordsOfSession,
+  requireWorker,
+  SessionExistsError,
+  SessionFailedError,
+  settleSession,
+  startSession,
+  viewSession,
+} from './sessions.ts';
+import type { BundledSkill } from '../sdk/skill-kit/build/bundle-skill.ts';
+import { isUnavailable, serverWords } from './unavailable.ts';
+import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
+import { newRunId, SESSION_ID } from './new-id.ts';
+import { NoServerError } from './no-server.ts';
+import { handingOver } from './session-variables.ts';
+import { openServerLink, type ServerLink } from './server-link.ts';
+
+export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
+
+export const TAKES_VARIABLES = true;
+
+/** Whoever has the id has the session. */
+const ID_BYTES = 6;
+/** Calls of a client whose server is gone: the stack is brought up again in between. */
+const TRIES = 3;
+
+export function openDurableSessions(
+  skill: DurableSkill,
+  onProgress: (line: string) => void,
+  variables?: Readonly<Record<string, string | undefined>>,
+): DurableSessions {
+  return new StackSessions(skill, readEnvironment(variables), onProgress);
+}
+
+type Refused = Extract<DurableReply, { readonly kind: 'refused' }>;
+
+class StackSessions implements DurableSessions {
+  readonly #skill: DurableSkill;
+  readonly #env: Environment;
+  readonly #onProgress: (line: string) => void;
+  #link: Promise<ServerLink> | null = null;
+  /** Which code is to be started, among others; null where there are none. */
+  #codeHash: string | null = null;
+  /** An entry of the worker's that has the same code as this skill's own. */
+  #twin: string | null = null;
+  /** Sessions that are known to be this skill's. */
+  readonly #own = new Set<string>();
+
+  constructor(skill: DurableSkill, env: Environment, onProgress: (line: string) => void) {
+    this.#skill = skill;
+    this.#env = env;
+    this.#onProgress = onProgress;
+  }
+
+  async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
+    const { name, version } = this.#skill;
+    const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
+    if (!SESSION_ID.test(session))
+      return refusal(
+        'params',
+        `"${session}" is no session id.`,
+        'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.',
+      );
+    const request = (): SessionRequest => ({
+      skill: name,
+      version,
+      ...(this.#codeHash === null ? {} : { codeHash: this.#codeHash }),
+      ...(params === undefined ? {} : { params }),
+      ...(subskill === undefined ? {} : { subskill }),
+      ...(handshake === undefined ? {} : { handshake }),
+    });
+    let isAgain = false;
+    return await this.#refusable(async () => {
+      if (!this.#isLoaded()) this.#link = null;
+      this.#codeHash = await this.#ownCode();
+      const full = atMost === undefined ? null : await this.#full(atMost);
+      if (full !== null) return full;
+      const result = await this.#call(async (client) => {
+        // A new id is nobody else's: the try before this one has come through.
+        const isSecond = isAgain && named === undefined;
+        isAgain = true;
+        return await handingOver(this.#env, session, this.#onProgress, () =>
+          isSecond ? startedBefore(client, session, request()) : startSession(client, session, request()),
+        );
+      });
+      this.#own.add(session);
+      return { kind: 'answered', session, result };
+    });
+  }
+
+  async advance(session: string, answer?: DurableAnswer): Promise<DurableReply> {
+    return await this.#refusable(async () => {
+      const foreign = await this.#foreign(session);
+      if (foreign !== null) return foreign;
+      const result = await this.#call((client) =>
+        answer === undefined ? look(client, session) : answered(client, session, answer),
+      );
+      return { kind: 'answered', session, result };
+    });
+  }
+
+  async cancel(session: string): Promise<boolean | Refused> {
+    return await this.#refusable(
+      async () => (await this.#foreign(session)) ?? (await this.#call((client) => cancelSession(client, session))),
+    );
+  }
+
+  async #full(atMost: number): Promise<Refused | null> {
+    const { name } = this.#skill;
+    const open = await this.#call((client) => listSessions(client, { limit: atMost, state: 'open', skill: name }));
+    if (open.length < atMost) return null;
+    const oldest = open.at(-1)!.session;
+    return refusal(
+      'full',
+      `${open.length} sessions of skill "${name}" are open, as many as there may be.`,
+      `Go on with an open session, or end one: voidbox session list --state open, voidbox session cancel ${oldest}. The server's --max-sessions sets how many there may be.`,
+    );
+  }
+
+  /** Null when the session is this skill's. */
+  async #foreign(session: string): Promise<Refused | null> {
+    if (this.#own.has(session)) return null;
+    const { name } = this.#skill;
+    const unknown = (message: string): Refused =>
+      refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
+    if (!SESSION_ID.test(session)) return unknown(`"${session}" is no session id.`);
+    const { skill } = await this.#call((client) => viewSession(client, session));
+    if (skill !== '' && skill !== name)
+      return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
+    this.#own.add(session);
+    return null;
+  }
+
+  /** Tried again when the server has gone: every call here gives the same when it is made twice. */
+  async #call<T>(work: (client: Client) => Promise<T>): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      const link = await this.#connected();
+      try {
+        return await work(link.client());
+      } catch (error) {
+        if (tries >= TRIES || !isUnavailable(error)) throw error;
+      }
+    }
+  }
+
+  async #connected(): Promise<ServerLink> {
+    const opening = (this.#link ??= this.#open());
+    try {
+      const link = await opening;
+      await link.tend();
+      return link;
+    } catch (error) {
+      // The next call tries anew.
+      if (this.#link === opening) this.#link = null;
+      throw error;
+    }
+  }
+
+  async #open(): Promise<ServerLink> {
+    if (!this.#env.temporalConfigured) await this.#beLoaded();
+    const link = await openServerLink({ env: this.#env }, { start: true, onProgress: this.#onProgress });
+    if (link === null) throw new Error('the embedded stack was not started');
+    if (!link.isEmbedded) await requireWorker(link.client());
+    return link;
+  }
+
+  /** Has the embedded worker load the skill. The same code is not loaded twice. */
+  async #beLoaded(): Promise<void> {
+    const { stateDir, skills } = this.#env;
+    const { entry } = this.#skill;
+    rememberSkillPaths(stateDir, skills, 'add');
+    this.#twin = null;
+    if (isKnownEntry(stateDir, entry)) return;
+    const codeHash = this.#codeHash ?? (await this.#ownCode());
+    for (const other of codeHash === null ? [] : this.#others()) {
+      // What cannot be bundled is the worker's to complain of.
+      const found = await bundled(other, stateDir).catch(() => null);
+      if (found?.codeHash !== codeHash) continue;
+      this.#twin = other;
+      return;
+    }
+    rememberSkillPaths(stateDir, [entry], 'add');
+  }
+
+  /** Null where no other entry is loaded that could have this skill's name. */
+  async #ownCode(): Promise<string | null> {
+    const { stateDir, temporalConfigured } = this.#env;
+    if (temporalConfigured || this.#others().length === 0) return null;
+    return (await bundled(this.#skill.entry, stateDir)).codeHash;
+  }
+
+  #others(): readonly string[] {
+    const own = realpathSync(this.#skill.entry);
+    return knownEntries(this.#env.stateDir).filter((one) => one !== own);
+  }
+
+  /** Whether the embedded worker is told to load the skill: somebody may have named others instead meanwhile. */
+  #isLoaded(): boolean {
+    const { stateDir, temporalConfigured } = this.#env;
+    return temporalConfigured || isKnownEntry(stateDir, this.#twin ?? this.#skill.entry);
+  }
+
+  async #refusable<T>(work: () => Promise<T>): Promise<T | Refused> {
+    try {
+      return await work();
+    } catch (error) {
+      const refused = this.#refusalOf(error);
+      if (refused === null) throw error;
+      return refused;
+    }
+  }
+
+  /** Null for what nobody but us can mend. */
+  #refusalOf(error: unknown): Refused | null {
+    const { entry } = this.#skill;
+    const { temporalConfigured } = this.#env;
+    if (error instanceof SessionExistsError)
+      return refusal('exists', `${error.message}.`, 'Take another id, or go on with that session by `advance`.');
+    if (error instanceof NoSuchSessionError) {
+      return refusal(
+        'unknown',
+        `${error.message}.`,
+        'See which there are: voidbox session list. Begin one with start.',
+      );
+    }
+    if (error instanceof NoSessionWorkerError)
+      return refusal('unavailable', `${error.message}.`, `Start one: voidbox worker --skills ${entry}`);
+    if (error instanceof SessionFailedError) {
+      const known = Object.hasOwn(ERROR_CODES, error.code)
+        ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy
+        : null;
+      if (error.code === 'skill/params') return refusal('params', error.message, known ?? '');
+      const load = temporalConfigured
+        ? `Start a worker that has it: voidbox worker --skills ${entry}`
+        : `Have it loaded: voidbox up --skills ${entry}`;
+      return refusal('unavailable', error.message, error.code === 'skill/unknown' ? load : (known ?? load));
+    }
+    if (error instanceof NoServerError) return refusal('unavailable', error.message, error.remedy);
+    if (error instanceof Error && error.name === 'SetupError') {
+      return refusal(
+        'unavailable',
+        error.message,
+        (error as Error & { readonly remedy?: string | null }).remedy ?? 'See what is missing: voidbox doctor',
+      );
+    }
+    if (isUnavailable(error))
+      return refusal(
+        'unavailable',
+        `the Temporal server has gone: ${serverWords(error)}`,
+        'Try again; see how it is: voidbox ps',
+      );
+    return null;
+  }
+}
+
+/** As the worker bundles it: its hash is the worker's. */
+async function bundled(entry: string, stateDir: string): Promise<BundledSkill> {
+  const { bundleSkill } = await import('../sdk/skill-kit/build/bundle-skill.ts');
+  return await bundleSkill(entry, stateDir);
+}
+
+async function startedBefore(client: Client, session: string, request: SessionRequest): Promise<CliResult> {
+  try {
+    return await startSession(client, session, request);
+  } catch (error) {
+    if (!(error instanceof SessionExistsError)) throw error;
+    return await settleSession(client, session);
+  }
+}
+
+async function look(client: Client, session: string): Promise<CliResult> {
+  const { current } = await viewSession(client, session);
+  // A query costs nothing that stays; only who finds others at work waits for them.
+  if (current !== null && (current.kind !== 'error' || current.error !== 'busy')) return current;
+  return await settleSession(client, session);
+}
+
+async function answered(client: Client, session: string, { step, output, turn }: DurableAnswer): Promise<CliResult> {
+  return await advanceSession(client, session, { step, output, turn: turn ?? (await turnOf(client, session, step)) });
+}
+
+/** Of the step when it is open, else of its last visit: then the answer has come before, or is refused. */
+async function turnOf(client: Client, session: string, step: string): Promise<number> {
+  const { current, open, last, turn }: SessionView = await viewSession(client, session);
+  const asked = current?.kind === 'prompt' ? [{ step: current.step, turn: current.turn }, ...(current.open ?? [])] : [];
+  const due = [...asked, ...open].find((one) => one.step === step)?.turn;
+  if (due !== undefined) return due;
+  if (last?.step === step) return last.turn;
+  const { records } = await recordsOfSession(client, session);
+  return records.findLast((record) => record.step === step)?.turn ?? turn;
+}
+
+function refusal(kind: DurableRefusal, message: string, remedy: string): Refused {
+  return { kind: 'refused', refusal: kind, message, remedy };
+}
