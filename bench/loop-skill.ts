@@ -1,7 +1,7 @@
 /** The skill that figures of step machines are taken on: a step that loops, its answer checked by zod and merged into a sub-store. */
 import { z } from 'zod';
 import type { SkillDefinition } from '../domain/step-machine/definition.ts';
-import { skill, terminal } from '../sdk/skill-kit/exports.ts';
+import { skill, terminal } from '../skill-kit/exports.ts';
 
 const NOTE = 'n'.repeat(40);
 

@@ -5,7 +5,7 @@
 import { appendFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
-import { runSkillCommand } from '../sdk/skill-kit/transport/cli/commands.ts';
+import { runSkillCommand } from '../skill-kit/cli/commands.ts';
 import { timed } from './cli.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
 import type { Arm } from './measure.ts';

@@ -1,7 +1,7 @@
 /** Skills of the figures as their authors would hand them out: what workers load, and what `skill build` makes. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { buildSkill } from '../sdk/skill-kit/build/build-skill.ts';
+import { buildSkill } from '../skill-kit/bundle/build-skill.ts';
 import { packageRoot } from '../setup/package-root.ts';
 
 export interface StepScripts {

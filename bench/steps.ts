@@ -10,7 +10,7 @@ import {
   type Session,
   type SessionConfig,
   startSession,
-} from '../sdk/skill-kit/drive.ts';
+} from '../skill-kit/drive/drive.ts';
 import { LOOP_STEP, loopAnswer, loopSkill } from './loop-skill.ts';
 import type { Arm } from './measure.ts';
 

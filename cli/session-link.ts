@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
-import { readTextFile } from '../sdk/skill-kit/transport/cli/input-bytes.ts';
+import { readTextFile } from '../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../client/sessions.ts';
 import { rememberSkillPaths, skillPaths } from '../client/embedded/skill-paths.ts';
 import { CliError, environmentError, usageError } from './cli-error.ts';

@@ -1,6 +1,6 @@
 /** What `--skills` names, as it is kept. */
 import { resolve } from 'node:path';
-import { entriesAt } from '../sdk/skill-kit/build/find-entry.ts';
+import { entriesAt } from '../skill-kit/bundle/find-entry.ts';
 import { usageError } from './cli-error.ts';
 
 /**

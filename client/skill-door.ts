@@ -31,7 +31,7 @@ import {
   startSession,
   viewSession,
 } from './sessions.ts';
-import type { BundledSkill } from '../sdk/skill-kit/build/bundle-skill.ts';
+import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
 import { isUnavailable, serverWords } from './unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
 import { newRunId, SESSION_ID } from './new-id.ts';
@@ -279,7 +279,7 @@ class StackSessions implements DurableSessions {
 
 /** As the worker bundles it: its hash is the worker's. */
 async function bundled(entry: string, stateDir: string): Promise<BundledSkill> {
-  const { bundleSkill } = await import('../sdk/skill-kit/build/bundle-skill.ts');
+  const { bundleSkill } = await import('../skill-kit/bundle/bundle-skill.ts');
   return await bundleSkill(entry, stateDir);
 }
 

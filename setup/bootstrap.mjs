@@ -25,6 +25,7 @@ const PRODUCT = [
   'workers',
   'cli',
   'sdk',
+  'skill-kit',
 ];
 /** What the workflow bundle is made of. */
 const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];

@@ -54,8 +54,8 @@ describe('the package, installed from its tarball into an empty folder', () => {
     const installation = [
       modules,
       join(modules, 'voidbox'),
-      join(modules, 'voidbox/dist/sdk/skill-kit'),
-      join(modules, 'voidbox/dist/sdk/skill-kit/build'),
+      join(modules, 'voidbox/dist/skill-kit'),
+      join(modules, 'voidbox/dist/skill-kit/bundle'),
     ];
     const times = (): number[] => installation.map((path) => statSync(path).mtimeMs);
     const before = times();

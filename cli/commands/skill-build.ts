@@ -1,6 +1,6 @@
-import type { BunTarget } from '../../sdk/skill-kit/build/bun.ts';
-import type { BuildMode, Built, BuildResult } from '../../sdk/skill-kit/build/build-skill.ts';
-import type { PlacedDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
+import type { BunTarget } from '../../skill-kit/bundle/bun.ts';
+import type { BuildMode, Built, BuildResult } from '../../skill-kit/bundle/build-skill.ts';
+import type { PlacedDiagnostic } from '../../skill-kit/lint/diagnostic.ts';
 import { CliError, environmentError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
@@ -39,8 +39,8 @@ export const command = defineCommand<Options>({
       throw usageError(`--protocol is \`${protocol}\``, 'It takes session or stateless.');
     const mode = await modeOf(options, context);
     const [{ buildSkill }, { lintSkill }] = await Promise.all([
-      import('../../sdk/skill-kit/build/build-skill.ts'),
-      import('../../sdk/skill-kit/lint/lint-skill.ts'),
+      import('../../skill-kit/bundle/build-skill.ts'),
+      import('../../skill-kit/lint/lint-skill.ts'),
     ]);
     const force = options.force === true;
     const result = await orAuthorsError(
@@ -69,7 +69,7 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
   if (mode !== 'bun') throw usageError(`--mode is \`${mode}\``, 'It takes node or bun.');
   if (targets !== undefined && single)
     throw usageError('--single and --targets say different things', 'Give one of them.');
-  const { DEFAULT_TARGETS } = await import('../../sdk/skill-kit/build/bun.ts');
+  const { DEFAULT_TARGETS } = await import('../../skill-kit/bundle/bun.ts');
   const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
   const chosen = named === undefined ? DEFAULT_TARGETS : await checkedTargets(named);
   const { findOnPath } = await import('../../setup/find-program.ts');
@@ -86,7 +86,7 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
 }
 
 async function checkedTargets(named: readonly string[]): Promise<readonly BunTarget[]> {
-  const { BUN_TARGETS, isBunTarget } = await import('../../sdk/skill-kit/build/bun.ts');
+  const { BUN_TARGETS, isBunTarget } = await import('../../skill-kit/bundle/bun.ts');
   const unknown = named.filter((one) => !isBunTarget(one));
   if (unknown.length > 0)
     throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `There are: ${BUN_TARGETS.join(', ')}.`);

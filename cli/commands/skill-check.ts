@@ -1,4 +1,4 @@
-import type { LintDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
+import type { LintDiagnostic } from '../../skill-kit/lint/diagnostic.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderLint } from '../render/lint.ts';
@@ -13,7 +13,7 @@ export const command = defineCommand<Options>({
     command.argument('<entry>', "the skill's entry, or its folder");
   },
   async execute([entry = ''], options, context) {
-    const { checkSource } = await import('../../sdk/skill-kit/lint/check-source.ts');
+    const { checkSource } = await import('../../skill-kit/lint/check-source.ts');
     const { definition, diagnostics } = await orAuthorsError(checkSource(entry, { cwd: context.cwd }));
     if (options.json) {
       const { kind = null, name = null, version = null } = definition ?? {};

@@ -17,11 +17,11 @@ export const command = defineCommand<Options>({
   async execute([entry = ''], { json, format }, context) {
     if (format !== 'text' && format !== 'mermaid')
       throw usageError(`--format is \`${format}\``, 'It takes text or mermaid.');
-    const { readGraph } = await import('../../sdk/skill-kit/graph/read-graph.ts');
+    const { readGraph } = await import('../../skill-kit/graph/read-graph.ts');
     const { graph } = await orAuthorsError(readGraph(entry, context.cwd));
     if (json) await context.stdout.write(`${JSON.stringify(graph)}\n`);
     else if (format === 'mermaid') {
-      const { toMermaid } = await import('../../sdk/skill-kit/graph/mermaid.ts');
+      const { toMermaid } = await import('../../skill-kit/graph/mermaid.ts');
       await context.stdout.write(toMermaid(graph));
     } else {
       const { renderSkillGraph } = await import('../render/skill-graph.ts');

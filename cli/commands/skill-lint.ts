@@ -1,5 +1,5 @@
 import { relative } from 'node:path';
-import type { PlacedDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
+import type { PlacedDiagnostic } from '../../skill-kit/lint/diagnostic.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
@@ -21,8 +21,8 @@ export const command = defineCommand<Options>({
     const limit = options.maxWarnings === undefined ? Number.POSITIVE_INFINITY : Number(options.maxWarnings);
     if (!(limit >= 0) || options.maxWarnings === '')
       throw usageError(`--max-warnings is \`${options.maxWarnings}\``, 'It takes a number from 0.');
-    const { lintSkill } = await import('../../sdk/skill-kit/lint/lint-skill.ts');
-    const { sorted } = await import('../../sdk/skill-kit/lint/diagnostic.ts');
+    const { lintSkill } = await import('../../skill-kit/lint/lint-skill.ts');
+    const { sorted } = await import('../../skill-kit/lint/diagnostic.ts');
     const found: PlacedDiagnostic[] = [];
     for (const entry of entries) found.push(...(await orAuthorsError(lintSkill(entry, { cwd: context.cwd }))));
     // Entries share files, whose mistakes are shown once.

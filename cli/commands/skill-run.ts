@@ -14,7 +14,7 @@ export const command = defineCommand({
       .passThroughOptions();
   },
   async execute([entry = '', ...args], _options, context) {
-    const { runFromSource } = await import('../../sdk/skill-kit/build/run-skill.ts');
+    const { runFromSource } = await import('../../skill-kit/bundle/run-skill.ts');
     // The skill's own exit code: 0 for every answer, 1 for errors, 2 for a wrong command line, or what its code leaves with.
     return (await orAuthorsError(runFromSource(entry, args, context.cwd))) as ExitCode;
   },

@@ -1,5 +1,5 @@
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { LintDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
+import type { LintDiagnostic } from '../../skill-kit/lint/diagnostic.ts';
 import type { Style } from './style.ts';
 
 /** In the form of compilers: place where it is known, rule, what is wrong, what to do. */

@@ -1,6 +1,6 @@
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { GraphEdge, GraphStep, SkillGraph } from '../../sdk/skill-kit/graph/skill-graph.ts';
-import { EDGE_LABELS, notesOf } from '../../sdk/skill-kit/graph/step-notes.ts';
+import type { GraphEdge, GraphStep, SkillGraph } from '../../skill-kit/graph/skill-graph.ts';
+import { EDGE_LABELS, notesOf } from '../../skill-kit/graph/step-notes.ts';
 import type { Style } from './style.ts';
 import { displayWidth, padEnd } from './width.ts';
 

@@ -12,7 +12,7 @@ const FOLDERS = [
   'native',
   'store',
   'client',
-  'sdk',
+  'skill-kit',
   'workers',
   'setup',
 ];

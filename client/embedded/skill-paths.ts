@@ -2,7 +2,7 @@
 import { mkdirSync, readFileSync, realpathSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
-import { entriesAt } from '../../sdk/skill-kit/build/find-entry.ts';
+import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
 
 function fileOf(stateDir: string): string {
   return join(stateDir, 'skills.json');

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { advanceSession, createSession, startSession } from '../../sdk/skill-kit/drive.ts';
+import { advanceSession, createSession, startSession } from '../../skill-kit/drive/drive.ts';
 import { onJson } from '../../test/rig/driven-session.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { problemOfAction, problemOfState } from './check-state.ts';

@@ -10,7 +10,7 @@ import {
   type Session,
   type SessionConfig,
   startSession,
-} from '../../sdk/skill-kit/drive.ts';
+} from '../../skill-kit/drive/drive.ts';
 
 /** What sessions warned of in the present test. */
 export const warnings: string[] = [];

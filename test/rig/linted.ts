@@ -2,8 +2,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
-import { lintSkill } from '../../sdk/skill-kit/lint/lint-skill.ts';
-import type { PlacedDiagnostic } from '../../sdk/skill-kit/lint/diagnostic.ts';
+import { lintSkill } from '../../skill-kit/lint/lint-skill.ts';
+import type { PlacedDiagnostic } from '../../skill-kit/lint/diagnostic.ts';
 
 /** Texts by path; `skill.ts` is the entry. A text alone is that of the entry. */
 export type SkillFiles = string | Readonly<Record<string, string>>;

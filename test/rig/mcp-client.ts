@@ -4,10 +4,10 @@ import { InMemoryTransport } from '@modelcontextprotocol/sdk/inMemory.js';
 import type { CallToolResult } from '@modelcontextprotocol/sdk/types.js';
 import { onTestFinished } from 'vitest';
 import type { ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { MemorySessions, type MemorySessionsOptions } from '../../sdk/skill-kit/transport/mcp/memory-sessions.ts';
-import { createMcpServer, type McpServerOptions } from '../../sdk/skill-kit/transport/mcp/server.ts';
-import { skillTools, type SkillToolsOptions } from '../../sdk/skill-kit/transport/mcp/skill-tools.ts';
-import type { ToolSet } from '../../sdk/skill-kit/transport/mcp/tool-set.ts';
+import { MemorySessions, type MemorySessionsOptions } from '../../skill-kit/mcp/memory-sessions.ts';
+import { createMcpServer, type McpServerOptions } from '../../skill-kit/mcp/server.ts';
+import { skillTools, type SkillToolsOptions } from '../../skill-kit/mcp/skill-tools.ts';
+import type { ToolSet } from '../../skill-kit/mcp/tool-set.ts';
 
 export interface Answer {
   readonly structured: Record<string, unknown>;

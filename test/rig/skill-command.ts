@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { runSkillCommand } from '../../sdk/skill-kit/transport/cli/commands.ts';
+import { runSkillCommand } from '../../skill-kit/cli/commands.ts';
 
 export interface Ran {
   readonly code: number;

@@ -5,7 +5,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { onTestFinished } from 'vitest';
 
-const DIST = join(dirname(dirname(dirname(fileURLToPath(import.meta.url)))), 'dist/sdk/skill-kit');
+const DIST = join(dirname(dirname(dirname(fileURLToPath(import.meta.url)))), 'dist/skill-kit');
 const url = (path: string): string => pathToFileURL(join(DIST, path)).href;
 
 /**
@@ -22,7 +22,7 @@ export async function skillScript(code: string, references: Readonly<Record<stri
   const path = join(folder, 'bin/skill.mjs');
   const imports = [
     `import { skill, reference, terminal, z } from '${url('index.js')}';`,
-    `import { mcpMain, mcpCompositeMain, mcpReferenceMain } from '${url('transport/mcp/main.js')}';`,
+    `import { mcpMain, mcpCompositeMain, mcpReferenceMain } from '${url('mcp/main.js')}';`,
   ];
   await writeFile(path, [...imports, code].join('\n'));
   return path;

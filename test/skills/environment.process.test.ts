@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mockModel, runSkill } from 'voidbox/skill-kit/test';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { loadSkill } from '../../sdk/skill-kit/build/load-skill.ts';
+import { loadSkill } from '../../skill-kit/bundle/load-skill.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import {
   CANARY,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mockModel, runComposite, runSkill } from 'voidbox/skill-kit/test';
 import { releaseApproval } from '../../examples/skills/release-approval.ts';
-import { advanceSession, createSession, startSession, tickSession } from '../../sdk/skill-kit/drive.ts';
+import { advanceSession, createSession, startSession, tickSession } from '../../skill-kit/drive/drive.ts';
 import {
   type Driven,
   driveExample,

@@ -2,9 +2,9 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { entriesAt } from '../../sdk/skill-kit/build/find-entry.ts';
+import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
 import { textOf, type Log } from '../log.ts';
-import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from '../../sdk/skill-kit/build/bundle-skill.ts';
+import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from '../../skill-kit/bundle/bundle-skill.ts';
 import type { ChildHello } from './protocol.ts';
 
 /** Files are looked at again after this; a turn in between takes what was found. */

@@ -20,14 +20,14 @@ import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import { declaredVariables, isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
 import { MOST_STATE_BYTES, tooLarge } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
-import { carryOut, definitionAt, Place, validParams } from '../../sdk/skill-kit/drive-callbacks.ts';
-import { errorFacts, runAction } from '../../sdk/skill-kit/drive-action.ts';
-import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../sdk/skill-kit/drive-runtime.ts';
-import { withOlderPath } from '../../sdk/skill-kit/drive-observers.ts';
-import { runTurn } from '../../sdk/skill-kit/drive-turn.ts';
-import { type Redaction, redactionOf } from '../../sdk/skill-kit/skill-environment.ts';
+import { carryOut, definitionAt, Place, validParams } from '../../skill-kit/drive/callbacks.ts';
+import { errorFacts, runAction } from '../../skill-kit/drive/action.ts';
+import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../skill-kit/drive/runtime.ts';
+import { withOlderPath } from '../../skill-kit/drive/observers.ts';
+import { runTurn } from '../../skill-kit/drive/turn.ts';
+import { type Redaction, redactionOf } from '../../skill-kit/drive/skill-environment.ts';
 import { grantVariables, withdrawVariables } from '../../setup/environment.ts';
-import { takeOffers } from '../../sdk/skill-kit/hosted.ts';
+import { takeOffers } from '../../skill-kit/hosted.ts';
 import {
   ANSWER_FD,
   type AbortRequest,

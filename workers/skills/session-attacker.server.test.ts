@@ -18,7 +18,7 @@ import {
   advanceSession as advanceSessionHere,
   createSession,
   startSession as startSessionHere,
-} from '../../sdk/skill-kit/drive.ts';
+} from '../../skill-kit/drive/drive.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { advanceSession, endOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import type { Attack } from '../testing/attacker-workflow.ts';

@@ -3,7 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { createInterface } from 'node:readline';
 import { isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
-import { type Redaction, redactionOf } from '../../sdk/skill-kit/skill-environment.ts';
+import { type Redaction, redactionOf } from '../../skill-kit/drive/skill-environment.ts';
 import { ANSWER_FD, type ChildAnswer, type ChildHello, type ChildRequest, type FailedCode } from './protocol.ts';
 
 /** Import of a bundle, on a loaded machine. */

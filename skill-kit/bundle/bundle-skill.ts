@@ -1,0 +1,79 @@
+/** One file of all that a skill's entry imports, named by a hash of its content, beside copies of its references. */
+import { createHash } from 'node:crypto';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join, relative } from 'node:path';
+import { bundle } from './bundle.ts';
+import { skillDirOf } from '../prompt/reference-loader.ts';
+
+export interface BundledSkill {
+  readonly codeHash: string;
+  /** Path of the code. */
+  readonly bundle: string;
+  /** Every file that it was made of, and when and how large: it is made again when this changes. */
+  readonly signature: string;
+  readonly inputs: readonly string[];
+}
+
+export function bundleFile(stateDir: string, codeHash: string): string {
+  return join(stateDir, 'skills', codeHash, 'skill.mjs');
+}
+
+/** @throws CodedError `skill/unusable` */
+export async function bundleSkill(entry: string, stateDir: string): Promise<BundledSkill> {
+  // A skill's own script may lie in a folder below it.
+  const folder = skillDirOf(entry);
+  const { code, modules } = await bundle(entry, { isHosted: true });
+  const references = filesBelow(join(folder, 'references'));
+  const hash = createHash('sha256').update(code);
+  for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readFileSync(file));
+  const codeHash = hash.digest('hex');
+  const inputs = [...modules, ...references];
+  keep(stateDir, codeHash, code, folder);
+  return { codeHash, bundle: bundleFile(stateDir, codeHash), signature: signatureOf(inputs), inputs };
+}
+
+/** Changes when one of the files does, or goes. */
+export function signatureOf(files: readonly string[]): string {
+  return files
+    .map((file) => {
+      const found = statSync(file, { throwIfNoEntry: false });
+      return found === undefined ? `${file} gone` : `${file} ${found.size} ${found.mtimeMs}`;
+    })
+    .join('\n');
+}
+
+/** Complete or not at all: a folder of that name has that content. */
+function keep(stateDir: string, codeHash: string, code: string, folder: string): void {
+  const target = dirname(bundleFile(stateDir, codeHash));
+  if (existsSync(target)) return;
+  const next = `${target}.${process.pid}`;
+  mkdirSync(next, { recursive: true, mode: 0o700 });
+  writeFileSync(join(next, 'skill.mjs'), code, { mode: 0o600 });
+  if (existsSync(join(folder, 'references')))
+    cpSync(join(folder, 'references'), join(next, 'references'), { recursive: true, dereference: true });
+  try {
+    renameSync(next, target);
+  } catch (error) {
+    // Another worker was first.
+    if (!existsSync(target)) throw error;
+    rmSync(next, { recursive: true, force: true });
+  }
+}
+
+function filesBelow(folder: string): string[] {
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((one) => one.isFile())
+    .map((one) => join(one.parentPath, one.name))
+    .sort();
+}

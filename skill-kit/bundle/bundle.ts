@@ -1,0 +1,210 @@
+/** All that a skill's entry imports, in one file or several: with them nothing has to be found in node_modules when the skill runs. */
+import { existsSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+import { type OutputChunk, type OutputOptions, type Plugin, type RolldownLog, rolldown } from 'rolldown';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { LEAST_NODE } from './run-scripts.ts';
+
+export interface Bundle {
+  readonly code: string;
+  /** Full paths of the files that it was made of. */
+  readonly modules: readonly string[];
+}
+
+export interface Program {
+  /** Imports the entry by its full path. */
+  readonly main: string;
+  /** Further modules, by the names under which it imports them. */
+  readonly modules?: Readonly<Record<string, string>>;
+  /** What they do to the code of packages. */
+  readonly plugins?: readonly Plugin[];
+}
+
+export interface BundleMistake {
+  readonly message: string;
+  /** Null where it belongs to no place. Lines and columns count from 1. */
+  readonly place: { readonly file: string; readonly line: number; readonly column: number } | null;
+}
+
+export class BundleError extends CodedError {
+  readonly mistakes: readonly BundleMistake[];
+
+  constructor(entry: string, mistakes: readonly BundleMistake[], cause?: unknown) {
+    const lines = mistakes.map(({ message, place }) =>
+      place === null ? message : `${place.file}:${place.line}:${place.column}: ${message}`,
+    );
+    const what = lines.length === 1 ? ` ${lines[0]}` : lines.map((line) => `\n${line}`).join('');
+    super('skill/unusable', `${entry} cannot be bundled:${what}`, { cause });
+    this.mistakes = mistakes;
+  }
+}
+
+export interface BundleOptions {
+  /** Code that stands around the entry; without it the entry is bundled as it is. */
+  readonly program?: Program | null;
+  /** Whoever loads the bundle wants the definition: an entry that calls `main` hands it over and serves nothing. */
+  readonly isHosted?: boolean;
+  readonly output?: Pick<OutputOptions, 'minify' | 'comments' | 'sourcemap' | 'sourcemapPathTransform'>;
+}
+
+/** A program in several files of one folder: the first is run, the others are loaded by those calls that need them. */
+export interface BundledProgram {
+  readonly files: readonly { readonly name: string; readonly code: string }[];
+}
+
+const PROGRAM = '\0program';
+
+/** @throws BundleError, a CodedError `skill/unusable`, with every mistake */
+export async function bundle(
+  entry: string,
+  { program = null, isHosted = false, output = {} }: BundleOptions = {},
+): Promise<Bundle> {
+  const { chunks } = await generated(entry, program, resolution(isHosted), {
+    format: 'esm',
+    codeSplitting: false,
+    ...output,
+  });
+  const [{ code, moduleIds }] = chunks;
+  return { code, modules: moduleIds.filter((id) => existsSync(id)) };
+}
+
+/**
+ * As CommonJS, which Node starts with some 20 ms of CPU less; code that awaits at its top level, asks `import.meta` for more
+ * than where it is, or looks whether it is CommonJS, can only be said as ES modules.
+ * @param name  what all files are called, before their endings
+ * @throws BundleError, a CodedError `skill/unusable`, with every mistake
+ */
+export async function bundleProgram(
+  entry: string,
+  name: string,
+  program: Program,
+  output: BundleOptions['output'] = {},
+): Promise<BundledProgram> {
+  const as = async (format: 'cjs' | 'esm', ending: string): Promise<Generated> =>
+    generated(entry, program, resolution(false), {
+      ...output,
+      format,
+      entryFileNames: `${name}${ending}`,
+      chunkFileNames: `${name}.part-[hash]${ending}`,
+    });
+  const { chunks } = await as('cjs', '.cjs').then(
+    (made) => (made.onlyEsm ? as('esm', '.mjs') : made),
+    (cause: unknown) => (needsEsm(cause) ? as('esm', '.mjs') : Promise.reject(cause as Error)),
+  );
+  return { files: chunks.map(({ fileName, code }) => ({ name: fileName, code })) };
+}
+
+interface Resolution {
+  readonly alias: Record<string, string>;
+  readonly modules: string[];
+}
+
+interface Generated {
+  readonly chunks: readonly [OutputChunk, ...OutputChunk[]];
+  /** In another format something that the code asks for would be left out, or answered otherwise. */
+  readonly onlyEsm: boolean;
+}
+
+async function generated(
+  entry: string,
+  program: Program | null,
+  resolve: Resolution,
+  output: OutputOptions,
+): Promise<Generated> {
+  const unresolved: RolldownLog[] = [];
+  let onlyEsm = false;
+  try {
+    const made = await rolldown({
+      input: program === null ? entry : PROGRAM,
+      cwd: dirname(entry),
+      platform: 'node',
+      resolve,
+      onLog: (_level, log) => {
+        // Packages name others that they can do without; what the author imports is needed.
+        if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
+        if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
+      },
+      plugins: [
+        ...(output.format === 'cjs' ? [noticing(LOOKS_FOR_COMMONJS, () => (onlyEsm = true))] : []),
+        ...(program === null ? [] : [virtual(program), ...(program.plugins ?? [])]),
+      ],
+      transform: {
+        target: `node${LEAST_NODE}`,
+        // CommonJS packages look for their files by these; where there is one file, they are that file's.
+        ...(output.format === 'esm'
+          ? { define: { __dirname: 'import.meta.dirname', __filename: 'import.meta.filename' } }
+          : {}),
+      },
+    });
+    try {
+      // What its author wrote as an ES module is strict in every format.
+      const { output: files } = await made.generate({ ...output, strict: true });
+      const [first, ...others] = files;
+      if (unresolved.length === 0)
+        return { chunks: [first, ...others.filter((file) => file.type === 'chunk')], onlyEsm };
+    } finally {
+      await made.close();
+    }
+  } catch (cause) {
+    const { errors } = cause as { readonly errors?: readonly RolldownLog[] };
+    const mistakes =
+      errors === undefined ? [{ message: (cause as Error).message, place: null }] : errors.map(mistakeOf);
+    throw new BundleError(entry, [...mistakes, ...unresolved.map(mistakeOf)], cause);
+  }
+  throw new BundleError(entry, unresolved.map(mistakeOf));
+}
+
+function needsEsm(error: unknown): boolean {
+  const { cause } = error as { readonly cause?: { readonly errors?: readonly RolldownLog[] } };
+  return cause?.errors?.every(({ code }) => code === 'INVALID_TLA_FORMAT') === true;
+}
+
+/** An ES module has neither name, and may do something else where it finds them: in CommonJS it finds its bundle's. */
+const LOOKS_FOR_COMMONJS = /\btypeof[\s(]+(?:module|exports)\b/;
+
+/** @param notice  is called for each ES module whose code matches */
+function noticing(pattern: RegExp, notice: () => void): Plugin {
+  return {
+    name: 'noticing',
+    moduleParsed({ inputFormat, code }) {
+      if (inputFormat === 'es' && code !== null && pattern.test(code)) notice();
+    },
+  };
+}
+
+/** Modules that stand in no file. */
+function virtual({ main, modules = {} }: Program): Plugin {
+  const texts: Readonly<Record<string, string>> = { ...modules, [PROGRAM]: main };
+  return {
+    name: 'program',
+    resolveId: (id) => (Object.hasOwn(texts, id) ? id : null),
+    load: (id) => (Object.hasOwn(texts, id) ? texts[id]! : null),
+  };
+}
+
+/** A skill runs with the skill-kit of whoever bundles it. */
+function resolution(isHosted: boolean): Resolution {
+  const root = packageRoot();
+  const kit = join(root, 'dist/skill-kit');
+  // Installed, our dependencies lie beside us.
+  const beside = basename(dirname(root)) === 'node_modules' ? [dirname(root)] : [];
+  return {
+    alias: {
+      'voidbox/skill-kit/test': join(kit, 'test.js'),
+      'voidbox/skill-kit/cli': join(kit, isHosted ? 'cli.hosted.js' : 'cli.js'),
+      'voidbox/skill-kit': join(kit, 'index.bundled.js'),
+    },
+    modules: ['node_modules', join(root, 'node_modules'), ...beside],
+  };
+}
+
+function mistakeOf({ message, loc, id }: RolldownLog): BundleMistake {
+  const [first = ''] = stripVTControlCharacters(message).split('\n');
+  const text = first.replace(/^\[[A-Z_]+\] /, '').trim();
+  const file = loc?.file ?? id;
+  if (loc !== undefined && file !== undefined && file !== PROGRAM)
+    return { message: text, place: { file, line: loc.line, column: loc.column + 1 } };
+  return { message: file === undefined || file === PROGRAM ? text : `${file}: ${text}`, place: null };
+}

@@ -1,0 +1,45 @@
+/** Copies that depend on nothing but what the files hold: not on who may write the source, and not on what lies behind links. */
+import {
+  accessSync,
+  chmodSync,
+  constants,
+  copyFileSync,
+  mkdirSync,
+  readdirSync,
+  realpathSync,
+  statSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+
+/**
+ * Links are copied as what they lead to: the copy goes where there is nothing of that.
+ * @throws CodedError `skill/unusable` for a link to a folder that it lies in, or to nothing, for what is no file, and for what cannot be read
+ */
+export function copyTree(from: string, to: string, around: readonly string[] = []): void {
+  const found = reading(from, () => statSync(from, { throwIfNoEntry: false }));
+  if (found === undefined) throw new CodedError('skill/unusable', `${from} is a link to nothing, and is to be copied`);
+  if (found.isFile()) {
+    reading(from, () => accessSync(from, constants.R_OK));
+    copyFileSync(from, to);
+    return chmodSync(to, (found.mode & 0o111) === 0 ? 0o644 : 0o755);
+  }
+  if (!found.isDirectory()) throw new CodedError('skill/unusable', `${from} is no file, and is to be copied`);
+  const real = realpathSync(from);
+  if (around.includes(real))
+    throw new CodedError('skill/unusable', `${from} leads to ${real}, which it lies in, and is to be copied`);
+  mkdirSync(to, { recursive: true, mode: 0o755 });
+  for (const name of reading(from, () => readdirSync(from)))
+    copyTree(join(from, name), join(to, name), [...around, real]);
+}
+
+/** What cannot be read is the source's fault, not that of the folder that is filled. */
+function reading<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (cause) {
+    throw new CodedError('skill/unusable', `${path} cannot be read, and is to be copied: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+}

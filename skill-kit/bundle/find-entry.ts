@@ -1,0 +1,91 @@
+/** Which file a skill's code begins in. */
+import { lstatSync, readdirSync, realpathSync, type Stats, statSync } from 'node:fs';
+import { extname, join, resolve } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+
+const CODE = ['.ts', '.mts', '.cts', '.js', '.mjs', '.cjs'];
+/** What marks a folder as that of one skill; the first that is there counts. */
+const SKILL_FILES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
+/** Like a skill of agentskills.io is called. */
+const BUILT_PROGRAM = /^[a-z0-9-]+\.[cm]js$/;
+/** Taken as well where a folder was named, rather than come upon in a search. */
+const INDEX_FILES = ['index.ts', 'index.mts', 'index.js', 'index.mjs'];
+
+/** The entry of a folder that is a skill's, its source or built; null for any other. */
+export function entryOfSkillFolder(folder: string): string | null {
+  return firstFile(folder, SKILL_FILES) ?? builtProgram(folder);
+}
+
+/** What `skill build` makes for Node: of the files in `bin/` all but one are parts, whose names have a further dot. */
+function builtProgram(folder: string): string | null {
+  const isBuilt =
+    statOf(join(folder, 'SKILL.md'))?.isFile() === true && statOf(join(folder, 'bin'))?.isDirectory() === true;
+  if (!isBuilt) return null;
+  const programs = readdirSync(join(folder, 'bin')).filter((name) => BUILT_PROGRAM.test(name));
+  return programs.length === 1 ? join(folder, 'bin', programs[0]!) : null;
+}
+
+/**
+ * @param path  a skill's entry, or the folder that it stands in
+ * @returns the entry's full path, not that of a link to it
+ * @throws CodedError `skill/not-found`
+ */
+export function findEntry(path: string, cwd: string): string {
+  const full = resolve(cwd, path);
+  const found = statOf(full);
+  if (found === undefined) throw new CodedError('skill/not-found', `there is no ${full}`);
+  if (found.isDirectory()) {
+    const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
+    if (entry === null)
+      throw new CodedError(
+        'skill/not-found',
+        `the folder ${full} has none of ${[...SKILL_FILES, ...INDEX_FILES].join(', ')}`,
+      );
+    return behindLink(entry);
+  }
+  if (!CODE.includes(extname(full)))
+    throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
+  return behindLink(full);
+}
+
+/** What the entry imports is looked for beside the file that a link leads to, so its references are as well. */
+function behindLink(file: string): string {
+  return lstatSync(file).isSymbolicLink() ? realpathSync(file) : file;
+}
+
+/** @throws CodedError for what may not be looked at */
+function statOf(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (cause) {
+    // ENOTDIR: a file where a folder was meant.
+    throw new CodedError('skill/not-found', `${path} cannot be read: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** Those of a skill's entry, a skill's folder (its source, or built for Node), or a folder of such folders; none where there is nothing. `path`: absolute. */
+export function entriesAt(path: string): string[] {
+  const found = statOf(path);
+  if (found === undefined) return [];
+  if (found.isFile()) return [path];
+  const own = entryOfSkillFolder(path);
+  if (own !== null) return [own];
+  return readdirSync(path, { withFileTypes: true })
+    .filter((one) => one.isDirectory() || one.isSymbolicLink())
+    .flatMap((one) => entryWithin(join(path, one.name)) ?? [])
+    .sort();
+}
+
+/** Links to files, and folders that are somebody else's, stand among those of skills: none of them is to cost the others. */
+function entryWithin(folder: string): string | null {
+  try {
+    return entryOfSkillFolder(folder);
+  } catch {
+    return null;
+  }
+}
+
+function firstFile(folder: string, names: readonly string[]): string | null {
+  const name = names.find((candidate) => statOf(join(folder, candidate))?.isFile() === true);
+  return name === undefined ? null : join(folder, name);
+}

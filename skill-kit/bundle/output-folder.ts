@@ -1,0 +1,172 @@
+/** The folder that a build fills: complete, or as it was before. */
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+
+/** The key of SKILL.md's metadata that says that a build made it. */
+export const BUILT_WITH = 'built-with';
+const ENDING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** Where the folder is, behind links. */
+export function realTarget(folder: string): string {
+  return existsSync(folder) ? realpathSync(folder) : folder;
+}
+
+/**
+ * A folder may be filled when there is none, when it holds nothing but a package.json, or when a build filled it before.
+ * @throws CodedError `skill/output-taken`
+ */
+export function checkTarget(folder: string, force: boolean): void {
+  const found = statSync(folder, { throwIfNoEntry: false });
+  if (found === undefined) return;
+  if (!found.isDirectory()) throw new CodedError('skill/output-taken', `${folder} is there and is no folder`);
+  if (force || readdirSync(folder).every((name) => name === 'package.json') || isBuilt(folder)) return;
+  throw new CodedError('skill/output-taken', `${folder} holds files, and no build made it`);
+}
+
+function isBuilt(folder: string): boolean {
+  const file = join(folder, 'SKILL.md');
+  if (!existsSync(file)) return false;
+  const [, head = ''] = readFileSync(file, 'utf8').split(/^---$/m);
+  return new RegExp(`^ {2}${BUILT_WITH}: `, 'm').test(head);
+}
+
+/**
+ * Fills a folder beside the target and puts it in the target's place. What stands in the target and is not `own` comes along.
+ * Several may do so at once: the last one's is what stays, and nothing of what comes along is lost.
+ * @param own  of a path in the folder, with `/`: whether it is the build's, who writes it anew or leaves it out
+ * @param fill  may take as long as it likes: the target is as it was meanwhile. A signal that is to end this process aborts
+ *   what it is handed, and ends the process when everything has been cleared away
+ */
+export async function replaceFolder(
+  target: string,
+  own: (path: string) => boolean,
+  fill: (folder: string, interrupted: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const parent = dirname(target);
+  mkdirSync(parent, { recursive: true });
+  const beside = mkdtempSync(join(parent, `.${basename(target)}.build-`));
+  const moves = new Moves();
+  const interruption = new Interruption();
+  try {
+    const next = join(beside, 'next');
+    // mkdtemp's 0700 is right while it is being made; the skill is for whoever may read the folder around it.
+    mkdirSync(next, { mode: 0o755 });
+    await fill(next, interruption.signal);
+    interruption.signal.throwIfAborted();
+    exchange(target, next, beside, own, moves);
+  } catch (error) {
+    if (!moves.undo())
+      throw new CodedError(
+        'skill/output-taken',
+        `${target} could not be put back; what stood there lies in ${beside}`,
+        { cause: error },
+      );
+    rmSync(beside, { recursive: true, force: true });
+    throw error;
+  } finally {
+    interruption.over();
+  }
+  rmSync(beside, { recursive: true, force: true });
+}
+
+/** Signals that would end this process, held back until there is nothing to clear away. */
+class Interruption {
+  readonly #controller = new AbortController();
+  #caught: NodeJS.Signals | null = null;
+  readonly #note = (signal: NodeJS.Signals): void => {
+    this.#caught = signal;
+    this.#controller.abort();
+  };
+
+  constructor() {
+    for (const signal of ENDING) process.on(signal, this.#note);
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  over(): void {
+    for (const signal of ENDING) process.off(signal, this.#note);
+    if (this.#caught !== null) process.kill(process.pid, this.#caught);
+  }
+}
+
+/** As `work`, with what the file system refuses as an error that names the folder. @throws CodedError `skill/output-taken` */
+export async function orOutputError<T>(folder: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof Error) || !('syscall' in error)) throw error;
+    throw new CodedError('skill/output-taken', `${folder} cannot be built: ${error.message}`, { cause: error });
+  }
+}
+
+class Moves {
+  readonly #done: { readonly from: string; readonly to: string }[] = [];
+
+  move(from: string, to: string): void {
+    renameSync(from, to);
+    this.#done.push({ from, to });
+  }
+
+  /** False when something could not go back. */
+  undo(): boolean {
+    let isBack = true;
+    for (const { from, to } of this.#done.toReversed()) {
+      try {
+        renameSync(to, from);
+      } catch {
+        isBack = false;
+      }
+    }
+    return isBack;
+  }
+}
+
+function exchange(target: string, next: string, beside: string, own: (path: string) => boolean, moves: Moves): void {
+  for (let round = 0; ; round += 1) {
+    const before = join(beside, `before-${round}`);
+    if (attempted(() => moves.move(target, before), 'ENOENT')) takeAlong(before, next, own, moves);
+    // Another build's folder may stand there by now; that is replaced in turn.
+    if (attempted(() => renameSync(next, target), 'ENOTEMPTY', 'EEXIST')) return;
+  }
+}
+
+/** False when it failed in one of these ways. */
+function attempted(work: () => void, ...codes: readonly string[]): boolean {
+  try {
+    work();
+    return true;
+  } catch (error) {
+    if (codes.includes((error as NodeJS.ErrnoException).code ?? '')) return false;
+    throw error;
+  }
+}
+
+/** Moved, not copied: there is one of each, whoever else builds here. */
+function takeAlong(from: string, to: string, own: (path: string) => boolean, moves: Moves, prefix = ''): void {
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
+    const path = `${prefix}${entry.name}`;
+    if (own(path)) continue;
+    const [source, goal] = [join(from, entry.name), join(to, entry.name)];
+    // Folders are walked only where the build has something in them.
+    if (entry.isDirectory() && (path === 'bin' || path === 'scripts')) {
+      mkdirSync(goal, { recursive: true });
+      takeAlong(source, goal, own, moves, `${path}/`);
+      if (readdirSync(goal).length === 0) rmdirSync(goal);
+    } else moves.move(source, goal);
+  }
+}

@@ -1,0 +1,20 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { CodedError } from '../../domain/errors/coded-error.ts';
+
+/** For code that is made of a source and run from there. @throws CodedError `skill/unusable` where there is no place for it */
+export async function temporaryFolder(): Promise<string> {
+  try {
+    return await mkdtemp(join(tmpdir(), 'voidbox-source-'));
+  } catch (cause) {
+    const why = (cause as Error).message;
+    throw new CodedError(
+      'skill/unusable',
+      `${tmpdir()}, where temporary files go, takes no folder: ${why}. Set TMPDIR to a folder that can be written`,
+      {
+        cause,
+      },
+    );
+  }
+}

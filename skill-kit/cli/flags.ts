@@ -1,0 +1,90 @@
+/** The flags of every command, read in one place. */
+import { parseArgs } from 'node:util';
+import type { Handshake } from '../../domain/step-machine/definition.ts';
+import { toolNames } from '../prompt/hosts.ts';
+import { UsageError } from './io.ts';
+import type { SessionOutputMode } from './session-lines.ts';
+
+/** Flags that take a value. */
+const TEXT_FLAGS = [
+  'params',
+  'params-file',
+  'step',
+  'output',
+  'output-file',
+  'history',
+  'history-file',
+  'host',
+  'tools',
+  'session',
+  'session-dir',
+  'output-mode',
+  'subskill',
+  'turn',
+] as const;
+
+type TextFlag = (typeof TEXT_FLAGS)[number];
+
+export interface Flags {
+  readonly text: Readonly<Partial<Record<TextFlag, string>>>;
+  readonly subagent: boolean;
+  readonly durable: boolean;
+  readonly help: boolean;
+  /** What was given and means nothing, for a warning. */
+  readonly ignored: readonly string[];
+}
+
+/** A value is taken as it stands, even when it starts with `--`. Of a flag that is given twice the last counts. */
+export function parseFlags(args: readonly string[]): Flags {
+  const options = Object.fromEntries(TEXT_FLAGS.map((name) => [name, { type: 'string' as const }]));
+  const { values, tokens } = parseArgs({
+    args: [...args],
+    strict: false,
+    allowPositionals: true,
+    tokens: true,
+    options: {
+      ...options,
+      subagent: { type: 'boolean' },
+      durable: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
+  const text: Partial<Record<TextFlag, string>> = {};
+  const ignored: string[] = [];
+  for (const name of TEXT_FLAGS) {
+    const value = values[name];
+    if (typeof value === 'string') text[name] = value;
+    else if (value !== undefined) ignored.push(`--${name}, which was given no value`);
+  }
+  for (const token of tokens) {
+    if (
+      token.kind !== 'option' ||
+      token.name in options ||
+      token.name === 'subagent' ||
+      token.name === 'durable' ||
+      token.name === 'help'
+    )
+      continue;
+    ignored.push(`the unknown flag ${token.rawName}`);
+  }
+  return {
+    text,
+    subagent: values['subagent'] !== undefined,
+    durable: values['durable'] !== undefined,
+    help: values['help'] !== undefined,
+    ignored,
+  };
+}
+
+export function handshakeOf({ text: { host, tools }, subagent }: Flags): Handshake {
+  return { host: host ?? 'generic', toolsAvailable: toolNames(tools ?? ''), isSubagent: subagent };
+}
+
+/** @throws {UsageError} */
+export function outputModeOf({ text }: Flags): SessionOutputMode {
+  const mode = text['output-mode'] ?? 'file';
+  if (mode === 'file' || mode === 'flag') return mode;
+  throw new UsageError(
+    `--output-mode is "${mode}"; it takes file (you write each answer to the session file) or flag (you pass it with --output).`,
+  );
+}

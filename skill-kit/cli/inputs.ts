@@ -1,0 +1,94 @@
+/**
+ * JSON that a client hands in: as a flag, as a file, or on standard input. Linux takes at most 128 KiB in one argument, so
+ * whatever can grow has to have another way in.
+ */
+import { tooDeep } from '../../domain/step-machine/size-limits.ts';
+import type { Flags } from './flags.ts';
+import { readTextFile } from './input-bytes.ts';
+import { type CommandIo, messageOf, UsageError } from './io.ts';
+
+export type InputName = 'params' | 'output' | 'history';
+
+export interface Source {
+  readonly text: string;
+  /** For messages. */
+  readonly where: string;
+  /** An argument of the command line itself. */
+  readonly isInline: boolean;
+}
+
+export class Inputs {
+  readonly #flags: Flags;
+  readonly #io: CommandIo;
+  #stdinTakenBy: InputName | null = null;
+
+  constructor(flags: Flags, io: CommandIo) {
+    this.#flags = flags;
+    this.#io = io;
+  }
+
+  has(name: InputName): boolean {
+    return this.#flags.text[name] !== undefined || this.#flags.text[`${name}-file`] !== undefined;
+  }
+
+  /** Undefined when it was not given. @throws {Error} when it is no JSON, or nested too deep to be written as JSON again */
+  async json(name: InputName): Promise<unknown> {
+    const source = await this.#source(name);
+    if (source === null) return undefined;
+    const value = parseJson(source.text, source.where);
+    const deep = tooDeep(`${source.where} has`, value);
+    if (deep !== null) throw new Error(deep);
+    return value;
+  }
+
+  /** One JSON array, or one entry on each line: a file that grows by appending. Null when none was given. @throws {Error} */
+  async history(): Promise<Source | null> {
+    return this.#source('history');
+  }
+
+  async #source(name: InputName): Promise<Source | null> {
+    const inline = this.#flags.text[name];
+    const file = this.#flags.text[`${name}-file`];
+    if (inline !== undefined && file !== undefined)
+      throw new UsageError(`--${name} and --${name}-file are both given. Give one of them.`);
+    if (inline === '-' || file === '-')
+      return { text: await this.#stdin(name), where: `--${name} (standard input)`, isInline: false };
+    if (inline !== undefined) return { text: inline, where: `--${name}`, isInline: true };
+    if (file === undefined) return null;
+    try {
+      return { text: readTextFile(file), where: `--${name}-file ${file}`, isInline: false };
+    } catch (cause) {
+      throw new Error(
+        `--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`,
+        { cause },
+      );
+    }
+  }
+
+  async #stdin(name: InputName): Promise<string> {
+    if (this.#stdinTakenBy !== null) {
+      throw new UsageError(
+        `--${this.#stdinTakenBy} and --${name} both ask for standard input, which can be read once. Give one of them as a file.`,
+      );
+    }
+    this.#stdinTakenBy = name;
+    try {
+      return await this.#io.readStdin();
+    } catch (cause) {
+      throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Hand in JSON that ends.`, {
+        cause,
+      });
+    }
+  }
+}
+
+export function parseJson(text: string, where: string | (() => string)): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (cause) {
+    const shown = text.length > 80 ? `${text.slice(0, 80)}…` : text;
+    throw new Error(`${typeof where === 'string' ? where : where()} is not JSON (${messageOf(cause)}): ${shown}`, {
+      cause,
+    });
+  }
+}

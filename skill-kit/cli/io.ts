@@ -1,0 +1,21 @@
+/** What a command line touches of its process, so that commands can be run without one. */
+import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
+
+export interface CommandIo {
+  /** Without the interpreter and the script. */
+  readonly argv: readonly string[];
+  stdout(text: string): void;
+  stderr(text: string): void;
+  readStdin(): Promise<string>;
+  /** The script that the skill came from; null when nobody knows. */
+  readonly script: string | null;
+  /** Before the skill's code runs: the process lets it see what it declares. Absent: it sees what there is. @throws {Error} */
+  readonly enter?: (definition: SkillDefinition) => void;
+}
+
+/** The command line itself is wrong, before any skill is asked: exit code 2. */
+export class UsageError extends Error {}
+
+export function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}

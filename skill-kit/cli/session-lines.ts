@@ -1,0 +1,41 @@
+/** What stands in a session file, line by line, and what `start --session new` prints of it. */
+import type { CliResult } from '../../domain/step-machine/result.ts';
+
+/** Who writes outputs to the file: the client (`file`), or the command line, which is given them by flags (`flag`). */
+export type SessionOutputMode = 'file' | 'flag';
+
+export interface SessionPointer {
+  /** 32 characters of 0-9 and a-f. */
+  readonly sessionId: string;
+  readonly file: string;
+  /** Of the first prompt, from 1. */
+  readonly line: number;
+}
+
+export interface SessionHeader {
+  readonly type: 'header';
+  readonly sessionId: string;
+  readonly skill: string;
+  readonly host: string;
+  readonly tools?: readonly string[];
+  readonly isSubagent?: boolean;
+  readonly params: unknown;
+  /** ISO 8601. */
+  readonly createdAt: string;
+  readonly outputMode: SessionOutputMode;
+}
+
+/** An answer of the client's to a step. */
+export interface SessionOutputLine {
+  readonly type: 'output';
+  readonly step: string;
+  readonly output: unknown;
+}
+
+/** `type` is the result's `kind`. */
+export type SessionResultLine = ResultLineOf<CliResult>;
+type ResultLineOf<Result extends CliResult> = Result extends CliResult
+  ? { readonly type: Result['kind'] } & Result
+  : never;
+
+export type SessionLine = SessionHeader | SessionResultLine | SessionOutputLine;

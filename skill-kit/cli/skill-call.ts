@@ -1,0 +1,52 @@
+/** One call of a skill's command line, and what it answers. */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
+import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { Flags } from './flags.ts';
+import type { Inputs } from './inputs.ts';
+import type { CommandIo } from './io.ts';
+
+export interface SkillCall {
+  readonly definition: SkillDefinition;
+  readonly flags: Flags;
+  readonly inputs: Inputs;
+  readonly io: CommandIo;
+  readonly refs: ReferenceLoader;
+  /** Named on the command line, to be run without its dispatcher. */
+  readonly subskill: string | undefined;
+}
+
+export interface Outcome {
+  readonly stdout: string;
+  /** Goes to stderr and makes the exit code 1. */
+  readonly failure: string | null;
+}
+
+/** What the author's code threw, or a session that has come to a bad end; a refused answer is none. */
+export function failureOf(result: CliResult): string | null {
+  if (result.kind !== 'error' || (result.error !== 'action' && result.error !== 'failed')) return null;
+  const { step, message } = result;
+  // What callbacks throw seldom says where.
+  return step === '' || message.includes(`"${step}"`) ? message : `step "${step}": ${message}`;
+}
+
+/** A skill with nowhere to redirect to leaves redirects to its caller. */
+export function followsRedirects({ subskills, topics }: SkillDefinition): boolean {
+  return subskills !== undefined || topics !== undefined;
+}
+
+/** What the engine has to say to whoever reads along. */
+export function warnOn(io: CommandIo): (message: string) => void {
+  return (message) => io.stderr(`[skill-kit] ${message}\n`);
+}
+
+/** Of the script that the skill came from: all of its code when it was bundled. Null when it cannot be read. */
+export function codeHashOf({ script }: CommandIo): string | null {
+  if (script === null) return null;
+  try {
+    return createHash('sha256').update(readFileSync(script)).digest('hex');
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,19 @@
+/** Texts by name, of skills and references. */
+import type { ReferenceLoader, TopicConfig } from '../../domain/step-machine/definition.ts';
+import { topicContent } from '../drive/callback-value.ts';
+
+export type Topics = Readonly<Record<string, TopicConfig>>;
+
+export function topicList(topics: Topics): string {
+  return Object.entries(topics)
+    .map(([name, { label }]) => `${name}: ${label}\n`)
+    .join('');
+}
+
+/** @throws {Error} naming the topics that there are */
+export function topicText(topics: Topics, name: string | undefined, refs: ReferenceLoader): string {
+  const known = `There are: ${Object.keys(topics).join(', ') || 'none'}.`;
+  if (name === undefined) throw new Error(`topic takes the name of one. ${known}`);
+  if (!Object.hasOwn(topics, name)) throw new Error(`Unknown topic "${name}". ${known}`);
+  return `${topicContent(topics, name, refs)}\n`;
+}

@@ -1,0 +1,100 @@
+/** Observers hear each fact once, in order, one after the other, and can harm nothing: neither by throwing nor by never ending. */
+import type { Command } from '../../domain/step-machine/command.ts';
+import type { ObserverMap } from '../../domain/step-machine/definition.ts';
+import type { StepRecord } from '../../domain/step-machine/records.ts';
+import { splitAddress } from '../../domain/step-machine/replay.ts';
+import { errorFacts } from './action.ts';
+
+type Emit = Extract<Command, { type: 'emit' }>;
+type Handler = (payload: unknown) => void | Promise<void>;
+
+/** How long one call is waited for; clients wait as long for their answers. */
+export const OBSERVER_LIMIT_MS = 5_000;
+
+/** What observers are told of a path that begins in records which the state holds no more. @param older  those, of all frames */
+export function withOlderPath(payload: Emit['payload'], frame: number, older: readonly StepRecord[]): Emit['payload'] {
+  const before = older.flatMap((record) => (record.frame === frame ? [splitAddress(record.step)[1]] : []));
+  return { ...payload, path: [...before, ...(payload['path'] as readonly string[])] };
+}
+
+export class Observers {
+  readonly #warn: (message: string) => void;
+  readonly #queue: (() => void | Promise<void>)[] = [];
+  #running: Promise<void> | null = null;
+
+  constructor(warn: (message: string) => void) {
+    this.#warn = warn;
+  }
+
+  get isIdle(): boolean {
+    return this.#running === null;
+  }
+
+  flushed(): Promise<void> {
+    return this.#running ?? Promise.resolve();
+  }
+
+  tell(observers: ObserverMap | undefined, { observer, payload }: Emit): void {
+    const handler = observers?.[observer] as Handler | undefined;
+    if (handler === undefined) return;
+    const copy = this.#copyOf(observer, payload);
+    this.#queue.push(() => this.#within(observer, handler.call(observers, copy)));
+    this.#running ??= this.#run();
+  }
+
+  /** A handler that writes to what it is told must not write to the session. */
+  #copyOf(observer: string, payload: Emit['payload']): unknown {
+    try {
+      return structuredClone(payload);
+    } catch (cause) {
+      this.#warn(
+        `observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it is told what JSON can say of it`,
+      );
+      return Object.fromEntries(Object.entries(payload).map(([key, value]) => [key, sayable(value)]));
+    }
+  }
+
+  /** Until the call is over, or its time is: it may go on, but nobody waits for it any more. */
+  async #within(observer: string, call: void | Promise<void>): Promise<void> {
+    if (call === undefined) return;
+    let timer: NodeJS.Timeout | undefined;
+    const over = new Promise<void>((resolve) => {
+      timer = setTimeout(() => {
+        this.#warn(
+          `observer ${observer} has not ended after ${OBSERVER_LIMIT_MS / 1_000} s and is no longer waited for`,
+        );
+        resolve();
+      }, OBSERVER_LIMIT_MS);
+    });
+    try {
+      await Promise.race([call, over]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  async #run(): Promise<void> {
+    // Handlers never run inside the transition that they hear of.
+    await Promise.resolve();
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
+      try {
+        await next();
+      } catch (cause) {
+        this.#warn(`observer error: ${errorFacts(cause).message}`);
+      }
+    }
+    this.#running = null;
+  }
+}
+
+/** The value, as far as it can be cloned or JSON can say it; undefined for what goes in circles. */
+function sayable(value: unknown): unknown {
+  for (const copied of [() => structuredClone(value), () => JSON.parse(JSON.stringify(value)) as unknown]) {
+    try {
+      return copied();
+    } catch {
+      // The next way, or none.
+    }
+  }
+  return undefined;
+}

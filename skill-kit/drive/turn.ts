@@ -1,0 +1,52 @@
+/** One event of a session whose state is kept elsewhere: all that callbacks decide at once, as events to be recorded. */
+import type { Command } from '../../domain/step-machine/command.ts';
+import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
+import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/event.ts';
+import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionState } from '../../domain/step-machine/state.ts';
+import { createRuntime, type RuntimeOptions } from './runtime.ts';
+import { Session } from './drive.ts';
+
+export interface Turn {
+  /** Whoever keeps the state feeds these to `transition`, in order, and is where this turn is. */
+  readonly events: readonly SessionEvent[];
+  readonly state: SessionState;
+  /** What takes time, and is not done here: each is to be answered by an event. */
+  readonly deferred: readonly Command[];
+  /** By the ids of the requests that got their answer. */
+  readonly replies: Readonly<Record<string, CliResult>>;
+}
+
+/**
+ * Observers have heard everything when this is over. Nothing that a callback throws is thrown: it is an event, and a reply.
+ * @param options  `defer`: by default actions, timers and sub-skills that come back
+ */
+export async function runTurn(
+  definition: SkillDefinition,
+  state: SessionState,
+  event: SessionEventBody,
+  options: RuntimeOptions = {},
+): Promise<Turn> {
+  const events: SessionEvent[] = [];
+  const deferred: Command[] = [];
+  const replies: Record<string, CliResult> = {};
+  const runtime = createRuntime(definition, {
+    defer: takesTime,
+    ...options,
+    onEvent: (heard) => void events.push(heard),
+    onDeferred: (command) => void deferred.push(command),
+    onCommand: (command) => {
+      if (command.type === 'reply') replies[command.request] = command.result;
+    },
+  });
+  const session = new Session(runtime, state, false);
+  session.feed(event);
+  await session.idle();
+  return { events, state: session.state, deferred, replies };
+}
+
+function takesTime(command: Command): boolean {
+  return (
+    command.type === 'run-action' || command.type === 'wait' || (command.type === 'start-child' && command.returns)
+  );
+}

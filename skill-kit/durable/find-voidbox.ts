@@ -1,0 +1,136 @@
+/**
+ * Durable sessions need a Temporal client, and a bundle of a skill holds none: the transports look for an installed Voidbox when
+ * they run, and import its door by a path that no bundler can follow. One way for the command line and the MCP server: a child
+ * process for each call would start Node and load the client anew each time, which an MCP server does once.
+ */
+import { accessSync, constants, existsSync, readFileSync, realpathSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { delimiter, dirname, join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { DURABLE_DOOR, type DurableDoor, type DurableSessions } from '../../domain/step-machine/durable-port.ts';
+import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
+import { readEnvironment, surroundings } from '../../setup/environment.ts';
+import { skillDirOf } from '../prompt/reference-loader.ts';
+import { runOrigin } from '../bundle/run-origin.ts';
+
+const DOOR = 'dist/client/skill-door.js';
+/** Of a skill's folder, as workers look for them. */
+const ENTRIES = ['skill.ts', 'skill.mts', 'skill.js', 'skill.mjs'];
+
+/** What a user can do something about. */
+export class DurableError extends Error {
+  readonly remedy: string;
+  constructor(message: string, remedy: string) {
+    super(`${message} ${remedy}`);
+    this.remedy = remedy;
+  }
+}
+
+/** @throws DurableError when there is no Voidbox, or one that does not fit */
+export async function openDurable(
+  { name, version }: SkillDefinition,
+  script: string | null,
+  onProgress: (line: string) => void,
+): Promise<DurableSessions> {
+  if (script === null) {
+    throw new DurableError(
+      'Durable sessions need the script that the skill came from, for a worker to load it.',
+      'Run the skill as a script.',
+    );
+  }
+  const origin = runOrigin();
+  const root = origin?.voidboxRoot ?? installedVoidbox(script);
+  const door = (await import(pathToFileURL(join(root, DOOR)).href)) as DurableDoor;
+  if (door.DURABLE_DOOR !== DURABLE_DOOR) {
+    throw new DurableError(
+      `The Voidbox in ${root} does not fit this skill (its door is ${door.DURABLE_DOOR}, not ${DURABLE_DOOR}).`,
+      'Install the version that the skill was made with.',
+    );
+  }
+  if (door.TAKES_VARIABLES !== true) {
+    throw new DurableError(
+      `The Voidbox in ${root} is older than this skill, and would not be told its variables.`,
+      'Install the version that the skill was made with.',
+    );
+  }
+  return door.openDurableSessions(
+    { name, version, entry: origin?.entry ?? entryOf(script) },
+    onProgress,
+    surroundings(),
+  );
+}
+
+/** What a worker loads the skill from: the `skill.ts` (or the like) beside the script or above it, else the script. */
+export function entryOf(script: string): string {
+  const path = realpathSync(script);
+  const own = dirname(path);
+  const found = [own, dirname(own), skillDirOf(path)]
+    .flatMap((dir) => ENTRIES.map((entry) => join(dir, entry)))
+    .find((file) => existsSync(file));
+  return found ?? path;
+}
+
+/** The package's folder. @throws DurableError naming where it was looked for */
+function installedVoidbox(script: string): string {
+  const { path, voidboxBin } = readEnvironment();
+  if (voidboxBin !== null) {
+    const root = rootAbove(voidboxBin);
+    if (root !== null) return root;
+    throw new DurableError(
+      `VOIDBOX_BIN is ${voidboxBin}, which is no \`voidbox\` of an installation.`,
+      'Set it to the path of bin/voidbox.js, or unset it.',
+    );
+  }
+  const found =
+    rootAbove(fileURLToPath(import.meta.url)) ??
+    rootOfModule(script) ??
+    rootOfModule(join(process.cwd(), 'any')) ??
+    rootOnPath(path);
+  if (found !== null) return found;
+  throw new DurableError(
+    `Durable sessions need Voidbox, which is found neither in the node_modules of ${dirname(script)} or ${process.cwd()}, nor as \`voidbox\` on the PATH.`,
+    'Install it (npm install voidbox), or set VOIDBOX_BIN to the path of its bin/voidbox.js.',
+  );
+}
+
+function rootOfModule(from: string): string | null {
+  try {
+    return rootAbove(createRequire(pathToFileURL(resolve(from))).resolve('voidbox/package.json'));
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'MODULE_NOT_FOUND' || code === 'ERR_PACKAGE_PATH_NOT_EXPORTED') return null;
+    throw error;
+  }
+}
+
+function rootOnPath(path: string): string | null {
+  const found = path
+    .split(delimiter)
+    .map((dir) => join(dir, 'voidbox'))
+    .find((file) => isExecutable(file));
+  return found === undefined ? null : rootAbove(found);
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Of the package that a file of it lies in; `npm` puts links to it elsewhere. Null when it is none, or has no door. */
+function rootAbove(file: string): string | null {
+  if (!existsSync(file)) return null;
+  for (let dir = dirname(realpathSync(file)); ; dir = dirname(dir)) {
+    const manifest = join(dir, 'package.json');
+    if (
+      existsSync(join(dir, DOOR)) &&
+      existsSync(manifest) &&
+      (JSON.parse(readFileSync(manifest, 'utf8')) as { name?: unknown }).name === 'voidbox'
+    )
+      return dir;
+    if (dir === dirname(dir)) return null;
+  }
+}

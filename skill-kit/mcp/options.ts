@@ -1,0 +1,109 @@
+/** What the command line of an MCP server says. */
+import { readFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import type { Handshake } from '../../domain/step-machine/definition.ts';
+import { toolNames } from '../prompt/hosts.ts';
+
+export interface McpOptions {
+  readonly handshake: Partial<Handshake>;
+  readonly maxSessions: number;
+  readonly idleMs: number;
+  /** Sessions live on a Temporal server instead of in memory. */
+  readonly durable: boolean;
+  readonly maxMessageBytes?: number;
+  /** Null: stdio. */
+  readonly http: {
+    readonly port: number;
+    readonly listen: string;
+    readonly allowedHosts: readonly string[];
+    readonly token?: string;
+  } | null;
+}
+
+export const MCP_HELP = `mcp: serves this skill over the Model Context Protocol, on stdio unless --http is given.
+
+  --http <port>           streamable HTTP at /mcp; 0 takes a free port
+  --listen <address>      default 127.0.0.1; any other than loopback takes a token
+  --token-file <path>     clients have to send the token in this file
+  --allow-host <name>     a further name that clients call this server by; may be repeated
+  --durable               sessions live on a Temporal server and outlive this one; needs Voidbox installed
+  --max-sessions <n>      open at the same time; default 100
+  --idle-minutes <n>      after which a session is given up, unless it is durable; default 60
+  --max-message-mib <n>   what a client may send at once; default 16 on stdio, 4 over HTTP
+  --host <name>           the agent's host, e.g. claude-code; default: what the client calls itself
+  --tools <a,b>           tools that the agent has
+  --subagent              the agent was started by another
+`;
+
+/** @returns null when the help is asked for @throws {Error} naming the flag that is wrong */
+export function parseMcpOptions(argv: readonly string[]): McpOptions | null {
+  const text = { type: 'string' } as const;
+  const { values } = parseArgs({
+    args: [...argv],
+    options: {
+      http: text,
+      listen: text,
+      'token-file': text,
+      'allow-host': { type: 'string', multiple: true },
+      'max-sessions': text,
+      'idle-minutes': text,
+      'max-message-mib': text,
+      host: text,
+      tools: text,
+      subagent: { type: 'boolean' },
+      durable: { type: 'boolean' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  });
+  if (values.help === true) return null;
+  const { durable = false, host, 'max-message-mib': maxMessage, subagent, tools } = values;
+  return {
+    handshake: {
+      ...(host === undefined ? {} : { host }),
+      ...(tools === undefined ? {} : { toolsAvailable: toolNames(tools) }),
+      ...(subagent === undefined ? {} : { isSubagent: subagent }),
+    },
+    durable,
+    maxSessions: count('--max-sessions', values['max-sessions'] ?? '100', 1, 1_000_000),
+    idleMs: count('--idle-minutes', values['idle-minutes'] ?? '60', 1, 1_000_000) * 60_000,
+    ...(maxMessage === undefined
+      ? {}
+      : { maxMessageBytes: count('--max-message-mib', maxMessage, 1, 256) * 1024 * 1024 }),
+    http: httpOptions(values),
+  };
+}
+
+interface HttpFlags {
+  readonly http?: string;
+  readonly listen?: string;
+  readonly 'token-file'?: string;
+  readonly 'allow-host'?: readonly string[];
+}
+
+function httpOptions({ http, ...flags }: HttpFlags): McpOptions['http'] {
+  if (http === undefined) {
+    const [flag] = (['listen', 'token-file', 'allow-host'] as const).filter((name) => flags[name] !== undefined);
+    if (flag !== undefined) throw new Error(`--${flag} means nothing on stdio. Add --http <port>, or leave it out.`);
+    return null;
+  }
+  const tokenFile = flags['token-file'];
+  return {
+    port: count('--http', http, 0, 65_535),
+    listen: flags.listen ?? '127.0.0.1',
+    allowedHosts: flags['allow-host'] ?? [],
+    ...(tokenFile === undefined ? {} : { token: readToken(tokenFile) }),
+  };
+}
+
+function readToken(path: string): string {
+  const token = readFileSync(path, 'utf8').trim();
+  if (token === '' || /\s/.test(token))
+    throw new Error(`--token-file ${path}: it has to hold one token without white space, and nothing else.`);
+  return token;
+}
+
+function count(flag: string, value: string, min: number, max: number): number {
+  const number = Number(value);
+  if (/^\d+$/.test(value) && number >= min && number <= max) return number;
+  throw new Error(`${flag} takes a whole number from ${min} to ${max}, not "${value}".`);
+}
