@@ -121,6 +121,8 @@ async function generated(
       cwd: dirname(entry),
       platform: 'node',
       resolve,
+      // Without the paths of modules as comments: the hash of the same code is to be the same wherever its files lie.
+      experimental: { attachDebugInfo: 'none' },
       onLog: (_level, log) => {
         // Packages name others that they can do without; what the author imports is needed.
         if (log.code === 'UNRESOLVED_IMPORT' && log.id?.includes('/node_modules/') !== true) unresolved.push(log);
