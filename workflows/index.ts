@@ -1,3 +1,3 @@
 /** What the workflow bundle exports: each name is a workflow type. */
-export { voidboxRun } from './run.ts';
-export { voidboxSession } from './step-session.ts';
+export { voidboxRun } from './run/run.ts';
+export { voidboxSession } from './session/session.ts';

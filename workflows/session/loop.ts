@@ -11,24 +11,24 @@ import type {
   SkillPlace,
   TakenAnswer,
   TurnOutcome,
-} from '../activities/contract-session.ts';
-import { isCallback, type Command } from '../domain/step-machine/command.ts';
-import type { SessionEvent, SessionEventBody } from '../domain/step-machine/event.ts';
-import { newSession, transition } from '../domain/step-machine/machine.ts';
-import { flush, recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
-import { currentResult } from '../domain/step-machine/reply.ts';
-import { jsonBytes } from '../domain/step-machine/size-limits.ts';
-import { frameOf, type SessionState } from '../domain/step-machine/state.ts';
-import { isBusy, pendingCommands } from '../domain/step-machine/work.ts';
-import { reasonOf } from './activity-outcome.ts';
-import { type Answered, keyOf, refusalOf } from './step-session-admission.ts';
-import { SessionActions } from './step-session-actions.ts';
-import { localActivities } from './step-session-calls.ts';
-import { SessionChildren } from './step-session-children.ts';
-import { ObserverQueue } from './step-session-observers.ts';
-import { SessionTimers } from './step-session-timers.ts';
-import { fittingAnswer, fittingCarried, isHistoryFull } from './step-session-sizes.ts';
-import { lastOf, sessionPage, type Viewed } from './step-session-view.ts';
+} from '../../activities/contract-session.ts';
+import { isCallback, type Command } from '../../domain/step-machine/command.ts';
+import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/event.ts';
+import { newSession, transition } from '../../domain/step-machine/machine.ts';
+import { flush, recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
+import { currentResult } from '../../domain/step-machine/reply.ts';
+import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
+import { frameOf, type SessionState } from '../../domain/step-machine/state.ts';
+import { isBusy, pendingCommands } from '../../domain/step-machine/work.ts';
+import { reasonOf } from '../activity-outcome.ts';
+import { type Answered, keyOf, refusalOf } from './admission.ts';
+import { SessionActions } from './actions.ts';
+import { localActivities } from './calls.ts';
+import { SessionChildren } from './children.ts';
+import { ObserverQueue } from './observers.ts';
+import { SessionTimers } from './timers.ts';
+import { fittingAnswer, fittingCarried, isHistoryFull } from './sizes.ts';
+import { lastOf, sessionPage, type Viewed } from './view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
 const MOST_RECORDS = 32;

@@ -1,6 +1,6 @@
 /** Waits and deadlines of a session, by cursor and reason. */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
-import type { Command } from '../domain/step-machine/command.ts';
+import type { Command } from '../../domain/step-machine/command.ts';
 
 type WaitCommand = Extract<Command, { readonly type: 'wait' }>;
 

@@ -1,9 +1,9 @@
 /** What `runStage` is called with. It stands in history once for each attempt, so it carries as little as it can. */
-import type { InlineOrRef, StageCall, UpstreamOutputs, WholeStageCall } from '../activities/contract.ts';
-import type { Command } from '../domain/pipeline/command.ts';
-import type { Plan } from '../domain/plan/plan.ts';
-import type { NewRunEvent } from '../domain/run/event.ts';
-import type { MachineStage } from '../domain/pipeline/machine-plan.ts';
+import type { InlineOrRef, StageCall, UpstreamOutputs, WholeStageCall } from '../../activities/contract.ts';
+import type { Command } from '../../domain/pipeline/command.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
 
 type RunStage = Extract<Command, { type: 'run-stage' }>;
 

@@ -1,9 +1,9 @@
 /** What the validator of `advance` looks at: turn, step and state. Whether an answer fits its schema is its handler's. */
-import type { AdvanceRequest, TakenAnswer } from '../activities/contract-session.ts';
-import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
-import type { CliResult, ErrorKind, ValidationErrorResult } from '../domain/step-machine/result.ts';
-import { tooLarge } from '../domain/step-machine/size-limits.ts';
-import type { Cursor, Phase, SessionState } from '../domain/step-machine/state.ts';
+import type { AdvanceRequest, TakenAnswer } from '../../activities/contract-session.ts';
+import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
+import type { CliResult, ErrorKind, ValidationErrorResult } from '../../domain/step-machine/result.ts';
+import { tooLarge } from '../../domain/step-machine/size-limits.ts';
+import type { Cursor, Phase, SessionState } from '../../domain/step-machine/state.ts';
 
 /** An answer moves these on: one for a step that waits is told when its time has come. */
 const ANSWERABLE: ReadonlySet<Phase['kind']> = new Set<Phase['kind']>(['asking', 'waiting', 'stuck']);

@@ -1,10 +1,10 @@
 /** Actions of a session that are under way: each an activity that can be cancelled, whose end is an event. */
 import { CancellationScope, isCancellation } from '@temporalio/workflow';
-import type { SessionActivities } from '../activities/contract-session.ts';
-import type { Command } from '../domain/step-machine/command.ts';
-import type { SessionEventBody } from '../domain/step-machine/event.ts';
-import { reasonOf } from './activity-outcome.ts';
-import { activities } from './step-session-calls.ts';
+import type { SessionActivities } from '../../activities/contract-session.ts';
+import type { Command } from '../../domain/step-machine/command.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { reasonOf } from '../activity-outcome.ts';
+import { activities } from './calls.ts';
 
 type RunAction = Extract<Command, { readonly type: 'run-action' }>;
 

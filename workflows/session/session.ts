@@ -22,17 +22,17 @@ import type {
   SessionRecords,
   SessionRequest,
   SessionView,
-} from '../activities/contract-session.ts';
-import { currentResult } from '../domain/step-machine/reply.ts';
-import { recordsOf } from '../domain/step-machine/records.ts';
-import { tooLarge } from '../domain/step-machine/size-limits.ts';
-import { reasonOf } from './activity-outcome.ts';
-import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from './messages.ts';
-import type { UnreadablePayload } from './payload-converter.ts';
-import { closing, localActivities } from './step-session-calls.ts';
-import { ofWorkflow, SessionLoop } from './step-session-loop.ts';
-import { refusalOf } from './step-session-admission.ts';
-import { openingView, viewOf } from './step-session-view.ts';
+} from '../../activities/contract-session.ts';
+import { currentResult } from '../../domain/step-machine/reply.ts';
+import { recordsOf } from '../../domain/step-machine/records.ts';
+import { tooLarge } from '../../domain/step-machine/size-limits.ts';
+import { reasonOf } from '../activity-outcome.ts';
+import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from '../messages.ts';
+import type { UnreadablePayload } from '../payload-converter.ts';
+import { closing, localActivities } from './calls.ts';
+import { ofWorkflow, SessionLoop } from './loop.ts';
+import { refusalOf } from './admission.ts';
+import { openingView, viewOf } from './view.ts';
 
 const advanceUpdate = defineUpdate<SessionAnswer, [AdvanceRequest]>(SESSION_MESSAGES.advance);
 const settleUpdate = defineUpdate<SessionAnswer, [{ readonly ended?: string }?]>(SESSION_MESSAGES.settle);

@@ -1,10 +1,10 @@
 /** Tells a session's observers what happened: in order, one batch after the other; nobody waits for it but the end of the session. */
 import { log } from '@temporalio/workflow';
-import type { Observation, SkillPlace } from '../activities/contract-session.ts';
-import type { Command } from '../domain/step-machine/command.ts';
-import { jsonBytes } from '../domain/step-machine/size-limits.ts';
-import { reasonOf } from './activity-outcome.ts';
-import { activities } from './step-session-calls.ts';
+import type { Observation, SkillPlace } from '../../activities/contract-session.ts';
+import type { Command } from '../../domain/step-machine/command.ts';
+import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
+import { reasonOf } from '../activity-outcome.ts';
+import { activities } from './calls.ts';
 
 /** Of what one activity is told. */
 const MOST_BATCH_BYTES = 512 * 1024;

@@ -12,30 +12,30 @@ import {
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } from '../activities/contract.ts';
-import type { Command } from '../domain/pipeline/command.ts';
-import type { MachineEvent } from '../domain/pipeline/event.ts';
-import { start, transition, type Transition } from '../domain/pipeline/machine.ts';
+import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } from '../../activities/contract.ts';
+import type { Command } from '../../domain/pipeline/command.ts';
+import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
 import {
   machineFromWire,
   type MachinePlan,
   machinePlanOf,
   type MachineStage,
-} from '../domain/pipeline/machine-plan.ts';
-import type { Plan } from '../domain/plan/plan.ts';
-import { fromWire } from '../domain/plan/wire.ts';
-import { BEHAVIOUR } from '../domain/run/behaviour.ts';
-import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
-import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from './activity-options.ts';
-import { reasonOf, stageFailureEvent } from './activity-outcome.ts';
-import { answerOf, answerProblem, type AnswerRequest } from './answers.ts';
+} from '../../domain/pipeline/machine-plan.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { fromWire } from '../../domain/plan/wire.ts';
+import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
+import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
+import { toStageResult } from '../../domain/run/stage-result.ts';
+import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
+import { reasonOf, stageFailureEvent } from '../activity-outcome.ts';
+import { answerOf, answerProblem, type AnswerRequest } from '../answers.ts';
 import { stageTable } from './current-details.ts';
 import { historyFull } from './history-limit.ts';
-import { RUN_MESSAGES, SEARCH_ATTRIBUTES } from './messages.ts';
-import type { UnreadablePayload } from './payload-converter.ts';
+import { RUN_MESSAGES, SEARCH_ATTRIBUTES } from '../messages.ts';
+import type { UnreadablePayload } from '../payload-converter.ts';
 import { stageCall, wholeStageCall } from './stage-call.ts';
-import { OneScope, ScopeForEachCall, type WorkUnderWay } from './work-under-way.ts';
+import { OneScope, ScopeForEachCall, type WorkUnderWay } from '../work-under-way.ts';
 
 const answerUpdate = defineUpdate<void, [AnswerRequest]>(RUN_MESSAGES.answer);
 

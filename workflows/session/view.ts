@@ -1,8 +1,8 @@
 /** How a session reads: the answer of the query, and its page in the Temporal UI. */
-import type { ChildSession, SessionView } from '../activities/contract-session.ts';
-import { recordsOf, type StepRecord } from '../domain/step-machine/records.ts';
-import { addressIn, currentResult } from '../domain/step-machine/reply.ts';
-import type { Cursor, SessionState } from '../domain/step-machine/state.ts';
+import type { ChildSession, SessionView } from '../../activities/contract-session.ts';
+import { recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
+import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
+import type { Cursor, SessionState } from '../../domain/step-machine/state.ts';
 
 /** Of values that the UI shows. */
 const SHOWN_CHARACTERS = 400;

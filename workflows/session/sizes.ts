@@ -1,6 +1,6 @@
 /** What sessions say and carry, made to fit into one message. */
-import type { SessionAnswer, SessionCarried } from '../activities/contract-session.ts';
-import { jsonBytes, MOST_REPLY_BYTES } from '../domain/step-machine/size-limits.ts';
+import type { SessionAnswer, SessionCarried } from '../../activities/contract-session.ts';
+import { jsonBytes, MOST_REPLY_BYTES } from '../../domain/step-machine/size-limits.ts';
 
 /** One message, and room for what is around it. */
 const MOST_CARRIED_BYTES = (2048 - 64) * 1024;

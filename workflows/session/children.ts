@@ -1,8 +1,8 @@
 /** Sub-skills that a session has called: each a session of its own, a child workflow, whose end is an event. */
 import { CancellationScope, startChild } from '@temporalio/workflow';
-import type { ChildSession, SessionRequest } from '../activities/contract-session.ts';
-import type { SessionEventBody } from '../domain/step-machine/event.ts';
-import { SESSION_WORKFLOW_TYPE } from './messages.ts';
+import type { ChildSession, SessionRequest } from '../../activities/contract-session.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import { SESSION_WORKFLOW_TYPE } from '../messages.ts';
 
 export class SessionChildren {
   #sessions: readonly ChildSession[] = [];

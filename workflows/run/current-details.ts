@@ -1,7 +1,7 @@
 /** The run's board in the Temporal UI: a markdown table of its stages. */
-import type { MachinePlan } from '../domain/pipeline/machine-plan.ts';
-import { flatRows, rowAt } from '../domain/pipeline/rows.ts';
-import type { RunState, StagePhase, StageState } from '../domain/pipeline/state.ts';
+import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
+import { flatRows, rowAt } from '../../domain/pipeline/rows.ts';
+import type { RunState, StagePhase, StageState } from '../../domain/pipeline/state.ts';
 
 /** A board longer than this is not read; what runs and what failed comes first. */
 const MOST_ROWS = 60;

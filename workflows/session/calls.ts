@@ -1,7 +1,7 @@
 /** How the activities of sessions are called. Retries here are for infrastructure; the author's are the engine's. */
 import { ActivityCancellationType, proxyActivities, proxyLocalActivities } from '@temporalio/workflow';
-import type { SessionActivities } from '../activities/contract-session.ts';
-import { HEARTBEAT_TIMEOUT_MS } from './activity-options.ts';
+import type { SessionActivities } from '../../activities/contract-session.ts';
+import { HEARTBEAT_TIMEOUT_MS } from '../activity-options.ts';
 
 /** Longer than a callback may run and a child process may take to start: whoever is late is ended by the worker, which then says so. */
 const LOCAL_TIMEOUT_MS = 120_000;
