@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import type { SandboxBackend } from '../activities/ports.ts';
-import { createQemuBackend } from '../sandbox/qemu/backend.ts';
+import { createQemuBackend } from '../sandbox/micro-vm/backend.ts';
 import { type Environment, readEnvironment } from '../setup/environment.ts';
 import { readHostMemory } from '../setup/host-memory.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';

@@ -7,7 +7,7 @@ import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { follow, limit, script } from './conformance/behaviour.ts';
 import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
-import { VM_OVERHEAD_MIB, type Accelerator } from './qemu/vm-overhead.ts';
+import { VM_OVERHEAD_MIB, type Accelerator } from './micro-vm/vm-overhead.ts';
 import { vmRunDir } from './vm-key.ts';
 
 /** Unlike any other mapping of QEMU. */

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { SandboxBackend, VmKey } from '../activities/ports.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts } from '../native/index.ts';
-import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/qemu/vm-overhead.ts';
+import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
 import { vmRunDir } from '../sandbox/vm-key.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
-import { VM_OVERHEAD_MIB } from '../sandbox/qemu/vm-overhead.ts';
+import { VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
 import { createVmCapacity } from './vm-capacity.ts';
 
 const key = (scope: string) => ({ runId: 'r', scope, instance: [], generation: 0 });

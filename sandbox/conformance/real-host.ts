@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
 import type { LaunchSpec, SandboxBackend } from '../../activities/ports.ts';
-import { createQemuBackend, type QemuPieces } from '../qemu/backend.ts';
+import { createQemuBackend, type QemuPieces } from '../micro-vm/backend.ts';
 import { sweepVms } from '../sweep.ts';
 
 export interface RealHost {
