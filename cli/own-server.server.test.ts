@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { temporalCliForTests } from '../workers/testing/temporal-cli.ts';
-import { startTestServer, type TestServer } from '../workers/testing/test-server.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestServer, type TestServer } from '../test/rig/test-server.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 const spec = (name: string, program: string, args: string): string =>

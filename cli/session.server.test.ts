@@ -4,7 +4,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { GREETER } from '../workers/testing/session-skills.ts';
+import { GREETER } from '../test/rig/session-skills.ts';
 
 const BIN = join(import.meta.dirname, '..', 'bin', 'voidbox.js');
 let dir: string;

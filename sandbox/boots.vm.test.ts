@@ -4,8 +4,8 @@
 import { expect, it } from 'vitest';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
-import { limit, request, textOf } from './conformance/behaviour.ts';
-import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
+import { limit, request, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 
 const FULL_COUNT = 50;
 const SHORT_COUNT = 4;

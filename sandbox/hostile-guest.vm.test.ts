@@ -9,8 +9,8 @@ import { writeCpio } from '../guest/image/cpio.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
-import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
-import { limit } from './conformance/behaviour.ts';
+import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
+import { limit } from '../test/conformance/sandbox/behaviour.ts';
 import { sweepVms } from './sweep.ts';
 import { writeTar } from './tar/write.ts';
 

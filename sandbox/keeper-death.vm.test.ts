@@ -6,8 +6,8 @@ import type { Sandbox, VmKey } from '../activities/ports.ts';
 import { readRunDir } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
-import { collect, limit, request, run, script } from './conformance/behaviour.ts';
-import { createRealHost, SMALL_VM, type RealHost } from './conformance/real-host.ts';
+import { collect, limit, request, run, script } from '../test/conformance/sandbox/behaviour.ts';
+import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/sandbox/real-host.ts';
 import { vmRunDir } from './vm-key.ts';
 
 /** From the keeper's death to the error that the driver sees. */

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { BEHAVIOURS } from './conformance.ts';
-import { createConformanceRig, type ConformanceRig } from './conformance/rig.ts';
-import { limit, request, run } from './conformance/behaviour.ts';
+import { BEHAVIOURS } from '../test/conformance/sandbox.ts';
+import { createConformanceRig, type ConformanceRig } from '../test/conformance/sandbox/rig.ts';
+import { limit, request, run } from '../test/conformance/sandbox/behaviour.ts';
 import { createMockBackend } from './mock/backend.ts';
 import { REMEMBERED_MS } from './mock/ended-vms.ts';
 import type { LaunchSpec } from '../activities/ports.ts';

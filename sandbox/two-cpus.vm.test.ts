@@ -4,8 +4,8 @@ import { expect, it } from 'vitest';
 import type { Sandbox } from '../activities/ports.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
-import { follow, limit, request, script, textOf } from './conformance/behaviour.ts';
-import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
+import { follow, limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 
 const VMS = 2;
 const BUSY_SECONDS = 12;

@@ -5,8 +5,8 @@ import { expect, it } from 'vitest';
 import { readRunDir } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
-import { follow, limit, script } from './conformance/behaviour.ts';
-import { createRealHost, SMALL_VM } from './conformance/real-host.ts';
+import { follow, limit, script } from '../test/conformance/sandbox/behaviour.ts';
+import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { VM_OVERHEAD_MIB, type Accelerator } from './micro-vm/vm-overhead.ts';
 import { vmRunDir } from './vm-key.ts';
 

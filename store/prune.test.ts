@@ -8,7 +8,7 @@ import { artifactPath, createFileArtifactStore } from './file/artifact-store.ts'
 import { createFileEventStore, type FileEventStore } from './file/event-store.ts';
 import { createFileRunRecords } from './file/run-records.ts';
 import { prune, type PruneOptions } from './prune.ts';
-import { bytesOf, chunksOf, finishedEvent, noticeEvent } from './suite.ts';
+import { bytesOf, chunksOf, finishedEvent, noticeEvent } from '../test/conformance/store.ts';
 
 const HOUR_MS = 3_600_000;
 const NOTHING = {

@@ -90,7 +90,11 @@ describe('the package, installed from its tarball into an empty folder', () => {
     }
     const files = await readdir(root, { recursive: true });
     expect(
-      files.filter((file) => /\.test\.|\.tests\/|\/target\//.test(file) && !file.startsWith('node_modules')),
+      files.filter(
+        (file) =>
+          /\.test\.|\.tests\/|\/target\/|^dist\/.*\b(?:testing|conformance|suite|rig)\b/.test(file) &&
+          !file.startsWith('node_modules'),
+      ),
     ).toEqual([]);
   });
 });

@@ -13,8 +13,8 @@ import { typeCommand, type Typed } from '../test/rig/typed-command.ts';
 import { awaitOutcome, describeRun, startRun } from '../client/runs.ts';
 import { cleanUp } from './janitor.ts';
 import { createOpenRuns } from './open-runs.ts';
-import { temporalCliForTests } from './testing/temporal-cli.ts';
-import { startTestStack, type TestStack } from './testing/test-worker.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
 import type { RunningWorkers } from './workers.ts';
 
 /** What a run may take to end once its files are damaged: attempts of activities that are tried again take longer. */

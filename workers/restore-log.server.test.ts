@@ -10,8 +10,8 @@ import { artifactsDir } from '../store/file/layout.ts';
 import type { FileEventStore } from '../store/file/event-store.ts';
 import { awaitOutcome, startRun } from '../client/runs.ts';
 import { restoreLogs } from './restore-log.ts';
-import { temporalCliForTests } from './testing/temporal-cli.ts';
-import { startTestStack, type TestStack } from './testing/test-worker.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
 import type { RunningWorkers } from './workers.ts';
 
 let held = true;

@@ -17,9 +17,9 @@ import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { plainStage } from '../test/rig/mock-worker.ts';
 import { awaitOutcome, describeRun, repairRun, startRun } from '../client/runs.ts';
-import { recordHistoriesOf } from './testing/record-histories.ts';
-import { temporalCliForTests } from './testing/temporal-cli.ts';
-import { startTestStack, type TestStack } from './testing/test-worker.ts';
+import { recordHistoriesOf } from '../test/rig/record-histories.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
 import type { RunningWorkers } from './workers.ts';
 
 /** Commands that were started, and what lets `hold` go on. */

@@ -5,9 +5,9 @@ import type { HistoryLimit } from '../activities/contract.ts';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { awaitOutcome, describeRun, repairRun, startRun } from '../client/runs.ts';
-import { recordHistoriesOf } from './testing/record-histories.ts';
-import { temporalCliForTests } from './testing/temporal-cli.ts';
-import { startTestStack, type TestStack } from './testing/test-worker.ts';
+import { recordHistoriesOf } from '../test/rig/record-histories.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
 import type { RunningWorkers } from './workers.ts';
 
 const backend = createMockBackend({

@@ -11,9 +11,9 @@ import type { MockProgram } from '../sandbox/mock/programs.ts';
 import { awaitOutcome, cancelRun, describeRun, repairRun, RunExistsError, startRun } from '../client/runs.ts';
 import { cleanUp } from './janitor.ts';
 import { createOpenRuns } from './open-runs.ts';
-import { recordHistoriesOf } from './testing/record-histories.ts';
-import { temporalCliForTests } from './testing/temporal-cli.ts';
-import { startTestStack, type TestStack } from './testing/test-worker.ts';
+import { recordHistoriesOf } from '../test/rig/record-histories.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
 import type { RunningWorkers } from './workers.ts';
 
 /** How often each `flaky` key was run, and which `lines` commands were started. */

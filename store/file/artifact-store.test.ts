@@ -2,7 +2,7 @@ import { chmod, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, onTestFinished, test } from 'vitest';
-import { bytesOf, chunksOf, describeArtifactStore } from '../suite.ts';
+import { bytesOf, chunksOf, describeArtifactStore } from '../../test/conformance/store.ts';
 import { artifactPath, createFileArtifactStore } from './artifact-store.ts';
 
 async function place(): Promise<{ location: string; dispose(): Promise<void> }> {

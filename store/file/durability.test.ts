@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { toStageResult } from '../../domain/run/stage-result.ts';
-import { finishedEvent, noticeEvent, outputEvent } from '../suite.ts';
+import { finishedEvent, noticeEvent, outputEvent } from '../../test/conformance/store.ts';
 import { createFileEventStore } from './event-store.ts';
 
 const disk = vi.hoisted(() => ({ synced: [] as string[], hold: null as RegExp | null, held: [] as (() => void)[] }));

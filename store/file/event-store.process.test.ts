@@ -3,9 +3,16 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { collect, describeEventStore, expectNoGaps, finishedEvent, noticeEvent, outputEvent } from '../suite.ts';
+import {
+  collect,
+  describeEventStore,
+  expectNoGaps,
+  finishedEvent,
+  noticeEvent,
+  outputEvent,
+} from '../../test/conformance/store.ts';
 import { createFileEventStore, type FileEventStore } from './event-store.ts';
-import { openStore } from './suite-factory.ts';
+import { openStore } from '../../test/conformance/store/file-factory.ts';
 
 async function place(): Promise<{ location: string; dispose(): Promise<void> }> {
   const location = await mkdtemp(join(tmpdir(), 'voidbox-events-'));
@@ -16,7 +23,7 @@ describeEventStore({
   name: 'file',
   place,
   openStore,
-  factoryModule: fileURLToPath(new URL('./suite-factory.ts', import.meta.url)),
+  factoryModule: fileURLToPath(new URL('../../test/conformance/store/file-factory.ts', import.meta.url)),
 });
 
 describe('file event store', () => {

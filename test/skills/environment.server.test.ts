@@ -11,7 +11,7 @@ import { historyToJSON } from '@temporalio/common/lib/proto-utils.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../setup/package-root.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
-import { recordHistoriesOf } from '../../workers/testing/record-histories.ts';
+import { recordHistoriesOf } from '../rig/record-histories.ts';
 import { embeddedAddress } from '../../client/temporal-address.ts';
 import {
   CANARY,

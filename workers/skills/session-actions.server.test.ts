@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult } from '../../domain/step-machine/result.ts';
 import { advanceSession, cancelSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import { recordHistoriesOf } from '../testing/record-histories.ts';
-import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
-import { temporalCliForTests } from '../testing/temporal-cli.ts';
+import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 
 const FLAKY = `export default skill({ name: 'flaky', entry: 'ask' })
   .step('ask', {

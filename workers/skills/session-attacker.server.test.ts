@@ -21,9 +21,9 @@ import {
 } from '../../skill-kit/drive/drive.ts';
 import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { advanceSession, endOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import type { Attack } from '../testing/attacker-workflow.ts';
-import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
-import { temporalCliForTests } from '../testing/temporal-cli.ts';
+import type { Attack } from '../../test/rig/attacker-workflow.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 
 const EVIL_QUEUE = 'evil';
 /** Pays what was approved, and no more than 10. */
@@ -59,7 +59,7 @@ beforeAll(async () => {
   evil = await Worker.create({
     connection,
     taskQueue: EVIL_QUEUE,
-    workflowsPath: fileURLToPath(new URL('../testing/attacker-workflow.ts', import.meta.url)),
+    workflowsPath: fileURLToPath(new URL('../../test/rig/attacker-workflow.ts', import.meta.url)),
   });
   evilEnds = evil.run().then(() => connection.close());
   await startSession(rig.runs.client, 'victim', { skill: 'payer', params: { most: 5 } });

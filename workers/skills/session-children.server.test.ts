@@ -3,9 +3,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { advanceSession, startSession, viewSession } from '../../client/sessions.ts';
-import { recordHistoriesOf } from '../testing/record-histories.ts';
-import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
-import { temporalCliForTests } from '../testing/temporal-cli.ts';
+import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 
 /** Three branches at once: two call a sub-skill, one asks by itself. */
 const CALLERS = `

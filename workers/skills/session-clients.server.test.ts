@@ -7,9 +7,9 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { CliResult } from '../../domain/step-machine/result.ts';
 import { callRetry } from '../../client/call-retry.ts';
 import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
-import { recordHistoriesOf } from '../testing/record-histories.ts';
-import { startSessionRig, type SessionRig } from '../testing/session-rig.ts';
-import { temporalCliForTests } from '../testing/temporal-cli.ts';
+import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
+import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
+import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 
 const BRANCHES = ['a', 'b', 'c', 'd'];
 /** As many answers are given to each branch: some meet the end of a history. */

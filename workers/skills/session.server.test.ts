@@ -14,8 +14,8 @@ import {
   startSession,
   viewSession,
 } from '../../client/sessions.ts';
-import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../testing/session-rig.ts';
-import { recordHistoriesOf, recordingDir } from '../testing/record-histories.ts';
+import { startSessionRig, TURN_LIMIT_MS, type SessionRig } from '../../test/rig/session-rig.ts';
+import { recordHistoriesOf, recordingDir } from '../../test/rig/record-histories.ts';
 import {
   CALLER,
   COUNTER,
@@ -26,8 +26,8 @@ import {
   REVIEW,
   versioned,
   waiter,
-} from '../testing/session-skills.ts';
-import { temporalCliForTests } from '../testing/temporal-cli.ts';
+} from '../../test/rig/session-skills.ts';
+import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 import { readRecords, sessionRecordsDir } from '../../store/sessions/record-files.ts';
 
 let rig: SessionRig;

@@ -2,9 +2,9 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
-import type { LaunchSpec, SandboxBackend } from '../../activities/ports.ts';
-import { createQemuBackend, type QemuPieces } from '../micro-vm/backend.ts';
-import { sweepVms } from '../sweep.ts';
+import type { LaunchSpec, SandboxBackend } from '../../../activities/ports.ts';
+import { createQemuBackend, type QemuPieces } from '../../../sandbox/micro-vm/backend.ts';
+import { sweepVms } from '../../../sandbox/sweep.ts';
 
 export interface RealHost {
   readonly pieces: QemuPieces;

@@ -6,7 +6,7 @@ import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
-import { keepChild, type KeptChild } from '../embedded/kept-child.ts';
+import { keepChild, type KeptChild } from '../../workers/embedded/kept-child.ts';
 import { embeddedAddress } from '../../client/temporal-address.ts';
 import { startTestServer } from './test-server.ts';
 

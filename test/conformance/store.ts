@@ -11,9 +11,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { ArtifactStore, EventStore } from '../activities/ports.ts';
-import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
-import type { ProcessTask } from './suite-process.ts';
+import type { ArtifactStore, EventStore } from '../../activities/ports.ts';
+import type { NewRunEvent, RunEvent } from '../../domain/run/event.ts';
+import type { ProcessTask } from './store/process.ts';
 
 export interface EventStoreSubject {
   readonly name: string;
@@ -113,7 +113,7 @@ export async function bundleStore(factoryModule: string): Promise<string> {
       outDir,
       target: 'node20',
       rollupOptions: {
-        input: { factory: factoryModule, process: fileURLToPath(new URL('./suite-process.ts', import.meta.url)) },
+        input: { factory: factoryModule, process: fileURLToPath(new URL('./store/process.ts', import.meta.url)) },
         output: { entryFileNames: '[name].mjs', chunkFileNames: '[name]-[hash].mjs' },
         preserveEntrySignatures: 'strict',
       },

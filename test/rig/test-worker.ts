@@ -18,14 +18,14 @@ import { mountsDir } from '../../store/file/run-folder.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
-import { bundleWorkflows } from '../bundle.ts';
+import { bundleWorkflows } from '../../workers/bundle.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
-import { createLog, type Log } from '../log.ts';
-import { ensureSearchAttributes } from '../search-attributes.ts';
-import { checkPlan, compileSpec } from '../spec-check.ts';
+import { createLog, type Log } from '../../workers/log.ts';
+import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
+import { checkPlan, compileSpec } from '../../workers/spec-check.ts';
 import { embeddedAddress, type TemporalAddress } from '../../client/temporal-address.ts';
 import { startTestServer } from './test-server.ts';
-import { installRuntime, startWorkers, type RunningWorkers } from '../workers.ts';
+import { installRuntime, startWorkers, type RunningWorkers } from '../../workers/workers.ts';
 
 export interface TestStack {
   readonly stateDir: string;

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { connectRuns } from '../../client/connect.ts';
-import { freePort } from '../embedded/ports.ts';
+import { freePort } from '../../workers/embedded/ports.ts';
 import { embeddedAddress } from '../../client/temporal-address.ts';
 
 const READY_LIMIT_MS = 30_000;

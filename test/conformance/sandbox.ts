@@ -1,11 +1,11 @@
 /** Every promise of the Sandbox port as a table that each backend is run against. */
-import { ATTACHMENT } from './conformance/attachment.ts';
-import type { Behaviour } from './conformance/behaviour.ts';
-import { COMMANDS } from './conformance/commands.ts';
-import { FILES } from './conformance/files.ts';
-import { LIMITS } from './conformance/limits.ts';
+import { ATTACHMENT } from './sandbox/attachment.ts';
+import type { Behaviour } from './sandbox/behaviour.ts';
+import { COMMANDS } from './sandbox/commands.ts';
+import { FILES } from './sandbox/files.ts';
+import { LIMITS } from './sandbox/limits.ts';
 
-export type { Behaviour, Conformance } from './conformance/behaviour.ts';
+export type { Behaviour, Conformance } from './sandbox/behaviour.ts';
 
 export const BEHAVIOURS: readonly Behaviour[] = [...COMMANDS, ...FILES, ...LIMITS, ...ATTACHMENT];
 

@@ -9,8 +9,8 @@ import type {
   Sandbox,
   SandboxBackend,
   VmKey,
-} from '../../activities/ports.ts';
-import { isCodedError } from '../../domain/errors/coded-error.ts';
+} from '../../../activities/ports.ts';
+import { isCodedError } from '../../../domain/errors/coded-error.ts';
 
 export interface Conformance {
   readonly backend: SandboxBackend;
