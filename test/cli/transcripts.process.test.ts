@@ -278,7 +278,7 @@ describe('a run whose events are damaged', () => {
     });
     expect(readdirSync(join(terminal.stateDir, 'runs')).toSorted()).toEqual(['beginning', 'sales-good']);
     expect((await terminal.type('set-aside', 'beginning')).stdout).toContain(
-      join(terminal.stateDir, 'damaged', 'beginning'),
+      'set beginning aside, to /DIR/state/damaged/beginning',
     );
     // Its id is not begun anew while it lies there.
     terminal.file(
