@@ -8,7 +8,8 @@ import { fromWire } from '../domain/plan/wire.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { AdmissionRecord } from './admit.ts';
 import type { InlineOrRef } from './contract.ts';
-import type { EventStore, RunRecords } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { RunRecords } from './ports/run-records.ts';
 import type { AdmittedScope } from './requests.ts';
 
 export interface AdmittedRun {

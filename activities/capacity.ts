@@ -6,7 +6,7 @@
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
-import type { VmKey } from './ports.ts';
+import type { VmKey } from './ports/sandbox.ts';
 
 /** How long a waiting VM keeps its place without asking again. */
 const TICKET_LIFETIME_MS = 15_000;

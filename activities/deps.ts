@@ -4,7 +4,11 @@ import type { HistoryLimit } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { Capacity } from './capacity.ts';
 import type { PumpDisk } from './output-pump.ts';
-import type { ArtifactStore, EventStore, RunRecords, SandboxBackend, WritableMounts } from './ports.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { WritableMounts } from './ports/mounts.ts';
+import type { RunRecords } from './ports/run-records.ts';
+import type { SandboxBackend } from './ports/sandbox.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
 

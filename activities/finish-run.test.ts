@@ -13,7 +13,9 @@ import { mountsDir } from '../store/file/run-folder.ts';
 import { createFileRunRecords } from '../store/file/run-records.ts';
 import type { ActivityDeps } from './deps.ts';
 import { finishedAlready, finishRun } from './finish-run.ts';
-import type { ArtifactStore, EventStore, RunRecords } from './ports.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { RunRecords } from './ports/run-records.ts';
 
 const RUN = 'run-1';
 const SUCCEEDED: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };

@@ -3,7 +3,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { environmentOf } from '../domain/plan/work.ts';
 import type { Secret } from '../domain/security/redactor.ts';
-import type { RunRecords } from './ports.ts';
+import type { RunRecords } from './ports/run-records.ts';
 
 export interface StageEnvironment {
   readonly env: Readonly<Record<string, string>>;

@@ -2,7 +2,7 @@ import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
-import type { ArtifactStore } from './ports.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
 
 /** An output in a merge is held in memory to see whether it is JSON. */
 const MERGED_OUTPUT_BYTES = 64 * 1024 * 1024;

@@ -2,7 +2,7 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { expect, test } from 'vitest';
 import type { Activities } from './contract.ts';
 import { ofThisHost } from './of-this-host.ts';
-import type { RunRecords } from './ports.ts';
+import type { RunRecords } from './ports/run-records.ts';
 
 function recordsOf(admitted: readonly string[], reads: string[]): RunRecords {
   return {

@@ -6,7 +6,7 @@ import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Activities } from './contract.ts';
 import { toActivityFailure } from './failure.ts';
-import type { RunRecords } from './ports.ts';
+import type { RunRecords } from './ports/run-records.ts';
 
 const MOST_KNOWN_RUNS = 1_000;
 /** Long enough for the other worker to ask for work before this one does again. */

@@ -4,7 +4,7 @@ import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { confirmMounts } from './mount-policy.ts';
-import type { SandboxBackend, VmKey } from './ports.ts';
+import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
 import type { PooledVm } from './vm-pool.ts';
 

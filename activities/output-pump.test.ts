@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { createRedactor } from '../domain/security/redactor.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { pumpOutput, type PumpDisk } from './output-pump.ts';
-import type { EventStore, Exec } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { Exec } from './ports/sandbox.ts';
 
 const ROOM: PumpDisk = { hasRoomForOutput: () => true, isFull: () => false, limitMs: 60_000 };
 

@@ -6,7 +6,8 @@ import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
-import type { EventStore, Exec } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { Exec } from './ports/sandbox.ts';
 
 const PIECE_BYTES = 64 * 1024;
 /** Buffered bytes at which reading waits for the store. */

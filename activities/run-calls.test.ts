@@ -16,7 +16,7 @@ import { planOf } from '../test/machine/plan-of.ts';
 import type { AdmissionRecord } from './admit.ts';
 import type { StageCall } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
 import { createRunCalls, type RunCalls } from './run-calls.ts';
 import { writeResult } from './stage-record.ts';
 

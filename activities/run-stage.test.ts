@@ -17,7 +17,8 @@ import { createFileRunRecords, type FileRunRecords } from '../store/file/run-rec
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore, LaunchSpec } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { LaunchSpec } from './ports/sandbox.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';

@@ -14,7 +14,7 @@ import type { ActivityDeps } from './deps.ts';
 import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
 import { resolveEnvironment } from './host-variables.ts';
 import { pumpOutput } from './output-pump.ts';
-import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports.ts';
+import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
 import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';

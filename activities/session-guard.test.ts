@@ -4,7 +4,7 @@ import { DefaultLogger } from '@temporalio/worker';
 import { expect, test } from 'vitest';
 import type { SkillPlace } from './contract-session.ts';
 import { SessionGuard } from './session-guard.ts';
-import type { OpenSession, WorkflowRun } from './step-ports.ts';
+import type { OpenSession, WorkflowRun } from './ports/sessions.ts';
 
 const KEPT_SINCE_MS = 1_000;
 const PLACE: SkillPlace = {

@@ -7,7 +7,7 @@ import { activityInfo } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Handshake } from '../domain/step-machine/definition.ts';
 import type { OfWorkflow, OpenedSession, OpenRequest, SkillCode, SkillPlace } from './contract-session.ts';
-import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from './step-ports.ts';
+import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from './ports/sessions.ts';
 
 /** Of a session, and with `~` of those that sessions call. Stands in paths. */
 const SESSION_ID = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;

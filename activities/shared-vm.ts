@@ -6,7 +6,7 @@ import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
 import { openVm } from './open-vm.ts';
-import type { VmKey } from './ports.ts';
+import type { VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
 
 export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<VmLease> {

@@ -4,7 +4,8 @@ import type { DataRef } from '../domain/plan/plan.ts';
 import { commandOf } from '../domain/plan/work.ts';
 import type { InlineOrRef, UpstreamOutputs } from './contract.ts';
 import { mergeOutputs } from './merge-outputs.ts';
-import type { ArtifactStore, ExecRequest, Sandbox } from './ports.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
+import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
 const INPUT_PATH = '/workspace/input.json';

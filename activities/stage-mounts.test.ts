@@ -16,7 +16,8 @@ import { mountsDir } from '../store/file/run-folder.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore, LaunchSpec, Sandbox, SandboxBackend } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend } from './ports/sandbox.ts';
 import { finishRun } from './finish-run.ts';
 import { runStage } from './run-stage.ts';
 

@@ -5,7 +5,8 @@
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { HostMount, MountKey, Sandbox, VmKey } from './ports.ts';
+import type { MountKey } from './ports/mounts.ts';
+import type { HostMount, Sandbox, VmKey } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import type { OutcomeFailure } from './stage-outputs.ts';
 import { isVmPrepared, markVmPrepared } from './stage-record.ts';

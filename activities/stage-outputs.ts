@@ -2,7 +2,8 @@
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
-import type { ArtifactStore, Exec, Sandbox } from './ports.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
+import type { Exec, Sandbox } from './ports/sandbox.ts';
 
 export interface OutcomeFailure {
   readonly code: string;

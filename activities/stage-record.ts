@@ -4,7 +4,9 @@
  */
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
-import type { EventStore, RunRecords, SandboxFacts, VmKey } from './ports.ts';
+import type { EventStore } from './ports/event-log.ts';
+import type { RunRecords } from './ports/run-records.ts';
+import type { SandboxFacts, VmKey } from './ports/sandbox.ts';
 
 function finishedId(execKey: string): string {
   return `stage/${execKey}/finished`;

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
-import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports.ts';
+import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
 const TAIL_BYTES = 2 * 1024;

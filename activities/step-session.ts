@@ -6,7 +6,7 @@ import type { SessionActivities, SkillPlace } from './contract-session.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
 import { SessionGuard, type SessionGuardDeps } from './session-guard.ts';
-import type { SessionRecordStore, SkillHost } from './step-ports.ts';
+import type { SessionRecordStore, SkillHost } from './ports/sessions.ts';
 
 export interface SessionDeps extends SessionGuardDeps {
   readonly skills: SkillHost;

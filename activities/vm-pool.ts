@@ -4,7 +4,7 @@
  */
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { KeyedLock } from './keyed-lock.ts';
-import type { Sandbox, VmKey } from './ports.ts';
+import type { Sandbox, VmKey } from './ports/sandbox.ts';
 
 export interface PooledVm {
   readonly sandbox: Sandbox;

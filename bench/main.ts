@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { SandboxBackend } from '../activities/ports.ts';
+import type { SandboxBackend } from '../activities/ports/sandbox.ts';
 import { createQemuBackend } from '../sandbox/micro-vm/backend.ts';
 import { type Environment, readEnvironment } from '../setup/environment.ts';
 import { readHostMemory } from '../setup/host-memory.ts';

@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { EventStore } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
 import type { Arm } from './measure.ts';
 
 const run = promisify(execFile);

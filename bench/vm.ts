@@ -1,6 +1,6 @@
 /** Figures (b) to (e): what a VM costs. Each takes a backend, so that both kernels go through the same code. */
 import { randomUUID } from 'node:crypto';
-import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../activities/ports.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
 import type { Arm } from './measure.ts';
 
 const PLAN: LaunchSpec = { mode: 'qemu', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 1024, mounts: [] };

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EventStore } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';

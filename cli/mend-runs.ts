@@ -1,4 +1,4 @@
-import type { EventStore } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
 import type { RunView } from '../store/projection.ts';
 import type { CliContext } from './context.ts';
 import { readWhatIsThere } from './run-lookup.ts';

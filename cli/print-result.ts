@@ -1,6 +1,6 @@
 import { open } from 'node:fs/promises';
 import { resolve } from 'node:path';
-import type { ArtifactStore } from '../activities/ports.ts';
+import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { usageError } from './cli-error.ts';

@@ -1,4 +1,4 @@
-import type { EventStore } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import type { InlineOrRef } from '../activities/contract.ts';
-import type { ArtifactStore } from '../activities/ports.ts';
+import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';

@@ -1,4 +1,4 @@
-import type { EventStore } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { inspectMainRecords } from '../store/inspect.ts';
 import { emptyView, project, type RunView, withDamage } from '../store/projection.ts';

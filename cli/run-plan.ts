@@ -2,7 +2,7 @@ import { stat } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../activities/contract.ts';
-import type { ArtifactStore } from '../activities/ports.ts';
+import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import { formatBytes } from '../domain/units/bytes.ts';

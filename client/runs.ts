@@ -11,7 +11,7 @@ import {
   type Client,
 } from '@temporalio/client';
 import type { RunRequest } from '../activities/contract.ts';
-import type { EventStore } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
 import type { RunOutcome, StageFailure } from '../domain/run/event.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../workflows/messages.ts';

@@ -1,6 +1,6 @@
 /** What the server says of one run of a workflow. */
 import { type Client, isGrpcServiceError, WorkflowNotFoundError } from '@temporalio/client';
-import type { WorkflowRun } from '../activities/step-ports.ts';
+import type { WorkflowRun } from '../activities/ports/sessions.ts';
 
 /** Of gRPC. */
 const INVALID_ARGUMENT = 3;

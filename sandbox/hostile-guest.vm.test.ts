@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Sandbox } from '../activities/ports.ts';
+import type { Sandbox } from '../activities/ports/sandbox.ts';
 import { writeCpio } from '../guest/image/cpio.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { readEnvironment } from '../setup/environment.ts';

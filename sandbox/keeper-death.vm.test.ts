@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Sandbox, VmKey } from '../activities/ports.ts';
+import type { Sandbox, VmKey } from '../activities/ports/sandbox.ts';
 import { readRunDir } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';

@@ -4,7 +4,7 @@ import { createConformanceRig, type ConformanceRig } from '../test/conformance/s
 import { limit, request, run } from '../test/conformance/sandbox/behaviour.ts';
 import { createMockBackend } from './mock/backend.ts';
 import { REMEMBERED_MS } from './mock/ended-vms.ts';
-import type { LaunchSpec } from '../activities/ports.ts';
+import type { LaunchSpec } from '../activities/ports/sandbox.ts';
 
 const PLAN: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
 const KEY = { runId: 'run', scope: 'scope', instance: [], generation: 0 };

@@ -1,5 +1,5 @@
 /** Which backend a plan's sandbox gets. Nothing is ever chosen that the plan did not ask for. */
-import type { SandboxBackend } from '../activities/ports.ts';
+import type { SandboxBackend } from '../activities/ports/sandbox.ts';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { IsolationLevel, SandboxPlan } from '../domain/plan/plan.ts';
 import { createMockBackend } from './mock/backend.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { LaunchSpec } from '../activities/ports.ts';
+import type { LaunchSpec } from '../activities/ports/sandbox.ts';
 import { createSandboxBackends, selectBackend } from './select.ts';
 import { vmRunDir } from './vm-key.ts';
 

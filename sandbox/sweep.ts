@@ -1,7 +1,7 @@
 /** What run directories say about the VMs of a host: for a worker's start, for admission, for cleaning up. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { VmKey } from '../activities/ports.ts';
+import type { VmKey } from '../activities/ports/sandbox.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { sweepRunDirs } from '../native/index.ts';
 

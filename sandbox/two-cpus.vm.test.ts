@@ -1,7 +1,7 @@
 /** Clocks of guests with two virtual CPUs on a host that has more to do than it has CPUs. */
 import { readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
-import type { Sandbox } from '../activities/ports.ts';
+import type { Sandbox } from '../activities/ports/sandbox.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { follow, limit, request, script, textOf } from '../test/conformance/sandbox/behaviour.ts';

@@ -3,7 +3,9 @@
  * gone, and the terminal events that such runs lack. A VM of a run that goes on is never touched.
  */
 import type { Client } from '@temporalio/client';
-import type { EventStore, RunRecords, VmKey } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
+import type { RunRecords } from '../activities/ports/run-records.ts';
+import type { VmKey } from '../activities/ports/sandbox.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { describeRun, repairRun } from '../client/runs.ts';
 import { textOf, type Log } from './log.ts';

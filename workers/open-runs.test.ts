@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
-import type { EventStore, RunRecords } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
+import type { RunRecords } from '../activities/ports/run-records.ts';
 import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
 import { createOpenRuns } from './open-runs.ts';
 

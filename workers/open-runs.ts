@@ -2,7 +2,8 @@
  * Which runs of this host go on, known without reading those that have ended: each log is read once in a worker's life,
  * and from then on the events that this worker writes tell.
  */
-import type { EventStore, RunRecords } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
+import type { RunRecords } from '../activities/ports/run-records.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { textOf, type Log } from './log.ts';

@@ -6,7 +6,8 @@
 import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@temporalio/client';
 import { createAdmittedRuns, type AdmittedRun } from '../activities/admitted-run.ts';
 import { checkedEvents } from '../activities/call-events.ts';
-import type { EventStore, RunRecords } from '../activities/ports.ts';
+import type { EventStore } from '../activities/ports/event-log.ts';
+import type { RunRecords } from '../activities/ports/run-records.ts';
 import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';

@@ -1,6 +1,6 @@
 /** The sandboxes of a host as a worker uses them: chosen by plan, listed, released by key alone. */
 import { join } from 'node:path';
-import type { SandboxBackend, VmKey } from '../activities/ports.ts';
+import type { SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts } from '../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';

@@ -1,6 +1,6 @@
 import { WorkflowNotFoundError, type Client } from '@temporalio/client';
 import { expect, test } from 'vitest';
-import type { RunRecords } from '../activities/ports.ts';
+import type { RunRecords } from '../activities/ports/run-records.ts';
 import { renewalIntervalMs, renewLeases, type VmLeasesOptions } from './vm-leases.ts';
 
 type Answer = 'RUNNING' | 'TERMINATED' | 'COMPLETED' | 'unknown' | 'unreachable';

@@ -4,7 +4,8 @@
  * on: without its server, and without a worker on its host, a VM ends when the lease does.
  */
 import type { Client } from '@temporalio/client';
-import type { RunRecords, VmKey } from '../activities/ports.ts';
+import type { RunRecords } from '../activities/ports/run-records.ts';
+import type { VmKey } from '../activities/ports/sandbox.ts';
 import { describeRun } from '../client/runs.ts';
 import type { HostVm } from './janitor.ts';
 import { textOf, type Log } from './log.ts';

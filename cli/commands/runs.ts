@@ -1,5 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander';
-import type { EventStore } from '../../activities/ports.ts';
+import type { EventStore } from '../../activities/ports/event-log.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';
 import { runsDir } from '../../store/file/layout.ts';

@@ -1,6 +1,6 @@
 /** VMs in QEMU, each behind its keeper. */
 import { kill } from 'node:process';
-import type { LaunchSpec, Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, SandboxFacts, VmKey } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 import {

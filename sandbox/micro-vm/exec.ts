@@ -1,5 +1,5 @@
 /** One command of a VM: its output from any offset, its input, its end. Broken connections are resumed. */
-import type { Exec, ExecExit, ExecRequest } from '../../activities/ports.ts';
+import type { Exec, ExecExit, ExecRequest } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { ConnectionError, type MicroVm } from '../../native/index.ts';
 

@@ -1,5 +1,5 @@
 /** The Sandbox port over one client of a keeper. */
-import type { Exec, ExecRequest, Sandbox, SandboxFacts } from '../../activities/ports.ts';
+import type { Exec, ExecRequest, Sandbox, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { MicroVm } from '../../native/index.ts';
 import { requireEndMarker } from '../tar/complete.ts';

@@ -2,7 +2,7 @@
  * A backend in memory, for tests and for plans that say `mode: mock`. It keeps the port's promises about
  * keys, fences, offsets and limits, and simulates the programs of programs.ts; it runs nothing real.
  */
-import type { SandboxBackend, VmKey } from '../../activities/ports.ts';
+import type { SandboxBackend, VmKey } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
 import { MOCK_PROGRAMS, type MockProgram } from './programs.ts';

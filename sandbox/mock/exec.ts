@@ -1,6 +1,6 @@
 /** One command of a mock VM: runs once, whoever is attached. */
 import { Buffer } from 'node:buffer';
-import type { ExecExit, ExecRequest } from '../../activities/ports.ts';
+import type { ExecExit, ExecRequest } from '../../activities/ports/sandbox.ts';
 import type { MockFiles } from './files.ts';
 import type { MockProgram } from './programs.ts';
 import { MockSpool, type MockStream } from './spool.ts';

@@ -1,6 +1,6 @@
 /** The Sandbox port over a mock VM. */
 import { Buffer } from 'node:buffer';
-import type { Exec, Sandbox } from '../../activities/ports.ts';
+import type { Exec, Sandbox } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { readTar } from '../tar/read.ts';
 import { writeTar } from '../tar/write.ts';

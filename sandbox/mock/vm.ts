@@ -1,7 +1,7 @@
 /** A mock VM: files, commands by key, and who may drive it. */
 import { randomUUID } from 'node:crypto';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { ExecRequest } from '../../activities/ports.ts';
+import type { ExecRequest } from '../../activities/ports/sandbox.ts';
 import { MockExec } from './exec.ts';
 import { MockFiles } from './files.ts';
 import type { MockProgram } from './programs.ts';

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { MountKey } from '../../activities/ports.ts';
+import type { MountKey } from '../../activities/ports/mounts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { endMarker, paddingBytes, writeHeader } from '../tar/entry.ts';
 import { cleanPath, linkStaysInside } from './changes.ts';

@@ -25,7 +25,7 @@ import { open, type FileHandle } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import type { WritableMounts } from '../../activities/ports.ts';
+import type { WritableMounts } from '../../activities/ports/mounts.ts';
 import { createWritableMounts } from './writable-mounts.ts';
 
 type Call =

@@ -19,7 +19,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { CopiedBack, WritableMounts } from '../../activities/ports.ts';
+import type { CopiedBack, WritableMounts } from '../../activities/ports/mounts.ts';
 import { endMarker, writeHeader } from '../tar/entry.ts';
 import { writeTar, type TarItem } from '../tar/write.ts';
 import { MAX_DEPTH } from './changes.ts';

@@ -7,7 +7,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { CopiedBack, MountKey, WritableMounts } from '../../activities/ports.ts';
+import type { CopiedBack, MountKey, WritableMounts } from '../../activities/ports/mounts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { CAPTURE_MANIFEST, CAPTURE_TAR, captureFolder, type CaptureLimits } from './capture.ts';
 import { changesBetween, nameOf, parentOf, type Change } from './changes.ts';

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import { statSync, utimesSync } from 'node:fs';
 import { link, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import type { ArtifactStore } from '../../activities/ports.ts';
+import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { damaged, runFileFailure } from './damage.ts';

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { accessSync } from 'node:fs';
 import { join } from 'node:path';
-import type { EventStore } from '../../activities/ports.ts';
+import type { EventStore } from '../../activities/ports/event-log.ts';
 import type { Durability } from './durability.ts';
 import { DurableFolders, errnoOf, runsDir } from './layout.ts';
 import { eventLogPath, listRunFolders, runFolderName } from './run-folder.ts';

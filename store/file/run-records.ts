@@ -4,7 +4,7 @@ import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, statSync,
 import { rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
-import type { RunRecords } from '../../activities/ports.ts';
+import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { aText, valuesOf } from '../../domain/run/shape.ts';
 import { damaged, runFileFailure } from './damage.ts';

@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { OpenSession, OpenSessionStore } from '../../activities/step-ports.ts';
+import type { OpenSession, OpenSessionStore } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { isPlain } from '../../domain/step-machine/deep-merge.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';

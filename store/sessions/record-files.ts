@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { open, rename } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { SessionRecordStore } from '../../activities/step-ports.ts';
+import type { SessionRecordStore } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';

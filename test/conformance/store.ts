@@ -11,7 +11,8 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import type { ArtifactStore, EventStore } from '../../activities/ports.ts';
+import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
+import type { EventStore } from '../../activities/ports/event-log.ts';
 import type { NewRunEvent, RunEvent } from '../../domain/run/event.ts';
 import type { ProcessTask } from './store/process.ts';
 

@@ -1,6 +1,7 @@
 /** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
 import type { ActivityDeps } from '../../activities/deps.ts';
-import type { EventStore, SandboxBackend } from '../../activities/ports.ts';
+import type { EventStore } from '../../activities/ports/event-log.ts';
+import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createCapacity } from '../../activities/capacity.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';

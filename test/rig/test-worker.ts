@@ -8,7 +8,7 @@ import { createCapacity } from '../../activities/capacity.ts';
 import { createActivities } from '../../activities/create-activities.ts';
 import { ofThisHost } from '../../activities/of-this-host.ts';
 import type { ActivityDeps } from '../../activities/deps.ts';
-import type { SandboxBackend } from '../../activities/ports.ts';
+import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { createFileArtifactStore } from '../../store/file/artifact-store.ts';

@@ -8,7 +8,7 @@ import type {
   TurnOutcome,
   TurnRequest,
 } from '../../activities/contract-session.ts';
-import type { SkillHost, VariablesOf } from '../../activities/step-ports.ts';
+import type { SkillHost, VariablesOf } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import {

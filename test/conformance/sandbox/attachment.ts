@@ -1,7 +1,7 @@
 /** Keys, fences and lives: who drives a VM, and what happens to a command when its driver goes. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
-import type { Exec, ExecRequest, Sandbox } from '../../../activities/ports.ts';
+import type { Exec, ExecRequest, Sandbox } from '../../../activities/ports/sandbox.ts';
 import {
   assertCode,
   assertSameBytes,

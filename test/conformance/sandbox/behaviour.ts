@@ -9,7 +9,7 @@ import type {
   Sandbox,
   SandboxBackend,
   VmKey,
-} from '../../../activities/ports.ts';
+} from '../../../activities/ports/sandbox.ts';
 import { isCodedError } from '../../../domain/errors/coded-error.ts';
 
 export interface Conformance {

@@ -2,7 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir, totalmem } from 'node:os';
 import { join } from 'node:path';
-import type { LaunchSpec, SandboxBackend } from '../../../activities/ports.ts';
+import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import { createQemuBackend, type QemuPieces } from '../../../sandbox/micro-vm/backend.ts';
 import { sweepVms } from '../../../sandbox/sweep.ts';
 

@@ -2,7 +2,7 @@
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../../activities/ports.ts';
+import type { LaunchSpec, Sandbox, SandboxBackend, VmKey } from '../../../activities/ports/sandbox.ts';
 import { limit, type Conformance } from './behaviour.ts';
 
 export interface ConformanceRig extends Conformance {

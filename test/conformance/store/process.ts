@@ -2,7 +2,7 @@
  * A process beside the test's own that writes to a store. Bundled by the suite with the store under test as
  * `./factory.mjs`; one line of JSON on standard output per thing done.
  */
-import type { EventStore } from '../../../activities/ports.ts';
+import type { EventStore } from '../../../activities/ports/event-log.ts';
 import type { NewRunEvent } from '../../../domain/run/event.ts';
 
 export type ProcessTask =

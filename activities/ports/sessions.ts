@@ -1,7 +1,7 @@
 /** What the activities of sessions need: somebody who runs the code of skills, and a place for records. */
-import type { SessionEventBody } from '../domain/step-machine/event.ts';
-import type { StepRecord } from '../domain/step-machine/records.ts';
-import type { Handshake } from '../domain/step-machine/definition.ts';
+import type { SessionEventBody } from '../../domain/step-machine/event.ts';
+import type { StepRecord } from '../../domain/step-machine/records.ts';
+import type { Handshake } from '../../domain/step-machine/definition.ts';
 import type {
   ActionRequest,
   FlushRequest,
@@ -11,7 +11,7 @@ import type {
   SkillCode,
   TurnOutcome,
   TurnRequest,
-} from './contract-session.ts';
+} from '../contract-session.ts';
 
 /** Whose variables a session's code sees: those that its outermost caller was handed. */
 export interface VariablesOf {

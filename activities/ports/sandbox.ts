@@ -1,12 +1,6 @@
-/**
- * What activities need from the outside: a sandbox, an event store, an artifact store, a clock.
- * Workers fill these in; tests fill in their own.
- */
-import type { DataRef, IsolationLevel, MountPlan, SandboxPlan } from '../domain/plan/plan.ts';
-import type { NewRunEvent, RunEvent } from '../domain/run/event.ts';
-import type { VmIdentity } from '../domain/run/vm-key.ts';
-
-/* ---- sandbox ---- */
+/** What activities need of VMs: a backend that launches them, one VM, one command in it. */
+import type { IsolationLevel, MountPlan, SandboxPlan } from '../../domain/plan/plan.ts';
+import type { VmIdentity } from '../../domain/run/vm-key.ts';
 
 /** The identity of a VM: the same key never has two VMs alive. */
 export type VmKey = VmIdentity;
@@ -114,92 +108,4 @@ export interface ExecExit {
   readonly stderrBytes: number;
   /** Set when `reason` is `output-limit`: bytes between the first and the last MiB that were thrown away. */
   readonly droppedBytes: number;
-}
-
-/* ---- writable mounts ---- */
-
-/** One writable mount of one scope of one run. */
-export interface MountKey {
-  readonly runId: string;
-  readonly scope: string;
-  readonly hostPath: string;
-  readonly guestPath: string;
-  /** True when the host path was admitted without links in it: a folder that is reached through one is another. */
-  readonly isResolved: boolean;
-}
-
-export interface CopiedBack {
-  /** Why nothing, or not all, went back; null when all that changed did. */
-  readonly refusal: { readonly code: string; readonly message: string } | null;
-  readonly written?: number;
-  readonly removed?: number;
-}
-
-/** Host folders that VMs write to: captured once for a scope, and written back by comparison. */
-export interface WritableMounts {
-  /**
-   * The folder as it was when the scope's first VM got it, as a tar. The first call reads the host.
-   * @throws CodedError `mount/unusable` for a folder that cannot be read or is larger than the VM's disk
-   */
-  capture(
-    key: MountKey,
-    limits: { readonly maxBytes: number },
-    signal: AbortSignal,
-  ): Promise<AsyncIterable<Uint8Array>>;
-  /** The VM holds the folder already, from a build that captured nothing: until a copy has gone back, what the VM lacks stays on the host. */
-  adopt(key: MountKey, capture: AsyncIterable<Uint8Array>): Promise<void>;
-  /**
-   * Brings the host to what the guest's tar says: entries that differ from the capture or the last copy. One that
-   * changed on the host too refuses the copy. What a copy that died in the middle has done is taken into account.
-   * @throws CodedError `stage/bad-output` for what may not come out of a VM, and what the tar's stream throws
-   */
-  copyBack(key: MountKey, tar: AsyncIterable<Uint8Array>): Promise<CopiedBack>;
-  /** The run has ended: what was kept of its mounts is removed. */
-  dropRun(runId: string): Promise<void>;
-}
-
-/* ---- store ---- */
-
-export interface EventStore {
-  /**
-   * Appends events whose ids the run does not have yet, in order, and returns how many were new. Output is
-   * known by its range: a piece within what is stored is not new, one across its end is a defect of the writer.
-   * With a writer, no events at all still record the fence: older drivers are refused from then on.
-   * @throws CodedError `fence/stale` when `writer` names an exec that a higher fence has written to
-   */
-  append(
-    runId: string,
-    events: readonly NewRunEvent[],
-    writer?: { readonly execKey: string; readonly fence: number },
-  ): Promise<number>;
-  /** The event with this id; null when the run has none. For any event but output, which has no identity by id. Asking for an absent one is cheap. */
-  find(runId: string, id: string): Promise<RunEvent | null>;
-  /** Events after a cursor, in `seq` order. `output: false` leaves out output pieces, which may be most of the bytes. */
-  read(runId: string, after: number, options?: { readonly output?: boolean }): AsyncIterable<RunEvent>;
-  /** As `read`, then waits for more until the terminal event or the signal. */
-  follow(
-    runId: string,
-    after: number,
-    signal: AbortSignal,
-    options?: { readonly output?: boolean },
-  ): AsyncIterable<RunEvent>;
-  /** How far a stream's stored pieces reach: the byte offset (before redaction) to go on from. */
-  outputCursor(runId: string, execKey: string, stream: 'stdout' | 'stderr'): Promise<number>;
-  listRuns(): Promise<readonly string[]>;
-}
-
-export interface ArtifactStore {
-  /** Hashes and stores; the same bytes are stored once. Durable when it settles. */
-  put(bytes: AsyncIterable<Uint8Array>, mediaType: string): Promise<DataRef>;
-  /** @throws CodedError `store/damaged` when the bytes are absent or do not hash to the ref */
-  open(ref: DataRef, offset?: number): AsyncIterable<Uint8Array>;
-}
-
-/** Small durable records of a run: its plan, marks of what is prepared, manifest, handed-over variables. */
-export interface RunRecords {
-  put(runId: string, name: string, value: unknown): Promise<void>;
-  get(runId: string, name: string): Promise<unknown>;
-  /** Variables that a client handed over for this run; never logged, never in history. */
-  hostVariables(runId: string): Promise<Readonly<Record<string, string>>>;
-  dropHostVariables(runId: string): Promise<void>;
 }
