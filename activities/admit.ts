@@ -1,7 +1,8 @@
 /** The first activity of each run: nothing runs that was not checked here, whatever client started it. */
 import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
+import { retryOf } from '../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
@@ -264,7 +265,7 @@ function assertRunId(runId: string): void {
 
 /** Readers wait for a terminal event; a run that is refused must have one too. */
 async function recordRefusal(deps: ActivityDeps, runId: string, executionId: string, error: unknown): Promise<void> {
-  if (!isCodedError(error) || ERROR_CODES[error.code].retryable) return;
+  if (!isCodedError(error) || retryOf(error.code) !== 'never') return;
   const outcome = {
     state: 'failed',
     failedStage: null,

@@ -1,8 +1,7 @@
 /** The one place that turns errors into Temporal failures. */
 import { ApplicationFailure, CancelledFailure } from '@temporalio/activity';
-import { ERROR_CODES } from '../domain/errors/codes.ts';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
+import { retryOf } from '../domain/errors/error-code.ts';
 
 /** Thrown by an attempt that let go of its work so that another attempt can take it up. */
 export class DetachedError extends Error {
@@ -33,9 +32,8 @@ export function toActivityFailure(error: unknown): Error {
       type: coded.code,
       message: coded.message,
       // A stale fence is tried again: if the server still waits for this attempt, a zombie has overtaken it, and
-      // the next attempt takes over from that. A lost VM is not: the run machine counts it and asks for one of
-      // the next generation, where a retry of this activity would look for the lost one again.
-      nonRetryable: !ERROR_CODES[coded.code].retryable || LOST_VM_CODES.has(coded.code),
+      // the next attempt takes over from that.
+      nonRetryable: retryOf(coded.code) !== 'temporal',
       ...(coded.nextRetryDelayMs === undefined ? {} : { nextRetryDelay: coded.nextRetryDelayMs }),
       ...(coded.code === 'vm/no-capacity' ? { category: 'BENIGN' as const } : {}),
     });

@@ -1,6 +1,6 @@
 /** The last activity of a run: its terminal event, the manifest of what it keeps, the end of what it was lent. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import { ERROR_CODES } from '../domain/errors/codes.ts';
+import { retryOf } from '../domain/errors/error-code.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
@@ -47,7 +47,7 @@ async function withMerge(deps: ActivityDeps, outcome: RunOutcome, merge: readonl
   try {
     return { ...outcome, output: await mergeOutputs(deps.artifacts, merge) };
   } catch (error) {
-    if (!isCodedError(error) || ERROR_CODES[error.code].retryable) throw error;
+    if (!isCodedError(error) || retryOf(error.code) !== 'never') throw error;
     if (outcome.state !== 'succeeded') return outcome;
     return {
       ...outcome,

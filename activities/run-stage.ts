@@ -4,7 +4,7 @@
  * stands, and stops the VM only after everything that counts is durable.
  */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { LOST_VM_CODES } from '../domain/pipeline/event.ts';
+import { endsVm, isLostVm } from '../domain/errors/error-code.ts';
 import { commandOf } from '../domain/plan/work.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
@@ -69,7 +69,7 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
         await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()),
       );
     }
-    if (isCodedError(error) && LOST_VM_CODES.has(error.code)) await recordLoss(context, error);
+    if (isCodedError(error) && isLostVm(error.code)) await recordLoss(context, error);
     // Its VM is gone as well, and no other one is asked for.
     if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
     throw error;
@@ -115,7 +115,7 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promis
     await exec.acknowledge();
     if (context.ownsVm) await sandbox.stop();
   } catch (error) {
-    if (!(isCodedError(error) && (LOST_VM_CODES.has(error.code) || error.code === 'host/disk-full'))) throw error;
+    if (!(isCodedError(error) && endsVm(error.code))) throw error;
   }
   if (!context.ownsVm) return;
   deps.vms.drop(vmKey);

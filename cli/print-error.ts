@@ -1,4 +1,4 @@
-import { ERROR_CODES } from '../domain/errors/codes.ts';
+import { remedyOf } from '../domain/errors/error-code.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { NoServerError } from '../client/no-server.ts';
 import { isUnavailable, serverWords } from '../client/unavailable.ts';
@@ -39,7 +39,7 @@ function toPrintable(error: unknown): Printable {
       exitCode: EXIT.environment,
       code: error.code,
       message: `${error.message} (${error.code})`,
-      remedy: ERROR_CODES[error.code].remedy,
+      remedy: remedyOf(error.code),
     };
   }
   if (isSetupError(error))

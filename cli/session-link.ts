@@ -140,15 +140,14 @@ export async function throwSessionError(error: unknown): Promise<never> {
     );
   }
   if (error instanceof SessionFailedError) {
-    const { ERROR_CODES } = await import('../domain/errors/codes.ts');
-    const remedy = error.code in ERROR_CODES ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy : null;
+    const { remedyOf } = await import('../domain/errors/error-code.ts');
     const exitCode =
       error.code === 'skill/variable-missing'
         ? EXIT.environment
         : USAGE_CODES.has(error.code)
           ? EXIT.usage
           : EXIT.runFailed;
-    throw new CliError(exitCode, error.code, error.message, remedy);
+    throw new CliError(exitCode, error.code, error.message, remedyOf(error.code));
   }
   throw error;
 }

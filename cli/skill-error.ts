@@ -1,6 +1,7 @@
 /** Mistakes in a skill's source, as errors of the command line: the author changes something, not the host. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
+import { remedyOf } from '../domain/errors/error-code.ts';
 import { CliError } from './cli-error.ts';
 import { EXIT } from './exit-code.ts';
 
@@ -19,6 +20,6 @@ export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
   } catch (error) {
     const remedy = isCodedError(error) ? REMEDIES[error.code] : undefined;
     if (!isCodedError(error) || remedy === undefined) throw error;
-    throw new CliError(EXIT.usage, error.code, error.message, remedy ?? ERROR_CODES[error.code].remedy);
+    throw new CliError(EXIT.usage, error.code, error.message, remedy ?? remedyOf(error.code));
   }
 }

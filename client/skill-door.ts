@@ -6,7 +6,7 @@ import { randomBytes } from 'node:crypto';
 import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
-import { ERROR_CODES } from '../domain/errors/codes.ts';
+import { remedyOf } from '../domain/errors/error-code.ts';
 import type {
   DurableAnswer,
   DurableRefusal,
@@ -250,9 +250,7 @@ class StackSessions implements DurableSessions {
     if (error instanceof NoSessionWorkerError)
       return refusal('unavailable', `${error.message}.`, `Start one: voidbox worker --skills ${entry}`);
     if (error instanceof SessionFailedError) {
-      const known = Object.hasOwn(ERROR_CODES, error.code)
-        ? ERROR_CODES[error.code as keyof typeof ERROR_CODES].remedy
-        : null;
+      const known = remedyOf(error.code);
       if (error.code === 'skill/params') return refusal('params', error.message, known ?? '');
       const load = temporalConfigured
         ? `Start a worker that has it: voidbox worker --skills ${entry}`

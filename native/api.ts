@@ -1,6 +1,7 @@
 /** Shapes of the keeper's local API (docs/keeper.md), and the checks that turn its answers into them. */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
+import { endsVm } from '../domain/errors/error-code.ts';
 
 export const API_VERSION = 1;
 
@@ -141,15 +142,8 @@ export function errorOfAnswer(error: unknown, what: string): Error {
 
 /** True for an error that says that the VM cannot be used any more. */
 export function isVmGone(error: unknown): boolean {
-  return isCodedError(error) && GONE_CODES.has(error.code);
+  return isCodedError(error) && endsVm(error.code);
 }
-
-const GONE_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  'vm/lost',
-  'vm/protocol',
-  'vm/boot-timeout',
-  'host/disk-full',
-]);
 
 export function cutText(text: string): string {
   const clean = text.replace(/[^\P{Cc}\t\n]/gu, '\ufffd');

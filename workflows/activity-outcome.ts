@@ -1,6 +1,7 @@
 /** From a failed activity to what the run machine hears. */
 import { ActivityFailure, ApplicationFailure, isCancellation, TimeoutFailure } from '@temporalio/workflow';
-import { LOST_VM_CODES, type MachineEvent } from '../domain/pipeline/event.ts';
+import { isLostVm } from '../domain/errors/error-code.ts';
+import type { MachineEvent } from '../domain/pipeline/event.ts';
 
 export interface CodedReason {
   readonly code: string;
@@ -17,7 +18,7 @@ export function stageFailureEvent(
   if (isCancellation(error) || (cancelRequested && isTimeout(error)))
     return { type: 'stage-cancelled', stageId, execKey };
   const reason = reasonOf(error);
-  return { type: LOST_VM_CODES.has(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
+  return { type: isLostVm(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
 }
 
 export function reasonOf(error: unknown): CodedReason {

@@ -75,12 +75,8 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
   const { findOnPath } = await import('../../setup/find-program.ts');
   const [bun] = findOnPath(context.env, ['bun']);
   if (bun === undefined) {
-    const { ERROR_CODES } = await import('../../domain/errors/codes.ts');
-    throw environmentError(
-      'skill/bun',
-      'there is no bun on the PATH, and --mode bun needs it',
-      ERROR_CODES['skill/bun'].remedy,
-    );
+    const { remedyOf } = await import('../../domain/errors/error-code.ts');
+    throw environmentError('skill/bun', 'there is no bun on the PATH, and --mode bun needs it', remedyOf('skill/bun'));
   }
   return { kind: 'bun', bun, targets: chosen };
 }

@@ -1,5 +1,5 @@
 import type { RunView, StageView } from '../../store/projection.ts';
-import { ERROR_CODES } from '../../domain/errors/codes.ts';
+import { remedyOf } from '../../domain/errors/error-code.ts';
 import type { StageFailure } from '../../domain/run/event.ts';
 import { paintOutcome } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -94,9 +94,4 @@ export function renderNextSteps(
   const runId = typedRunId(view.runId);
   const lines = { logs: `  voidbox logs ${runId}${stage}`, status: `  voidbox status ${runId}` };
   return ['', style.dim('Next:'), ...commands.map((command) => advise(lines[command]))];
-}
-
-/** Codes come from events, so that one of a later build may be unknown here. */
-export function remedyOf(code: string): string | null {
-  return Object.hasOwn(ERROR_CODES, code) ? ERROR_CODES[code as keyof typeof ERROR_CODES].remedy : null;
 }

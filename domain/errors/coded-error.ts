@@ -3,7 +3,7 @@ import type { ErrorCode } from './codes.ts';
 /** A broken world with a code. `activities/failure.ts` is the one place that turns it into a Temporal failure. */
 export class CodedError extends Error {
   readonly code: ErrorCode;
-  /** For retryable codes: when to try again; the default is the retry policy's own backoff. */
+  /** For codes that Temporal tries again: when; the default is the retry policy's own backoff. */
   readonly nextRetryDelayMs: number | undefined;
 
   constructor(

@@ -1,4 +1,5 @@
-import { ERROR_CODES, type ErrorCodeInfo } from './codes.ts';
+import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { ERROR_CODES, type ErrorCodeInfo, type Retry } from './codes.ts';
 
 const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: string; readonly text: string }[] = [
   {
@@ -18,6 +19,12 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
   },
 ];
 
+const AGAIN: Readonly<Record<Retry, string>> = {
+  temporal: 'It is tried again.',
+  'new-vm': `It is tried again with a new VM, up to ${LOST_VM_ATTEMPTS} times.`,
+  never: 'It is not tried again.',
+};
+
 /** The text of docs/errors.md; a test keeps the file equal to it. */
 export function renderErrorDocs(): string {
   const codes = Object.entries(ERROR_CODES) as [string, ErrorCodeInfo][];
@@ -32,7 +39,7 @@ export function renderErrorDocs(): string {
   return `${[...head, ...parts].join('\n\n')}\n`;
 }
 
-function renderCode(code: string, { kind, retryable, summary, remedy }: ErrorCodeInfo): string {
-  const again = kind === 'world' ? [retryable ? 'It is tried again.' : 'It is not tried again.'] : [];
+function renderCode(code: string, { kind, retry, summary, remedy }: ErrorCodeInfo): string {
+  const again = kind === 'world' ? [AGAIN[retry]] : [];
   return [`### \`${code}\``, [summary, ...again].join(' '), `*What to do:* ${remedy}`].join('\n\n');
 }

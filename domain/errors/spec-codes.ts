@@ -100,9 +100,6 @@ export const SPEC_CODES = {
 
 export type SpecCode = keyof typeof SPEC_CODES;
 
-function author(
-  summary: string,
-  remedy: string,
-): ErrorCodeInfo & { readonly kind: 'author'; readonly retryable: false } {
-  return { kind: 'author', retryable: false, summary, remedy };
+function author(summary: string, remedy: string): ErrorCodeInfo & { readonly kind: 'author'; readonly retry: 'never' } {
+  return { kind: 'author', retry: 'never', summary, remedy };
 }

@@ -18,7 +18,7 @@ export type MachineEvent =
   | { readonly type: 'vm-released'; readonly scope: string; readonly generation: number }
   /** `run-stage` returned a result, whatever its outcome. */
   | { readonly type: 'stage-finished'; readonly result: StageResult }
-  /** `run-stage` failed because its VM or host is gone: a code of `LOST_VM_CODES`. */
+  /** `run-stage` failed because its VM is gone: a code that `isLostVm`. */
   | {
       readonly type: 'stage-lost';
       readonly stageId: string;
@@ -46,6 +46,3 @@ export type MachineEvent =
 export type Answer =
   | { readonly outcome: 'succeeded'; readonly outputs: StageOutputs }
   | { readonly outcome: 'failed'; readonly failure: StageFailure };
-
-/** Failures that mean that the VM is gone, not that the stage is wrong: the run machine tries with a new VM. */
-export const LOST_VM_CODES: ReadonlySet<string> = new Set(['vm/lost', 'vm/boot-timeout', 'vm/protocol']);

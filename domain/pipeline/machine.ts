@@ -15,11 +15,12 @@
  * - A VM is released once no stage of its scope is left, on every path, and `finish` comes after the last
  *   release has been answered.
  */
+import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure } from '../run/event.ts';
 import type { StageResult } from '../run/stage-result.ts';
 import { Draft, execKeyOf, timerId } from './draft.ts';
-import { type Answer, LOST_VM_CODES, type MachineEvent } from './event.ts';
+import type { Answer, MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import { planIndex } from './plan-index.ts';
 import { rowsOf } from './rows.ts';
@@ -137,7 +138,7 @@ function onVmFailed(draft: Draft, scopeId: string, generation: number, failure: 
   const scope = draft.scopeIndex(scopeId);
   const state = draft.scope(scope);
   if (state.phase !== 'acquiring' || state.generation !== generation) return;
-  if (state.open > 0 && LOST_VM_CODES.has(failure.code) && state.lost < LOST_VM_ATTEMPTS)
+  if (state.open > 0 && isLostVm(failure.code) && state.lost < LOST_VM_ATTEMPTS)
     draft.setScope(scope, { lost: state.lost + 1, lossReason: `${failure.code}: ${failure.message}` });
   else draft.failScope(scope, failure, []);
   draft.release(scope);
