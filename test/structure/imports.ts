@@ -1,0 +1,53 @@
+/** Who imports whom: the files of this repository in TypeScript or JavaScript, and every import between them. */
+import { execFileSync } from 'node:child_process';
+import { posix } from 'node:path';
+import { parse } from '../../skill-kit/lint/syntax.ts';
+
+/** Paths from the root; of each file those that it imports. */
+export type ImportGraph = ReadonlyMap<string, readonly string[]>;
+
+/** What Git knows, and what it would add, so that a change which is not committed yet counts too. */
+export function pathsOf(root: string): readonly string[] {
+  const list = (...options: string[]): readonly string[] =>
+    execFileSync('git', ['ls-files', '-z', ...options], { cwd: root, encoding: 'utf8' })
+      .split('\0')
+      .slice(0, -1);
+  const deleted = new Set(list('--deleted'));
+  return list('--cached', '--others', '--exclude-standard').filter((path) => !deleted.has(path));
+}
+
+/**
+ * Imports of types count like those of values, and those that are made when they are needed like those that are made at once:
+ * what files say of each other has to be understood together, whenever it is loaded.
+ * @param sources  texts by path
+ */
+export function importGraph(sources: ReadonlyMap<string, string>): ImportGraph {
+  const graph = new Map<string, readonly string[]>();
+  for (const [path, text] of sources) {
+    const targets = specifiersIn(parse(path, text))
+      .filter((specifier) => specifier.startsWith('.'))
+      .map((specifier) => posix.join(posix.dirname(path), specifier));
+    graph.set(
+      path,
+      [...new Set(targets)].filter((target) => sources.has(target)),
+    );
+  }
+  return graph;
+}
+
+/** Of `import … from`, `export … from`, `import(…)` of a literal, and `import('…').Type`. */
+function specifiersIn(program: object): readonly string[] {
+  const found: string[] = [];
+  const open: object[] = [program];
+  for (let part = open.pop(); part !== undefined; part = open.pop()) {
+    // Only these have a source: the parts of a syntax tree are told by their kinds, not by their keys alone.
+    const { source } = part as { readonly source?: unknown };
+    if (isObject(source) && 'value' in source && typeof source.value === 'string') found.push(source.value);
+    for (const value of Object.values(part) as unknown[]) if (isObject(value)) open.push(value);
+  }
+  return found;
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
