@@ -9,37 +9,19 @@ import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
+import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
 import { dataRefOf } from './call-values.ts';
 import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, RunRequest } from './contract.ts';
-import type { ActivityDeps } from './deps.ts';
+import type { ActivityDeps, Checked } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
-
-/** Compiles a spec's text. Exactly one of the two is set; problems are readable lines with positions. */
-export type CompileSpec = (
-  text: string,
-  options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> },
-) => Checked;
-/** Checks a plan that a client compiled. */
-export type CheckPlan = (plan: unknown) => Checked;
-export type Checked = { readonly plan: Plan } | { readonly problems: readonly string[] };
 
 /**
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
  * cancelled and as many VMs that are released, takes some 10,000 events and 10 MiB.
  */
 const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
-
-/** Record `admission`: a second admission of the same execution answers with it. */
-export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
-  readonly plan: PlanWire;
-  readonly serverId: string;
-  /** Of the execution that was admitted, also after a reset; absent in records of earlier builds. */
-  readonly executionId?: string;
-  /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
-  readonly mounts?: Readonly<Record<string, string>>;
-}
 
 /** Record `refusal`: why an execution was not admitted, for when its `admit` is called again. */
 interface RefusalRecord {

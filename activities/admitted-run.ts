@@ -6,7 +6,7 @@ import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
-import type { AdmissionRecord } from './admit.ts';
+import type { AdmissionRecord } from './admission-record.ts';
 import type { InlineOrRef } from './contract.ts';
 import type { EventStore } from './ports/event-log.ts';
 import type { RunRecords } from './ports/run-records.ts';

@@ -4,7 +4,8 @@ import { type TakenData, takenBy } from '../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
-import type { RunOutcome, StageFailure } from '../domain/run/event.ts';
+import type { RunOutcome } from '../domain/run/event.ts';
+import type { StageFailure } from '../domain/run/stage-result.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import type { UpstreamOutputs } from './contract.ts';
 

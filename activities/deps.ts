@@ -1,5 +1,4 @@
 /** What activities are made of; a worker's composition root fills it in. */
-import type { CompileSpec, CheckPlan } from './admit.ts';
 import type { HistoryLimit } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { Capacity } from './capacity.ts';
@@ -9,7 +8,7 @@ import type { EventStore } from './ports/event-log.ts';
 import type { WritableMounts } from './ports/mounts.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
-import type { SandboxPlan } from '../domain/plan/plan.ts';
+import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
 
 export interface ActivityDeps {
@@ -44,3 +43,12 @@ export interface MountPolicy {
   /** True on one's own machine: the folder of the spec, which the client left in the run's records, is allowed too. */
   readonly specFolder: boolean;
 }
+
+/** Compiles a spec's text. Exactly one of the two is set; problems are readable lines with positions. */
+export type CompileSpec = (
+  text: string,
+  options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> },
+) => Checked;
+/** Checks a plan that a client compiled. */
+export type CheckPlan = (plan: unknown) => Checked;
+export type Checked = { readonly plan: Plan } | { readonly problems: readonly string[] };

@@ -13,7 +13,7 @@ import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { stagesBefore } from '../domain/plan/work.ts';
 import { planOf } from '../test/machine/plan-of.ts';
-import type { AdmissionRecord } from './admit.ts';
+import type { AdmissionRecord } from './admission-record.ts';
 import type { StageCall } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventStore } from './ports/event-log.ts';

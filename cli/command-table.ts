@@ -217,3 +217,5 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
 ];
 
 export const COMMANDS: readonly (CommandEntry | CommandFamily)[] = COMMAND_GROUPS.flatMap((group) => group.commands);
+
+export const COMMAND_NAMES: readonly string[] = COMMANDS.map(({ name }) => name);

@@ -37,7 +37,8 @@ export interface ProcessLike {
   cwd(): string;
 }
 
-export function createContext(env: Environment, host: ProcessLike): CliContext {
+/** @param commands  names of all commands, so that advice names them as they can be typed */
+export function createContext(env: Environment, host: ProcessLike, commands: readonly string[]): CliContext {
   const interrupts = new Set<() => void>();
   const onSignal = (): void => {
     for (const callback of interrupts) callback();
@@ -64,7 +65,7 @@ export function createContext(env: Environment, host: ProcessLike): CliContext {
       };
     },
     now: () => new Date(),
-    advise: (text) => asTyped(text, env.isStartedByNpm ? 'npx voidbox' : 'voidbox'),
+    advise: (text) => asTyped(text, env.isStartedByNpm ? 'npx voidbox' : 'voidbox', commands),
   };
 }
 

@@ -1,5 +1,6 @@
 /** The process behind `voidbox`: makes the context, runs one command, leaves with its exit code. */
 import { type Environment, readEnvironment } from '../setup/environment.ts';
+import { COMMAND_NAMES } from './command-table.ts';
 import { createContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { printError } from './print-error.ts';
@@ -18,11 +19,11 @@ async function environment(argv: readonly string[]): Promise<Environment> {
   try {
     return readEnvironment();
   } catch (error) {
-    const context = createContext(readEnvironment({}), process);
+    const context = createContext(readEnvironment({}), process, COMMAND_NAMES);
     process.exit(await printError(error, { context, json: argv.includes('--json') }));
   }
 }
 
 const typed = process.argv.slice(2);
 // Whatever a command has left open (a connection whose calls are still tried again) ends here: every write was awaited.
-process.exit(await runCli(typed, createContext(await environment(typed), process)));
+process.exit(await runCli(typed, createContext(await environment(typed), process, COMMAND_NAMES)));

@@ -1,11 +1,12 @@
-import { COMMANDS } from './command-table.ts';
-
 /** How the program is typed: a checkout, and a package that is installed in a folder, have it behind npx. */
 export type TypedName = 'voidbox' | 'npx voidbox';
 
-const TYPED = new RegExp(`(?<!npx )(?<![\\w/.-])voidbox (?=(?:${COMMANDS.map(({ name }) => name).join('|')})\\b)`, 'g');
-
-/** Our own advice with its commands as they can be typed. Not for text that is anybody else's. */
-export function asTyped(text: string, name: TypedName): string {
-  return name === 'voidbox' ? text : text.replace(TYPED, `${name} `);
+/**
+ * Our own advice with its commands as they can be typed. Not for text that is anybody else's.
+ * @param commands  the names that are commands: `voidbox` before any other word is prose
+ */
+export function asTyped(text: string, name: TypedName, commands: readonly string[]): string {
+  if (name === 'voidbox') return text;
+  const typed = new RegExp(`(?<!npx )(?<![\\w/.-])voidbox (?=(?:${commands.join('|')})\\b)`, 'g');
+  return text.replace(typed, `${name} `);
 }

@@ -12,7 +12,8 @@ import {
 } from '@temporalio/client';
 import type { RunRequest } from '../activities/contract.ts';
 import type { EventStore } from '../activities/ports/event-log.ts';
-import type { RunOutcome, StageFailure } from '../domain/run/event.ts';
+import type { RunOutcome } from '../domain/run/event.ts';
+import type { StageFailure } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../workflows/messages.ts';
 

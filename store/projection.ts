@@ -1,7 +1,7 @@
 /** A run as people look at it, folded from its events. Pure: the same events give the same view everywhere. */
 import type { IsolationLevel } from '../domain/plan/plan.ts';
-import type { RunEvent, RunOutcome, StageFailure } from '../domain/run/event.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
+import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
+import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
 
 export interface RunView {
   readonly runId: string;

@@ -1,5 +1,5 @@
 /** What admission checks with: the spec compiler and the plan's schema, as readable lines. */
-import type { CheckPlan, CompileSpec } from '../activities/admit.ts';
+import type { CheckPlan, CompileSpec } from '../activities/deps.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { checkPlan as checkPlanShape } from '../domain/spec/plan-schema.ts';

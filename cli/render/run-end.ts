@@ -1,6 +1,6 @@
 import type { RunView, StageView } from '../../store/projection.ts';
 import { remedyOf } from '../../domain/errors/error-code.ts';
-import type { StageFailure } from '../../domain/run/event.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { paintOutcome } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';

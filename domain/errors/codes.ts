@@ -1,28 +1,10 @@
+import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
 
 /**
  * Every code that an author, an operator or a client can meet. A code is a contract: it is the type of
  * an ApplicationFailure, the reason that the command line prints and a heading of docs/errors.md.
- *
- * - `author`: a diagnostic of a spec; the author changes the spec.
- * - `outcome`: a stage ended in a way that the plan foresees; the run machine decides what it means.
- * - `world`: something outside broke.
- *
- * `retry` is the one place that says who tries again:
- * - `temporal`: the server calls the same activity again, for as long as its options allow.
- * - `new-vm`: the VM is gone, not the stage wrong. Temporal gives up, since a retry of the activity would look for
- *   the lost VM again; the run machine counts the loss and asks for one of the next generation.
- * - `never`: the same work would meet it again.
  */
-export type Retry = 'temporal' | 'new-vm' | 'never';
-
-export interface ErrorCodeInfo {
-  readonly kind: 'author' | 'outcome' | 'world';
-  readonly retry: Retry;
-  readonly summary: string;
-  readonly remedy: string;
-}
-
 export const ERROR_CODES = {
   ...SPEC_CODES,
   'stage/exit-nonzero': {

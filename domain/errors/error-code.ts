@@ -1,5 +1,6 @@
 /** What follows from a code, also for one that this build does not know: logs and histories hold those of other builds. */
-import { ERROR_CODES, type ErrorCode, type ErrorCodeInfo, type Retry } from './codes.ts';
+import type { ErrorCodeInfo, Retry } from './code-info.ts';
+import { ERROR_CODES, type ErrorCode } from './codes.ts';
 
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_CODES, code);

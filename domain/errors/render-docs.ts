@@ -1,5 +1,6 @@
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
-import { ERROR_CODES, type ErrorCodeInfo, type Retry } from './codes.ts';
+import type { ErrorCodeInfo, Retry } from './code-info.ts';
+import { ERROR_CODES } from './codes.ts';
 
 const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: string; readonly text: string }[] = [
   {

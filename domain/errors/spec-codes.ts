@@ -1,4 +1,4 @@
-import type { ErrorCodeInfo } from './codes.ts';
+import type { ErrorCodeInfo } from './code-info.ts';
 
 /** Codes of diagnostics: an author's mistakes in a spec, each reported with its place. Part of `ERROR_CODES`. */
 export const SPEC_CODES = {

@@ -1,6 +1,6 @@
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import { attemptText } from '../run/attempt.ts';
-import type { StageFailure } from '../run/event.ts';
+import type { StageFailure } from '../run/stage-result.ts';
 import type { Command } from './command.ts';
 import { deadBecause, edgeState } from './edges.ts';
 import type { MachinePlan } from './machine-plan.ts';

@@ -1,6 +1,5 @@
 /** What the run machine hears. Events about an exec key or a generation that is no longer current are ignored. */
-import type { StageFailure } from '../run/event.ts';
-import type { StageResult } from '../run/stage-result.ts';
+import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { StageOutputs } from './state.ts';
 
 export type MachineEvent =

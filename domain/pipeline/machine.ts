@@ -17,8 +17,7 @@
  */
 import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
-import type { StageFailure } from '../run/event.ts';
-import type { StageResult } from '../run/stage-result.ts';
+import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import { Draft, execKeyOf, timerId } from './draft.ts';
 import type { Answer, MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';

@@ -3,7 +3,8 @@
  * Stages and scopes stand in the order of the plan; an index into `stages` is an index into `plan.stages`.
  */
 import type { DataRef } from '../plan/plan.ts';
-import type { RunOutcome, StageFailure } from '../run/event.ts';
+import type { RunOutcome } from '../run/event.ts';
+import type { StageFailure } from '../run/stage-result.ts';
 import type { Rows } from './rows.ts';
 
 export interface RunState {

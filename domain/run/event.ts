@@ -4,7 +4,7 @@
  * fact writes the same id and the store keeps the first; `seq` is given by the store.
  */
 import type { DataRef, IsolationLevel } from '../plan/plan.ts';
-import type { StoredStageResult } from './stage-result.ts';
+import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
 /** What a writer hands to the store. */
 export interface NewRunEvent {
@@ -95,13 +95,6 @@ export type RunEventBody =
     }
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
-
-export interface StageFailure {
-  readonly code: string;
-  readonly message: string;
-  /** Last lines of standard error, redacted, at most 2 KiB. */
-  readonly stderrTail: string;
-}
 
 export interface RunOutcome {
   readonly state: 'succeeded' | 'failed' | 'cancelled' | 'terminated';

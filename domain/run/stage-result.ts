@@ -1,6 +1,5 @@
 /** How an attempt of a stage ended, and what earlier builds wrote of it. */
 import type { DataRef, IsolationLevel } from '../plan/plan.ts';
-import type { StageFailure } from './event.ts';
 import type { InstancePath } from './instance.ts';
 
 /** An expected outcome, never a broken world. */
@@ -25,6 +24,13 @@ export interface StageResult {
   readonly usage: Readonly<Record<string, number>>;
   /** Null for work of another kind. */
   readonly command: CommandResult | null;
+}
+
+export interface StageFailure {
+  readonly code: string;
+  readonly message: string;
+  /** Last lines of standard error, redacted, at most 2 KiB. */
+  readonly stderrTail: string;
 }
 
 export interface VmFacts {

@@ -1,6 +1,6 @@
 /** Two runs that have ended, as workers leave them: one succeeded, one failed at its second stage. */
-import type { NewRunEvent, StageFailure } from '../../domain/run/event.ts';
-import { toStageResult } from '../../domain/run/stage-result.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import { type StageFailure, toStageResult } from '../../domain/run/stage-result.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { createFileEventStore } from '../../store/file/event-store.ts';

@@ -1,5 +1,6 @@
 /** The command line within the test's own process: what was typed, and what came of it. */
 import { Writable } from 'node:stream';
+import { COMMAND_NAMES } from '../../cli/command-table.ts';
 import { createContext } from '../../cli/context.ts';
 import { runCli } from '../../cli/program.ts';
 import { readEnvironment } from '../../setup/environment.ts';
@@ -19,11 +20,7 @@ export async function typeCommand(argv: readonly string[], cwd: string, variable
         done();
       },
     }) as unknown as NodeJS.WriteStream;
-  const context = createContext(readEnvironment(variables), {
-    stdout: stream('stdout'),
-    stderr: stream('stderr'),
-    stdin: process.stdin,
-    cwd: () => cwd,
-  });
+  const host = { stdout: stream('stdout'), stderr: stream('stderr'), stdin: process.stdin, cwd: () => cwd };
+  const context = createContext(readEnvironment(variables), host, COMMAND_NAMES);
   return { code: await runCli(argv, context), ...texts };
 }

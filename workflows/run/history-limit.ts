@@ -1,7 +1,7 @@
 /** Temporal ends a workflow whose history is too long, without a word to its code. A run ends itself before that. */
 import { workflowInfo } from '@temporalio/workflow';
 import type { HistoryLimit } from '../../activities/contract.ts';
-import type { StageFailure } from '../../domain/run/event.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
 
 /** Null while there is room for more. */
 export function historyFull({ events, bytes }: HistoryLimit): StageFailure | null {

@@ -1,0 +1,13 @@
+/** What a host keeps of a run that it admitted. */
+import type { PlanWire } from '../domain/plan/wire.ts';
+import type { Admission } from './contract.ts';
+
+/** Record `admission`: a second admission of the same execution answers with it. */
+export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'machine'> {
+  readonly plan: PlanWire;
+  readonly serverId: string;
+  /** Of the execution that was admitted, also after a reset; absent in records of earlier builds. */
+  readonly executionId?: string;
+  /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
+  readonly mounts?: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,23 @@
+/**
+ * - `temporal`: the server calls the same activity again, for as long as its options allow.
+ * - `new-vm`: the VM is gone, not the stage wrong. Temporal gives up, since a retry of the activity would look for
+ *   the lost VM again; the run machine counts the loss and asks for one of the next generation.
+ * - `never`: the same work would meet it again.
+ */
+export type Retry = 'temporal' | 'new-vm' | 'never';
+
+/**
+ * What a code says of itself.
+ *
+ * - `author`: a diagnostic of a spec; the author changes the spec.
+ * - `outcome`: a stage ended in a way that the plan foresees; the run machine decides what it means.
+ * - `world`: something outside broke.
+ *
+ * `retry` is the one place that says who tries again.
+ */
+export interface ErrorCodeInfo {
+  readonly kind: 'author' | 'outcome' | 'world';
+  readonly retry: Retry;
+  readonly summary: string;
+  readonly remedy: string;
+}
