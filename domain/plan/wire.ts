@@ -71,13 +71,20 @@ export function toWire(plan: Plan): PlanWire {
       ...less(stage, STAGE_DEFAULTS),
       ...(scope === null ? { scope } : {}),
       ...(after.length === 0 ? {} : { after: after.map((edge) => (edge.on === 'success' ? edge.stage : edge)) }),
-      work: less(work, COMMAND_DEFAULTS),
+      work: workWire(work),
     })),
     scopes: plan.scopes.map(({ id, stages, sandbox }) => ({
       id,
       ...less({ stages, sandbox: sandboxWire(sandbox) }, { stages: [id], sandbox: {} }),
     })),
   };
+}
+
+function workWire(work: WorkPlan): WorkWire {
+  switch (work.kind) {
+    case 'command':
+      return less(work, COMMAND_DEFAULTS);
+  }
 }
 
 function sandboxWire({ mounts, ...sandbox }: SandboxPlan): SandboxWire {
@@ -111,15 +118,12 @@ export function fromWire(wire: PlanWire): Plan {
 }
 
 function workOf({ work, run, stdin }: StageWire): WorkPlan {
-  // A command with neither is refused by the check of plans from outside.
-  return {
-    kind: 'command',
-    program: '',
-    ...COMMAND_DEFAULTS,
-    ...given({ stdin }),
-    ...given(run ?? {}),
-    ...given(work ?? {}),
-  };
+  // A stage with neither is refused by the check of plans from outside.
+  const wire = work ?? { kind: 'command', program: '', ...given({ stdin }), ...given(run ?? {}) };
+  switch (wire.kind) {
+    case 'command':
+      return { ...COMMAND_DEFAULTS, ...given(wire) };
+  }
 }
 
 function edgesOf({ after, dependsOn }: StageWire): readonly EdgePlan[] {
