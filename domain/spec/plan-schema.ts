@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { machineBytes, machinePlanOf, takenBy } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS, PLAN_VERSION } from '../plan/plan.ts';
-import { fromWire, planBytes, type PlanWire } from '../plan/wire.ts';
+import { fromWire, planBytes, type PlanWire, type WorkWire } from '../plan/wire.ts';
 import { environmentOf, hostVariablesOf, needsVm, stagesBefore } from '../plan/work.ts';
 import { utf8Length } from '../units/utf8.ts';
 import {
@@ -58,7 +58,10 @@ const stdin = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('none') }),
   z.strictObject({ kind: z.literal('stage-output'), stage: name }),
 ]);
-const work = z.discriminatedUnion('kind', [run.extend({ kind: z.literal('command'), stdin: stdin.optional() })]);
+const works = {
+  command: run.extend({ kind: z.literal('command'), stdin: stdin.optional() }),
+} satisfies Record<WorkWire['kind'], z.ZodType<WorkWire>>;
+const work = z.discriminatedUnion('kind', [works.command]);
 const edge = z.union([name, z.strictObject({ stage: name, on: z.enum(['success', 'end', 'failure']) })]);
 const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
 

@@ -70,13 +70,18 @@ function holders(value: unknown): readonly (Record<string, unknown> | unknown[])
   return [value as Record<string, unknown> | unknown[], ...Object.values(value).flatMap(holders)];
 }
 
+/** A copy: the next damage may change it. */
+function junk(random: Random): unknown {
+  return structuredClone(oneOf(JUNK, random));
+}
+
 function damage(spec: unknown, random: Random): void {
   const holder = oneOf(holders(spec), random) as Record<string, unknown>;
   const name = oneOf(Object.keys(holder), random);
   if (name === undefined || random(5) === 0)
-    holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'depends_on', 'name', 'prompt'], random)] = oneOf(JUNK, random);
+    holder[Array.isArray(holder) ? '0' : oneOf(['zzz', 'depends_on', 'name', 'prompt'], random)] = junk(random);
   else if (random(4) === 0 && !Array.isArray(holder)) delete holder[name];
-  else holder[name] = structuredClone(oneOf(JUNK, random));
+  else holder[name] = junk(random);
 }
 
 const validate = compileEditorSchema(specSchema());
