@@ -13,6 +13,7 @@ mod lock;
 mod log;
 mod mailbox;
 mod outbox;
+mod procfs;
 mod reaper;
 mod request;
 mod serve;
@@ -83,7 +84,7 @@ fn serve_as_init() -> ! {
     match init() {
         Ok(guest) => {
             if let Some(cgroup) = &guest.cgroup {
-                let _ = std::fs::write(cgroup.path().join("cgroup.kill"), "1");
+                cgroup.kill_all();
             }
             let storage = match &guest.role {
                 Role::Init(storage) => Some(storage),

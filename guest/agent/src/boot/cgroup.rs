@@ -7,7 +7,7 @@ use rustix::mount::{MountFlags, mount};
 
 use super::BootError;
 use crate::exec::CgroupParent;
-use crate::stats::meminfo_bytes;
+use crate::procfs::{self, Meminfo};
 
 const ROOT: &str = "/sys/fs/cgroup";
 /// Memory that user processes never get: the kernel's and the agent's own.
@@ -29,14 +29,11 @@ pub fn set_up() -> Result<CgroupParent, BootError> {
     write(&root.join("cgroup.subtree_control"), "+memory +pids")?;
     fs::create_dir(&user).map_err(|error| BootError::at("making the users' cgroup", error))?;
     write(&user.join("cgroup.subtree_control"), "+memory +pids")?;
-    write(
-        &user.join("memory.max"),
-        &user_memory_bytes(meminfo("MemTotal"), meminfo("MemAvailable")).to_string(),
-    )?;
-    write(
-        &user.join("pids.max"),
-        &user_pids(threads_max()).to_string(),
-    )?;
+    let meminfo = Meminfo::read();
+    let memory_bytes = user_memory_bytes(meminfo.bytes("MemTotal"), meminfo.bytes("MemAvailable"));
+    write(&user.join("memory.max"), &memory_bytes.to_string())?;
+    let pids = user_pids(procfs::threads_max().unwrap_or(MAX_PIDS));
+    write(&user.join("pids.max"), &pids.to_string())?;
     Ok(CgroupParent::new(user))
 }
 
@@ -55,20 +52,6 @@ fn user_memory_bytes(total_bytes: u64, available_bytes: u64) -> u64 {
 /// Half of the threads that the kernel has room for.
 fn user_pids(threads_max: u64) -> u64 {
     (threads_max / 2).clamp(16, MAX_PIDS)
-}
-
-fn threads_max() -> u64 {
-    fs::read_to_string("/proc/sys/kernel/threads-max")
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(MAX_PIDS)
-}
-
-fn meminfo(name: &str) -> u64 {
-    meminfo_bytes(
-        &fs::read_to_string("/proc/meminfo").unwrap_or_default(),
-        name,
-    )
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use crate::procfs;
+
 /// The `voidbox.` parameters by their name without the prefix.
 pub struct CommandLine(HashMap<String, String>);
 
 impl CommandLine {
     pub fn read() -> Self {
-        Self::parse(&std::fs::read_to_string("/proc/cmdline").unwrap_or_default())
+        Self::parse(&procfs::command_line())
     }
 
     fn parse(text: &str) -> Self {

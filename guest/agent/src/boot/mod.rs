@@ -17,6 +17,7 @@ use thiserror::Error;
 use crate::exec::CgroupParent;
 use crate::log;
 use crate::mailbox::Mailbox;
+use crate::procfs;
 use command_line::CommandLine;
 
 pub use devices::{credit_entropy, set_clock};
@@ -78,7 +79,7 @@ pub fn boot() -> Result<Booted, BootError> {
 
 /// The agent is never the one that is killed for memory; its descriptors do not run out first.
 fn protect_agent() {
-    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
+    if let Err(error) = procfs::refuse_oom_kill() {
         log::line(&format!("oom_score_adj: {error}"));
     }
     let limit = libc::rlimit {

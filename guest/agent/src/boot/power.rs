@@ -1,6 +1,5 @@
 //! The guest's end.
 
-use std::fs;
 use std::path::Path;
 
 use rustix::mount::{UnmountFlags, unmount};
@@ -8,6 +7,7 @@ use rustix::system::{RebootCommand, reboot};
 
 use super::Storage;
 use crate::log;
+use crate::procfs;
 
 /// Writes everything out and resets the machine, which the VMM takes as its end: unlike a power
 /// off, a reset needs neither ACPI nor a device. All user processes are to be dead.
@@ -30,24 +30,17 @@ pub fn restart(storage: Option<&Storage>) -> ! {
 
 /// Mount points of the filesystem that is mounted at `scratch`, the last one first.
 fn mounted_under(scratch: &Path) -> Vec<String> {
-    let text = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let mounts: Vec<(&str, &str)> = text
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ');
-            Some((words.next()?, words.next()?))
-        })
-        .collect();
-    let Some((device, _)) = mounts
+    let mounts = procfs::mounts();
+    let Some(scratch) = mounts
         .iter()
-        .find(|(_, target)| Path::new(target) == scratch)
+        .find(|mount| Path::new(&mount.target) == scratch)
     else {
         return Vec::new();
     };
     mounts
         .iter()
         .rev()
-        .filter(|(source, _)| source == device)
-        .map(|(_, target)| (*target).to_owned())
+        .filter(|mount| mount.source == scratch.source)
+        .map(|mount| mount.target.clone())
         .collect()
 }

@@ -1,5 +1,6 @@
 //! One exec: start, stream, end.
 
+mod cgroup;
 mod pump;
 mod spawn;
 mod tree;
@@ -19,7 +20,7 @@ use pump::{Output, Pump, Stdin};
 use spawn::{CannotStart, Started};
 use tree::Tree;
 
-pub use tree::{CgroupParent, field};
+pub use cgroup::CgroupParent;
 
 /// Runs a program to its end and sends everything of it but the response, which is returned: the
 /// caller sends it behind the last byte of output.

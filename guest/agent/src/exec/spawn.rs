@@ -13,6 +13,7 @@ use voidbox_protocol::body::ExecRequest;
 
 use super::tree::Tree;
 use crate::guest::{Guest, Owner};
+use crate::procfs;
 use crate::request::Request;
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -183,7 +184,7 @@ fn become_user(procs: Option<RawFd>, user: Option<Owner>, cwd: &std::ffi::CStr) 
         // Marked, not closed: the way in which a failing exec is told goes over one of them.
         let marked = libc::CLOSE_RANGE_CLOEXEC;
         check(libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, marked))?;
-        allow_oom_kill();
+        procfs::allow_oom_kill();
         check(libc::setrlimit(libc::RLIMIT_CORE, &raw const cores).into())?;
         // An agent that is not root may have a lower hard limit; then the program keeps it.
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files);
@@ -209,24 +210,6 @@ unsafe fn drop_bounding_set() {
         let mut capability: libc::c_ulong = 0;
         while libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) == 0 {
             capability += 1;
-        }
-    }
-}
-
-/// Takes back the agent's own exemption, which a child inherits.
-///
-/// # Safety
-/// To be called between fork and exec: it makes async-signal-safe calls only.
-unsafe fn allow_oom_kill() {
-    // SAFETY: constant strings, a descriptor that is closed in the same block.
-    unsafe {
-        let fd = libc::open(
-            c"/proc/self/oom_score_adj".as_ptr(),
-            libc::O_WRONLY | libc::O_CLOEXEC,
-        );
-        if fd >= 0 {
-            libc::write(fd, c"0".as_ptr().cast(), 1);
-            libc::close(fd);
         }
     }
 }

@@ -1,0 +1,136 @@
+//! Cgroups: the one of all user processes, and below it that of each exec.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Pid;
+
+use crate::log;
+
+/// How long a killed cgroup may take to be empty before its folder is left for later.
+const REMOVE_TRIES: u32 = 200;
+const REMOVE_PAUSE: Duration = Duration::from_millis(10);
+
+/// The cgroup of all user processes, under which each exec has its own.
+pub struct CgroupParent {
+    path: PathBuf,
+    next: AtomicU64,
+}
+
+impl CgroupParent {
+    pub fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// Processes and threads of users.
+    pub fn processes(&self) -> u64 {
+        read(&self.path, "pids.current").trim().parse().unwrap_or(0)
+    }
+
+    /// Processes of users that the kernel killed for want of memory.
+    pub fn oom_kills(&self) -> u64 {
+        oom_kills(&self.path)
+    }
+
+    /// SIGKILL to every process of users.
+    pub fn kill_all(&self) {
+        kill(&self.path);
+    }
+
+    /// Makes the cgroup of one exec.
+    pub fn make_child(&self) -> io::Result<ExecCgroup> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let path = self.path.join(format!("exec-{number}"));
+        fs::create_dir(&path)?;
+        Ok(ExecCgroup { path })
+    }
+}
+
+/// The cgroup of one exec; removed, with all that is in it, when it is dropped.
+pub struct ExecCgroup {
+    path: PathBuf,
+}
+
+impl ExecCgroup {
+    /// Open for a process that writes `0` to join.
+    pub fn open_procs(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .write(true)
+            .open(self.path.join("cgroup.procs"))
+    }
+
+    pub fn kill(&self) {
+        kill(&self.path);
+    }
+
+    pub fn pids(&self) -> Vec<Pid> {
+        read(&self.path, "cgroup.procs")
+            .lines()
+            .filter_map(|line| Pid::from_raw(line.parse().ok()?))
+            .collect()
+    }
+
+    pub fn oom_kills(&self) -> u64 {
+        oom_kills(&self.path)
+    }
+}
+
+impl Drop for ExecCgroup {
+    fn drop(&mut self) {
+        self.kill();
+        for _ in 0..REMOVE_TRIES {
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                    thread::sleep(REMOVE_PAUSE);
+                }
+                Ok(()) => return,
+                Err(error) => return log::line(&format!("{}: {error}", self.path.display())),
+            }
+        }
+        log::line(&format!(
+            "{}: not empty after its kill",
+            self.path.display()
+        ));
+    }
+}
+
+fn read(cgroup: &Path, name: &str) -> String {
+    fs::read_to_string(cgroup.join(name)).unwrap_or_default()
+}
+
+fn kill(cgroup: &Path) {
+    if let Err(error) = fs::write(cgroup.join("cgroup.kill"), "1") {
+        log::line(&format!("{}: cgroup.kill: {error}", cgroup.display()));
+    }
+}
+
+fn oom_kills(cgroup: &Path) -> u64 {
+    field(&read(cgroup, "memory.events"), "oom_kill").unwrap_or(0)
+}
+
+/// A value of a file of `name value` lines.
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines()
+        .filter_map(|line| line.split_once(' '))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, value)| value.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::field;
+
+    #[test]
+    fn a_field_is_found_by_its_whole_name() {
+        let text = "oom 3\noom_kill 2\noom_group_kill 0\n";
+        assert_eq!(field(text, "oom_kill"), Some(2));
+        assert_eq!(field(text, "kill"), None);
+    }
+}
