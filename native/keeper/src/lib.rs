@@ -3,6 +3,7 @@
 //! docs/keeper.md describes commands, run directory and API.
 
 pub mod api;
+pub mod client;
 pub mod commands;
 pub mod config;
 pub mod disk;

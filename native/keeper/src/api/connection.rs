@@ -11,9 +11,10 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
-use super::request::{Request, answer};
+use super::request::Request;
 use super::{Busy, Open};
 use super::{ops, streams};
+use crate::client::answer_line;
 use crate::error::Failure;
 use crate::keeper::Keeper;
 
@@ -112,7 +113,7 @@ async fn read_line(reader: &mut BufReader<OwnedReadHalf>) -> Result<Option<Vec<u
 }
 
 async fn write(writer: &Mutex<OwnedWriteHalf>, id: &Value, result: &Result<Value, Failure>) {
-    let line = answer(id, result);
+    let line = answer_line(id, result);
     // A client that is gone reads no answer.
     let _ = writer.lock().await.write_all(&line).await;
 }

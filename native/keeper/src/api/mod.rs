@@ -3,7 +3,7 @@
 mod connection;
 mod ops;
 mod request;
-pub mod streams;
+mod streams;
 
 use std::rc::Rc;
 

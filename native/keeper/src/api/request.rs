@@ -64,19 +64,6 @@ impl Request {
     }
 }
 
-pub fn answer(id: &Value, result: &Result<Value, Failure>) -> Vec<u8> {
-    let body = match result {
-        Ok(ok) => serde_json::json!({ "id": id, "ok": ok }),
-        Err(failure) => serde_json::json!({
-            "id": id,
-            "error": { "code": failure.code.as_str(), "message": failure.message },
-        }),
-    };
-    let mut line = body.to_string().into_bytes();
-    line.push(b'\n');
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

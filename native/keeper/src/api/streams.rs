@@ -1,18 +1,18 @@
 //! The ops that take their connection over: raw bytes follow the answer line.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
+use serde_json::json;
+use tokio::io::BufReader;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use voidbox_protocol::body::{PathRequest, ReadFileResponse, WriteFile};
 use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::ops::{check_fence, fence_raised, find_exec};
-use super::request::{Request, answer};
+use super::request::Request;
+use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::Exec;
 use crate::guest::link::Link;
@@ -21,97 +21,6 @@ use crate::keeper::Keeper;
 use crate::transfer::tar_stream;
 
 const CHUNK_BYTES: usize = 64 << 10;
-/// How long a client may go on sending behind its answer.
-const LISTEN_LIMIT: Duration = Duration::from_secs(30);
-
-/// A connection that became a stream.
-pub struct Client {
-    pub id: Value,
-    pub reader: BufReader<OwnedReadHalf>,
-    pub writer: OwnedWriteHalf,
-}
-
-/// The client is gone, or its half of the stream ended early. There is nobody to tell.
-#[derive(Debug)]
-pub struct Gone;
-
-impl Client {
-    async fn answer(&mut self, result: &Result<Value, Failure>) -> Result<(), Gone> {
-        let line = answer(&self.id, result);
-        self.writer.write_all(&line).await.map_err(|_| Gone)
-    }
-
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), Gone> {
-        self.writer.write_all(bytes).await.map_err(|_| Gone)
-    }
-
-    /// Fills the buffer; an end before that is nobody.
-    pub async fn read_exact(&mut self, buffer: &mut [u8]) -> Result<(), Gone> {
-        let read = self.reader.read_exact(buffer).await;
-        read.map(drop).map_err(|_| Gone)
-    }
-
-    /// Reads up to `max` bytes; 0 at the end.
-    pub async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Gone> {
-        self.reader.read(buffer).await.map_err(|_| Gone)
-    }
-
-    /// Reads bytes that are meant for `transfer`, and no longer than the guest takes them.
-    pub async fn read_for(
-        &mut self,
-        transfer: &Transfer,
-        buffer: &mut [u8],
-    ) -> Result<usize, Interrupted> {
-        tokio::select! {
-            count = self.read(buffer) => Ok(count?),
-            response = transfer.early_response() => Err(match response {
-                Err(failure) => failure,
-                Ok(_) => Failure::new(
-                    Code::GuestError,
-                    "the guest answered before it had all the data",
-                ),
-            }
-            .into()),
-        }
-    }
-
-    /// Ends the connection behind its last answer, once the client has seen that. What it sends till
-    /// then is read away: a socket that is closed over unread bytes is reset, and whoever writes
-    /// into it may lose the answer.
-    async fn let_go(&mut self) {
-        if self.writer.shutdown().await.is_err() {
-            return;
-        }
-        let mut nothing = vec![0u8; CHUNK_BYTES];
-        let unread = async { while let Ok(1..) = self.read(&mut nothing).await {} };
-        // Beyond the limit the client is cut off: it does not listen.
-        let _ = tokio::time::timeout(LISTEN_LIMIT, unread).await;
-    }
-
-    async fn refuse(&mut self, failure: Failure) {
-        if self.answer(&Err(failure)).await.is_ok() {
-            self.let_go().await;
-        }
-    }
-}
-
-/// What a stream ends with: a failure that can still be answered, or nobody to answer to.
-pub enum Interrupted {
-    Failure(Failure),
-    Gone,
-}
-
-impl From<Failure> for Interrupted {
-    fn from(failure: Failure) -> Self {
-        Self::Failure(failure)
-    }
-}
-
-impl From<Gone> for Interrupted {
-    fn from(_: Gone) -> Self {
-        Self::Gone
-    }
-}
 
 /// Runs a stream op to its end and closes the connection.
 pub async fn run(
@@ -120,11 +29,7 @@ pub async fn run(
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
 ) {
-    let mut client = Client {
-        id: request.id.clone(),
-        reader,
-        writer,
-    };
+    let mut client = Client::new(request.id.clone(), reader, writer);
     let is_output = request.op == "exec.output";
     let fence = match (is_output, request.fence()) {
         (true, None) => Ok(u64::MAX),
@@ -193,8 +98,7 @@ async fn exec_output(
     loop {
         let read = tokio::select! {
             read = exec.read_output(stream, offset, &mut buffer) => read,
-            // A reader sends nothing, so whatever a read returns is its end.
-            _ = client.reader.read_u8() => return Ok(()),
+            () = client.left() => return Ok(()),
         };
         // After the answer line an interruption is told by the count alone.
         let Ok(count) = read else { return Ok(()) };

@@ -1,12 +1,11 @@
-//! `launch`: find or create the VM of a run directory; `keep`: the detached keeper itself.
+//! `launch`: find or create the VM of a run directory.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -141,41 +140,4 @@ fn spawn_keeper(dir: &RunDir, lock: &File) -> io::Result<Child> {
         });
     }
     command.spawn()
-}
-
-/// The keeper's own process; `launch` starts it with the lock held.
-pub fn keep(args: &[OsString]) -> Result<ExitCode, CommandError> {
-    let mut values = super::options(args, &["--dir", "--lock-fd"])?;
-    let lock_fd = super::required(values.remove(1), "--lock-fd")?;
-    let lock_fd: i32 = lock_fd
-        .to_str()
-        .and_then(|text| text.parse().ok())
-        .filter(|fd| *fd > 2)
-        .ok_or_else(|| CommandError::Usage("keep is started by launch".into()))?;
-    // SAFETY: plain calls; a descriptor that is not open makes the first of them fail.
-    let lock = unsafe {
-        if libc::fcntl(lock_fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
-            return Err(CommandError::Usage("keep is started by launch".into()));
-        }
-        libc::prctl(libc::PR_SET_NAME, c"voidbox-vm".as_ptr());
-        OwnedFd::from_raw_fd(lock_fd)
-    };
-    super::descriptors::close_inherited(Some(lock_fd))
-        .map_err(CommandError::io("closing what the launch had open"))?;
-    let dir = RunDir::at(PathBuf::from(super::required(values.remove(0), "--dir")?));
-    let intent = fs::read(dir.file(INTENT)).map_err(CommandError::io("reading intent.json"))?;
-    let config = LaunchConfig::parse(&intent)?;
-    std::env::set_current_dir(dir.path())
-        .map_err(CommandError::io("entering the run directory"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .max_blocking_threads(16)
-        .thread_keep_alive(Duration::from_secs(2))
-        .build()
-        .map_err(CommandError::io("starting the event loop"))?;
-    let local = tokio::task::LocalSet::new();
-    runtime.block_on(local.run_until(crate::keeper::run(dir, config)))?;
-    runtime.shutdown_timeout(Duration::from_millis(200));
-    drop(lock);
-    Ok(ExitCode::SUCCESS)
 }

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 mod descriptors;
+mod keep;
 mod launch;
 mod lifeline;
 mod run_as;
@@ -58,7 +59,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
     };
     let result = match command.to_str() {
         Some("launch") => launch::run(rest),
-        Some("keep") => launch::keep(rest),
+        Some("keep") => keep::run(rest),
         Some("status") => status::run(rest),
         Some("seal") => seal::run(rest),
         Some("sweep") => sweep::run(rest),

@@ -4,7 +4,7 @@ use std::io;
 
 use voidbox_protocol::mailbox::SLOT_BYTES;
 
-use crate::api::streams::{Client, Interrupted};
+use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::guest::transfer::Transfer;
 use crate::transfer::bridge::{PipeReader, PipeWriter, pipe, pump_from_guest};

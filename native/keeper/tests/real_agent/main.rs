@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 mod full_disk;
+mod refusals;
 mod support;
 mod transfers;
 

@@ -1,0 +1,75 @@
+//! `keep`: the detached keeper itself, which `launch` starts with the lock held.
+
+use std::ffi::OsString;
+use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::time::timeout;
+
+use super::CommandError;
+use crate::api;
+use crate::config::LaunchConfig;
+use crate::error::Failure;
+use crate::keeper::Keeper;
+use crate::run_dir::{INTENT, RunDir, SOCKET};
+
+/// How long clients may take to read what is left for them after the VM's end.
+const DRAIN: Duration = Duration::from_secs(10);
+
+pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
+    let mut values = super::options(args, &["--dir", "--lock-fd"])?;
+    let lock_fd = super::required(values.remove(1), "--lock-fd")?;
+    let lock_fd: i32 = lock_fd
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .filter(|fd| *fd > 2)
+        .ok_or_else(|| CommandError::Usage("keep is started by launch".into()))?;
+    // SAFETY: plain calls; a descriptor that is not open makes the first of them fail.
+    let lock = unsafe {
+        if libc::fcntl(lock_fd, libc::F_SETFD, libc::FD_CLOEXEC) == -1 {
+            return Err(CommandError::Usage("keep is started by launch".into()));
+        }
+        libc::prctl(libc::PR_SET_NAME, c"voidbox-vm".as_ptr());
+        OwnedFd::from_raw_fd(lock_fd)
+    };
+    super::descriptors::close_inherited(Some(lock_fd))
+        .map_err(CommandError::io("closing what the launch had open"))?;
+    let dir = RunDir::at(PathBuf::from(super::required(values.remove(0), "--dir")?));
+    let intent = fs::read(dir.file(INTENT)).map_err(CommandError::io("reading intent.json"))?;
+    let config = LaunchConfig::parse(&intent)?;
+    std::env::set_current_dir(dir.path())
+        .map_err(CommandError::io("entering the run directory"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(16)
+        .thread_keep_alive(Duration::from_secs(2))
+        .build()
+        .map_err(CommandError::io("starting the event loop"))?;
+    let local = tokio::task::LocalSet::new();
+    runtime.block_on(local.run_until(serve(dir, config)))?;
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    drop(lock);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Serves one VM until its end. Returns once `exit.json` is written and clients have had their say.
+async fn serve(dir: RunDir, config: LaunchConfig) -> Result<(), Failure> {
+    let keeper = Keeper::new(dir, config)
+        .map_err(|error| Failure::io("writing the run directory", &error))?;
+    let keeper = Rc::new(keeper);
+    // The keeper stands in its run directory, so the path is short whatever the folder's is.
+    let listener = UnixListener::bind(SOCKET).map_err(|error| Failure::io(SOCKET, &error))?;
+    let server = tokio::task::spawn_local(api::serve(keeper.clone(), listener));
+    let end = keeper.live().await;
+    // Nobody new comes in; who is being answered gets the rest.
+    server.abort();
+    let _ = fs::remove_file(SOCKET);
+    let _ = timeout(DRAIN, keeper.drained()).await;
+    eprintln!("{:?}: {}", end.reason, end.failure.message);
+    Ok(())
+}
