@@ -1,4 +1,5 @@
 /** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
+import type { RunEventBody } from './event.ts';
 import {
   aCount,
   aNumber,
@@ -58,7 +59,7 @@ const outputRange = {
 const inlineOutput = objectOf({ ...outputRange, data: aText });
 const placedOutput = objectOf({ ...outputRange, place: objectOf({ file: aText, offset: aCount, bytes: aCount }) });
 
-const body = kindOf(
+const body = kindOf<RunEventBody['type']>(
   'type',
   {
     'run-admitted': objectOf({

@@ -72,17 +72,20 @@ export function objectOf(fields: Readonly<Record<string, Check>>): Check {
   };
 }
 
-/** An object whose `key` says which of the checks is its own. Of an unknown kind it is taken when `others` is set. */
-export function kindOf(
+/**
+ * An object whose `key` says which of the checks is its own. Of an unknown kind it is taken when `others` is set.
+ * Callers name the kinds of the type, so that the compiler asks for the check of a new one.
+ */
+export function kindOf<K extends string>(
   key: string,
-  kinds: Readonly<Record<string, Check>>,
+  kinds: Readonly<Record<NoInfer<K>, Check>>,
   options: { readonly others?: boolean } = {},
 ): Check {
   return (value, at) => {
     if (!isObject(value)) return `${at} is not an object`;
     const kind = value[key];
     if (typeof kind !== 'string') return `${at}.${key} is not a text`;
-    if (Object.hasOwn(kinds, kind)) return (kinds[kind] as Check)(value, at);
+    if (Object.hasOwn(kinds, kind)) return kinds[kind as K](value, at);
     return options.others === true ? null : `${at}.${key} is not one of ${Object.keys(kinds).join(', ')}`;
   };
 }

@@ -1,4 +1,5 @@
 /** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
+import type { EnvValue, InputPlan, MountSource, Plan, StdinPlan, WorkPlan } from '../../domain/plan/plan.ts';
 import { dataRefShape } from '../../domain/run/event-shape.ts';
 import {
   aCount,
@@ -19,22 +20,27 @@ import {
 /** A plan as it travels (`domain/plan/wire.ts`): shape alone. Its rules were applied at admission, and may have changed since. */
 const env = objectOf({
   name: aText,
-  value: kindOf('kind', { literal: objectOf({ text: aText }), 'from-host': objectOf({ fromHost: aText }) }),
+  value: kindOf<EnvValue['kind']>('kind', {
+    literal: objectOf({ text: aText }),
+    'from-host': objectOf({ fromHost: aText }),
+  }),
 });
-const stdin = optional(kindOf('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) }));
+const stdin = optional(
+  kindOf<StdinPlan['kind']>('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) }),
+);
 const command = { program: aText, args: optional(listOf(aText)), cwd: optional(aText), env: optional(listOf(env)) };
 const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
 const stageFields = objectOf({
   id: aText,
   scope: optional(orNull(aText)),
   after: optional(listOf(edge)),
-  work: optional(kindOf('kind', { command: objectOf({ ...command, stdin }) })),
+  work: optional(kindOf<WorkPlan['kind']>('kind', { command: objectOf({ ...command, stdin }) })),
   // As the first builds said them.
   dependsOn: optional(listOf(aText)),
   run: optional(objectOf(command)),
   stdin,
   input: optional(
-    kindOf('kind', {
+    kindOf<InputPlan['kind']>('kind', {
       none: anything,
       'run-input': anything,
       carry: objectOf({ stage: aText }),
@@ -54,7 +60,10 @@ const stage: Check = (value, at) => {
   if (problem !== null || Object.hasOwn(value as object, 'work')) return problem;
   return Object.hasOwn(value as object, 'run') ? null : `${at}.work is not an object`;
 };
-const source = kindOf('kind', { host: objectOf({ path: aText }), 'spec-folder': objectOf({ path: aText }) });
+const source = kindOf<MountSource['kind']>('kind', {
+  host: objectOf({ path: aText }),
+  'spec-folder': objectOf({ path: aText }),
+});
 const sandbox = objectOf({
   mode: optional(oneOf('auto', 'qemu', 'mock')),
   isolation: optional(oneOf('microvm', 'process', 'none')),
@@ -73,12 +82,18 @@ const plan = objectOf({
   name: aText,
   stages: listOf(stage),
   scopes: listOf(objectOf({ id: aText, stages: optional(listOf(aText)), sandbox: optional(sandbox) })),
-  output: kindOf('kind', { stage: objectOf({ stage: aText }), merge: objectOf({ stages: listOf(aText) }) }),
+  output: kindOf<Plan['output']['kind']>('kind', {
+    stage: objectOf({ stage: aText }),
+    merge: objectOf({ stages: listOf(aText) }),
+  }),
   maxParallel: aCount,
   hostVariables: listOf(aText),
 });
 
-const input = kindOf('kind', { inline: objectOf({ text: aText }), ref: objectOf({ ref: dataRefShape }) });
+const input = kindOf<'inline' | 'ref'>('kind', {
+  inline: objectOf({ text: aText }),
+  ref: objectOf({ ref: dataRefShape }),
+});
 
 const SHAPES: Readonly<Record<string, Check>> = {
   admission: objectOf({
