@@ -17,6 +17,7 @@ test('the type of a failure is its code', () => {
 
 test('Temporal tries these again, and no other code', () => {
   expect(CODES.filter((code) => failureOf(code).nonRetryable !== true).sort()).toEqual([
+    'attempt/detached',
     'fence/stale',
     'host/elsewhere',
     'skill/away',

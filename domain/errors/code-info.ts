@@ -12,11 +12,12 @@ export type Retry = 'temporal' | 'new-vm' | 'never';
  * - `author`: a diagnostic of a spec; the author changes the spec.
  * - `outcome`: a stage ended in a way that the plan foresees; the run machine decides what it means.
  * - `world`: something outside broke.
+ * - `command`: a command of the command line could not do what was typed.
  *
  * `retry` is the one place that says who tries again.
  */
 export interface ErrorCodeInfo {
-  readonly kind: 'author' | 'outcome' | 'world';
+  readonly kind: 'author' | 'outcome' | 'world' | 'command';
   readonly retry: Retry;
   readonly summary: string;
   readonly remedy: string;

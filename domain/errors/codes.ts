@@ -1,3 +1,4 @@
+import { CLI_CODES } from './cli-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
 
@@ -154,6 +155,12 @@ export const ERROR_CODES = {
     retry: 'never',
     summary: "No worker of the run's host finished a stage in time; the host has been away for days.",
     remedy: 'Start the worker of that host, or run again elsewhere.',
+  },
+  'attempt/detached': {
+    kind: 'world',
+    retry: 'temporal',
+    summary: 'An attempt let go of its work, because its worker stops or the server has given the attempt up.',
+    remedy: 'Nothing: the work goes on in its VM, and the next attempt takes it up.',
   },
   'fence/stale': {
     kind: 'world',
@@ -345,6 +352,7 @@ export const ERROR_CODES = {
     summary: 'A value is larger than what a run may carry.',
     remedy: 'Pass large data as files.',
   },
+  ...CLI_CODES,
 } as const satisfies Record<string, ErrorCodeInfo>;
 
 export type ErrorCode = keyof typeof ERROR_CODES;

@@ -18,6 +18,11 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
     title: 'What can break around a run',
     text: 'Something outside of the spec and its commands. Those that are tried again are tried again by themselves, without using up `retry`.',
   },
+  {
+    kind: 'command',
+    title: 'What the command line says itself',
+    text: 'A command could not do what was typed; no run ends with one of these. Exit code 2 for what the caller changes, 3 for what the machine lacks, 1 for a bug.',
+  },
 ];
 
 const AGAIN: Readonly<Record<Retry, string>> = {
