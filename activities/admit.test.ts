@@ -127,3 +127,14 @@ test('a plan with more edges than a workflow holds is refused, though it is smal
   deps = { ...deps, checkPlan: () => ({ plan }) };
   await expect(admitted({ plan: toWire(PLAN), behaviour: 2 })).rejects.toThrow(/names and edges of the plan's stages/);
 });
+
+test('a refusal that another build recorded is told again with its own code, and is final', async () => {
+  const refused = admitted({ planRef: await stored('not JSON'), behaviour: 2 });
+  await expect(refused).rejects.toMatchObject({ type: 'admit/invalid' });
+  await deps.records.put(RUN, 'refusal', { executionId: 'execution-1', code: 'admit/retired', message: 'no more' });
+  await expect(admitted({ behaviour: 2 })).rejects.toMatchObject({
+    type: 'admit/retired',
+    message: 'no more',
+    nonRetryable: true,
+  });
+});

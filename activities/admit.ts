@@ -1,8 +1,7 @@
 /** The first activity of each run: nothing runs that was not checked here, whatever client started it. */
 import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import type { ErrorCode } from '../domain/errors/codes.ts';
-import { retryOf } from '../domain/errors/error-code.ts';
+import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
@@ -26,7 +25,7 @@ const HISTORY_LIMIT: HistoryLimit = { events: 36_000, bytes: 36 * 1024 * 1024 };
 /** Record `refusal`: why an execution was not admitted, for when its `admit` is called again. */
 interface RefusalRecord {
   readonly executionId: string;
-  readonly code: ErrorCode;
+  readonly code: AnyErrorCode;
   readonly message: string;
 }
 

@@ -1,5 +1,6 @@
 /** What a call carries beside ids: outputs of earlier stages and the run's outcome. Nothing is taken over that is not checked here. */
 import { CodedError } from '../domain/errors/coded-error.ts';
+import { toErrorCode } from '../domain/errors/error-code.ts';
 import { type TakenData, takenBy } from '../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
@@ -97,7 +98,7 @@ function failureOf(run: AdmittedRun, value: unknown): StageFailure {
   for (const text of [code, message, stderrTail])
     if (typeof text !== 'string' || text.length > TEXT_CHARACTERS)
       throw refused(run, 'a failure has to have a code, a message and a stderrTail, as texts');
-  return { code: code as string, message: message as string, stderrTail: stderrTail as string };
+  return { code: toErrorCode(code as string), message: message as string, stderrTail: stderrTail as string };
 }
 
 /** The outputs of the plan's output stages, in its order. */

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
-import { toStageResult } from '../domain/run/stage-result.ts';
+import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
 import { createFileEventStore } from '../store/file/event-store.ts';
 import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
 import { stagesBefore } from '../domain/plan/work.ts';
@@ -431,7 +431,7 @@ describe('a call for a VM', () => {
 });
 
 const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: REF };
-const failure = { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: '' };
+const failure: StageFailure = { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: '' };
 const finish = { runId: 'run', outcome, merge: null, events: [] };
 
 describe('an outcome', () => {

@@ -83,7 +83,7 @@ async function copyBack(
       return (await deps.mounts.copyBack(keyOf(request, mount), tar)).refusal;
     } catch (error) {
       if (!isCodedError(error) || error.code !== 'stage/bad-output') throw error;
-      if (tries === READ_TRIES) return { code: error.code, message: error.message };
+      if (tries === READ_TRIES) return { code: 'stage/bad-output', message: error.message };
     }
     await new Promise((resolve) => setTimeout(resolve, READ_PAUSE_MS));
     signal.throwIfAborted();

@@ -1,12 +1,13 @@
 /** What a successful command leaves: its output and its named outputs. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { Exec, Sandbox } from './ports/sandbox.ts';
 
 export interface OutcomeFailure {
-  readonly code: string;
+  readonly code: ErrorCode;
   readonly message: string;
 }
 
@@ -59,7 +60,7 @@ async function hostileChecked<T>(
     return { value: await work() };
   } catch (error) {
     if (isCodedError(error) && error.code === 'stage/bad-output')
-      return { failure: { code: error.code, message: error.message } };
+      return { failure: { code: 'stage/bad-output', message: error.message } };
     throw error;
   }
 }

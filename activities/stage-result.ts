@@ -1,5 +1,6 @@
 /** From a command's end to the stage's outcome. */
 import { Buffer } from 'node:buffer';
+import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
@@ -76,7 +77,7 @@ export async function describeExit(
   };
 }
 
-function failureCode(exit: ExecExit): string | null {
+function failureCode(exit: ExecExit): ErrorCode | null {
   switch (exit.reason) {
     case 'exited':
       return exit.exitCode === 0 ? null : 'stage/exit-nonzero';

@@ -1,13 +1,15 @@
+import type { ErrorCode } from '../domain/errors/codes.ts';
+import type { AnyErrorCode } from '../domain/errors/error-code.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 
 /** An error that the user can act on: it is printed as text with its remedy, never with a stack. */
 export class CliError extends Error {
   readonly exitCode: ExitCode;
-  readonly code: string;
+  readonly code: AnyErrorCode;
   /** What to type or to change; printed on lines of its own. */
   readonly remedy: string | null;
 
-  constructor(exitCode: ExitCode, code: string, message: string, remedy: string | null = null) {
+  constructor(exitCode: ExitCode, code: AnyErrorCode, message: string, remedy: string | null = null) {
     super(message);
     this.name = 'CliError';
     this.exitCode = exitCode;
@@ -20,6 +22,6 @@ export function usageError(message: string, remedy: string | null = null): CliEr
   return new CliError(EXIT.usage, 'cli/usage', message, remedy);
 }
 
-export function environmentError(code: string, message: string, remedy: string | null = null): CliError {
+export function environmentError(code: ErrorCode, message: string, remedy: string | null = null): CliError {
   return new CliError(EXIT.environment, code, message, remedy);
 }

@@ -1,4 +1,4 @@
-import { remedyOf } from '../domain/errors/error-code.ts';
+import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { NoServerError } from '../client/no-server.ts';
 import { isUnavailable, serverWords } from '../client/unavailable.ts';
@@ -9,7 +9,7 @@ import { sanitize } from '../domain/security/sanitize.ts';
 
 interface Printable {
   readonly exitCode: ExitCode;
-  readonly code: string;
+  readonly code: AnyErrorCode;
   readonly message: string;
   readonly remedy: string | null;
 }

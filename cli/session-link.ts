@@ -1,6 +1,7 @@
 /** What the commands of `voidbox session` share: the way to the server, values that are typed, results that are printed. */
 import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
+import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
 import { readTextFile } from '../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../client/sessions.ts';
@@ -120,7 +121,7 @@ function exitCodeOf(result: CliResult): ExitCode {
   }
 }
 
-const USAGE_CODES: ReadonlySet<string> = new Set(['skill/params', 'skill/unknown', 'skill/ambiguous']);
+const USAGE_CODES: ReadonlySet<string> = new Set<ErrorCode>(['skill/params', 'skill/unknown', 'skill/ambiguous']);
 
 /** @throws what was thrown, as an error with a remedy where there is one */
 export async function throwSessionError(error: unknown): Promise<never> {

@@ -1,7 +1,7 @@
 /** Mistakes in a skill's source, as errors of the command line: the author changes something, not the host. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
-import { remedyOf } from '../domain/errors/error-code.ts';
+import { isErrorCode, remedyOf } from '../domain/errors/error-code.ts';
 import { CliError } from './cli-error.ts';
 import { EXIT } from './exit-code.ts';
 
@@ -18,8 +18,9 @@ export async function orAuthorsError<T>(work: Promise<T>): Promise<T> {
   try {
     return await work;
   } catch (error) {
-    const remedy = isCodedError(error) ? REMEDIES[error.code] : undefined;
-    if (!isCodedError(error) || remedy === undefined) throw error;
+    if (!isCodedError(error) || !isErrorCode(error.code)) throw error;
+    const remedy = REMEDIES[error.code];
+    if (remedy === undefined) throw error;
     throw new CliError(EXIT.usage, error.code, error.message, remedy ?? remedyOf(error.code));
   }
 }

@@ -12,6 +12,7 @@ import {
 } from '@temporalio/client';
 import type { RunRequest } from '../activities/contract.ts';
 import type { EventStore } from '../activities/ports/event-log.ts';
+import { toErrorCode } from '../domain/errors/error-code.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
@@ -119,7 +120,7 @@ function outcomeOf(cause: Error | undefined): RunOutcome {
     return {
       ...none,
       state: 'failed',
-      failure: { code: cause.type ?? 'internal/bug', message: cause.message, stderrTail: '' },
+      failure: { code: toErrorCode(cause.type), message: cause.message, stderrTail: '' },
     };
   if (cause instanceof TerminatedFailure) return terminated(cause.message);
   if (cause instanceof TimeoutFailure) return { ...none, state: 'failed', failure: endedByServer(cause.message) };

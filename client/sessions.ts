@@ -20,6 +20,7 @@ import type {
   SessionRequest,
   SessionView,
 } from '../activities/contract-session.ts';
+import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
 import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import {
@@ -36,8 +37,8 @@ const TASK_QUEUE_TYPE_WORKFLOW = 1;
 
 /** The session could not be opened, or has failed: `code` is one of the error codes. */
 export class SessionFailedError extends Error {
-  readonly code: string;
-  constructor(code: string, message: string) {
+  readonly code: AnyErrorCode;
+  constructor(code: AnyErrorCode, message: string) {
     super(message);
     this.name = 'SessionFailedError';
     this.code = code;
@@ -377,7 +378,7 @@ async function overResult(client: Client, session: string, step: string): Promis
 function failureOf(error: unknown): unknown {
   const cause =
     error instanceof WorkflowUpdateFailedError || error instanceof WorkflowFailedError ? error.cause : undefined;
-  if (cause instanceof ApplicationFailure) return new SessionFailedError(cause.type ?? 'internal/bug', cause.message);
+  if (cause instanceof ApplicationFailure) return new SessionFailedError(toErrorCode(cause.type), cause.message);
   if (cause instanceof CancelledFailure || cause instanceof TerminatedFailure)
     return new SessionFailedError('session/failed', cause.message);
   return error;

@@ -1,6 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
-import { type EarlierStageResult, type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import {
+  type StageFailure,
+  type EarlierStageResult,
+  type StageResult,
+  toStageResult,
+} from '../domain/run/stage-result.ts';
 import { emptyView, project, type RunView } from './projection.ts';
 
 function result(stage: string, change: Partial<EarlierStageResult> = {}): StageResult {
@@ -21,7 +26,11 @@ function result(stage: string, change: Partial<EarlierStageResult> = {}): StageR
   });
 }
 
-const FAILURE = { code: 'stage/exit-nonzero', message: 'stage b: exit code 3', stderrTail: 'no such row' };
+const FAILURE: StageFailure = {
+  code: 'stage/exit-nonzero',
+  message: 'stage b: exit code 3',
+  stderrTail: 'no such row',
+};
 const ADMITTED: RunEventBody = {
   type: 'run-admitted',
   name: 'sales',

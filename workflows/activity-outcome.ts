@@ -1,10 +1,10 @@
 /** From a failed activity to what the run machine hears. */
 import { ActivityFailure, ApplicationFailure, isCancellation, TimeoutFailure } from '@temporalio/workflow';
-import { isLostVm } from '../domain/errors/error-code.ts';
+import { type AnyErrorCode, isLostVm, toErrorCode } from '../domain/errors/error-code.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
 
 export interface CodedReason {
-  readonly code: string;
+  readonly code: AnyErrorCode;
   readonly message: string;
 }
 
@@ -24,7 +24,7 @@ export function stageFailureEvent(
 export function reasonOf(error: unknown): CodedReason {
   if (isCancellation(error)) return { code: 'stage/cancelled', message: 'cancelled' };
   const cause = error instanceof ActivityFailure ? error.cause : error;
-  if (cause instanceof ApplicationFailure) return { code: cause.type ?? 'internal/bug', message: cause.message };
+  if (cause instanceof ApplicationFailure) return { code: toErrorCode(cause.type), message: cause.message };
   if (cause instanceof TimeoutFailure) {
     // The last attempt's own failure says more than the time that has run out.
     const last = cause.cause instanceof ApplicationFailure ? `; the last attempt: ${cause.cause.message}` : '';

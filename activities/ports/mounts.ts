@@ -1,4 +1,5 @@
 /** What activities need of the host folders that VMs write to. */
+import type { ErrorCode } from '../../domain/errors/codes.ts';
 
 /** One writable mount of one scope of one run. */
 export interface MountKey {
@@ -12,7 +13,7 @@ export interface MountKey {
 
 export interface CopiedBack {
   /** Why nothing, or not all, went back; null when all that changed did. */
-  readonly refusal: { readonly code: string; readonly message: string } | null;
+  readonly refusal: { readonly code: ErrorCode; readonly message: string } | null;
   readonly written?: number;
   readonly removed?: number;
 }

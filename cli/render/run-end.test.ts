@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { toErrorCode } from '../../domain/errors/error-code.ts';
 import { renderRunEnd } from './run-end.ts';
 import { FAILED_RUN, run, stage, START_MS } from '../../test/rig/run-view.ts';
 import { PLAIN } from './style.ts';
@@ -54,7 +55,7 @@ test('a run that ended for a reason of its own says it beside what failed in it'
     code: 'run/terminated',
     message: "the run's workflow was ended from outside: moving house",
     stderrTail: '',
-  };
+  } as const;
   const view = {
     ...FAILED_RUN,
     state: 'terminated' as const,
@@ -72,7 +73,7 @@ test('a code of a later build has no remedy and does no harm', () => {
     outcome: {
       state: 'failed',
       failedStage: null,
-      failure: { code: 'toString', message: 'm', stderrTail: '' },
+      failure: { code: toErrorCode('toString'), message: 'm', stderrTail: '' },
       output: null,
     },
   });

@@ -1,3 +1,4 @@
+import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { RunView } from '../../store/projection.ts';
 
 /** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
@@ -11,7 +12,7 @@ export interface RunJson {
   readonly finishedAt: string | null;
   readonly stages: readonly StageJson[];
   readonly failedStage: string | null;
-  readonly failure: { readonly code: string; readonly message: string; readonly stderrTail: string } | null;
+  readonly failure: StageFailure | null;
   readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string } | null;
   /** What of the run's files is not what was written; the other fields are what could be read. */
   readonly damage: string | null;
@@ -25,7 +26,7 @@ export interface StageJson {
   readonly durationMs: number | null;
   readonly isolation: string | null;
   readonly accelerator: string | null;
-  readonly failure: { readonly code: string; readonly message: string; readonly stderrTail: string } | null;
+  readonly failure: StageFailure | null;
 }
 
 export function toRunJson(view: RunView): RunJson {

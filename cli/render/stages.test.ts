@@ -42,7 +42,10 @@ describe('renderStages', () => {
 
   test('no line is wider than the terminal, with colours and wide names too', () => {
     const view = run([
-      stage('日本語日本語', { state: 'failed', failure: { code: 'x', message: 'm'.repeat(200), stderrTail: '' } }),
+      stage('日本語日本語', {
+        state: 'failed',
+        failure: { code: 'stage/exit-nonzero', message: 'm'.repeat(200), stderrTail: '' },
+      }),
       stage('x'.repeat(60)),
     ]);
     for (const width of [20, 40, 79]) {
@@ -67,7 +70,10 @@ describe('renderStages', () => {
 
   test('a message of a guest cannot move the cursor', () => {
     const view = run([
-      stage('a', { state: 'failed', failure: { code: 'x', message: 'bad\u001b[2J\nnews', stderrTail: '' } }),
+      stage('a', {
+        state: 'failed',
+        failure: { code: 'stage/exit-nonzero', message: 'bad\u001b[2J\nnews', stderrTail: '' },
+      }),
     ]);
     expect(renderStages(view, OPTIONS)).toEqual(['✗ a     failed              bad␊news']);
   });

@@ -1,13 +1,14 @@
-import type { ErrorCode } from './codes.ts';
+import type { AnyErrorCode } from './error-code.ts';
 
 /** A broken world with a code. `activities/failure.ts` is the one place that turns it into a Temporal failure. */
 export class CodedError extends Error {
-  readonly code: ErrorCode;
+  /** Of this list; one of another build only where a record holds it. */
+  readonly code: AnyErrorCode;
   /** For codes that Temporal tries again: when; the default is the retry policy's own backoff. */
   readonly nextRetryDelayMs: number | undefined;
 
   constructor(
-    code: ErrorCode,
+    code: AnyErrorCode,
     message: string,
     options: { readonly cause?: unknown; readonly nextRetryDelayMs?: number } = {},
   ) {

@@ -1,7 +1,8 @@
+import type { SpecCode } from './spec-codes.ts';
+
 /** An author's mistake, with the place it was made. All of a spec's diagnostics are reported at once. */
 export interface Diagnostic {
-  /** `spec/…`: the heading of docs/errors.md. */
-  readonly code: string;
+  readonly code: SpecCode;
   readonly severity: 'error' | 'warning';
   /** What is wrong, with the value. */
   readonly message: string;

@@ -1,25 +1,50 @@
-import { expect, test } from 'vitest';
-import { ERROR_CODES } from './codes.ts';
-import { endsVm, isLostVm, remedyOf, retryOf } from './error-code.ts';
+import { describe, expect, test } from 'vitest';
+import type { StageFailure } from '../run/stage-result.ts';
+import { CodedError } from './coded-error.ts';
+import { ERROR_CODES, type ErrorCode } from './codes.ts';
+import { endsVm, isErrorCode, isLostVm, remedyOf, retryOf, toErrorCode } from './error-code.ts';
 
-const CODES = Object.keys(ERROR_CODES);
+const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
 
-test('a new VM is asked for after these, and after no other code', () => {
-  expect(CODES.filter(isLostVm).sort()).toEqual(['vm/boot-timeout', 'vm/lost', 'vm/protocol']);
+describe('what follows from the list', () => {
+  test('a new VM is asked for after these, and after no other code', () => {
+    expect(CODES.filter(isLostVm).sort()).toEqual(['vm/boot-timeout', 'vm/lost', 'vm/protocol']);
+  });
+
+  test('these end a VM: those after which a new one is tried, and a disk that stayed full', () => {
+    expect(CODES.filter(endsVm).sort()).toEqual(['host/disk-full', 'vm/boot-timeout', 'vm/lost', 'vm/protocol']);
+  });
+
+  test('only a broken world is tried again: not a mistake in a spec, an outcome of a stage or a wrong command', () => {
+    const tried = Object.entries(ERROR_CODES).filter(([, { kind, retry }]) => kind !== 'world' && retry !== 'never');
+    expect(tried).toEqual([]);
+  });
 });
 
-test('these end a VM: those after which a new one is tried, and a disk that stayed full', () => {
-  expect(CODES.filter(endsVm).sort()).toEqual(['host/disk-full', 'vm/boot-timeout', 'vm/lost', 'vm/protocol']);
+describe('a code of another build', () => {
+  test.each(['vm/melted', 'constructor', 'toString', ''])('%j stays what it is, is final and has no remedy', (text) => {
+    const code = toErrorCode(text);
+    expect(code).toBe(text);
+    expect({ isKnown: isErrorCode(code), retry: retryOf(code), remedy: remedyOf(code) }).toEqual({
+      isKnown: false,
+      retry: 'never',
+      remedy: null,
+    });
+    expect([isLostVm(code), endsVm(code)]).toEqual([false, false]);
+  });
+
+  test('a failure that came without a code is a bug', () => {
+    expect([toErrorCode(null), toErrorCode(undefined)]).toEqual(['internal/bug', 'internal/bug']);
+  });
 });
 
-test('of a mistake in a spec and of an outcome of a stage, nothing is tried again but by the author', () => {
-  const tried = Object.entries(ERROR_CODES).filter(([, { kind, retry }]) => kind !== 'world' && retry !== 'never');
-  expect(tried).toEqual([]);
+test('a code that is not of the list, and a text that was not read as a code, do not compile', () => {
+  // @ts-expect-error misspelt
+  const thrown = new CodedError('vm/losst', 'because');
+  // @ts-expect-error misspelt
+  const written: StageFailure = { code: 'stage/exit-nonzer', message: '', stderrTail: '' };
+  const text: string = 'vm/lost';
+  // @ts-expect-error a text goes through `toErrorCode`
+  const read: StageFailure = { code: text, message: '', stderrTail: '' };
+  expect([thrown, written, read].map(({ code }) => isErrorCode(code))).toEqual([false, false, true]);
 });
-
-test.each(['vm/melted', 'constructor', 'toString', ''])(
-  '%j is no code of this build: final, without a remedy',
-  (code) => {
-    expect([retryOf(code), remedyOf(code), isLostVm(code), endsVm(code)]).toEqual(['never', null, false, false]);
-  },
-);

@@ -2,29 +2,42 @@
 import type { ErrorCodeInfo, Retry } from './code-info.ts';
 import { ERROR_CODES, type ErrorCode } from './codes.ts';
 
+declare const unknownCode: unique symbol;
+
+/** A text that stood where a code is read and is none of this list. Code never writes one: only `toErrorCode` makes it. */
+export type UnknownCode = string & { readonly [unknownCode]: true };
+
+/** What a code is wherever it may have come from outside: from a log, a record, a history, a failure of another build. */
+export type AnyErrorCode = ErrorCode | UnknownCode;
+
+/** The one way from a text to a code. A failure without a type is a bug: all that Voidbox makes have one. */
+export function toErrorCode(text: string | null | undefined): AnyErrorCode {
+  return (text ?? 'internal/bug') as AnyErrorCode;
+}
+
 export function isErrorCode(code: string): code is ErrorCode {
   return Object.hasOwn(ERROR_CODES, code);
 }
 
 /** `never` for a code of another build: what it asks for is not known. */
-export function retryOf(code: string): Retry {
+export function retryOf(code: AnyErrorCode): Retry {
   return infoOf(code)?.retry ?? 'never';
 }
 
-export function remedyOf(code: string): string | null {
+export function remedyOf(code: AnyErrorCode): string | null {
   return infoOf(code)?.remedy ?? null;
 }
 
 /** The VM is gone, not the stage wrong: the run machine tries with a new VM. */
-export function isLostVm(code: string): boolean {
+export function isLostVm(code: AnyErrorCode): boolean {
   return retryOf(code) === 'new-vm';
 }
 
 /** The VM cannot be used any more, whether another one is tried or not. */
-export function endsVm(code: string): boolean {
+export function endsVm(code: AnyErrorCode): boolean {
   return isLostVm(code) || code === 'host/disk-full';
 }
 
-function infoOf(code: string): ErrorCodeInfo | null {
+function infoOf(code: AnyErrorCode): ErrorCodeInfo | null {
   return isErrorCode(code) ? ERROR_CODES[code] : null;
 }

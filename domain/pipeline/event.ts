@@ -1,4 +1,5 @@
 /** What the run machine hears. Events about an exec key or a generation that is no longer current are ignored. */
+import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { StageOutputs } from './state.ts';
 
@@ -10,7 +11,7 @@ export type MachineEvent =
       readonly type: 'vm-failed';
       readonly scope: string;
       readonly generation: number;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly message: string;
     }
   /** `release-vm` has ended. Comes for each `release-vm`, also when releasing failed for good. */
@@ -22,7 +23,7 @@ export type MachineEvent =
       readonly type: 'stage-lost';
       readonly stageId: string;
       readonly execKey: string;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly message: string;
     }
   /** `run-stage` failed for good by a broken world. */
@@ -30,7 +31,7 @@ export type MachineEvent =
       readonly type: 'stage-broken';
       readonly stageId: string;
       readonly execKey: string;
-      readonly code: string;
+      readonly code: AnyErrorCode;
       readonly message: string;
     }
   /** `run-stage` was cancelled before it had a result. */

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import type { StageFailure } from '../run/stage-result.ts';
 import { start, transition } from './machine.ts';
 import { machineOf } from '../../test/machine/plan-of.ts';
 import { resultOf, World } from '../../test/machine/world.ts';
@@ -256,7 +257,7 @@ describe('cancel', () => {
 });
 
 describe('giving up', () => {
-  const failure = { code: 'run/history-full', message: 'the history is full', stderrTail: '' };
+  const failure: StageFailure = { code: 'run/history-full', message: 'the history is full', stderrTail: '' };
 
   test('stops what runs, skips what waits, releases the VM, and fails the run with its own reason', () => {
     const world = new World(machineOf('a b>a c:3', { shared: 'a b', backoffMs: 9 }));

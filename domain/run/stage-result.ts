@@ -1,4 +1,5 @@
 /** How an attempt of a stage ended, and what earlier builds wrote of it. */
+import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { DataRef, IsolationLevel } from '../plan/plan.ts';
 import type { InstancePath } from './instance.ts';
 
@@ -27,7 +28,7 @@ export interface StageResult {
 }
 
 export interface StageFailure {
-  readonly code: string;
+  readonly code: AnyErrorCode;
   readonly message: string;
   /** Last lines of standard error, redacted, at most 2 KiB. */
   readonly stderrTail: string;

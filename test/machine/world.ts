@@ -1,7 +1,7 @@
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
-import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
+import { type StageFailure, type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { edgeState } from '../../domain/pipeline/edges.ts';
@@ -187,7 +187,7 @@ export class World {
 }
 
 function eventFor(command: Command, ending: Ending): MachineEvent {
-  const broken = { code: 'host/not-ready', message: 'no kernel' };
+  const broken = { code: 'host/not-ready', message: 'no kernel' } as const;
   switch (command.type) {
     case 'acquire-vm': {
       const { scope, generation } = command;
@@ -235,13 +235,15 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
   }
 }
 
+const FAILURE: StageFailure = { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: 'oh' };
+
 export function resultOf(stage: string, execKey: string, outcome: StageResult['outcome']): StageResult {
   const output = refOf(execKey);
   const earlier = {
     stage,
     execKey,
     outcome: 'succeeded',
-    failure: outcome === 'failed' ? { code: 'stage/exit-nonzero', message: 'exit code 1', stderrTail: 'oh' } : null,
+    failure: outcome === 'failed' ? FAILURE : null,
     exitCode: outcome === 'failed' ? 1 : 0,
     durationMs: 1,
     stdoutBytes: 1,

@@ -1,6 +1,7 @@
 /** The storm's checker finds what a storm is for: each record here is a good one with one thing wrong. */
 import { Buffer } from 'node:buffer';
 import { expect, test } from 'vitest';
+import type { ErrorCode } from '../../domain/errors/codes.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { findingsOf, isExplainedFailure } from './findings.ts';
@@ -12,7 +13,7 @@ function result(
   stage: string,
   execKey: string,
   outcome: StageResult['outcome'] = 'succeeded',
-  code: string | null = null,
+  code: ErrorCode | null = null,
 ): StageResult {
   const exitCode = outcome === 'succeeded' ? 0 : 3;
   const result = {
@@ -51,7 +52,7 @@ const admitted: RunEventBody = {
   outputStage: null,
 };
 
-function finished(state: 'succeeded' | 'failed' | 'cancelled', code: string | null = null): RunEventBody {
+function finished(state: 'succeeded' | 'failed' | 'cancelled', code: ErrorCode | null = null): RunEventBody {
   return {
     type: 'run-finished',
     outcome: {

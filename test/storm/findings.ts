@@ -3,7 +3,7 @@
  * what it is there for: a doubled line, a lost one, a result that nobody announced.
  */
 import { Buffer } from 'node:buffer';
-import { isLostVm } from '../../domain/errors/error-code.ts';
+import { isLostVm, toErrorCode } from '../../domain/errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
@@ -34,7 +34,7 @@ export function findingsOf(story: Story, events: readonly RunEvent[]): readonly 
 /** A run whose VM was lost more often than it is tried again may fail, when its events say each loss. */
 export function isExplainedFailure(events: readonly RunEvent[]): boolean {
   const outcome = bodies(events, 'run-finished')[0]?.outcome;
-  if (outcome?.state !== 'failed' || !isLostVm(outcome.failure?.code ?? '')) return false;
+  if (outcome?.state !== 'failed' || !isLostVm(toErrorCode(outcome.failure?.code))) return false;
   const losses = new Map<string, number>();
   for (const { scope } of bodies(events, 'vm-lost')) losses.set(scope, (losses.get(scope) ?? 0) + 1);
   return [...losses.values()].some((count) => count > LOST_VM_ATTEMPTS);
@@ -174,7 +174,7 @@ function attemptFindings(story: StageStory, attempt: Attempt): readonly string[]
   if (result === undefined || result.outcome === 'cancelled') return [...findings, ...prefixFindings(story, attempt)];
   if (result.outcome === 'failed') {
     if (story.failing === null || result.command?.exitCode === 0 || (result.command?.exitCode ?? null) === null) {
-      if (!isLostVm(result.failure?.code ?? ''))
+      if (!isLostVm(toErrorCode(result.failure?.code)))
         findings.push(`${execKey} failed: ${result.failure?.code}: ${result.failure?.message}`);
       return [...findings, ...prefixFindings(story, attempt)];
     }

@@ -1,6 +1,5 @@
 /** The workflow of a run: admits it, then carries out what the run machine asks for until it says `finish`. */
 import {
-  ApplicationFailure,
   CancellationScope,
   CancelledFailure,
   defineUpdate,
@@ -13,6 +12,7 @@ import {
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } from '../../activities/contract.ts';
+import { toErrorCode } from '../../domain/errors/error-code.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
@@ -29,6 +29,7 @@ import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { toStageResult } from '../../domain/run/stage-result.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent } from '../activity-outcome.ts';
+import { workflowFailure } from '../failure.ts';
 import { answerOf, answerProblem, type AnswerRequest } from '../answers.ts';
 import { stageTable } from './current-details.ts';
 import { historyFull } from './history-limit.ts';
@@ -56,8 +57,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
     setHandler(answerUpdate, (answer) => run?.answer(answer), {
       validator(answer) {
         const problem = answerProblem(answer, run?.asked ?? null);
-        if (problem !== null)
-          throw ApplicationFailure.create({ type: 'call/refused', message: problem, nonRetryable: true });
+        if (problem !== null) throw workflowFailure('call/refused', problem);
       },
     });
     const admission = await admitted(request);
@@ -72,11 +72,7 @@ export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
 async function admitted(request: unknown): Promise<Admission> {
   // Whatever a client sent is handed on as it is: `admit` says what is wrong with it.
   if (isUnreadable(request))
-    throw ApplicationFailure.create({
-      type: 'admit/invalid',
-      message: `the argument can't be read: ${request.unreadable}`,
-      nonRetryable: true,
-    });
+    throw workflowFailure('admit/invalid', `the argument can't be read: ${request.unreadable}`);
   const fields =
     typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
@@ -84,7 +80,7 @@ async function admitted(request: unknown): Promise<Admission> {
     return await admit({ ...fields, runId: workflowId, originalExecutionRunId, behaviour: BEHAVIOUR });
   } catch (error) {
     const { code, message } = reasonOf(error);
-    throw ApplicationFailure.create({ type: code, message, nonRetryable: true });
+    throw workflowFailure(code, message);
   }
 }
 
@@ -110,12 +106,7 @@ function concluded(outcome: RunOutcome): RunOutcome {
           ? ''
           : `stage ${failedStage}: `;
       const message = failure === null ? 'the run failed' : `${named}${failure.message}${tail}`;
-      throw ApplicationFailure.create({
-        type: failure?.code ?? 'internal/bug',
-        message,
-        nonRetryable: true,
-        details: [outcome],
-      });
+      throw workflowFailure(toErrorCode(failure?.code), message, outcome);
     }
   }
 }
@@ -357,7 +348,7 @@ class RunLoop {
 function planIn({ machine }: Admission, whole: Plan | null): MachinePlan {
   if (machine !== undefined) return machineFromWire(machine);
   if (whole !== null) return machinePlanOf(whole);
-  throw ApplicationFailure.create({ type: 'internal/bug', message: 'the admission holds no plan', nonRetryable: true });
+  throw workflowFailure('internal/bug', 'the admission holds no plan');
 }
 
 function vmName(scope: string, generation: number): string {

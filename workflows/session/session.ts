@@ -27,6 +27,7 @@ import { currentResult } from '../../domain/step-machine/reply.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
 import { tooLarge } from '../../domain/step-machine/size-limits.ts';
 import { reasonOf } from '../activity-outcome.ts';
+import { workflowFailure } from '../failure.ts';
 import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from '../messages.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
 import { closing, localActivities } from './calls.ts';
@@ -96,17 +97,20 @@ async function settled(
 
 async function open(given: unknown): Promise<SessionLoop> {
   if (isRecord(given) && 'unreadable' in given)
-    throw failure('skill/params', `the argument can't be read: ${(given as unknown as UnreadablePayload).unreadable}`);
+    throw workflowFailure(
+      'skill/params',
+      `the argument can't be read: ${(given as unknown as UnreadablePayload).unreadable}`,
+    );
   const session = workflowInfo().workflowId;
   const request = (isRecord(given) ? given : {}) as unknown as SessionRequest;
   const large = tooLarge('the params have', request.params);
-  if (large !== null) throw failure('skill/params', large);
+  if (large !== null) throw workflowFailure('skill/params', large);
   let opened: OpenedSession;
   try {
     opened = await localActivities.openSession({ session, request, ...ofWorkflow() });
   } catch (error) {
     const { code, message } = reasonOf(error);
-    throw failure(code, message);
+    throw workflowFailure(code, message);
   }
   attributes(opened, { name: opened.code.skill, state: 'running' });
   return SessionLoop.start(session, request, opened);
@@ -131,11 +135,15 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
     case 'cancelled':
       throw new CancelledFailure(`the session was cancelled: ${status.reason}`);
     case 'failed':
-      throw failure('session/failed', `step "${status.step}": ${status.error.message}`, currentResult(loop.state));
+      throw workflowFailure(
+        'session/failed',
+        `step "${status.step}": ${status.error.message}`,
+        currentResult(loop.state),
+      );
     case 'redirected':
     case 'new':
     case 'open':
-      throw failure('internal/bug', `the session ended while it was ${status.kind}`);
+      throw workflowFailure('internal/bug', `the session ended while it was ${status.kind}`);
   }
 }
 
@@ -154,11 +162,8 @@ function recordsOfLoop(loop: SessionLoop | null): SessionRecords {
 }
 
 function refuse(result: ReturnType<typeof refusalOf>): void {
-  if (result !== null) throw failure(SESSION_REFUSED, 'message' in result ? result.message : result.kind, result);
-}
-
-function failure(type: string, message: string, ...details: unknown[]): ApplicationFailure {
-  return ApplicationFailure.create({ type, message, nonRetryable: true, details });
+  if (result !== null)
+    throw workflowFailure(SESSION_REFUSED, 'message' in result ? result.message : result.kind, result);
 }
 
 /** What a client starts with counts as a request, whatever it says. */
