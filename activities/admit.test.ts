@@ -81,6 +81,28 @@ describe('what the workflow is given', () => {
     const first = await admitted({ plan: toWire(PLAN), behaviour: 2 });
     expect(await admitted({ plan: toWire(PLAN), behaviour: 2 })).toEqual(first);
   });
+
+  test('says where the run is worked on', async () => {
+    const placement = { hostId: 'a', hostQueue: 'qa', storeQueue: 'stores', leaseQueue: 'leases' };
+    deps = { ...deps, placement };
+    expect(await admitted({ plan: toWire(PLAN), behaviour: 2 })).toMatchObject(placement);
+  });
+
+  test('says so on another host too, which is asked because the first one died behind its record', async () => {
+    const placement = { hostId: 'a', hostQueue: 'qa', leaseQueue: 'leases' };
+    const { events } = deps;
+    deps = { ...deps, placement, events: { ...events, append: () => Promise.reject(new Error('killed')) } };
+    await expect(admitted({ plan: toWire(PLAN), behaviour: 2 })).rejects.toThrow('killed');
+    deps = { ...deps, placement: { hostId: 'b', hostQueue: 'qb' }, events };
+    expect(await admitted({ plan: toWire(PLAN), behaviour: 2 })).toMatchObject(placement);
+    expect((await deps.events.find(RUN, 'run/admitted'))?.body).toMatchObject({ hostId: 'a' });
+  });
+
+  test('says of queues what the worker does, and nothing else', async () => {
+    const admission = await admitted({ plan: toWire(PLAN), behaviour: 2 });
+    expect(admission).toMatchObject({ hostId: 'h', hostQueue: 'voidbox-host:h' });
+    expect(Object.keys(admission)).not.toContain('storeQueue');
+  });
 });
 
 describe('a plan in the artifact store', () => {

@@ -11,7 +11,7 @@ import { runIdProblem } from '../domain/run/run-id.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
 import { dataRefOf } from './call-values.ts';
-import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, RunRequest } from './contract.ts';
+import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement, RunRequest } from './contract.ts';
 import type { ActivityDeps, Checked } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
@@ -57,19 +57,27 @@ async function admittedBefore(deps: ActivityDeps, runId: string, executionId: st
   }
   // An earlier build did not record the execution: while its run goes on, the server has no second one.
   if (earlier.executionId === undefined ? hasEnded : earlier.executionId !== executionId) throw idTaken(runId);
-  const { plan, hostQueue, hostId, input, behaviour, historyLimit } = earlier;
-  if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan)]);
+  const { plan, input, behaviour, historyLimit } = earlier;
+  if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan, earlier.hostId)]);
   const since1 = {
     ...(behaviour === undefined ? {} : { behaviour }),
     ...(historyLimit === undefined ? {} : { historyLimit }),
   };
   return {
     ...whatTheWorkflowHolds(plan, behaviour),
-    hostQueue,
-    hostId,
+    ...placementOf(earlier),
     input,
     searchAttributes: deps.searchAttributes,
     ...since1,
+  };
+}
+
+function placementOf({ hostId, hostQueue, storeQueue, leaseQueue }: Placement): Placement {
+  return {
+    hostId,
+    hostQueue,
+    ...(storeQueue === undefined ? {} : { storeQueue }),
+    ...(leaseQueue === undefined ? {} : { leaseQueue }),
   };
 }
 
@@ -104,7 +112,7 @@ async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const wire = toWire(plan);
   // A workflow of an earlier build goes on as it does.
   const since1 = request.behaviour === undefined ? {} : { behaviour, historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
-  const admission = { hostQueue: deps.hostQueue, hostId: deps.hostId, input, ...since1 };
+  const admission = { ...placementOf(deps.placement), input, ...since1 };
   await deps.records.put(runId, 'plan', wire);
   await deps.records.put(runId, 'admission', {
     plan: wire,
@@ -113,7 +121,7 @@ async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: 
     executionId,
     mounts,
   } satisfies AdmissionRecord);
-  await deps.events.append(runId, [admittedEvent(deps, wire)]);
+  await deps.events.append(runId, [admittedEvent(deps, wire, deps.placement.hostId)]);
   return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
 }
 
@@ -131,7 +139,7 @@ function refuseTooLarge(plan: Plan, behaviour: number): void {
     );
 }
 
-function admittedEvent(deps: ActivityDeps, plan: PlanWire): NewRunEvent {
+function admittedEvent(deps: ActivityDeps, plan: PlanWire, hostId: string): NewRunEvent {
   return {
     id: 'run/admitted',
     atMs: deps.now(),
@@ -139,7 +147,7 @@ function admittedEvent(deps: ActivityDeps, plan: PlanWire): NewRunEvent {
       type: 'run-admitted',
       name: plan.name,
       kind: plan.kind,
-      hostId: deps.hostId,
+      hostId,
       stages: fromWire(plan).stages.map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
     },

@@ -9,6 +9,7 @@ import type { PlanWire } from '../domain/plan/wire.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
+import type { VmLease } from '../domain/run/vm-lease.ts';
 
 /** The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. */
 export interface RunRequest {
@@ -35,14 +36,23 @@ export interface AdmitRequest extends RunRequest {
   readonly behaviour?: number;
 }
 
-export interface Admission {
+/** Where a run is worked on: answered by `admit`, and fixed for the run's life. */
+export interface Placement {
+  /** The host that owns the run: it looks after the run until its last event. */
+  readonly hostId: string;
+  /** Takes stages that own their VM, and everything that the next two do not. */
+  readonly hostQueue: string;
+  /** Takes what is written about the run as a whole: `appendEvents` and `finishRun`. Absent: `hostQueue`. */
+  readonly storeQueue?: string;
+  /** Takes `acquireVm`, whose answer says where the VM is. Absent: `hostQueue`. */
+  readonly leaseQueue?: string;
+}
+
+export interface Admission extends Placement {
   /** Before behaviour 2. */
   readonly plan?: PlanWire;
   /** From behaviour 2: what the run machine needs of the plan, which stays in the run's records. */
   readonly machine?: MachinePlanWire;
-  /** Queue of the host that this run's VMs live on. */
-  readonly hostQueue: string;
-  readonly hostId: string;
   readonly input: InlineOrRef | null;
   /** Search attributes of ours that the server knows. */
   readonly searchAttributes: readonly string[];
@@ -84,10 +94,6 @@ export interface WholeScopeCall {
   readonly runId: string;
   readonly scope: ScopePlan;
   readonly generation: number;
-}
-
-export interface VmLease {
-  readonly vmKey: string;
 }
 
 /** As workflows of behaviour 0 send a `StageCall`; only its ids are believed, and what only the workflow knows. */

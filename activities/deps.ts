@@ -1,5 +1,5 @@
 /** What activities are made of; a worker's composition root fills it in. */
-import type { HistoryLimit } from './contract.ts';
+import type { HistoryLimit, Placement } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
 import type { Capacity } from './capacity.ts';
 import type { PumpDisk } from './output-pump.ts';
@@ -23,8 +23,8 @@ export interface ActivityDeps {
   readonly disk: PumpDisk;
   readonly attempts: AttemptRegistry;
   readonly vms: VmPool;
-  readonly hostId: string;
-  readonly hostQueue: string;
+  /** What admission gives the runs that it admits: this host is their owner. */
+  readonly placement: Placement;
   /** Names the Temporal server whose runs these are; kept with each run. */
   readonly serverId: string;
   /** Search attributes of ours that the server knows. */

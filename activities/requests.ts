@@ -2,7 +2,8 @@
 import type { ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
-import type { InlineOrRef, UpstreamOutputs, VmLease } from './contract.ts';
+import type { VmLease } from '../domain/run/vm-lease.ts';
+import type { InlineOrRef, UpstreamOutputs } from './contract.ts';
 import type { LaunchSpec } from './ports/sandbox.ts';
 
 /** A scope with its mounts on this host. */

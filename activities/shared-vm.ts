@@ -1,7 +1,7 @@
 /** The VM of a scope that several stages share: found or created before the first, ended after the last. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import type { VmLease } from './contract.ts';
+import type { VmLease } from '../domain/run/vm-lease.ts';
 import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
@@ -15,7 +15,7 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Vm
     deps.attempts.drive(`acquire/${vmKeyText(key)}`, life, async () => {
       const vm = await openVm(deps, request, deps.backendFor(request.scope.sandbox), life);
       vm.leave();
-      return { vmKey: vmKeyText(key) };
+      return { vmKey: vmKeyText(key), queue: deps.placement.hostQueue, host: deps.placement.hostId };
     }),
   );
 }

@@ -61,7 +61,7 @@ function answerTo(command: Command): MachineEvent {
     case 'run-stage':
       return { type: 'stage-finished', result: succeeded(command.stageId, command.execKey) };
     case 'acquire-vm':
-      return { type: 'vm-acquired', scope: command.scope, generation: command.generation, vmKey: 'vm' };
+      return { type: 'vm-acquired', scope: command.scope, generation: command.generation, lease: { vmKey: 'vm' } };
     case 'release-vm':
       return { type: 'vm-released', scope: command.scope, generation: command.generation };
     case 'ask':

@@ -194,10 +194,12 @@ async function composeActivities({
     disk,
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
-    hostId,
-    // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
-    // answer (eager start) instead of through another queue.
-    hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
+    placement: {
+      hostId,
+      // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
+      // answer (eager start) instead of through another queue.
+      hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
+    },
     serverId: serverId(options),
     searchAttributes,
     mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },

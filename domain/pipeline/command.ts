@@ -1,5 +1,6 @@
 /** What the run machine asks for. Commands are carried out in order; each but `finish`, `withdraw` and `cancel-stages` answers with one event. */
 import type { RunOutcome } from '../run/event.ts';
+import type { VmLease } from '../run/vm-lease.ts';
 import type { NamedOutput, StageOutputs } from './state.ts';
 
 export type Command =
@@ -18,7 +19,7 @@ export type Command =
       /** Of the scope's VM; 0 without one. */
       readonly generation: number;
       /** Null: the stage's activity owns the VM, or there is none. */
-      readonly lease: { readonly vmKey: string } | null;
+      readonly lease: VmLease | null;
       /** Outputs of the stages that this one takes data from, by stage id. */
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
@@ -32,7 +33,13 @@ export type Command =
   /** The question is void: nothing answers it any more. */
   | { readonly type: 'withdraw'; readonly stageId: string; readonly attempt: number }
   /** Answer: `vm-released`. Must be carried out even when the run is cancelled. */
-  | { readonly type: 'release-vm'; readonly scope: string; readonly generation: number }
+  | {
+      readonly type: 'release-vm';
+      readonly scope: string;
+      readonly generation: number;
+      /** Null: a stage owned the VM, or `acquire-vm` did not end well and may have left one. */
+      readonly lease: VmLease | null;
+    }
   /** Answer: `timer-fired`. Timers that still run at `finish` may be dropped. */
   | { readonly type: 'start-timer'; readonly id: string; readonly delayMs: number }
   /** Ask these to stop; each still answers. */

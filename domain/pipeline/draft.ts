@@ -356,12 +356,9 @@ export class Draft {
   }
 
   release(scope: number): void {
+    const { generation, lease } = this.scope(scope);
     this.setScope(scope, { phase: 'releasing' });
-    this.commands.push({
-      type: 'release-vm',
-      scope: this.plan.scopes[scope]!.id,
-      generation: this.scope(scope).generation,
-    });
+    this.commands.push({ type: 'release-vm', scope: this.plan.scopes[scope]!.id, generation, lease });
   }
 
   done(): Transition {
@@ -424,7 +421,6 @@ export class Draft {
         break;
       case 'run': {
         const vm = scope === null ? null : this.scope(this.scopeIndex(scope));
-        const lease = vm === null || vm.vmKey === null ? null : { vmKey: vm.vmKey };
         this.setStage(stage, { phase: 'running', attempt });
         this.commands.push({
           type: 'run-stage',
@@ -433,7 +429,7 @@ export class Draft {
           attempt,
           scope,
           generation: vm?.generation ?? 0,
-          lease,
+          lease: vm?.lease ?? null,
           upstream,
         });
         break;

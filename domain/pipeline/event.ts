@@ -1,11 +1,12 @@
 /** What the run machine hears. Events about an exec key or a generation that is no longer current are ignored. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
+import type { VmLease } from '../run/vm-lease.ts';
 import type { StageOutputs } from './state.ts';
 
 export type MachineEvent =
   /** `acquire-vm` ended well. */
-  | { readonly type: 'vm-acquired'; readonly scope: string; readonly generation: number; readonly vmKey: string }
+  | { readonly type: 'vm-acquired'; readonly scope: string; readonly generation: number; readonly lease: VmLease }
   /** `acquire-vm` ended badly or was cancelled. The machine releases the generation all the same. */
   | {
       readonly type: 'vm-failed';

@@ -18,6 +18,7 @@
 import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
+import type { VmLease } from '../run/vm-lease.ts';
 import { Draft, execKeyOf, timerId } from './draft.ts';
 import type { Answer, MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';
@@ -60,7 +61,7 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
         lost: 0,
         running: 0,
         open: scope.stages.length,
-        vmKey: null,
+        lease: null,
         lossReason: null,
       })),
     ),
@@ -87,7 +88,7 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
   const draft = new Draft(plan, planIndex(plan), state);
   switch (event.type) {
     case 'vm-acquired':
-      onVmAcquired(draft, event.scope, event.generation, event.vmKey);
+      onVmAcquired(draft, event.scope, event.generation, event.lease);
       break;
     case 'vm-failed':
       onVmFailed(draft, event.scope, event.generation, { code: event.code, message: event.message, stderrTail: '' });
@@ -125,11 +126,11 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
   return draft.done();
 }
 
-function onVmAcquired(draft: Draft, scopeId: string, generation: number, vmKey: string): void {
+function onVmAcquired(draft: Draft, scopeId: string, generation: number, lease: VmLease): void {
   const scope = draft.scopeIndex(scopeId);
   const state = draft.scope(scope);
   if (state.phase !== 'acquiring' || state.generation !== generation) return;
-  draft.setScope(scope, { phase: 'ready', vmKey });
+  draft.setScope(scope, { phase: 'ready', lease });
   draft.releaseIfDone(scope);
 }
 
@@ -147,7 +148,7 @@ function onVmReleased(draft: Draft, scopeId: string, generation: number): void {
   const scope = draft.scopeIndex(scopeId);
   const state = draft.scope(scope);
   if (state.phase !== 'releasing' || state.generation !== generation) return;
-  draft.setScope(scope, { phase: 'idle', generation: generation + 1, vmKey: null, lossReason: null });
+  draft.setScope(scope, { phase: 'idle', generation: generation + 1, lease: null, lossReason: null });
   if (state.lossReason !== null && state.open > 0 && draft.index.isShared(scope))
     draft.restartScope(scope, generation, state.lossReason);
 }

@@ -5,6 +5,7 @@
 import type { DataRef } from '../plan/plan.ts';
 import type { RunOutcome } from '../run/event.ts';
 import type { StageFailure } from '../run/stage-result.ts';
+import type { VmLease } from '../run/vm-lease.ts';
 import type { Rows } from './rows.ts';
 
 export interface RunState {
@@ -80,7 +81,8 @@ export interface ScopeState {
   readonly running: number;
   /** Stages of the scope that are not in an end state. */
   readonly open: number;
-  readonly vmKey: string | null;
+  /** Of the shared VM that is there, until its release is answered. */
+  readonly lease: VmLease | null;
   /** Why the VM has to be replaced once it is released; null when it has not. */
   readonly lossReason: string | null;
 }

@@ -99,6 +99,8 @@ const SHAPES: Readonly<Record<string, Check>> = {
   admission: objectOf({
     plan,
     hostQueue: aText,
+    storeQueue: optional(aText),
+    leaseQueue: optional(aText),
     hostId: aText,
     input: orNull(input),
     serverId: aText,

@@ -4,6 +4,7 @@ import type { RunOutcome } from '../../domain/run/event.ts';
 import { type StageFailure, type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import type { VmLease } from '../../domain/run/vm-lease.ts';
 import { edgeState } from '../../domain/pipeline/edges.ts';
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
 import { isReachable, lastGeneration } from '../../domain/pipeline/reach.ts';
@@ -31,6 +32,8 @@ export class World {
   readonly pending: Command[] = [];
   readonly #execKeys = new Set<string>();
   readonly #vms = new Set<string>();
+  /** Of shared VMs that were acquired well. */
+  readonly #leases = new Map<string, VmLease>();
   #transitions = 0;
 
   constructor(plan: MachinePlan, context: RunContext = {}) {
@@ -79,6 +82,7 @@ export class World {
 
   send(event: MachineEvent): void {
     this.#transitions += 1;
+    if (event.type === 'vm-acquired') this.#leases.set(`${event.scope}/${event.generation}`, event.lease);
     const before = JSON.stringify(this.state);
     const step = transition(this.plan, this.state, event);
     const again = transition(this.plan, JSON.parse(before) as RunState, event);
@@ -117,7 +121,7 @@ export class World {
     if (command.type === 'acquire-vm' || command.type === 'release-vm')
       this.#checkGeneration(command.scope, command.generation);
     if (command.type === 'acquire-vm') this.#acquire(`${command.scope}/${command.generation}`);
-    if (command.type === 'release-vm') this.#vms.delete(`${command.scope}/${command.generation}`);
+    if (command.type === 'release-vm') this.#release(command, `${command.scope}/${command.generation}`);
     if (command.type === 'run-stage' || command.type === 'ask') this.#checkStart(command);
     if (command.type === 'run-stage' && command.scope !== null) this.#checkRun(command, command.scope);
     if (command.type !== 'finish') return;
@@ -146,6 +150,12 @@ export class World {
     this.#vms.add(vm);
   }
 
+  #release({ lease }: Command & { readonly type: 'release-vm' }, vm: string): void {
+    this.#vms.delete(vm);
+    if (JSON.stringify(lease) !== JSON.stringify(this.#leases.get(vm) ?? null))
+      this.complaints.push(`${vm} is released with the lease of another VM`);
+  }
+
   #checkStart(command: Command & { readonly type: 'run-stage' | 'ask' }): void {
     const attempt = `${command.stageId} attempt ${command.attempt}`;
     if (this.#execKeys.has(attempt)) this.complaints.push(`${attempt} given out twice`);
@@ -168,7 +178,7 @@ export class World {
     if (isShared !== (command.lease !== null))
       this.complaints.push(`${command.execKey} has ${command.lease === null ? 'no' : 'a'} lease`);
     if (isShared && !this.#vms.has(vm)) this.complaints.push(`${command.execKey} runs without ${vm}`);
-    if (isShared && command.lease?.vmKey !== `run/${vm}`)
+    if (isShared && JSON.stringify(command.lease) !== JSON.stringify(this.#leases.get(vm)))
       this.complaints.push(`${command.execKey} has the lease of another VM`);
     if (!isShared && this.#execKeys.has(`own ${vm}`))
       this.complaints.push(`${command.execKey} runs in the used VM ${vm}`);
@@ -186,6 +196,11 @@ export class World {
   }
 }
 
+/** Each VM on a host of its own: whatever goes to another one's is seen. */
+function leaseOf(scope: string, generation: number): VmLease {
+  return { vmKey: `run/${scope}/${generation}`, queue: `queue/${scope}/${generation}`, host: `${scope}-${generation}` };
+}
+
 function eventFor(command: Command, ending: Ending): MachineEvent {
   const broken = { code: 'host/not-ready', message: 'no kernel' } as const;
   switch (command.type) {
@@ -194,7 +209,7 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
       if (ending === 'acquire-lost')
         return { type: 'vm-failed', scope, generation, code: 'vm/boot-timeout', message: 'no hello' };
       if (ending === 'acquire-broken') return { type: 'vm-failed', scope, generation, ...broken };
-      return { type: 'vm-acquired', scope, generation, vmKey: `run/${scope}/${generation}` };
+      return { type: 'vm-acquired', scope, generation, lease: leaseOf(scope, generation) };
     }
     case 'release-vm':
       return { type: 'vm-released', scope: command.scope, generation: command.generation };

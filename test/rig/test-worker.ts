@@ -18,7 +18,7 @@ import { mountsDir } from '../../store/file/run-folder.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
-import { bundleWorkflows } from '../../workers/bundle.ts';
+import { bundleWorkflows, type WorkflowBundle } from '../../workers/bundle.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { createLog, type Log } from '../../workers/log.ts';
 import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
@@ -32,6 +32,7 @@ export interface TestStack {
   readonly target: TemporalAddress;
   readonly runs: RunsConnection;
   readonly deps: ActivityDeps;
+  readonly bundle: WorkflowBundle;
   startWorker(): Promise<RunningWorkers>;
   eventsOf(runId: string): Promise<RunEvent[]>;
   artifact(ref: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string }): Promise<string>;
@@ -53,7 +54,7 @@ export async function startTestStack(
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
   const target = embeddedAddress(server.address);
   const runs = await connectRuns(target);
-  const code = await bundleWorkflows(workflowsPath);
+  const bundle = { code: await bundleWorkflows(workflowsPath) };
   const deps: ActivityDeps = {
     events: createFileEventStore(stateDir),
     artifacts: createFileArtifactStore(stateDir),
@@ -69,8 +70,7 @@ export async function startTestStack(
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
-    hostId: HOST_ID,
-    hostQueue: hostTaskQueue(HOST_ID),
+    placement: { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) },
     serverId: 'embedded',
     searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
     mountPolicy: { allowedRoots: [], specFolder: true },
@@ -84,6 +84,7 @@ export async function startTestStack(
     target,
     runs,
     deps,
+    bundle,
     startWorker: () =>
       startWorkers({
         target,
@@ -91,7 +92,7 @@ export async function startTestStack(
         activities,
         sharedActivities: ofThisHost(activities, deps.records),
         sessions: null,
-        bundle: { code },
+        bundle,
       }),
     async eventsOf(runId) {
       const events: RunEvent[] = [];

@@ -22,11 +22,13 @@ import {
   machinePlanOf,
   type MachineStage,
 } from '../../domain/pipeline/machine-plan.ts';
+import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { toStageResult } from '../../domain/run/stage-result.ts';
+import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
 import { reasonOf, stageFailureEvent } from '../activity-outcome.ts';
 import { workflowFailure } from '../failure.ts';
@@ -35,6 +37,7 @@ import { stageTable } from './current-details.ts';
 import { historyFull } from './history-limit.ts';
 import { RUN_MESSAGES, SEARCH_ATTRIBUTES } from '../messages.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
+import { queuesOf, releaseQueue, type RunQueues, stageQueue } from './queues.ts';
 import { stageCall, wholeStageCall } from './stage-call.ts';
 import { OneScope, ScopeForEachCall, type WorkUnderWay } from '../work-under-way.ts';
 
@@ -116,6 +119,7 @@ type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
 /** Between the machine and Temporal: events in, commands out, nothing decided here. */
 class RunLoop {
   readonly #admission: Admission;
+  readonly #queues: RunQueues;
   readonly #plan: MachinePlan;
   /** Null from behaviour 2: it stays in the run's records. */
   readonly #wholePlan: Plan | null;
@@ -136,6 +140,7 @@ class RunLoop {
 
   constructor(admission: Admission, runId: string) {
     this.#admission = admission;
+    this.#queues = queuesOf(admission);
     this.#runId = runId;
     this.#behaviour = admission.behaviour ?? 0;
     this.#wholePlan = admission.plan === undefined ? null : fromWire(admission.plan);
@@ -230,7 +235,7 @@ class RunLoop {
   }
 
   #runStage(command: CommandOf<'run-stage'>): void {
-    const { stageId, execKey, attempt } = command;
+    const { stageId, execKey, attempt, lease } = command;
     const stage = this.#stages.get(stageId)!;
     const events = this.#takeUnwritten();
     this.#underWay.start(execKey, {
@@ -238,7 +243,7 @@ class RunLoop {
         runStage.executeWithOptions(
           {
             ...ACTIVITY_OPTIONS.runStage,
-            taskQueue: this.#admission.hostQueue,
+            taskQueue: stageQueue(this.#queues, lease),
             scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
             summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
           },
@@ -257,17 +262,28 @@ class RunLoop {
     this.#underWay.start(vmName(scope, generation), {
       run: () =>
         acquireVm.executeWithOptions(
-          { ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#admission.hostQueue, summary: `VM of ${scope}` },
+          { ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#queues.lease, summary: `VM of ${scope}` },
           [this.#scopeCall(scope, generation)],
         ),
-      onResult: ({ vmKey }) => ({ type: 'vm-acquired', scope, generation, vmKey }),
+      onResult: (answer) => {
+        const lease = vmLeaseOf(answer);
+        if (lease !== null) return { type: 'vm-acquired', scope, generation, lease };
+        return {
+          type: 'vm-failed',
+          scope,
+          generation,
+          code: 'internal/bug',
+          message: 'acquireVm answered with no lease',
+        };
+      },
       onFailure: (error) => ({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
     });
   }
 
-  #releaseVm({ scope, generation }: CommandOf<'release-vm'>): void {
+  #releaseVm({ scope, generation, lease }: CommandOf<'release-vm'>): void {
+    const taskQueue = releaseQueue(this.#queues, lease, this.#isShared(scope));
     const call = releaseVm.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.releaseVm, taskQueue: this.#admission.hostQueue, summary: `stop the VM of ${scope}` },
+      { ...ACTIVITY_OPTIONS.releaseVm, taskQueue, summary: `stop the VM of ${scope}` },
       [this.#scopeCall(scope, generation)],
     );
     void call
@@ -300,7 +316,7 @@ class RunLoop {
   #appendNow(): void {
     const events = this.#takeUnwritten();
     const call = appendEvents.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#admission.hostQueue, summary: 'record what happened' },
+      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#queues.store, summary: 'record what happened' },
       [{ runId: this.#runId, events }],
     );
     // Events that could not be written within days are offered again with the last activity of the run.
@@ -313,7 +329,7 @@ class RunLoop {
     await this.#appending;
     const request = { runId: this.#runId, outcome, merge, events: this.#takeUnwritten() };
     const written = await finishRun.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#admission.hostQueue, summary: 'finish' },
+      { ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#queues.store, summary: 'finish' },
       [request],
     );
     this.#attributes({ state: written.state });
@@ -324,6 +340,11 @@ class RunLoop {
     const events = this.#unwritten;
     this.#unwritten = [];
     return events;
+  }
+
+  #isShared(scope: string): boolean {
+    const index = planIndex(this.#plan);
+    return index.isShared(index.scopeById(scope)!);
   }
 
   #scopeCall(scope: string, generation: number): ScopeCall | WholeScopeCall {

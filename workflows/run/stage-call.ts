@@ -4,6 +4,7 @@ import type { Command } from '../../domain/pipeline/command.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import type { VmLease } from '../../domain/run/vm-lease.ts';
 
 type RunStage = Extract<Command, { type: 'run-stage' }>;
 
@@ -13,14 +14,14 @@ export function stageCall(
   command: RunStage,
   events: readonly NewRunEvent[],
 ): StageCall {
-  const { attempt, generation, lease } = command;
+  const { attempt, generation } = command;
   return {
     runId,
     stage: stage.id,
     instance: [],
     attempt,
     generation,
-    lease,
+    lease: sent(command.lease),
     upstream: taken(stage, command.upstream),
     events,
   };
@@ -31,7 +32,7 @@ export function wholeStageCall(
   runId: string,
   input: InlineOrRef | null,
   plan: Plan,
-  { stageId, generation, lease, execKey, attempt, upstream, ...command }: RunStage,
+  { stageId, generation, execKey, attempt, upstream, ...command }: RunStage,
   events: readonly NewRunEvent[],
 ): WholeStageCall {
   const stage = plan.stages.find(({ id }) => id === stageId)!;
@@ -41,13 +42,20 @@ export function wholeStageCall(
     stage,
     scope,
     generation,
-    lease,
+    lease: sent(command.lease),
     execKey,
     attempt,
     input: stage.input.kind === 'run-input' ? input : null,
     upstream,
     events,
   };
+}
+
+/** The queue is where the call goes. */
+function sent(lease: VmLease | null): VmLease | null {
+  if (lease === null || lease.queue === undefined) return lease;
+  const { queue: _, ...rest } = lease;
+  return rest;
 }
 
 /** An earlier stage may have hundreds of outputs of which this one takes one. */

@@ -1,0 +1,25 @@
+import { expect, test } from 'vitest';
+import { vmLeaseOf } from './vm-lease.ts';
+
+test.each([
+  { vmKey: 'r/s/0' },
+  { vmKey: 'r/s/0', queue: 'voidbox-host:b' },
+  { vmKey: 'r/s/0', queue: 'q'.repeat(1_000), host: 'b-1' },
+])('%j is a lease', (lease) => {
+  expect(vmLeaseOf({ ...lease, ofALaterBuild: 1 })).toEqual(lease);
+});
+
+test.each([
+  null,
+  'r/s/0',
+  {},
+  { vmKey: '' },
+  { vmKey: 1 },
+  { vmKey: 'r/s/0', queue: null },
+  { vmKey: 'r/s/0', queue: '' },
+  { vmKey: 'r/s/0', queue: 'q'.repeat(1_001) },
+  { vmKey: 'r/s/0', host: '../b' },
+  { vmKey: 'r/s/0', host: 'b'.repeat(65) },
+])('%j is none', (value) => {
+  expect(vmLeaseOf(value)).toBeNull();
+});

@@ -1,0 +1,34 @@
+/** The right to a VM, and where that VM is. */
+export interface VmLease {
+  readonly vmKey: string;
+  /** Takes the activities of this VM. Absent: the queue of the run's host, as before leases said it. */
+  readonly queue?: string;
+  /** Id of the host that the VM is on. Absent: the host that admitted the run. */
+  readonly host?: string;
+}
+
+/** As `host-id` of a state folder holds it. */
+const HOST_ID = /^[A-Za-z0-9-]{1,64}$/;
+/** Of Temporal, for the name of a task queue. */
+const QUEUE_CHARACTERS = 1_000;
+
+export function isHostId(value: unknown): value is string {
+  return typeof value === 'string' && HOST_ID.test(value);
+}
+
+export function isQueueName(value: unknown): value is string {
+  return typeof value === 'string' && value.length > 0 && value.length <= QUEUE_CHARACTERS;
+}
+
+/**
+ * What `acquireVm` answered, without anything else; null when it is no lease. Whoever reaches the server can end an activity
+ * with any answer, and a queue that is no text would fail the workflow's task again and again.
+ */
+export function vmLeaseOf(value: unknown): VmLease | null {
+  if (typeof value !== 'object' || value === null) return null;
+  const { vmKey, queue, host } = value as Partial<Record<keyof VmLease, unknown>>;
+  if (typeof vmKey !== 'string' || vmKey === '') return null;
+  if (queue !== undefined && !isQueueName(queue)) return null;
+  if (host !== undefined && !isHostId(host)) return null;
+  return { vmKey, ...(queue === undefined ? {} : { queue }), ...(host === undefined ? {} : { host }) };
+}

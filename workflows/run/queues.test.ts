@@ -1,0 +1,33 @@
+import { describe, expect, test } from 'vitest';
+import type { Placement } from '../../activities/contract.ts';
+import { queuesOf, releaseQueue, stageQueue } from './queues.ts';
+
+const EARLIER: Placement = { hostId: 'a', hostQueue: 'voidbox-host:a' };
+
+test('an admission of an earlier build sends everything to its host', () => {
+  expect(queuesOf(EARLIER)).toEqual({ host: 'voidbox-host:a', store: 'voidbox-host:a', lease: 'voidbox-host:a' });
+});
+
+test.each(['hostQueue', 'storeQueue', 'leaseQueue'] as const)(
+  'a run whose %s is no queue fails, and says so',
+  (name) => {
+    for (const queue of ['', 5, null, 'q'.repeat(1_001)])
+      expect(() => queuesOf({ ...EARLIER, [name]: queue })).toThrow(/the admission names .* as a task queue/);
+  },
+);
+
+describe('with queues of their own for leases and the store', () => {
+  const queues = queuesOf({ ...EARLIER, storeQueue: 'store', leaseQueue: 'leases' });
+
+  test('a stage goes where its VM is', () => {
+    expect(stageQueue(queues, { vmKey: 'r/s/0', queue: 'voidbox-host:b', host: 'b' })).toBe('voidbox-host:b');
+    expect(stageQueue(queues, { vmKey: 'r/s/0' })).toBe('voidbox-host:a');
+    expect(stageQueue(queues, null)).toBe('voidbox-host:a');
+  });
+
+  test('the end of a VM goes where it is, or to who may have made it', () => {
+    expect(releaseQueue(queues, { vmKey: 'r/s/0', queue: 'voidbox-host:b' }, true)).toBe('voidbox-host:b');
+    expect(releaseQueue(queues, null, true)).toBe('leases');
+    expect(releaseQueue(queues, null, false)).toBe('voidbox-host:a');
+  });
+});

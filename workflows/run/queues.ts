@@ -1,0 +1,38 @@
+/** Which task queue takes which activity of a run: what its admission and the leases of its VMs say. */
+import { ApplicationFailure } from '@temporalio/workflow';
+import type { Placement } from '../../activities/contract.ts';
+import { isQueueName, type VmLease } from '../../domain/run/vm-lease.ts';
+
+export interface RunQueues {
+  /** Of stages that own their VM. */
+  readonly host: string;
+  /** Of what is written about the run as a whole. */
+  readonly store: string;
+  /** Of the call for a VM that several stages share. */
+  readonly lease: string;
+}
+
+/**
+ * Admissions of earlier builds name the host's queue alone, which is the default of the others.
+ * @throws ApplicationFailure when a queue cannot be one: as an option of an activity it would fail the workflow's task for ever
+ */
+export function queuesOf({ hostQueue, storeQueue = hostQueue, leaseQueue = hostQueue }: Placement): RunQueues {
+  for (const queue of [hostQueue, storeQueue, leaseQueue])
+    if (!isQueueName(queue))
+      throw ApplicationFailure.create({
+        type: 'internal/bug',
+        message: `the admission names ${JSON.stringify(queue) ?? 'nothing'} as a task queue`,
+        nonRetryable: true,
+      });
+  return { host: hostQueue, store: storeQueue, lease: leaseQueue };
+}
+
+/** Of a stage: where its VM is. */
+export function stageQueue(queues: RunQueues, lease: VmLease | null): string {
+  return lease?.queue ?? queues.host;
+}
+
+/** Whoever took a call for a shared VM that did not end well may have left a VM: the end of that goes to the same queue. */
+export function releaseQueue(queues: RunQueues, lease: VmLease | null, isShared: boolean): string {
+  return lease === null && isShared ? queues.lease : stageQueue(queues, lease);
+}
