@@ -3,10 +3,10 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
-import type { MachinePlan } from '../domain/pipeline/machine-plan.ts';
+import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
-import { type Fields, fieldsOf } from './call-values.ts';
+import { type Fields, fieldsOf, readFailure } from './call-values.ts';
 
 /** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
 const TEXT_CHARACTERS = 8 * 1024;
@@ -32,6 +32,10 @@ function bodyOf(plan: MachinePlan, id: string, given: Fields): RunEventBody | nu
       return scopeRestarted(plan, id, given);
     case 'stage-retrying':
       return stageRetrying(plan, id, given);
+    case 'stage-asking':
+      return stageAsking(plan, id, given);
+    case 'stage-answered':
+      return stageAnswered(plan, id, given);
     case 'stage-skipped':
       return stageSkipped(plan, id, given);
     case 'notice':
@@ -74,17 +78,53 @@ function stageRetrying(
 ): RunEventBody | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   if (stage === undefined || !isText(execKey) || !isText(reason) || id !== `stage/${execKey}/retrying`) return null;
-  const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
-  if (
-    !Number.isSafeInteger(attempt) ||
-    attempt < 1 ||
-    attempt > lastAttempt(stage) ||
-    execKey !== execKeyOf(stage.id, attempt)
-  )
-    return null;
+  if (attemptOf(stage, execKey) === null) return null;
   return delayMs === 0 || delayMs === stage.retry.backoffMs
     ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs }
     : null;
+}
+
+function stageAsking(plan: MachinePlan, id: string, { stage, execKey, attempt }: Fields): RunEventBody | null {
+  const asked = askedBy(plan, stage, execKey);
+  if (asked === null || asked.attempt !== attempt || id !== `stage/${asked.execKey}/asking`) return null;
+  return { type: 'stage-asking', ...asked };
+}
+
+function stageAnswered(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
+  const asked = askedBy(plan, given['stage'], given['execKey']);
+  if (asked === null || id !== `stage/${asked.execKey}/answered`) return null;
+  const { stage, execKey } = asked;
+  const failure = given['failure'] === null ? null : readFailure(given['failure']);
+  switch (given['outcome']) {
+    case 'succeeded':
+    case 'cancelled':
+      return given['failure'] === null
+        ? { type: 'stage-answered', stage, execKey, outcome: given['outcome'], failure: null }
+        : null;
+    case 'failed':
+      return failure === null ? null : { type: 'stage-answered', stage, execKey, outcome: 'failed', failure };
+    default:
+      return null;
+  }
+}
+
+/** An attempt of a stage that asks; null for others. */
+function askedBy(
+  plan: MachinePlan,
+  name: unknown,
+  execKey: unknown,
+): { readonly stage: string; readonly execKey: string; readonly attempt: number } | null {
+  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
+  const attempt = stage === undefined || stage.doing !== 'ask' ? null : attemptOf(stage, execKey);
+  return attempt === null ? null : { stage: stage!.id, execKey: execKey as string, attempt };
+}
+
+/** Null for a key that the machine gives to no attempt of the stage. */
+function attemptOf(stage: MachineStage, execKey: unknown): number | null {
+  if (!isText(execKey)) return null;
+  const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
+  const isOne = Number.isSafeInteger(attempt) && attempt >= 1 && attempt <= lastAttempt(stage);
+  return isOne && execKey === execKeyOf(stage.id, attempt) ? attempt : null;
 }
 
 function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields): RunEventBody | null {

@@ -94,10 +94,16 @@ export function checkedOutcome(run: AdmittedRun, value: unknown): RunOutcome {
 }
 
 function failureOf(run: AdmittedRun, value: unknown): StageFailure {
+  const failure = readFailure(value);
+  if (failure === null) throw refused(run, 'a failure has to have a code, a message and a stderrTail, as texts');
+  return failure;
+}
+
+/** Null when it is not one, or is longer than one may be. */
+export function readFailure(value: unknown): StageFailure | null {
   const { code, message, stderrTail } = fieldsOf(value, 'a failure');
-  for (const text of [code, message, stderrTail])
-    if (typeof text !== 'string' || text.length > TEXT_CHARACTERS)
-      throw refused(run, 'a failure has to have a code, a message and a stderrTail, as texts');
+  const texts = [code, message, stderrTail];
+  if (texts.some((text) => typeof text !== 'string' || text.length > TEXT_CHARACTERS)) return null;
   return { code: toErrorCode(code as string), message: message as string, stderrTail: stderrTail as string };
 }
 

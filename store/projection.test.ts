@@ -313,6 +313,31 @@ describe('projection', () => {
     expect(twice.finishedAtMs).toBe(1_110);
   });
 
+  test('shows who waits for an answer, and for how long the answer took', () => {
+    const asked = [ADMITTED, { type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1 }] as const;
+    expect(stage(view(asked), 'a')).toMatchObject({
+      state: 'asking',
+      attempt: 1,
+      startedAtMs: 1_010,
+      durationMs: null,
+    });
+    const answer = {
+      type: 'stage-answered',
+      stage: 'a',
+      execKey: 'a/0/1',
+      outcome: 'failed',
+      failure: FAILURE,
+    } as const;
+    const declined = view([...asked, answer]);
+    expect(stage(declined, 'a')).toMatchObject({ state: 'failed', failure: FAILURE, durationMs: 10 });
+    const again = view([...asked, answer, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]);
+    expect(stage(again, 'a')).toMatchObject({ state: 'asking', attempt: 2, failure: null });
+    const late = view([...asked, answer, { ...asked[1], execKey: 'a/0/2', attempt: 2 }, answer]);
+    expect(stage(late, 'a')).toMatchObject({ state: 'asking', attempt: 2 });
+    const over = view([...asked, FAILED_RUN.at(-1)!]);
+    expect(stage(over, 'a').state).toBe('failed');
+  });
+
   test('passes over a type that it does not know', () => {
     const before = view(FAILED_RUN.slice(0, 3));
     const unknown = {

@@ -30,6 +30,8 @@ export interface RunView {
 export type StageState =
   | 'waiting'
   | 'running'
+  /** It waits for an answer. */
+  | 'asking'
   | 'retrying'
   | 'succeeded'
   | 'failed'
@@ -204,6 +206,23 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       return withStage(view, body.stage, (stage) =>
         isStale(stage, body.execKey) ? stage : { ...stage, state: 'retrying', reason: body.reason },
       );
+    case 'stage-asking':
+      return withStage(view, body.stage, (stage) =>
+        asAsking(started(stage, body.execKey, body.attempt, atMs), body.execKey),
+      );
+    case 'stage-answered':
+      return withStage(view, body.stage, (stage) =>
+        isStale(stage, body.execKey)
+          ? stage
+          : {
+              ...stage,
+              state: body.outcome,
+              execKey: body.execKey,
+              durationMs: stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs),
+              failure: body.failure,
+              reason: null,
+            },
+      );
     case 'stage-skipped':
       return withStage(view, body.stage, (stage) =>
         stage.state === 'waiting' ? { ...stage, state: 'skipped', reason: body.reason } : stage,
@@ -248,6 +267,10 @@ function started(stage: StageView, execKey: string, attempt: number, atMs: numbe
   return { ...newStage(stage.id), dependsOn: stage.dependsOn, state: 'running', execKey, attempt, startedAtMs: atMs };
 }
 
+function asAsking(stage: StageView, execKey: string): StageView {
+  return stage.execKey === execKey && stage.state === 'running' ? { ...stage, state: 'asking' } : stage;
+}
+
 /** Of an earlier attempt than the one that the view shows. */
 function isStale(stage: StageView, execKey: string): boolean {
   return stage.execKey !== '' && stage.execKey !== execKey && attemptOf(execKey) < attemptOf(stage.execKey);
@@ -263,7 +286,7 @@ function attemptOf(execKey: string): number {
 function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView {
   if (stage.state === 'waiting')
     return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
-  if (stage.state !== 'running' && stage.state !== 'retrying') return stage;
+  if (stage.state !== 'running' && stage.state !== 'asking' && stage.state !== 'retrying') return stage;
   const durationMs = stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs);
   return { ...stage, state: outcome.state === 'failed' ? 'failed' : 'cancelled', durationMs };
 }

@@ -138,6 +138,22 @@ describe('states', () => {
       { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 1', delayMs: 2_000 },
       'a is tried again in 2.0 s: exit code 1',
     ],
+    [{ type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1 }, 'a waits for an answer'],
+    [{ type: 'stage-asking', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a waits for an answer (attempt 2)'],
+    [
+      { type: 'stage-answered', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded', failure: null },
+      'a was answered: succeeded',
+    ],
+    [
+      {
+        type: 'stage-answered',
+        stage: 'a',
+        execKey: 'a/0/1',
+        outcome: 'failed',
+        failure: { code: 'stage/declined', message: 'not\u001b[2J yet', stderrTail: '' },
+      },
+      'a was answered: failed: not yet (stage/declined)',
+    ],
     [{ type: 'stage-skipped', stage: 'b', reason: 'a failed' }, 'b skipped: a failed'],
     [
       { type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure: null, output: null } },

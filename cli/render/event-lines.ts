@@ -98,6 +98,12 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return style.yellow(
         `${sanitizeLine(body.stage)} is tried again in ${formatDurationMs(body.delayMs)}: ${sanitizeLine(body.reason)}`,
       );
+    case 'stage-asking':
+      return style.yellow(
+        `${sanitizeLine(body.stage)} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`,
+      );
+    case 'stage-answered':
+      return `${style.bold(sanitizeLine(body.stage))} was answered: ${paintOutcome(body.outcome, style)}${body.failure === null ? '' : `: ${sanitizeLine(body.failure.message)} (${sanitizeLine(body.failure.code)})`}`;
     case 'stage-skipped':
       return style.dim(`${sanitizeLine(body.stage)} skipped: ${sanitizeLine(body.reason)}`);
     case 'notice':

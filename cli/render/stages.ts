@@ -19,13 +19,14 @@ const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', 
 /** Which stages are shown when not all can be: what runs and what failed is what people look for. */
 const IMPORTANCE: Readonly<Record<StageState, number>> = {
   failed: 0,
-  running: 1,
-  retrying: 2,
-  cancelled: 3,
-  succeeded: 4,
-  waiting: 5,
-  passed: 6,
-  skipped: 7,
+  asking: 1,
+  running: 2,
+  retrying: 3,
+  cancelled: 4,
+  succeeded: 5,
+  waiting: 6,
+  passed: 7,
+  skipped: 8,
 };
 
 /** One line a stage, in the order of the spec: sign, name, state, time, and why. */
@@ -49,6 +50,7 @@ export function renderCounts(view: RunView, nowMs: number): string {
     'cancelled',
     'passed',
     'skipped',
+    'asking',
     'running',
     'retrying',
     'waiting',
@@ -91,6 +93,8 @@ function sign(state: StageState, { style, frame }: StageLinesOptions): string {
       return style.yellow('■');
     case 'running':
       return style.cyan(frame === undefined ? '▶' : (SPINNER[frame % SPINNER.length] ?? '▶'));
+    case 'asking':
+      return style.yellow('?');
     case 'retrying':
       return style.yellow('↻');
     case 'passed':
@@ -103,7 +107,7 @@ function sign(state: StageState, { style, frame }: StageLinesOptions): string {
 
 function paintState(state: StageState, style: Style): string {
   if (state === 'running') return style.cyan(state);
-  if (state === 'retrying') return style.yellow(state);
+  if (state === 'asking' || state === 'retrying') return style.yellow(state);
   if (state === 'waiting' || state === 'skipped' || state === 'passed') return style.dim(state);
   return paintOutcome(state, style);
 }

@@ -334,7 +334,24 @@ export class Draft {
 
   withdraw(stage: number): void {
     this.commands.push({ type: 'withdraw', stageId: this.plan.stages[stage]!.id, attempt: this.stage(stage).attempt });
+    this.noteAnswer(stage, 'cancelled', null);
     this.cancel(stage);
+  }
+
+  /** For readers: how the question of the stage's attempt ended. */
+  noteAnswer(stage: number, outcome: 'succeeded' | 'failed' | 'cancelled', failure: StageFailure | null): void {
+    const { id } = this.plan.stages[stage]!;
+    const execKey = execKeyOf(id, this.stage(stage).attempt);
+    this.events.push({
+      id: `stage/${execKey}/answered`,
+      body: {
+        type: 'stage-answered',
+        stage: id,
+        execKey,
+        outcome,
+        failure: failure === null ? null : bounded(failure),
+      },
+    });
   }
 
   /** A stage that owns its VM ended without a result: its activity may have left the VM alive. */
@@ -418,6 +435,10 @@ export class Draft {
       case 'ask':
         this.setStage(stage, { phase: 'asking', attempt });
         this.commands.push({ type: 'ask', stageId: id, attempt, upstream });
+        this.events.push({
+          id: `stage/${execKeyOf(id, attempt)}/asking`,
+          body: { type: 'stage-asking', stage: id, execKey: execKeyOf(id, attempt), attempt },
+        });
         break;
       case 'run': {
         const vm = scope === null ? null : this.scope(this.scopeIndex(scope));

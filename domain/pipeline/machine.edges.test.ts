@@ -156,6 +156,22 @@ describe('a stage without a scope', () => {
     expect(world.outcome).toMatchObject({ state: 'failed', failure: { code: 'stage/declined' } });
   });
 
+  test('says that it asks, and how each question ended', () => {
+    const told = ({ events }: World): unknown => events.map(({ id, body }) => [id, 'outcome' in body && body.outcome]);
+    const world = new World(machineOf('a:2 b', { ask: 'a b' }));
+    world.answer('a', 'fail').answer('a');
+    world.send({ type: 'cancel-requested' });
+    expect(told(world)).toEqual([
+      ['stage/a/0/1/asking', false],
+      ['stage/b/0/1/asking', false],
+      ['stage/a/0/1/answered', 'failed'],
+      ['stage/a/0/1/retrying', false],
+      ['stage/a/0/2/asking', false],
+      ['stage/a/0/2/answered', 'succeeded'],
+      ['stage/b/0/1/answered', 'cancelled'],
+    ]);
+  });
+
   test('withdraws its question when the run is cancelled; a late answer is none', () => {
     const world = new World(machineOf('a', { ask: 'a' }));
     world.send({ type: 'cancel-requested' });

@@ -224,8 +224,10 @@ function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answ
   draft.setStage(stage, { phase: 'waiting' });
   switch (answer.outcome) {
     case 'succeeded':
+      draft.noteAnswer(stage, 'succeeded', null);
       return draft.succeed(stage, answer.outputs);
     case 'failed':
+      draft.noteAnswer(stage, 'failed', answer.failure);
       return draft.failOrRetry(stage, execKeyOf(stageId, attempt), answer.failure);
   }
 }

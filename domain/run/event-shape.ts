@@ -89,6 +89,13 @@ const body = kindOf<RunEventBody['type']>(
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
     'stage-finished': objectOf({ stage: aText, execKey: aText, result }),
     'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
+    'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount }),
+    'stage-answered': objectOf({
+      stage: aText,
+      execKey: aText,
+      outcome: oneOf('succeeded', 'failed', 'cancelled'),
+      failure: orNull(failure),
+    }),
     'stage-skipped': objectOf({ stage: aText, reason: aText }),
     notice: objectOf({ level: oneOf('info', 'warning'), message: aText }),
   },

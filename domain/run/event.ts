@@ -93,6 +93,17 @@ export type RunEventBody =
       readonly reason: string;
       readonly delayMs: number;
     }
+  /** The stage waits for an answer, without a VM and a slot. Written by the run's workflow, as its answer is. */
+  | { readonly type: 'stage-asking'; readonly stage: string; readonly execKey: string; readonly attempt: number }
+  /** The answer came, or the question was withdrawn (`cancelled`). A stage that failed so may be asking again after `stage-retrying`. */
+  | {
+      readonly type: 'stage-answered';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly outcome: 'succeeded' | 'failed' | 'cancelled';
+      /** With `failed`. */
+      readonly failure: StageFailure | null;
+    }
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
 
