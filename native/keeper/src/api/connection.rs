@@ -11,9 +11,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
-use super::request::Request;
+use super::request::{Head, Op, Request};
 use super::{Busy, Open};
-use super::{ops, streams};
+use super::{calls, streams};
 use crate::client::answer_line;
 use crate::error::Failure;
 use crate::keeper::Keeper;
@@ -41,30 +41,29 @@ pub async fn run(keeper: Rc<Keeper>, stream: UnixStream, open: Open) {
                 return;
             }
         };
-        let request = match Request::parse(&line) {
+        let Request { head, op } = match Request::parse(&line) {
             Ok(request) => request,
             Err((id, failure)) => {
                 write(&writer, &id, &Err(failure)).await;
                 continue;
             }
         };
-        if request.is_stream() {
-            if room.available_permits() < MAX_AT_WORK {
-                let failure = Failure::bad_request(format!(
-                    "{} takes its connection over, and other requests are at work on this one",
-                    request.op
-                ));
-                write(&writer, &request.id, &Err(failure)).await;
-                continue;
-            }
-            at_work.shutdown().await;
-            let Some(writer) = Rc::into_inner(writer) else {
+        let call = match op {
+            Op::Call(call) => call,
+            Op::Stream(op) => {
+                if room.available_permits() < MAX_AT_WORK {
+                    write(&writer, &head.id, &Err(not_alone(&head))).await;
+                    continue;
+                }
+                at_work.shutdown().await;
+                let Some(writer) = Rc::into_inner(writer) else {
+                    return;
+                };
+                let _busy = Busy::new(&keeper);
+                streams::run(&keeper, &head, op, reader, writer.into_inner()).await;
                 return;
-            };
-            let _busy = Busy::new(&keeper);
-            streams::run(&keeper, request, reader, writer.into_inner()).await;
-            return;
-        }
+            }
+        };
         let permit = tokio::select! {
             permit = room.clone().acquire_owned() => permit,
             () = hung_up(fd) => return,
@@ -73,8 +72,8 @@ pub async fn run(keeper: Rc<Keeper>, stream: UnixStream, open: Open) {
         let (keeper, writer) = (keeper.clone(), writer.clone());
         let busy = Busy::new(&keeper);
         at_work.spawn_local(async move {
-            let result = ops::run(&keeper, &request).await;
-            write(&writer, &request.id, &result).await;
+            let result = calls::run(&keeper, &head, call).await;
+            write(&writer, &head.id, &result).await;
             drop((permit, busy));
         });
     }
@@ -83,6 +82,13 @@ pub async fn run(keeper: Rc<Keeper>, stream: UnixStream, open: Open) {
         () = hung_up(fd) => {}
     }
     drop((reader, writer, open));
+}
+
+fn not_alone(head: &Head) -> Failure {
+    Failure::bad_request(format!(
+        "{} takes its connection over, and other requests are at work on this one",
+        head.name
+    ))
 }
 
 /// The next line; `None` at the end. What is no line within the limit is an error.

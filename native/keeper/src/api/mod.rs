@@ -1,7 +1,8 @@
 //! The local API: lines of JSON over a Unix socket, and connections that become byte streams.
 
+mod calls;
 mod connection;
-mod ops;
+mod fence;
 mod request;
 mod streams;
 

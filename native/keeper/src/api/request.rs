@@ -1,18 +1,162 @@
-//! One request line, checked.
+//! One request line, checked: which op it asks for, and with what.
 
-use serde::Deserialize;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use voidbox_protocol::body::{PathRequest, WriteFile};
 
 use crate::error::{Code, Failure};
+use crate::exec::StartExec;
 
 pub const API_VERSION: u64 = 1;
 
 #[derive(Debug)]
 pub struct Request {
+    pub head: Head,
+    pub op: Op,
+}
+
+/// What every request has.
+#[derive(Debug)]
+pub struct Head {
     pub id: Value,
-    pub op: String,
-    /// The whole object; each op takes its own fields out of it.
-    body: Value,
+    /// The op as the client named it, for messages.
+    pub name: String,
+    /// The fence that the request carries, when it does.
+    pub fence: Option<u64>,
+}
+
+/// What is asked for. Each op stands in one of three lists: what is done before it is carried out, and
+/// with its connection, depends on the list alone.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Op {
+    Call(Call),
+    Stream(StreamOp),
+}
+
+/// Answered with one line.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Call {
+    Open(OpenCall),
+    Fenced(FencedCall),
+}
+
+/// For every client.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op")]
+pub enum OpenCall {
+    #[serde(rename = "status")]
+    Status,
+    #[serde(rename = "attach")]
+    Attach,
+    #[serde(rename = "ready")]
+    Ready(Args<Ready>),
+    #[serde(rename = "keepalive")]
+    Keepalive,
+    #[serde(rename = "exec.wait")]
+    ExecWait(Args<ExecKey>),
+    #[serde(rename = "stats")]
+    Stats,
+}
+
+/// For the client that has the granted fence.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op")]
+pub enum FencedCall {
+    #[serde(rename = "renew")]
+    Renew,
+    #[serde(rename = "exec.start")]
+    ExecStart(Args<StartExec>),
+    #[serde(rename = "exec.signal")]
+    ExecSignal(Args<Signal>),
+    #[serde(rename = "exec.ack")]
+    ExecAck(Args<ExecKey>),
+    #[serde(rename = "tar.cut")]
+    TarCut(Args<PathRequest>),
+    #[serde(rename = "tree.in")]
+    TreeIn(Args<Tree>),
+    #[serde(rename = "tree.out")]
+    TreeOut(Args<Tree>),
+    #[serde(rename = "stop")]
+    Stop,
+}
+
+/// Takes its connection over: raw bytes follow the answer line.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "op")]
+pub enum StreamOp {
+    #[serde(rename = "exec.stdin")]
+    ExecStdin(Args<ExecKey>),
+    #[serde(rename = "exec.output")]
+    ExecOutput(Args<Output>),
+    #[serde(rename = "file.put")]
+    FilePut(Args<WriteFile>),
+    #[serde(rename = "file.get")]
+    FileGet(Args<PathRequest>),
+    #[serde(rename = "tar.put")]
+    TarPut(Args<PathRequest>),
+    #[serde(rename = "tar.get")]
+    TarGet(Args<PathRequest>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ready {
+    pub timeout_ms: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExecKey {
+    pub exec_key: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Signal {
+    pub exec_key: String,
+    pub signal: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Output {
+    pub exec_key: String,
+    pub stream: String,
+    pub offset: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tree {
+    pub host_path: PathBuf,
+    pub guest_path: String,
+}
+
+/// An op's own fields, or what is wrong with them: that is said once the op is known and its fence
+/// is found to be the granted one. Fields that no op of this build reads are left alone.
+#[derive(Debug)]
+pub struct Args<T>(Result<T, String>);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Args<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let fields = Value::deserialize(deserializer)?;
+        Ok(Self(
+            T::deserialize(fields).map_err(|error| error.to_string()),
+        ))
+    }
+}
+
+impl Head {
+    /// The arguments of this request's op.
+    pub fn read<T>(&self, args: Args<T>) -> Result<T, Failure> {
+        args.0
+            .map_err(|why| Failure::bad_request(format!("{}: {why}", self.name)))
+    }
 }
 
 impl Request {
@@ -39,28 +183,18 @@ impl Request {
                 return Err((id, Failure::new(Code::ApiVersion, message)));
             }
         }
-        let Some(op) = body.get("op").and_then(Value::as_str).map(str::to_owned) else {
+        let Some(name) = body.get("op").and_then(Value::as_str).map(str::to_owned) else {
             return Err((id, Failure::bad_request("op is missing")));
         };
-        Ok(Self { id, op, body })
-    }
-
-    /// The op's own fields.
-    pub fn fields<T: for<'de> Deserialize<'de>>(&self) -> Result<T, Failure> {
-        T::deserialize(&self.body)
-            .map_err(|error| Failure::bad_request(format!("{}: {error}", self.op)))
-    }
-
-    /// The fence that the request carries, when it does.
-    pub fn fence(&self) -> Option<u64> {
-        self.body.get("fence").and_then(Value::as_u64)
-    }
-
-    pub fn is_stream(&self) -> bool {
-        matches!(
-            self.op.as_str(),
-            "exec.stdin" | "exec.output" | "file.put" | "file.get" | "tar.put" | "tar.get"
-        )
+        let fence = body.get("fence").and_then(Value::as_u64);
+        // Arguments are read without fail, so it is the name that is in none of the lists.
+        match Op::deserialize(body) {
+            Ok(op) => Ok(Self {
+                head: Head { id, name, fence },
+                op,
+            }),
+            Err(_) => Err((id, Failure::bad_request(format!("op {name:?} is unknown")))),
+        }
     }
 }
 
@@ -89,5 +223,42 @@ mod tests {
                 "{line}"
             );
         }
+    }
+
+    /// The ops of a list, as its parser says them of one that it does not have.
+    fn names<T: DeserializeOwned + std::fmt::Debug>(marks: &'static str) -> Vec<(String, String)> {
+        let refusal = serde_json::from_str::<T>(r#"{"op":""}"#).unwrap_err();
+        let text = refusal.to_string();
+        let (_, list) = text.split_once("expected one of ").unwrap();
+        let quoted = list.split('`').skip(1).step_by(2);
+        quoted
+            .map(|name| (name.to_owned(), marks.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn the_manual_has_every_op_with_what_it_takes() {
+        let manual = include_str!("../../../../docs/keeper.md");
+        let (_, api) = manual.split_once("\n| op | request | answer |\n").unwrap();
+        let rows = api.lines().skip(1).take_while(|line| line.starts_with('|'));
+        let mut documented: Vec<(String, String)> = rows
+            .map(|row| {
+                let mut cells = row.split(" | ");
+                let name = cells.next().unwrap().trim_matches(['|', ' ', '`']);
+                let takes = cells.next().unwrap();
+                let marks = match (takes.starts_with("fenced"), takes.contains("stream ")) {
+                    (_, true) => "stream",
+                    (true, false) => "fenced",
+                    (false, false) => "open",
+                };
+                (name.to_owned(), marks.to_owned())
+            })
+            .collect();
+        let mut known = names::<OpenCall>("open");
+        known.extend(names::<FencedCall>("fenced"));
+        known.extend(names::<StreamOp>("stream"));
+        documented.sort();
+        known.sort();
+        assert_eq!(documented, known);
     }
 }

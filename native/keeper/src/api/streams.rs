@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use serde::Deserialize;
 use serde_json::json;
 use tokio::io::BufReader;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -10,8 +9,8 @@ use voidbox_protocol::body::{PathRequest, ReadFileResponse, WriteFile};
 use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
-use super::ops::{check_fence, fence_raised, find_exec};
-use super::request::Request;
+use super::fence;
+use super::request::{ExecKey, Head, Output, StreamOp};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::Exec;
@@ -25,57 +24,61 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// Runs a stream op to its end and closes the connection.
 pub async fn run(
     keeper: &Rc<Keeper>,
-    request: Request,
+    head: &Head,
+    op: StreamOp,
     reader: BufReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
 ) {
-    let mut client = Client::new(request.id.clone(), reader, writer);
-    let is_output = request.op == "exec.output";
-    let fence = match (is_output, request.fence()) {
-        (true, None) => Ok(u64::MAX),
-        _ => check_fence(keeper, &request),
+    let mut client = Client::new(head.id.clone(), reader, writer);
+    let fence = match (&op, head.fence) {
+        // Output can be read without one.
+        (StreamOp::ExecOutput(_), None) => Ok(u64::MAX),
+        _ => fence::check(keeper, head),
     };
     let fence = match fence {
         Ok(fence) => fence,
         Err(failure) => return client.refuse(failure).await,
     };
     // Standard input is cut by its exec, at a point where every byte is counted.
-    let is_stdin = request.op == "exec.stdin";
+    let is_stdin = matches!(op, StreamOp::ExecStdin(_));
     tokio::select! {
-        () = serve(keeper, &request, &mut client) => {}
-        () = fence_raised(keeper, fence), if !is_stdin => {}
+        () = serve(keeper, head, op, &mut client) => {}
+        () = fence::raised(keeper, fence), if !is_stdin => {}
     }
 }
 
-async fn serve(keeper: &Rc<Keeper>, request: &Request, client: &mut Client) {
-    let served = match request.op.as_str() {
-        "exec.output" => exec_output(keeper, request, client).await,
-        "exec.stdin" => exec_stdin(keeper, request, client).await,
-        "file.put" => file_put(keeper, request, client).await,
-        "file.get" => file_get(keeper, request, client).await,
-        "tar.put" => tar_put(keeper, request, client).await,
-        _ => tar_get(keeper, request, client).await,
-    };
-    match served {
+async fn serve(keeper: &Rc<Keeper>, head: &Head, op: StreamOp, client: &mut Client) {
+    // A tar may go on behind its end marker.
+    let is_put = matches!(op, StreamOp::FilePut(_) | StreamOp::TarPut(_));
+    match carry_out(keeper, head, op, client).await {
         Err(Interrupted::Failure(failure)) => client.refuse(failure).await,
-        // A tar may go on behind its end marker.
-        Ok(()) if matches!(request.op.as_str(), "file.put" | "tar.put") => client.let_go().await,
+        Ok(()) if is_put => client.let_go().await,
         Ok(()) | Err(Interrupted::Gone) => {}
+    }
+}
+
+async fn carry_out(
+    keeper: &Rc<Keeper>,
+    head: &Head,
+    op: StreamOp,
+    client: &mut Client,
+) -> Result<(), Interrupted> {
+    match op {
+        StreamOp::ExecOutput(args) => exec_output(keeper, head.read(args)?, client).await,
+        StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
+        StreamOp::FilePut(args) => file_put(keeper, head.read(args)?, client).await,
+        StreamOp::FileGet(args) => file_get(keeper, head.read(args)?, client).await,
+        StreamOp::TarPut(args) => tar_put(keeper, head.read(args)?, client).await,
+        StreamOp::TarGet(args) => tar_get(keeper, head.read(args)?, client).await,
     }
 }
 
 async fn exec_output(
     keeper: &Rc<Keeper>,
-    request: &Request,
+    output: Output,
     client: &mut Client,
 ) -> Result<(), Interrupted> {
-    #[derive(Deserialize)]
-    struct Output {
-        stream: String,
-        offset: u64,
-    }
-    let Output { stream, mut offset } = request.fields()?;
-    let stream = match stream.as_str() {
+    let stream = match output.stream.as_str() {
         "stdout" => Stream::Stdout,
         "stderr" => Stream::Stderr,
         other => {
@@ -85,7 +88,8 @@ async fn exec_output(
             .into());
         }
     };
-    let exec = find_exec(keeper, request)?;
+    let mut offset = output.offset;
+    let exec = keeper.exec(&output.exec_key)?;
     let there = exec.output_len(stream);
     if offset > there {
         return Err(Failure::bad_request(format!(
@@ -112,10 +116,11 @@ async fn exec_output(
 
 async fn exec_stdin(
     keeper: &Rc<Keeper>,
-    request: &Request,
+    head: &Head,
+    ExecKey { exec_key }: ExecKey,
     client: &mut Client,
 ) -> Result<(), Interrupted> {
-    let exec = find_exec(keeper, request)?;
+    let exec = keeper.exec(&exec_key)?;
     if exec.start.stdin_bytes.is_none() {
         return Err(Failure::bad_request(format!(
             "exec {} has no standard input",
@@ -124,7 +129,7 @@ async fn exec_stdin(
         .into());
     }
     let link = keeper.guest().await?;
-    check_fence(keeper, request)?;
+    fence::check(keeper, head)?;
     let (owner, offset) = exec.own_stdin();
     client.answer(&Ok(json!({ "offset": offset }))).await?;
     feed(&exec, &link, owner, client).await;
@@ -154,10 +159,9 @@ async fn feed(exec: &Rc<Exec>, link: &Rc<Link>, owner: u64, client: &mut Client)
 
 async fn file_put(
     keeper: &Rc<Keeper>,
-    request: &Request,
+    file: WriteFile,
     client: &mut Client,
 ) -> Result<(), Interrupted> {
-    let file: WriteFile = request.fields()?;
     let link = keeper.guest().await?;
     let mut left = file.size_bytes;
     let transfer = Transfer::open(&link, &Message::WriteFile(file))?;
@@ -186,10 +190,9 @@ async fn file_put(
 
 async fn file_get(
     keeper: &Rc<Keeper>,
-    request: &Request,
+    path: PathRequest,
     client: &mut Client,
 ) -> Result<(), Interrupted> {
-    let path: PathRequest = request.fields()?;
     let link = keeper.guest().await?;
     let transfer = Transfer::open(&link, &Message::ReadFile(path))?;
     let mut left = match transfer.response().await? {
@@ -224,10 +227,9 @@ async fn file_get(
 
 async fn tar_put(
     keeper: &Rc<Keeper>,
-    request: &Request,
+    path: PathRequest,
     client: &mut Client,
 ) -> Result<(), Interrupted> {
-    let path: PathRequest = request.fields()?;
     let link = keeper.guest().await?;
     let transfer = Transfer::open(&link, &Message::TarPut(path))?;
     client.answer(&Ok(json!({}))).await?;
@@ -249,10 +251,9 @@ async fn tar_put(
 
 async fn tar_get(
     keeper: &Rc<Keeper>,
-    request: &Request,
+    path: PathRequest,
     client: &mut Client,
 ) -> Result<(), Interrupted> {
-    let path: PathRequest = request.fields()?;
     let link = keeper.guest().await?;
     let transfer = Transfer::open(&link, &Message::TarGet(path.clone()))?;
     let kind = match transfer.response().await? {

@@ -122,6 +122,17 @@ impl Keeper {
         }
     }
 
+    /// The exec of a key.
+    pub fn exec(&self, key: &str) -> Result<Rc<Exec>, Failure> {
+        let found = self.execs.borrow().get(key).cloned();
+        found.ok_or_else(|| {
+            Failure::new(
+                Code::ExecUnknown,
+                format!("exec {key:?} was never started here"),
+            )
+        })
+    }
+
     /// Keeps why a tar of `path` broke off; behind raw bytes there is no line to say it in.
     pub fn remember_tar(&self, path: String, cut: Option<Failure>) {
         let mut tars = self.cut_tars.borrow_mut();

@@ -1,15 +1,14 @@
 //! The ops that are answered with one line.
 
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 use voidbox_protocol::body::{Empty, PathRequest};
 use voidbox_protocol::message::Message;
 
-use super::request::Request;
+use super::fence;
+use super::request::{Call, ExecKey, FencedCall, Head, OpenCall, Ready, Signal};
 use crate::error::{Code, Failure};
 use crate::exec::{self, Exec, StartExec};
 use crate::guest::transfer::Transfer;
@@ -21,52 +20,45 @@ use crate::vmm;
 /// What this keeper can beyond the API's first version; a client asks before it uses one of them.
 const FEATURES: &[&str] = &["keepalive"];
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ExecKey {
-    exec_key: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Tree {
-    host_path: PathBuf,
-    guest_path: String,
-}
-
-/// The answer to a request.
-pub async fn run(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure> {
-    match request.op.as_str() {
-        "status" => Ok(status(keeper)),
-        "attach" => attach(keeper).await,
-        "ready" => ready(keeper, request).await,
-        "exec.wait" => {
-            let outcome = find_exec(keeper, request)?.wait().await?;
-            Ok(serde_json::to_value(outcome).expect("plain data serialises"))
-        }
-        "stats" => stats(keeper).await,
-        "keepalive" => {
-            keeper.lease.renew();
-            Ok(json!({ "leaseLeftMs": keeper.lease.left_ms() }))
-        }
-        "renew" | "exec.start" | "exec.signal" | "exec.ack" | "tar.cut" | "tree.in"
-        | "tree.out" | "stop" => fenced(keeper, request).await,
-        other => Err(Failure::bad_request(format!("op {other:?} is unknown"))),
+/// The answer to a call.
+pub async fn run(keeper: &Rc<Keeper>, head: &Head, call: Call) -> Result<Value, Failure> {
+    match call {
+        Call::Open(call) => open(keeper, head, call).await,
+        Call::Fenced(call) => fenced(keeper, head, call).await,
     }
 }
 
-async fn fenced(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure> {
-    let fence = check_fence(keeper, request)?;
-    match request.op.as_str() {
-        "renew" => Ok(json!({ "leaseLeftMs": keeper.lease.left_ms() })),
-        "exec.start" => start_exec(keeper, request).await,
-        "exec.signal" => signal_exec(keeper, request).await,
-        "exec.ack" => {
-            find_exec(keeper, request)?.acknowledge()?;
+async fn open(keeper: &Rc<Keeper>, head: &Head, call: OpenCall) -> Result<Value, Failure> {
+    match call {
+        OpenCall::Status => Ok(status(keeper)),
+        OpenCall::Attach => attach(keeper).await,
+        OpenCall::Ready(args) => ready(keeper, head.read(args)?).await,
+        OpenCall::Keepalive => {
+            keeper.lease.renew();
+            Ok(json!({ "leaseLeftMs": keeper.lease.left_ms() }))
+        }
+        OpenCall::ExecWait(args) => {
+            let ExecKey { exec_key } = head.read(args)?;
+            let outcome = keeper.exec(&exec_key)?.wait().await?;
+            Ok(serde_json::to_value(outcome).expect("plain data serialises"))
+        }
+        OpenCall::Stats => stats(keeper).await,
+    }
+}
+
+async fn fenced(keeper: &Rc<Keeper>, head: &Head, call: FencedCall) -> Result<Value, Failure> {
+    let fence = fence::check(keeper, head)?;
+    match call {
+        FencedCall::Renew => Ok(json!({ "leaseLeftMs": keeper.lease.left_ms() })),
+        FencedCall::ExecStart(args) => start_exec(keeper, head, head.read(args)?).await,
+        FencedCall::ExecSignal(args) => signal_exec(keeper, head.read(args)?).await,
+        FencedCall::ExecAck(args) => {
+            let ExecKey { exec_key } = head.read(args)?;
+            keeper.exec(&exec_key)?.acknowledge()?;
             Ok(json!({}))
         }
-        "tar.cut" => {
-            let PathRequest { path } = request.fields()?;
+        FencedCall::TarCut(args) => {
+            let PathRequest { path } = head.read(args)?;
             Ok(match keeper.why_cut(&path) {
                 Some(failure) => {
                     json!({ "code": failure.code.as_str(), "message": failure.message })
@@ -74,66 +66,23 @@ async fn fenced(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure
                 None => json!({}),
             })
         }
-        "tree.in" | "tree.out" => {
+        FencedCall::TreeIn(args) => {
             let link = keeper.guest().await?;
-            let Tree {
-                host_path,
-                guest_path,
-            } = request.fields()?;
-            let copied = async {
-                if request.op == "tree.in" {
-                    let read = tree::copy_in(&link, host_path, guest_path).await?;
-                    return Ok(
-                        json!({ "entries": read.entries, "bytes": read.bytes, "skipped": read.skipped }),
-                    );
-                }
-                let written =
-                    tree::copy_out(&link, guest_path, host_path, keeper.config.guest_bytes())
-                        .await?;
-                Ok(json!({ "entries": written.entries, "bytes": written.bytes }))
-            };
-            tokio::select! {
-                copied = copied => copied,
-                () = fence_raised(keeper, fence) => Err(stale(fence, *keeper.fence.borrow())),
-            }
+            let tree = head.read(args)?;
+            let copied = tree::copy_in(&link, tree.host_path, tree.guest_path);
+            let read = fence::hold(keeper, fence, copied).await?;
+            Ok(json!({ "entries": read.entries, "bytes": read.bytes, "skipped": read.skipped }))
         }
-        _ => stop(keeper).await,
+        FencedCall::TreeOut(args) => {
+            let link = keeper.guest().await?;
+            let tree = head.read(args)?;
+            let max_bytes = keeper.config.guest_bytes();
+            let copied = tree::copy_out(&link, tree.guest_path, tree.host_path, max_bytes);
+            let written = fence::hold(keeper, fence, copied).await?;
+            Ok(json!({ "entries": written.entries, "bytes": written.bytes }))
+        }
+        FencedCall::Stop => stop(keeper).await,
     }
-}
-
-fn stale(fence: u64, granted: u64) -> Failure {
-    Failure::new(
-        Code::FenceStale,
-        format!("fence {fence} is below the granted {granted}: another client has attached"),
-    )
-}
-
-/// Lets a request with the granted fence through and renews the lease.
-pub fn check_fence(keeper: &Keeper, request: &Request) -> Result<u64, Failure> {
-    let Some(fence) = request.fence() else {
-        return Err(Failure::bad_request(format!(
-            "{} needs a fence: attach first",
-            request.op
-        )));
-    };
-    let granted = *keeper.fence.borrow();
-    if fence < granted {
-        return Err(stale(fence, granted));
-    }
-    if fence > granted {
-        return Err(Failure::bad_request(format!(
-            "fence {fence} was never granted, the last one is {granted}"
-        )));
-    }
-    keeper.lease.renew();
-    Ok(fence)
-}
-
-/// Returns when a fence above `fence` is granted.
-pub async fn fence_raised(keeper: &Keeper, fence: u64) {
-    let mut granted = keeper.fence.subscribe();
-    // The sender lives as long as the keeper.
-    let _ = granted.wait_for(|granted| *granted > fence).await;
 }
 
 fn status(keeper: &Keeper) -> Value {
@@ -180,13 +129,7 @@ async fn attach(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     Ok(json!({ "fence": fence }))
 }
 
-async fn ready(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Ready {
-        timeout_ms: u64,
-    }
-    let Ready { timeout_ms } = request.fields()?;
+async fn ready(keeper: &Rc<Keeper>, Ready { timeout_ms }: Ready) -> Result<Value, Failure> {
     let limit = Duration::from_millis(timeout_ms);
     match keeper.disk.within(limit, keeper.guest()).await {
         Ok(guest) => guest.map(|_| status(keeper)),
@@ -197,22 +140,10 @@ async fn ready(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure>
     }
 }
 
-pub fn find_exec(keeper: &Keeper, request: &Request) -> Result<Rc<Exec>, Failure> {
-    let ExecKey { exec_key } = request.fields()?;
-    let found = keeper.execs.borrow().get(&exec_key).cloned();
-    found.ok_or_else(|| {
-        Failure::new(
-            Code::ExecUnknown,
-            format!("exec {exec_key:?} was never started here"),
-        )
-    })
-}
-
-async fn start_exec(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure> {
-    let start: StartExec = request.fields()?;
+async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Result<Value, Failure> {
     let link = keeper.guest().await?;
     // From here to the insert nothing waits, so that a key is started once.
-    check_fence(keeper, request)?;
+    fence::check(keeper, head)?;
     if keeper.execs.borrow().contains_key(&start.exec_key) {
         return Ok(json!({ "known": true }));
     }
@@ -229,12 +160,10 @@ async fn start_exec(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Fai
     Ok(json!({ "known": false }))
 }
 
-async fn signal_exec(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Failure> {
-    #[derive(Deserialize)]
-    struct Signal {
-        signal: String,
-    }
-    let Signal { signal } = request.fields()?;
+async fn signal_exec(
+    keeper: &Rc<Keeper>,
+    Signal { exec_key, signal }: Signal,
+) -> Result<Value, Failure> {
     let number = match signal.as_str() {
         "SIGHUP" => libc::SIGHUP,
         "SIGINT" => libc::SIGINT,
@@ -251,7 +180,7 @@ async fn signal_exec(keeper: &Rc<Keeper>, request: &Request) -> Result<Value, Fa
             )));
         }
     };
-    let exec = find_exec(keeper, request)?;
+    let exec = keeper.exec(&exec_key)?;
     let link = keeper.guest().await?;
     exec.signal(&link, number);
     Ok(json!({}))
