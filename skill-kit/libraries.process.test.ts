@@ -41,7 +41,9 @@ async function loadedBy(code: string): Promise<{ stdout: string; stderr: string;
 }
 
 function librariesIn(paths: readonly string[]): string[] {
-  return ['arktype', 'zod'].filter((library) => paths.some((path) => path.includes(`/node_modules/${library}/`)));
+  return ['arktype', 'rolldown', 'zod'].filter((library) =>
+    paths.some((path) => path.includes(`/node_modules/${library}/`)),
+  );
 }
 
 async function bundled(code: string): Promise<{ code: string; libraries: string[] }> {
@@ -99,6 +101,12 @@ it('a command line in a bundle holds no Temporal client, although it can keep du
   expect(modules.filter((id) => id.includes('@temporalio') || /\/dist\/(workers|cli|workflows)\//.test(id))).toEqual(
     [],
   );
+});
+
+it('a definition is checked without the parser that lint reads its source with', async () => {
+  const looping = `skill({ name: 's', entry: 'a' }).step('a', { prompt: 'A', next: 'self' }).build()`;
+  const code = `import { checkSkill, skill } from 'voidbox/skill-kit'; console.log(checkSkill(${looping})[0].rule);`;
+  expect(await loadedBy(code)).toEqual({ stdout: 'cycle-guard\n', stderr: '', libraries: [] });
 });
 
 it("z and type are the libraries' own", async () => {

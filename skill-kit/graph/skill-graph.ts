@@ -2,7 +2,7 @@
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { edgesOf } from '../../domain/step-machine/facts.ts';
 import { components, reachable } from '../../domain/step-machine/graph.ts';
-import type { SkillInsight } from '../lint/definition-rules.ts';
+import type { SkillInsight } from '../lint/skill-insight.ts';
 
 export type EdgeKind =
   /** Always. */

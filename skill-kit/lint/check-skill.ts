@@ -1,6 +1,6 @@
 /** `checkSkill`: what can be said of a definition without its source. */
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { definitionFindings } from './definition-rules.ts';
+import { definitionFindings } from './definition-findings.ts';
 import type { LintDiagnostic } from './diagnostic.ts';
 
 /**

@@ -2,9 +2,9 @@
 import type { Buildable } from '../../domain/step-machine/definition.ts';
 import { findEntry } from '../bundle/find-entry.ts';
 import { checkSkill } from './check-skill.ts';
-import type { LintDiagnostic } from './diagnostic.ts';
+import { type LintDiagnostic, said } from './diagnostic.ts';
 import { type LintOptions, loadOrExplain } from './lint-skill.ts';
-import { RULES } from './rules.ts';
+import { ruleOf } from './rules.ts';
 import type { Place } from './sources.ts';
 
 export interface CheckedSource {
@@ -26,7 +26,7 @@ export async function checkSource(path: string, { cwd = process.cwd() }: LintOpt
     case 'mistakes':
       return {
         definition: null,
-        diagnostics: loaded.mistakes.map((one) => ({ ...one, remedy: RULES[one.rule].remedy })),
+        diagnostics: loaded.mistakes.map((one) => ({ ...one, remedy: ruleOf(one.rule).remedy })),
       };
     case 'not-bundled':
       return { definition: null, diagnostics: loaded.mistakes.map(({ message, place }) => failed(message, place)) };
@@ -36,5 +36,5 @@ export async function checkSource(path: string, { cwd = process.cwd() }: LintOpt
 }
 
 function failed(message: string, place: Place | null): LintDiagnostic {
-  return { rule: 'definition', severity: 'error', message, remedy: RULES.definition.remedy, ...place };
+  return { ...said(ruleOf('definition'), message), ...place };
 }

@@ -1,5 +1,5 @@
 /** What lint says. */
-import type { RuleName } from './rules.ts';
+import type { ListedRule, RuleName } from './rules.ts';
 
 export interface LintDiagnostic {
   readonly rule: RuleName;
@@ -13,6 +13,15 @@ export interface LintDiagnostic {
   readonly line?: number;
   /** From 1, in UTF-16 units. */
   readonly column?: number;
+}
+
+/** @param severity  for rules that can be either */
+export function said(
+  { code, severity: declared, remedy }: ListedRule,
+  message: string,
+  severity: LintDiagnostic['severity'] = declared === 'warning' ? 'warning' : 'error',
+): LintDiagnostic {
+  return { rule: code, severity, message, remedy };
 }
 
 /** One whose place in the source is known. */

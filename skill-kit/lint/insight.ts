@@ -1,9 +1,9 @@
 /** Joins built skills to the source that they are made of. */
 import { PARENT_TARGET, type SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { type BuilderSource, stepsByName, type StepSource } from './builders.ts';
-import type { SkillInsight } from './definition-rules.ts';
 import { functionTargets, type PossibleTarget } from './next-targets.ts';
 import { type PromptSource, readPrompt } from './prompt-source.ts';
+import type { SkillInsight } from './skill-insight.ts';
 import type { Sources } from './sources.ts';
 import type { Node } from './syntax.ts';
 

@@ -7,12 +7,11 @@ import { BundleError, type BundleMistake } from '../bundle/bundle.ts';
 import { findEntry } from '../bundle/find-entry.ts';
 import { loadSkill } from '../bundle/load-skill.ts';
 import { type BuilderSource, buildersOf } from './builders.ts';
-import { definitionFindings } from './definition-rules.ts';
-import { type PlacedDiagnostic, sorted } from './diagnostic.ts';
+import { definitionFindings } from './definition-findings.ts';
+import { type PlacedDiagnostic, said, sorted } from './diagnostic.ts';
 import { Insights, type SourceInsight } from './insight.ts';
-import { orphanReferences } from './references.ts';
-import { RULES, type RuleName } from './rules.ts';
-import { sourceFindings } from './source-rules.ts';
+import { ruleOf, type RuleName } from './rules.ts';
+import { sourceFindings } from './source-findings.ts';
 import { type Place, Sources } from './sources.ts';
 import { is } from './syntax.ts';
 
@@ -36,19 +35,16 @@ export async function lintSkill(
   const sources = Sources.read(entry);
   const builders = buildersOf(sources);
   const insights = new Insights(sources, builders);
-  const found: PlacedDiagnostic[] = sources.failures.map(({ message, ...place }) => said('syntax', message, place));
-  found.push(...sourceFindings(sources, builders, insights));
   const whole = wholePlace(sources, entry);
-  for (const file of orphanReferences(sources, dirname(entry)))
-    found.push(said('orphan-references', `Nothing mentions references/${file}.`, whole));
+  const found = [...sourceFindings({ sources, builders, insights, whole, folder: dirname(entry) })];
   // What does not parse would only be said once more.
   if (found.some(({ rule }) => rule === 'syntax')) return sorted(found);
   const loaded = await loadOrExplain(entry);
   if (loaded.kind === 'definition') found.push(...definitionDiagnostics(sources, insights, loaded.definition, whole));
   else if (loaded.kind === 'mistakes') found.push(...mistakesIn(sources, insights, loaded, whole));
   else if (loaded.kind === 'not-bundled')
-    found.push(...loaded.mistakes.map(({ message, place }) => said('definition', message, place ?? whole)));
-  else if (!isSaidAlready(found, loaded.message)) found.push(said('definition', loaded.message, whole));
+    found.push(...loaded.mistakes.map(({ message, place }) => saidAt(place ?? whole, 'definition', message)));
+  else if (!isSaidAlready(found, loaded.message)) found.push(saidAt(whole, 'definition', loaded.message));
   return sorted(found);
 }
 
@@ -124,8 +120,7 @@ function mistakesIn(
   return mistakes.map(({ rule, severity, message, step }) => {
     const node = step === undefined ? builder?.root : (stepNode(builder, step) ?? builder?.root);
     return {
-      ...said(rule, message, node === undefined ? whole : sources.placeOf(node)),
-      severity,
+      ...saidAt(node === undefined ? whole : sources.placeOf(node), rule, message, severity),
       ...(step === undefined ? {} : { step }),
     };
   });
@@ -135,9 +130,13 @@ function stepNode(builder: BuilderSource | null, step: string): BuilderSource['r
   return builder?.steps.findLast(({ name }) => name === step)?.nameNode;
 }
 
-function said(rule: RuleName, message: string, place: Place): PlacedDiagnostic {
-  const { severity, remedy } = RULES[rule];
-  return { rule, severity: severity === 'warning' ? 'warning' : 'error', message, remedy, ...place };
+function saidAt(
+  place: Place,
+  rule: RuleName,
+  message: string,
+  severity?: PlacedDiagnostic['severity'],
+): PlacedDiagnostic {
+  return { ...said(ruleOf(rule), message, severity), ...place };
 }
 
 /** Builders refuse what is registered twice; its place is known from the source. */

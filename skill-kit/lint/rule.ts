@@ -1,0 +1,50 @@
+/** What a rule of lint is. Each has a file of its own below `rules/`, and `rules.ts` lists them. */
+import type { Place } from './sources.ts';
+import type { SkillSubject, SourceSubject, StepSubject } from './subjects.ts';
+
+export interface Rule {
+  /** What its diagnostics are called. */
+  readonly code: string;
+  /** Of its diagnostics; where it can be either, each says which. */
+  readonly severity: 'error' | 'warning' | 'error or warning';
+  /** What is wrong, in the words of docs/skill-lint.md. */
+  readonly about: string;
+  readonly remedy: string;
+  readonly check: Checks;
+}
+
+/** What a rule looks at. Of the source it takes only types: authors load every rule with `checkSkill`, and no parser. */
+export interface Checks {
+  /** Each skill once, sub-skills included. */
+  skill?(subject: SkillSubject, tell: Tell): void;
+  /** Each of its steps, after all rules have looked at the skill. */
+  step?(subject: StepSubject, tell: Tell): void;
+  /** All files at once, also where the skill cannot be loaded. */
+  source?(subject: SourceSubject, tell: TellAt): void;
+}
+
+/** The builder refuses it by the same check: `domain/step-machine/diagnose.ts`. */
+export const BY_BUILDER: Checks = {};
+/** It is met while the skill is loaded. */
+export const BY_LOADER: Checks = {};
+
+export type Tell = (message: string, more?: SkillDetails) => void;
+
+export interface SkillDetails {
+  readonly severity?: 'error' | 'warning';
+  readonly step?: string;
+  /** Which of the step's questions. */
+  readonly ask?: number;
+  /** The name in question, if it is one that a `next` function returns. */
+  readonly target?: string;
+}
+
+export type TellAt = (place: Place, message: string, more?: SourceDetails) => void;
+
+export interface SourceDetails {
+  readonly step?: string;
+  /** In place of the rule's own. */
+  readonly remedy?: string;
+  /** What it is about: of one place it is told once, though several steps share the text. */
+  readonly once?: string;
+}

@@ -1,0 +1,9 @@
+import { BY_BUILDER, type Rule } from '../rule.ts';
+
+export const unreadableStep = {
+  code: 'unreadable-step',
+  severity: 'warning',
+  about: '`store.steps.<name>` cannot read the step, because `all`, `ran` and `history` are taken',
+  remedy: 'Give the step another name.',
+  check: BY_BUILDER,
+} as const satisfies Rule;

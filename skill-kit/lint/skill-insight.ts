@@ -1,0 +1,7 @@
+/** What the source says of one skill. Without it functions are unknown. */
+export interface SkillInsight {
+  /** Names that the step's `next` function returns. */
+  targetsOf(step: string): { readonly names: readonly string[]; readonly isComplete: boolean } | null;
+  /** Options of the questions in its prompt; null: the prompt was not found. */
+  asksOf(step: string): readonly (readonly string[] | null)[] | null;
+}

@@ -1,0 +1,42 @@
+/** What rules are shown. */
+import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
+import type { Edges } from '../../domain/step-machine/graph.ts';
+import type { BuilderSource } from './builders.ts';
+import type { Insights } from './insight.ts';
+import type { PromptSource } from './prompt-source.ts';
+import type { SkillInsight } from './skill-insight.ts';
+import type { Place, Sources } from './sources.ts';
+
+/** A built skill, with what its source adds where that is at hand. */
+export interface SkillSubject {
+  readonly definition: SkillDefinition;
+  readonly insight: SkillInsight;
+  /** From each step, names that functions return included. */
+  readonly edges: Edges;
+  /** The params of a sub-skill are given by code. */
+  readonly isSubskill: boolean;
+}
+
+export interface StepSubject extends SkillSubject {
+  readonly step: string;
+  readonly config: StepConfig;
+}
+
+/** The files of a skill. */
+export interface SourceSubject {
+  readonly sources: Sources;
+  readonly builders: readonly BuilderSource[];
+  readonly insights: Insights;
+  /** Of each step that has one. */
+  readonly prompts: readonly SourcePrompt[];
+  /** Where the entry exports the skill: for what has no place of its own. */
+  readonly whole: Place;
+  /** Paths below `references/`. @throws CodedError `skill/unusable` when the folder cannot be read */
+  orphanReferences(): readonly string[];
+}
+
+export interface SourcePrompt {
+  /** Null where the step has no name of its own: several may use it. */
+  readonly step: string | null;
+  readonly prompt: PromptSource;
+}
