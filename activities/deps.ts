@@ -1,8 +1,8 @@
 /** What activities are made of; a worker's composition root fills it in. */
 import type { HistoryLimit, Placement } from './contract.ts';
 import type { AttemptRegistry } from './attempt-registry.ts';
-import type { Capacity } from './capacity.ts';
 import type { PumpDisk } from './output-pump.ts';
+import type { Leases } from './ports/leases.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { EventStore } from './ports/event-log.ts';
 import type { WritableMounts } from './ports/mounts.ts';
@@ -18,7 +18,7 @@ export interface ActivityDeps {
   readonly mounts: WritableMounts;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
-  readonly capacity: Capacity;
+  readonly leases: Leases;
   /** The disk that events, artifacts and VMs of this host are on. */
   readonly disk: PumpDisk;
   readonly attempts: AttemptRegistry;

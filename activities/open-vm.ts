@@ -1,6 +1,7 @@
 /** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
+import type { VmLease } from '../domain/run/vm-lease.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { confirmMounts } from './mount-policy.ts';
@@ -8,13 +9,19 @@ import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
 import type { PooledVm } from './vm-pool.ts';
 
+export interface OpenedVm {
+  readonly lease: VmLease;
+  /** Null: the lease is of another host, and nothing is launched on this one. */
+  readonly vm: PooledVm | null;
+}
+
 /** @throws CodedError `vm/no-capacity`, `vm/too-large`, `admit/mount-refused` and what `SandboxBackend.launch` throws */
 export async function openVm(
   deps: ActivityDeps,
   request: ScopeRequest,
   backend: SandboxBackend,
   life: AttemptLife,
-): Promise<PooledVm> {
+): Promise<OpenedVm> {
   const key: VmKey = { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
   const name = vmKeyText(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
@@ -25,8 +32,8 @@ export async function openVm(
   });
 
   await confirmMounts(deps, request.runId, request.scope, request.mountsAreResolved === true);
-  // A mock has no memory of its own to count.
-  if (backend.name !== 'mock') deps.capacity.reserve(key, request.scope.sandbox.memoryMib);
+  const lease = await leaseOf(deps, key, request, backend);
+  if (lease.host !== deps.placement.hostId) return { lease, vm: null };
   life.phase('starting the VM');
   await deps.events.append(request.runId, [event('starting', { type: 'vm-starting', ...identity })]);
   const vm = await deps.vms.use(key, () => backend.launch(key, request.scope.sandbox, life.ended));
@@ -43,5 +50,17 @@ export async function openVm(
       bootMs: facts.bootMs,
     }),
   ]);
-  return vm;
+  return { lease, vm };
+}
+
+async function leaseOf(
+  { leases, placement: { hostId: host, hostQueue: queue } }: ActivityDeps,
+  key: VmKey,
+  { scope: { sandbox } }: ScopeRequest,
+  backend: SandboxBackend,
+): Promise<VmLease> {
+  // A mock lives in this process and takes nothing that is counted.
+  if (backend.name === 'mock') return { vmKey: vmKeyText(key), queue, host };
+  const { memoryMib, vcpus, diskMib } = sandbox;
+  return await leases.grant(key, { memoryMib, vcpus, diskMib });
 }

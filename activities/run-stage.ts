@@ -81,7 +81,9 @@ async function inVm(context: Attempt): Promise<StageResult> {
   const { env, secrets } = await resolveEnvironment(deps.records, request.runId, request.stage);
   const redactor = createRedactor(secrets);
   life.phase('waiting for a VM');
-  const vm = await openVm(deps, request, context.backend, life);
+  const { vm, lease } = await openVm(deps, request, context.backend, life);
+  if (vm === null)
+    throw new CodedError('host/elsewhere', `the VM ${lease.vmKey} is on host ${lease.host}, where its stages run`);
   try {
     const { sandbox } = vm;
     let renewalFailure: unknown = null;
@@ -119,7 +121,7 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promis
   }
   if (!context.ownsVm) return;
   deps.vms.drop(vmKey);
-  deps.capacity.release(vmKey);
+  await deps.leases.release(vmKey);
   await deps.events.append(request.runId, [vmStopped(context)]);
 }
 
@@ -290,7 +292,7 @@ async function concludeWithoutVm(context: Attempt, result: StageResult): Promise
 async function releaseOwned(context: Attempt): Promise<void> {
   context.deps.vms.drop(context.vmKey);
   await context.backend.release(context.vmKey);
-  context.deps.capacity.release(context.vmKey);
+  await context.deps.leases.release(context.vmKey);
   await context.deps.events.append(context.request.runId, [vmStopped(context)]);
 }
 

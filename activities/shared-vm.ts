@@ -13,9 +13,9 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Vm
   const key = keyOf(request);
   return withHeartbeat((life) =>
     deps.attempts.drive(`acquire/${vmKeyText(key)}`, life, async () => {
-      const vm = await openVm(deps, request, deps.backendFor(request.scope.sandbox), life);
-      vm.leave();
-      return { vmKey: vmKeyText(key), queue: deps.placement.hostQueue, host: deps.placement.hostId };
+      const { lease, vm } = await openVm(deps, request, deps.backendFor(request.scope.sandbox), life);
+      vm?.leave();
+      return lease;
     }),
   );
 }
@@ -32,7 +32,7 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
       throw toActivityFailure(error);
   }
   deps.vms.drop(key);
-  deps.capacity.release(key);
+  await deps.leases.release(key);
   await deps.events.append(request.runId, [
     {
       id: `vm/${name}/stopped`,

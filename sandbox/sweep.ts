@@ -1,6 +1,7 @@
 /** What run directories say about the VMs of a host: for a worker's start, for admission, for cleaning up. */
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { sweepRunDirs } from '../native/index.ts';
@@ -12,8 +13,8 @@ export interface SweptHostVm {
   readonly key: VmKey;
   /** A keeper runs it, whether or not any worker holds it. */
   readonly alive: boolean;
-  /** Of its guest; 0 for one that is not alive. */
-  readonly memoryMib: number;
+  /** What it was launched with; nothing for one that is not alive. */
+  readonly need: VmNeed;
   readonly sizeBytes: number;
 }
 
@@ -38,7 +39,7 @@ export async function sweepVms(
             {
               key,
               alive,
-              memoryMib: alive ? await intendedMemoryMib(join(vmsDir, vm.name)) : 0,
+              need: alive ? await intendedNeed(join(vmsDir, vm.name)) : NOTHING,
               sizeBytes: vm.sizeBytes,
             },
           ];
@@ -47,12 +48,15 @@ export async function sweepVms(
   return vms.flat();
 }
 
-async function intendedMemoryMib(runDir: string): Promise<number> {
+const NOTHING: VmNeed = { memoryMib: 0, vcpus: 0, diskMib: 0 };
+
+async function intendedNeed(runDir: string): Promise<VmNeed> {
   try {
-    const intent = JSON.parse(await readFile(join(runDir, 'intent.json'), 'utf8')) as { readonly memoryMib?: unknown };
-    return typeof intent.memoryMib === 'number' ? intent.memoryMib : 0;
+    const intent = JSON.parse(await readFile(join(runDir, 'intent.json'), 'utf8')) as Record<string, unknown>;
+    const count = (name: keyof VmNeed): number => (typeof intent[name] === 'number' ? intent[name] : 0);
+    return { memoryMib: count('memoryMib'), vcpus: count('vcpus'), diskMib: count('diskMib') };
   } catch {
     // Removed between the listing and now.
-    return 0;
+    return NOTHING;
   }
 }

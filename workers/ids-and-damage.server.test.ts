@@ -88,7 +88,7 @@ async function janitorRound(): Promise<void> {
     listVms: async () =>
       backend.alive().flatMap((text) => {
         const key = parseVmKey(text);
-        return key === null ? [] : [{ key, alive: true, memoryMib: 0 }];
+        return key === null ? [] : [{ key, alive: true, need: { memoryMib: 0, vcpus: 0, diskMib: 0 } }];
       }),
     release: (key) => backend.release(key),
     dropMounts: (runId) => stack.deps.mounts.dropRun(runId),

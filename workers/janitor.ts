@@ -5,6 +5,7 @@
 import type { Client } from '@temporalio/client';
 import type { EventStore } from '../activities/ports/event-log.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
+import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { describeRun, repairRun } from '../client/runs.ts';
@@ -14,7 +15,7 @@ import { serverOf, unlessDamaged, type OpenRuns } from './open-runs.ts';
 export interface HostVm {
   readonly key: VmKey;
   readonly alive: boolean;
-  readonly memoryMib: number;
+  readonly need: VmNeed;
 }
 
 export interface JanitorOptions {

@@ -398,7 +398,7 @@ describe('a run that is interrupted', () => {
       records,
       serverId: 'embedded',
       log: () => undefined,
-      listVms: async () => [{ key, alive: true, memoryMib: 0 }],
+      listVms: async () => [{ key, alive: true, need: { memoryMib: 0, vcpus: 0, diskMib: 0 } }],
       release: (found) => backend.release(found),
       dropMounts: async (runId) => void kept.push(runId),
     });

@@ -3,6 +3,8 @@ import { expect, test } from 'vitest';
 import type { RunRecords } from '../activities/ports/run-records.ts';
 import { renewalIntervalMs, renewLeases, type VmLeasesOptions } from './vm-leases.ts';
 
+const NEED = { memoryMib: 256, vcpus: 1, diskMib: 1_024 };
+
 type Answer = 'RUNNING' | 'TERMINATED' | 'COMPLETED' | 'unknown' | 'unreachable';
 
 /** A server that says of each run what stands in `answers`. */
@@ -18,11 +20,12 @@ function clientThatSays(answers: Readonly<Record<string, Answer>>): Client {
 
 function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeasesOptions> = {}) {
   const kept: string[] = [];
+  const counted: unknown[] = [];
   const said: string[] = [];
   const vms = Object.keys(answers).map((runId) => ({
     key: { runId, scope: 's', instance: [], generation: 0 },
     alive: true,
-    memoryMib: 1,
+    need: NEED,
   }));
   const all: VmLeasesOptions = {
     client: clientThatSays(answers),
@@ -31,6 +34,7 @@ function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeas
     } as unknown as RunRecords,
     serverId: 'here',
     listVms: async () => vms,
+    leases: { renew: async ({ runId, scope }, need) => void counted.push([runId, scope, need]) },
     keepAlive: async ({ runId }) => {
       kept.push(runId);
       return 1;
@@ -38,11 +42,11 @@ function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeas
     log: (_, message) => void said.push(message),
     ...more,
   };
-  return { all, kept, said };
+  return { all, kept, counted, said };
 }
 
 test('VMs of runs that go on are kept; those of ended, unknown and foreign runs are not', async () => {
-  const { all, kept } = options({
+  const { all, kept, counted } = options({
     open: 'RUNNING',
     terminated: 'TERMINATED',
     done: 'COMPLETED',
@@ -51,6 +55,7 @@ test('VMs of runs that go on are kept; those of ended, unknown and foreign runs 
   });
   await renewLeases(all);
   expect(kept).toEqual(['open']);
+  expect(counted).toEqual([['open', 's', NEED]]);
 });
 
 test('while the server does not answer nothing is kept, so that a VM ends with its lease', async () => {
@@ -66,10 +71,10 @@ test('dead VMs are not asked, and one that does not answer keeps no other from b
   const vm = (scope: string, alive: boolean) => ({
     key: { runId: 'open', scope, instance: [], generation: 0 },
     alive,
-    memoryMib: 1,
+    need: NEED,
   });
   const kept: string[] = [];
-  const { all, said } = options(
+  const { all, counted, said } = options(
     { open: 'RUNNING' },
     {
       listVms: async () => [vm('dead', false), vm('stuck', true), vm('old-keeper', true), vm('idle', true)],
@@ -82,6 +87,10 @@ test('dead VMs are not asked, and one that does not answer keeps no other from b
   );
   await renewLeases(all);
   expect(kept).toEqual(['old-keeper', 'idle']);
+  expect(counted, 'what has just ended takes no room').toEqual([
+    ['open', 'old-keeper', NEED],
+    ['open', 'idle', NEED],
+  ]);
   expect(said).toEqual([
     'run open: the lease of its VM stuck/0 was not renewed: The operation was aborted due to timeout',
   ]);

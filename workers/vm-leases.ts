@@ -5,6 +5,7 @@
  */
 import type { Client } from '@temporalio/client';
 import type { RunRecords } from '../activities/ports/run-records.ts';
+import type { Leases } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
 import { describeRun } from '../client/runs.ts';
 import type { HostVm } from './janitor.ts';
@@ -23,6 +24,7 @@ export interface VmLeasesOptions {
   /** VMs of another server's runs are left alone. */
   readonly serverId: string;
   readonly listVms: () => Promise<readonly HostVm[]>;
+  readonly leases: Pick<Leases, 'renew'>;
   /** Null where the VM's keeper cannot be asked: one of an earlier build. */
   readonly keepAlive: (key: VmKey) => Promise<number | null>;
   readonly log: Log;
@@ -38,14 +40,15 @@ export function renewalIntervalMs(leaseMs: number | null): number {
 
 /** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
 export async function renewLeases(options: VmLeasesOptions): Promise<void> {
-  const byRun = new Map<string, VmKey[]>();
-  for (const { key, alive } of await options.listVms()) {
-    if (alive) byRun.set(key.runId, [...(byRun.get(key.runId) ?? []), key]);
+  const byRun = new Map<string, HostVm[]>();
+  for (const vm of await options.listVms()) {
+    const { runId } = vm.key;
+    if (vm.alive) byRun.set(runId, [...(byRun.get(runId) ?? []), vm]);
   }
   await Promise.all(
-    [...byRun].map(async ([runId, keys]) => {
+    [...byRun].map(async ([runId, vms]) => {
       try {
-        if (await goesOn(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
+        if (await goesOn(options, runId)) await Promise.all(vms.map((vm) => renew(options, vm)));
       } catch (error) {
         options.log('warning', `run ${runId}: its VMs are not kept, for it is not known to go on: ${textOf(error)}`);
       }
@@ -59,9 +62,11 @@ async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: str
   return (server === serverId || server === 'damaged') && (await describeRun(client, runId)).state === 'running';
 }
 
-async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<void> {
+async function renew({ leases, keepAlive, log }: VmLeasesOptions, { key, need }: HostVm): Promise<void> {
   try {
     await keepAlive(key);
+    // Behind the keeper's word: a VM that has ended meanwhile takes no room.
+    await leases.renew(key, need);
   } catch (error) {
     // Most likely it has just been stopped; the next stage of a VM that is lost says so.
     log(

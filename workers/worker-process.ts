@@ -1,6 +1,7 @@
 /** Composition root of a worker: stores, sandboxes and activities around one Temporal connection. */
 import { join } from 'node:path';
 import { createAttemptRegistry } from '../activities/attempt-registry.ts';
+import type { Placement } from '../activities/contract.ts';
 import { createActivities } from '../activities/create-activities.ts';
 import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
@@ -36,7 +37,7 @@ import { createSkillHost, type RunningSkillHost } from './skills/skill-host.ts';
 import { startVariableSweep } from './skills/variable-sweep.ts';
 import { checkPlan, compileSpec } from './spec-check.ts';
 import { serverIdOf, type TemporalAddress } from '../client/temporal-address.ts';
-import { createVmCapacity } from './vm-capacity.ts';
+import { leasesAtStart } from './leases-at-start.ts';
 import { keepLeases, renewalIntervalMs } from './vm-leases.ts';
 import { installRuntime, startWorkers } from './workers.ts';
 
@@ -180,13 +181,20 @@ async function composeActivities({
   disk,
 }: Composed): Promise<ActivityDeps> {
   const { stateDir } = options;
+  const placement: Placement = {
+    hostId,
+    // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
+    // answer (eager start) instead of through another queue.
+    hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
+  };
   return {
     events: openRuns.events,
     artifacts: createFileArtifactStore(stateDir),
     records,
     mounts,
     backendFor: sandboxes.backendFor,
-    capacity: createVmCapacity({
+    leases: await leasesAtStart({
+      placement,
       overheadMib: await sandboxes.vmOverheadMib(),
       living: await sandboxes.sweep(),
       disk: () => readDiskRoom(stateDir),
@@ -194,12 +202,7 @@ async function composeActivities({
     disk,
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
-    placement: {
-      hostId,
-      // The embedded server has this host alone. What a worker puts on the queue that it works on comes back with the server's
-      // answer (eager start) instead of through another queue.
-      hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
-    },
+    placement,
     serverId: serverId(options),
     searchAttributes,
     mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },
@@ -230,7 +233,10 @@ async function startJanitor(
     log,
   };
   // First: leases have run on while no worker was here.
-  const stopKeeping = keepLeases({ ...common, keepAlive: sandboxes.keepAlive }, renewalIntervalMs(orphanTimeoutMs));
+  const stopKeeping = keepLeases(
+    { ...common, leases: deps.leases, keepAlive: sandboxes.keepAlive },
+    renewalIntervalMs(orphanTimeoutMs),
+  );
   const janitor: JanitorOptions = {
     ...common,
     openRuns,
@@ -238,7 +244,7 @@ async function startJanitor(
     release: async (key) => {
       await sandboxes.release(key);
       deps.vms.drop(key);
-      deps.capacity.release(key);
+      await deps.leases.release(key);
     },
   };
   const open = await openRuns.list();

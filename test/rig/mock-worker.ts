@@ -3,7 +3,6 @@ import type { ActivityDeps } from '../../activities/deps.ts';
 import type { EventStore } from '../../activities/ports/event-log.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
-import { createCapacity } from '../../activities/capacity.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
 import type { StagePlan } from '../../domain/plan/plan.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
@@ -11,6 +10,7 @@ import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
 import { mountsDir } from '../../store/file/run-folder.ts';
 import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { createHostLeases } from '../../workers/host-leases.ts';
 
 interface WorkerOnFiles {
   readonly stateDir: string;
@@ -23,13 +23,15 @@ export function mockWorkerDeps(
   { stateDir, events, backend }: WorkerOnFiles,
   change: Partial<ActivityDeps> = {},
 ): ActivityDeps {
+  const placement = { hostId: 'h', hostQueue: 'voidbox-host:h' };
   return {
     events,
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
-    capacity: createCapacity({
+    leases: createHostLeases({
+      placement,
       overheadMib: 160,
       budgetMib: 1024,
       availableMib: () => 1024,
@@ -38,7 +40,7 @@ export function mockWorkerDeps(
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
-    placement: { hostId: 'h', hostQueue: 'voidbox-host:h' },
+    placement,
     serverId: 'embedded',
     searchAttributes: [],
     mountPolicy: { allowedRoots: [], specFolder: false },

@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
-import { createCapacity } from '../../activities/capacity.ts';
 import { createActivities } from '../../activities/create-activities.ts';
 import { ofThisHost } from '../../activities/of-this-host.ts';
 import type { ActivityDeps } from '../../activities/deps.ts';
@@ -20,6 +19,7 @@ import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
 import { bundleWorkflows, type WorkflowBundle } from '../../workers/bundle.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
+import { createHostLeases } from '../../workers/host-leases.ts';
 import { createLog, type Log } from '../../workers/log.ts';
 import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
 import { checkPlan, compileSpec } from '../../workers/spec-check.ts';
@@ -55,13 +55,15 @@ export async function startTestStack(
   const target = embeddedAddress(server.address);
   const runs = await connectRuns(target);
   const bundle = { code: await bundleWorkflows(workflowsPath) };
+  const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
   const deps: ActivityDeps = {
     events: createFileEventStore(stateDir),
     artifacts: createFileArtifactStore(stateDir),
     records: createFileRunRecords(stateDir),
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
-    capacity: createCapacity({
+    leases: createHostLeases({
+      placement,
       overheadMib: 160,
       budgetMib: 4096,
       availableMib: () => 4096,
@@ -70,7 +72,7 @@ export async function startTestStack(
     disk: { hasRoomForOutput: () => true, isFull: isDiskFull, limitMs: 60_000 },
     attempts: createAttemptRegistry(),
     vms: createVmPool(),
-    placement: { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) },
+    placement,
     serverId: 'embedded',
     searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
     mountPolicy: { allowedRoots: [], specFolder: true },

@@ -1,0 +1,28 @@
+/** Who may have a VM, and where: one authority for all workers of a host, and for all hosts that share one. */
+import type { SandboxPlan } from '../../domain/plan/plan.ts';
+import type { VmLease } from '../../domain/run/vm-lease.ts';
+import type { VmKey } from './sandbox.ts';
+
+/** What a VM is promised by its plan. What it costs its host beside that is the authority's to add. */
+export type VmNeed = Pick<SandboxPlan, 'memoryMib' | 'vcpus' | 'diskMib'>;
+
+/**
+ * Each lease says what its VM needs of memory, vCPUs and disk; which of these an authority bounds is its own to say. A lease is
+ * never taken away: the VM's own end (its keeper's timeout, its release) comes first.
+ */
+export interface Leases {
+  /**
+   * Idempotent: a key that holds a lease gets it again, at no cost, whatever else waits. Others get one in the order of asking;
+   * who stops asking loses the place. The lease may be of another host than the asker's, which then launches nothing.
+   * @throws CodedError `vm/no-capacity`, to be asked again after its delay; `vm/too-large` for what will never fit
+   */
+  grant(key: VmKey, need: VmNeed): Promise<VmLease>;
+  /**
+   * The VM lives on this host and is wanted. It counts from now on, where it did not: the authority was started anew, or
+   * another one granted it. A VM that lives is never refused, whatever room there is. After the key's release it does nothing:
+   * who renews may have looked before that.
+   */
+  renew(key: VmKey, need: VmNeed): Promise<void>;
+  /** The VM is gone, or not wanted any more: ends the key's lease, or its wait for one. Idempotent. */
+  release(key: VmKey): Promise<void>;
+}
