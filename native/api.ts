@@ -1,7 +1,7 @@
 /** Shapes of the keeper's local API (docs/keeper.md), and the checks that turn its answers into them. */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import type { ErrorCode } from '../domain/errors/codes.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
+import { errorCodeOfKeeper } from './keeper-code.ts';
 
 export const API_VERSION = 1;
 
@@ -104,18 +104,6 @@ export interface ExecEnd {
   readonly droppedBytes: number;
 }
 
-/** Codes of the API that are codes of ours; the others are translated below. */
-const SAME_CODES: ReadonlySet<string> = new Set<ErrorCode>([
-  'fence/stale',
-  'vm/boot-timeout',
-  'vm/lost',
-  'vm/protocol',
-  'vm/refused',
-  'stage/bad-output',
-  'host/not-ready',
-  'host/disk-full',
-]);
-
 /**
  * The error of an answer's `error` field. A plain Error is a bug of this client: a request that the keeper
  * does not understand or an exec that was never started.
@@ -124,20 +112,11 @@ export function errorOfAnswer(error: unknown, what: string): Error {
   const { code, message } = isRecord(error) ? error : { code: undefined, message: undefined };
   const text = `${what}: ${cutText(typeof message === 'string' ? message : 'the keeper gave no reason')}`;
   if (typeof code !== 'string') return new CodedError('vm/lost', text);
-  if (SAME_CODES.has(code)) return new CodedError(code as ErrorCode, text);
-  switch (code) {
-    case 'api/version':
-      return new CodedError(
-        'vm/lost',
-        `${text} (the VM was started by another build of voidbox and cannot be driven by this one)`,
-      );
-    case 'host/io':
-      return new CodedError('store/io', text);
-    case 'guest/error':
-      return new CodedError('vm/guest-error', text);
-    default:
-      return new Error(`${text} (${cutText(code)})`);
-  }
+  const known = errorCodeOfKeeper(code);
+  if (known === null) return new Error(`${text} (${cutText(code)})`);
+  const why =
+    code === 'api/version' ? ' (the VM was started by another build of voidbox and cannot be driven by this one)' : '';
+  return new CodedError(known, `${text}${why}`);
 }
 
 /** True for an error that says that the VM cannot be used any more. */

@@ -5,7 +5,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import type { ErrorCode } from '../domain/errors/codes.ts';
 import {
   cutText,
   isVmGone,
@@ -22,6 +21,7 @@ import {
 } from './api.ts';
 import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
 import { isAlive, launchKeeper, readRunDir } from './keeper-command.ts';
+import { errorCodeOfEnd } from './keeper-code.ts';
 import { startPatientLimit } from './disk-patience.ts';
 import { StreamConnection } from './stream.ts';
 
@@ -36,13 +36,6 @@ const UPLOAD_LIMIT_MS = 60 * 60 * 1000;
 const STDIN_LIMIT_MS = 24 * UPLOAD_LIMIT_MS;
 const STOP_LIMIT_MS = 30_000;
 const LOOK_AGAIN_MS = 300;
-/** Codes of a VM's end that say more than that it is lost. */
-const ENDS_WITH_CODES: ReadonlySet<string> = new Set<ErrorCode>([
-  'vm/protocol',
-  'vm/boot-timeout',
-  'vm/refused',
-  'host/disk-full',
-]);
 /** A running keeper refuses connections only for moments: while it binds, or while 64 are open. */
 const CONNECT_ATTEMPTS = 5;
 const CONNECT_PAUSE_MS = 200;
@@ -429,7 +422,7 @@ export class MicroVm {
       exit === null
         ? `its keeper went without a word (${state})`
         : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
-    const code = exit !== null && ENDS_WITH_CODES.has(exit.code) ? (exit.code as ErrorCode) : 'vm/lost';
+    const code = errorCodeOfEnd(exit?.code ?? '');
     return new CodedError(
       code,
       `VM ${this.vmKey}: ${why}; its console: ${this.consolePath}`,

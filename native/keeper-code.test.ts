@@ -1,0 +1,37 @@
+import { readFileSync } from 'node:fs';
+import { expect, test } from 'vitest';
+import { errorCodeOfEnd, errorCodeOfKeeper } from './keeper-code.ts';
+
+const read = (path: string): string => readFileSync(new URL(path, import.meta.url), 'utf8');
+/** What the keeper can say, in its own words. */
+const SAID = [...read('keeper/src/error.rs').matchAll(/Code::\w+ => "([^"]+)"/g)].map((match) => match[1]!);
+
+test('each code that the keeper can say is one of the list, or a bug of its client', () => {
+  expect(SAID.length).toBeGreaterThan(10);
+  expect(Object.fromEntries(SAID.map((code) => [code, errorCodeOfKeeper(code)]))).toEqual({
+    'api/bad-request': null,
+    'api/version': 'vm/lost',
+    'exec/unknown': null,
+    'fence/stale': 'fence/stale',
+    'guest/error': 'vm/guest-error',
+    'host/disk-full': 'host/disk-full',
+    'host/io': 'store/io',
+    'host/not-ready': 'host/not-ready',
+    'stage/bad-output': 'stage/bad-output',
+    'vm/boot-timeout': 'vm/boot-timeout',
+    'vm/lost': 'vm/lost',
+    'vm/protocol': 'vm/protocol',
+    'vm/refused': 'vm/refused',
+  });
+});
+
+test('docs/keeper.md lists them all', () => {
+  const page = read('../docs/keeper.md');
+  expect(SAID.filter((code) => !page.includes(`\`${code}\``))).toEqual([]);
+});
+
+test('a VM that has ended is lost, unless its keeper said one of these', () => {
+  const more = [...SAID, 'vm/melted', ''].filter((code) => errorCodeOfEnd(code) !== 'vm/lost');
+  expect(more.sort()).toEqual(['host/disk-full', 'vm/boot-timeout', 'vm/protocol', 'vm/refused']);
+  expect(more.map(errorCodeOfEnd)).toEqual(more);
+});
