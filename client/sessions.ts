@@ -24,6 +24,7 @@ import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
 import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import {
+  SEARCH_ATTRIBUTES,
   SESSION_MESSAGES,
   SESSION_STARTED_AT_MEMO,
   SESSION_TASK_QUEUE,
@@ -268,7 +269,7 @@ export async function listSessions(
       skill:
         one.typedSearchAttributes
           .getAll()
-          .flatMap(({ key, value }) => (key.name === 'VoidboxName' ? [String(value)] : []))[0] ?? null,
+          .flatMap(({ key, value }) => (key.name === SEARCH_ATTRIBUTES.name ? [String(value)] : []))[0] ?? null,
       state: STATES[one.status.name] ?? 'failed',
       startedAtMs: (one.memo?.[SESSION_STARTED_AT_MEMO] as number | undefined) ?? one.startTime.getTime(),
       endedAtMs: one.closeTime?.getTime() ?? null,

@@ -8,7 +8,6 @@ import {
   setCurrentDetails,
   setHandler,
   sleep,
-  upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
 import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } from '../../activities/contract.ts';
@@ -35,9 +34,10 @@ import { workflowFailure } from '../failure.ts';
 import { answerOf, answerProblem, type AnswerRequest } from '../answers.ts';
 import { stageTable } from './current-details.ts';
 import { historyFull } from './history-limit.ts';
-import { RUN_MESSAGES, SEARCH_ATTRIBUTES } from '../messages.ts';
+import { RUN_MESSAGES } from '../messages.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
 import { queuesOf, releaseQueue, type RunQueues, stageQueue } from './queues.ts';
+import { setAttributes } from '../search-attributes.ts';
 import { stageCall, wholeStageCall } from './stage-call.ts';
 import { OneScope, ScopeForEachCall, type WorkUnderWay } from '../work-under-way.ts';
 
@@ -169,7 +169,11 @@ class RunLoop {
 
   async toEnd(): Promise<RunOutcome> {
     const plan = this.#plan;
-    this.#attributes({ name: plan.name, host: this.#admission.hostId, state: 'running' });
+    setAttributes(this.#admission.searchAttributes, {
+      name: plan.name,
+      host: this.#admission.hostId,
+      state: 'running',
+    });
     let step = start(plan);
     for (;;) {
       const finish = this.#carryOut(step);
@@ -332,7 +336,7 @@ class RunLoop {
       { ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#queues.store, summary: 'finish' },
       [request],
     );
-    this.#attributes({ state: written.state });
+    setAttributes(this.#admission.searchAttributes, { state: written.state });
     return written;
   }
 
@@ -352,17 +356,6 @@ class RunLoop {
     return whole === undefined
       ? { runId: this.#runId, scope, generation }
       : { runId: this.#runId, scope: whole, generation };
-  }
-
-  /** Only attributes that admission found on the server: another one would fail the task again and again. */
-  #attributes(values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>): void {
-    const known = Object.entries(values)
-      .map(([key, value]) => ({
-        key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const },
-        value,
-      }))
-      .filter(({ key }) => this.#admission.searchAttributes.includes(key.name));
-    if (known.length > 0) upsertSearchAttributes(known);
   }
 }
 

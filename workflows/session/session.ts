@@ -11,7 +11,6 @@ import {
   makeContinueAsNewFunc,
   setCurrentDetails,
   setHandler,
-  upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow';
 import type {
@@ -28,7 +27,8 @@ import { recordsOf } from '../../domain/step-machine/records.ts';
 import { tooLarge } from '../../domain/step-machine/size-limits.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { workflowFailure } from '../failure.ts';
-import { SEARCH_ATTRIBUTES, SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from '../messages.ts';
+import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from '../messages.ts';
+import { setAttributes } from '../search-attributes.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
 import { closing, localActivities } from './calls.ts';
 import { ofWorkflow, SessionLoop } from './loop.ts';
@@ -112,7 +112,7 @@ async function open(given: unknown): Promise<SessionLoop> {
     const { code, message } = reasonOf(error);
     throw workflowFailure(code, message);
   }
-  attributes(opened, { name: opened.code.skill, state: 'running' });
+  setAttributes(opened.searchAttributes, { name: opened.code.skill, state: 'running' });
   return SessionLoop.start(session, request, opened);
 }
 
@@ -126,7 +126,7 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
   }
   const { status } = loop.state;
   if (loop.opened.variables === true && !loop.isCalled) await dropVariables(loop.state.session);
-  attributes(loop.opened, {
+  setAttributes(loop.opened.searchAttributes, {
     state: status.kind === 'done' ? 'succeeded' : status.kind === 'cancelled' ? 'cancelled' : 'failed',
   });
   switch (status.kind) {
@@ -173,14 +173,4 @@ function isCarried(given: unknown): given is SessionCarried {
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function attributes(opened: OpenedSession, values: Partial<Record<keyof typeof SEARCH_ATTRIBUTES, string>>): void {
-  const known = Object.entries(values)
-    .map(([key, value]) => ({
-      key: { name: SEARCH_ATTRIBUTES[key as keyof typeof SEARCH_ATTRIBUTES], type: 'KEYWORD' as const },
-      value,
-    }))
-    .filter(({ key }) => opened.searchAttributes.includes(key.name));
-  if (known.length > 0) upsertSearchAttributes(known);
 }
