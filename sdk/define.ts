@@ -1,5 +1,5 @@
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
-import type { Plan } from '../domain/plan/plan.ts';
+import type { Plan, PlanKind } from '../domain/plan/plan.ts';
 import { compileText } from '../domain/spec/load.ts';
 import {
   type Box,
@@ -99,11 +99,7 @@ export function definePipeline(options: PipelineOptions): Definition {
   return definition('pipeline', options, { output_box: options.output?.name, boxes: specs, stages });
 }
 
-function definition(
-  kind: 'workflow' | 'pipeline',
-  { name, params, sandbox, maxParallel }: Common,
-  section: SpecObject,
-): Definition {
+function definition(kind: PlanKind, { name, params, sandbox, maxParallel }: Common, section: SpecObject): Definition {
   const source = `${JSON.stringify({ api_version: 'v1', kind, name, params, sandbox: sandboxSpec(sandbox), max_parallel: maxParallel, [kind]: section }, null, 2)}\n`;
   return {
     name,

@@ -1,13 +1,14 @@
 /** What authors write in TypeScript; each piece becomes the same words as in YAML, so that one compiler checks both. */
+import type { IsolationLevel, MountMode, SandboxMode } from '../domain/plan/plan.ts';
 
 /** A stage's command: a program and its arguments. */
 export type Command = readonly [program: string, ...args: (string | number)[]];
 
 export interface SandboxOptions {
   /** `mock` runs nothing for real and has to be asked for. */
-  readonly mode?: 'auto' | 'qemu' | 'mock';
+  readonly mode?: SandboxMode;
   /** The weakest isolation that is accepted; `microvm` where nothing is said. */
-  readonly isolation?: 'microvm' | 'process' | 'none';
+  readonly isolation?: IsolationLevel;
   /** 128 to 65536; 512 where nothing is said. */
   readonly memoryMib?: number;
   readonly vcpus?: number;
@@ -22,7 +23,7 @@ export interface Mount {
   readonly host: string;
   readonly guest: string;
   /** `ro` where nothing is said; `rw` is copied in before a stage and back after its success. */
-  readonly mode?: 'ro' | 'rw';
+  readonly mode?: MountMode;
 }
 
 /** An empty text means the variable of that name on the host: write `fromHost`. */

@@ -1,19 +1,19 @@
 import { expect, test } from 'vitest';
 import { SPEC } from '../domain/spec/grammar/spec-table.ts';
 import type { Key, MappingTable, ValueType } from '../domain/spec/grammar/table.ts';
-import type { Kind } from '../domain/spec/grammar/values.ts';
+import type { PlanKind } from '../domain/plan/plan.ts';
 import { box, type Definition, definePipeline, defineWorkflow, fanOut, step } from './index.ts';
 
 /** Nothing can be said by them: only `false` is allowed. */
 const WITHOUT_MEANING = /(^|\.)network$/;
 
-function pathsOf({ keys }: MappingTable, kind: Kind, prefix = ''): readonly string[] {
+function pathsOf({ keys }: MappingTable, kind: PlanKind, prefix = ''): readonly string[] {
   return Object.entries<Key>(keys)
     .filter(([, key]) => key.kinds === undefined || key.kinds.includes(kind))
     .flatMap(([name, key]) => [`${prefix}${name}`, ...pathsBelow(key.type, kind, `${prefix}${name}`)]);
 }
 
-function pathsBelow(type: ValueType, kind: Kind, path: string): readonly string[] {
+function pathsBelow(type: ValueType, kind: PlanKind, path: string): readonly string[] {
   if (type.is === 'list') return pathsBelow(type.of, kind, path);
   if (type.is === 'variants') return Object.values(type.tables).flatMap((table) => pathsOf(table, kind, `${path}.`));
   if (type.is === 'parameters') return pathsOf(type.table, kind, `${path}.rows.`);
@@ -48,7 +48,7 @@ const stage = {
   sandbox,
 };
 
-test.each<[Kind, () => Definition]>([
+test.each<[PlanKind, () => Definition]>([
   [
     'workflow',
     () => {

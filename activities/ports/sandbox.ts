@@ -1,5 +1,5 @@
 /** What activities need of VMs: a backend that launches them, one VM, one command in it. */
-import type { IsolationLevel, MountPlan, SandboxPlan } from '../../domain/plan/plan.ts';
+import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
 
 /** The identity of a VM: the same key never has two VMs alive. */
@@ -14,11 +14,12 @@ export interface HostMount {
   /** Absolute. */
   readonly hostPath: string;
   readonly guestPath: string;
-  readonly mode: MountPlan['mode'];
+  readonly mode: MountMode;
 }
 
 export interface SandboxBackend {
-  readonly name: 'qemu' | 'mock';
+  /** As plans call it. */
+  readonly name: Exclude<SandboxMode, 'auto'>;
   readonly isolation: IsolationLevel;
   /**
    * Find-or-create by key. A second launch with the key attaches and raises the fence: what the earlier

@@ -24,9 +24,12 @@ export const PLAN_LIMITS = {
   nameLength: 64,
 } as const;
 
+export const PLAN_KINDS = ['workflow', 'pipeline'] as const;
+export type PlanKind = (typeof PLAN_KINDS)[number];
+
 export interface Plan {
   readonly version: typeof PLAN_VERSION;
-  readonly kind: 'workflow' | 'pipeline';
+  readonly kind: PlanKind;
   readonly name: string;
   readonly stages: readonly StagePlan[];
   readonly scopes: readonly ScopePlan[];
@@ -146,11 +149,19 @@ export interface ScopePlan {
 }
 
 /** `microvm` > `process` > `none`; a run records which one it got. */
-export type IsolationLevel = 'microvm' | 'process' | 'none';
+export const ISOLATION_LEVELS = ['microvm', 'process', 'none'] as const;
+export type IsolationLevel = (typeof ISOLATION_LEVELS)[number];
+
+/** `auto` takes the best real backend; `mock` is never chosen unless it is written. */
+export const SANDBOX_MODES = ['auto', 'qemu', 'mock'] as const;
+export type SandboxMode = (typeof SANDBOX_MODES)[number];
+
+/** `ro` is live and read-only; `rw` is copied in before the stage and back after its success. */
+export const MOUNT_MODES = ['ro', 'rw'] as const;
+export type MountMode = (typeof MOUNT_MODES)[number];
 
 export interface SandboxPlan {
-  /** `auto` takes the best real backend; `mock` is never chosen unless it is written. */
-  readonly mode: 'auto' | 'qemu' | 'mock';
+  readonly mode: SandboxMode;
   /** The weakest isolation that is accepted. */
   readonly isolation: IsolationLevel;
   readonly memoryMib: number;
@@ -162,8 +173,7 @@ export interface SandboxPlan {
 export interface MountPlan {
   readonly source: MountSource;
   readonly guestPath: string;
-  /** `ro` is live and read-only; `rw` is copied in before the stage and back after its success. */
-  readonly mode: 'ro' | 'rw';
+  readonly mode: MountMode;
 }
 
 /** Admission finds the folder on the host that runs the VM, and checks it against the worker's policy. */

@@ -1,6 +1,5 @@
-import { PLAN_LIMITS } from '../plan/plan.ts';
+import { PLAN_LIMITS, type PlanKind } from '../plan/plan.ts';
 import { readKeys } from './grammar/read.ts';
-import type { Kind } from './grammar/values.ts';
 import { STAGE } from './grammar/stage-table.ts';
 import type { Problems } from './problems.ts';
 import { readMap } from './reader.ts';
@@ -10,7 +9,7 @@ import { quote, type TreeNode } from './tree.ts';
 const { name: NAME, run: RUN, ...REST } = STAGE.keys;
 
 /** Steps of a workflow or boxes of a pipeline. */
-export function readStages(items: readonly TreeNode[], kind: Kind, problems: Problems): readonly StageSpec[] {
+export function readStages(items: readonly TreeNode[], kind: PlanKind, problems: Problems): readonly StageSpec[] {
   const over = items[PLAN_LIMITS.stages];
   if (over !== undefined)
     problems.error(
@@ -23,7 +22,7 @@ export function readStages(items: readonly TreeNode[], kind: Kind, problems: Pro
 }
 
 /** Null when it is no mapping. */
-function readStage(node: TreeNode, kind: Kind, index: number, problems: Problems): StageSpec | null {
+function readStage(node: TreeNode, kind: PlanKind, index: number, problems: Problems): StageSpec | null {
   const noun = kind === 'workflow' ? 'step' : 'box';
   const map = readMap(node, `${noun} ${index + 1}`, problems);
   if (map === null) return null;

@@ -1,7 +1,7 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import { readKeys } from './grammar/read.ts';
 import { PIPELINE, SPEC, WORKFLOW } from './grammar/spec-table.ts';
-import type { Kind } from './grammar/values.ts';
+import type { PlanKind } from '../plan/plan.ts';
 import { readStages } from './parse-stage.ts';
 import { Problems } from './problems.ts';
 import { type MapReader, readList, readMap } from './reader.ts';
@@ -71,7 +71,7 @@ function readPipeline(map: MapReader, problems: Problems): SectionSpec {
   return { stages, ...rest };
 }
 
-function readFilledStages(map: MapReader, key: string, kind: Kind, problems: Problems): readonly StageSpec[] {
+function readFilledStages(map: MapReader, key: string, kind: PlanKind, problems: Problems): readonly StageSpec[] {
   const node = map.required(key);
   const what = `\`${key}\` of ${map.what}`;
   const items = readList(node, what, problems);

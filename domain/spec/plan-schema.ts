@@ -1,22 +1,18 @@
 import * as z from 'zod';
 import { machineBytes, machinePlanOf, takenBy } from '../pipeline/machine-plan.ts';
-import { type Plan, PLAN_LIMITS, PLAN_VERSION } from '../plan/plan.ts';
+import {
+  ISOLATION_LEVELS,
+  MOUNT_MODES,
+  PLAN_KINDS,
+  PLAN_LIMITS,
+  PLAN_VERSION,
+  type Plan,
+  SANDBOX_MODES,
+} from '../plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, type WorkWire } from '../plan/wire.ts';
 import { environmentOf, hostVariablesOf, needsVm, stagesBefore } from '../plan/work.ts';
 import { utf8Length } from '../units/utf8.ts';
-import {
-  ISOLATION_LEVELS,
-  KINDS,
-  MOUNT_MODES,
-  NAME,
-  type NumberRange,
-  RANGES,
-  SANDBOX_MODES,
-  scaled,
-  SCALES,
-  VARIABLE,
-  VARIABLE_LIMITS,
-} from './grammar/values.ts';
+import { NAME, type NumberRange, RANGES, scaled, SCALES, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
 import { cycles } from './graph.ts';
 import { sharesSource } from './mount-source.ts';
 import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
@@ -125,7 +121,7 @@ const sandbox = z.strictObject({
 
 const plan = z.strictObject({
   version: z.literal(PLAN_VERSION),
-  kind: z.enum(KINDS),
+  kind: z.enum(PLAN_KINDS),
   name,
   // Everything but these may be left out: see `domain/plan/wire.ts`.
   stages: z

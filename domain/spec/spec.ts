@@ -7,7 +7,7 @@ import type { MOUNT, SANDBOX } from './grammar/sandbox-table.ts';
 import type { PIPELINE, SPEC, WORKFLOW } from './grammar/spec-table.ts';
 import type { STAGE } from './grammar/stage-table.ts';
 import type { FieldsOf, WholeOf } from './grammar/table.ts';
-import type { Kind } from './grammar/values.ts';
+import type { PlanKind } from '../plan/plan.ts';
 import type { Located, Position } from './tree.ts';
 
 export type { EnvSpec, ParamSpec } from './grammar/table.ts';
@@ -15,9 +15,9 @@ export type { EnvSpec, ParamSpec } from './grammar/table.ts';
 type RootKeys = typeof SPEC.keys;
 type StageKeys = typeof STAGE.keys;
 
-export interface Spec extends FieldsOf<Omit<RootKeys, 'api_version' | 'kind' | 'name' | Kind>>, SectionSpec {
+export interface Spec extends FieldsOf<Omit<RootKeys, 'api_version' | 'kind' | 'name' | PlanKind>>, SectionSpec {
   readonly file: string;
-  readonly kind: Kind;
+  readonly kind: PlanKind;
   readonly name: Located<string>;
   /** Where the section stands, for mistakes that concern it as a whole. */
   readonly sectionAt: Position;

@@ -1,5 +1,16 @@
 /** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
-import type { EnvValue, InputPlan, MountSource, Plan, StdinPlan, WorkPlan } from '../../domain/plan/plan.ts';
+import {
+  type EnvValue,
+  type InputPlan,
+  ISOLATION_LEVELS,
+  MOUNT_MODES,
+  type MountSource,
+  type Plan,
+  PLAN_KINDS,
+  SANDBOX_MODES,
+  type StdinPlan,
+  type WorkPlan,
+} from '../../domain/plan/plan.ts';
 import { dataRefShape } from '../../domain/run/event-shape.ts';
 import {
   aCount,
@@ -65,20 +76,20 @@ const source = kindOf<MountSource['kind']>('kind', {
   'spec-folder': objectOf({ path: aText }),
 });
 const sandbox = objectOf({
-  mode: optional(oneOf('auto', 'qemu', 'mock')),
-  isolation: optional(oneOf('microvm', 'process', 'none')),
+  mode: optional(oneOf(...SANDBOX_MODES)),
+  isolation: optional(oneOf(...ISOLATION_LEVELS)),
   memoryMib: optional(aNumber),
   vcpus: optional(aNumber),
   diskMib: optional(aNumber),
   mounts: optional(
     listOf(
-      objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf('ro', 'rw') }),
+      objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf(...MOUNT_MODES) }),
     ),
   ),
 });
 const plan = objectOf({
   version: aCount,
-  kind: oneOf('workflow', 'pipeline'),
+  kind: oneOf(...PLAN_KINDS),
   name: aText,
   stages: listOf(stage),
   scopes: listOf(objectOf({ id: aText, stages: optional(listOf(aText)), sandbox: optional(sandbox) })),

@@ -5,7 +5,7 @@ import { parseSpec } from '../parse.ts';
 import { specSchema } from './json-schema.ts';
 import { SPEC } from './spec-table.ts';
 import type { Key, MappingTable, ValueType } from './table.ts';
-import { type Kind, KINDS } from './values.ts';
+import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 const ROUNDS = 150;
 
@@ -27,13 +27,13 @@ function some<T>(least: number, make: () => T, random: Random): readonly T[] {
   return Array.from({ length: least + random(3 - least) }, make);
 }
 
-function makeMapping({ keys }: MappingTable, kind: Kind, random: Random): Record<string, unknown> {
+function makeMapping({ keys }: MappingTable, kind: PlanKind, random: Random): Record<string, unknown> {
   const here = Object.entries<Key>(keys).filter(([, key]) => key.kinds === undefined || key.kinds.includes(kind));
   const said = here.filter(([, key]) => key.required === true || random(3) === 0);
   return Object.fromEntries(said.map(([name, key]) => [name, make(key.type, kind, random)]));
 }
 
-function make(type: ValueType, kind: Kind, random: Random): unknown {
+function make(type: ValueType, kind: PlanKind, random: Random): unknown {
   switch (type.is) {
     case 'text':
       if (type.absolute === true) return '/x/y';
@@ -90,7 +90,7 @@ function isClean(spec: unknown): boolean {
   return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.length === 0;
 }
 
-test.each(KINDS)('what the tables allow of the kind %s, both accept', (kind) => {
+test.each(PLAN_KINDS)('what the tables allow of the kind %s, both accept', (kind) => {
   const random = createRandom(3);
   for (let round = 0; round < ROUNDS; round += 1) {
     const spec = { ...makeMapping(SPEC, kind, random), kind };
@@ -102,7 +102,7 @@ test('what damage makes of it, both accept or both refuse', () => {
   const random = createRandom(5);
   let refused = 0;
   for (let round = 0; round < ROUNDS; round += 1) {
-    const kind = oneOf(KINDS, random);
+    const kind = oneOf(PLAN_KINDS, random);
     const spec = JSON.parse(JSON.stringify({ ...makeMapping(SPEC, kind, random), kind })) as unknown;
     for (let cuts = 1 + random(2); cuts > 0; cuts -= 1) damage(spec, random);
     const reader = isClean(spec);

@@ -4,12 +4,12 @@
  * the newest that the common language server for YAML reads whole. It knows the shape of a spec only: what hangs
  * together by names, paths and sizes is the compiler's to say.
  */
-import { PLAN_LIMITS } from '../../plan/plan.ts';
+import { PLAN_KINDS, PLAN_LIMITS, type PlanKind } from '../../plan/plan.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { SPEC } from './spec-table.ts';
 import { STAGE } from './stage-table.ts';
 import type { Key, MappingTable, TextType, ValueType, VariantsType } from './table.ts';
-import { type Kind, KINDS, NAME, VARIABLE, VARIABLE_LIMITS } from './values.ts';
+import { NAME, VARIABLE, VARIABLE_LIMITS } from './values.ts';
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
@@ -32,11 +32,11 @@ const DEFINITIONS = [
 ] as const;
 
 export function specSchema(): JsonSchema {
-  const sections = KINDS.map((kind) => ({
+  const sections = PLAN_KINDS.map((kind) => ({
     if: { properties: { kind: { const: kind } }, required: ['kind'] },
     then: {
       required: [kind],
-      properties: Object.fromEntries(KINDS.filter((other) => other !== kind).map((other) => [other, false])),
+      properties: Object.fromEntries(PLAN_KINDS.filter((other) => other !== kind).map((other) => [other, false])),
     },
   }));
   const { properties } = mappingSchema(SPEC, null);
@@ -60,7 +60,7 @@ export function renderSpecSchema(): string {
 /** @param kind  leaves out the keys of other kinds; null leaves out none */
 function mappingSchema(
   { keys }: MappingTable,
-  kind: Kind | null,
+  kind: PlanKind | null,
 ): { readonly properties: JsonSchema; readonly [keyword: string]: unknown } {
   const here = Object.entries(keys).filter(
     ([, key]) => kind === null || key.kinds === undefined || key.kinds.includes(kind),

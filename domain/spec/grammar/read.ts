@@ -28,12 +28,13 @@ import type {
   VariantsType,
   WordType,
 } from './table.ts';
-import { type Kind, scaled } from './values.ts';
+import type { PlanKind } from '../../plan/plan.ts';
+import { scaled } from './values.ts';
 
 /** What diagnostics of a mapping's values depend on. */
 export interface Place {
   /** Null: not known yet; keys that only one kind has are left out. */
-  readonly kind: Kind | null;
+  readonly kind: PlanKind | null;
   /** As in `MappingTable`. */
   readonly of?: MappingTable['of'];
   /** The mapping that holds this one, in the words of a message. */

@@ -1,7 +1,7 @@
 import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
-import { PLAN_LIMITS } from '../../plan/plan.ts';
+import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, SANDBOX_MODES } from '../../plan/plan.ts';
 import type { MappingTable } from './table.ts';
-import { ISOLATION_LEVELS, MOUNT_MODES, RANGES, SANDBOX_MODES } from './values.ts';
+import { RANGES } from './values.ts';
 
 /** What a mount is where its `mode` is left out. */
 export const MOUNT_MODE_DEFAULT = 'ro';

@@ -1,7 +1,8 @@
 import { SANDBOX } from './sandbox-table.ts';
 import { STAGE } from './stage-table.ts';
 import type { MappingTable } from './table.ts';
-import { DEFAULT_MAX_PARALLEL, KINDS, RANGES } from './values.ts';
+import { PLAN_KINDS } from '../../plan/plan.ts';
+import { DEFAULT_MAX_PARALLEL, RANGES } from './values.ts';
 
 const PARAMETER = {
   keys: {
@@ -130,7 +131,7 @@ export const SPEC = {
       as: 'kind',
       type: {
         is: 'word',
-        words: KINDS,
+        words: PLAN_KINDS,
         unsupported: { words: ['agent', 'sandbox', 'skill', 'chain'], remedy: COMMANDS_ONLY },
       },
       required: true,

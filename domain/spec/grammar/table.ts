@@ -6,7 +6,8 @@
 import type { SpecCode } from '../../errors/spec-codes.ts';
 import type { UnsupportedKey } from '../reader.ts';
 import type { Located, Position } from '../tree.ts';
-import type { Kind, NumberRange } from './values.ts';
+import type { PlanKind } from '../../plan/plan.ts';
+import type { NumberRange } from './values.ts';
 
 /** A value as JSON and YAML write it. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
@@ -37,7 +38,7 @@ export interface Key {
   /** What an absent key stands for, where that is more than one value. Markdown. */
   readonly otherwise?: string;
   /** Kinds of specs that have the key; all where it is left out. */
-  readonly kinds?: readonly Kind[];
+  readonly kinds?: readonly PlanKind[];
   /** What it means; Markdown, for docs and editors. */
   readonly doc: string;
   readonly example: Json;

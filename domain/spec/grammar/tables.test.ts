@@ -9,13 +9,13 @@ import { specSchema } from './json-schema.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { SPEC } from './spec-table.ts';
 import type { Json, Key, MappingTable, ValueType } from './table.ts';
-import { type Kind, KINDS } from './values.ts';
+import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 type Mapping = Record<string, unknown>;
 
 /** One key, and how to come to the mapping that holds it in a spec of a kind. */
 interface Spot {
-  readonly kind: Kind;
+  readonly kind: PlanKind;
   readonly name: string;
   readonly key: Key;
   /** As docs/spec.md writes it: a mapping with a place of its own begins anew. */
@@ -27,7 +27,7 @@ interface Spot {
 const STAGE_INDEX = 3;
 
 /** A spec in which every name stands that examples refer to. */
-function baseSpec(kind: Kind): Mapping {
+function baseSpec(kind: PlanKind): Mapping {
   const stage = (name: string): Mapping => ({ name, run: { program: 'true' } });
   const stages = [{ ...stage('fetch'), outputs: [{ name: 'tables' }] }, stage('left'), stage('right'), stage('report')];
   return {
@@ -43,7 +43,12 @@ interface Prefix {
   readonly full: string;
 }
 
-function spotsOf(table: MappingTable, kind: Kind, { docs, full }: Prefix, mapping: Spot['mapping']): readonly Spot[] {
+function spotsOf(
+  table: MappingTable,
+  kind: PlanKind,
+  { docs, full }: Prefix,
+  mapping: Spot['mapping'],
+): readonly Spot[] {
   return Object.entries<Key>(table.keys).flatMap(([name, key]) => {
     if (key.kinds !== undefined && !key.kinds.includes(kind)) return [];
     // Where the key is not there, its example gives what lies below it a place.
@@ -58,7 +63,7 @@ function spotsOf(table: MappingTable, kind: Kind, { docs, full }: Prefix, mappin
 
 function spotsBelow(
   type: ValueType,
-  kind: Kind,
+  kind: PlanKind,
   { docs, full }: Prefix,
   value: (spec: Mapping) => unknown,
 ): readonly Spot[] {
@@ -86,7 +91,7 @@ function spotsBelow(
   );
 }
 
-const SPOTS = KINDS.flatMap((kind) => spotsOf(SPEC, kind, { docs: '', full: '' }, (spec) => spec));
+const SPOTS = PLAN_KINDS.flatMap((kind) => spotsOf(SPEC, kind, { docs: '', full: '' }, (spec) => spec));
 
 test('each key is looked at in one place', () => {
   expect(new Set(SPOTS.map(({ title }) => title)).size).toBe(SPOTS.length);
@@ -171,7 +176,7 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
 });
 
 test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind has it not', (spot) => {
-  const other = KINDS.find((each) => each !== spot.kind)!;
+  const other = PLAN_KINDS.find((each) => each !== spot.kind)!;
   const spec = baseSpec(other);
   const stages = ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;
   (spot.path in SPEC.keys ? spec : stages)[spot.name] = spot.key.example;

@@ -1,15 +1,7 @@
 /** What values may be: words, patterns and ranges, for the tables of the grammar and for the check of plans from outside. */
-import type { IsolationLevel, MountPlan, Plan, SandboxPlan } from '../../plan/plan.ts';
-
-export const KINDS = ['workflow', 'pipeline'] as const satisfies readonly Plan['kind'][];
-export const SANDBOX_MODES = ['auto', 'qemu', 'mock'] as const satisfies readonly SandboxPlan['mode'][];
-export const ISOLATION_LEVELS = ['microvm', 'process', 'none'] as const satisfies readonly IsolationLevel[];
-export const MOUNT_MODES = ['ro', 'rw'] as const satisfies readonly MountPlan['mode'][];
 
 /** Stages that run at the same time where the spec says nothing. */
 export const DEFAULT_MAX_PARALLEL = 4;
-
-export type Kind = (typeof KINDS)[number];
 
 /** Of runs, stages, outputs and parameters; `PLAN_LIMITS.nameLength` bounds them. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
