@@ -8,7 +8,10 @@ import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
 /** What a writer hands to the store. */
 export interface NewRunEvent {
-  /** `run/<transition>`, `stage/<exec key>/<transition>`, `vm/<vm key>/<transition>` or `exec/<exec key>/<stream>/<offset>`. */
+  /**
+   * `run/<transition>`, `stage/<exec key>/<transition>`, `vm/<vm key>/<transition>` or `exec/<exec
+   * key>/<stream>/<offset>`.
+   */
   readonly id: string;
   /** Milliseconds since the epoch by the writer's clock; for people, never for order. */
   readonly atMs: number;
@@ -20,7 +23,16 @@ export interface RunEvent extends NewRunEvent {
   readonly seq: number;
 }
 
+/**
+ * Each variant says when it is written, by whom, and what may follow it. An activity writes what it has done; what the
+ * run machine decided is written for the workflow, by the next activity that it calls. A worker that dies leaves out
+ * what it had not written yet, so a reader relies on `seq`, not on what is said to follow.
+ */
 export type RunEventBody =
+  /**
+   * The run's plan was checked and kept: the first event of a run, by `admit`. Anything may follow; without it, only
+   * the end.
+   */
   | {
       readonly type: 'run-admitted';
       readonly name: string;
@@ -30,9 +42,22 @@ export type RunEventBody =
       /** Null: the result is merged of several. */
       readonly outputStage: string | null;
     }
+  /**
+   * A worker has started on this host and takes up the open run: by that worker, once. Stages go on by
+   * `stage-reattached`.
+   */
   | { readonly type: 'run-resumed'; readonly by: string }
+  /**
+   * The run's last event: by the activity that ends it, by `admit` where it is refused, or by a client or a worker
+   * that finds that the workflow has ended without it. Readers stop here.
+   */
   | { readonly type: 'run-finished'; readonly outcome: RunOutcome }
+  /**
+   * Room was found for a VM, and it is about to be launched or found: by the activity that opens it. `vm-ready`
+   * follows, unless the launch fails.
+   */
   | { readonly type: 'vm-starting'; readonly vmKey: string; readonly scope: string; readonly generation: number }
+  /** The guest answers: by the same activity, once for the VM. Stages run in it until it is lost or stopped. */
   | {
       readonly type: 'vm-ready';
       readonly vmKey: string;
@@ -46,6 +71,10 @@ export type RunEventBody =
       readonly jail: string;
       readonly bootMs: number;
     }
+  /**
+   * The VM is gone, and not because it was released: by the stage that found it so. `vm-stopped` follows, and
+   * `scope-restarted` while the plan allows another VM.
+   */
   | {
       readonly type: 'vm-lost';
       readonly vmKey: string;
@@ -53,23 +82,42 @@ export type RunEventBody =
       readonly generation: number;
       readonly reason: string;
     }
+  /**
+   * The VM was released, alive or not: by the stage that owned it, or when the run has it released. The next
+   * generation is another VM.
+   */
   | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
+  /**
+   * The run machine tries a scope again whose VM was lost; `stages` are open once more, whatever they had come to. For
+   * the workflow. `vm-starting` of the next generation follows, and `stage-started` under new keys.
+   */
   | {
       readonly type: 'scope-restarted';
       readonly scope: string;
       readonly reason: string;
       readonly stages: readonly string[];
     }
+  /**
+   * An attempt has its VM and is about to start its command: by the stage's activity. `output`, `stage-reattached` and
+   * `stage-finished` follow.
+   */
   | { readonly type: 'stage-started'; readonly stage: string; readonly execKey: string; readonly attempt: number }
-  /** `reason`: how the attempt before this one ended; absent in events of earlier builds. */
+  /**
+   * Another try of the activity found the attempt under way, and takes over its output: by that try, once for its
+   * fence.
+   */
   | {
       readonly type: 'stage-reattached';
       readonly stage: string;
       readonly execKey: string;
       readonly fence: number;
+      /** How the try before this one ended; absent in events of earlier builds. */
       readonly reason?: string;
     }
-  /** A piece of a stream, after redaction. `from`/`to` are byte offsets before redaction: the writer's cursor. */
+  /**
+   * A piece of a stream, after redaction: by the stage's activity while the command runs, without gaps within the
+   * stream. `from` and `to` are byte offsets before redaction: the writer's cursor.
+   */
   | {
       readonly type: 'output';
       readonly stage: string;
@@ -80,12 +128,20 @@ export type RunEventBody =
       readonly encoding: 'utf8' | 'base64';
       readonly data: string;
     }
+  /**
+   * How an attempt ended, and the result itself: by the stage's activity. It stands without `stage-started` where no
+   * command was started. `stage-retrying` follows a failure that the plan tries again.
+   */
   | {
       readonly type: 'stage-finished';
       readonly stage: string;
       readonly execKey: string;
       readonly result: StoredStageResult;
     }
+  /**
+   * The run machine tries the stage again when `delayMs` are over; `execKey` is that of the attempt that failed. For
+   * the workflow. `stage-started` under the next key follows.
+   */
   | {
       readonly type: 'stage-retrying';
       readonly stage: string;
@@ -93,9 +149,15 @@ export type RunEventBody =
       readonly reason: string;
       readonly delayMs: number;
     }
-  /** The stage waits for an answer, without a VM and a slot. Written by the run's workflow, as its answer is. */
+  /**
+   * The stage waits for an answer, without a VM and a slot. For the workflow, as `stage-answered` is, which follows
+   * unless the run ends first.
+   */
   | { readonly type: 'stage-asking'; readonly stage: string; readonly execKey: string; readonly attempt: number }
-  /** The answer came, or the question was withdrawn (`cancelled`). A stage that failed so may be asking again after `stage-retrying`. */
+  /**
+   * The answer came, or the question was withdrawn (`cancelled`). A stage that failed so may be asking again after
+   * `stage-retrying`.
+   */
   | {
       readonly type: 'stage-answered';
       readonly stage: string;
@@ -104,7 +166,15 @@ export type RunEventBody =
       /** With `failed`. */
       readonly failure: StageFailure | null;
     }
+  /**
+   * The stage will not start: what it waits for came to something else, or the run was cancelled or gave up. For the
+   * workflow. It is the stage's end, unless `scope-restarted` opens it again.
+   */
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
+  /**
+   * For people, of what changes no state: a value that could not be redacted, a VM that could not be released, events
+   * that were restored.
+   */
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
 
 export interface RunOutcome {

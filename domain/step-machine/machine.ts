@@ -1,4 +1,38 @@
-/** The engine: what happens next in a session. Pure: the same state and event give the same state and commands. */
+/**
+ * The step machine: what happens next in a session. Pure: the same state and event give the same state and commands.
+ *
+ * Each current step is a cursor, and a cursor is in one phase (state.ts). Most phases ask for one command, and what answers
+ * it ends the phase (work.ts). A step that lacks what a phase in brackets is for passes it over.
+ *
+ *   becomes current (visit.ts)
+ *   │                              ┌──── refused, fewer than `maxInvalid` times ────┐
+ *   │                              ▼                                                │
+ *   ├─ prompt ──▶ rendering ──▶ asking ──────────────┬──▶ [validating] ─────────────┘
+ *   ├─ wait ────▶ [measuring] ──▶ waiting ───────────┤         │
+ *   ├─ neither ──────────────────────────────────────┘         ▼
+ *   │                                                      [acting ◀──▶ backoff]
+ *   │                                                          │
+ *   └─ call ────▶ starting-child ──▶ calling ──────────────────┤
+ *                                                              ▼
+ *                                                          [saving]
+ *                                                              │
+ *   ┌────────────────────────────────────────────── recorded ◀─┘
+ *   │ (moves.ts)
+ *   ├─ parallel ───────────▶ each branch becomes current; the last that arrives at the join makes it current
+ *   ├─ next ──▶ [choosing] ──┬─▶ a step ───────────▶ becomes current
+ *   │                        ├─▶ subskill:<name> ──▶ starting-child ──▶ its first step becomes current, this skill is left
+ *   │                        └─▶ topic:<name> ─────▶ rendering-topic ──▶ over
+ *   └─ terminal ──▶ [finishing] ──▶ over
+ *
+ *   over: the session is done, or the step that is `calling` this skill goes on to [saving]
+ *   (a session that follows no redirects is over, `redirected`, where it would leave for a sub-skill or a topic)
+ *
+ * - `asking` past its deadline goes to `onExpiry`, without a record.
+ * - Where a callback throws before the record, or an action fails for good, a step with a prompt is `asking` again under
+ *   another turn. Whatever else throws leaves the step `stuck`: it goes on from there once a client names it.
+ * - A replay of history leaves its cursors `parked`, until `place` names the step that is current (replay.ts).
+ * - A limit that is passed, and `cancel`, end the session from every phase.
+ */
 import type { Command } from './command.ts';
 import { Draft, skillAt } from './draft.ts';
 import { DURATION, isDuration } from './diagnose.ts';

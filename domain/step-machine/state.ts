@@ -105,7 +105,7 @@ export type Phase =
   | { readonly kind: 'calling'; readonly frame: number }
   | { readonly kind: 'rendering-topic'; readonly topic: string }
   | { readonly kind: 'finishing'; readonly finalOutput: unknown; readonly response: unknown }
-  /** A callback threw; an answer for this step, or a resume, tries again from `at`. */
+  /** A callback threw; an answer for this step tries again from `at`. */
   | { readonly kind: 'stuck'; readonly at: Phase; readonly error: ErrorFacts };
 
 /** A step that is current. There are several only within parallel steps. */
