@@ -57,6 +57,12 @@ export interface FullDisk {
   readonly neededBytes: number;
 }
 
+/**
+ * Ops beyond the first version of the API. A keeper lives as long as its VM, so it may be of an earlier build
+ * than its client, and is asked for one of them only when its `status` names it.
+ */
+export type Feature = 'keepalive' | 'tar.cut' | 'usage';
+
 /** What the keeper says of its VM. */
 export interface VmStatus {
   readonly state: 'booting' | 'ready' | 'stopping';
@@ -77,6 +83,17 @@ export interface VmStatus {
   readonly diskFull: FullDisk | null;
   /** What the keeper can beyond the first version of its API; a keeper of an earlier build names none. */
   readonly features: readonly string[];
+}
+
+export function hasFeature(features: VmStatus['features'], feature: Feature): boolean {
+  return features.includes(feature);
+}
+
+/** What a VM has taken of its host so far, by the host's accounts; null where the host does not tell. */
+export interface VmUsage {
+  readonly cpuMs: number | null;
+  readonly memoryPeakMib: number | null;
+  readonly diskBytes: number | null;
 }
 
 export interface ExecStart {
@@ -139,6 +156,10 @@ export function readCount(answer: Answer, field: string, op: string): number {
   return value;
 }
 
+function readCountOrNull(answer: Answer, field: string, op: string): number | null {
+  return answer[field] === null ? null : readCount(answer, field, op);
+}
+
 export function readText(answer: Answer, field: string, op: string): string {
   const value = answer[field];
   if (typeof value !== 'string') throw badAnswer(op, field, value);
@@ -189,6 +210,14 @@ export function readFullDisk(status: Answer): FullDisk | null {
     limitMs: readCount(full, 'limitMs', 'status'),
     availableBytes: readCount(full, 'availableBytes', 'status'),
     neededBytes: readCount(full, 'neededBytes', 'status'),
+  };
+}
+
+export function readVmUsage(answer: Answer): VmUsage {
+  return {
+    cpuMs: readCountOrNull(answer, 'cpuMs', 'usage'),
+    memoryPeakMib: readCountOrNull(answer, 'memoryPeakMib', 'usage'),
+    diskBytes: readCountOrNull(answer, 'diskBytes', 'usage'),
   };
 }
 

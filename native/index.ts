@@ -13,5 +13,15 @@ export {
   type SweptVm,
 } from './keeper-command.ts';
 export { readDiskOfVm } from './disk-patience.ts';
-export type { ExecEnd, ExecStart, FullDisk, LaunchConfig, OutputStream, SignalName, VmState, VmStatus } from './api.ts';
+export type {
+  ExecEnd,
+  ExecStart,
+  FullDisk,
+  LaunchConfig,
+  OutputStream,
+  SignalName,
+  VmState,
+  VmStatus,
+  VmUsage,
+} from './api.ts';
 export { isVmGone } from './api.ts';

@@ -1,5 +1,5 @@
 /** Renews a VM's lease from outside: without a fence, so that nobody who drives the VM is cut off. */
-import { readCount, readVmStatus } from './api.ts';
+import { hasFeature, readCount, readVmStatus } from './api.ts';
 import { connectKeeper, ControlConnection } from './connection.ts';
 
 /**
@@ -10,7 +10,7 @@ export async function keepVmAlive(dir: string, signal: AbortSignal): Promise<num
   const connection = new ControlConnection(await connectKeeper(dir, signal));
   try {
     const { features } = readVmStatus(await connection.request('status', {}, signal));
-    if (!features.includes('keepalive')) return null;
+    if (!hasFeature(features, 'keepalive')) return null;
     return readCount(await connection.request('keepalive', {}, signal), 'leaseLeftMs', 'keepalive');
   } finally {
     connection.close(new Error('the lease is renewed'));

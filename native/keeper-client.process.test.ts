@@ -81,6 +81,21 @@ async function fakeKeeper(
   return { dir, binary, setState, kill };
 }
 
+/** Of a keeper whose build knows no features. */
+const STATUS = {
+  state: 'ready',
+  vmKey: 'run/scope/0',
+  fence: 3,
+  bootMs: 1,
+  boots: 1,
+  accelerator: 'tcg',
+  kernel: 'debian',
+  jail: 'j',
+  memoryMib: 128,
+  leaseLeftMs: 5,
+  execs: [],
+};
+
 const STREAMS = new Set(['exec.output', 'exec.stdin', 'file.put', 'file.get', 'tar.put', 'tar.get']);
 
 function answer(socket: Socket, request: Record<string, unknown>, ok: object): void {
@@ -159,7 +174,6 @@ describe('requests', () => {
         renew: fail('fence/stale'),
         stats: fail('guest/error'),
         'exec.signal': fail('stage/bad-output'),
-        'tar.cut': fail('api/bad-request'),
         status: fail('api/version'),
         'exec.ack': fail('exec/unknown'),
       }),
@@ -167,8 +181,6 @@ describe('requests', () => {
     await expect(vm.renew()).rejects.toMatchObject({ code: 'fence/stale', message: 'renew: because' });
     await expect(vm.stats()).rejects.toMatchObject({ code: 'vm/guest-error' });
     await expect(vm.execSignal('k', 'SIGTERM')).rejects.toMatchObject({ code: 'stage/bad-output' });
-    // A keeper of an older build, which keeps no reasons.
-    expect(await vm.tarCut('/a')).toBeNull();
     await expect(vm.status()).rejects.toMatchObject({
       code: 'vm/lost',
       message: expect.stringContaining('another build') as string,
@@ -258,6 +270,58 @@ describe('requests', () => {
       await expect(vm.renew()).rejects.toMatchObject({ code: 'vm/protocol' });
     },
   );
+});
+
+describe('a newer op', () => {
+  const USAGE = { cpuMs: 1_500, memoryPeakMib: 300, diskBytes: null };
+  const ANSWERS: Readonly<Record<string, object>> = { 'tar.cut': { message: 'a socket' }, usage: USAGE };
+
+  /** A keeper of a build that has these features, and the ops that it is asked for. */
+  async function keeperOf(
+    features: readonly string[] | undefined,
+    answers = ANSWERS,
+  ): Promise<{ readonly vm: MicroVm; readonly ops: string[] }> {
+    const ops: string[] = [];
+    const handlers: Record<string, Handler> = {};
+    for (const op of ['status', 'ready'])
+      handlers[op] = (request, socket) => {
+        ops.push(op);
+        answer(socket, request, { ...STATUS, features });
+      };
+    for (const [op, ok] of Object.entries(answers))
+      handlers[op] = (request, socket) => {
+        ops.push(op);
+        if (features?.includes(op) === true) return answer(socket, request, ok);
+        const error = { code: 'api/bad-request', message: `op "${op}" is unknown` };
+        socket.write(`${JSON.stringify({ id: request['id'], error })}\n`);
+      };
+    return { vm: await launch(await fakeKeeper(handlers)), ops };
+  }
+
+  it('is not asked of a keeper of an earlier build', async () => {
+    const { vm, ops } = await keeperOf(undefined);
+    expect(await vm.tarCut('/a')).toBeNull();
+    expect(await vm.usage()).toBeNull();
+    expect(ops).toEqual(['status']);
+  });
+
+  it('is asked of a keeper that names it, which is asked once what it can', async () => {
+    const { vm, ops } = await keeperOf(['tar.cut', 'usage', 'of-a-later-build']);
+    await vm.ready(1_000, soon());
+    expect(await vm.tarCut('/a')).toBe('a socket');
+    expect(await vm.tarCut('/b')).toBe('a socket');
+    expect(await vm.usage()).toEqual(USAGE);
+    expect(ops).toEqual(['ready', 'tar.cut', 'tar.cut', 'usage']);
+  });
+
+  it.each([
+    { ...USAGE, cpuMs: -1 },
+    { ...USAGE, memoryPeakMib: 'much' },
+    { cpuMs: 1, memoryPeakMib: 1 },
+  ])('that answers usage with %j is a broken keeper', async (usage) => {
+    const { vm } = await keeperOf(['usage'], { usage });
+    await expect(vm.usage()).rejects.toMatchObject({ code: 'vm/protocol' });
+  });
 });
 
 describe('streams', () => {
@@ -426,19 +490,6 @@ describe('streams', () => {
 });
 
 describe('keeping a VM from outside', () => {
-  const STATUS = {
-    state: 'ready',
-    vmKey: 'run/scope/0',
-    fence: 3,
-    bootMs: 1,
-    boots: 1,
-    accelerator: 'tcg',
-    kernel: 'debian',
-    jail: 'j',
-    memoryMib: 128,
-    leaseLeftMs: 5,
-    execs: [],
-  };
   /** The ops that a keeper was asked for, with its answers. */
   async function asked(status: object): Promise<{ readonly keeper: FakeKeeper; readonly ops: string[] }> {
     const ops: string[] = [];

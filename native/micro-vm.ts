@@ -7,17 +7,21 @@ import { join } from 'node:path';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import {
   cutText,
+  hasFeature,
   isVmGone,
   readCount,
   readExecEnd,
   readVmStatus,
+  readVmUsage,
   type Answer,
   type ExecEnd,
   type ExecStart,
+  type Feature,
   type LaunchConfig,
   type OutputStream,
   type SignalName,
   type VmStatus,
+  type VmUsage,
 } from './api.ts';
 import { ConnectionError, ControlConnection, connectKeeper } from './connection.ts';
 import { isAlive, launchKeeper, readRunDir } from './keeper-command.ts';
@@ -55,6 +59,8 @@ export class MicroVm {
   readonly attached: boolean;
   readonly #keeper: string;
   #fence = 0;
+  /** A keeper is of one build for its life, so what it can is asked once. */
+  #features: VmStatus['features'] | null = null;
   #control: ControlConnection | null = null;
   #connecting: Promise<ControlConnection> | null = null;
   readonly #closed = new AbortController();
@@ -121,13 +127,14 @@ export class MicroVm {
   }
 
   async status(): Promise<VmStatus> {
-    return readVmStatus(await this.#request('status', {}));
+    return this.#noted(readVmStatus(await this.#request('status', {})));
   }
 
   /** Waits for the guest's first answer. @throws CodedError `vm/boot-timeout`, `vm/lost` */
   async ready(timeoutMs: number, signal: AbortSignal): Promise<VmStatus> {
     try {
-      return readVmStatus(await this.#request('ready', { timeoutMs }, { signal, limitMs: timeoutMs + READY_GRACE_MS }));
+      const options = { signal, limitMs: timeoutMs + READY_GRACE_MS };
+      return this.#noted(readVmStatus(await this.#request('ready', { timeoutMs }, options)));
     } catch (error) {
       if (!isCodedError(error) || !isVmGone(error) || error.message.includes(this.consolePath)) throw error;
       throw new CodedError(error.code, `VM ${this.vmKey}: ${error.message}; its console: ${this.consolePath}`, {
@@ -261,18 +268,19 @@ export class MicroVm {
 
   /** Why the newest tar of a path broke off; null when the keeper knows no reason, or is of a build that keeps none. */
   async tarCut(path: string): Promise<string | null> {
-    try {
-      const { message } = await this.#fenced('tar.cut', { path });
-      return typeof message === 'string' ? cutText(message) : null;
-    } catch (error) {
-      if (isCodedError(error)) throw error;
-      return null;
-    }
+    if (!(await this.#can('tar.cut'))) return null;
+    const { message } = await this.#fenced('tar.cut', { path });
+    return typeof message === 'string' ? cutText(message) : null;
   }
 
   /** The guest's figures and the VMM's resident memory, as the keeper gives them. */
   stats(): Promise<Answer> {
     return this.#request('stats', {});
+  }
+
+  /** What the VM has taken of its host so far; null when its keeper is of a build that does not tell. */
+  async usage(): Promise<VmUsage | null> {
+    return (await this.#can('usage')) ? readVmUsage(await this.#request('usage', {})) : null;
   }
 
   /** Settles when the VM is gone. A VM that is gone already is not an error. */
@@ -296,6 +304,16 @@ export class MicroVm {
 
   async #takeOver(signal: AbortSignal): Promise<void> {
     this.#fence = readCount(await this.#request('attach', {}, { signal }), 'fence', 'attach');
+  }
+
+  /** Whether the VM's keeper has an op that the first version of the API does not. */
+  async #can(feature: Feature): Promise<boolean> {
+    return hasFeature(this.#features ?? (await this.status()).features, feature);
+  }
+
+  #noted(status: VmStatus): VmStatus {
+    this.#features = status.features;
+    return status;
   }
 
   #fenced(op: string, fields: Readonly<Record<string, unknown>>, options: RequestOptions = {}): Promise<Answer> {

@@ -15,10 +15,11 @@ use crate::guest::transfer::Transfer;
 use crate::keeper::{Keeper, Phase};
 use crate::run_dir::EXECS;
 use crate::transfer::tree;
-use crate::vmm;
+use crate::vmm::{self, Usage};
 
-/// What this keeper can beyond the API's first version; a client asks before it uses one of them.
-const FEATURES: &[&str] = &["keepalive"];
+/// What this keeper can beyond the first version of the API, by the names of the ops: a client looks
+/// here before it asks for one of them. A name that stood here once stays.
+const FEATURES: &[&str] = &["keepalive", "tar.cut", "usage"];
 
 /// The answer to a call.
 pub async fn run(keeper: &Rc<Keeper>, head: &Head, call: Call) -> Result<Value, Failure> {
@@ -43,6 +44,7 @@ async fn open(keeper: &Rc<Keeper>, head: &Head, call: OpenCall) -> Result<Value,
             Ok(serde_json::to_value(outcome).expect("plain data serialises"))
         }
         OpenCall::Stats => stats(keeper).await,
+        OpenCall::Usage => usage(keeper).await,
     }
 }
 
@@ -202,6 +204,14 @@ async fn stats(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     Ok(figures)
 }
 
+async fn usage(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
+    // Before that a boot may be given up, and its figures with it.
+    keeper.guest().await?;
+    let pid = keeper.vmm_pid.get();
+    let usage = pid.map_or_else(Usage::default, |pid| vmm::usage(pid, &keeper.dir));
+    Ok(serde_json::to_value(usage).expect("plain data serialises"))
+}
+
 async fn stop(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     let mut phase = keeper.phase.subscribe();
     keeper.stop_asked.notify_one();
@@ -210,4 +220,16 @@ async fn stop(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
         .wait_for(|phase| matches!(phase, Phase::Ended(_)))
         .await;
     Ok(json!({}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FEATURES;
+
+    #[test]
+    fn the_manual_names_the_features() {
+        let manual = include_str!("../../../../docs/keeper.md");
+        let listed = format!("features:{}", serde_json::json!(FEATURES));
+        assert!(manual.contains(&listed), "docs/keeper.md has not {listed}");
+    }
 }

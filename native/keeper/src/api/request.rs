@@ -61,6 +61,8 @@ pub enum OpenCall {
     ExecWait(Args<ExecKey>),
     #[serde(rename = "stats")]
     Stats,
+    #[serde(rename = "usage")]
+    Usage,
 }
 
 /// For the client that has the granted fence.

@@ -229,6 +229,31 @@ fn an_idle_vm_is_kept_alive_by_who_holds_no_fence_and_ends_when_that_stops() {
 }
 
 #[test]
+fn what_a_vm_takes_of_its_host_grows_with_what_runs_in_it() {
+    let vm = Vm::with_agent("usage", json!({}));
+    let fence = vm.attach();
+    let features = vm.call("status", json!({}))["ok"]["features"].clone();
+    assert!(
+        features.as_array().unwrap().contains(&json!("usage")),
+        "{features}"
+    );
+    let before = vm.call("usage", json!({}))["ok"].clone();
+    let busy = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    vm.start(fence, "busy", busy, json!({}));
+    assert_eq!(vm.wait("busy")["exitCode"], 0);
+    let after = vm.call("usage", json!({}))["ok"].clone();
+    let figure = |usage: &Value, name: &str| usage[name].as_u64().unwrap();
+    assert!(
+        figure(&after, "cpuMs") > figure(&before, "cpuMs"),
+        "{before} and then {after}"
+    );
+    assert!(figure(&after, "memoryPeakMib") > 0, "{after}");
+    // A guest that is a plain process has no scratch disk.
+    assert_eq!(after["diskBytes"], Value::Null);
+    vm.call("stop", json!({ "fence": fence }));
+}
+
+#[test]
 fn another_version_of_the_api_is_refused_and_the_connection_goes_on() {
     let vm = Vm::with_agent("version", json!({}));
     let mut stream = Stream::connect(&vm.dir);
