@@ -7,6 +7,7 @@ import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, StagePlan } from '../domain/plan/plan.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
+import { isSha256 } from '../domain/units/sha256.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import type { UpstreamOutputs } from './contract.ts';
 
@@ -26,7 +27,7 @@ export function fieldsOf(value: unknown, what: string): Fields {
 export function dataRefOf(value: unknown): DataRef | null {
   if (typeof value !== 'object' || value === null) return null;
   const { sha256, sizeBytes, mediaType } = value as Fields;
-  if (typeof sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(sha256)) return null;
+  if (typeof sha256 !== 'string' || !isSha256(sha256)) return null;
   if (typeof sizeBytes !== 'number' || !Number.isSafeInteger(sizeBytes) || sizeBytes < 0) return null;
   if (typeof mediaType !== 'string' || !MEDIA_TYPE.test(mediaType)) return null;
   return { sha256, sizeBytes, mediaType };

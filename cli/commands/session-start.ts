@@ -1,5 +1,6 @@
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
+import { isSha256Beginning } from '../../domain/units/sha256.ts';
 import { newRunId } from '../../client/new-id.ts';
 import { handingOver } from '../../client/session-variables.ts';
 import { checkSessionId, printResult, readJson, sessionLink, throwSessionError } from '../session-link.ts';
@@ -30,7 +31,7 @@ export const command = defineCommand<Options>({
     const session = options.id ?? newRunId(skill, context.now());
     checkSessionId(session);
     if (skill === '') throw usageError('name the skill');
-    if (options.code !== undefined && !/^[0-9a-f]{8,64}$/.test(options.code))
+    if (options.code !== undefined && !isSha256Beginning(options.code))
       throw usageError(
         `--code is \`${options.code}\``,
         'It takes 8 to 64 of the hexadecimal digits of a code hash, as errors and `session status --json` show it.',

@@ -2,6 +2,7 @@
  * Whether a value can be the state of a session, and a command one that follows from it. States come from workflows, which got
  * them from the engine; where a client of the server can hand one in, it is held against the skill before any code of it runs.
  */
+import { isSha256 } from '../units/sha256.ts';
 import type { Command } from './command.ts';
 import { isPlain } from './deep-merge.ts';
 import { skillAt } from './draft.ts';
@@ -9,7 +10,6 @@ import type { SkillFacts } from './facts.ts';
 import type { Cursor, FrameState, SessionState } from './state.ts';
 
 /** What names older records; it stands in a path. */
-const REF = /^[0-9a-f]{64}$/;
 const MOST_ITEMS = 10_000;
 
 type RunAction = Extract<Command, { readonly type: 'run-action' }>;
@@ -53,7 +53,7 @@ function problemOfRecords(value: unknown): string | null {
     (length as number) > items.length
   )
     return 'its records are not counted right';
-  return flushedRef === null || (typeof flushedRef === 'string' && REF.test(flushedRef))
+  return flushedRef === null || (typeof flushedRef === 'string' && isSha256(flushedRef))
     ? null
     : 'its older records have a name that is none';
 }

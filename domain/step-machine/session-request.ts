@@ -1,5 +1,6 @@
 /** The argument that a session is started with: any client of the server may write it. */
 import { CodedError } from '../errors/coded-error.ts';
+import { isSha256Beginning } from '../units/sha256.ts';
 import { isPlain } from './deep-merge.ts';
 import type { Handshake } from './definition.ts';
 
@@ -7,7 +8,6 @@ const MOST_CHARACTERS = 256;
 const MOST_TOOLS = 1_000;
 /** Of sub-skills in each other. */
 const MOST_LEVELS = 32;
-const HASH = /^[0-9a-f]{8,64}$/;
 
 /** What `activities/contract-session.ts` calls a SessionRequest. */
 interface Given {
@@ -28,7 +28,7 @@ export function parseSessionRequest<T extends Given>(given: T): T {
   for (const [key, value] of Object.entries({ version, subskill }))
     if (value !== undefined && !isName(value))
       throw wrong(`\`${key}\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
-  if (codeHash !== undefined && !(typeof codeHash === 'string' && HASH.test(codeHash)))
+  if (codeHash !== undefined && !(typeof codeHash === 'string' && isSha256Beginning(codeHash)))
     throw wrong('`codeHash` is not 8 to 64 hexadecimal digits');
   if (path !== undefined && !isListOfNames(path, MOST_LEVELS))
     throw wrong(`\`path\` is not a list of at most ${MOST_LEVELS} names of sub-skills`);

@@ -6,10 +6,10 @@ import { dirname, join } from 'node:path';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
+import { isSha256 } from '../../domain/units/sha256.ts';
 import { damaged, runFileFailure } from './damage.ts';
 import { artifactsDir, DurableFolders, errnoOf, makePrivateDir, storeFailure, syncDir } from './layout.ts';
 
-const SHA256 = /^[0-9a-f]{64}$/;
 const READ_BYTES = 256 * 1024;
 /** Up to here bytes are hashed in memory first, and bytes that are stored already touch no disk. */
 const MEMORY_BYTES = 256 * 1024;
@@ -150,7 +150,7 @@ async function writeAll(handle: FileHandle, chunk: Uint8Array): Promise<void> {
 
 /** Yields from `offset`, but hashes from the first byte, so that what is not the ref's is never passed off as it. */
 async function* read(dir: string, ref: DataRef, offset: number): AsyncGenerator<Uint8Array> {
-  if (!SHA256.test(ref.sha256))
+  if (!isSha256(ref.sha256))
     throw new CodedError('store/damaged', `${JSON.stringify(ref.sha256)} is not the sha256 of an artifact`);
   if (!Number.isSafeInteger(offset) || offset < 0)
     throw new RangeError(`offset ${offset} is not a position in an artifact`);

@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { lstatSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
+import { isSha256 } from '../../domain/units/sha256.ts';
 
 /** Names of files that are written and then renamed: each is half a file for as long as it lies there. */
 const HALF = /(?:\.partial|\.new|\.tmp)$|^\.voidbox-partial|^stack\.json\.\d+$/;
@@ -50,7 +51,7 @@ export function fileLeftovers(stateDir: string): readonly string[] {
 export function brokenArtifacts(stateDir: string): readonly string[] {
   return filesBelow(join(stateDir, 'artifacts')).flatMap((path) => {
     const name = basename(path);
-    if (!/^[0-9a-f]{64}$/.test(name)) return [];
+    if (!isSha256(name)) return [];
     const sha256 = createHash('sha256')
       .update(readFileSync(join(stateDir, 'artifacts', path)))
       .digest('hex');

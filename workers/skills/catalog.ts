@@ -2,6 +2,7 @@
 import { existsSync, realpathSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { isSha256 } from '../../domain/units/sha256.ts';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
 import { textOf, type Log } from '../log.ts';
 import { type BundledSkill, bundleFile, bundleSkill, signatureOf } from '../../skill-kit/bundle/bundle-skill.ts';
@@ -81,7 +82,7 @@ export class SkillCatalog {
 
   /** Path of a bundle that was made at some time; null when it is not here. */
   kept(codeHash: string): string | null {
-    if (!/^[0-9a-f]{64}$/.test(codeHash)) return null;
+    if (!isSha256(codeHash)) return null;
     const file = bundleFile(this.#options.stateDir, codeHash);
     return existsSync(file) ? file : null;
   }
