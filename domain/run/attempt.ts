@@ -2,7 +2,7 @@
  * The name of one attempt of one stage, and the exec keys of its commands. A key is the identity of a command: the same
  * key never runs twice. Code works with the fields; the text is for keepers, stores and people.
  */
-import { type InstancePath, instanceText, parseInstance, PLAN_ID } from './instance.ts';
+import { type InstancePath, instanceText, isPlanId, parseInstance, PLAN_ID } from './instance.ts';
 
 export interface AttemptName {
   /** Its id in the plan of the innermost part, or of the run. */
@@ -24,12 +24,11 @@ export const MOST_COMMANDS = 9_999;
 /** The longest exec key that there is: stage, instance, attempt, command. */
 export const EXEC_KEY_BYTES = 64 + 1 + 120 + 1 + 9 + 1 + 4;
 
-const IS_STAGE = new RegExp(`^${PLAN_ID}$`);
 const EXEC_KEY = new RegExp(`^(${PLAN_ID})/([A-Za-z0-9._~-]+)/([1-9]\\d{0,8})(?:/([1-9]\\d{0,3}))?$`);
 
 /** `<stage>/<instance>/<attempt>`: also the exec key of the attempt's first command. @throws RangeError for what is no attempt */
 export function attemptText({ stage, instance, attempt }: AttemptName): string {
-  if (!IS_STAGE.test(stage)) throw new RangeError(`${JSON.stringify(stage)} is not the id of a stage`);
+  if (!isPlanId(stage)) throw new RangeError(`${JSON.stringify(stage)} is not the id of a stage`);
   if (!isCount(attempt, MOST_ATTEMPT))
     throw new RangeError(`stage ${stage} has no attempt ${attempt}: attempts are numbered from 1 to ${MOST_ATTEMPT}`);
   return `${stage}/${instanceText(instance)}/${attempt}`;

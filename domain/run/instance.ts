@@ -26,8 +26,12 @@ export const PLAN_ID = '[A-Za-z0-9_][A-Za-z0-9._-]{0,63}';
 
 /** How events and keys of today's builds say the empty path. No other path is like it: each holds a `~`. */
 const EMPTY = '0';
-const IS_PLAN_ID = new RegExp(`^${PLAN_ID}$`);
+const WHOLE_PLAN_ID = new RegExp(`^${PLAN_ID}$`);
 const ITEM = /^(?:0|[1-9]\d{0,5})$/;
+
+export function isPlanId(text: string): boolean {
+  return WHOLE_PLAN_ID.test(text);
+}
 
 /** `<part>~<item>`, joined by `~`; `0` for the empty path. @throws RangeError for a path beyond the limits */
 export function instanceText(path: InstancePath): string {
@@ -56,7 +60,7 @@ export function instanceProblem(path: InstancePath): string | null {
   if (path.length > INSTANCE_LIMITS.depth)
     return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
   for (const { part, item } of path) {
-    if (!IS_PLAN_ID.test(part)) return `${JSON.stringify(part)} is not the id of a part`;
+    if (!isPlanId(part)) return `${JSON.stringify(part)} is not the id of a part`;
     if (!Number.isSafeInteger(item) || item < 0 || item >= INSTANCE_LIMITS.items)
       return `part ${part} has no item ${item}: items are numbered from 0, at most ${INSTANCE_LIMITS.items} of them`;
   }

@@ -1,5 +1,5 @@
 /** The identity of a VM as text. */
-import { type InstancePath, instanceText, parseInstance } from './instance.ts';
+import { type InstancePath, instanceText, parseInstance, PLAN_ID } from './instance.ts';
 import { escapeRunId, unescapeRunId } from './run-id.ts';
 
 export interface VmIdentity {
@@ -10,7 +10,7 @@ export interface VmIdentity {
   readonly generation: number;
 }
 
-const VM_KEY = /^([^/]+)\/([A-Za-z0-9_][A-Za-z0-9._-]{0,63})(?:\/([A-Za-z0-9._~-]+))?\/(\d{1,9})$/;
+const VM_KEY = new RegExp(`^([^/]+)/(${PLAN_ID})(?:/([A-Za-z0-9._~-]+))?/(\\d{1,9})$`);
 
 /**
  * `run/scope/generation`, with the instance before the generation where it is not the run itself. The run's id is escaped, so

@@ -11,6 +11,7 @@ import {
 } from '../plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, type WorkWire } from '../plan/wire.ts';
 import { environmentOf, hostVariablesOf, needsVm, stagesBefore } from '../plan/work.ts';
+import { isPlanId } from '../run/instance.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { NAME, type NumberRange, RANGES, scaled, SCALES, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
 import { cycles } from './graph.ts';
@@ -29,7 +30,8 @@ const name = z
   .max(PLAN_LIMITS.nameLength);
 const scopeId = z
   .string()
-  .regex(/^[A-Za-z0-9_][A-Za-z0-9._-]*$/, 'letters, digits, `.`, `_`, `-`')
+  // One that is too long is told so, and nothing else.
+  .refine((id) => isPlanId(id.slice(0, PLAN_LIMITS.nameLength)), 'letters, digits, `.`, `_`, `-`')
   .max(PLAN_LIMITS.nameLength);
 const text = z.string().refine((value) => !value.includes('\0'), 'no zero byte');
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
