@@ -6,11 +6,10 @@
 import { activityInfo } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Handshake } from '../domain/step-machine/definition.ts';
+import { isCallOf, isSessionId, outermostSession, SESSION_ID_RULE } from '../domain/step-machine/session-id.ts';
 import type { OfWorkflow, OpenedSession, OpenRequest, SkillCode, SkillPlace } from './contract-session.ts';
 import type { OpenSession, OpenSessionStore, WorkflowRunLookup } from './ports/sessions.ts';
 
-/** Of a session, and with `~` of those that sessions call. Stands in paths. */
-const SESSION_ID = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;
 /** A history begins anew, and what an older run left is under way no more. */
 const MOST_RUNS = 8;
 const MOST_CODES = 32;
@@ -47,7 +46,7 @@ export class SessionGuard {
     firstRun,
   }: OpenRequest): Promise<{ readonly root: string; readonly firstRun: string }> {
     const asker = this.#askedByWorkflowCode();
-    if (!SESSION_ID.test(asker.session)) throw new CodedError('skill/params', notAnId(asker.session));
+    if (!isSessionId(asker.session)) throw new CodedError('skill/params', notAnId(asker.session));
     sameSession(session, asker);
     const own = { root: session, firstRun: firstRun ?? asker.run };
     if (request.calledWith === undefined) return own;
@@ -56,7 +55,12 @@ export class SessionGuard {
       parent === undefined
         ? null
         : ((await this.#recordOf(parent.session)) ?? (await this.#earlierCaller(parent, request)));
-    if (caller === null || parent === undefined || !caller.runs.includes(parent.run) || !isCallOf(caller, session))
+    if (
+      caller === null ||
+      parent === undefined ||
+      !caller.runs.includes(parent.run) ||
+      !isCallOf(caller.session, session)
+    )
       throw foreign(`session "${session}" says that another one has called it, and none did`);
     agree(caller, {
       session: caller.session,
@@ -176,7 +180,7 @@ export class SessionGuard {
       codes: [calledWith!.code],
       path: [],
       handshake,
-      root: outermost(session),
+      root: outermostSession(session),
     };
   }
 
@@ -200,7 +204,7 @@ export class SessionGuard {
       codes: [code],
       path,
       handshake,
-      root: outermost(session),
+      root: outermostSession(session),
     };
     await this.#opened.write(record, true);
     return record;
@@ -222,7 +226,7 @@ export class SessionGuard {
       codes: [code],
       path,
       handshake,
-      root: outermost(session),
+      root: outermostSession(session),
     };
     await this.#opened.write(record, true);
     return record;
@@ -262,22 +266,13 @@ function sameList(one: readonly string[], other: unknown): boolean {
   return Array.isArray(other) && one.length === other.length && one.every((item, index) => item === other[index]);
 }
 
-function isCallOf(caller: OpenSession, session: string): boolean {
-  return session.startsWith(`${caller.session}~`) && /^\d{1,16}$/.test(session.slice(caller.session.length + 1));
-}
-
-/** Ids of sessions that are called begin with those of their callers. */
-function outermost(session: string): string {
-  return session.split('~', 1)[0]!;
-}
-
 function checkedId(session: string): string {
-  if (SESSION_ID.test(session)) return session;
+  if (isSessionId(session)) return session;
   throw foreign(notAnId(session));
 }
 
 function notAnId(session: string): string {
-  return `the workflow id ${shown(session)} is not a session id: 1 to 200 of A-Z, a-z, 0-9, ".", "_", "-", "~", no "." or "~" in front`;
+  return `the workflow id ${shown(session)} is not a session id: ${SESSION_ID_RULE}`;
 }
 
 function notOpened(session: string): CodedError {

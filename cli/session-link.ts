@@ -2,6 +2,7 @@
 import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
+import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
 import { readTextFile } from '../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../client/sessions.ts';
@@ -10,7 +11,6 @@ import { CliError, environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { renderResult } from './render/session.ts';
-import { SESSION_ID } from '../client/new-id.ts';
 import type { ServerLink } from '../client/server-link.ts';
 import { givenSkills } from './skill-folders.ts';
 
@@ -71,11 +71,7 @@ async function textOf(argument: string, flag: string, context: CliContext): Prom
 }
 
 export function checkSessionId(session: string): void {
-  if (!SESSION_ID.test(session))
-    throw usageError(
-      `\`${session}\` is not a session id`,
-      'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.',
-    );
+  if (!isSessionName(session)) throw usageError(`\`${session}\` is not a session id`, SESSION_NAME_RULE);
 }
 
 /** Steps that can be answered now, wherever they run. */

@@ -1,9 +1,6 @@
 /** Ids of runs and sessions that are started without one. */
 import { randomBytes } from 'node:crypto';
 
-/** Ids of sessions: a session's name is a folder's. */
-export const SESSION_ID = /^(?!\.)[A-Za-z0-9._-]{1,128}$/;
-
 /** `<name>-<yyyymmdd>-<hhmmss>-<4 hex>` in UTC: readable, sorted by start, unique enough that a clash is refused at start. */
 export function newRunId(name: string, now: Date, random: string = randomBytes(2).toString('hex')): string {
   const stamp = now

@@ -22,6 +22,7 @@ import type {
 } from '../activities/contract-session.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
 import type { CliResult } from '../domain/step-machine/result.ts';
+import { isCalledSession } from '../domain/step-machine/session-id.ts';
 import { tooLarge } from '../domain/step-machine/size-limits.ts';
 import {
   SEARCH_ATTRIBUTES,
@@ -263,7 +264,7 @@ export async function listSessions(
   const found: ListedSession[] = [];
   const running = state === 'open' ? ` AND ExecutionStatus = 'Running'` : '';
   for await (const one of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}'${running}` })) {
-    if (one.status.name === 'CONTINUED_AS_NEW' || one.workflowId.includes('~')) continue;
+    if (one.status.name === 'CONTINUED_AS_NEW' || isCalledSession(one.workflowId)) continue;
     const listed: ListedSession = {
       session: one.workflowId,
       skill:

@@ -7,6 +7,7 @@ import { realpathSync } from 'node:fs';
 import type { Client } from '@temporalio/client';
 import type { SessionRequest, SessionView } from '../activities/contract-session.ts';
 import { remedyOf } from '../domain/errors/error-code.ts';
+import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
 import type {
   DurableAnswer,
   DurableRefusal,
@@ -34,7 +35,7 @@ import {
 import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
 import { isUnavailable, serverWords } from './unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
-import { newRunId, SESSION_ID } from './new-id.ts';
+import { newRunId } from './new-id.ts';
 import { NoServerError } from './no-server.ts';
 import { handingOver } from './session-variables.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
@@ -79,12 +80,7 @@ class StackSessions implements DurableSessions {
   async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
     const { name, version } = this.#skill;
     const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
-    if (!SESSION_ID.test(session))
-      return refusal(
-        'params',
-        `"${session}" is no session id.`,
-        'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.',
-      );
+    if (!isSessionName(session)) return refusal('params', `"${session}" is no session id.`, SESSION_NAME_RULE);
     const request = (): SessionRequest => ({
       skill: name,
       version,
@@ -147,7 +143,7 @@ class StackSessions implements DurableSessions {
     const { name } = this.#skill;
     const unknown = (message: string): Refused =>
       refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
-    if (!SESSION_ID.test(session)) return unknown(`"${session}" is no session id.`);
+    if (!isSessionName(session)) return unknown(`"${session}" is no session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
     if (skill !== '' && skill !== name)
       return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);

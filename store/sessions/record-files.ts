@@ -6,6 +6,8 @@ import { join } from 'node:path';
 import type { SessionRecordStore } from '../../activities/ports/sessions.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { StepRecord } from '../../domain/step-machine/records.ts';
+import { isSessionId } from '../../domain/step-machine/session-id.ts';
+import { isSha256 } from '../../domain/units/sha256.ts';
 import { DurableFolders, syncDir } from '../file/layout.ts';
 import { markUse } from './server-mark.ts';
 
@@ -17,13 +19,9 @@ interface RecordFile {
 /** Of processes that serve many sessions, the records of some. */
 const MOST_CACHED = 32;
 
-/** Neither leads out of its folder. */
-const SESSION = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;
-const REF = /^[0-9a-f]{64}$/;
-
 /** @throws CodedError `session/foreign` for what is no session's id */
 export function sessionRecordsDir(stateDir: string, session: string): string {
-  if (!SESSION.test(session))
+  if (!isSessionId(session))
     throw new CodedError('session/foreign', `${JSON.stringify(session).slice(0, 160)} is not the id of a session`);
   return join(stateDir, 'sessions', session);
 }
@@ -98,7 +96,7 @@ function readFile(file: string): RecordFile {
 }
 
 function fileOf(dir: string, ref: string): string {
-  if (!REF.test(ref))
+  if (!isSha256(ref))
     throw new CodedError('session/foreign', `${JSON.stringify(ref).slice(0, 160)} names no records of a session`);
   return join(dir, `records-${ref}.json`);
 }

@@ -17,6 +17,7 @@ import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/e
 import { newSession, transition } from '../../domain/step-machine/machine.ts';
 import { flush, recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
+import { calledSessionId } from '../../domain/step-machine/session-id.ts';
 import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { isBusy, pendingCommands } from '../../domain/step-machine/work.ts';
@@ -401,7 +402,7 @@ export class SessionLoop implements Answered, Viewed {
     const { skill, prefix } = frameOf(this.#state, frame);
     // The turn is another one when a call that failed is made again.
     const { turn } = this.#state.cursors.find(({ id }) => id === cursor)!;
-    const child: ChildSession = { session: `${this.#state.session}~${turn}`, prefix: `${prefix}${step}/` };
+    const child: ChildSession = { session: calledSessionId(this.#state.session, turn), prefix: `${prefix}${step}/` };
     const { code, path, handshake } = this.#place();
     const request: SessionRequest = {
       skill: code.skill,
