@@ -11,8 +11,7 @@ import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import { checkPlan } from '../domain/spec/plan-schema.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
+import { openStores } from '../store/open-stores.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import { mockWorkerDeps } from '../test/rig/mock-worker.ts';
 import { admit } from './admit.ts';
@@ -25,10 +24,10 @@ const PLAN = planOf('a b>a!', { shared: 'a b' });
 let stateDir: string;
 let deps: ActivityDeps;
 
-beforeEach(() => {
+beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-admit-'));
   deps = mockWorkerDeps(
-    { stateDir, events: createFileEventStore(stateDir), backend: createMockBackend() },
+    { stateDir, stores: await openStores({ stateDir }), backend: createMockBackend() },
     { checkPlan },
   );
 });
@@ -48,7 +47,7 @@ async function stored(text: string): Promise<DataRef> {
   async function* once(): AsyncIterable<Uint8Array> {
     yield Buffer.from(text);
   }
-  return createFileArtifactStore(stateDir).put(once(), 'application/json');
+  return deps.artifacts.put(once(), 'application/json');
 }
 
 const large = (bytes: number): Plan => ({

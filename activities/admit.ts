@@ -103,7 +103,7 @@ async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: 
 
 async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
   const { runId } = request;
-  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.records, runId) : null;
+  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
   const plan = await planOf(deps, request, baseDir);
   const behaviour = Math.min(request.behaviour ?? 0, BEHAVIOUR);
   refuseTooLarge(plan, behaviour);
@@ -270,7 +270,7 @@ async function recordRefusal(deps: ActivityDeps, runId: string, executionId: str
     await deps.events.append(runId, [
       { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } },
     ]);
-    await deps.records.dropHostVariables(runId);
+    await deps.hostVariables.drop(runId);
   } catch (failure) {
     // Readers of a damaged run are told of the damage instead.
     if (!isCodedError(failure) || failure.code !== 'store/damaged') throw failure;

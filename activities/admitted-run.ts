@@ -8,7 +8,7 @@ import { fromWire } from '../domain/plan/wire.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { InlineOrRef } from './contract.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { AdmittedScope } from './requests.ts';
 
@@ -96,7 +96,7 @@ function admittedScope(scope: ScopePlan, resolved: Readonly<Record<string, strin
 }
 
 /** The outcome that stands in the run's last event; null while it has none. */
-export async function endOf(events: EventStore, runId: string): Promise<RunOutcome | null> {
+export async function endOf(events: EventLog, runId: string): Promise<RunOutcome | null> {
   const last = await events.find(runId, 'run/finished');
   return last?.body.type === 'run-finished' ? last.body.outcome : null;
 }

@@ -4,17 +4,23 @@ import type { AttemptRegistry } from './attempt-registry.ts';
 import type { PumpDisk } from './output-pump.ts';
 import type { Leases } from './ports/leases.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import type { WritableMounts } from './ports/mounts.ts';
+import type { HostMarks } from './ports/host-marks.ts';
+import type { HostVariables } from './ports/host-variables.ts';
+import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
 
 export interface ActivityDeps {
-  readonly events: EventStore;
+  readonly events: EventLog;
+  readonly reader: RunReader;
   readonly artifacts: ArtifactStore;
   readonly records: RunRecords;
+  readonly marks: HostMarks;
+  readonly hostVariables: HostVariables;
   readonly mounts: WritableMounts;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
@@ -40,7 +46,7 @@ export interface ActivityDeps {
 export interface MountPolicy {
   /** Host folders that any run may mount from. */
   readonly allowedRoots: readonly string[];
-  /** True on one's own machine: the folder of the spec, which the client left in the run's records, is allowed too. */
+  /** True on one's own machine: the folder of the spec, which the client left as a mark of the run, is allowed too. */
   readonly specFolder: boolean;
 }
 

@@ -6,36 +6,25 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
 import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
-import { createFileRunRecords } from '../store/file/run-records.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
 import type { ActivityDeps } from './deps.ts';
 import { finishedAlready, finishRun } from './finish-run.ts';
-import type { ArtifactStore } from './ports/artifacts.ts';
-import type { EventStore } from './ports/event-log.ts';
-import type { RunRecords } from './ports/run-records.ts';
 
 const RUN = 'run-1';
 const SUCCEEDED: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
 
 let stateDir: string;
-let events: EventStore;
-let artifacts: ArtifactStore;
-let records: RunRecords;
+let stores: Stores;
 let deps: ActivityDeps;
 
-beforeEach(() => {
+beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-finish-'));
-  events = createFileEventStore(stateDir);
-  artifacts = createFileArtifactStore(stateDir);
-  records = createFileRunRecords(stateDir);
+  stores = await openStores({ stateDir });
   // Nothing else of a worker is asked for.
   deps = {
-    events,
-    artifacts,
-    records,
+    ...stores,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     now: () => 7,
   } as unknown as ActivityDeps;
@@ -44,7 +33,7 @@ beforeEach(() => {
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 async function artifactOf(text: string): Promise<DataRef> {
-  return artifacts.put(
+  return stores.artifacts.put(
     (async function* () {
       yield Buffer.from(text);
     })(),
@@ -54,13 +43,13 @@ async function artifactOf(text: string): Promise<DataRef> {
 
 async function textOf(ref: DataRef | null): Promise<string> {
   const chunks: Uint8Array[] = [];
-  for await (const chunk of artifacts.open(ref!)) chunks.push(chunk);
+  for await (const chunk of stores.artifacts.open(ref!)) chunks.push(chunk);
   return Buffer.concat(chunks).toString('utf8');
 }
 
 async function written(): Promise<RunEvent[]> {
   const all: RunEvent[] = [];
-  for await (const event of events.read(RUN, 0)) all.push(event);
+  for await (const event of stores.reader.read(RUN, 0)) all.push(event);
   return all;
 }
 
@@ -78,13 +67,13 @@ test('a merged output is one artifact, however often it is made', async () => {
   expect((await written()).map(({ id, body }) => [id, body])).toEqual([
     ['run/finished', { type: 'run-finished', outcome }],
   ]);
-  expect(await records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
+  expect(await stores.records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
 });
 
 test('an output that is what it is stays it, and is kept', async () => {
   const outcome = { ...SUCCEEDED, output: await artifactOf('done') };
   expect(await finishRun(deps, { runId: RUN, outcome, merge: null, events: [] })).toEqual(outcome);
-  expect(await records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
+  expect(await stores.records.get(RUN, 'manifest')).toEqual({ version: 1, refs: [outcome.output] });
 });
 
 test('a part that is too large to be merged fails the run and names itself', async () => {
@@ -122,7 +111,7 @@ test('a broken store is tried again, not taken for a failed run', async () => {
   const open = (): never => {
     throw new CodedError('store/io', 'the disk is away');
   };
-  const broken = { ...deps, artifacts: { ...artifacts, open } };
+  const broken = { ...deps, artifacts: { ...stores.artifacts, open } };
   await expect(finishRun(broken, { runId: RUN, outcome: SUCCEEDED, merge, events: [] })).rejects.toThrow(
     'the disk is away',
   );

@@ -23,7 +23,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
     ...request.events,
     { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } },
   ]);
-  await deps.records.dropHostVariables(runId);
+  await deps.hostVariables.drop(runId);
   await deps.mounts.dropRun(runId);
   return outcome;
 }
@@ -33,11 +33,11 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
  * What follows the last event is done again.
  */
 export async function finishedAlready(
-  deps: Pick<ActivityDeps, 'records' | 'mounts'>,
+  deps: Pick<ActivityDeps, 'hostVariables' | 'mounts'>,
   runId: string,
   outcome: RunOutcome,
 ): Promise<RunOutcome> {
-  await deps.records.dropHostVariables(runId);
+  await deps.hostVariables.drop(runId);
   await deps.mounts.dropRun(runId);
   return outcome;
 }
@@ -64,7 +64,7 @@ async function manifestOf(deps: ActivityDeps, runId: string, { output: result }:
     | null
     | undefined;
   if (admission?.input?.kind === 'ref') refs.set(admission.input.ref.sha256, admission.input.ref);
-  for await (const { body } of deps.events.read(runId, 0, { output: false })) {
+  for await (const { body } of deps.reader.read(runId, 0, { output: false })) {
     if (body.type !== 'stage-finished') continue;
     const { output, outputs } = body.result;
     for (const ref of [...(output === null ? [] : [output]), ...Object.values(outputs)]) refs.set(ref.sha256, ref);

@@ -3,7 +3,7 @@ import { CodedError } from '../domain/errors/coded-error.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { environmentOf } from '../domain/plan/work.ts';
 import type { Secret } from '../domain/security/redactor.ts';
-import type { RunRecords } from './ports/run-records.ts';
+import type { HostVariables } from './ports/host-variables.ts';
 
 export interface StageEnvironment {
   readonly env: Readonly<Record<string, string>>;
@@ -13,14 +13,12 @@ export interface StageEnvironment {
 
 /** @throws CodedError `host/variable-missing` */
 export async function resolveEnvironment(
-  records: RunRecords,
+  variables: HostVariables,
   runId: string,
   stage: StagePlan,
 ): Promise<StageEnvironment> {
   const entries = environmentOf(stage.work);
-  const handedOver = entries.some((entry) => entry.value.kind === 'from-host')
-    ? await records.hostVariables(runId)
-    : {};
+  const handedOver = entries.some((entry) => entry.value.kind === 'from-host') ? await variables.get(runId) : {};
   const env: Record<string, string> = {};
   const secrets: Secret[] = [];
   for (const { name, value } of entries) {

@@ -61,7 +61,7 @@ function refuseSharedFiles({ id, sandbox: { mounts } }: ScopePlan, resolved: Rea
  * @throws CodedError `admit/mount-refused`
  */
 export async function confirmMounts(
-  deps: Pick<ActivityDeps, 'records' | 'mountPolicy'>,
+  deps: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
   runId: string,
   scope: AdmittedScope,
   isResolved: boolean,
@@ -79,18 +79,18 @@ export async function confirmMounts(
   }
 }
 
-/** The worker's own folders, and that of the spec where the client is on this machine and left its name in the run's records. */
+/** The worker's own folders, and that of the spec where the client is on this machine and left its name for the run. */
 export async function allowedRootsOf(
-  { records, mountPolicy }: Pick<ActivityDeps, 'records' | 'mountPolicy'>,
+  { marks, mountPolicy }: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
   runId: string,
 ): Promise<readonly string[]> {
-  const baseDir = mountPolicy.specFolder ? await specFolder(records, runId) : null;
+  const baseDir = mountPolicy.specFolder ? await specFolder(marks, runId) : null;
   return [...mountPolicy.allowedRoots, ...(baseDir === null ? [] : [baseDir])];
 }
 
 /** What the client that started the run left for the worker of its own machine. */
-export async function specFolder(records: ActivityDeps['records'], runId: string): Promise<string | null> {
-  const client = (await records.get(runId, 'client')) as { readonly baseDir?: unknown } | null | undefined;
+export async function specFolder(marks: ActivityDeps['marks'], runId: string): Promise<string | null> {
+  const client = (await marks.get(runId, 'client')) as { readonly baseDir?: unknown } | null | undefined;
   return typeof client?.baseDir === 'string' ? client.baseDir : null;
 }
 

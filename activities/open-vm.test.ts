@@ -7,7 +7,7 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { LaunchSpec, SandboxBackend } from '../activities/ports/sandbox.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
+import { openStores } from '../store/open-stores.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import { createHostLeases } from '../workers/host-leases.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -21,12 +21,12 @@ let stateDir: string;
 let mock: MockBackend;
 let deps: ActivityDeps;
 
-beforeEach(() => {
+beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-open-vm-'));
   mock = createMockBackend();
   // Counted as a real VM is.
   const backend: SandboxBackend = { ...mock, name: 'qemu' };
-  deps = mockWorkerDeps({ stateDir, events: createFileEventStore(stateDir), backend });
+  deps = mockWorkerDeps({ stateDir, stores: await openStores({ stateDir }), backend });
 });
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
@@ -42,7 +42,7 @@ function activity<T>(work: () => Promise<T>): Promise<T> {
 
 const types = async (): Promise<readonly string[]> => {
   const all: string[] = [];
-  for await (const { body } of createFileEventStore(stateDir).read('r', 0)) all.push(body.type);
+  for await (const { body } of deps.reader.read('r', 0)) all.push(body.type);
   return all;
 };
 

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { createRedactor } from '../domain/security/redactor.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { pumpOutput, type PumpDisk } from './output-pump.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import type { Exec } from './ports/sandbox.ts';
 
 const ROOM: PumpDisk = { hasRoomForOutput: () => true, isFull: () => false, limitMs: 60_000 };
@@ -37,7 +37,7 @@ async function pump(
       }
     },
   };
-  const events: Pick<EventStore, 'append' | 'outputCursor'> = {
+  const events: Pick<EventLog, 'append' | 'outputCursor'> = {
     outputCursor: async (_run, _key, stream) => (stream === 'stdout' ? cursor : 0),
     async append(_run, added) {
       options.onAppend?.();
@@ -58,7 +58,7 @@ async function pump(
       execKey: 's/0/1',
       fence: 1,
       exec: exec as Exec,
-      events: events as EventStore,
+      events: events as EventLog,
       redactor: createRedactor([]),
       now: () => 0,
       disk: options.disk ?? ROOM,

@@ -1,12 +1,12 @@
 /**
- * Brings an exec's output from the sandbox's spool into the event store: redacted, in order, in pieces of at
+ * Brings an exec's output from the sandbox's spool into the event log: redacted, in order, in pieces of at
  * most 64 KiB, from where the store's cursor stands. Memory is bounded: reading waits for writing.
  */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import type { Exec } from './ports/sandbox.ts';
 
 const PIECE_BYTES = 64 * 1024;
@@ -22,7 +22,7 @@ export interface PumpOptions {
   readonly execKey: string;
   readonly fence: number;
   readonly exec: Exec;
-  readonly events: EventStore;
+  readonly events: EventLog;
   readonly redactor: Redactor;
   readonly now: () => number;
   readonly disk: PumpDisk;

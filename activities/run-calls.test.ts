@@ -9,14 +9,14 @@ import { LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
-import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import { openStores } from '../store/open-stores.ts';
+import type { RunRecords } from './ports/run-records.ts';
 import { stagesBefore } from '../domain/plan/work.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { StageCall } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import { createRunCalls, type RunCalls } from './run-calls.ts';
 import { writeResult } from './stage-record.ts';
 
@@ -26,14 +26,13 @@ const OUTPUT = { output: REF, outputs: {} };
 const PLAN: Plan = planOf('own:2 one two>one last>own', { shared: 'one two', carry: true });
 
 let stateDir: string;
-let events: EventStore;
-let records: FileRunRecords;
+let events: EventLog;
+let records: RunRecords;
 let calls: RunCalls;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-calls-'));
-  events = createFileEventStore(stateDir);
-  records = createFileRunRecords(stateDir);
+  ({ events, records } = await openStores({ stateDir }));
   calls = createRunCalls({ events, records });
   await admitted('run');
   await admitted('old', {});

@@ -12,12 +12,11 @@ import type { CommandWork, StagePlan } from '../domain/plan/plan.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
-import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import type { LaunchSpec } from './ports/sandbox.ts';
 import { runStage } from './run-stage.ts';
 
@@ -31,10 +30,10 @@ let started: number;
 let nowMs: number;
 /** What commands found as their input. */
 let inputs: string[];
-let events: EventStore;
-let records: FileRunRecords;
+let stores: Stores;
+let events: EventLog;
 
-beforeEach(() => {
+beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-activities-'));
   started = 0;
   nowMs = 0;
@@ -75,8 +74,8 @@ beforeEach(() => {
       },
     },
   });
-  events = createFileEventStore(stateDir);
-  records = createFileRunRecords(stateDir);
+  stores = await openStores({ stateDir });
+  ({ events } = stores);
 });
 
 afterEach(async () => {
@@ -86,7 +85,7 @@ afterEach(async () => {
 
 /** One worker process; a second call is another process on the same host. */
 const processDeps = (change: Partial<ActivityDeps> = {}): ActivityDeps =>
-  mockWorkerDeps({ stateDir, events, backend }, { records, ...change });
+  mockWorkerDeps({ stateDir, stores, backend }, change);
 
 const sandbox: LaunchSpec = { mode: 'mock', isolation: 'none', memoryMib: 64, vcpus: 1, diskMib: 64, mounts: [] };
 
@@ -129,7 +128,7 @@ function begin(
 async function storedOutput(stream: 'stdout' | 'stderr' = 'stdout'): Promise<string> {
   let text = '';
   let position = 0;
-  for await (const { body } of events.read(RUN, 0)) {
+  for await (const { body } of stores.reader.read(RUN, 0)) {
     if (body.type !== 'output' || body.stream !== stream) continue;
     expect(body.from).toBe(position);
     position = body.to;
@@ -140,13 +139,13 @@ async function storedOutput(stream: 'stdout' | 'stderr' = 'stdout'): Promise<str
 
 async function typesOf(): Promise<string[]> {
   const types: string[] = [];
-  for await (const { body } of events.read(RUN, 0, { output: false })) types.push(body.type);
+  for await (const { body } of stores.reader.read(RUN, 0, { output: false })) types.push(body.type);
   return types;
 }
 
 async function reattachments(): Promise<(string | undefined)[]> {
   const reasons: (string | undefined)[] = [];
-  for await (const { body } of events.read(RUN, 0, { output: false }))
+  for await (const { body } of stores.reader.read(RUN, 0, { output: false }))
     if (body.type === 'stage-reattached') reasons.push(body.reason);
   return reasons;
 }
@@ -258,7 +257,7 @@ describe('an attempt that dies', () => {
   const dies = new CodedError('store/io', 'the process is gone');
 
   test('between the end of the command and the result: the next one writes the result, the command is not run again', async () => {
-    const failing: EventStore = {
+    const failing: EventLog = {
       ...events,
       append: (run, added, writer) =>
         added.some(({ body }) => body.type === 'stage-finished')
@@ -275,7 +274,7 @@ describe('an attempt that dies', () => {
   });
 
   test('between the result and its completion: the next one returns the result and ends the VM', async () => {
-    const failing: EventStore = {
+    const failing: EventLog = {
       ...events,
       append: async (run, added, writer) => {
         const count = await events.append(run, added, writer);
@@ -295,7 +294,7 @@ describe('an attempt that dies', () => {
   });
 
   test('a VM that dies once the result is durable takes nothing back: the attempt returns the result', async () => {
-    const losing: EventStore = {
+    const losing: EventLog = {
       ...events,
       append: async (run, added, writer) => {
         const count = await events.append(run, added, writer);
@@ -383,7 +382,7 @@ describe('values of the host', () => {
   });
 
   test('do not stand in events or results', async () => {
-    await records.putHostVariables(RUN, { TOKEN: 'hunter2-hunter2' });
+    await stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
     const result = await begin(processDeps(), leaking).result;
     expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'token [redacted] end\n' });
     expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
@@ -401,7 +400,8 @@ describe('values of the host', () => {
 
   async function storedTexts(): Promise<string[]> {
     const texts = { stdout: '', stderr: '' };
-    for await (const { body } of events.read(RUN, 0)) if (body.type === 'output') texts[body.stream] += body.data;
+    for await (const { body } of stores.reader.read(RUN, 0))
+      if (body.type === 'output') texts[body.stream] += body.data;
     return [texts.stdout, texts.stderr];
   }
 });

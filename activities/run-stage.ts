@@ -78,7 +78,7 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
 
 async function inVm(context: Attempt): Promise<StageResult> {
   const { deps, request, life } = context;
-  const { env, secrets } = await resolveEnvironment(deps.records, request.runId, request.stage);
+  const { env, secrets } = await resolveEnvironment(deps.hostVariables, request.runId, request.stage);
   const redactor = createRedactor(secrets);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
@@ -164,10 +164,10 @@ async function startCommand(
     life.phase('preparing writable mounts');
     await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
   }
-  if (needsFiles(request) && !(await isPrepared(deps.records, context.vmKey, execKey, sandbox.facts))) {
+  if (needsFiles(request) && !(await isPrepared(deps.marks, context.vmKey, execKey, sandbox.facts))) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
-    await markPrepared(deps.records, context.vmKey, execKey, sandbox.facts);
+    await markPrepared(deps.marks, context.vmKey, execKey, sandbox.facts);
   }
   const { program, args, cwd } = commandOf(stage.work);
   return sandbox.exec(

@@ -11,12 +11,12 @@ import type { StageResult } from '../domain/run/stage-result.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import type { MockIo } from '../sandbox/mock/programs.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { EventStore } from './ports/event-log.ts';
+import type { EventLog } from './ports/event-log.ts';
 import type { LaunchSpec, Sandbox, SandboxBackend } from './ports/sandbox.ts';
 import { finishRun } from './finish-run.ts';
 import { runStage } from './run-stage.ts';
@@ -26,7 +26,8 @@ const RUN = 'run-1';
 let base: string;
 let host: string;
 let backend: MockBackend;
-let events: EventStore;
+let stores: Stores;
+let events: EventLog;
 /** Opened by a test to let programs on. */
 let gates: Set<string>;
 let nowMs: number;
@@ -44,14 +45,15 @@ function write({ files }: MockIo, name: string, text: string): void {
   files.write(`/data/${name}`, Buffer.from(text));
 }
 
-beforeEach(() => {
+beforeEach(async () => {
   base = mkdtempSync(join(tmpdir(), 'voidbox-stage-mounts-'));
   host = join(base, 'host');
   mkdirSync(host);
   writeFileSync(join(host, 'a'), 'a of the host');
   gates = new Set();
   nowMs = 0;
-  events = createFileEventStore(join(base, 'state'));
+  stores = await openStores({ stateDir: join(base, 'state') });
+  ({ events } = stores);
   backend = createMockBackend({
     now: () => nowMs,
     programs: {
@@ -94,7 +96,7 @@ afterEach(async () => {
 /** A worker process; a second call is its successor on the same host. */
 function worker(change: Partial<ActivityDeps> = {}): ActivityDeps {
   return mockWorkerDeps(
-    { stateDir: join(base, 'state'), events, backend },
+    { stateDir: join(base, 'state'), stores, backend },
     { mountPolicy: { allowedRoots: [base], specFolder: false }, ...change },
   );
 }
@@ -132,7 +134,7 @@ function run(
 
 async function outputOf(stage: string): Promise<string> {
   let text = '';
-  for await (const { body } of events.read(RUN, 0))
+  for await (const { body } of stores.reader.read(RUN, 0))
     if (body.type === 'output' && body.stage === stage) text += body.data;
   return text;
 }
@@ -270,7 +272,7 @@ describe('a worker that dies', () => {
   const dies = new CodedError('store/io', 'the process is gone');
 
   test('between the copy back and the result: its successor copies again, and takes its own copy for no edit', async () => {
-    const dying: EventStore = {
+    const dying: EventLog = {
       ...events,
       append: (runId, added, writer) =>
         added.some(({ body }) => body.type === 'stage-finished')

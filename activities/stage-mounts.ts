@@ -31,7 +31,7 @@ export async function prepareMounts(
   const mounts = writable(request);
   if (mounts.length === 0) return;
   await deps.vms.exclusively(vmKeyText(vmKey), signal, async () => {
-    if (await isVmPrepared(deps.records, vmKey, sandbox.facts)) return;
+    if (await isVmPrepared(deps.marks, vmKey, sandbox.facts)) return;
     for (const mount of mounts) {
       const limits = { maxBytes: request.scope.sandbox.diskMib * MIB };
       const tar = await deps.mounts.capture(keyOf(request, mount), limits, signal);
@@ -39,7 +39,7 @@ export async function prepareMounts(
       if (sandbox.facts.hadCommands) await deps.mounts.adopt(keyOf(request, mount), tar);
       else await sandbox.putTar(mount.guestPath, tar, signal);
     }
-    await markVmPrepared(deps.records, vmKey, sandbox.facts);
+    await markVmPrepared(deps.marks, vmKey, sandbox.facts);
   });
 }
 

@@ -4,15 +4,15 @@
  */
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
-import type { EventStore } from './ports/event-log.ts';
-import type { RunRecords } from './ports/run-records.ts';
+import type { EventLog } from './ports/event-log.ts';
+import type { HostMarks } from './ports/host-marks.ts';
 import type { SandboxFacts, VmKey } from './ports/sandbox.ts';
 
 function finishedId(execKey: string): string {
   return `stage/${execKey}/finished`;
 }
 
-export async function readResult(events: EventStore, runId: string, execKey: string): Promise<StageResult | null> {
+export async function readResult(events: EventLog, runId: string, execKey: string): Promise<StageResult | null> {
   const event = await events.find(runId, finishedId(execKey));
   return event?.body.type === 'stage-finished' ? toStageResult(event.body.result) : null;
 }
@@ -24,7 +24,7 @@ export async function readResult(events: EventStore, runId: string, execKey: str
  * @throws CodedError `fence/stale` when a newer attempt drives the exec
  */
 export async function writeResult(
-  events: EventStore,
+  events: EventLog,
   runId: string,
   result: StageResult,
   fence: number | null,
@@ -64,31 +64,26 @@ function isOfVm(name: string, { vmLife }: Mark, facts: SandboxFacts): boolean {
 /** Marks that this process made, by what it knows of their VM. */
 const madeHere = new WeakMap<SandboxFacts, Set<string>>();
 
-async function mark(records: RunRecords, runId: string, name: string, value: Mark, facts: SandboxFacts): Promise<void> {
-  await records.put(runId, name, { ...value, vmLife: facts.vmLife } satisfies Mark);
+async function mark(marks: HostMarks, runId: string, name: string, value: Mark, facts: SandboxFacts): Promise<void> {
+  await marks.put(runId, name, { ...value, vmLife: facts.vmLife } satisfies Mark);
   const made = madeHere.get(facts) ?? new Set();
   madeHere.set(facts, made.add(name));
 }
 
 /** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */
-export async function isPrepared(
-  records: RunRecords,
-  key: VmKey,
-  execKey: string,
-  facts: SandboxFacts,
-): Promise<boolean> {
+export async function isPrepared(marks: HostMarks, key: VmKey, execKey: string, facts: SandboxFacts): Promise<boolean> {
   const name = preparedName(execKey);
-  const found = (await records.get(key.runId, name)) as Mark | null | undefined;
+  const found = (await marks.get(key.runId, name)) as Mark | null | undefined;
   return found?.generation === key.generation && isOfVm(name, found, facts);
 }
 
 export function markPrepared(
-  records: RunRecords,
+  marks: HostMarks,
   { runId, generation }: VmKey,
   execKey: string,
   facts: SandboxFacts,
 ): Promise<void> {
-  return mark(records, runId, preparedName(execKey), { generation }, facts);
+  return mark(marks, runId, preparedName(execKey), { generation }, facts);
 }
 
 function vmPreparedName({ scope, generation }: VmKey): string {
@@ -96,12 +91,12 @@ function vmPreparedName({ scope, generation }: VmKey): string {
 }
 
 /** True when the writable mounts are in this VM: commands may have changed them since. */
-export async function isVmPrepared(records: RunRecords, key: VmKey, facts: SandboxFacts): Promise<boolean> {
+export async function isVmPrepared(marks: HostMarks, key: VmKey, facts: SandboxFacts): Promise<boolean> {
   const name = vmPreparedName(key);
-  const found = (await records.get(key.runId, name)) as Mark | null | undefined;
+  const found = (await marks.get(key.runId, name)) as Mark | null | undefined;
   return found !== null && found !== undefined && isOfVm(name, found, facts);
 }
 
-export function markVmPrepared(records: RunRecords, key: VmKey, facts: SandboxFacts): Promise<void> {
-  return mark(records, key.runId, vmPreparedName(key), { v: 1 }, facts);
+export function markVmPrepared(marks: HostMarks, key: VmKey, facts: SandboxFacts): Promise<void> {
+  return mark(marks, key.runId, vmPreparedName(key), { v: 1 }, facts);
 }

@@ -14,7 +14,7 @@ import { readHostMemory } from '../setup/host-memory.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
+import { openStores } from '../store/open-stores.ts';
 import { cliArms } from './cli.ts';
 import { measureMemory } from './memory.ts';
 import { type ArmResult, format, interleave, loadLine, pairedRatio, spread } from './measure.ts';
@@ -523,7 +523,7 @@ async function recoveryFigure(bench: Bench): Promise<Figure> {
   const bin = join(bench.root, 'bin', 'voidbox.js');
   try {
     const [result] = await interleave(
-      [recoveryArm(bin, stateDir, bench.workDir, createFileEventStore(stateDir), env)],
+      [recoveryArm(bin, stateDir, bench.workDir, (await openStores({ stateDir })).reader, env)],
       bench.rounds,
       bench.say,
     );

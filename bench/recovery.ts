@@ -5,7 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import type { EventStore } from '../activities/ports/event-log.ts';
+import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { Arm } from './measure.ts';
 
 const run = promisify(execFile);
@@ -24,7 +24,7 @@ export function recoveryArm(
   bin: string,
   stateDir: string,
   workDir: string,
-  events: EventStore,
+  reader: RunReader,
   env: Readonly<Record<string, string | undefined>>,
 ): Arm<'secondsToNextLine'> {
   const spec = join(workDir, 'talker.yaml');
@@ -36,14 +36,14 @@ export function recoveryArm(
     async round() {
       const runId = `recovery-${randomUUID().slice(0, 8)}`;
       await voidbox('run', spec, '--detach', '--run-id', runId);
-      const killedAfter = await nextOutput(events, runId, 0, 60_000);
+      const killedAfter = await nextOutput(reader, runId, 0, 60_000);
       const { workerPid } = JSON.parse(readFileSync(join(stateDir, 'stack.json'), 'utf8')) as { workerPid: number };
       process.kill(workerPid, 'SIGKILL');
       const began = performance.now();
       // What the dead worker had stored in its last moment is not a sign of life.
       await sleep(100);
-      const stored = await lastSeq(events, runId, killedAfter);
-      await nextOutput(events, runId, stored, 120_000);
+      const stored = await lastSeq(reader, runId, killedAfter);
+      await nextOutput(reader, runId, stored, 120_000);
       const secondsToNextLine = (performance.now() - began) / 1000;
       await voidbox('cancel', runId);
       return { secondsToNextLine };
@@ -51,14 +51,14 @@ export function recoveryArm(
   };
 }
 
-async function nextOutput(events: EventStore, runId: string, after: number, limitMs: number): Promise<number> {
-  for await (const event of events.follow(runId, after, AbortSignal.timeout(limitMs)))
+async function nextOutput(reader: RunReader, runId: string, after: number, limitMs: number): Promise<number> {
+  for await (const event of reader.follow(runId, after, AbortSignal.timeout(limitMs)))
     if (event.body.type === 'output') return event.seq;
   throw new Error(`run ${runId} wrote nothing within ${limitMs} ms`);
 }
 
-async function lastSeq(events: EventStore, runId: string, after: number): Promise<number> {
+async function lastSeq(reader: RunReader, runId: string, after: number): Promise<number> {
   let last = after;
-  for await (const event of events.read(runId, after)) last = event.seq;
+  for await (const event of reader.read(runId, after)) last = event.seq;
   return last;
 }

@@ -1,4 +1,5 @@
 import type { Environment } from '../setup/environment.ts';
+import type { Stores } from '../store/open-stores.ts';
 import { createStyle, type Style } from './render/style.ts';
 import { asTyped } from './typed-name.ts';
 
@@ -23,11 +24,15 @@ export interface CliContext {
   /** Progress, diagnostics, errors. */
   readonly stderr: Sink;
   readStdin(): Promise<Uint8Array>;
+  /** What is kept of runs: opened when it is asked for first, the same from then on, closed behind the command. */
+  stores(): Promise<Stores>;
   /** Calls back for each Ctrl-C until disposed; without a listener Ctrl-C ends the process with 130. */
   onInterrupt(callback: () => void): { dispose(): void };
   now(): Date;
   /** Advice of ours, with its commands as they can be typed here: `voidbox logs` or `npx voidbox logs`. */
   advise(text: string): string;
+  /** Ends what the command had opened. */
+  close(): Promise<void>;
 }
 
 export interface ProcessLike {
@@ -40,6 +45,7 @@ export interface ProcessLike {
 /** @param commands  names of all commands, so that advice names them as they can be typed */
 export function createContext(env: Environment, host: ProcessLike, commands: readonly string[]): CliContext {
   const interrupts = new Set<() => void>();
+  let stores: Promise<Stores> | null = null;
   const onSignal = (): void => {
     for (const callback of interrupts) callback();
   };
@@ -54,6 +60,8 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
         chunks.push(typeof chunk === 'string' ? Buffer.from(chunk) : (chunk as Uint8Array));
       return Buffer.concat(chunks);
     },
+    // Loaded here and not above: `--help` reads no runs.
+    stores: () => (stores ??= import('../store/open-stores.ts').then(({ openStores }) => openStores(env))),
     onInterrupt(callback) {
       if (interrupts.size === 0) process.on('SIGINT', onSignal);
       interrupts.add(callback);
@@ -66,6 +74,12 @@ export function createContext(env: Environment, host: ProcessLike, commands: rea
     },
     now: () => new Date(),
     advise: (text) => asTyped(text, env.isStartedByNpm ? 'npx voidbox' : 'voidbox', commands),
+    // What could not be opened was told by whoever asked for it.
+    close: async () =>
+      await stores?.then(
+        (opened) => opened.close(),
+        () => undefined,
+      ),
   };
 }
 

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { EventStore } from '../activities/ports/event-log.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { RunEvent } from '../domain/run/event.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';
+import type { Stores } from '../store/open-stores.ts';
 import { emptyView, project, type RunView } from '../store/projection.ts';
 import { awaitOutcome, repairRun } from '../client/runs.ts';
 import { describeRoom, MAKE_ROOM } from './render/disk.ts';
@@ -17,7 +17,7 @@ const REPAIR_EVERY_MS = 3_000;
 
 export interface FollowOptions {
   readonly runId: string;
-  readonly store: EventStore;
+  readonly stores: Pick<Stores, 'events' | 'reader'>;
   readonly link: ServerLink;
   /** The run is known to live on this host; absent means as much as its events here say. */
   readonly isHere?: boolean;
@@ -60,7 +60,7 @@ export async function followWherever(
     const closed = awaitOutcome(link.client(), runId);
     const first = await Promise.race([local, closed]);
     // The terminal event is written before the workflow closes: what the store does not have by now is elsewhere.
-    if ('stages' in first || (await readView(options.store, runId)).seq > 0) return await local;
+    if ('stages' in first || (await readView(options.stores.reader, runId)).seq > 0) return await local;
     giveUp.abort();
     await local;
     return {
@@ -108,7 +108,7 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
     damage,
   );
   try {
-    for await (const event of options.store.follow(
+    for await (const event of options.stores.reader.follow(
       options.runId,
       0,
       AbortSignal.any([options.signal, damage.signal]),
@@ -126,7 +126,7 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
 
 /** Aborts `damage` when the run's files are damaged: its last event would be waited for for ever. */
 async function takeCare(
-  { runId, store, link, onTrouble, stateDir }: FollowOptions,
+  { runId, stores, link, onTrouble, stateDir }: FollowOptions,
   signal: AbortSignal,
   isOurs: () => boolean,
   damage: AbortController,
@@ -144,7 +144,7 @@ async function takeCare(
       await link.tend();
       if (Date.now() - repairedAtMs < REPAIR_EVERY_MS) continue;
       repairedAtMs = Date.now();
-      if (isOurs()) await link.briefly((client) => repairRun(client, store, runId));
+      if (isOurs()) await link.briefly((client) => repairRun(client, stores.events, runId));
     } catch (error) {
       if (isCodedError(error) && error.code === 'store/damaged') return damage.abort(error);
       const message = error instanceof Error ? error.message : String(error);

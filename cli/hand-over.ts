@@ -1,4 +1,4 @@
-import type { FileRunRecords } from '../store/file/run-records.ts';
+import type { HostVariables } from '../activities/ports/host-variables.ts';
 import { RunExistsError } from '../client/runs.ts';
 
 /**
@@ -6,17 +6,17 @@ import { RunExistsError } from '../client/runs.ts';
  * can drop them at its end: when it is not started, they go at once. Those of a run that has the id already stay.
  */
 export async function handOver(
-  records: Pick<FileRunRecords, 'putHostVariables' | 'dropHostVariables'>,
+  store: HostVariables,
   runId: string,
   variables: Readonly<Record<string, string>>,
   start: () => Promise<void>,
 ): Promise<void> {
   if (Object.keys(variables).length === 0) return await start();
-  await records.putHostVariables(runId, variables);
+  await store.put(runId, variables);
   try {
     await start();
   } catch (error) {
-    if (!(error instanceof RunExistsError)) await records.dropHostVariables(runId);
+    if (!(error instanceof RunExistsError)) await store.drop(runId);
     throw error;
   }
 }

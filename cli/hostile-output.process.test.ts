@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
+import { openStores } from '../store/open-stores.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 /** Clears the screen, sets the clipboard, and is no UTF-8. */
@@ -20,8 +19,8 @@ let dir: string;
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-hostile-'));
   const stateDir = join(dir, 'state');
-  const output = await createFileArtifactStore(stateDir).put(once(HOSTILE), 'application/octet-stream');
-  const events = createFileEventStore(stateDir);
+  const { events, artifacts, close } = await openStores({ stateDir });
+  const output = await artifacts.put(once(HOSTILE), 'application/octet-stream');
   const name = 'evil\u001b]0;title\u0007';
   await events.append('evil-1', [
     {
@@ -56,7 +55,7 @@ beforeAll(async () => {
       body: { type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output } },
     },
   ]);
-  events.close();
+  await close();
 });
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 

@@ -12,6 +12,8 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
     return await dispatch(argv, context);
   } catch (error) {
     return await printError(error, { context, json: argv.includes('--json') });
+  } finally {
+    await context.close();
   }
 }
 

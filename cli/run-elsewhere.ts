@@ -1,4 +1,3 @@
-import type { EventStore } from '../activities/ports/event-log.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -20,13 +19,9 @@ export function isElsewhere(found: string | RunElsewhere): found is RunElsewhere
  * The id of a run in the store, else what Temporal says of a run with exactly that id.
  * @throws CliError when neither knows it
  */
-export async function findRunOrElsewhere(
-  store: EventStore,
-  text: string,
-  context: CliContext,
-): Promise<string | RunElsewhere> {
+export async function findRunOrElsewhere(text: string, context: CliContext): Promise<string | RunElsewhere> {
   try {
-    return await findRunId(store, text);
+    return await findRunId((await context.stores()).index, text);
   } catch (error) {
     if (!(error instanceof CliError)) throw error;
     const elsewhere = await askTemporal(text, context);
@@ -36,13 +31,8 @@ export async function findRunOrElsewhere(
 }
 
 /** As `findRunOrElsewhere`, for a command that needs the run's data. @throws CliError that names the host which has it */
-export async function findRunHere(
-  command: 'logs' | 'result',
-  store: EventStore,
-  text: string,
-  context: CliContext,
-): Promise<string> {
-  const found = await findRunOrElsewhere(store, text, context);
+export async function findRunHere(command: 'logs' | 'result', text: string, context: CliContext): Promise<string> {
+  const found = await findRunOrElsewhere(text, context);
   if (!isElsewhere(found)) return found;
   if (found.host === null)
     throw new CliError(

@@ -8,12 +8,10 @@ import { toWire } from '../domain/plan/wire.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
-import { createFileRunRecords, type FileRunRecords } from '../store/file/run-records.ts';
+import type { Stores } from '../store/open-stores.ts';
 import { refuseSetAside, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/projection.ts';
-import { CLIENT_RECORD, type ClientRecord } from '../client/client-record.ts';
+import { CLIENT_MARK, type ClientMark } from '../client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../client/runs.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
@@ -63,14 +61,13 @@ async function start(
 ): Promise<ServerLink> {
   const { env } = context;
   const onProgress = (line: string): void => display.note(line);
-  const records = createFileRunRecords(env.stateDir);
   makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+  const stores = await context.stores();
   try {
     // What was typed wrong is told before anything is fetched or started.
-    const known = new Set(await createFileEventStore(env.stateDir).listRuns());
-    if (known.has(runId)) throw new RunExistsError(runId);
+    if (await stores.index.has(runId)) throw new RunExistsError(runId);
     refuseSetAside(env.stateDir, runFolderName(runId));
-    const request = await requestOf(plan, runId, input, records, context);
+    const request = await requestOf(plan, runId, input, stores, context);
     // On a server of one's own the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
       await checkMounts(plan, baseDir);
@@ -83,13 +80,15 @@ async function start(
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
       throw new RunExistsError(runId);
     if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0))
-      await records.put(runId, CLIENT_RECORD, { baseDir } satisfies ClientRecord);
+      await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
     const summary = `voidbox: ${plan.name} (${plan.stages.length} ${plan.stages.length === 1 ? 'stage' : 'stages'})`;
-    await handOver(records, runId, hostVariables, () => startRun(link.client(), { runId, request, summary }));
+    await handOver(stores.hostVariables, runId, hostVariables, () =>
+      startRun(link.client(), { runId, request, summary }),
+    );
     return link;
   } catch (error) {
     if (error instanceof RunExistsError) throw usageError(error.message);
-    await records.drop(runId, INPUT_RECORD);
+    await stores.records.drop(runId, INPUT_RECORD);
     throw error;
   }
 }
@@ -102,11 +101,10 @@ async function requestOf(
   plan: Plan,
   runId: string,
   input: string | null,
-  records: FileRunRecords,
+  { artifacts, records }: Stores,
   context: CliContext,
 ): Promise<RunRequest> {
   const { env } = context;
-  const artifacts = createFileArtifactStore(env.stateDir);
   const planPart = await planPartOf(plan, artifacts, env.temporalConfigured);
   const read = input === null ? null : await readRunInput(input, artifacts, context);
   const refs = [
@@ -183,7 +181,7 @@ async function follow(
   try {
     const view = await followWherever({
       runId,
-      store: createFileEventStore(context.env.stateDir),
+      stores: await context.stores(),
       stateDir: context.env.stateDir,
       link,
       signal: detach.signal,
@@ -223,7 +221,7 @@ async function cancelWhilePossible(
 }
 
 async function conclude(view: RunView, interrupted: boolean, json: boolean, context: CliContext): Promise<ExitCode> {
-  const artifacts = createFileArtifactStore(context.env.stateDir);
+  const { artifacts } = await context.stores();
   const output = view.outcome?.output ?? null;
   const isElsewhere = view.seq === 0;
   if (json) {

@@ -11,7 +11,7 @@ import {
   type Client,
 } from '@temporalio/client';
 import type { RunRequest } from '../activities/contract.ts';
-import type { EventStore } from '../activities/ports/event-log.ts';
+import type { EventLog } from '../activities/ports/event-log.ts';
 import { toErrorCode } from '../domain/errors/error-code.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
@@ -158,11 +158,11 @@ export interface RepairOptions {
  */
 export async function repairRun(
   client: Client,
-  events: EventStore,
+  events: EventLog,
   runId: string,
   { missingIsGone = false, now = Date.now }: RepairOptions = {},
 ): Promise<RunOutcome | null> {
-  for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return null;
+  if ((await events.find(runId, 'run/finished')) !== null) return null;
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
   const closed =

@@ -5,8 +5,9 @@ import { type CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { damaged } from './file/damage.ts';
 import { errnoOf, runsDir } from './file/layout.ts';
 import { listRunFolders, type RunFolder, runDir } from './file/run-folder.ts';
-import { RunReader } from './file/run-reader.ts';
-import { readHostVariables, readRecord } from './file/run-records.ts';
+import { LogReader } from './file/log-reader.ts';
+import { readHostVariables } from './file/host-variables.ts';
+import { readRecord } from './file/run-records.ts';
 
 /** A run is admitted by a record and then by an event: only a log that stays empty has lost something. */
 const ADMISSION_MS = 10_000;
@@ -47,7 +48,7 @@ export async function inspectRun(stateDir: string, runId: string, path: string):
 
 /** Every event, and of output that it is where the log says. @returns how many events there are */
 async function readThrough(stateDir: string, runId: string): Promise<number> {
-  const reader = new RunReader(stateDir, runId, 0, false);
+  const reader = new LogReader(stateDir, runId, 0, false);
   const sizes = new Map<string, number>();
   try {
     for await (const _ of reader.toEnd((place) => checkPlace(reader.outputDir, place, sizes))) continue;

@@ -4,9 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { DataRef } from '../domain/plan/plan.ts';
-import { artifactPath, createFileArtifactStore } from './file/artifact-store.ts';
-import { createFileEventStore, type FileEventStore } from './file/event-store.ts';
-import { createFileRunRecords } from './file/run-records.ts';
+import { artifactPath } from './file/artifact-store.ts';
+import { openStores, type Stores } from './open-stores.ts';
 import { prune, type PruneOptions } from './prune.ts';
 import { bytesOf, chunksOf, finishedEvent, noticeEvent } from '../test/conformance/store.ts';
 
@@ -23,34 +22,38 @@ const NOTHING = {
 };
 const nowMs = Date.now();
 let dir: string;
-let events: FileEventStore;
+let stores: Stores;
 
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), 'voidbox-prune-'));
-  events = createFileEventStore(dir);
+  stores = await openStores({ stateDir: dir });
 });
 afterEach(async () => {
-  events.close();
+  await stores.close();
   await rm(dir, { recursive: true, force: true });
 });
+
+async function knownRuns(): Promise<readonly string[]> {
+  return (await stores.index.idsFrom('')).toSorted();
+}
 
 function options(change: Partial<PruneOptions>): PruneOptions {
   return { olderThanMs: null, keepLast: null, dryRun: false, nowMs, ...change };
 }
 
 async function finishedRun(runId: string, ageMs: number): Promise<void> {
-  await events.append(runId, [noticeEvent('a'), { ...finishedEvent(), atMs: nowMs - ageMs }]);
+  await stores.events.append(runId, [noticeEvent('a'), { ...finishedEvent(), atMs: nowMs - ageMs }]);
 }
 
 async function artifact(text: string, ageMs: number): Promise<DataRef> {
-  const ref = await createFileArtifactStore(dir).put(chunksOf(Buffer.from(text), 100), 'text/plain');
+  const ref = await stores.artifacts.put(chunksOf(Buffer.from(text), 100), 'text/plain');
   const at = new Date(nowMs - ageMs);
   await utimes(artifactPath(join(dir, 'artifacts'), ref.sha256), at, at);
   return ref;
 }
 
 async function isStored(ref: DataRef): Promise<boolean> {
-  return bytesOf(createFileArtifactStore(dir).open(ref)).then(
+  return bytesOf(stores.artifacts.open(ref)).then(
     () => true,
     () => false,
   );
@@ -59,23 +62,23 @@ async function isStored(ref: DataRef): Promise<boolean> {
 test('takes finished runs away by age, and never one that is open', async () => {
   await finishedRun('old', 50 * HOUR_MS);
   await finishedRun('young', 1 * HOUR_MS);
-  await events.append('open', [{ ...noticeEvent('a'), atMs: 0 }]);
+  await stores.events.append('open', [{ ...noticeEvent('a'), atMs: 0 }]);
   const report = await prune(dir, options({ olderThanMs: 24 * HOUR_MS }));
   expect(report.runs).toEqual(['old']);
-  expect(await events.listRuns()).toEqual(['open', 'young']);
+  expect(await knownRuns()).toEqual(['open', 'young']);
   expect(await readdir(join(dir, 'runs'))).toEqual(['open', 'young']);
 });
 
 test('keeps as many of the last as it is told', async () => {
   for (const [index, runId] of ['c', 'a', 'b'].entries()) await finishedRun(runId, (10 - index) * HOUR_MS);
-  await events.append('open', [noticeEvent('a')]);
+  await stores.events.append('open', [noticeEvent('a')]);
   expect((await prune(dir, options({ keepLast: 1 }))).runs).toEqual(['c', 'a']);
-  expect(await events.listRuns()).toEqual(['b', 'open']);
+  expect(await knownRuns()).toEqual(['b', 'open']);
 });
 
 test('says what would go and leaves it on a dry run', async () => {
   await finishedRun('old', 50 * HOUR_MS);
-  await createFileRunRecords(dir).put('old', 'manifest', { refs: [await artifact('of old', 48 * HOUR_MS)] });
+  await stores.records.put('old', 'manifest', { refs: [await artifact('of old', 48 * HOUR_MS)] });
   const report = await prune(dir, options({ olderThanMs: 0, dryRun: true }));
   expect(report).toMatchObject({
     runs: ['old'],
@@ -87,7 +90,7 @@ test('says what would go and leaves it on a dry run', async () => {
   expect(report.removed).toEqual([{ runId: 'old', sizeBytes: report.runBytes }]);
   const files = ['events.jsonl', 'records/manifest.json'].map((name) => statSync(join(dir, 'runs/old', name)).size);
   expect(report.runBytes).toBe(files.reduce((sum, size) => sum + size, 0));
-  expect(await events.listRuns()).toEqual(['old']);
+  expect(await knownRuns()).toEqual(['old']);
   expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual(report);
   expect(await prune(dir, options({ olderThanMs: 0 }))).toEqual(NOTHING);
 });
@@ -97,9 +100,9 @@ test('removes artifacts that no run names, once they are a day old', async () =>
   const inEvent = await artifact('in an event', 48 * HOUR_MS);
   const young = await artifact('young', 1 * HOUR_MS);
   const garbage = await artifact('garbage', 48 * HOUR_MS);
-  await createFileRunRecords(dir).put('open', 'build/0/1', { output: inRecord });
-  await events.append('open', [noticeEvent('a')]);
-  await events.append('done', [
+  await stores.records.put('open', 'build/0/1', { output: inRecord });
+  await stores.events.append('open', [noticeEvent('a')]);
+  await stores.events.append('done', [
     {
       ...finishedEvent(),
       body: {
@@ -126,7 +129,7 @@ test('removes artifacts that no run names, once they are a day old', async () =>
 test('finds a name across the borders of what it reads at once', async () => {
   const ref = await artifact('named late', 48 * HOUR_MS);
   for (const before of [65_500, 65_535, 65_536, 65_560]) {
-    await createFileRunRecords(dir).put('open', 'plan', ['x'.repeat(before), ref.sha256]);
+    await stores.records.put('open', 'plan', ['x'.repeat(before), ref.sha256]);
     expect((await prune(dir, options({}))).artifacts).toBe(0);
   }
   expect(await isStored(ref)).toBe(true);
@@ -134,7 +137,7 @@ test('finds a name across the borders of what it reads at once', async () => {
 
 test('keeps an artifact that is stored again while it is garbage', async () => {
   const garbage = await artifact('wanted again', 48 * HOUR_MS);
-  const again = await createFileArtifactStore(dir).put(chunksOf(Buffer.from('wanted again'), 5), 'text/plain');
+  const again = await stores.artifacts.put(chunksOf(Buffer.from('wanted again'), 5), 'text/plain');
   expect(again.sha256).toBe(garbage.sha256);
   expect((await prune(dir, options({}))).artifacts).toBe(0);
   expect(await isStored(garbage)).toBe(true);
@@ -146,7 +149,7 @@ test('puts back what a killed prune had moved aside, and readers find it meanwhi
   await mkdir(join(home, '.trash'));
   await rename(artifactPath(home, ref.sha256), join(home, '.trash', ref.sha256));
   expect(await isStored(ref)).toBe(true);
-  await createFileRunRecords(dir).put('open', 'x', ref);
+  await stores.records.put('open', 'x', ref);
   expect((await prune(dir, options({}))).artifacts).toBe(0);
   expect(await readdir(join(home, '.trash'))).toEqual([]);
   expect(await isStored(ref)).toBe(true);
@@ -165,7 +168,7 @@ test('clears what killed writers left, when it is a day old', async () => {
 
 test('forgets the input of a run that was never started after a day, and then the input goes', async () => {
   const input = await artifact('of a run that was never started', 48 * HOUR_MS);
-  await createFileRunRecords(dir).put('never', 'input', input);
+  await stores.records.put('never', 'input', input);
   expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 0 });
   const at = new Date(nowMs - 25 * HOUR_MS);
   await utimes(join(dir, 'runs/never/records/input.json'), at, at);
@@ -177,7 +180,7 @@ test('takes two prunes at once', async () => {
   for (let index = 0; index < 20; index++) await artifact(`garbage ${index}`, 48 * HOUR_MS);
   const reports = await Promise.all([prune(dir, options({ olderThanMs: 0 })), prune(dir, options({ olderThanMs: 0 }))]);
   expect(reports[0]?.runs.length).toBe(20);
-  expect(await events.listRuns()).toEqual([]);
+  expect(await knownRuns()).toEqual([]);
   await prune(dir, options({}));
   const left = (await readdir(join(dir, 'artifacts'), { recursive: true })).filter((name) =>
     /[0-9a-f]{64}$/.test(name),
@@ -226,7 +229,7 @@ describe('artifacts that go at once', () => {
 
   test('go with the run that named them', async () => {
     const named = await artifact('of old', HOUR_MS);
-    await events.append('old', [
+    await stores.events.append('old', [
       {
         ...finishedEvent(),
         atMs: nowMs - HOUR_MS,
@@ -245,14 +248,14 @@ describe('artifacts that go at once', () => {
   });
 
   test('are none that an open run may be about to name', async () => {
-    await events.append('open', [{ ...noticeEvent('a'), atMs: nowMs - HOUR_MS }]);
+    await stores.events.append('open', [{ ...noticeEvent('a'), atMs: nowMs - HOUR_MS }]);
     const before = await artifact('from before', 2 * HOUR_MS);
     const during = await artifact('from the run', 30 * MINUTE_MS);
     expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 1, youngArtifacts: 1 });
     expect([await isStored(before), await isStored(during)]).toEqual([false, true]);
     // The run claims the same bytes again: they count as new.
     const again = await artifact('stored before, wanted again', 2 * HOUR_MS);
-    await createFileArtifactStore(dir).put(chunksOf(Buffer.from('stored before, wanted again'), 9), 'text/plain');
+    await stores.artifacts.put(chunksOf(Buffer.from('stored before, wanted again'), 9), 'text/plain');
     expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 0, youngArtifacts: 2 });
     expect(await isStored(again)).toBe(true);
   });
@@ -272,7 +275,7 @@ describe('a damaged run', () => {
 
   test('keeps the artifacts that its files name, also when it is set aside', async () => {
     const named = await artifact('of the damaged run', 48 * HOUR_MS);
-    await createFileRunRecords(dir).put('hurt', 'manifest', { version: 1, refs: [named] });
+    await stores.records.put('hurt', 'manifest', { version: 1, refs: [named] });
     expect(await prune(dir, options({}))).toMatchObject({ artifacts: 0 });
     await mkdir(join(dir, 'damaged'));
     await rename(join(dir, 'runs/hurt'), join(dir, 'damaged/hurt'));

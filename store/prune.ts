@@ -7,9 +7,9 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream, type Stats } from 'node:fs';
 import { lstat, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { isCodedError } from '../domain/errors/coded-error.ts';
 import { artifactPath, partialDir, restoreFromTrash, trashPath } from './file/artifact-store.ts';
-import { createFileEventStore } from './file/event-store.ts';
+import { everyRun } from './every-run.ts';
+import { createFileRunIndex } from './file/run-index.ts';
 import { artifactsDir, damagedDir, errnoOf, makePrivateDir, runsDir, storeFailure } from './file/layout.ts';
 import { listRunFolders, runDir } from './file/run-folder.ts';
 
@@ -78,27 +78,14 @@ interface Survey {
 }
 
 async function surveyRuns(stateDir: string): Promise<Survey> {
-  const store = createFileEventStore(stateDir);
   const finished: { runId: string; atMs: number }[] = [];
   const openSinceMs: number[] = [];
-  const damaged = (await listRunFolders(runsDir(stateDir))).flatMap(({ name, problem }) =>
-    problem === null ? [] : [name],
-  );
-  for (const runId of await store.listRuns()) {
-    try {
-      let beganMs: number | null = null;
-      let endedMs: number | null = null;
-      for await (const event of store.read(runId, 0, { output: false })) {
-        beganMs ??= event.atMs;
-        if (event.body.type === 'run-finished') endedMs = event.atMs;
-      }
-      if (endedMs !== null) finished.push({ runId, atMs: endedMs });
-      // Nothing was written yet: it begins now.
-      else if (beganMs !== null) openSinceMs.push(beganMs);
-    } catch (error) {
-      if (!isCodedError(error)) throw error;
-      damaged.push(runId);
-    }
+  const damaged: string[] = [];
+  for await (const { runId, label, state, startedAtMs, endedAtMs } of everyRun(createFileRunIndex(stateDir))) {
+    if (runId === null || state === 'damaged') damaged.push(label);
+    else if (endedAtMs !== null) finished.push({ runId, atMs: endedAtMs });
+    // One without events begins now.
+    else if (startedAtMs !== null) openSinceMs.push(startedAtMs);
   }
   finished.sort((a, b) => a.atMs - b.atMs || (a.runId < b.runId ? -1 : 1));
   return { finished, openSinceMs, damaged };

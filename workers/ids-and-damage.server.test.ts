@@ -7,8 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
-import { createFileRunRecords } from '../store/file/run-records.ts';
+import { openStores } from '../store/open-stores.ts';
 import { typeCommand, type Typed } from '../test/rig/typed-command.ts';
 import { awaitOutcome, describeRun, startRun } from '../client/runs.ts';
 import { cleanUp } from './janitor.ts';
@@ -77,12 +76,12 @@ function fileOf(runId: string, name: string): string {
 }
 
 async function janitorRound(): Promise<void> {
-  const events = createFileEventStore(stack.stateDir);
-  const records = createFileRunRecords(stack.stateDir);
+  const { events, index, records, hostVariables, close } = await openStores(stack);
   await cleanUp({
     client: stack.runs.client,
-    openRuns: createOpenRuns({ events, records, serverId: 'embedded', log: () => undefined }),
+    openRuns: createOpenRuns({ events, index, records, serverId: 'embedded', log: () => undefined }),
     records,
+    hostVariables,
     serverId: 'embedded',
     log: () => undefined,
     listVms: async () =>
@@ -93,7 +92,7 @@ async function janitorRound(): Promise<void> {
     release: (key) => backend.release(key),
     dropMounts: (runId) => stack.deps.mounts.dropRun(runId),
   });
-  events.close();
+  await close();
 }
 
 describe('a Temporal Schedule', () => {
@@ -111,8 +110,7 @@ describe('a Temporal Schedule', () => {
       },
     });
     await schedule.trigger();
-    const known = async (): Promise<string[]> =>
-      (await stack.deps.events.listRuns()).filter((id) => id.startsWith(workflowId));
+    const known = (): Promise<readonly string[]> => stack.stores.index.idsFrom(workflowId);
     await expect.poll(known, { timeout: 30_000, interval: 200 }).toHaveLength(1);
     const [runId = ''] = await known();
     expect(runId).toMatch(/-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);

@@ -3,7 +3,8 @@
  * gone, and the terminal events that such runs lack. A VM of a run that goes on is never touched.
  */
 import type { Client } from '@temporalio/client';
-import type { EventStore } from '../activities/ports/event-log.ts';
+import type { EventLog } from '../activities/ports/event-log.ts';
+import type { HostVariables } from '../activities/ports/host-variables.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
 import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
@@ -22,6 +23,7 @@ export interface JanitorOptions {
   readonly client: Client;
   readonly openRuns: OpenRuns;
   readonly records: RunRecords;
+  readonly hostVariables: HostVariables;
   /** Runs of another server are left alone. */
   readonly serverId: string;
   /** Run directories on this host; those that nobody needs are removed with it. */
@@ -51,7 +53,7 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
 }
 
 async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
-  const { client, openRuns, records, serverId, release, dropMounts, log } = options;
+  const { client, openRuns, records, hostVariables, serverId, release, dropMounts, log } = options;
   // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
   const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
   if (server !== serverId && server !== 'damaged') return;
@@ -69,14 +71,14 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
   });
   // Behind its VMs: no stage copies anything back any more.
   await dropMounts(runId);
-  await records.dropHostVariables(runId);
+  await hostVariables.drop(runId);
   if (mended === null) return openRuns.ended(runId);
   log('info', `run ${runId} ended without its last event (${state}); it is written now`);
 }
 
 /** Tells the readers of each unfinished run that this worker has taken it up. */
 export async function announceResumed(
-  events: EventStore,
+  events: EventLog,
   runIds: readonly string[],
   by: string,
   now: () => number = Date.now,

@@ -1,19 +1,21 @@
 /**
- * Which runs of this host go on, known without reading those that have ended: each log is read once in a worker's life,
- * and from then on the events that this worker writes tell.
+ * Which runs of this host go on: the index is asked when a worker starts and now and then, and from then on the events that
+ * this worker writes tell.
  */
-import type { EventStore } from '../activities/ports/event-log.ts';
+import type { EventLog } from '../activities/ports/event-log.ts';
+import type { IndexedRun, RunIndex } from '../activities/ports/run-index.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import { everyRun } from '../store/every-run.ts';
 import { textOf, type Log } from './log.ts';
 
 /** Another worker on the same state folder may have admitted runs and be gone since. */
 const LIST_AGAIN_MS = 10 * 60_000;
 
 export interface OpenRuns {
-  /** The store to write with: admissions and ends that go through it are noticed. */
-  readonly events: EventStore;
+  /** The log to write with: admissions and ends that go through it are noticed. */
+  readonly events: EventLog;
   /** Runs of this server that were admitted here and have no terminal event. */
   list(): Promise<readonly string[]>;
   /** For a run whose terminal event another process wrote. */
@@ -21,7 +23,8 @@ export interface OpenRuns {
 }
 
 export interface OpenRunsOptions {
-  readonly events: EventStore;
+  readonly events: EventLog;
+  readonly index: RunIndex;
   readonly records: RunRecords;
   /** Runs of another server are left alone. */
   readonly serverId: string;
@@ -31,7 +34,15 @@ export interface OpenRunsOptions {
   readonly now?: () => number;
 }
 
-export function createOpenRuns({ events, records, serverId, log, onEnded, now = Date.now }: OpenRunsOptions): OpenRuns {
+export function createOpenRuns({
+  events,
+  index,
+  records,
+  serverId,
+  log,
+  onEnded,
+  now = Date.now,
+}: OpenRunsOptions): OpenRuns {
   const open = new Set<string>();
   /** Ended, or another server's. What neither is nor was admitted is looked at again. */
   let settled = new Set<string>();
@@ -51,23 +62,27 @@ export function createOpenRuns({ events, records, serverId, log, onEnded, now = 
     }
   };
 
-  async function look(runId: string): Promise<void> {
+  async function look(runId: string, { endedAtMs, problem }: IndexedRun): Promise<void> {
     const owner = await serverOf(records, runId);
     // No record: refused, or another worker is about to admit it.
     if (owner === null) return;
     if (owner !== serverId) settle(runId);
-    else if (await isFinished(events, runId)) {
+    else if (problem !== null) throw new Error(problem);
+    else if (endedAtMs !== null) {
       settle(runId);
       await onEnded?.(runId);
     } else if (!settled.has(runId)) open.add(runId);
   }
 
   async function lookAtAll(): Promise<void> {
-    const runIds = await events.listRuns();
-    for (const runId of runIds) {
+    const there = new Set<string>();
+    for await (const run of everyRun(index)) {
+      const { runId } = run;
+      if (runId === null) continue;
+      there.add(runId);
       if (open.has(runId) || settled.has(runId)) continue;
       try {
-        await look(runId);
+        await look(runId, run);
         unreadable.delete(runId);
       } catch (error) {
         if (!unreadable.has(runId)) log('warning', `run ${runId} cannot be looked after: ${textOf(error)}`);
@@ -75,7 +90,6 @@ export function createOpenRuns({ events, records, serverId, log, onEnded, now = 
       }
     }
     // Pruned runs are forgotten.
-    const there = new Set(runIds);
     settled = new Set([...settled].filter((runId) => there.has(runId)));
   }
 
@@ -113,9 +127,4 @@ export async function unlessDamaged<T, U>(work: () => Promise<T>, otherwise: U):
     if (isCodedError(error)) return otherwise;
     throw error;
   }
-}
-
-async function isFinished(events: EventStore, runId: string): Promise<boolean> {
-  for await (const { body } of events.read(runId, 0, { output: false })) if (body.type === 'run-finished') return true;
-  return false;
 }

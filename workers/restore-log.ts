@@ -6,7 +6,8 @@
 import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@temporalio/client';
 import { createAdmittedRuns, type AdmittedRun } from '../activities/admitted-run.ts';
 import { checkedEvents } from '../activities/call-events.ts';
-import type { EventStore } from '../activities/ports/event-log.ts';
+import type { EventLog } from '../activities/ports/event-log.ts';
+import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
 import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
@@ -24,7 +25,8 @@ const NOT_FOUND = 5;
 
 export interface RestoreOptions {
   readonly client: Client;
-  readonly events: EventStore;
+  readonly events: EventLog;
+  readonly reader: RunReader;
   readonly records: RunRecords;
   readonly log: Log;
   readonly now?: () => number;
@@ -53,11 +55,11 @@ export async function restoreLogs(options: RestoreOptions, runIds: readonly stri
 
 /** @returns exec keys whose results were missing */
 async function restoreLog(
-  { client, events, records, now = Date.now }: RestoreOptions,
+  { client, events, reader, records, now = Date.now }: RestoreOptions,
   runId: string,
 ): Promise<readonly string[]> {
   const known = new Set<string>();
-  for await (const { id } of events.read(runId, 0, { output: false })) known.add(id);
+  for await (const { id } of reader.read(runId, 0, { output: false })) known.add(id);
   const run = await createAdmittedRuns(records).get(runId);
   const missing: NewRunEvent[] = [];
   const restored: string[] = [];

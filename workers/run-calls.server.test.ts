@@ -176,7 +176,7 @@ describe('a mounted folder', () => {
   const MOUNTS = ', mounts: [{ host: HOST, guest: /data, mode: ro }]';
 
   async function startWithMount(runId: string, hostPath: string): Promise<void> {
-    await stack.deps.records.put(runId, 'client', { baseDir: join(folder, 'spec') });
+    await stack.deps.marks.put(runId, 'client', { baseDir: join(folder, 'spec') });
     await start(runId, pipeline([`hold ${runId}`, 'cat /data/file'], MOUNTS.replace('HOST', hostPath)));
     await untilStarted(runId);
   }
@@ -203,7 +203,7 @@ describe('a mounted folder', () => {
   });
 
   test('is writable over the steps of a VM, and starts anew in the next one when that VM is lost', async () => {
-    await stack.deps.records.put('writable', 'client', { baseDir: join(folder, 'spec') });
+    await stack.deps.marks.put('writable', 'client', { baseDir: join(folder, 'spec') });
     const steps = ['add first', 'hold writable', 'add second'].map((command, index) => {
       const [program, arg] = command.split(' ');
       return `    - { name: step-${index}, run: { program: ${program}, args: [${arg}] }${index === 0 ? '' : `, depends_on: [step-${index - 1}]`} }\n`;
@@ -227,7 +227,7 @@ describe('a mounted folder', () => {
   test('that the worker does not allow any more is refused', async () => {
     await startWithMount('narrowed', join(folder, 'spec/data'));
     // As after a restart with another policy.
-    await stack.deps.records.put('narrowed', 'client', { baseDir: join(folder, 'private') });
+    await stack.deps.marks.put('narrowed', 'client', { baseDir: join(folder, 'private') });
     go();
     expect(await awaitOutcome(stack.runs.client, 'narrowed')).toMatchObject({
       failure: { code: 'admit/mount-refused', message: expect.stringMatching(/this worker allows .*private/) },

@@ -218,7 +218,7 @@ pipeline:
     ['the longest id', `${'x'.repeat(998)}:/`],
   ])('runs under %s', async (_, runId) => {
     expect((await run(runId, TWO_STEPS)).state).toBe('succeeded');
-    expect(await stack.deps.events.listRuns()).toContain(runId);
+    expect(await stack.stores.index.has(runId)).toBe(true);
     expect(outputOf(await stack.eventsOf(runId), 'shout')).toBe('HELLO');
     expect(
       readdirSync(stack.stateDir)
@@ -389,13 +389,14 @@ describe('a run that is interrupted', () => {
     );
     await untilOutput('terminated', 'talk', 'line 2\n');
     await stack.runs.client.workflow.getHandle('terminated').terminate('test');
-    const { events, records } = stack.deps;
+    const { events, index, records, hostVariables } = stack.stores;
     const kept: string[] = [];
     const key = { runId: 'terminated', scope: await scopeOf('terminated'), instance: [], generation: 0 };
     await cleanUp({
       client: stack.runs.client,
-      openRuns: createOpenRuns({ events, records, serverId: 'embedded', log: () => undefined }),
+      openRuns: createOpenRuns({ events, index, records, serverId: 'embedded', log: () => undefined }),
       records,
+      hostVariables,
       serverId: 'embedded',
       log: () => undefined,
       listVms: async () => [{ key, alive: true, need: { memoryMib: 0, vcpus: 0, diskMib: 0 } }],

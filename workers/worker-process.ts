@@ -7,17 +7,14 @@ import { ofThisHost } from '../activities/of-this-host.ts';
 import type { ActivityDeps } from '../activities/deps.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
 import type { WritableMounts } from '../activities/ports/mounts.ts';
-import type { RunRecords } from '../activities/ports/run-records.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import { createVmPool } from '../activities/vm-pool.ts';
 import type { Durability } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
-import { createFileArtifactStore } from '../store/file/artifact-store.ts';
 import { readDiskRoom } from '../store/file/disk-room.ts';
-import { createFileEventStore } from '../store/file/event-store.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
-import { createFileRunRecords } from '../store/file/run-records.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
 import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { builtBundle, bundleWorkflows } from './bundle.ts';
@@ -83,11 +80,12 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
   const searchAttributes = await ensureSearchAttributes(runs.connection, target.namespace, log);
   const { keeper, pieces, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs } = options;
   const sandboxes = createHostSandboxes({ keeper, pieces, stateDir, bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs });
-  const records = createFileRunRecords(stateDir);
+  const stores = await openStores(options);
   const mounts = createWritableMounts((runId) => mountsDir(stateDir, runId));
   const openRuns = createOpenRuns({
-    events: createFileEventStore(stateDir, options.durability),
-    records,
+    events: stores.events,
+    index: stores.index,
+    records: stores.records,
     serverId: serverId(options),
     log,
     onEnded: (runId) => mounts.dropRun(runId),
@@ -98,7 +96,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     searchAttributes,
     sandboxes,
     openRuns,
-    records,
+    stores,
     mounts,
     disk: disk.pump,
   });
@@ -116,7 +114,10 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
         });
   const activities = createActivities(deps);
   // Before anything is done for those runs: what follows stands behind it.
-  await restoreLogs({ client: runs.client, events: openRuns.events, records, log }, await openRuns.list());
+  await restoreLogs(
+    { client: runs.client, events: openRuns.events, reader: stores.reader, records: stores.records, log },
+    await openRuns.list(),
+  );
   const workers = await startWorkers({
     target,
     hostId,
@@ -142,6 +143,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     stopSweeping();
     skills?.close();
     await Promise.allSettled([workers.close(), runs.close()]);
+    await stores.close();
   }
 }
 
@@ -165,7 +167,7 @@ interface Composed {
   readonly searchAttributes: readonly string[];
   readonly sandboxes: HostSandboxes;
   readonly openRuns: OpenRuns;
-  readonly records: RunRecords;
+  readonly stores: Stores;
   readonly mounts: WritableMounts;
   readonly disk: PumpDisk;
 }
@@ -176,7 +178,7 @@ async function composeActivities({
   searchAttributes,
   sandboxes,
   openRuns,
-  records,
+  stores,
   mounts,
   disk,
 }: Composed): Promise<ActivityDeps> {
@@ -188,9 +190,8 @@ async function composeActivities({
     hostQueue: options.embedded ? RUN_TASK_QUEUE : hostTaskQueue(hostId),
   };
   return {
+    ...stores,
     events: openRuns.events,
-    artifacts: createFileArtifactStore(stateDir),
-    records,
     mounts,
     backendFor: sandboxes.backendFor,
     leases: await leasesAtStart({
@@ -228,6 +229,7 @@ async function startJanitor(
   const common = {
     client: runs.client,
     records: deps.records,
+    hostVariables: deps.hostVariables,
     serverId: serverId(options),
     listVms: sandboxes.sweep,
     log,

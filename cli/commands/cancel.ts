@@ -1,5 +1,4 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
@@ -17,10 +16,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     command.argument('<run>', 'its id, the beginning of it, or `latest`');
   },
   async execute([text = ''], options, context) {
-    const store = createFileEventStore(context.env.stateDir);
-    const found = await findRunOrElsewhere(store, text, context);
+    const found = await findRunOrElsewhere(text, context);
     const runId = isElsewhere(found) ? found.runId : found;
-    const before = isElsewhere(found) ? undefined : (await readMendedViews([runId], store, context))[0];
+    const before = isElsewhere(found) ? undefined : (await readMendedViews([runId], context))[0];
     if (before !== undefined && before.outcome !== null)
       return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
     if (isElsewhere(found) && found.state !== 'running')
@@ -45,15 +43,15 @@ export const command = defineCommand<{ readonly json?: boolean }>({
 });
 
 async function stateInTime(runId: string, context: CliContext): Promise<string> {
-  const store = createFileEventStore(context.env.stateDir);
+  const { reader } = await context.stores();
   const until = Date.now() + WAIT_MS;
   while (Date.now() < until) {
-    const view = await readWhatIsThere(store, context.env.stateDir, runId);
+    const view = await readWhatIsThere(reader, context.env.stateDir, runId);
     if (view.outcome !== null) return view.outcome.state;
     if (view.damage !== null) return 'cancelling';
     await sleep(POLL_MS);
   }
-  const [view] = await readMendedViews([runId], store, context);
+  const [view] = await readMendedViews([runId], context);
   return view === undefined || view.outcome === null ? 'cancelling' : view.outcome.state;
 }
 

@@ -1,6 +1,5 @@
 import { InvalidArgumentError, Option } from 'commander';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
@@ -34,9 +33,8 @@ export const command = defineCommand<Options>({
   },
   async execute([text = ''], options, context) {
     if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
-    const store = createFileEventStore(context.env.stateDir);
-    const runId = await findRunHere('logs', store, text, context);
-    const [view] = await readMendedViews([runId], store, context);
+    const runId = await findRunHere('logs', text, context);
+    const [view] = await readMendedViews([runId], context);
     if (
       options.stage !== undefined &&
       view !== undefined &&
@@ -54,11 +52,13 @@ export const command = defineCommand<Options>({
     try {
       if (options.follow && view?.outcome === null && view.damage === null)
         await follow(runId, detach.signal, options, writer, context);
-      else
-        for await (const event of store.read(runId, options.since)) {
+      else {
+        const { reader } = await context.stores();
+        for await (const event of reader.read(runId, options.since)) {
           if (detach.signal.aborted) break;
           await writer.write(event);
         }
+      }
     } finally {
       // Of a run that is damaged, what was read before that is printed to its end.
       await writer.end();
@@ -81,12 +81,11 @@ async function follow(
   const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
   const link = await openServerLink(context, { start: true, onProgress: note });
   if (link === null) throw new Error('the embedded stack was not started');
-  const store = createFileEventStore(context.env.stateDir);
   const onEvent = (event: RunEvent): Promise<void> =>
     event.seq > options.since ? writer.write(event) : Promise.resolve();
   await followRun({
     runId,
-    store,
+    stores: await context.stores(),
     link,
     isHere: true,
     stateDir: context.env.stateDir,

@@ -2,12 +2,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { InvalidArgumentError } from 'commander';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { parseDurationMs } from '../../domain/units/duration.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { NAMING_MS, prune, type PruneOptions, type PruneReport } from '../../store/prune.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
-import { readMendedViews } from '../mend-runs.ts';
+import { mendRuns } from '../mend-runs.ts';
 import { shownRunId } from '../run-id.ts';
 import { pruneSessionFiles } from '../prune-sessions.ts';
 
@@ -42,9 +41,8 @@ one; with --artifacts-now only those that were stored since a run began that has
       );
   },
   async execute(_args, options, context) {
-    const store = createFileEventStore(context.env.stateDir);
     // A run that was terminated from outside ends only when somebody looks; it is not kept for ever for that.
-    await readMendedViews(await store.listRuns(), store, context);
+    await mendRuns(await (await context.stores()).index.openRuns(), context);
     const dryRun = options.dryRun ?? false;
     const keepLast = options.keepLast ?? null;
     const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);

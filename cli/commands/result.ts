@@ -1,6 +1,4 @@
 import { formatBytes } from '../../domain/units/bytes.ts';
-import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { CliError, usageError } from '../cli-error.ts';
@@ -25,16 +23,15 @@ export const command = defineCommand<Options>({
       .option('-o, --output <file>', 'write it to a file instead of standard output');
   },
   async execute([text = ''], options, context) {
-    const store = createFileEventStore(context.env.stateDir);
-    const runId = await findRunHere('result', store, text, context);
-    const [view] = await readMendedViews([runId], store, context);
+    const runId = await findRunHere('result', text, context);
+    const [view] = await readMendedViews([runId], context);
     if (view !== undefined && view.damage !== null && view.outcome === null)
       throw new CodedError('store/damaged', view.damage);
     if (view === undefined || view.outcome === null)
       throw usageError(`run ${runId} has not ended yet`, `Wait for it: voidbox logs -f ${typedRunId(runId)}`);
     if (view.damage !== null)
       await context.stderr.write(`${context.stderr.style.yellow('warning:')} ${sanitizeLine(view.damage)}\n`);
-    const artifacts = createFileArtifactStore(context.env.stateDir);
+    const { artifacts } = await context.stores();
     const output = view.outcome.output;
     if (options.output !== undefined && output !== null) await saveResult(output, artifacts, options.output, context);
     if (options.json) {

@@ -1,18 +1,14 @@
 import { InvalidArgumentError, Option } from 'commander';
-import type { EventStore } from '../../activities/ports/event-log.ts';
+import type { IndexedRun, RunPosition } from '../../activities/ports/run-index.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
-import { runsDir } from '../../store/file/layout.ts';
-import { listRunFolders } from '../../store/file/run-folder.ts';
 import { emptyView, type RunView, withDamage } from '../../store/projection.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
-import { readMendedViews } from '../mend-runs.ts';
+import { mendRuns, readMendedViews } from '../mend-runs.ts';
 import { toRunJson } from '../render/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../render/disk.ts';
 import { renderRuns } from '../render/runs-table.ts';
-import { runIdsLatestFirst } from '../run-lookup.ts';
 
 interface Options {
   readonly json?: boolean;
@@ -29,20 +25,14 @@ export const command = defineCommand<Options>({
       .option('-n, --limit <number>', 'most runs to list', positiveInteger, 20);
   },
   async execute(_args, options, context) {
-    const store = createFileEventStore(context.env.stateDir);
-    const runIds = await runIdsLatestFirst(store);
-    const nameless = await namelessRuns(context.env.stateDir, options);
-    const views = [
-      ...nameless,
-      ...(await select(runIds, { ...options, limit: options.limit - nameless.length }, store, context)),
-    ];
+    const views = await select(options, context);
     if (options.json) {
       await context.stdout.write(`${JSON.stringify({ runs: views.map(toRunJson) })}\n`);
       return EXIT.success;
     }
     if (views.length === 0) {
       await context.stdout.write(
-        runIds.length === 0
+        (await (await context.stores()).index.list({ limit: 1 })).runs.length === 0
           ? context.advise('No runs yet. Start one: voidbox run FILE\n')
           : `No run is ${options.state ?? 'here'}.\n`,
       );
@@ -67,29 +57,36 @@ export const command = defineCommand<Options>({
   },
 });
 
-/** Damaged runs of which not even the id can be read: they stand in front, under the names of their folders. */
-async function namelessRuns(stateDir: string, { state, limit }: Options): Promise<readonly RunView[]> {
-  if (state !== undefined && state !== 'damaged') return [];
-  const folders = await listRunFolders(runsDir(stateDir));
-  return folders
-    .flatMap(({ name, problem }) => (problem === null ? [] : [withDamage(emptyView(name), problem.message)]))
-    .slice(0, limit);
+/**
+ * Page after page until enough runs are in the wanted state, so that a long past costs nothing. The index knows of the
+ * events alone: a run whose records are damaged may stand in it under any state.
+ */
+async function select({ state, limit }: Options, context: CliContext): Promise<readonly RunView[]> {
+  const { index } = await context.stores();
+  const wanted = state === undefined || state === 'damaged' ? {} : { state };
+  // What somebody ended from outside stands in the index as running until it is looked up.
+  if (state !== undefined && state !== 'damaged') await mendRuns(await index.openRuns(), context);
+  const chosen: RunView[] = [];
+  let before: RunPosition | null = null;
+  do {
+    const page = await index.list({ ...wanted, ...(before === null ? {} : { before }), limit });
+    const views = await viewsOf(page.runs, context);
+    chosen.push(...views.filter((view) => state === undefined || view.state === state));
+    before = page.next;
+  } while (before !== null && chosen.length < limit);
+  return chosen.slice(0, limit);
 }
 
-/** Reads page after page until enough runs are in the wanted state, so that a long past costs nothing. */
-async function select(
-  runIds: readonly string[],
-  { state, limit }: Options,
-  store: EventStore,
-  context: CliContext,
-): Promise<readonly RunView[]> {
-  const chosen: RunView[] = [];
-  if (limit <= 0) return chosen;
-  for (let from = 0; from < runIds.length && chosen.length < limit; from += limit) {
-    const views = await readMendedViews(runIds.slice(from, from + limit), store, context);
-    chosen.push(...views.filter((view) => state === undefined || view.state === state));
-  }
-  return chosen.slice(0, limit);
+async function viewsOf(runs: readonly IndexedRun[], context: CliContext): Promise<readonly RunView[]> {
+  const views = await readMendedViews(
+    runs.flatMap(({ runId }) => (runId === null ? [] : [runId])),
+    context,
+  );
+  const next = views.values();
+  return runs.map(({ runId, label, problem }) => {
+    const view = runId === null ? undefined : next.next().value;
+    return view ?? withDamage(emptyView(label), problem ?? '');
+  });
 }
 
 function positiveInteger(text: string): number {

@@ -1,6 +1,5 @@
 import { findDamagedRuns, type DamagedRun } from '../../store/inspect.ts';
 import { setAside } from '../../store/set-aside.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { leaveBeginning } from '../beginning-runs.ts';
 import { usageError } from '../cli-error.ts';
@@ -27,7 +26,7 @@ export const command = defineCommand<Options>({
       throw usageError('name damaged runs, or all of them with --all', 'Which are damaged: voidbox doctor');
     }
     const damaged = await findDamagedRuns(stateDir);
-    const known = await createFileEventStore(stateDir).listRuns();
+    const known = await (await context.stores()).index.idsFrom('');
     // What somebody names is theirs to judge.
     const { ended: chosen, left } =
       options.all === true

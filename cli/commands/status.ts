@@ -1,4 +1,3 @@
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
@@ -15,10 +14,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     command.argument('<run>', 'its id, the beginning of it, or `latest`');
   },
   async execute([text = ''], options, context) {
-    const store = createFileEventStore(context.env.stateDir);
-    const found = await findRunOrElsewhere(store, text, context);
+    const found = await findRunOrElsewhere(text, context);
     if (isElsewhere(found)) return await printElsewhere(found.runId, found.state, found.host, options, context);
-    const [view] = await readMendedViews([found], store, context);
+    const [view] = await readMendedViews([found], context);
     if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${text}\``);
     const { stateDir } = context.env;
     // A run that has ended waits for nothing.

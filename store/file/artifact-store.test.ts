@@ -10,7 +10,7 @@ async function place(): Promise<{ location: string; dispose(): Promise<void> }> 
   return { location, dispose: () => rm(location, { recursive: true, force: true }) };
 }
 
-describeArtifactStore({ name: 'file', place, openStore: createFileArtifactStore });
+describeArtifactStore({ name: 'file', place, open: async (location) => createFileArtifactStore(location) });
 
 describe('file artifact store', () => {
   async function dirForTest(): Promise<string> {

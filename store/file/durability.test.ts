@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { toStageResult } from '../../domain/run/stage-result.ts';
 import { finishedEvent, noticeEvent, outputEvent } from '../../test/conformance/store.ts';
-import { createFileEventStore } from './event-store.ts';
+import { createFileEventLog } from './event-log.ts';
 
 const disk = vi.hoisted(() => ({ synced: [] as string[], hold: null as RegExp | null, held: [] as (() => void)[] }));
 
@@ -64,18 +64,18 @@ function logSyncs(): number {
 }
 
 test('the death of processes costs no wait for the disk: only the ends of a run wait', async () => {
-  const store = createFileEventStore(dir, 'process');
+  const store = createFileEventLog(dir, 'process');
   await store.append('r', [admitted]);
   expect(logSyncs()).toBe(1);
   for (const stage of ['a', 'b', 'c']) await store.append('r', [stageFinished(stage)]);
   expect(logSyncs()).toBe(1);
   await store.append('r', [finishedEvent()]);
   expect(logSyncs()).toBe(2);
-  store.close();
+  await store.close();
 });
 
 test('against a power cut each result is on the disk, and results that come together wait together', async () => {
-  const store = createFileEventStore(dir, 'power');
+  const store = createFileEventLog(dir, 'power');
   await store.append('r', [admitted]);
   await store.append('r', [stageFinished('a')]);
   expect(logSyncs()).toBe(2);
@@ -84,11 +84,11 @@ test('against a power cut each result is on the disk, and results that come toge
   expect(logSyncs()).toBeLessThanOrEqual(5);
   await store.append('r', [noticeEvent('x')]);
   expect(logSyncs()).toBeLessThanOrEqual(5);
-  store.close();
+  await store.close();
 });
 
 test('no result is written before the output that stands before it is on the disk, also when another waits for that already', async () => {
-  const store = createFileEventStore(dir, 'power');
+  const store = createFileEventLog(dir, 'power');
   await store.append('r', [admitted, outputEvent('a/0/1', 0, 'x'.repeat(5_000))]);
   disk.hold = /\/output\//;
   const both = Promise.all([store.append('r', [stageFinished('a')]), store.append('r', [stageFinished('b')])]);
@@ -99,5 +99,5 @@ test('no result is written before the output that stands before it is on the dis
   for (const go of disk.held) go();
   await both;
   expect((await readFile(join(dir, 'runs/r/events.jsonl'), 'utf8')).match(/"type":"stage-finished"/g)?.length).toBe(2);
-  store.close();
+  await store.close();
 });

@@ -4,7 +4,7 @@
  * none of these makes is no run's.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
@@ -112,6 +112,18 @@ function readHashedId(parent: string, name: string): string {
 
 export function eventLogPath(stateDir: string, runId: string): string {
   return join(runDir(stateDir, runId), 'events.jsonl');
+}
+
+/** True for a run that has events, or whose events cannot be looked at: that is told when they are read. @throws CodedError `store/io` for a text that is no run id */
+export function hasLog(stateDir: string, runId: string): boolean {
+  try {
+    accessSync(eventLogPath(stateDir, runId));
+    return true;
+  } catch (error) {
+    if (error instanceof CodedError) throw error;
+    const errno = errnoOf(error);
+    return errno !== 'ENOENT' && errno !== 'ENOTDIR';
+  }
 }
 
 /** Output pieces too large for the log, one file per writing process. */

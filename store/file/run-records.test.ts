@@ -1,11 +1,12 @@
-import { mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createFileRunRecords, type FileRunRecords } from './run-records.ts';
+import type { RunRecords } from '../../activities/ports/run-records.ts';
+import { createFileRunRecords } from './run-records.ts';
 
 let dir: string;
-let records: FileRunRecords;
+let records: RunRecords;
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), 'voidbox-records-'));
   records = createFileRunRecords(dir);
@@ -61,30 +62,20 @@ test('never shows half a value to readers beside writers', async () => {
   expect(await readdir(join(dir, 'runs/r/records'))).toEqual(['x.json']);
 });
 
-test('hands variables over in a private file until they are dropped', async () => {
-  expect(await records.hostVariables('r')).toEqual({});
-  await records.putHostVariables('r', { TOKEN: 'secret' });
-  expect((await stat(join(dir, 'runs/r/host-variables.json'))).mode & 0o777).toBe(0o600);
-  expect(await records.hostVariables('r')).toEqual({ TOKEN: 'secret' });
-  await records.dropHostVariables('r');
-  await records.dropHostVariables('r');
-  expect(await records.hostVariables('r')).toEqual({});
-  expect(await readdir(join(dir, 'runs/r'))).toEqual([]);
-});
-
 test('says which file does not hold what it should', async () => {
-  await records.putHostVariables('r', {});
-  await writeFile(join(dir, 'runs/r/host-variables.json'), '{"A": 1}');
-  await expect(records.hostVariables('r')).rejects.toMatchObject({
-    code: 'store/damaged',
-    message: expect.stringContaining('host-variables.json'),
-  });
   await records.put('r', 'x', 1);
   await writeFile(join(dir, 'runs/r/records/x.json'), '{"half');
   await expect(records.get('r', 'x')).rejects.toMatchObject({
     code: 'store/damaged',
     message: expect.stringContaining('x.json'),
   });
+});
+
+test('drops a record, also one that is not there', async () => {
+  await records.put('r', 'input', []);
+  await records.drop('r', 'input');
+  await records.drop('r', 'input');
+  expect(await records.get('r', 'input')).toBeNull();
 });
 
 const PLAN = {

@@ -2,16 +2,15 @@
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import { type StageFailure, toStageResult } from '../../domain/run/stage-result.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
-import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
+import { openStores } from '../../store/open-stores.ts';
 
 /** So long ago that what is said of it does not change while a test runs. */
 const STARTED_MS = Date.now() - 10.5 * 86_400_000;
 const FAILURE: StageFailure = { code: 'stage/exit-nonzero', message: 'exit code 3', stderrTail: 'row 7 is empty' };
 
 export async function leaveFinishedRuns(stateDir: string): Promise<void> {
-  const output = await createFileArtifactStore(stateDir).put(bytes('the result\n'), 'text/plain');
-  const events = createFileEventStore(stateDir);
+  const { events, artifacts, close } = await openStores({ stateDir });
+  const output = await artifacts.put(bytes('the result\n'), 'text/plain');
   await events.append('sales-good', [
     admitted(),
     ...stage('load', 500, { printed: 'loaded 9 rows\n' }),
@@ -30,7 +29,7 @@ export async function leaveFinishedRuns(stateDir: string): Promise<void> {
     },
     finished(2_000, { failure: FAILURE }),
   ]);
-  events.close();
+  await close();
 }
 
 function admitted(): NewRunEvent {

@@ -1,6 +1,6 @@
 /**
- * What every event store and artifact store has to do, whatever is behind it. A backend's own test file
- * calls these with a subject; what is particular to its files or tables is tested there.
+ * What every event log and artifact store has to do, whatever is behind it. A backend's own test file
+ * calls these with a subject; what is particular to its files or tables is tested there. The index: `store/run-index.ts`.
  */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,17 +12,28 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
-import type { EventStore } from '../../activities/ports/event-log.ts';
+import type { EventLog } from '../../activities/ports/event-log.ts';
+import type { RunIndex } from '../../activities/ports/run-index.ts';
+import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { NewRunEvent, RunEvent } from '../../domain/run/event.ts';
 import type { ProcessTask } from './store/process.ts';
 
-export interface EventStoreSubject {
+/** Runs as one process has them open: to write, to read, to list. */
+export interface OpenedRuns extends EventLog, RunReader {
+  readonly index: RunIndex;
+  /** Settles when what was under way has ended. */
+  close(): Promise<void>;
+}
+
+export interface RunsSubject {
   readonly name: string;
   /** A new, empty place for a store, and how to leave nothing of it. */
   place(): Promise<{ readonly location: string; dispose(): Promise<void> }>;
   /** Another store on a place, as another process would open it. */
-  openStore(location: string): EventStore;
-  /** Module that exports the same `openStore`, for processes of their own. */
+  open(location: string): Promise<OpenedRuns>;
+  /** How often appends of this process have asked what is behind the log to take something, so far. */
+  roundTrips(): number;
+  /** Module that exports the same `open`, for processes of their own. */
   readonly factoryModule: string;
 }
 
@@ -123,8 +134,8 @@ export async function bundleStore(factoryModule: string): Promise<string> {
   return outDir;
 }
 
-export function describeEventStore(subject: EventStoreSubject): void {
-  describe(`${subject.name}: event store`, () => {
+export function describeEventLog(subject: RunsSubject): void {
+  describe(`${subject.name}: event log`, () => {
     let bundle: string;
     let location: string;
     let dispose: () => Promise<void>;
@@ -134,9 +145,15 @@ export function describeEventStore(subject: EventStoreSubject): void {
       bundle = await bundleStore(subject.factoryModule);
     }, 60_000);
     afterAll(() => rm(bundle, { recursive: true, force: true }));
-    async function fresh(): Promise<EventStore> {
+    const opened: OpenedRuns[] = [];
+    async function fresh(): Promise<OpenedRuns> {
       ({ location, dispose } = await subject.place());
-      return subject.openStore(location);
+      return another();
+    }
+    async function another(): Promise<OpenedRuns> {
+      const store = await subject.open(location);
+      opened.push(store);
+      return store;
     }
     function start(task: ProcessTask, nodeArgs: readonly string[] = []): StoreProcess {
       const child = new StoreProcess(bundle, location, task, nodeArgs);
@@ -145,6 +162,7 @@ export function describeEventStore(subject: EventStoreSubject): void {
     }
     afterEach(async () => {
       await Promise.all(processes.splice(0).map((child) => child.kill()));
+      await Promise.all(opened.splice(0).map((store) => store.close()));
       await dispose();
     });
 
@@ -160,15 +178,49 @@ export function describeEventStore(subject: EventStoreSubject): void {
       expect(await collect(store.read('r', 3))).toEqual([]);
     });
 
-    test('keeps runs apart and lists those that have events', async () => {
+    test('keeps runs apart, and has none that was only asked for', async () => {
       const store = await fresh();
-      expect(await store.listRuns()).toEqual([]);
       await store.append('two', [noticeEvent('a')]);
-      await store.append('one', [noticeEvent('a')]);
-      expect(await store.listRuns()).toEqual(['one', 'two']);
+      await store.append('one', [noticeEvent('b')]);
+      expect((await collect(store.read('two', 0))).map((event) => event.id)).toEqual(['a']);
+      expect((await collect(store.read('one', 0))).map((event) => event.id)).toEqual(['b']);
       expect(await collect(store.read('none', 0))).toEqual([]);
       expect(await store.outputCursor('none', 'a/0/1', 'stdout')).toBe(0);
-      expect(await store.listRuns()).toEqual(['one', 'two']);
+      expect(await store.find('none', 'a')).toBeNull();
+      expect(await store.index.has('none')).toBe(false);
+    });
+
+    test('appends in one round trip, however many events there are and whatever they are', async () => {
+      const store = await fresh();
+      const trips = async (append: () => Promise<unknown>): Promise<number> => {
+        const before = subject.roundTrips();
+        await append();
+        return subject.roundTrips() - before;
+      };
+      const writer = { execKey: 'a/0/1', fence: 1 };
+      const many = Array.from({ length: 500 }, (_, index) => noticeEvent(`n/${index}`));
+      expect(await trips(() => store.append('r', [noticeEvent('first')]))).toBe(1);
+      expect(await trips(() => store.append('r', many))).toBe(1);
+      expect(await trips(() => store.append('r', [], writer))).toBe(1);
+      expect(await trips(() => store.append('r', [outputEvent('a/0/1', 0, 'out'), noticeEvent('m')], writer))).toBe(1);
+      expect(await trips(() => store.append('r', [noticeEvent('last'), finishedEvent()]))).toBe(1);
+      // What stands already may be known without asking.
+      expect(await trips(() => store.append('r', many))).toBeLessThanOrEqual(1);
+      expectNoGaps(await collect(store.read('r', 0)));
+    });
+
+    test('closes behind the appends that are under way, and takes none from then on', async () => {
+      const store = await fresh();
+      await store.append('r', [noticeEvent('a')]);
+      let ended = 0;
+      const appends = Array.from({ length: 20 }, (_, index) =>
+        store.append('r', [noticeEvent(`b/${index}`), { ...finishedEvent(), id: `end/${index}` }]).then(() => ended++),
+      );
+      await store.close();
+      expect(ended).toBe(20);
+      await Promise.all(appends);
+      await expect(store.append('r', [noticeEvent('c')])).rejects.toThrow('after the store was closed');
+      expect(await collect((await another()).read('r', 0))).toHaveLength(41);
     });
 
     test.each(['', 'x'.repeat(1_001), 'lone \ud800'])('refuses the run id %j', async (runId) => {
@@ -192,17 +244,15 @@ export function describeEventStore(subject: EventStoreSubject): void {
         '実'.repeat(333),
       ];
       for (const id of ids) await store.append(id, [noticeEvent(`of ${id}`)]);
-      expect(await subject.openStore(location).listRuns()).toHaveLength(ids.length);
-      expect(new Set(await store.listRuns())).toEqual(new Set(ids));
+      expect(await (await another()).index.idsFrom('')).toHaveLength(ids.length);
+      expect(new Set(await store.index.idsFrom(''))).toEqual(new Set(ids));
       for (const id of ids) expect((await collect(store.read(id, 0))).map((event) => event.id)).toEqual([`of ${id}`]);
     });
 
     test('keeps the first of an id, also within one append and for another store', async () => {
       const store = await fresh();
       expect(await store.append('r', [noticeEvent('a'), { ...noticeEvent('a'), atMs: 9 }])).toBe(1);
-      expect(await subject.openStore(location).append('r', [{ ...noticeEvent('a'), atMs: 8 }, noticeEvent('b')])).toBe(
-        1,
-      );
+      expect(await (await another()).append('r', [{ ...noticeEvent('a'), atMs: 8 }, noticeEvent('b')])).toBe(1);
       expect(await store.append('r', [noticeEvent('b'), noticeEvent('a')])).toBe(0);
       expect((await collect(store.read('r', 0))).map((event) => [event.id, event.atMs])).toEqual([
         ['a', 1_000],
@@ -213,12 +263,12 @@ export function describeEventStore(subject: EventStoreSubject): void {
     test('finds an event by its id, whoever wrote it, and says which are not there', async () => {
       const store = await fresh();
       await store.append('r', [noticeEvent('a'), noticeEvent('b'), outputEvent('a/0/1', 0, 'hello')]);
-      await subject.openStore(location).append('r', [{ ...noticeEvent('c'), atMs: 7 }]);
+      await (await another()).append('r', [{ ...noticeEvent('c'), atMs: 7 }]);
       expect(await store.find('r', 'c')).toMatchObject({ seq: 4, id: 'c', atMs: 7 });
       expect(await store.find('r', 'a')).toMatchObject({ seq: 1, id: 'a' });
       expect(await store.find('r', 'd')).toBeNull();
       expect(await store.find('none', 'a')).toBeNull();
-      expect(await store.listRuns()).toEqual(['r']);
+      expect(await store.index.idsFrom('')).toEqual(['r']);
     });
 
     test('gives output back as it was, small and large, and leaves it out on demand', async () => {
@@ -238,7 +288,7 @@ export function describeEventStore(subject: EventStoreSubject): void {
       const store = await fresh();
       await store.append('r', [outputEvent('a/0/1', 0, 'hello'), outputEvent('a/0/1', 0, 'err', 'stderr')]);
       await store.append('r', [outputEvent('a/0/1', 5, ' world')]);
-      const other = subject.openStore(location);
+      const other = await another();
       expect(await other.outputCursor('r', 'a/0/1', 'stdout')).toBe(11);
       expect(await other.outputCursor('r', 'a/0/1', 'stderr')).toBe(3);
       expect(await other.outputCursor('r', 'a/0/2', 'stdout')).toBe(0);
@@ -253,7 +303,7 @@ export function describeEventStore(subject: EventStoreSubject): void {
     test('refuses a lower fence once a higher one wrote, for that exec alone', async () => {
       const old = await fresh();
       await old.append('r', [outputEvent('a/0/1', 0, 'one')], { execKey: 'a/0/1', fence: 1 });
-      const young = subject.openStore(location);
+      const young = await another();
       // Taking over is an append of nothing: from here on the old driver cannot move the cursor.
       expect(await young.append('r', [], { execKey: 'a/0/1', fence: 2 })).toBe(0);
       await expect(
@@ -264,7 +314,7 @@ export function describeEventStore(subject: EventStoreSubject): void {
       expect(await young.append('r', [outputEvent('a/0/1', 3, 'TWO')], { execKey: 'a/0/1', fence: 2 })).toBe(1);
       // A store opened later knows the fence too.
       await expect(
-        subject.openStore(location).append('r', [noticeEvent('n')], { execKey: 'a/0/1', fence: 1 }),
+        (await another()).append('r', [noticeEvent('n')], { execKey: 'a/0/1', fence: 1 }),
       ).rejects.toMatchObject({ code: 'fence/stale' });
       const events = await collect(old.read('r', 0));
       expectNoGaps(events);
@@ -395,7 +445,7 @@ function expectAlphabet(events: readonly RunEvent[]): void {
 export interface ArtifactStoreSubject {
   readonly name: string;
   place(): Promise<{ readonly location: string; dispose(): Promise<void> }>;
-  openStore(location: string): ArtifactStore;
+  open(location: string): Promise<ArtifactStore>;
 }
 
 export async function* chunksOf(bytes: Uint8Array, chunkBytes: number): AsyncGenerator<Uint8Array> {
@@ -414,7 +464,7 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
     let dispose: () => Promise<void>;
     async function fresh(): Promise<ArtifactStore> {
       ({ location, dispose } = await subject.place());
-      return subject.openStore(location);
+      return subject.open(location);
     }
     afterEach(() => dispose());
 
@@ -425,7 +475,7 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
         const bytes = patterned(sizeBytes);
         const ref = await store.put(chunksOf(bytes, 70_000), 'text/plain');
         expect(ref).toMatchObject({ sizeBytes, mediaType: 'text/plain' });
-        const other = subject.openStore(location);
+        const other = await subject.open(location);
         expect((await bytesOf(other.open(ref))).equals(bytes)).toBe(true);
         for (const offset of [1, Math.floor(sizeBytes / 2), sizeBytes].filter((at) => at <= sizeBytes)) {
           expect((await bytesOf(other.open(ref, offset))).equals(bytes.subarray(offset))).toBe(true);
@@ -443,8 +493,8 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       const store = await fresh();
       const bytes = patterned(400_000);
       const refs = await Promise.all(
-        Array.from({ length: 8 }, (_, index) =>
-          (index % 2 === 0 ? store : subject.openStore(location)).put(chunksOf(bytes, 10_000 + index), 'a/b'),
+        Array.from({ length: 8 }, async (_, index) =>
+          (index % 2 === 0 ? store : await subject.open(location)).put(chunksOf(bytes, 10_000 + index), 'a/b'),
         ),
       );
       expect(new Set(refs.map((ref) => ref.sha256)).size).toBe(1);

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { packageRoot } from '../../setup/package-root.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
+import { openStores } from '../../store/open-stores.ts';
 import { runDir } from '../../store/file/run-folder.ts';
 
 export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
@@ -143,7 +143,9 @@ export class Rig implements AsyncDisposable {
 
   async events(runId: string): Promise<readonly RunEvent[]> {
     const events: RunEvent[] = [];
-    for await (const event of createFileEventStore(this.stateDir).read(runId, 0)) events.push(event);
+    const { reader, close } = await openStores(this);
+    for await (const event of reader.read(runId, 0)) events.push(event);
+    await close();
     return events;
   }
 

@@ -4,8 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { NewRunEvent } from '../../domain/run/event.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
-import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { openStores } from '../../store/open-stores.ts';
 import { hostId } from '../../workers/host-id.ts';
 import { announceResumed } from '../../workers/janitor.ts';
 import { createOpenRuns } from '../../workers/open-runs.ts';
@@ -84,11 +83,12 @@ async function checkAll(stateDir: string, withDoctor: boolean): Promise<void> {
 async function checkWorkerStart(stateDir: string): Promise<void> {
   // A changed letter makes another id, which nothing tells from this one.
   expect(hostId(stateDir)).toMatch(/^[A-Za-z0-9-]{1,64}$/);
-  const events = createFileEventStore(stateDir);
+  const { events, index, records, close } = await openStores({ stateDir });
   try {
     const open = await createOpenRuns({
       events,
-      records: createFileRunRecords(stateDir),
+      index,
+      records,
       serverId: SERVER,
       log: () => undefined,
     }).list();
@@ -96,7 +96,7 @@ async function checkWorkerStart(stateDir: string): Promise<void> {
     await announceResumed(events, open, 'a-worker');
     expect(await events.find('open-good', 'run/resumed/a-worker')).not.toBeNull();
   } finally {
-    events.close();
+    await close();
   }
 }
 
@@ -181,8 +181,8 @@ const PLAN = {
 };
 
 async function leaveRecords(stateDir: string, runId: string): Promise<void> {
-  const records = createFileRunRecords(stateDir);
-  await records.put(runId, 'client', { baseDir: '/somewhere' });
+  const { records, marks } = await openStores({ stateDir });
+  await marks.put(runId, 'client', { baseDir: '/somewhere' });
   await records.put(runId, 'plan', PLAN);
   await records.put(runId, 'admission', {
     plan: PLAN,
@@ -191,13 +191,13 @@ async function leaveRecords(stateDir: string, runId: string): Promise<void> {
     input: null,
     serverId: SERVER,
   });
-  await records.put(runId, 'prepared-a/0/1', { generation: 0 });
+  await marks.put(runId, 'prepared-a/0/1', { generation: 0 });
 }
 
 async function leaveRun(stateDir: string, runId: string, isFinished: boolean): Promise<void> {
   await leaveRecords(stateDir, runId);
-  const records = createFileRunRecords(stateDir);
-  await records.putHostVariables(runId, { TOKEN: 'secret' });
+  const { events, records, hostVariables, close } = await openStores({ stateDir });
+  await hostVariables.put(runId, { TOKEN: 'secret' });
   const atMs = Date.now() - 3_600_000;
   const vm = { vmKey: 'v/a/0', scope: 'a', generation: 0 };
   const output = { sha256: 'ab'.repeat(32), sizeBytes: 3, mediaType: 'text/plain' };
@@ -215,7 +215,6 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
     isolation: 'none',
     accelerator: 'mock',
   } as const;
-  const events = createFileEventStore(stateDir);
   const write = async (...bodies: NewRunEvent['body'][]): Promise<void> => {
     for (const body of bodies) await events.append(runId, [{ id: `${body.type}/${Math.random()}`, atMs, body }]);
   };
@@ -261,5 +260,5 @@ async function leaveRun(stateDir: string, runId: string, isFinished: boolean): P
       },
     ]);
   }
-  events.close();
+  await close();
 }

@@ -1,33 +1,29 @@
 /** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
 import type { ActivityDeps } from '../../activities/deps.ts';
-import type { EventStore } from '../../activities/ports/event-log.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
 import type { StagePlan } from '../../domain/plan/plan.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
-import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
 import { mountsDir } from '../../store/file/run-folder.ts';
-import { createFileRunRecords } from '../../store/file/run-records.ts';
+import type { Stores } from '../../store/open-stores.ts';
 import { createHostLeases } from '../../workers/host-leases.ts';
 
 interface WorkerOnFiles {
   readonly stateDir: string;
-  readonly events: EventStore;
+  readonly stores: Stores;
   readonly backend: SandboxBackend;
 }
 
 /** The dependencies of one worker process; a second call is another process on the same host. */
 export function mockWorkerDeps(
-  { stateDir, events, backend }: WorkerOnFiles,
+  { stateDir, stores, backend }: WorkerOnFiles,
   change: Partial<ActivityDeps> = {},
 ): ActivityDeps {
   const placement = { hostId: 'h', hostQueue: 'voidbox-host:h' };
   return {
-    events,
-    artifacts: createFileArtifactStore(stateDir),
-    records: createFileRunRecords(stateDir),
+    ...stores,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
     leases: createHostLeases({

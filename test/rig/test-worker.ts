@@ -10,11 +10,9 @@ import type { ActivityDeps } from '../../activities/deps.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
-import { createFileArtifactStore } from '../../store/file/artifact-store.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
 import { mountsDir } from '../../store/file/run-folder.ts';
-import { createFileRunRecords } from '../../store/file/run-records.ts';
+import { openStores, type Stores } from '../../store/open-stores.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
 import { bundleWorkflows, type WorkflowBundle } from '../../workers/bundle.ts';
@@ -31,6 +29,7 @@ export interface TestStack {
   readonly stateDir: string;
   readonly target: TemporalAddress;
   readonly runs: RunsConnection;
+  readonly stores: Stores;
   readonly deps: ActivityDeps;
   readonly bundle: WorkflowBundle;
   startWorker(): Promise<RunningWorkers>;
@@ -56,10 +55,9 @@ export async function startTestStack(
   const runs = await connectRuns(target);
   const bundle = { code: await bundleWorkflows(workflowsPath) };
   const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
+  const stores = await openStores({ stateDir });
   const deps: ActivityDeps = {
-    events: createFileEventStore(stateDir),
-    artifacts: createFileArtifactStore(stateDir),
-    records: createFileRunRecords(stateDir),
+    ...stores,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
     leases: createHostLeases({
@@ -85,6 +83,7 @@ export async function startTestStack(
     stateDir,
     target,
     runs,
+    stores,
     deps,
     bundle,
     startWorker: () =>
@@ -98,7 +97,7 @@ export async function startTestStack(
       }),
     async eventsOf(runId) {
       const events: RunEvent[] = [];
-      for await (const event of deps.events.read(runId, 0)) events.push(event);
+      for await (const event of deps.reader.read(runId, 0)) events.push(event);
       return events;
     },
     async artifact(ref) {
@@ -109,6 +108,7 @@ export async function startTestStack(
     async stop() {
       await runs.close();
       await server.stop();
+      await stores.close();
       rmSync(stateDir, { recursive: true, force: true });
     },
   };

@@ -21,7 +21,7 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'v
 import { readEnvironment, type Environment } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { resolveStackPieces } from '../../setup/resolve.ts';
-import { createFileEventStore } from '../../store/file/event-store.ts';
+import { openStores } from '../../store/open-stores.ts';
 import { napSpec } from '../../test/rig/nap-spec.ts';
 import { connectRuns } from '../../client/connect.ts';
 import { awaitOutcome, startRun } from '../../client/runs.ts';
@@ -85,8 +85,8 @@ test(
     const first = await start();
     const runs = await connectRuns(embeddedAddress(first.address));
     await startRun(runs.client, { runId: 'taken-up', request: { spec: napSpec(4) }, summary: 'nap' });
-    const events = createFileEventStore(env.stateDir);
-    await until('the run to be admitted', async () => (await events.listRuns()).includes('taken-up'));
+    const { index, reader } = await openStores(env);
+    await until('the run to be admitted', () => index.has('taken-up'));
     process.kill(first.supervisorPid, 'SIGKILL');
     await until(
       'the processes to end',
@@ -101,7 +101,7 @@ test(
     expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
     await again.close();
     const types: string[] = [];
-    for await (const { body } of events.read('taken-up', 0)) types.push(body.type);
+    for await (const { body } of reader.read('taken-up', 0)) types.push(body.type);
     expect(types).toContain('run-resumed');
     expect(types.at(-1)).toBe('run-finished');
   },
@@ -113,8 +113,8 @@ test('a killed worker and a killed server are started again', { timeout: 180_000
   await until('another worker', () => current().workerPid !== first.workerPid);
   const before = await connectRuns(embeddedAddress(current().address));
   await startRun(before.client, { runId: 'meanwhile', request: { spec: napSpec(3) }, summary: 'nap' });
-  const events = createFileEventStore(env.stateDir);
-  await until('the run to be admitted', async () => (await events.listRuns()).includes('meanwhile'));
+  const { index } = await openStores(env);
+  await until('the run to be admitted', () => index.has('meanwhile'));
   await before.close();
   process.kill(first.serverPid, 'SIGKILL');
   await until('another server', () => current().serverPid !== first.serverPid);

@@ -1,7 +1,8 @@
 /** The file store as the suite's own processes open it. */
-import type { EventStore } from '../../../activities/ports/event-log.ts';
-import { createFileEventStore } from '../../../store/file/event-store.ts';
+import { openStores } from '../../../store/open-stores.ts';
+import type { OpenedRuns } from '../store.ts';
 
-export function openStore(location: string): EventStore {
-  return createFileEventStore(location);
+export async function open(location: string): Promise<OpenedRuns> {
+  const { events, reader, index, close } = await openStores({ stateDir: location });
+  return { ...events, ...reader, index, close };
 }

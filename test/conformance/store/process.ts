@@ -2,8 +2,8 @@
  * A process beside the test's own that writes to a store. Bundled by the suite with the store under test as
  * `./factory.mjs`; one line of JSON on standard output per thing done.
  */
-import type { EventStore } from '../../../activities/ports/event-log.ts';
 import type { NewRunEvent } from '../../../domain/run/event.ts';
+import type { OpenedRuns } from '../store.ts';
 
 export type ProcessTask =
   /** Appends notices one by one; says how many were new. */
@@ -26,21 +26,21 @@ export type ProcessTask =
   | { readonly kind: 'read'; readonly runId: string };
 
 interface Factory {
-  readonly openStore: (location: string) => EventStore;
+  readonly open: (location: string) => Promise<OpenedRuns>;
 }
 
 async function main(): Promise<void> {
   const [location, taskText] = process.argv.slice(2);
   if (location === undefined || taskText === undefined) throw new Error('usage: process.mjs LOCATION TASK');
-  const { openStore } = (await import(new URL('./factory.mjs', import.meta.url).href)) as Factory;
-  const store = openStore(location);
+  const { open } = (await import(new URL('./factory.mjs', import.meta.url).href)) as Factory;
+  const store = await open(location);
   const task = JSON.parse(taskText) as ProcessTask;
   if (task.kind === 'notices') return notices(store, task);
   if (task.kind === 'flood') return flood(store, task);
   return read(store, task.runId);
 }
 
-async function notices(store: EventStore, task: Extract<ProcessTask, { kind: 'notices' }>): Promise<void> {
+async function notices(store: OpenedRuns, task: Extract<ProcessTask, { kind: 'notices' }>): Promise<void> {
   let fresh = 0;
   for (let index = 0; index < task.count; index++) {
     fresh += await store.append(task.runId, [notice(`${task.prefix}/${index}`)]);
@@ -49,7 +49,7 @@ async function notices(store: EventStore, task: Extract<ProcessTask, { kind: 'no
   say({ fresh });
 }
 
-async function flood(store: EventStore, task: Extract<ProcessTask, { kind: 'flood' }>): Promise<void> {
+async function flood(store: OpenedRuns, task: Extract<ProcessTask, { kind: 'flood' }>): Promise<void> {
   const writer = { execKey: task.execKey, fence: task.fence };
   try {
     await store.append(task.runId, [], writer);
@@ -64,7 +64,7 @@ async function flood(store: EventStore, task: Extract<ProcessTask, { kind: 'floo
   }
 }
 
-async function read(store: EventStore, runId: string): Promise<void> {
+async function read(store: OpenedRuns, runId: string): Promise<void> {
   let events = 0;
   let characters = 0;
   for await (const event of store.read(runId, 0)) {

@@ -1,44 +1,64 @@
+import type * as Fs from 'node:fs';
 import { appendFile, cp, mkdtemp, readFile, readdir, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import {
   collect,
-  describeEventStore,
+  describeEventLog,
   expectNoGaps,
   finishedEvent,
   noticeEvent,
   outputEvent,
+  type OpenedRuns,
+  type RunsSubject,
 } from '../../test/conformance/store.ts';
-import { createFileEventStore, type FileEventStore } from './event-store.ts';
-import { openStore } from '../../test/conformance/store/file-factory.ts';
+import { describeRunIndex } from '../../test/conformance/store/run-index.ts';
+import { open } from '../../test/conformance/store/file-factory.ts';
 
 async function place(): Promise<{ location: string; dispose(): Promise<void> }> {
   const location = await mkdtemp(join(tmpdir(), 'voidbox-events-'));
   return { location, dispose: () => rm(location, { recursive: true, force: true }) };
 }
 
-describeEventStore({
-  name: 'file',
-  place,
-  openStore,
-  factoryModule: fileURLToPath(new URL('../../test/conformance/store/file-factory.ts', import.meta.url)),
+const appends = vi.hoisted(() => ({ writes: 0 }));
+
+vi.mock('node:fs', async (original) => {
+  const fs = await original<typeof Fs>();
+  return {
+    ...fs,
+    writeSync(fd: number, ...rest: [NodeJS.ArrayBufferView]) {
+      if (fs.readlinkSync(`/proc/self/fd/${fd}`).endsWith('/events.jsonl')) appends.writes++;
+      return fs.writeSync(fd, ...rest);
+    },
+  };
 });
 
-describe('file event store', () => {
+const subject: RunsSubject = {
+  name: 'file',
+  place,
+  open,
+  roundTrips: () => appends.writes,
+  factoryModule: fileURLToPath(new URL('../../test/conformance/store/file-factory.ts', import.meta.url)),
+};
+
+describeEventLog(subject);
+describeRunIndex(subject);
+
+describe('file event log', () => {
   let dir: string;
   let dispose: () => Promise<void>;
-  let store: FileEventStore;
+  let store: OpenedRuns;
   let log: string;
 
   beforeEach(async () => {
     ({ location: dir, dispose } = await place());
-    store = createFileEventStore(dir);
+    store = await open(dir);
     log = join(dir, 'runs/r/events.jsonl');
   });
   afterEach(async () => {
-    store.close();
+    await store.close();
     await dispose();
   });
 
@@ -49,7 +69,7 @@ describe('file event store', () => {
     const firstBytes = whole.indexOf(0x0a) + 1;
     for (let cut = 0; cut < whole.length; cut++) {
       await writeFile(log, whole.subarray(0, cut));
-      const reopened = createFileEventStore(dir);
+      const reopened = await open(dir);
       const kept = cut < firstBytes ? [] : ['a', 'b'];
       expect((await collect(reopened.read('r', 0))).map((event) => event.id)).toEqual(kept);
       expect(await reopened.append('r', [noticeEvent('next')])).toBe(1);
@@ -59,7 +79,7 @@ describe('file event store', () => {
       const ended =
         cut === firstBytes - 1 ? ['a', 'b'] : cut === whole.length - 1 ? ['a', 'b', 'exec/a/0/1/stdout/0'] : kept;
       expect(events.map((event) => event.id)).toEqual([...ended, 'next']);
-      reopened.close();
+      await reopened.close();
     }
   }, 30_000);
 
@@ -91,7 +111,7 @@ describe('file event store', () => {
       code: 'store/damaged',
       message: expect.stringContaining('damaged: at byte'),
     });
-    await expect(createFileEventStore(dir).append('r', [noticeEvent('d')])).rejects.toMatchObject({
+    await expect((await open(dir)).append('r', [noticeEvent('d')])).rejects.toMatchObject({
       code: 'store/damaged',
     });
   });
@@ -100,7 +120,7 @@ describe('file event store', () => {
     await store.append('r', [outputEvent('a/0/1', 0, 'x'.repeat(5_000)), finishedEvent()]);
     await rm(join(dir, 'runs/r/output'), { recursive: true });
     expect((await collect(store.read('r', 0, { output: false }))).map((event) => event.id)).toEqual(['run/finished']);
-    expect(await createFileEventStore(dir).outputCursor('r', 'a/0/1', 'stdout')).toBe(5_000);
+    expect(await (await open(dir)).outputCursor('r', 'a/0/1', 'stdout')).toBe(5_000);
     await expect(collect(store.read('r', 0))).rejects.toMatchObject({ code: 'store/damaged' });
   });
 

@@ -1,0 +1,16 @@
+/** All runs of an index, page by page: a store answers no question of any length. */
+import type { IndexedRun, RunIndex, RunPosition, RunQuery } from '../activities/ports/run-index.ts';
+
+const PAGE_RUNS = 1_000;
+
+export async function* everyRun(
+  index: RunIndex,
+  query: Pick<RunQuery, 'state' | 'name'> = {},
+): AsyncGenerator<IndexedRun> {
+  let before: RunPosition | null = null;
+  do {
+    const page = await index.list({ ...query, ...(before === null ? {} : { before }), limit: PAGE_RUNS });
+    yield* page.runs;
+    before = page.next;
+  } while (before !== null);
+}

@@ -1,0 +1,144 @@
+/** Events of runs in files below a state folder, for the processes of one host. */
+import { randomBytes } from 'node:crypto';
+import type { EventLog } from '../../activities/ports/event-log.ts';
+import type { Durability } from './durability.ts';
+import { DurableFolders } from './layout.ts';
+import { LogReader } from './log-reader.ts';
+import { hasLog, runFolderName } from './run-folder.ts';
+import { RunLog } from './run-log.ts';
+
+/** Logs held open for appending; the one that was used longest ago is closed for another. */
+const OPEN_LOGS = 64;
+
+export interface FileEventLog extends EventLog {
+  /** Closes files, each when the last append to it has ended. Nothing is appended from then on. */
+  close(): Promise<void>;
+}
+
+/**
+ * `append` returns when the events survive the death of any process. `run-admitted`, `run-finished` and, where durability is
+ * `power`, `stage-finished` are on the disk by then, with all before them. A power cut may take the others from the last
+ * seconds, and readers then see a shorter log, never a torn event.
+ */
+export function createFileEventLog(stateDir: string, durability: Durability = 'power'): FileEventLog {
+  const token = `${process.pid}-${randomBytes(6).toString('hex')}`;
+  const logs = new OpenLogs(stateDir, token, durability);
+  return {
+    append: (runId, events, writer) =>
+      logs.use(runId, async (log) => {
+        if (!log.isRelied(events)) return log.append(events, writer);
+        await log.settleOutput();
+        const count = log.append(events, writer);
+        await log.settle();
+        return count;
+      }),
+    async find(runId, id) {
+      if (!hasLog(stateDir, runId)) return null;
+      if (!(await logs.use(runId, (log) => Promise.resolve(log.has(id))))) return null;
+      const reader = new LogReader(stateDir, runId, 0, false);
+      try {
+        for await (const event of reader.toEnd()) if (event.id === id) return event;
+        return null;
+      } finally {
+        await reader.close();
+      }
+    },
+    async outputCursor(runId, execKey, stream) {
+      if (!hasLog(stateDir, runId)) return 0;
+      return logs.use(runId, (log) => Promise.resolve(log.outputCursor(execKey, stream)));
+    },
+    close: () => logs.close(),
+  };
+}
+
+class OpenLogs {
+  readonly #stateDir: string;
+  readonly #token: string;
+  readonly #durability: Durability;
+  readonly #folders: DurableFolders;
+  /** In the order of last use. */
+  readonly #entries = new Map<string, OpenLog>();
+  /** Closes that are under way, and logs that close when their last user has ended. */
+  readonly #closes = new Set<Promise<void>>();
+  #opened = 0;
+  #isClosed = false;
+
+  constructor(stateDir: string, token: string, durability: Durability) {
+    this.#stateDir = stateDir;
+    this.#token = token;
+    this.#durability = durability;
+    this.#folders = new DurableFolders(stateDir);
+  }
+
+  async use<T>(runId: string, work: (log: RunLog) => Promise<T>): Promise<T> {
+    runFolderName(runId);
+    if (this.#isClosed) throw new Error(`run ${runId}: its log is used after the store was closed`);
+    // A log that is opened again writes another output file: the earlier one has its own end.
+    const entry =
+      this.#entries.get(runId) ??
+      new OpenLog(
+        RunLog.open(this.#stateDir, this.#folders, runId, `${this.#token}-${this.#opened++}`, this.#durability),
+      );
+    this.#entries.delete(runId);
+    this.#entries.set(runId, entry);
+    entry.users++;
+    try {
+      return await work(await entry.log);
+    } catch (error) {
+      // A log that failed is opened anew by the next append: what is known of it may no longer be so.
+      this.#close(runId, entry);
+      throw error;
+    } finally {
+      entry.left();
+      this.#trim();
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    for (const [runId, entry] of this.#entries) this.#close(runId, entry);
+    await Promise.all(this.#closes);
+  }
+
+  #trim(): void {
+    for (const [runId, entry] of this.#entries) {
+      if (this.#entries.size <= OPEN_LOGS) return;
+      if (entry.users === 0) this.#close(runId, entry);
+    }
+  }
+
+  #close(runId: string, entry: OpenLog): void {
+    if (this.#entries.get(runId) === entry) this.#entries.delete(runId);
+    const closed = entry.close();
+    this.#closes.add(closed);
+    void closed.then(() => this.#closes.delete(closed));
+  }
+}
+
+/** A log and how many use it: it is closed behind the last of them. */
+class OpenLog {
+  readonly log: Promise<RunLog>;
+  users = 0;
+  readonly #unused: Promise<void>;
+  #free!: () => void;
+  #closed: Promise<void> | null = null;
+
+  constructor(log: Promise<RunLog>) {
+    this.log = log;
+    this.#unused = new Promise((resolve) => (this.#free = resolve));
+  }
+
+  left(): void {
+    this.users--;
+    if (this.#closed !== null && this.users === 0) this.#free();
+  }
+
+  /** Nobody begins to use it from then on. */
+  close(): Promise<void> {
+    if (this.#closed !== null) return this.#closed;
+    if (this.users === 0) this.#free();
+    // The events are written by then; a failed close says nothing that a caller could use.
+    this.#closed = this.#unused.then(async () => (await this.log).close()).catch(() => undefined);
+    return this.#closed;
+  }
+}

@@ -1,0 +1,34 @@
+/** Host variables of a run, in a private file that goes with the run's end. */
+import { join } from 'node:path';
+import type { HostVariables } from '../../activities/ports/host-variables.ts';
+import { aText, valuesOf } from '../../domain/run/shape.ts';
+import { damaged } from './damage.ts';
+import { readJson, removeFile, writeJson } from './json-file.ts';
+import { DurableFolders } from './layout.ts';
+import { makeRunFolder, runDir } from './run-folder.ts';
+
+export function createFileHostVariables(stateDir: string): HostVariables {
+  const folders = new DurableFolders(stateDir);
+  return {
+    async put(runId, variables) {
+      await makeRunFolder(stateDir, folders, runId);
+      await writeJson(folders, hostVariablesPath(stateDir, runId), variables);
+    },
+    get: async (runId) => readHostVariables(stateDir, runId),
+    drop: async (runId) => removeFile(hostVariablesPath(stateDir, runId)),
+  };
+}
+
+function hostVariablesPath(stateDir: string, runId: string): string {
+  return join(runDir(stateDir, runId), 'host-variables.json');
+}
+
+/** @throws CodedError `store/damaged` */
+export function readHostVariables(stateDir: string, runId: string): Readonly<Record<string, string>> {
+  const path = hostVariablesPath(stateDir, runId);
+  const value = readJson(path);
+  if (value === null) return {};
+  const problem = valuesOf(aText)(value, 'variables');
+  if (problem !== null) throw damaged(path, problem);
+  return value as Record<string, string>;
+}

@@ -1,0 +1,63 @@
+/** Small JSON files of a run, each replaced as a whole. */
+import { randomBytes } from 'node:crypto';
+import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { rm } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { promisify } from 'node:util';
+import { damaged, runFileFailure } from './damage.ts';
+import { type DurableFolders, errnoOf, storeFailure, syncDir } from './layout.ts';
+
+const sync = promisify(fsync);
+
+/**
+ * Only waiting for the disk goes through the thread pool: the other calls end in the page cache within microseconds,
+ * and a trip to the pool costs a hundred.
+ */
+export async function writeJson(folders: DurableFolders, path: string, value: unknown): Promise<void> {
+  const text = JSON.stringify(value);
+  if (text === undefined) throw new TypeError(`record ${path}: a value that JSON cannot say`);
+  const partial = `${path}.${randomBytes(6).toString('hex')}.partial`;
+  try {
+    await folders.make(dirname(path));
+    const fd = openSync(partial, 'wx', 0o600);
+    try {
+      writeFileSync(fd, text);
+      await sync(fd);
+    } finally {
+      closeSync(fd);
+    }
+    renameSync(partial, path);
+    await syncDir(dirname(path));
+  } catch (error) {
+    rmSync(partial, { force: true });
+    throw runFileFailure('cannot write', path, error);
+  }
+}
+
+/** Null for a file that is not there; what is in one is never null. */
+export function readJson(path: string): unknown {
+  let text: string;
+  try {
+    if (!statSync(path).isFile()) throw damaged(path, 'it is not a file');
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT') return null;
+    throw runFileFailure('cannot read', path, error);
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw damaged(path, 'it is not JSON', error);
+  }
+  if (value === null) throw damaged(path, 'it holds nothing');
+  return value;
+}
+
+export async function removeFile(path: string): Promise<void> {
+  try {
+    await rm(path, { force: true });
+  } catch (error) {
+    throw storeFailure('cannot remove', path, error);
+  }
+}

@@ -1,0 +1,186 @@
+/**
+ * The index of runs in files. It keeps no file of its own, which a crash could leave behind the logs: what a run comes to is
+ * read from its log, and remembered in this process for as long as the log is the same file of the same size and time.
+ */
+import { statSync } from 'node:fs';
+import type { IndexedRun, RunIndex, RunPage, RunPosition, RunQuery } from '../../activities/ports/run-index.ts';
+import { isCodedError } from '../../domain/errors/coded-error.ts';
+import { isRunId } from '../../domain/run/run-id.ts';
+import { errnoOf, runsDir } from './layout.ts';
+import { LogReader } from './log-reader.ts';
+import { eventLogPath, hasLog, listRunFolders } from './run-folder.ts';
+
+/** Reads of first events that are under way at once, so that a folder of thousands of runs is listed without thousands of open files. */
+const READERS = 16;
+/** Where the start of a run cannot be read it stands in front, where it is seen. */
+const UNREADABLE_START_MS = Number.MAX_SAFE_INTEGER;
+
+type Summary = Pick<IndexedRun, 'name' | 'state' | 'startedAtMs' | 'endedAtMs' | 'problem'>;
+
+interface Listed extends RunPosition {
+  readonly runId: string | null;
+  /** Why not even the id can be read; null when it can. */
+  readonly problem: string | null;
+}
+
+interface Known {
+  /** Which file this was read from, and how far it had come. */
+  readonly inode: number;
+  readonly stamp: string;
+  readonly startedAtMs: number;
+  /** Null while only the first event was read. */
+  readonly summary: Summary | null;
+}
+
+/** @param readSummary is replaced by tests that count */
+export function createFileRunIndex(stateDir: string, readSummary: typeof summaryOf = summaryOf): RunIndex {
+  const index = new FileRunIndex(stateDir, readSummary);
+  return {
+    list: (query) => index.list(query),
+    openRuns: () => index.openRuns(),
+    idsFrom: async (prefix) =>
+      (await index.inOrder(prefix)).flatMap(({ runId }) => (runId?.startsWith(prefix) === true ? [runId] : [])),
+    has: async (runId) => isRunId(runId) && hasLog(stateDir, runId),
+  };
+}
+
+class FileRunIndex {
+  readonly #stateDir: string;
+  readonly #readSummary: typeof summaryOf;
+  readonly #known = new Map<string, Known>();
+
+  constructor(stateDir: string, readSummary: typeof summaryOf) {
+    this.#stateDir = stateDir;
+    this.#readSummary = readSummary;
+  }
+
+  async list({ state, name, before, limit }: RunQuery): Promise<RunPage> {
+    if (!(limit >= 1)) throw new RangeError(`a page of runs has at least one, not ${limit}`);
+    const behind = (await this.inOrder()).filter((run) => before === undefined || inOrder(before, run) < 0);
+    const runs: IndexedRun[] = [];
+    for (const [at, listed] of behind.entries()) {
+      const run = await this.#indexed(listed);
+      if (run === null || (state !== undefined && run.state !== state)) continue;
+      if (name !== undefined && run.name !== name) continue;
+      runs.push(run);
+      if (runs.length < limit) continue;
+      return { runs, next: at + 1 < behind.length ? positionOf(listed) : null };
+    }
+    return { runs, next: null };
+  }
+
+  async openRuns(): Promise<readonly string[]> {
+    const open: string[] = [];
+    for (const listed of await this.inOrder()) {
+      const run = await this.#indexed(listed);
+      if (run !== null && run.runId !== null && run.state === 'running') open.push(run.runId);
+    }
+    return open;
+  }
+
+  /** Runs that have events, the latest by its first event in front. */
+  async inOrder(prefix = ''): Promise<readonly Listed[]> {
+    const folders = (await listRunFolders(runsDir(this.#stateDir))).filter(({ runId }) => {
+      return runId === null || (runId.startsWith(prefix) && hasLog(this.#stateDir, runId));
+    });
+    if (prefix === '') this.#forgetAllBut(new Set(folders.map(({ runId }) => runId)));
+    const listed: Listed[] = [];
+    const next = folders.values();
+    const reader = async (): Promise<void> => {
+      for (const { name, runId, problem } of next) {
+        const startedAtMs = runId === null ? UNREADABLE_START_MS : await this.#startedAtMs(runId);
+        listed.push({ runId, label: runId ?? name, startedAtMs, problem: problem?.message ?? null });
+      }
+    };
+    await Promise.all(Array.from({ length: READERS }, reader));
+    return listed.sort(inOrder);
+  }
+
+  /** Null for a run that was pruned meanwhile. */
+  async #indexed({ runId, label, problem }: Listed): Promise<IndexedRun | null> {
+    if (runId === null)
+      return { runId, label, name: null, state: 'damaged', startedAtMs: null, endedAtMs: null, problem };
+    const file = this.#logOf(runId);
+    if (file === null) return null;
+    const known = this.#known.get(runId);
+    if (file.stamp !== '' && known?.stamp === file.stamp && known.summary !== null)
+      return { runId, label, ...known.summary };
+    const summary = await this.#readSummary(this.#stateDir, runId);
+    this.#known.set(runId, { ...file, startedAtMs: startOf(summary), summary });
+    return { runId, label, ...summary };
+  }
+
+  async #startedAtMs(runId: string): Promise<number> {
+    const file = this.#logOf(runId);
+    const known = this.#known.get(runId);
+    // The first event of a log stays the first, however the log grows.
+    if (file !== null && known?.inode === file.inode && isReadable(known.startedAtMs)) return known.startedAtMs;
+    const startedAtMs = await firstEventAtMs(this.#stateDir, runId);
+    if (file !== null) this.#known.set(runId, { ...file, startedAtMs, summary: null });
+    return startedAtMs;
+  }
+
+  /** Before it is read: what comes between is read again the next time. Null where there is none. */
+  #logOf(runId: string): Pick<Known, 'inode' | 'stamp'> | null {
+    try {
+      const { ino, size, mtimeMs } = statSync(eventLogPath(this.#stateDir, runId));
+      return { inode: ino, stamp: `${ino} ${size} ${mtimeMs}` };
+    } catch (error) {
+      if (errnoOf(error) === 'ENOENT') return null;
+      // What cannot be looked at is told when it is read, each time.
+      return { inode: Number.NaN, stamp: '' };
+    }
+  }
+
+  #forgetAllBut(runIds: ReadonlySet<string | null>): void {
+    for (const runId of this.#known.keys()) if (!runIds.has(runId)) this.#known.delete(runId);
+  }
+}
+
+/** What the whole log says. It is read to its end also behind the terminal event: damage there is damage of the run. */
+export async function summaryOf(stateDir: string, runId: string): Promise<Summary> {
+  let summary: Summary = { name: null, state: 'running', startedAtMs: null, endedAtMs: null, problem: null };
+  const log = new LogReader(stateDir, runId, 0, false);
+  try {
+    for await (const { atMs, body } of log.toEnd()) {
+      summary = { ...summary, startedAtMs: summary.startedAtMs ?? atMs };
+      if (body.type === 'run-admitted') summary = { ...summary, name: body.name };
+      if (body.type === 'run-finished') summary = { ...summary, state: body.outcome.state, endedAtMs: atMs };
+    }
+    return summary;
+  } catch (error) {
+    if (!isCodedError(error)) throw error;
+    return { ...summary, state: 'damaged', endedAtMs: null, problem: error.message };
+  } finally {
+    await log.close();
+  }
+}
+
+async function firstEventAtMs(stateDir: string, runId: string): Promise<number> {
+  const log = new LogReader(stateDir, runId, 0, false);
+  try {
+    for await (const event of log.toEnd()) return event.atMs;
+    return 0;
+  } catch (error) {
+    if (isCodedError(error)) return UNREADABLE_START_MS;
+    throw error;
+  } finally {
+    await log.close();
+  }
+}
+
+function startOf({ startedAtMs, problem }: Summary): number {
+  return startedAtMs ?? (problem === null ? 0 : UNREADABLE_START_MS);
+}
+
+function isReadable(startedAtMs: number): boolean {
+  return startedAtMs > 0 && startedAtMs < UNREADABLE_START_MS;
+}
+
+function positionOf({ startedAtMs, label }: RunPosition): RunPosition {
+  return { startedAtMs, label };
+}
+
+function inOrder(one: RunPosition, other: RunPosition): number {
+  return other.startedAtMs - one.startedAtMs || (one.label < other.label ? 1 : one.label > other.label ? -1 : 0);
+}
