@@ -1,0 +1,38 @@
+/** What figures are taken with. */
+import { join } from 'node:path';
+import type { Environment } from '../../setup/environment.ts';
+import type { HostPieces } from '../../setup/host-pieces.ts';
+import { type BenchProcess, startNode } from '../servers.ts';
+
+export interface Bench {
+  readonly env: Environment;
+  readonly pieces: HostPieces;
+  /** Our own kernel beside Debian's, where it is built. */
+  readonly ownKernel: HostPieces | null;
+  readonly root: string;
+  readonly workDir: string;
+  readonly rounds: number;
+  readonly say: (line: string) => void;
+}
+
+export function startBareWorker({ root, env }: Bench, address: string): Promise<BenchProcess> {
+  return startNode(
+    [join(root, 'dist', 'bench', 'bare-worker.js'), address, join(root, 'dist', 'bench', 'bare-workflow.js')],
+    env.variables,
+    /ready/,
+  );
+}
+
+export function startOurWorker(
+  { root, env, workDir, pieces }: Bench,
+  address: string,
+  stateDir: string,
+): Promise<BenchProcess> {
+  const server = ['--address', address, '--embedded'];
+  const files = ['--state-dir', join(workDir, stateDir), '--pieces', JSON.stringify(pieces)];
+  return startNode(
+    [join(root, 'dist', 'workers', 'main.js'), ...server, ...files],
+    env.variables,
+    /voidbox-worker ready/,
+  );
+}
