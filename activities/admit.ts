@@ -6,6 +6,7 @@ import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/m
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import type { AdmissionRecord } from './admission-record.ts';
@@ -141,7 +142,7 @@ function refuseTooLarge(plan: Plan, behaviour: number): void {
 
 function admittedEvent(deps: ActivityDeps, plan: PlanWire, hostId: string): NewRunEvent {
   return {
-    id: 'run/admitted',
+    id: EVENT_ID.runAdmitted,
     atMs: deps.now(),
     body: {
       type: 'run-admitted',
@@ -268,7 +269,7 @@ async function recordRefusal(deps: ActivityDeps, runId: string, executionId: str
       message: error.message,
     } satisfies RefusalRecord);
     await deps.events.append(runId, [
-      { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } },
+      { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
     ]);
     await deps.hostVariables.drop(runId);
   } catch (failure) {

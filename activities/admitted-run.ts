@@ -5,6 +5,7 @@ import { type MachinePlan, machinePlanOf } from '../domain/pipeline/machine-plan
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { InlineOrRef } from './contract.ts';
@@ -97,7 +98,7 @@ function admittedScope(scope: ScopePlan, resolved: Readonly<Record<string, strin
 
 /** The outcome that stands in the run's last event; null while it has none. */
 export async function endOf(events: EventLog, runId: string): Promise<RunOutcome | null> {
-  const last = await events.find(runId, 'run/finished');
+  const last = await events.find(runId, EVENT_ID.runFinished);
   return last?.body.type === 'run-finished' ? last.body.outcome : null;
 }
 

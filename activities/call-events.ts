@@ -4,12 +4,15 @@ import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
+import { EVENT_ID, lastNumber } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
 import { type Fields, fieldsOf, readFailure } from './call-values.ts';
 
 /** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
 const TEXT_CHARACTERS = 8 * 1024;
+/** As often as a stage can be looked at again, and far beyond. */
+const MOST_SKIPS = 9_999;
 
 /**
  * The events, made anew of what was checked.
@@ -50,7 +53,7 @@ function scopeRestarted(plan: MachinePlan, id: string, { scope, reason, stages }
     !isText(scope) ||
     !isText(reason) ||
     !Array.isArray(stages) ||
-    !isOfGeneration(plan, id, 'run/scope-restarted', scope)
+    !isOfGeneration(plan, id, EVENT_ID.scopeRestarted, scope)
   )
     return null;
   return areOpenAgain(plan, scope, stages)
@@ -77,7 +80,8 @@ function stageRetrying(
   { stage: name, execKey, reason, delayMs }: Fields,
 ): RunEventBody | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
-  if (stage === undefined || !isText(execKey) || !isText(reason) || id !== `stage/${execKey}/retrying`) return null;
+  if (stage === undefined || !isText(execKey) || !isText(reason) || id !== EVENT_ID.attempt(execKey, 'retrying'))
+    return null;
   if (attemptOf(stage, execKey) === null) return null;
   return delayMs === 0 || delayMs === stage.retry.backoffMs
     ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs }
@@ -86,13 +90,13 @@ function stageRetrying(
 
 function stageAsking(plan: MachinePlan, id: string, { stage, execKey, attempt }: Fields): RunEventBody | null {
   const asked = askedBy(plan, stage, execKey);
-  if (asked === null || asked.attempt !== attempt || id !== `stage/${asked.execKey}/asking`) return null;
+  if (asked === null || asked.attempt !== attempt || id !== EVENT_ID.attempt(asked.execKey, 'asking')) return null;
   return { type: 'stage-asking', ...asked };
 }
 
 function stageAnswered(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
   const asked = askedBy(plan, given['stage'], given['execKey']);
-  if (asked === null || id !== `stage/${asked.execKey}/answered`) return null;
+  if (asked === null || id !== EVENT_ID.attempt(asked.execKey, 'answered')) return null;
   const { stage, execKey } = asked;
   const failure = given['failure'] === null ? null : readFailure(given['failure']);
   switch (given['outcome']) {
@@ -129,9 +133,8 @@ function attemptOf(stage: MachineStage, execKey: unknown): number | null {
 
 function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields): RunEventBody | null {
   if (!isText(stage) || !isText(reason) || planIndex(plan).stageById(stage) === undefined) return null;
-  // Once more for each time that a lost VM had it looked at again.
-  const times = new RegExp(`^stage/${stage.replaceAll('.', '\\.')}/skipped(/[1-9][0-9]{0,3})?$`);
-  if (!times.test(id)) return null;
+  const times = id === EVENT_ID.skipped(stage, 1) ? 1 : lastNumber(id);
+  if (!(times >= 1 && times <= MOST_SKIPS) || id !== EVENT_ID.skipped(stage, times)) return null;
   return { type: 'stage-skipped', stage, reason };
 }
 
@@ -142,24 +145,24 @@ function notice(plan: MachinePlan, id: string, { level, message }: Fields): RunE
     level !== 'warning' ||
     typeof message !== 'string' ||
     scope === undefined ||
-    !isOfGeneration(plan, id, 'run/release-failed', scope)
+    !isOfGeneration(plan, id, EVENT_ID.releaseFailed, scope)
   )
     return null;
   return { type: 'notice', level, message: message.slice(0, TEXT_CHARACTERS) };
 }
 
-function isOfGeneration(plan: MachinePlan, id: string, prefix: string, scopeId: string): boolean {
+function isOfGeneration(
+  plan: MachinePlan,
+  id: string,
+  idOf: (scope: string, generation: number) => string,
+  scopeId: string,
+): boolean {
   const index = planIndex(plan);
   const scope = plan.scopes[index.scopeById(scopeId) ?? -1];
   if (scope === undefined) return false;
-  const generation = Number(id.slice(id.lastIndexOf('/') + 1));
+  const generation = lastNumber(id);
   const last = lastGeneration(scope, (stage) => plan.stages[index.stageById(stage)!]);
-  return (
-    Number.isSafeInteger(generation) &&
-    generation >= 0 &&
-    generation <= last &&
-    id === `${prefix}/${scopeId}/${generation}`
-  );
+  return generation <= last && id === idOf(scopeId, generation);
 }
 
 function isText(value: unknown): value is string {

@@ -3,6 +3,7 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import { retryOf } from '../domain/errors/error-code.ts';
 import type { NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef } from '../domain/plan/plan.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { FinishRequest, InlineOrRef } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -21,7 +22,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
   await deps.records.put(runId, 'manifest', await manifestOf(deps, runId, outcome));
   await deps.events.append(runId, [
     ...request.events,
-    { id: 'run/finished', atMs: deps.now(), body: { type: 'run-finished', outcome } },
+    { id: EVENT_ID.runFinished, atMs: deps.now(), body: { type: 'run-finished', outcome } },
   ]);
   await deps.hostVariables.drop(runId);
   await deps.mounts.dropRun(runId);

@@ -1,4 +1,5 @@
 /** Finds or creates the VM of a scope: room on the host, launch or attach, and what the run's readers see of it. */
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -25,8 +26,8 @@ export async function openVm(
   const key: VmKey = { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
   const name = vmKeyText(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
-  const event = (transition: string, body: RunEventBody): NewRunEvent => ({
-    id: `vm/${name}/${transition}`,
+  const event = (transition: 'starting' | 'ready', body: RunEventBody): NewRunEvent => ({
+    id: EVENT_ID.vm(name, transition),
     atMs: deps.now(),
     body,
   });

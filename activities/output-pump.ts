@@ -4,6 +4,7 @@
  */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { RedactedPiece as Piece, Redactor } from '../domain/security/redactor.ts';
 import type { EventLog } from './ports/event-log.ts';
@@ -154,7 +155,7 @@ async function appendOnceThereIsRoom(
 function outputEvent(options: PumpOptions, stream: StreamName, piece: Piece): NewRunEvent {
   const text = decodeUtf8(piece.bytes);
   return {
-    id: `exec/${options.execKey}/${stream}/${piece.from}`,
+    id: EVENT_ID.output(options.execKey, stream, piece.from),
     atMs: options.now(),
     body: {
       type: 'output',

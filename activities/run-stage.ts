@@ -6,6 +6,7 @@
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { endsVm, isLostVm } from '../domain/errors/error-code.ts';
 import { commandOf } from '../domain/plan/work.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
@@ -140,7 +141,7 @@ async function startCommand(
     (await deps.events.append(
       runId,
       [
-        event(context, `stage/${execKey}/started`, {
+        event(context, EVENT_ID.attempt(execKey, 'started'), {
           type: 'stage-started',
           stage: stage.id,
           execKey,
@@ -150,7 +151,7 @@ async function startCommand(
       writer,
     )) > 0;
   if (!isFirst) {
-    const id = `stage/${execKey}/reattached/${vmKeyText(context.vmKey)}/${sandbox.facts.fence}`;
+    const id = EVENT_ID.reattached(execKey, vmKeyText(context.vmKey), sandbox.facts.fence);
     const reason = redactor.text(
       deps.attempts.earlierEnd(attemptName(request)) ?? 'the worker before it ended, or lost touch with this host',
     );
@@ -300,7 +301,7 @@ async function sayNotRedacted(context: Attempt, names: readonly string[]): Promi
   const { execKey, stage, runId } = context.request;
   const message = `stage ${stage.id}: values of ${names.join(', ')} are too short to be told from ordinary text and are not redacted`;
   await context.deps.events.append(runId, [
-    event(context, `stage/${execKey}/not-redacted`, { type: 'notice', level: 'info', message }),
+    event(context, EVENT_ID.attempt(execKey, 'not-redacted'), { type: 'notice', level: 'info', message }),
   ]);
 }
 
@@ -310,7 +311,7 @@ async function recordLoss({ deps, request, vmKey }: Attempt, error: CodedError):
   deps.vms.drop(vmKey);
   await deps.events.append(request.runId, [
     {
-      id: `vm/${name}/lost`,
+      id: EVENT_ID.vm(name, 'lost'),
       atMs: deps.now(),
       body: {
         type: 'vm-lost',
@@ -329,7 +330,7 @@ function event(context: Attempt, id: string, body: RunEventBody): NewRunEvent {
 
 function vmStopped({ vmKey, deps }: Attempt): NewRunEvent {
   return {
-    id: `vm/${vmKeyText(vmKey)}/stopped`,
+    id: EVENT_ID.vm(vmKeyText(vmKey), 'stopped'),
     atMs: deps.now(),
     body: { type: 'vm-stopped', vmKey: vmKeyText(vmKey), scope: vmKey.scope, generation: vmKey.generation },
   };

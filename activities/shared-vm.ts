@@ -1,5 +1,6 @@
 /** The VM of a scope that several stages share: found or created before the first, ended after the last. */
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -35,7 +36,7 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
   await deps.leases.release(key);
   await deps.events.append(request.runId, [
     {
-      id: `vm/${name}/stopped`,
+      id: EVENT_ID.vm(name, 'stopped'),
       atMs: deps.now(),
       body: { type: 'vm-stopped', vmKey: name, scope: key.scope, generation: key.generation },
     },

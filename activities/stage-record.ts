@@ -2,18 +2,15 @@
  * Durable marks of an attempt: what is prepared, and the result. A stage's result is its `stage-finished` event: the
  * first one of an exec key stands, and the store refuses that of a driver which was overtaken.
  */
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { HostMarks } from './ports/host-marks.ts';
 import type { SandboxFacts, VmKey } from './ports/sandbox.ts';
 
-function finishedId(execKey: string): string {
-  return `stage/${execKey}/finished`;
-}
-
 export async function readResult(events: EventLog, runId: string, execKey: string): Promise<StageResult | null> {
-  const event = await events.find(runId, finishedId(execKey));
+  const event = await events.find(runId, EVENT_ID.attempt(execKey, 'finished'));
   return event?.body.type === 'stage-finished' ? toStageResult(event.body.result) : null;
 }
 
@@ -32,7 +29,7 @@ export async function writeResult(
 ): Promise<StageResult> {
   const { execKey, stage } = result;
   const event: NewRunEvent = {
-    id: finishedId(execKey),
+    id: EVENT_ID.attempt(execKey, 'finished'),
     atMs,
     body: { type: 'stage-finished', stage, execKey, result },
   };

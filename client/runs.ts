@@ -13,6 +13,7 @@ import {
 import type { RunRequest } from '../activities/contract.ts';
 import type { EventLog } from '../activities/ports/event-log.ts';
 import { toErrorCode } from '../domain/errors/error-code.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
@@ -162,7 +163,7 @@ export async function repairRun(
   runId: string,
   { missingIsGone = false, now = Date.now }: RepairOptions = {},
 ): Promise<RunOutcome | null> {
-  if ((await events.find(runId, 'run/finished')) !== null) return null;
+  if ((await events.find(runId, EVENT_ID.runFinished)) !== null) return null;
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
   const closed =
@@ -171,7 +172,7 @@ export async function repairRun(
   const outcome =
     closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;
   const added = await events.append(runId, [
-    { id: 'run/finished', atMs: now(), body: { type: 'run-finished', outcome } },
+    { id: EVENT_ID.runFinished, atMs: now(), body: { type: 'run-finished', outcome } },
   ]);
   return added > 0 ? outcome : null;
 }

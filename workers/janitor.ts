@@ -9,6 +9,7 @@ import type { RunRecords } from '../activities/ports/run-records.ts';
 import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import { describeRun, repairRun } from '../client/runs.ts';
 import { textOf, type Log } from './log.ts';
 import { serverOf, unlessDamaged, type OpenRuns } from './open-runs.ts';
@@ -85,7 +86,7 @@ export async function announceResumed(
 ): Promise<void> {
   for (const runId of runIds)
     await unlessDamaged(
-      () => events.append(runId, [{ id: `run/resumed/${by}`, atMs: now(), body: { type: 'run-resumed', by } }]),
+      () => events.append(runId, [{ id: EVENT_ID.runResumed(by), atMs: now(), body: { type: 'run-resumed', by } }]),
       0,
     );
 }

@@ -11,6 +11,7 @@ import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
 import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { storedEventShape } from '../domain/run/event-shape.ts';
 import type { StoredStageResult } from '../domain/run/stage-result.ts';
@@ -76,7 +77,7 @@ async function restoreLog(
     await events.append(runId, missing.slice(from, from + BATCH_EVENTS));
   await events.append(runId, [
     {
-      id: `run/restored/${known.size}`,
+      id: EVENT_ID.runRestored(known.size),
       atMs: now(),
       body: { type: 'notice', level: 'warning', message: describe(restored) },
     },
@@ -116,7 +117,7 @@ function eventsOf(
   const { stage: ofStage, execKey: ofKey } = (result ?? {}) as Partial<StoredStageResult>;
   if (ofStage !== stage || ofKey !== execKey) return [];
   const sent = checkedEvents(run, call['events']);
-  const finishedId = `stage/${execKey}/finished`;
+  const finishedId = EVENT_ID.attempt(execKey, 'finished');
   if (known.has(finishedId)) return sent;
   const finished: NewRunEvent = {
     id: finishedId,
@@ -126,7 +127,11 @@ function eventsOf(
   if (storedEventShape(finished, 'event') !== null) return sent;
   return [
     ...sent,
-    { id: `stage/${execKey}/started`, atMs: startedAtMs, body: { type: 'stage-started', stage, execKey, attempt } },
+    {
+      id: EVENT_ID.attempt(execKey, 'started'),
+      atMs: startedAtMs,
+      body: { type: 'stage-started', stage, execKey, attempt },
+    },
     finished,
   ];
 }

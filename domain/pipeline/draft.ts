@@ -1,5 +1,6 @@
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import { attemptText } from '../run/attempt.ts';
+import { EVENT_ID } from '../run/event-id.ts';
 import type { StageFailure } from '../run/stage-result.ts';
 import type { Command } from './command.ts';
 import { deadBecause, edgeState } from './edges.ts';
@@ -136,8 +137,10 @@ export class Draft {
     const { id } = this.plan.stages[stage]!;
     const skips = this.stage(stage).skips + 1;
     this.#end(stage, { phase: 'skipped', skipCause: cause, skips });
-    const eventId = skips === 1 ? `stage/${id}/skipped` : `stage/${id}/skipped/${skips}`;
-    this.events.push({ id: eventId, body: { type: 'stage-skipped', stage: id, reason: clip(reason) } });
+    this.events.push({
+      id: EVENT_ID.skipped(id, skips),
+      body: { type: 'stage-skipped', stage: id, reason: clip(reason) },
+    });
   }
 
   #end(stage: number, change: Partial<StageState> & { readonly phase: EndPhase }): void {
@@ -209,7 +212,7 @@ export class Draft {
 
   #retry(stage: number, execKey: string, reason: string, delayMs: number): void {
     this.events.push({
-      id: `stage/${execKey}/retrying`,
+      id: EVENT_ID.attempt(execKey, 'retrying'),
       body: { type: 'stage-retrying', stage: this.plan.stages[stage]!.id, execKey, reason: clip(reason), delayMs },
     });
     if (delayMs === 0) return this.settle(stage);
@@ -288,7 +291,7 @@ export class Draft {
     const { id } = this.plan.scopes[scope]!;
     const idOf = (stage: number): string => this.plan.stages[stage]!.id;
     this.events.push({
-      id: `run/scope-restarted/${id}/${generation}`,
+      id: EVENT_ID.scopeRestarted(id, generation),
       body: { type: 'scope-restarted', scope: id, reason: clip(reason), stages: [...again, ...revived].map(idOf) },
     });
     for (const stage of [...this.index.stagesOf(scope), ...revived]) this.settle(stage);
@@ -343,7 +346,7 @@ export class Draft {
     const { id } = this.plan.stages[stage]!;
     const execKey = execKeyOf(id, this.stage(stage).attempt);
     this.events.push({
-      id: `stage/${execKey}/answered`,
+      id: EVENT_ID.attempt(execKey, 'answered'),
       body: {
         type: 'stage-answered',
         stage: id,
@@ -436,7 +439,7 @@ export class Draft {
         this.setStage(stage, { phase: 'asking', attempt });
         this.commands.push({ type: 'ask', stageId: id, attempt, upstream });
         this.events.push({
-          id: `stage/${execKeyOf(id, attempt)}/asking`,
+          id: EVENT_ID.attempt(execKeyOf(id, attempt), 'asking'),
           body: { type: 'stage-asking', stage: id, execKey: execKeyOf(id, attempt), attempt },
         });
         break;

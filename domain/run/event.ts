@@ -8,10 +8,7 @@ import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
 /** What a writer hands to the store. */
 export interface NewRunEvent {
-  /**
-   * `run/<transition>`, `stage/<exec key>/<transition>`, `vm/<vm key>/<transition>` or `exec/<exec
-   * key>/<stream>/<offset>`.
-   */
+  /** One of `EVENT_ID`. */
   readonly id: string;
   /** Milliseconds since the epoch by the writer's clock; for people, never for order. */
   readonly atMs: number;

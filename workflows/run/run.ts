@@ -25,6 +25,7 @@ import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
+import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { toStageResult } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
@@ -294,7 +295,7 @@ class RunLoop {
       .catch((error: unknown) => {
         const { code, message } = reasonOf(error);
         this.#unwritten.push({
-          id: `run/release-failed/${scope}/${generation}`,
+          id: EVENT_ID.releaseFailed(scope, generation),
           atMs: Date.now(),
           body: {
             type: 'notice',

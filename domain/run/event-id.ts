@@ -1,0 +1,36 @@
+/**
+ * Ids of events, given by nature: a second writer of the same fact makes the same id, and the store keeps the first. They
+ * stand in logs, so that a build reads what an earlier one wrote only while these stay as they are.
+ */
+
+export const EVENT_ID = {
+  runAdmitted: 'run/admitted',
+  runFinished: 'run/finished',
+  /** @param by  the worker that has taken the run up */
+  runResumed: (by: string): string => `run/resumed/${by}`,
+  /** @param events  how many the log has then */
+  runRestored: (events: number): string => `run/restored/${events}`,
+  scopeRestarted: (scope: string, generation: number): string => `run/scope-restarted/${scope}/${generation}`,
+  releaseFailed: (scope: string, generation: number): string => `run/release-failed/${scope}/${generation}`,
+
+  vm: (vmKey: string, transition: 'starting' | 'ready' | 'lost' | 'stopped'): string => `vm/${vmKey}/${transition}`,
+
+  /** Of an attempt, by the exec key of its first command. */
+  attempt: (
+    execKey: string,
+    transition: 'started' | 'finished' | 'retrying' | 'asking' | 'answered' | 'not-redacted',
+  ): string => `stage/${execKey}/${transition}`,
+  reattached: (execKey: string, vmKey: string, fence: number): string =>
+    `stage/${execKey}/reattached/${vmKey}/${fence}`,
+  /** @param times  from 1: once more for each time that a lost VM had the stage looked at again */
+  skipped: (stage: string, times: number): string => `stage/${stage}/skipped${times === 1 ? '' : `/${times}`}`,
+
+  /** @param from  where the piece begins in the stream, in bytes before redaction */
+  output: (execKey: string, stream: 'stdout' | 'stderr', from: number): string => `exec/${execKey}/${stream}/${from}`,
+} as const;
+
+/** The number of a VM's generation or the like that ends an id; NaN where none does. */
+export function lastNumber(id: string): number {
+  const text = id.slice(id.lastIndexOf('/') + 1);
+  return /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+}
