@@ -17,7 +17,7 @@ import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
 import type { StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
-import type { LaunchSpec } from './ports/sandbox.ts';
+import type { LaunchSpec, VmUsage } from './ports/sandbox.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';
@@ -368,6 +368,35 @@ describe('a VM of a key that was in use once, of which nobody knows any more, ge
     await loseAndForget(what());
     await backend.launch(KEY, sandbox, new AbortController().signal);
     expect(await inputOfNext()).toBe('of the run');
+  });
+});
+
+describe('what a stage took', () => {
+  /** VMs of which the host tells this. */
+  const telling = (usage: VmUsage | null): Partial<ActivityDeps> => ({
+    backendFor: () => ({
+      ...backend,
+      launch: async (...args) => ({ ...(await backend.launch(...args)), usage: async () => usage }),
+    }),
+  });
+
+  test('stands in its result, also of a failure', async () => {
+    const usage = { cpuMs: 1_500, memoryPeakMib: 300, diskBytes: 8_192 };
+    const { result } = begin(processDeps(telling(usage)), request('colours'));
+    expect(await result).toMatchObject({ outcome: 'failed' });
+    expect((await result).usage).toEqual({ vmCpuMs: 1_500, vmMemoryPeakMib: 300, vmDiskBytes: 8_192 });
+    expect((await begin(processDeps(), request('colours')).result).usage, 'the one that is durable').toEqual(
+      (await result).usage,
+    );
+  });
+
+  test('is absent from it where the host does not tell', async () => {
+    const unknown = { cpuMs: null, memoryPeakMib: null, diskBytes: 0 };
+    expect((await begin(processDeps(telling(unknown)), request('colours')).result).usage).toEqual({ vmDiskBytes: 0 });
+  });
+
+  test('is absent from it where the keeper is of a build that cannot tell', async () => {
+    expect((await begin(processDeps(telling(null)), request('colours')).result).usage).toEqual({});
   });
 });
 

@@ -21,7 +21,7 @@ import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
 import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';
 import { collectOutputs } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
-import { cancelledResult, describeExit } from './stage-result.ts';
+import { cancelledResult, describeExit, usageOfVm } from './stage-result.ts';
 import { openVm } from './open-vm.ts';
 
 /** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
@@ -103,7 +103,8 @@ async function inVm(context: Attempt): Promise<StageResult> {
       throw renewalFailure;
     // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
-    const durable = await writeResult(deps.events, request.runId, result, sandbox.facts.fence, deps.now());
+    const withUsage = { ...result, usage: usageOfVm(await sandbox.usage()) };
+    const durable = await writeResult(deps.events, request.runId, withUsage, sandbox.facts.fence, deps.now());
     await letGoOfVm(context, sandbox, exec);
     return durable;
   } finally {

@@ -4,7 +4,7 @@ import type { ErrorCode } from '../domain/errors/codes.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
-import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports/sandbox.ts';
+import type { Exec, ExecExit, Sandbox, SandboxBackend, VmUsage } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 
 const TAIL_BYTES = 2 * 1024;
@@ -75,6 +75,16 @@ export async function describeExit(
       stderrTail,
     },
   };
+}
+
+/** The VM's figures as a result has them: what is not known is absent. They are of the VM, whose stages may be several. */
+export function usageOfVm(usage: VmUsage | null): StageResult['usage'] {
+  const named = {
+    vmCpuMs: usage?.cpuMs ?? null,
+    vmMemoryPeakMib: usage?.memoryPeakMib ?? null,
+    vmDiskBytes: usage?.diskBytes ?? null,
+  };
+  return Object.fromEntries(Object.entries(named).filter((figure): figure is [string, number] => figure[1] !== null));
 }
 
 function failureCode(exit: ExecExit): ErrorCode | null {

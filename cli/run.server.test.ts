@@ -112,7 +112,10 @@ describe('a run by the command line', () => {
     expect(JSON.parse((await voidbox('status', 'good-1', '--json')).stdout)).toMatchObject({
       runId: 'good-1',
       state: 'succeeded',
-      stages: [{ id: 'first', state: 'succeeded', isolation: 'none' }, { id: 'last' }],
+      stages: [
+        { id: 'first', state: 'succeeded', isolation: 'none', usage: { vmCpuMs: 0, vmDiskBytes: 0 } },
+        { id: 'last' },
+      ],
     });
   });
 

@@ -83,7 +83,7 @@ const FAILED_RUN: readonly RunEventBody[] = [
     encoding: 'utf8',
     data: 'ten bytes\n',
   },
-  { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a') },
+  { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: { ...result('a'), usage: { vmCpuMs: 900 } } },
   { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
   {
     type: 'stage-finished',
@@ -142,6 +142,9 @@ describe('projection', () => {
             "reattached": 0,
             "startedAtMs": 1030,
             "state": "succeeded",
+            "usage": {
+              "vmCpuMs": 900,
+            },
           },
           {
             "accelerator": "tcg",
@@ -164,6 +167,7 @@ describe('projection', () => {
             "reattached": 0,
             "startedAtMs": 1060,
             "state": "failed",
+            "usage": {},
           },
           {
             "accelerator": null,
@@ -182,6 +186,7 @@ describe('projection', () => {
             "reattached": 0,
             "startedAtMs": null,
             "state": "skipped",
+            "usage": {},
           },
         ],
         "startedAtMs": 1000,

@@ -55,6 +55,8 @@ export interface StageView {
   readonly reason: string | null;
   readonly isolation: IsolationLevel | null;
   readonly accelerator: string | null;
+  /** What the latest attempt took, once it has ended, by names with their units. */
+  readonly usage: Readonly<Record<string, number>>;
   /** Bytes that the latest attempt printed, on both streams, before redaction. */
   readonly outputBytes: number;
   /** How often another worker took the command over. */
@@ -195,6 +197,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
               reason: null,
               isolation: result.vm?.isolation ?? null,
               accelerator: result.vm?.accelerator ?? null,
+              usage: result.usage,
               outputBytes: Math.max(
                 stage.outputBytes,
                 (result.command?.stdoutBytes ?? 0) + (result.command?.stderrBytes ?? 0),
@@ -249,6 +252,7 @@ export function newStage(id: string): StageView {
     reason: null,
     isolation: null,
     accelerator: null,
+    usage: {},
     outputBytes: 0,
     reattached: 0,
   };

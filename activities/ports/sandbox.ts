@@ -47,6 +47,16 @@ export interface SandboxFacts {
   readonly fence: number;
 }
 
+/** By the host's accounts, in which a guest has no say. Null is what the host does not tell. */
+export interface VmUsage {
+  /** CPU time of the VM's processes on the host since its boot, emulation included. */
+  readonly cpuMs: number | null;
+  /** The most memory that these processes had, the guest's within it. */
+  readonly memoryPeakMib: number | null;
+  /** Room that the VM's disk takes on the host. */
+  readonly diskBytes: number | null;
+}
+
 /** A live VM, held under one fence. Every method throws `vm/lost` when it died and `fence/stale` when another took over. */
 export interface Sandbox {
   readonly facts: SandboxFacts;
@@ -65,6 +75,8 @@ export interface Sandbox {
   getTar(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
   /** As `getTar`, of a folder only: null when something else or nothing is there. */
   getFolder(guestPath: string, signal: AbortSignal): Promise<AsyncIterable<Uint8Array> | null>;
+  /** What the VM has taken of its host so far; null when its backend cannot tell, as a keeper of an earlier build. */
+  usage(): Promise<VmUsage | null>;
   /** Keeps the VM alive; called from the activity's heartbeat timer. */
   renew(): Promise<void>;
   /** Forgets the VM without stopping it: closes connections, appends nothing. */

@@ -27,6 +27,7 @@ export interface StageJson {
   readonly isolation: string | null;
   readonly accelerator: string | null;
   readonly failure: StageFailure | null;
+  readonly usage: Readonly<Record<string, number>>;
 }
 
 export function toRunJson(view: RunView): RunJson {
@@ -38,7 +39,7 @@ export function toRunJson(view: RunView): RunJson {
     host: view.hostId,
     startedAt: isoOrNull(view.startedAtMs),
     finishedAt: isoOrNull(view.finishedAtMs),
-    stages: view.stages.map(({ id, state, attempt, exitCode, durationMs, isolation, accelerator, failure }) => ({
+    stages: view.stages.map(({ id, state, attempt, exitCode, durationMs, isolation, accelerator, failure, usage }) => ({
       id,
       state,
       attempt,
@@ -47,6 +48,7 @@ export function toRunJson(view: RunView): RunJson {
       isolation,
       accelerator,
       failure,
+      usage,
     })),
     failedStage: view.outcome?.failedStage ?? null,
     failure: view.outcome?.failure ?? null,

@@ -111,6 +111,7 @@ test('the JSON of a run has exactly the documented fields', () => {
     'isolation',
     'accelerator',
     'failure',
+    'usage',
   ]);
   expect(json).toMatchObject({
     state: 'failed',

@@ -21,7 +21,10 @@ export interface StageResult {
   readonly outputs: Readonly<Record<string, DataRef>>;
   /** Null for work that needed none. */
   readonly vm: VmFacts | null;
-  /** What it took, by names with their units; a reader shows those that it knows. */
+  /**
+   * What it took, by names with their units; a reader shows those that it knows. Those that begin with `vm` are of
+   * its whole VM from the boot to the stage's end, other stages of the same VM within them.
+   */
   readonly usage: Readonly<Record<string, number>>;
   /** Null for work of another kind. */
   readonly command: CommandResult | null;

@@ -49,6 +49,8 @@ export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () 
       return bytes === null ? null : requireEndMarker(bytes, () => whyTarWasCut(vm, guestPath));
     },
 
+    usage: () => vm.usage(),
+
     async renew() {
       await vm.renew();
     },

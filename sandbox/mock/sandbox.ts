@@ -75,6 +75,12 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       return guarded(writeTar(vm.files.pack(guestPath) ?? []), signal);
     },
 
+    async usage() {
+      check();
+      // No process and no disk of its own; its files are in the memory of the worker, which nobody counts by VM.
+      return { cpuMs: 0, memoryPeakMib: null, diskBytes: 0 };
+    },
+
     async renew() {
       check();
     },

@@ -173,6 +173,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
         await sandbox.stop();
         await sandbox.stop();
         await assertCode(sandbox.renew(), 'vm/lost', 'renew after stop');
+        await assertCode(sandbox.usage(), 'vm/lost', 'usage after stop');
         const next = { ...key, generation: key.generation + 1 };
         try {
           const fresh = await c.backend.launch(next, { ...c.plan, mounts: [] }, limit());
@@ -190,6 +191,7 @@ export const ATTACHMENT: readonly Behaviour[] = [
 async function assertStale(old: Sandbox, oldExec: Exec): Promise<void> {
   const body = Buffer.from('stale');
   await assertCode(old.renew(), 'fence/stale', 'renew');
+  await assertCode(old.usage(), 'fence/stale', 'usage');
   await assertCode(old.exec(request('true'), limit()), 'fence/stale', 'exec');
   await assertCode(old.writeFile('/workspace/stale', body.length, chunks(body), limit()), 'fence/stale', 'writeFile');
   await assertCode(old.putTar('/workspace', chunks(body), limit()), 'fence/stale', 'putTar');

@@ -1,6 +1,7 @@
 /** Limits: time, output, and what a guest can use up. After each of them the VM goes on. */
 import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
+import type { VmUsage } from '../../../activities/ports/sandbox.ts';
 import {
   assertCode,
   assertSameBytes,
@@ -115,6 +116,35 @@ export const LIMITS: readonly Behaviour[] = [
     },
   },
   {
+    name: 'what a VM takes of its host is told, each figure or that it is not known',
+    guest: 'any',
+    async run(c) {
+      const usage = await (await c.shared()).usage();
+      assert.ok(usage !== null, 'a VM of this build tells');
+      for (const [name, figure] of Object.entries(usage))
+        assert.ok(figure === null || (Number.isSafeInteger(figure) && figure >= 0), `${name} = ${figure}`);
+    },
+  },
+  {
+    name: 'what a VM takes of its host grows with what its commands do',
+    guest: 'real',
+    async run(c) {
+      await withOwnVm(c, {}, async (sandbox) => {
+        const before = known(await sandbox.usage());
+        assert.ok(before.cpuMs > 0, 'a boot takes time on a CPU');
+        // The kernel and the agent of a guest are more than this, and a VM never has more than its own and QEMU's.
+        assert.ok(before.memoryPeakMib > 32 && before.memoryPeakMib < c.plan.memoryMib + 1024, describe(before));
+        await textOf(sandbox, script('i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'));
+        await textOf(sandbox, script('head -c 33554432 /dev/zero > /workspace/full; sync'));
+        const after = known(await sandbox.usage());
+        assert.ok(after.cpuMs > before.cpuMs, `${describe(before)}, then ${describe(after)}`);
+        assert.ok(after.memoryPeakMib >= before.memoryPeakMib, `${describe(before)}, then ${describe(after)}`);
+        assert.ok(after.diskBytes >= before.diskBytes + 24 * MIB, `${describe(before)}, then ${describe(after)}`);
+        assert.ok(after.diskBytes < (c.plan.diskMib + 16) * MIB, describe(after));
+      });
+    },
+  },
+  {
     name: 'processes that are used up fail the command, never the agent',
     guest: 'real',
     async run(c) {
@@ -130,3 +160,14 @@ export const LIMITS: readonly Behaviour[] = [
     },
   },
 ];
+
+type Known<T> = { readonly [name in keyof T]: NonNullable<T[name]> };
+
+/** A Linux host tells everything of a real VM. */
+function known(usage: VmUsage | null): Known<VmUsage> {
+  const { cpuMs, memoryPeakMib, diskBytes } = usage ?? assert.fail('a VM of this build tells');
+  assert.ok(cpuMs !== null && memoryPeakMib !== null && diskBytes !== null, JSON.stringify(usage));
+  return { cpuMs, memoryPeakMib, diskBytes };
+}
+
+const describe = (usage: VmUsage): string => JSON.stringify(usage);
