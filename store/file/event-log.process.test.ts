@@ -11,9 +11,9 @@ import {
   finishedEvent,
   noticeEvent,
   outputEvent,
-  type OpenedRuns,
   type RunsSubject,
 } from '../../test/conformance/store.ts';
+import type { OpenedRuns } from '../../test/conformance/store/opened-runs.ts';
 import { describeRunIndex } from '../../test/conformance/store/run-index.ts';
 import { open } from '../../test/conformance/store/file-factory.ts';
 

@@ -12,18 +12,9 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'vite';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
-import type { EventLog } from '../../activities/ports/event-log.ts';
-import type { RunIndex } from '../../activities/ports/run-index.ts';
-import type { RunReader } from '../../activities/ports/run-reader.ts';
 import type { NewRunEvent, RunEvent } from '../../domain/run/event.ts';
+import type { OpenedRuns } from './store/opened-runs.ts';
 import type { ProcessTask } from './store/process.ts';
-
-/** Runs as one process has them open: to write, to read, to list. */
-export interface OpenedRuns extends EventLog, RunReader {
-  readonly index: RunIndex;
-  /** Settles when what was under way has ended. */
-  close(): Promise<void>;
-}
 
 export interface RunsSubject {
   readonly name: string;

@@ -1,6 +1,6 @@
 /** The file store as the suite's own processes open it. */
 import { openStores } from '../../../store/open-stores.ts';
-import type { OpenedRuns } from '../store.ts';
+import type { OpenedRuns } from './opened-runs.ts';
 
 export async function open(location: string): Promise<OpenedRuns> {
   const { events, reader, index, close } = await openStores({ stateDir: location });

@@ -3,7 +3,7 @@
  * `./factory.mjs`; one line of JSON on standard output per thing done.
  */
 import type { NewRunEvent } from '../../../domain/run/event.ts';
-import type { OpenedRuns } from '../store.ts';
+import type { OpenedRuns } from './opened-runs.ts';
 
 export type ProcessTask =
   /** Appends notices one by one; says how many were new. */

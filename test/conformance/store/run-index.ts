@@ -2,7 +2,8 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { RunPage, RunPosition, RunQuery } from '../../../activities/ports/run-index.ts';
 import type { NewRunEvent, RunOutcome } from '../../../domain/run/event.ts';
-import { noticeEvent, type OpenedRuns, outputEvent, type RunsSubject } from '../store.ts';
+import { noticeEvent, outputEvent, type RunsSubject } from '../store.ts';
+import type { OpenedRuns } from './opened-runs.ts';
 
 function admitted(name: string, atMs: number): NewRunEvent {
   const body = { type: 'run-admitted', name, kind: 'workflow', hostId: 'h', stages: [], outputStage: null } as const;
