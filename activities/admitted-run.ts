@@ -15,6 +15,8 @@ import type { AdmittedScope } from './requests.ts';
 
 export interface AdmittedRun {
   readonly runId: string;
+  /** The host that owns it. */
+  readonly hostId: string;
   readonly plan: Plan;
   /** The same as the run machine sees it. */
   readonly machine: MachinePlan;
@@ -71,6 +73,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
     planIndex(machine);
     return {
       runId,
+      hostId: record.hostId,
       plan,
       machine,
       scopes: plan.scopes.map((scope) => admittedScope(scope, record.mounts ?? {})),

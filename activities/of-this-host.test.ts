@@ -23,7 +23,7 @@ const activities = new Proxy({} as Activities, {
 
 test("works on runs that were admitted here, and gives another host's back for a retry", async () => {
   const reads: string[] = [];
-  const own = ofThisHost(activities, recordsOf(['mine'], reads));
+  const own = ofThisHost(activities, recordsOf(['mine'], reads), 'h');
   const request = (runId: string): never => ({ runId }) as never;
   const calledBy = (
     workflowId: string,
@@ -48,6 +48,15 @@ test("works on runs that were admitted here, and gives another host's back for a
 });
 
 test('admits a run that nobody admitted yet', async () => {
-  const own = ofThisHost(activities, recordsOf([], []));
+  const own = ofThisHost(activities, recordsOf([], []), 'h');
   expect(await own.admit({ runId: 'new' } as never)).toBe('admit');
+});
+
+test('of two hosts that read the same records, only the one that admitted a run works on it', async () => {
+  const called = (records: RunRecords, hostId: string): Promise<unknown> =>
+    new MockActivityEnvironment({ workflowExecution: { workflowId: 'r', runId: 'x' } }).run(() =>
+      ofThisHost(activities, records, hostId).finishRun({ runId: 'r' } as never),
+    );
+  expect(await called(recordsOf(['r'], []), 'h')).toBe('finishRun');
+  await expect(called(recordsOf(['r'], []), 'other')).rejects.toMatchObject({ type: 'host/elsewhere' });
 });

@@ -1,9 +1,10 @@
 /**
- * Activities on the queue that all workers of a server share: only runs that were admitted on this host are worked on.
- * A task of another host's run goes back, and the host that has its files and VMs takes it the next time.
+ * Activities on the queue that all workers of a server share: only runs that this host admitted are worked on. A task of another
+ * host's run goes back, and the host that has its files and VMs takes it the next time.
  */
 import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
+import type { AdmissionRecord } from './admission-record.ts';
 import type { Activities } from './contract.ts';
 import { toActivityFailure } from './failure.ts';
 import type { RunRecords } from './ports/run-records.ts';
@@ -12,14 +13,14 @@ const MOST_KNOWN_RUNS = 1_000;
 /** Long enough for the other worker to ask for work before this one does again. */
 const RETRY_DELAY_MS = 100;
 
-export function ofThisHost(activities: Activities, records: RunRecords): Activities {
+export function ofThisHost(activities: Activities, records: Pick<RunRecords, 'get'>, hostId: string): Activities {
   const known = new Set<string>();
   const check = async (runId: string): Promise<void> => {
     if (known.has(runId)) return;
-    const admission = await records.get(runId, 'admission').catch((error: unknown) => {
+    const admission = (await records.get(runId, 'admission').catch((error: unknown) => {
       throw toActivityFailure(error);
-    });
-    if ((admission ?? null) === null) {
+    })) as Pick<AdmissionRecord, 'hostId'> | null | undefined;
+    if (admission?.hostId !== hostId) {
       throw toActivityFailure(
         new CodedError('host/elsewhere', `run ${runId} was admitted by another host, which has its files and VMs`, {
           nextRetryDelayMs: RETRY_DELAY_MS,

@@ -33,7 +33,7 @@ let calls: RunCalls;
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-calls-'));
   ({ events, records } = await openStores({ stateDir }));
-  calls = createRunCalls({ events, records });
+  calls = createRunCalls({ events, records, placement: { hostId: 'h', hostQueue: 'q' } });
   await admitted('run');
   await admitted('old', {});
 });
@@ -125,6 +125,29 @@ describe('a call of a stage', () => {
     });
     expect(await as('run', () => calls.stage({ ...own, attempt: 2, generation: 1 }))).toMatchObject({
       execKey: 'own/0/2',
+    });
+  });
+
+  describe('comes to the host that has the VM', () => {
+    const elsewhere = { code: 'host/elsewhere' };
+    const on = (hostId: string): RunCalls => createRunCalls({ events, records, placement: { hostId, hostQueue: 'q' } });
+    const leased = (host: unknown): StageCall => ({ ...shared, lease: { vmKey: 'run/_shared/0', host } }) as StageCall;
+
+    test('which is the one that admitted the run, where no lease says another', async () => {
+      for (const call of [own, shared]) {
+        expect((await as('run', () => on('h').stage(call))).execKey).toBe(`${call.stage}/0/1`);
+        await expect(as('run', () => on('other').stage(call))).rejects.toMatchObject(elsewhere);
+      }
+    });
+
+    test('or the one that the lease of a shared VM names', async () => {
+      expect((await as('run', () => on('other').stage(leased('other')))).lease).toEqual({
+        vmKey: 'run/_shared/0',
+        host: 'other',
+      });
+      await expect(as('run', () => on('h').stage(leased('other')))).rejects.toMatchObject(elsewhere);
+      for (const host of ['', null, '../x', 5])
+        await expect(as('run', () => on('h').stage(leased(host)))).rejects.toMatchObject({ code: 'call/refused' });
     });
   });
 
@@ -540,7 +563,8 @@ test('plans of other runs make room, and are read again', async () => {
 });
 
 test('of another run with an id that was in use, what was admitted last counts', async () => {
-  const admitting = { events, records, hostQueue: 'q', hostId: 'h', serverId: 's', searchAttributes: [], now: () => 1 };
+  const placement = { hostQueue: 'q', hostId: 'h' };
+  const admitting = { events, records, placement, serverId: 's', searchAttributes: [], now: () => 1 };
   const { createActivities } = await import('./create-activities.ts');
   const activities = createActivities(admitting as unknown as ActivityDeps);
   const skip = (stage: string): Promise<void> =>

@@ -9,7 +9,7 @@ import { isReachable, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
-import type { VmLease } from '../domain/run/vm-lease.ts';
+import { isHostId, type VmLease } from '../domain/run/vm-lease.ts';
 import { type AdmittedRun, assertCalledByRun, createAdmittedRuns, endOf, quoted } from './admitted-run.ts';
 import { checkedEvents } from './call-events.ts';
 import { checkedMerge, checkedOutcome, checkedUpstream, type Fields, fieldsOf } from './call-values.ts';
@@ -30,7 +30,11 @@ export interface RunCalls {
   forget(runId: string): void;
 }
 
-export function createRunCalls({ events, records }: Pick<ActivityDeps, 'events' | 'records'>): RunCalls {
+export function createRunCalls({
+  events,
+  records,
+  placement: { hostId },
+}: Pick<ActivityDeps, 'events' | 'records' | 'placement'>): RunCalls {
   const runs = createAdmittedRuns(records);
 
   async function runOf(call: Fields): Promise<AdmittedRun> {
@@ -50,6 +54,7 @@ export function createRunCalls({ events, records }: Pick<ActivityDeps, 'events' 
       const call = fieldsOf(value, 'a call of a stage');
       const run = await runOf(call);
       const request = stageRequest(run, call);
+      refuseElsewhere(run, request, hostId);
       if ((await endOf(events, run.runId)) === null) return request;
       // A reset of a run that has ended is told what stands; nothing runs and nothing more is written.
       if ((await readResult(events, run.runId, request.execKey)) === null) throw ended(run);
@@ -130,6 +135,19 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   };
 }
 
+/**
+ * A VM is found or made by its key alone: on a host that does not have it, a second one with the key would come to life.
+ * @throws CodedError `host/elsewhere`
+ */
+function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hostId: string): void {
+  const host = lease?.host ?? run.hostId;
+  if (host === hostId) return;
+  throw new CodedError(
+    'host/elsewhere',
+    `run ${run.runId}: the VM of ${execKey} is on host ${quoted(host)}, the call came to host ${hostId}`,
+  );
+}
+
 /** No plan of this build has parts, so that none of its stages is of an item. */
 function refuseItems(run: AdmittedRun, stage: string, { item, instance }: Fields): void {
   if (item !== undefined && item !== 0) throw refused(run, `stage ${stage} has no item ${quoted(item)}`);
@@ -160,8 +178,9 @@ function leaseOf(
   isShared: boolean,
 ): VmLease | null {
   const vmKey = vmKeyText({ runId: run.runId, scope, instance: [], generation });
-  const given = value === null ? null : fieldsOf(value, 'a lease')['vmKey'];
-  if (given === (isShared ? vmKey : null)) return isShared ? { vmKey } : null;
+  const { vmKey: given, host } = value === null ? { vmKey: null } : fieldsOf(value, 'a lease');
+  if (host !== undefined && !isHostId(host)) throw refused(run, `the lease of ${vmKey} names no host: ${quoted(host)}`);
+  if (given === (isShared ? vmKey : null)) return isShared ? { vmKey, ...(host === undefined ? {} : { host }) } : null;
   throw refused(
     run,
     `scope ${scope} ${isShared ? `works in the VM ${vmKey}` : 'has the VM of its only stage'}, the call names ${given === null ? 'none' : quoted(given)}`,

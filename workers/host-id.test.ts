@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -10,9 +10,11 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true, force: true }));
 
-function admitted(runId: string, record: string): void {
+function admitted(runId: string, record: string, atSeconds?: number): void {
+  const file = join(dir, 'runs', runId, 'records/admission.json');
   mkdirSync(join(dir, 'runs', runId, 'records'), { recursive: true });
-  writeFileSync(join(dir, 'runs', runId, 'records/admission.json'), record);
+  writeFileSync(file, record);
+  if (atSeconds !== undefined) utimesSync(file, atSeconds, atSeconds);
 }
 
 test('is made once and then stays', () => {
@@ -42,4 +44,24 @@ test('is a new one where no run says the old one, also in the place of a folder'
   const id = hostId(dir);
   expect(id).toMatch(/^[0-9a-f]{16}$/);
   expect(hostId(dir)).toBe(id);
+});
+
+test('with a changed letter gives way to the one that the runs were admitted under', () => {
+  admitted('a', '{"hostId":"my-host-1"}');
+  writeFileSync(join(dir, 'host-id'), 'my-host-3\n');
+  expect(hostId(dir)).toBe('my-host-1');
+  expect(hostId(dir)).toBe('my-host-1');
+  expect(readFileSync(join(dir, 'host-id.damaged'), 'utf8')).toBe('my-host-3\n');
+});
+
+test('stays where any run names it, and is that of the newest run where it is lost', () => {
+  admitted('old', '{"hostId":"old-host"}', 1_000);
+  admitted('new', '{"hostId":"new-host"}', 2_000);
+  admitted('older', '{"hostId":"older-host"}', 500);
+  for (const id of ['old-host', 'new-host', 'older-host']) {
+    writeFileSync(join(dir, 'host-id'), `${id}\n`);
+    expect(hostId(dir)).toBe(id);
+  }
+  rmSync(join(dir, 'host-id'));
+  expect(hostId(dir)).toBe('new-host');
 });

@@ -1,22 +1,23 @@
 /**
  * The id of a VM host: made once, kept in the state folder, part of the host's queue name. The runs that were admitted
- * here name it too, so that a file which is lost or damaged comes back as it was: runs that go on wait on that queue.
+ * here name it too, so that a file which is lost or damaged comes back as it was: runs that go on are this host's by that id.
  */
 import { randomBytes } from 'node:crypto';
-import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { isHostId } from '../domain/run/vm-lease.ts';
 import { runsDir } from '../store/file/layout.ts';
-
-const HOST_ID = /^[A-Za-z0-9-]{1,64}$/;
 
 export function hostId(stateDir: string): string {
   const file = join(stateDir, 'host-id');
   const known = read(file);
-  if (known !== null) return known;
+  const ofRuns = idOfRuns(stateDir, known);
+  // One that no run was admitted under, where they name another, is a damaged one: a changed letter makes an id as good.
+  if (known !== null && (ofRuns === null || ofRuns === known)) return known;
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const mine = `${file}.${process.pid}`;
-  writeFileSync(mine, `${idOfRuns(stateDir) ?? randomBytes(8).toString('hex')}\n`, { mode: 0o600 });
-  putAside(file);
+  writeFileSync(mine, `${ofRuns ?? randomBytes(8).toString('hex')}\n`, { mode: 0o600 });
+  putAside(file, known);
   try {
     // A link fails when the name exists: of two that start at once, the first one's id stands.
     linkSync(mine, file);
@@ -30,9 +31,9 @@ export function hostId(stateDir: string): string {
   return id;
 }
 
-/** What stands there and is no id makes room; another process may have done it, and put an id there. */
-function putAside(file: string): void {
-  if (read(file) !== null) return;
+/** What stands there and is not the id makes room; another process may have done it, and put the id there. */
+function putAside(file: string, judged: string | null): void {
+  if (read(file) !== judged) return;
   try {
     renameSync(file, `${file}.damaged`);
   } catch (error) {
@@ -40,20 +41,37 @@ function putAside(file: string): void {
   }
 }
 
-/** The id under which runs were admitted here; null where there is none that says it. */
-function idOfRuns(stateDir: string): string | null {
-  const dir = runsDir(stateDir);
-  for (const name of namesIn(dir)) {
-    try {
-      const { hostId: id } = JSON.parse(readFileSync(join(dir, name, 'records', 'admission.json'), 'utf8')) as {
-        readonly hostId?: unknown;
-      };
-      if (typeof id === 'string' && HOST_ID.test(id)) return id;
-    } catch {
-      // Not admitted, or damaged: another run says it.
-    }
+/** `known` where a run was admitted under it, else the id of the newest admission; null where none says one. */
+function idOfRuns(stateDir: string, known: string | null): string | null {
+  let newest: string | null = null;
+  for (const file of admissionsIn(runsDir(stateDir))) {
+    const id = idIn(file);
+    if (id !== null && (known === null || id === known)) return id;
+    newest ??= id;
   }
-  return null;
+  return newest;
+}
+
+/** Files of admissions, newest first. */
+function admissionsIn(dir: string): readonly string[] {
+  return namesIn(dir)
+    .flatMap((name) => {
+      const file = join(dir, name, 'records', 'admission.json');
+      const stats = statSync(file, { throwIfNoEntry: false });
+      return stats === undefined ? [] : [{ file, atMs: stats.mtimeMs }];
+    })
+    .toSorted((one, other) => other.atMs - one.atMs)
+    .map(({ file }) => file);
+}
+
+function idIn(file: string): string | null {
+  try {
+    const { hostId: id } = JSON.parse(readFileSync(file, 'utf8')) as { readonly hostId?: unknown };
+    return isHostId(id) ? id : null;
+  } catch {
+    // Damaged, or just pruned: another run says it.
+    return null;
+  }
 }
 
 function namesIn(dir: string): readonly string[] {
@@ -68,7 +86,7 @@ function namesIn(dir: string): readonly string[] {
 function read(file: string): string | null {
   try {
     const text = readFileSync(file, 'utf8').trim();
-    return HOST_ID.test(text) ? text : null;
+    return isHostId(text) ? text : null;
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === 'ENOENT' || code === 'EISDIR') return null;

@@ -77,12 +77,14 @@ function fileOf(runId: string, name: string): string {
 
 async function janitorRound(): Promise<void> {
   const { events, index, records, hostVariables, close } = await openStores(stack);
+  const { hostId } = stack.deps.placement;
   await cleanUp({
     client: stack.runs.client,
-    openRuns: createOpenRuns({ events, index, records, serverId: 'embedded', log: () => undefined }),
+    openRuns: createOpenRuns({ events, index, records, serverId: 'embedded', hostId, log: () => undefined }),
     records,
     hostVariables,
     serverId: 'embedded',
+    hostId,
     log: () => undefined,
     listVms: async () =>
       backend.alive().flatMap((text) => {

@@ -12,7 +12,8 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import { describeRun, repairRun } from '../client/runs.ts';
 import { textOf, type Log } from './log.ts';
-import { serverOf, unlessDamaged, type OpenRuns } from './open-runs.ts';
+import { unlessDamaged, type OpenRuns } from './open-runs.ts';
+import { ownerOf, owns } from './run-owner.ts';
 
 export interface HostVm {
   readonly key: VmKey;
@@ -25,8 +26,9 @@ export interface JanitorOptions {
   readonly openRuns: OpenRuns;
   readonly records: RunRecords;
   readonly hostVariables: HostVariables;
-  /** Runs of another server are left alone. */
+  /** Runs of another server are left alone, those of another host to that host, but for what this one has of them. */
   readonly serverId: string;
+  readonly hostId: string;
   /** Run directories on this host; those that nobody needs are removed with it. */
   readonly listVms: () => Promise<readonly HostVm[]>;
   readonly release: (key: VmKey) => Promise<void>;
@@ -56,15 +58,19 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
 async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly HostVm[]): Promise<void> {
   const { client, openRuns, records, hostVariables, serverId, release, dropMounts, log } = options;
   // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
-  const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
-  if (server !== serverId && server !== 'damaged') return;
+  const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
+  if (owner !== 'damaged' && owner?.serverId !== serverId) return;
   const { state } = await describeRun(client, runId);
-  if (state === 'running' || (server === 'damaged' && state === 'missing')) return;
+  if (state === 'running' || (owner === 'damaged' && state === 'missing')) return;
   for (const { key } of vms) {
     log('info', `run ${runId} is ${state}: ending its VM ${key.scope}/${key.generation}`);
     await release(key);
   }
-  if (server === 'damaged') return;
+  if (owner === 'damaged') return;
+  if (!owns(options, owner)) {
+    await dropMounts(runId);
+    return await hostVariables.drop(runId);
+  }
   const mended = await repairRun(client, openRuns.events, runId, { missingIsGone: true }).catch((error: unknown) => {
     // It has ended, and its log takes no last event any more: there is nothing left to look after.
     if (isCodedError(error) && error.code === 'store/damaged') return null;

@@ -59,7 +59,8 @@ function store() {
       counts.records += 1;
       const owner = owners.get(runId);
       if (owner === 'damaged') throw new Error('admission.json is no JSON');
-      return owner === undefined ? null : { serverId: owner };
+      if (owner === undefined || typeof owner === 'object') return owner ?? null;
+      return { serverId: owner, hostId: 'h' };
     },
     drop: notAskedFor,
   };
@@ -75,7 +76,15 @@ test('2,000 runs that have ended are looked at once, however often it is asked w
   const { events, index, records, counts, elsewhere } = store();
   for (let run = 0; run < 2_000; run += 1) await elsewhere(`done-${run}`, 'here', ADMITTED, FINISHED);
   await elsewhere('open', 'here', ADMITTED);
-  const openRuns = createOpenRuns({ events, index, records, serverId: 'here', log: () => undefined, now: () => 0 });
+  const openRuns = createOpenRuns({
+    events,
+    index,
+    records,
+    serverId: 'here',
+    hostId: 'h',
+    log: () => undefined,
+    now: () => 0,
+  });
   expect(await openRuns.list()).toEqual(['open']);
   expect(counts).toEqual({ pages: 3, records: 2_001 });
   for (let round = 0; round < 20; round += 1) expect(await openRuns.list()).toEqual(['open']);
@@ -95,6 +104,7 @@ test('runs of this server that had ended before are told once, others never', as
     index,
     records,
     serverId: 'here',
+    hostId: 'h',
     log: () => undefined,
     onEnded,
     now: () => now,
@@ -109,7 +119,15 @@ test('runs that are listed again later are looked at only where they are new', a
   const { events, index, records, counts, elsewhere } = store();
   for (let run = 0; run < 50; run += 1) await elsewhere(`done-${run}`, 'here', ADMITTED, FINISHED);
   let now = 0;
-  const openRuns = createOpenRuns({ events, index, records, serverId: 'here', log: () => undefined, now: () => now });
+  const openRuns = createOpenRuns({
+    events,
+    index,
+    records,
+    serverId: 'here',
+    hostId: 'h',
+    log: () => undefined,
+    now: () => now,
+  });
   await openRuns.list();
   await elsewhere('of-another-worker', 'here', ADMITTED);
   await elsewhere('of-another-server', 'there', ADMITTED);
@@ -121,7 +139,15 @@ test('runs that are listed again later are looked at only where they are new', a
 
 test('what this worker admits and finishes is known at once', async () => {
   const { events, index, records, counts } = store();
-  const openRuns = createOpenRuns({ events, index, records, serverId: 'here', log: () => undefined, now: () => 0 });
+  const openRuns = createOpenRuns({
+    events,
+    index,
+    records,
+    serverId: 'here',
+    hostId: 'h',
+    log: () => undefined,
+    now: () => 0,
+  });
   expect(await openRuns.list()).toEqual([]);
   await openRuns.events.append('a', [event(ADMITTED)]);
   await openRuns.events.append('b', [event(ADMITTED)]);
@@ -147,6 +173,7 @@ test('a run that is not admitted yet is looked at again, one that cannot be read
     index,
     records,
     serverId: 'here',
+    hostId: 'h',
     log: (_, message) => void said.push(message),
     now: () => now,
   });
@@ -164,7 +191,15 @@ test('a pruned run is forgotten, and one of the same id is a new one', async () 
   const { events, index, records, elsewhere, logs } = store();
   await elsewhere('again', 'here', ADMITTED, FINISHED);
   let now = 0;
-  const openRuns = createOpenRuns({ events, index, records, serverId: 'here', log: () => undefined, now: () => now });
+  const openRuns = createOpenRuns({
+    events,
+    index,
+    records,
+    serverId: 'here',
+    hostId: 'h',
+    log: () => undefined,
+    now: () => now,
+  });
   await openRuns.list();
   logs.clear();
   now += 10 * 60_000;
@@ -172,4 +207,32 @@ test('a pruned run is forgotten, and one of the same id is a new one', async () 
   await elsewhere('again', 'here', ADMITTED);
   now += 10 * 60_000;
   expect(await openRuns.list()).toEqual(['again']);
+});
+
+test('of two hosts with one set of records each has its own runs', async () => {
+  const { events, index, records, elsewhere } = store();
+  const admittedOn = (hostId: string): NewRunEvent['body'] => ({ ...ADMITTED, hostId });
+  await elsewhere('of-a', { serverId: 'here', hostId: 'a' }, admittedOn('a'));
+  await elsewhere('of-b', { serverId: 'here', hostId: 'b' }, admittedOn('b'));
+  await elsewhere('ended-of-b', { serverId: 'here', hostId: 'b' }, admittedOn('b'), FINISHED);
+  const told: string[] = [];
+  const on = (hostId: string) =>
+    createOpenRuns({
+      events,
+      index,
+      records,
+      serverId: 'here',
+      hostId,
+      log: () => undefined,
+      onEnded: async (runId) => void told.push(`${hostId}: ${runId}`),
+      now: () => 0,
+    });
+  const [a, b] = [on('a'), on('b')];
+  expect(await a.list()).toEqual(['of-a']);
+  expect(await b.list()).toEqual(['of-b']);
+  expect(told).toEqual(['b: ended-of-b']);
+  // A second admission of a run of the other host says the run's first event again.
+  await a.events.append('later-of-b', [event(admittedOn('b'))]);
+  await a.events.append('later-of-a', [event(admittedOn('a'))]);
+  expect(await a.list()).toEqual(['of-a', 'later-of-a']);
 });

@@ -9,6 +9,7 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { everyRun } from '../store/every-run.ts';
 import { textOf, type Log } from './log.ts';
+import { ownerOf, owns } from './run-owner.ts';
 
 /** Another worker on the same state folder may have admitted runs and be gone since. */
 const LIST_AGAIN_MS = 10 * 60_000;
@@ -16,7 +17,7 @@ const LIST_AGAIN_MS = 10 * 60_000;
 export interface OpenRuns {
   /** The log to write with: admissions and ends that go through it are noticed. */
   readonly events: EventLog;
-  /** Runs of this server that were admitted here and have no terminal event. */
+  /** Runs of this server and host that have no terminal event. */
   list(): Promise<readonly string[]>;
   /** For a run whose terminal event another process wrote. */
   ended(runId: string): void;
@@ -26,25 +27,19 @@ export interface OpenRunsOptions {
   readonly events: EventLog;
   readonly index: RunIndex;
   readonly records: RunRecords;
-  /** Runs of another server are left alone. */
+  /** Runs of another server or another host are left alone. */
   readonly serverId: string;
+  readonly hostId: string;
   readonly log: Log;
-  /** For each run of this server that had ended before it was looked at first: the worker may have died behind its last event. */
+  /** For each of these runs that had ended before it was looked at first: the worker may have died behind its last event. */
   readonly onEnded?: (runId: string) => Promise<void>;
   readonly now?: () => number;
 }
 
-export function createOpenRuns({
-  events,
-  index,
-  records,
-  serverId,
-  log,
-  onEnded,
-  now = Date.now,
-}: OpenRunsOptions): OpenRuns {
+export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
+  const { events, index, records, hostId, log, onEnded, now = Date.now } = options;
   const open = new Set<string>();
-  /** Ended, or another server's. What neither is nor was admitted is looked at again. */
+  /** Ended, or another's. What neither is nor was admitted is looked at again. */
   let settled = new Set<string>();
   const unreadable = new Set<string>();
   let listedAtMs: number | null = null;
@@ -55,7 +50,7 @@ export function createOpenRuns({
   };
   const notice = (runId: string, written: readonly NewRunEvent[]): void => {
     for (const { body } of written) {
-      if (body.type === 'run-admitted') {
+      if (body.type === 'run-admitted' && body.hostId === hostId) {
         settled.delete(runId);
         open.add(runId);
       } else if (body.type === 'run-finished') settle(runId);
@@ -63,10 +58,10 @@ export function createOpenRuns({
   };
 
   async function look(runId: string, { endedAtMs, problem }: IndexedRun): Promise<void> {
-    const owner = await serverOf(records, runId);
+    const owner = await ownerOf(records, runId);
     // No record: refused, or another worker is about to admit it.
     if (owner === null) return;
-    if (owner !== serverId) settle(runId);
+    if (!owns(options, owner)) settle(runId);
     else if (problem !== null) throw new Error(problem);
     else if (endedAtMs !== null) {
       settle(runId);
@@ -111,12 +106,6 @@ export function createOpenRuns({
     },
     ended: settle,
   };
-}
-
-/** Null for a run that was not admitted here. */
-export async function serverOf(records: RunRecords, runId: string): Promise<string | null> {
-  const admission = (await records.get(runId, 'admission')) as { readonly serverId?: unknown } | null | undefined;
-  return typeof admission?.serverId === 'string' ? admission.serverId : null;
 }
 
 /** What work on one run gives, or `otherwise` where the run's files are damaged: that run is told of, and others go on. */

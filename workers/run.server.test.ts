@@ -390,14 +390,16 @@ describe('a run that is interrupted', () => {
     await untilOutput('terminated', 'talk', 'line 2\n');
     await stack.runs.client.workflow.getHandle('terminated').terminate('test');
     const { events, index, records, hostVariables } = stack.stores;
+    const { hostId } = stack.deps.placement;
     const kept: string[] = [];
     const key = { runId: 'terminated', scope: await scopeOf('terminated'), instance: [], generation: 0 };
     await cleanUp({
       client: stack.runs.client,
-      openRuns: createOpenRuns({ events, index, records, serverId: 'embedded', log: () => undefined }),
+      openRuns: createOpenRuns({ events, index, records, serverId: 'embedded', hostId, log: () => undefined }),
       records,
       hostVariables,
       serverId: 'embedded',
+      hostId,
       log: () => undefined,
       listVms: async () => [{ key, alive: true, need: { memoryMib: 0, vcpus: 0, diskMib: 0 } }],
       release: (found) => backend.release(found),

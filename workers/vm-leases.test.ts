@@ -30,7 +30,7 @@ function options(answers: Readonly<Record<string, Answer>>, more: Partial<VmLeas
   const all: VmLeasesOptions = {
     client: clientThatSays(answers),
     records: {
-      get: async (runId: string) => ({ serverId: runId.startsWith('foreign') ? 'there' : 'here' }),
+      get: async (runId: string) => ({ serverId: runId.startsWith('foreign') ? 'there' : 'here', hostId: 'any' }),
     } as unknown as RunRecords,
     serverId: 'here',
     listVms: async () => vms,

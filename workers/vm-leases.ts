@@ -10,7 +10,8 @@ import type { VmKey } from '../activities/ports/sandbox.ts';
 import { describeRun } from '../client/runs.ts';
 import type { HostVm } from './janitor.ts';
 import { textOf, type Log } from './log.ts';
-import { serverOf, unlessDamaged } from './open-runs.ts';
+import { unlessDamaged } from './open-runs.ts';
+import { ownerOf } from './run-owner.ts';
 
 /** What a keeper gives where nothing else was said. */
 const DEFAULT_LEASE_MS = 15 * 60_000;
@@ -21,7 +22,7 @@ const LONGEST_INTERVAL_MS = 60_000;
 export interface VmLeasesOptions {
   readonly client: Client;
   readonly records: RunRecords;
-  /** VMs of another server's runs are left alone. */
+  /** VMs of another server's runs are left alone; of this one's they may be another host's runs. */
   readonly serverId: string;
   readonly listVms: () => Promise<readonly HostVm[]>;
   readonly leases: Pick<Leases, 'renew'>;
@@ -58,8 +59,10 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
 
 async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
   // Whose a run with a damaged admission is nobody knows: it goes on when this server says so.
-  const server = await unlessDamaged(() => serverOf(records, runId), 'damaged' as const);
-  return (server === serverId || server === 'damaged') && (await describeRun(client, runId)).state === 'running';
+  const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
+  return (
+    (owner === 'damaged' || owner?.serverId === serverId) && (await describeRun(client, runId)).state === 'running'
+  );
 }
 
 async function renew({ leases, keepAlive, log }: VmLeasesOptions, { key, need }: HostVm): Promise<void> {

@@ -87,6 +87,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     index: stores.index,
     records: stores.records,
     serverId: serverId(options),
+    hostId,
     log,
     onEnded: (runId) => mounts.dropRun(runId),
   });
@@ -122,7 +123,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     target,
     hostId,
     activities,
-    sharedActivities: ofThisHost(activities, deps.records),
+    sharedActivities: ofThisHost(activities, deps.records, hostId),
     sessions,
     bundle: builtBundle() ?? { code: await bundleWorkflows(join(packageRoot(), 'dist/workflows/index.js')) },
   });
@@ -231,6 +232,7 @@ async function startJanitor(
     records: deps.records,
     hostVariables: deps.hostVariables,
     serverId: serverId(options),
+    hostId: deps.placement.hostId,
     listVms: sandboxes.sweep,
     log,
   };

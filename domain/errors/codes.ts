@@ -139,7 +139,8 @@ export const ERROR_CODES = {
   'host/elsewhere': {
     kind: 'world',
     retry: 'temporal',
-    summary: 'A worker was handed work of a run that another host admitted; it gives the work back.',
+    summary:
+      'A worker was handed work of a run that another host admitted, or of a VM that is on another host; it gives the work back.',
     remedy: "Nothing needs to be done while the run's host is up; otherwise start its worker.",
   },
   'host/disk-full': {

@@ -91,7 +91,7 @@ export async function startTestStack(
         target,
         hostId: HOST_ID,
         activities,
-        sharedActivities: ofThisHost(activities, deps.records),
+        sharedActivities: ofThisHost(activities, deps.records, HOST_ID),
         sessions: null,
         bundle,
       }),

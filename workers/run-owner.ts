@@ -1,0 +1,23 @@
+/**
+ * Whose a run is: the server whose workflow it is, and the host that admitted it. That its records can be read here says nothing
+ * of it, because several hosts may read the same ones.
+ */
+import type { RunRecords } from '../activities/ports/run-records.ts';
+
+export interface RunOwner {
+  readonly serverId: string;
+  readonly hostId: string;
+}
+
+/** Null for a run that was not admitted, as far as these records say. */
+export async function ownerOf(records: Pick<RunRecords, 'get'>, runId: string): Promise<RunOwner | null> {
+  const admission = (await records.get(runId, 'admission')) as RunOwner | null | undefined;
+  if (admission === null || admission === undefined) return null;
+  const { serverId, hostId } = admission;
+  return { serverId, hostId };
+}
+
+/** Whether `host` looks after the run until its last event. */
+export function owns(host: RunOwner, owner: RunOwner): boolean {
+  return owner.serverId === host.serverId && owner.hostId === host.hostId;
+}
