@@ -13,7 +13,7 @@ import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
-import { storedEventShape } from '../domain/run/event-shape.ts';
+import { eventProblem } from '../domain/run/event-limits.ts';
 import type { StoredStageResult } from '../domain/run/stage-result.ts';
 import { textOf, type Log } from './log.ts';
 
@@ -124,7 +124,7 @@ function eventsOf(
     atMs: endedAtMs,
     body: { type: 'stage-finished', stage, execKey, result: result as StoredStageResult },
   };
-  if (storedEventShape(finished, 'event') !== null) return sent;
+  if (eventProblem(finished) !== null) return sent;
   return [
     ...sent,
     {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { NewRunEvent, RunEventBody } from '../../domain/run/event.ts';
-import { storedEventShape } from '../../domain/run/event-shape.ts';
+import { storableEvent } from '../../domain/run/event-limits.ts';
 import {
   CommitFold,
   encodeCommit,
@@ -95,8 +95,10 @@ export class RunLog {
    * a small write into the page cache costs a few microseconds, a trip to the thread pool costs a hundred.
    */
   append(events: readonly NewRunEvent[], writer: Writer | undefined): number {
+    // Outside of what follows: a defect of the writer is no trouble of the disk, and trying again does not help.
+    const storable = events.map(storableEvent);
     try {
-      return this.#append(events, writer);
+      return this.#append(storable, writer);
     } catch (error) {
       throw runFileFailure('cannot append to', this.#path, error);
     }
@@ -279,9 +281,6 @@ export class RunLog {
 
   #stored(event: NewRunEvent, placed: Map<NewRunEvent, StoredEvent>): StoredEvent {
     const { id, atMs, body } = event;
-    const problem = storedEventShape(event, 'the event');
-    // Written, it would have the whole run count as damaged.
-    if (problem !== null) throw new TypeError(`${problem}: ${JSON.stringify(id)} is not written`);
     if (body.type !== 'output') return { id, atMs, body };
     const earlier = placed.get(event);
     if (earlier !== undefined) return earlier;

@@ -14,6 +14,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import type { NewRunEvent, RunEvent } from '../../domain/run/event.ts';
 import type { OpenedRuns } from './store/opened-runs.ts';
+import { EVENT_LIMITS } from '../../domain/run/event-limits.ts';
 import type { ProcessTask } from './store/process.ts';
 
 export interface RunsSubject {
@@ -31,6 +32,8 @@ export interface RunsSubject {
 export function noticeEvent(id: string): NewRunEvent {
   return { id, atMs: 1_000, body: { type: 'notice', level: 'info', message: id } };
 }
+
+const FAILED = { state: 'failed', failedStage: null, output: null } as const;
 
 export function finishedEvent(): NewRunEvent {
   return {
@@ -198,6 +201,41 @@ export function describeEventLog(subject: RunsSubject): void {
       // What stands already may be known without asking.
       expect(await trips(() => store.append('r', many))).toBeLessThanOrEqual(1);
       expectNoGaps(await collect(store.read('r', 0)));
+    });
+
+    test('cuts what an event says in words, and takes none that is too large all the same', async () => {
+      const store = await fresh();
+      const long = `${'x'.repeat(EVENT_LIMITS.textCharacters)}the end`;
+      const failure = { code: 'stage/timeout', message: long, stderrTail: long } as const;
+      await store.append('r', [
+        { ...noticeEvent('long'), body: { type: 'notice', level: 'info', message: long } },
+        { ...noticeEvent('whole'), body: { type: 'notice', level: 'info', message: long.slice(7) } },
+        { ...finishedEvent(), body: { type: 'run-finished', outcome: { ...FAILED, failure } } },
+      ]);
+      const texts = (await collect(store.read('r', 0))).flatMap(({ body }) =>
+        body.type === 'notice' ? [body.message] : body.type === 'run-finished' ? [body.outcome.failure?.message] : [],
+      );
+      expect(texts.map((text) => text?.length)).toEqual([16_384, 16_384, 16_384]);
+      expect(texts.map((text) => text?.slice(-24))).toEqual([
+        'x… (7 characters more)'.padStart(24, 'x'),
+        `${'x'.repeat(17)}the end`,
+        'x… (7 characters more)'.padStart(24, 'x'),
+      ]);
+      expect((await store.find('r', 'run/finished'))?.body).toMatchObject({
+        outcome: { failure: { stderrTail: expect.stringMatching(/^x+the end$/) } },
+      });
+
+      const stages = Array.from({ length: EVENT_LIMITS.bytes / 16 }, () => 'fifteen-letters');
+      const restarted: NewRunEvent = {
+        ...noticeEvent('too-large'),
+        body: { type: 'scope-restarted', scope: 's', reason: 'x', stages },
+      };
+      // A coded error would be tried again.
+      await expect(store.append('r', [noticeEvent('beside'), restarted])).rejects.toThrow(TypeError);
+      expect((await collect(store.read('r', 3))).map(({ id }) => id)).toEqual([]);
+      // Output comes in pieces of any size.
+      await store.append('r', [outputEvent('a/0/1', 0, 'x'.repeat(EVENT_LIMITS.bytes + 1))]);
+      expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(EVENT_LIMITS.bytes + 1);
     });
 
     test('closes behind the appends that are under way, and takes none from then on', async () => {

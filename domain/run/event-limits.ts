@@ -1,0 +1,100 @@
+/**
+ * How large an event may be, in whatever store: a reader holds one in memory, and a database one in a row. Nothing else
+ * bounds what a host, a keeper or a server says in words, so texts are cut here; the rest is bounded by the plan.
+ *
+ * Bytes of JSON of the largest, against the limit of 1,048,576:
+ * - `run-admitted`: names and edges as a workflow holds them (`PLAN_LIMITS.machineBytes`, 524,288), and for each of
+ *   2,000 stages at most 15 more (`,"dependsOn":[]`).
+ * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256; three texts of a failure.
+ * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
+ * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
+ * What is larger by nature (outputs, inputs, plans) is an artifact, and its event carries the ref.
+ */
+import { utf8Length } from '../units/utf8.ts';
+import type { NewRunEvent, RunEventBody } from './event.ts';
+import { storedEventShape } from './event-shape.ts';
+import type { StageFailure } from './stage-result.ts';
+
+export const EVENT_LIMITS = {
+  /** JSON of an event other than output, which comes in pieces. */
+  bytes: 1024 * 1024,
+  /** Of each text that says something in words. */
+  textCharacters: 16 * 1024,
+} as const;
+
+/**
+ * The event as every store takes it.
+ * @throws TypeError for one that no store takes: a defect of its writer
+ */
+export function storableEvent(event: NewRunEvent): NewRunEvent {
+  const storable = cutAndChecked(event);
+  if (typeof storable !== 'string') return storable;
+  throw new TypeError(`${storable}: ${JSON.stringify(event.id.slice(0, 160))} is not written`);
+}
+
+/** Why no store takes the event, however its texts are cut; null when it can be written. */
+export function eventProblem(event: NewRunEvent): string | null {
+  const storable = cutAndChecked(event);
+  return typeof storable === 'string' ? storable : null;
+}
+
+/** The event, or what is wrong with it: written, it would have the whole run count as damaged. */
+function cutAndChecked({ id, atMs, body }: NewRunEvent): NewRunEvent | string {
+  const problem = storedEventShape({ id, atMs, body }, 'the event');
+  if (problem !== null) return problem;
+  if (body.type === 'output') return { id, atMs, body };
+  const cutEvent = { id, atMs, body: withTextsCut(body) };
+  const bytes = utf8Length(JSON.stringify(cutEvent));
+  return bytes <= EVENT_LIMITS.bytes
+    ? cutEvent
+    : `the event has ${bytes} bytes of JSON, more than ${EVENT_LIMITS.bytes}: what is larger belongs into an artifact`;
+}
+
+function withTextsCut(body: RunEventBody): RunEventBody {
+  switch (body.type) {
+    case 'run-resumed':
+      return { ...body, by: cut(body.by) };
+    case 'vm-ready':
+      return { ...body, accelerator: cut(body.accelerator), kernel: cut(body.kernel), jail: cut(body.jail) };
+    case 'vm-lost':
+    case 'scope-restarted':
+    case 'stage-retrying':
+    case 'stage-skipped':
+      return { ...body, reason: cut(body.reason) };
+    case 'stage-reattached':
+      return body.reason === undefined ? body : { ...body, reason: cut(body.reason) };
+    case 'notice':
+      return { ...body, message: cut(body.message) };
+    case 'stage-finished':
+      return { ...body, result: { ...body.result, failure: failureCut(body.result.failure) } };
+    case 'run-finished':
+      return { ...body, outcome: { ...body.outcome, failure: failureCut(body.outcome.failure) } };
+    case 'stage-answered':
+      return { ...body, failure: failureCut(body.failure) };
+    // Names and numbers; output comes in pieces.
+    case 'output':
+    case 'run-admitted':
+    case 'stage-asking':
+    case 'stage-started':
+    case 'vm-starting':
+    case 'vm-stopped':
+      return body;
+    // Of another build, which a call or a log may bring.
+    default:
+      return body;
+  }
+}
+
+function failureCut(failure: StageFailure | null): StageFailure | null {
+  if (failure === null) return null;
+  // The last lines of standard error say most at their end.
+  const { stderrTail } = failure;
+  return { ...failure, message: cut(failure.message), stderrTail: stderrTail.slice(-EVENT_LIMITS.textCharacters) };
+}
+
+function cut(text: string): string {
+  const most = EVENT_LIMITS.textCharacters;
+  if (text.length <= most) return text;
+  const note = `… (${text.length - most} characters more)`;
+  return `${text.slice(0, most - note.length)}${note}`;
+}
