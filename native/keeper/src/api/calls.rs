@@ -225,6 +225,16 @@ async fn stop(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
 #[cfg(test)]
 mod tests {
     use super::FEATURES;
+    use crate::api::request::Request;
+
+    #[test]
+    fn a_feature_is_an_op_of_this_keeper() {
+        for feature in FEATURES {
+            let line = serde_json::json!({ "v": 1, "id": 1, "op": feature });
+            let request = Request::parse(line.to_string().as_bytes());
+            assert!(request.is_ok(), "{feature}: {request:?}");
+        }
+    }
 
     #[test]
     fn the_manual_names_the_features() {
