@@ -84,7 +84,7 @@ async function until(what: string, holds: () => boolean): Promise<void> {
 }
 
 test(
-  'a VM stays with the host that admitted its run while that is away and another one is asked',
+  'a VM stays with the host that admitted its run while that host is away and another one is asked',
   { timeout: 90_000 },
   async () => {
     const spec =

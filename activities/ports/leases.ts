@@ -1,4 +1,4 @@
-/** Who may have a VM, and where: one authority for all workers of a host, and for all hosts that share one. */
+/** Which VMs may exist, and where: one authority for all workers of a host, or for all hosts that share a store. */
 import type { SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
 import type { VmKey } from './sandbox.ts';
@@ -13,16 +13,16 @@ export type VmNeed = Pick<SandboxPlan, 'memoryMib' | 'vcpus' | 'diskMib'>;
 export interface Leases {
   /**
    * Idempotent: a key that holds a lease gets it again, at no cost, whatever else waits. Others get one in the order of asking;
-   * who stops asking loses the place. The lease may be of another host than the asker's, which then launches nothing.
+   * a key that is not asked for again loses its place. The lease may name another host: then the caller launches nothing.
    * @throws CodedError `vm/no-capacity`, to be asked again after its delay; `vm/too-large` for what will never fit
    */
   grant(key: VmKey, need: VmNeed): Promise<VmLease>;
   /**
-   * The VM lives on this host and is wanted. It counts from now on, where it did not: the authority was started anew, or
-   * another one granted it. A VM that lives is never refused, whatever room there is. After the key's release it does nothing:
-   * who renews may have looked before that.
+   * The VM lives on this host and its run goes on. It counts from now on if it did not: the authority was restarted, or another
+   * worker launched the VM. A living VM is never refused, whatever room there is. After the key's release it does nothing,
+   * because the caller may have looked before the release.
    */
   renew(key: VmKey, need: VmNeed): Promise<void>;
-  /** The VM is gone, or not wanted any more: ends the key's lease, or its wait for one. Idempotent. */
+  /** The VM is gone, or its run does not need it any more: ends the key's lease, or its wait for one. Idempotent. */
   release(key: VmKey): Promise<void>;
 }

@@ -20,6 +20,6 @@ test.each([
   { vmKey: 'r/s/0', queue: 'q'.repeat(1_001) },
   { vmKey: 'r/s/0', host: '../b' },
   { vmKey: 'r/s/0', host: 'b'.repeat(65) },
-])('%j is none', (value) => {
+])('%j is not a lease', (value) => {
   expect(vmLeaseOf(value)).toBeNull();
 });

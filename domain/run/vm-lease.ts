@@ -21,8 +21,8 @@ export function isQueueName(value: unknown): value is string {
 }
 
 /**
- * What `acquireVm` answered, without anything else; null when it is no lease. Whoever reaches the server can end an activity
- * with any answer, and a queue that is no text would fail the workflow's task again and again.
+ * The lease in an answer of `acquireVm`, without anything else; null when there is none. Any client that reaches the server can
+ * complete an activity with any value, and a queue that is not a text would fail the workflow's task again and again.
  */
 export function vmLeaseOf(value: unknown): VmLease | null {
   if (typeof value !== 'object' || value === null) return null;

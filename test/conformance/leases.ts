@@ -38,7 +38,7 @@ export interface LeasesPromise {
   run(row: Row): Promise<void>;
 }
 
-/** Longer than one who waits may be silent. */
+/** Longer than a waiting key keeps its place without being asked for. */
 const SILENCE_MS = 60_000;
 
 const key = (scope: string): VmKey => ({ runId: 'r', scope, instance: [], generation: 0 });
@@ -130,7 +130,7 @@ export const LEASES_PROMISES: readonly LeasesPromise[] = [
     },
   },
   {
-    name: 'what will never fit is refused at once, and holds up nobody',
+    name: 'what will never fit is refused at once, and holds up no other',
     run: async ({ leases }) => {
       assert.deepEqual(await refusal(leases.grant(key('huge'), NEVER)), { code: 'vm/too-large', again: false });
       await leases.grant(key('a'), NEED);
@@ -148,7 +148,7 @@ export const LEASES_PROMISES: readonly LeasesPromise[] = [
     },
   },
   {
-    name: 'a VM that lives counts whoever granted it, also beyond the room that there is',
+    name: 'a living VM counts even if another worker launched it, and beyond the room that there is',
     run: async ({ leases }) => {
       for (const scope of ['a', 'b', 'c']) await leases.renew(key(scope), NEED);
       await leases.release(key('a'));

@@ -9,7 +9,7 @@ test('an admission of an earlier build sends everything to its host', () => {
 });
 
 test.each(['hostQueue', 'storeQueue', 'leaseQueue'] as const)(
-  'a run whose %s is no queue fails, and says so',
+  'a run whose %s is not a queue name fails, and says so',
   (name) => {
     for (const queue of ['', 5, null, 'q'.repeat(1_001)])
       expect(() => queuesOf({ ...EARLIER, [name]: queue })).toThrow(/the admission names .* as a task queue/);
@@ -25,7 +25,7 @@ describe('with queues of their own for leases and the store', () => {
     expect(stageQueue(queues, null)).toBe('voidbox-host:a');
   });
 
-  test('the end of a VM goes where it is, or to who may have made it', () => {
+  test('the release of a VM goes where it is, or where it was asked for', () => {
     expect(releaseQueue(queues, { vmKey: 'r/s/0', queue: 'voidbox-host:b' }, true)).toBe('voidbox-host:b');
     expect(releaseQueue(queues, null, true)).toBe('leases');
     expect(releaseQueue(queues, null, false)).toBe('voidbox-host:a');

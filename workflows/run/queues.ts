@@ -32,7 +32,7 @@ export function stageQueue(queues: RunQueues, lease: VmLease | null): string {
   return lease?.queue ?? queues.host;
 }
 
-/** Whoever took a call for a shared VM that did not end well may have left a VM: the end of that goes to the same queue. */
+/** A call for a shared VM that failed may have left a VM on the host that took it: its release goes to the same queue. */
 export function releaseQueue(queues: RunQueues, lease: VmLease | null, isShared: boolean): string {
   return lease === null && isShared ? queues.lease : stageQueue(queues, lease);
 }
