@@ -20,64 +20,55 @@ import { currentResult } from '../../domain/step-machine/reply.ts';
 import { calledSessionId } from '../../domain/step-machine/session-id.ts';
 import { jsonBytes } from '../../domain/step-machine/size-limits.ts';
 import { frameOf, type SessionState } from '../../domain/step-machine/state.ts';
-import { isBusy, pendingCommands } from '../../domain/step-machine/work.ts';
+import { pendingCommands } from '../../domain/step-machine/work.ts';
 import { reasonOf } from '../activity-outcome.ts';
-import { type Answered, keyOf, refusalOf } from './admission.ts';
 import { SessionActions } from './actions.ts';
 import { localActivities } from './calls.ts';
 import { SessionChildren } from './children.ts';
+import { type Awaited, SessionClients } from './clients.ts';
 import { ObserverQueue } from './observers.ts';
 import { SessionTimers } from './timers.ts';
-import { fittingAnswer, fittingCarried, isHistoryFull } from './sizes.ts';
+import { fittingCarried, isHistoryFull } from './sizes.ts';
 import { lastOf, sessionPage, type Viewed } from './view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
 const MOST_RECORDS = 32;
 /** As many go along with each action. */
 const MOST_RECORD_BYTES = 128 * 1024;
-/** Who sends an answer again because it lost the reply asks soon. */
-const MOST_TAKEN_ANSWERS = 8;
 const FIRST_PATIENCE_MS = 1_000;
 /** Each try is six events of history, which cannot begin anew meanwhile: so it lasts for weeks. Whoever asks is not kept waiting. */
 const LAST_PATIENCE_MS = 600_000;
 
-const EARLIEST = 'start';
 /** Stands in histories. */
 const SENDS_ON = 'session-sends-on';
-const TELLS_JOINED = 'session-tells-joined';
-const CONTINUED: SessionAnswer = { kind: 'continued' };
 
 type CommandOf<T extends Command['type']> = Extract<Command, { readonly type: T }>;
 type Calls = Extract<TurnOutcome, { readonly kind: 'done' }>['calls'];
 export type SessionEnd = { readonly kind: 'over' } | { readonly kind: 'carry'; readonly carried: SessionCarried };
 
-export class SessionLoop implements Answered, Viewed {
+export class SessionLoop implements Awaited, Viewed {
   readonly #request: SessionRequest;
   #opened: OpenedSession;
   #state: SessionState;
   #lastFlushed: StepRecord | null = null;
-  #taken: readonly TakenAnswer[] = [];
   #blocked: string | null = null;
   /** Somebody wants to go on who is blocked: it may be worth a try. */
   #asked = false;
-  /** The answer to the start: it names the steps that were passed on the way. */
-  #first: { readonly answer: SessionAnswer; readonly turn: number } | null = null;
-  readonly #claims = new Map<number, { readonly key: string; readonly answer: Promise<SessionAnswer> }>();
-  readonly #waiters = new Map<string, (answer: SessionAnswer) => void>();
   /** Events are heard one after the other: what callbacks decide is decided on the state that it is applied to. */
   #hearing: Promise<void> = Promise.resolve();
   #unheard = 0;
   /** Of the records that the state holds. */
   #recordBytes = 0;
-  #requests = 0;
-  /** Who waits is told to ask the next run. */
-  #isSendingOn = false;
   readonly #timers: SessionTimers;
   readonly #actions: SessionActions;
   readonly #children: SessionChildren;
   readonly #observers: ObserverQueue;
+  readonly #clients: SessionClients;
 
-  private constructor(request: SessionRequest, opened: OpenedSession, state: SessionState, observed = 0) {
+  private constructor(
+    request: SessionRequest,
+    { opened, state, observed, answers }: Pick<SessionCarried, 'opened' | 'state' | 'observed' | 'answers'>,
+  ) {
     this.#request = request;
     this.#opened = opened;
     this.#state = state;
@@ -85,9 +76,10 @@ export class SessionLoop implements Answered, Viewed {
     this.#actions = new SessionActions((event) => void this.#hear(event));
     this.#children = new SessionChildren(
       (event) => this.#hear(event),
-      (cursor, child) => this.#asks(cursor, child),
+      (cursor, child) => this.#clients.tellCalled(cursor, child),
     );
     this.#observers = new ObserverQueue(observed, () => this.#place());
+    this.#clients = new SessionClients(this, answers);
   }
 
   static start(session: string, request: SessionRequest, opened: OpenedSession): SessionLoop {
@@ -99,16 +91,15 @@ export class SessionLoop implements Answered, Viewed {
       options: { showTurns: true },
       ...(subskill === undefined ? {} : { subskill }),
     });
-    const loop = new SessionLoop(request, opened, state);
-    loop.#waiters.set(EARLIEST, (answer) => (loop.#first = { answer, turn: loop.#state.turn }));
-    void loop.#hear({ type: 'start', request: EARLIEST });
+    const loop = new SessionLoop(request, { opened, state, observed: 0, answers: [] });
+    void loop.#hear({ type: 'start', request: loop.#clients.awaitStart() });
     return loop;
   }
 
-  static resume({ request, opened, state, last, answers, observed }: SessionCarried): SessionLoop {
-    const loop = new SessionLoop(request, opened, state, observed);
+  static resume(carried: SessionCarried): SessionLoop {
+    const { request, opened, state, last } = carried;
+    const loop = new SessionLoop(request, carried);
     loop.#lastFlushed = last;
-    loop.#taken = answers;
     for (const command of pendingCommands(opened.facts, state)) {
       if (command.type === 'wait')
         loop.#timers.start({ ...command, durationMs: Math.max(0, command.dueMs - Date.now()) });
@@ -129,6 +120,9 @@ export class SessionLoop implements Answered, Viewed {
   get childSessions(): readonly ChildSession[] {
     return this.#children.sessions;
   }
+  get begunChild(): ChildSession | null {
+    return this.#children.begun;
+  }
   /** By another session, whose variables it shares. */
   get isCalled(): boolean {
     return this.#request.calledWith !== undefined;
@@ -142,63 +136,28 @@ export class SessionLoop implements Answered, Viewed {
   }
 
   takenAnswer(turn: number): TakenAnswer | null {
-    return this.#taken.find((taken) => taken.turn === turn) ?? null;
+    return this.#clients.takenAnswer(turn);
   }
   claimOf(turn: number): string | null {
-    return this.#claims.get(turn)?.key ?? null;
+    return this.#clients.claimOf(turn);
   }
 
   /** The validator has let the answer in. */
-  async advance(request: AdvanceRequest): Promise<SessionAnswer> {
-    const { turn } = request;
-    const key = keyOf(request);
-    const taken = this.takenAnswer(turn);
-    if (taken !== null && taken.key === key) return taken.answer;
-    const claim = this.#claims.get(turn);
-    if (claim !== undefined && claim.key === key) return await claim.answer;
-    // Validators of two answers may both have run before the first of them got here.
-    const refusal = refusalOf(this, request);
-    if (refusal !== null) return { kind: 'answer', result: refusal };
-    if (this.#blocked !== null) {
-      this.#asked = true;
-      return {
-        kind: 'answer',
-        result: { kind: 'error', error: 'away', step: request.step, message: this.#blocked, retry: true },
-      };
-    }
-    const pending = this.#answerTo(request);
-    this.#claims.set(turn, { key, answer: pending });
-    try {
-      const answer = await pending;
-      if (answer.kind !== 'answer' || answer.result.kind !== 'error')
-        this.#taken = [...this.#taken, { turn, key, answer }].slice(-MOST_TAKEN_ANSWERS);
-      return answer;
-    } finally {
-      this.#claims.delete(turn);
-    }
+  advance(request: AdvanceRequest): Promise<SessionAnswer> {
+    return this.#clients.advance(request);
+  }
+
+  hearAnswer(request: string, { turn, step, output }: AdvanceRequest): void {
+    void this.#hear({ type: 'advance', request, step, value: output, turn });
+  }
+
+  tryAgain(): void {
+    this.#asked = true;
   }
 
   /** How the session stands when nobody works for its clients. `ended`: a session of a sub-skill that is over. */
-  async settle(ended?: string): Promise<SessionAnswer> {
-    const isCalled = (): boolean => this.childSessions.length > 0;
-    const isSettled = (): boolean => {
-      if (this.#isSendingOn) return true;
-      if (this.#waiters.has(EARLIEST) && this.#blocked === null && !isCalled()) return false;
-      if (this.childSessions.some(({ session }) => session === ended)) return false;
-      if (isCalled() || this.#blocked !== null) return true;
-      const result = currentResult(this.#state);
-      return result.kind !== 'error' || result.error !== 'busy';
-    };
-    await condition(isSettled);
-    if (this.#first !== null && this.#first.turn === this.#state.turn && ended === undefined) return this.#first.answer;
-    const result = currentResult(this.#state);
-    if (result.kind === 'error' && result.error === 'busy') {
-      if (this.#blocked !== null)
-        return { kind: 'answer', result: { ...result, error: 'away', message: this.#blocked } };
-      const [child] = this.childSessions;
-      return child === undefined ? CONTINUED : { kind: 'called', child };
-    }
-    return { kind: 'answer', result };
+  settle(ended?: string): Promise<SessionAnswer> {
+    return this.#clients.settle(ended);
   }
 
   cancel(reason: string): void {
@@ -222,11 +181,9 @@ export class SessionLoop implements Answered, Viewed {
   /** Somebody waits for an attempt whose time has not come, and would keep the history from beginning anew until the last of them. */
   async #sendOn(): Promise<void> {
     if (!patched(SENDS_ON)) return condition(() => this.#isIdle() && (this.#isOver() || this.#isLong()));
-    this.#isSendingOn = true;
-    this.#waiters.delete(EARLIEST);
-    for (const request of this.#waiters.keys()) this.#tell(request, CONTINUED);
+    this.#clients.sendOn();
     await condition(() => allHandlersFinished() || !this.#isQuiet());
-    this.#isSendingOn = false;
+    this.#clients.keep();
   }
 
   #carried(): SessionCarried {
@@ -241,7 +198,7 @@ export class SessionLoop implements Answered, Viewed {
         cursors: this.#state.cursors.map((cursor) => ({ ...cursor, request: null })),
       },
       last: this.#lastFlushed,
-      answers: this.#taken,
+      answers: this.#clients.taken,
       observed: this.#observers.observed,
     };
   }
@@ -265,13 +222,6 @@ export class SessionLoop implements Answered, Viewed {
     return this.#isQuiet() && allHandlersFinished();
   }
 
-  #answerTo({ turn, step, output }: AdvanceRequest): Promise<SessionAnswer> {
-    const request = `a${++this.#requests}`;
-    const answer = new Promise<SessionAnswer>((resolve) => this.#waiters.set(request, resolve));
-    void this.#hear({ type: 'advance', request, step, value: output, turn });
-    return answer;
-  }
-
   #hear(event: SessionEventBody): Promise<void> {
     return this.#inOrder(() => this.#turn(event));
   }
@@ -287,18 +237,18 @@ export class SessionLoop implements Answered, Viewed {
       // It ended while this waited for its turn.
       if (this.#isOver())
         return event.type === 'advance'
-          ? this.#tell(event.request, { kind: 'answer', result: currentResult(this.#state) })
+          ? this.#clients.tell(event.request, { kind: 'answer', result: currentResult(this.#state) })
           : undefined;
       const outcome = await this.#outcomeOf(event);
       if (outcome.kind !== 'refused') {
         this.#blocked = null;
         this.#follow(event, outcome);
-        this.#tellJoined();
+        this.#clients.tellJoined();
         break;
       }
       if (event.type === 'advance') {
         const { request, step } = event;
-        return this.#tell(request, {
+        return this.#clients.tell(request, {
           kind: 'answer',
           result: { kind: 'error', error: 'away', step, message: outcome.message, retry: true },
         });
@@ -358,7 +308,7 @@ export class SessionLoop implements Answered, Viewed {
   #carryOut(command: Command, calls: Calls): void {
     switch (command.type) {
       case 'reply':
-        return this.#tell(command.request, { kind: 'answer', result: command.result });
+        return this.#clients.tell(command.request, { kind: 'answer', result: command.result });
       case 'run-action':
         return this.#actions.start(command, { ...this.#place(), state: this.#stateFor(command.cursor), command });
       case 'wait':
@@ -380,12 +330,6 @@ export class SessionLoop implements Answered, Viewed {
       case 'check-final':
         return;
     }
-  }
-
-  #tell(request: string, answer: SessionAnswer): void {
-    const waiter = this.#waiters.get(request);
-    this.#waiters.delete(request);
-    waiter?.(fittingAnswer(answer));
   }
 
   /** What stands in history with the activity: the prompts of other steps do not belong there. */
@@ -412,23 +356,6 @@ export class SessionLoop implements Answered, Viewed {
       calledWith: { code, prefix: child.prefix },
     };
     this.#children.call(child, cursor, request, `sub-skill ${request.path!.join('/')} of ${this.#state.session}`);
-  }
-
-  /** Whoever waits for an answer goes on with the sub-skill. */
-  #asks(cursor: number, child: ChildSession): void {
-    const asking = this.#state.cursors.find(({ id }) => id === cursor)?.request;
-    if (asking !== null && asking !== undefined) this.#tell(asking, { kind: 'called', child });
-    this.#tellJoined();
-  }
-
-  /** Whose branch has joined waits for the others; where all of these are sub-skills, only clients can bring them to their ends. */
-  #tellJoined(): void {
-    const child = this.#children.begun;
-    const { cursors, requests } = this.#state;
-    if (child === null || cursors.some((cursor) => isBusy(cursor) && cursor.phase.kind !== 'starting-child')) return;
-    const waiting = requests.filter(({ id }) => this.#waiters.has(id));
-    if (waiting.length === 0 || !patched(TELLS_JOINED)) return;
-    for (const { id } of waiting) this.#tell(id, { kind: 'called', child });
   }
 
   async #flush(): Promise<void> {
