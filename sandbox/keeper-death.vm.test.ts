@@ -3,12 +3,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { spawn, type ChildProcess } from 'node:child_process';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Sandbox, VmKey } from '../activities/ports/sandbox.ts';
-import { readRunDir } from '../native/index.ts';
+import { readRunDir, vmRunDir } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { collect, limit, request, run, script } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM, type RealHost } from '../test/conformance/sandbox/real-host.ts';
-import { vmRunDir } from './vm-key.ts';
 
 /** From the keeper's death to the error that the driver sees. */
 const NOTICE_LIMIT_MS = 5_000;

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { LaunchSpec } from '../activities/ports/sandbox.ts';
 import { createSandboxBackends, selectBackend } from './select.ts';
-import { vmRunDir } from './vm-key.ts';
+import { vmRunDir } from '../native/index.ts';
 
 const PLAN: LaunchSpec = { mode: 'auto', isolation: 'microvm', memoryMib: 256, vcpus: 1, diskMib: 256, mounts: [] };
 const KEY = { runId: 'run-1', scope: 'fetch', instance: [], generation: 2 };

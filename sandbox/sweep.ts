@@ -1,10 +1,9 @@
 /** What run directories say about the VMs of a host: for a worker's start, for admission, for cleaning up. */
-import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
-import { sweepRunDirs } from '../native/index.ts';
+import { readIntent, sweepRunDirs } from '../native/index.ts';
 
 /** All run directories together; beyond it dead VMs lose theirs, oldest first. */
 export const RUN_DIRS_BUDGET_BYTES = 4 * 1024 * 1024 * 1024;
@@ -51,12 +50,9 @@ export async function sweepVms(
 const NOTHING: VmNeed = { memoryMib: 0, vcpus: 0, diskMib: 0 };
 
 async function intendedNeed(runDir: string): Promise<VmNeed> {
-  try {
-    const intent = JSON.parse(await readFile(join(runDir, 'intent.json'), 'utf8')) as Record<string, unknown>;
-    const count = (name: keyof VmNeed): number => (typeof intent[name] === 'number' ? intent[name] : 0);
-    return { memoryMib: count('memoryMib'), vcpus: count('vcpus'), diskMib: count('diskMib') };
-  } catch {
-    // Removed between the listing and now.
-    return NOTHING;
-  }
+  const intent = await readIntent(runDir);
+  // Removed between the listing and now.
+  if (intent === null) return NOTHING;
+  const count = (name: keyof VmNeed): number => (typeof intent[name] === 'number' ? intent[name] : 0);
+  return { memoryMib: count('memoryMib'), vcpus: count('vcpus'), diskMib: count('diskMib') };
 }

@@ -2,13 +2,12 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { expect, it } from 'vitest';
-import { readRunDir } from '../native/index.ts';
+import { readRunDir, vmRunDir } from '../native/index.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import { follow, limit, script } from '../test/conformance/sandbox/behaviour.ts';
 import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { VM_OVERHEAD_MIB, type Accelerator } from './micro-vm/vm-overhead.ts';
-import { vmRunDir } from './vm-key.ts';
 
 /** Unlike any other mapping of QEMU. */
 const GUEST_MIB = 640;

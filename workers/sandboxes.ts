@@ -1,14 +1,13 @@
 /** The sandboxes of a host as a worker uses them: chosen by plan, listed, released by key alone. */
-import { join } from 'node:path';
 import type { SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
-import { keepVmAlive, readHostFacts } from '../native/index.ts';
+import { keepVmAlive, readHostFacts, vmRunDir } from '../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
-import { vmRunDir } from '../sandbox/vm-key.ts';
 import { readHostMemory } from '../setup/host-memory.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
+import { vmsDir } from '../store/file/layout.ts';
 
 export interface HostSandboxes {
   /** What each VM takes of this host beside its guest's memory. */
@@ -46,9 +45,9 @@ export function createHostSandboxes({
   diskFullLimitMs,
   orphanTimeoutMs,
 }: HostSandboxOptions): HostSandboxes {
-  const vmsDir = join(stateDir, 'vms');
+  const vms = vmsDir(stateDir);
   const backends = createSandboxBackends({
-    vmsDir,
+    vmsDir: vms,
     hostMemoryMib: () => readHostMemory().totalMib,
     keeper,
     pieces,
@@ -61,7 +60,7 @@ export function createHostSandboxes({
     vmOverheadMib: async () => VM_OVERHEAD_MIB[acceleratorOf(await readHostFacts(keeper))],
     backendFor: (plan) => selectBackend(backends, plan),
     release: (key) => backends.qemu.release(key),
-    sweep: () => (sweeping ??= sweepVms(keeper, vmsDir).finally(() => (sweeping = null))),
-    keepAlive: (key) => keepVmAlive(vmRunDir(vmsDir, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS)),
+    sweep: () => (sweeping ??= sweepVms(keeper, vms).finally(() => (sweeping = null))),
+    keepAlive: (key) => keepVmAlive(vmRunDir(vms, key), AbortSignal.timeout(KEEP_ALIVE_LIMIT_MS)),
   };
 }

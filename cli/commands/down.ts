@@ -2,7 +2,7 @@ import { resolveStackPieces } from '../../setup/resolve.ts';
 import { stopStack } from '../../client/embedded/stack.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
-import { listVms } from '../vm-list.ts';
+import { listVms } from '../../client/vm-list.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,

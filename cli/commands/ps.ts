@@ -1,13 +1,13 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { readStack } from '../../client/embedded/stack.ts';
 import { readDiskState } from '../../client/disk-state.ts';
+import { listVms } from '../../client/vm-list.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStack } from '../render/stack.ts';
 import { renderTable } from '../render/table.ts';
-import { listVms } from '../vm-list.ts';
 
 interface Options {
   readonly all?: boolean;

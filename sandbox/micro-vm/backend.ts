@@ -13,8 +13,8 @@ import {
   type HostFacts,
   type LaunchConfig,
   type VmStatus,
+  vmRunDir,
 } from '../../native/index.ts';
-import { vmRunDir } from '../vm-key.ts';
 import { createQemuSandbox } from './sandbox.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
 

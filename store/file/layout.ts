@@ -17,6 +17,11 @@ export function damagedDir(stateDir: string): string {
   return join(stateDir, 'damaged');
 }
 
+/** Run directories of VMs; what lies in one is their keeper's. */
+export function vmsDir(stateDir: string): string {
+  return join(stateDir, 'vms');
+}
+
 export function artifactsDir(stateDir: string): string {
   return join(stateDir, 'artifacts');
 }

@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { openStores } from '../../store/open-stores.ts';
+import { runsDir, vmsDir } from '../../store/file/layout.ts';
 import { runDir } from '../../store/file/run-folder.ts';
 
 export const BIN = join(packageRoot(), 'bin', 'voidbox.js');
@@ -191,7 +192,7 @@ export class Rig implements AsyncDisposable {
 
   /** VMs whose keeper is alive now. */
   keepers(): readonly KeeperProcess[] {
-    const vms = join(this.stateDir, 'vms');
+    const vms = vmsDir(this.stateDir);
     if (!existsSync(vms)) return [];
     const found: KeeperProcess[] = [];
     for (const name of readdirSync(vms)) {
@@ -208,7 +209,7 @@ export class Rig implements AsyncDisposable {
   }
 
   sockets(): readonly string[] {
-    const vms = join(this.stateDir, 'vms');
+    const vms = vmsDir(this.stateDir);
     const names = existsSync(vms) ? readdirSync(vms) : [];
     return names.map((name) => join(vms, name, 'k.sock')).filter((path) => existsSync(path));
   }
@@ -320,7 +321,7 @@ export class Rig implements AsyncDisposable {
     await until('no socket of a VM to be left', 30_000, () => this.sockets().length === 0).catch((error: unknown) => {
       throw new Error(`sockets of dead keepers are left: ${this.sockets().join(', ')}`, { cause: error });
     });
-    const runs = join(this.stateDir, 'runs');
+    const runs = runsDir(this.stateDir);
     for (const runId of existsSync(runs) ? readdirSync(runs) : []) {
       if (existsSync(join(runs, runId, 'host-variables.json')))
         throw new Error(`the variables handed over for ${runId} are left`);

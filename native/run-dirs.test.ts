@@ -1,0 +1,52 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { listRunDirs, readIntent, readVmKey, vmRunDir } from './run-dirs.ts';
+
+const KEY = { runId: 'r', scope: 's', instance: [], generation: 0 };
+
+let vms: string;
+
+beforeEach(() => {
+  vms = mkdtempSync(join(tmpdir(), 'voidbox-run-dirs-'));
+});
+
+afterEach(() => rmSync(vms, { recursive: true, force: true }));
+
+function make(intent: string | null): string {
+  const dir = vmRunDir(vms, KEY);
+  mkdirSync(dir);
+  if (intent !== null) writeFileSync(join(dir, 'intent.json'), intent);
+  return dir;
+}
+
+test('a directory that is made for a key is listed, and nothing else that lies beside it', async () => {
+  const dir = make(null);
+  for (const name of ['notes', `${basename(dir)}.old`, basename(dir).toUpperCase()]) mkdirSync(join(vms, name));
+  expect(await listRunDirs(vms)).toEqual([dir]);
+});
+
+test('a host that never had a VM has none', async () => {
+  expect(await listRunDirs(join(vms, 'absent'))).toEqual([]);
+});
+
+test('a folder that cannot be read is an error, not a host without VMs', async () => {
+  writeFileSync(join(vms, 'file'), '');
+  await expect(listRunDirs(join(vms, 'file'))).rejects.toMatchObject({ code: 'ENOTDIR' });
+});
+
+test('an intent is read with its key', async () => {
+  const dir = make('{"vmKey":"r/s/0","memoryMib":256}');
+  expect(await readIntent(dir)).toEqual({ vmKey: 'r/s/0', memoryMib: 256 });
+  expect(await readVmKey(dir)).toBe('r/s/0');
+});
+
+test.each<[string, string | null]>([
+  ['none', null],
+  ['half of one', '{"vmKey":"r/'],
+  ['a list', '["r/s/0"]'],
+  ['one without a key', '{"vmKey":7}'],
+])('%s says no key', async (_what, intent) => {
+  expect(await readVmKey(make(intent))).toBeNull();
+});

@@ -1,0 +1,41 @@
+/** The run directories of a host's VMs. Whether a VM is alive is the keeper program's word alone: it asks the lock. */
+import { createHash } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
+import { isRecord } from './api.ts';
+
+const NAME = /^[0-9a-f]{16}$/;
+
+/** Keys may be long and socket paths may not, so that the name is a hash. */
+export function vmRunDir(vmsDir: string, key: VmIdentity): string {
+  return join(vmsDir, createHash('sha256').update(vmKeyText(key)).digest('hex').slice(0, 16));
+}
+
+/** Paths by name; what else lies in the folder is none of ours. A host that never had a VM has no folder. */
+export async function listRunDirs(vmsDir: string): Promise<readonly string[]> {
+  const names = await readdir(vmsDir).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  return names
+    .filter((name) => NAME.test(name))
+    .toSorted()
+    .map((name) => join(vmsDir, name));
+}
+
+/** What the VM was asked for, written before anything else of it. Null where none can be read: a directory may go at any time. */
+export async function readIntent(dir: string): Promise<Readonly<Record<string, unknown>> | null> {
+  try {
+    const intent: unknown = JSON.parse(await readFile(join(dir, 'intent.json'), 'utf8'));
+    return isRecord(intent) ? intent : null;
+  } catch {
+    return null;
+  }
+}
+
+/** The key's text, as it was written; null where none can be read. */
+export async function readVmKey(dir: string): Promise<string | null> {
+  const key = (await readIntent(dir))?.['vmKey'];
+  return typeof key === 'string' ? key : null;
+}
