@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { isHostId } from '../domain/run/vm-lease.ts';
+import { isHostId } from '../domain/run/host.ts';
 import { runsDir } from '../store/file/layout.ts';
 
 export function hostId(stateDir: string): string {

@@ -1,3 +1,6 @@
+/** What a workflow holds of a VM. */
+import { isHostId, isQueueName } from './host.ts';
+
 /** The right to a VM, and where that VM is. */
 export interface VmLease {
   readonly vmKey: string;
@@ -5,19 +8,6 @@ export interface VmLease {
   readonly queue?: string;
   /** Id of the host that the VM is on. Absent: the host that admitted the run. */
   readonly host?: string;
-}
-
-/** As `host-id` of a state folder holds it. */
-const HOST_ID = /^[A-Za-z0-9-]{1,64}$/;
-/** Of Temporal, for the name of a task queue. */
-const QUEUE_CHARACTERS = 1_000;
-
-export function isHostId(value: unknown): value is string {
-  return typeof value === 'string' && HOST_ID.test(value);
-}
-
-export function isQueueName(value: unknown): value is string {
-  return typeof value === 'string' && value.length > 0 && value.length <= QUEUE_CHARACTERS;
 }
 
 /**

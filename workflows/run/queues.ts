@@ -1,7 +1,8 @@
 /** Which task queue takes which activity of a run: what its admission and the leases of its VMs say. */
 import { ApplicationFailure } from '@temporalio/workflow';
 import type { Placement } from '../../activities/contract.ts';
-import { isQueueName, type VmLease } from '../../domain/run/vm-lease.ts';
+import { isQueueName } from '../../domain/run/host.ts';
+import type { VmLease } from '../../domain/run/vm-lease.ts';
 
 export interface RunQueues {
   /** Of stages that own their VM. */
