@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { keepPromise, LEASES_PROMISES, NEED } from '../test/conformance/leases.ts';
-import { createHostLeases, type HostLeasesOptions } from './host-leases.ts';
+import { createHostLeases, type HostLeasesOptions, LEASE_LIFETIME_MS } from './host-leases.ts';
 
 const key = (scope: string) => ({ runId: 'r', scope, instance: [], generation: 0 });
 const full = { code: 'vm/no-capacity', nextRetryDelayMs: expect.any(Number) };
@@ -18,6 +18,7 @@ describe('the leases of one host', () => {
   test.each(LEASES_PROMISES.map((promise) => [promise.name, promise] as const))('%s', async (_, promise) => {
     const open = async (now: () => number) => ({
       ...HOST.placement,
+      lifetimeMs: LEASE_LIFETIME_MS,
       leases: createHostLeases({ ...HOST, now }),
       // It keeps nothing: what lives is renewed.
       reopen: async () => createHostLeases({ ...HOST, now }),

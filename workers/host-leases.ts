@@ -14,6 +14,8 @@ const TICKET_LIFETIME_MS = 15_000;
 const ASK_AGAIN_MS = 2_000;
 /** How late a renewal may come that was begun before its VM ended. */
 const RELEASE_REMEMBERED_MS = 15 * 60_000;
+/** The worker renews once a minute what it finds alive: what it has not found for so long has ended, and nothing said so. */
+export const LEASE_LIFETIME_MS = 15 * 60_000;
 
 export interface HostDiskRoom {
   readonly availableBytes: number;
@@ -32,14 +34,20 @@ export interface HostLeasesOptions {
   readonly availableMib: () => number;
   /** Room on the disk that VMs and runs are on. */
   readonly disk: () => HostDiskRoom;
+  /** Milliseconds from any moment on. By default a clock that stands still while the host sleeps, as its VMs do. */
   readonly now?: () => number;
 }
 
+interface Held {
+  readonly need: VmNeed;
+  readonly renewedAtMs: number;
+}
+
 export function createHostLeases(options: HostLeasesOptions): Leases {
-  const now = options.now ?? Date.now;
+  const now = options.now ?? (() => performance.now());
   const { overheadMib, budgetMib } = options;
   const { hostId: host, hostQueue: queue } = options.placement;
-  const held = new Map<string, VmNeed>();
+  const held = new Map<string, Held>();
   /** Waiting keys in ticket order, with the time of their last asking. */
   const waiting = new Map<string, number>();
   /** Keys that were released, with the time, oldest first. */
@@ -49,7 +57,11 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
     async grant(key, need) {
       const vmKey = vmKeyText(key);
       const lease = { vmKey, queue, host };
-      if (held.has(vmKey)) return lease;
+      const before = held.get(vmKey);
+      if (before !== undefined) {
+        held.set(vmKey, { ...before, renewedAtMs: now() });
+        return lease;
+      }
       const needMib = need.memoryMib + overheadMib;
       if (needMib > budgetMib) {
         throw new CodedError(
@@ -57,10 +69,11 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
           `scope ${key.scope} needs ${needMib} MiB (${need.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${budgetMib} MiB for VMs: ${remedy(budgetMib - overheadMib)}`,
         );
       }
+      for (const [other, { renewedAtMs }] of held) if (now() - renewedAtMs > LEASE_LIFETIME_MS) held.delete(other);
       for (const [other, askedAt] of waiting) if (now() - askedAt > TICKET_LIFETIME_MS) waiting.delete(other);
       if (!waiting.has(vmKey)) waiting.set(vmKey, now());
       const first = waiting.keys().next().value === vmKey;
-      const usedMib = [...held.values()].reduce((sum, { memoryMib }) => sum + memoryMib + overheadMib, 0);
+      const usedMib = [...held.values()].reduce((sum, { need: { memoryMib } }) => sum + memoryMib + overheadMib, 0);
       const fits = usedMib + needMib <= budgetMib && (held.size === 0 || needMib <= options.availableMib());
       if (!first || !fits) {
         waiting.set(vmKey, now());
@@ -81,13 +94,13 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
       }
       waiting.delete(vmKey);
       released.delete(vmKey);
-      held.set(vmKey, need);
+      held.set(vmKey, { need, renewedAtMs: now() });
       return lease;
     },
     async renew(key, need) {
       const vmKey = vmKeyText(key);
       waiting.delete(vmKey);
-      if (!held.has(vmKey) && !released.has(vmKey)) held.set(vmKey, need);
+      if (!released.has(vmKey)) held.set(vmKey, { need, renewedAtMs: now() });
     },
     async release(key) {
       const vmKey = vmKeyText(key);

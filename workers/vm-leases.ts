@@ -39,17 +39,39 @@ export function renewalIntervalMs(leaseMs: number | null): number {
   );
 }
 
+/**
+ * One round: tells the authority of every VM that lives here. It takes room for as long as it does, whatever has become of its
+ * run, and also while the server cannot be asked about that.
+ */
+export async function countLiving({
+  leases,
+  listVms,
+  log,
+}: Pick<VmLeasesOptions, 'leases' | 'listVms' | 'log'>): Promise<void> {
+  const living = (await listVms()).filter(({ alive }) => alive);
+  const told = living.map(async ({ key, need }) => {
+    try {
+      await leases.renew(key, need);
+    } catch (error) {
+      log(
+        'warning',
+        `run ${key.runId}: the room of its VM ${key.scope}/${key.generation} was not renewed: ${textOf(error)}`,
+      );
+    }
+  });
+  await Promise.all(told);
+}
+
 /** One round. What fails about one VM or run is logged and keeps no other from being renewed. */
 export async function renewLeases(options: VmLeasesOptions): Promise<void> {
-  const byRun = new Map<string, HostVm[]>();
-  for (const vm of await options.listVms()) {
-    const { runId } = vm.key;
-    if (vm.alive) byRun.set(runId, [...(byRun.get(runId) ?? []), vm]);
+  const byRun = new Map<string, VmKey[]>();
+  for (const { key, alive } of await options.listVms()) {
+    if (alive) byRun.set(key.runId, [...(byRun.get(key.runId) ?? []), key]);
   }
   await Promise.all(
-    [...byRun].map(async ([runId, vms]) => {
+    [...byRun].map(async ([runId, keys]) => {
       try {
-        if (await goesOn(options, runId)) await Promise.all(vms.map((vm) => renew(options, vm)));
+        if (await goesOn(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
       } catch (error) {
         options.log('warning', `run ${runId}: its VMs are not kept, for it is not known to go on: ${textOf(error)}`);
       }
@@ -65,11 +87,9 @@ async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: str
   );
 }
 
-async function renew({ leases, keepAlive, log }: VmLeasesOptions, { key, need }: HostVm): Promise<void> {
+async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<void> {
   try {
     await keepAlive(key);
-    // Behind the keeper's word: a VM that has ended meanwhile takes no room.
-    await leases.renew(key, need);
   } catch (error) {
     // Most likely it has just been stopped; the next stage of a VM that is lost says so.
     log(
@@ -81,13 +101,22 @@ async function renew({ leases, keepAlive, log }: VmLeasesOptions, { key, need }:
 
 /** Renews from now on, every `intervalMs`. Returns how to stop it. */
 export function keepLeases(options: VmLeasesOptions, intervalMs: number): () => void {
+  const fail = (error: unknown): void => options.log('warning', `keeping VMs: ${textOf(error)}`);
+  // Apart: a server that does not answer holds up one of them.
+  const stops = [
+    every(intervalMs, () => renewLeases(options).catch(fail)),
+    every(intervalMs, () => countLiving(options).catch(fail)),
+  ];
+  return () => stops.forEach((stop) => stop());
+}
+
+/** From now on, one at a time. */
+function every(intervalMs: number, work: () => Promise<void>): () => void {
   let busy = false;
   const round = (): void => {
     if (busy) return;
     busy = true;
-    renewLeases(options)
-      .catch((error: unknown) => options.log('warning', `keeping VMs: ${textOf(error)}`))
-      .finally(() => (busy = false));
+    void work().finally(() => (busy = false));
   };
   round();
   const timer = setInterval(round, intervalMs);

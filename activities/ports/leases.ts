@@ -7,8 +7,8 @@ import type { VmKey } from './sandbox.ts';
 export type VmNeed = Pick<SandboxPlan, 'memoryMib' | 'vcpus' | 'diskMib'>;
 
 /**
- * Each lease says what its VM needs of memory, vCPUs and disk; which of these an authority bounds is its own to say. A lease is
- * never taken away: the VM's own end (its keeper's timeout, its release) comes first.
+ * Each lease says what its VM needs of memory, vCPUs and disk; which of these an authority bounds is its own to say. A lease that
+ * is not renewed ends by itself, so late that its VM has ended before: room that no release gave back is not lost.
  */
 export interface Leases {
   /**
@@ -18,7 +18,7 @@ export interface Leases {
    */
   grant(key: VmKey, need: VmNeed): Promise<VmLease>;
   /**
-   * The VM lives on this host and its run goes on. It counts from now on if it did not: the authority was restarted, or another
+   * The VM lives on this host, whatever has become of its run. It counts from now on if it did not: the authority was restarted, or another
    * worker launched the VM. A living VM is never refused, whatever room there is. After the key's release it does nothing,
    * because the caller may have looked before the release.
    */

@@ -23,6 +23,8 @@ export interface OpenLeases {
   readonly leases: Leases;
   readonly hostId: string;
   readonly hostQueue: string;
+  /** How long a lease stands that nobody renews. */
+  readonly lifetimeMs: number;
   /** The same authority, opened again by a worker that has just started. */
   reopen(): Promise<Leases>;
   close(): Promise<void>;
@@ -175,6 +177,19 @@ export const LEASES_PROMISES: readonly LeasesPromise[] = [
         for (const scope of ['a', 'b']) await leases.renew(key(scope), NEED);
       }
       await waits(leases.grant(key('c'), NEED));
+    },
+  },
+  {
+    name: 'room that no release gave back comes back when nothing renews its lease',
+    run: async ({ leases, pass, lifetimeMs }) => {
+      for (const scope of ['a', 'b']) await leases.grant(key(scope), NEED);
+      pass(lifetimeMs / 2);
+      await leases.renew(key('a'), NEED);
+      pass(lifetimeMs / 2);
+      await waits(leases.grant(key('c'), NEED));
+      pass(1);
+      await leases.grant(key('c'), NEED);
+      await waits(leases.grant(key('d'), NEED));
     },
   },
   {
