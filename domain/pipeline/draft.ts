@@ -6,6 +6,7 @@ import type { Command } from './command.ts';
 import { deadBecause, edgeState } from './edges.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import type { Edge, PlanIndex } from './plan-index.ts';
+import { ReadyStages } from './ready-stages.ts';
 import { RowsDraft } from './rows.ts';
 import {
   type EndPhase,
@@ -39,8 +40,7 @@ export class Draft {
   readonly #before: RunState;
   readonly #stages: RowsDraft<StageState>;
   readonly #scopes: RowsDraft<ScopeState>;
-  #ready: readonly number[];
-  #copiedReady: number[] | null = null;
+  readonly #ready: ReadyStages;
   #running: number;
   #open: number;
   #firstFailure: RunState['firstFailure'];
@@ -53,7 +53,7 @@ export class Draft {
     this.#before = before;
     this.#stages = new RowsDraft(before.stages);
     this.#scopes = new RowsDraft(before.scopes);
-    this.#ready = before.ready;
+    this.#ready = new ReadyStages(before.ready);
     this.#running = before.running;
     this.#open = before.open;
     this.#firstFailure = before.firstFailure;
@@ -144,7 +144,7 @@ export class Draft {
   }
 
   #end(stage: number, change: Partial<StageState> & { readonly phase: EndPhase }): void {
-    if (this.stage(stage).phase === 'ready') this.#dequeue(stage);
+    if (this.stage(stage).phase === 'ready') this.#ready.remove(stage);
     const scope = this.index.scopeOf(stage);
     this.#open -= 1;
     this.setStage(stage, change);
@@ -239,7 +239,7 @@ export class Draft {
     // Without a VM there is nothing to wait for, and no slot to take.
     if (this.index.scopeOf(stage) === null) return this.#start(stage);
     this.setStage(stage, { phase: 'ready' });
-    this.#enqueue(stage);
+    this.#ready.add(stage);
   }
 
   loseOwnVm(scope: number, stage: number, execKey: string, failure: StageFailure): void {
@@ -309,7 +309,7 @@ export class Draft {
       if (edge.was === 'holds') {
         this.setStage(edge.stage, { waitingOn: state.waitingOn + 1 });
         if (state.phase !== 'ready') continue;
-        this.#dequeue(edge.stage);
+        this.#ready.remove(edge.stage);
         this.setStage(edge.stage, { phase: 'waiting' });
       } else if (this.#mayRevive(edge.stage)) {
         revived.push(edge.stage);
@@ -387,7 +387,7 @@ export class Draft {
     const state: RunState = {
       stages: this.#stages.rows,
       scopes: this.#scopes.rows,
-      ready: this.#ready,
+      ready: this.#ready.stages,
       running: this.#running,
       open: this.#open,
       maxParallel: this.#before.maxParallel,
@@ -405,15 +405,10 @@ export class Draft {
 
   /** Starts ready stages in plan order while there is room; those whose VM is not there yet do not hold up others. */
   #dispatch(): void {
-    if (this.#running >= this.#before.maxParallel || this.#ready.length === 0) return;
-    let started = 0;
-    let next = 0;
-    for (; next < this.#ready.length && this.#running < this.#before.maxParallel; next += 1) {
-      const stage = this.#ready[next]!;
-      if (this.#startInScope(stage, this.index.scopeOf(stage)!)) started += 1;
-      else if (started > 0) this.#ownReady()[next - started] = stage;
-    }
-    if (started > 0) this.#ownReady().splice(next - started, started);
+    this.#ready.startWhile(
+      () => this.#running < this.#before.maxParallel,
+      (stage) => this.#startInScope(stage, this.index.scopeOf(stage)!),
+    );
   }
 
   #startInScope(stage: number, scope: number): boolean {
@@ -470,35 +465,6 @@ export class Draft {
       upstream[source] = result;
     }
     return upstream;
-  }
-
-  /** Copied once in a transition: thousands may become ready with one event. */
-  #ownReady(): number[] {
-    this.#copiedReady ??= this.#ready.slice();
-    this.#ready = this.#copiedReady;
-    return this.#copiedReady;
-  }
-
-  #enqueue(stage: number): void {
-    const at = this.#position(stage);
-    this.#ownReady().splice(at, 0, stage);
-  }
-
-  #dequeue(stage: number): void {
-    const at = this.#position(stage);
-    this.#ownReady().splice(at, 1);
-  }
-
-  /** Where a stage stands, or would stand, in the ready list. */
-  #position(stage: number): number {
-    let low = 0;
-    let high = this.#ready.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.#ready[middle]! < stage) low = middle + 1;
-      else high = middle;
-    }
-    return low;
   }
 }
 
