@@ -145,6 +145,20 @@ describe('a Temporal Schedule', () => {
   });
 });
 
+test('a run that an operator ended is found under its state by the first who asks', { timeout: 60_000 }, async () => {
+  await started('ended-outside');
+  await stack.runs.client.workflow.getHandle('ended-outside').terminate('test');
+  const idsIn = async (state: string): Promise<readonly string[]> => {
+    const { runs } = JSON.parse((await type('runs', '--state', state, '--json')).stdout) as {
+      runs: { runId: string }[];
+    };
+    return runs.map(({ runId }) => runId);
+  };
+  expect(await idsIn('terminated')).toEqual(['ended-outside']);
+  expect(await idsIn('running')).not.toContain('ended-outside');
+  await janitorRound();
+});
+
 describe('a run whose files are damaged while it goes on', () => {
   test.each<[string, (runId: string) => void]>([
     ['lines-swapped', swapLines],

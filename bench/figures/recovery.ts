@@ -13,9 +13,10 @@ export async function recoveryFigure(bench: Bench): Promise<Figure> {
   const stateDir = join(bench.workDir, 'recovery-state');
   const env = { ...bench.env.variables, VOIDBOX_STATE_DIR: stateDir, NO_COLOR: '1' };
   const bin = join(bench.root, 'bin', 'voidbox.js');
+  const { reader, close } = await openStores({ stateDir });
   try {
     const [result] = await interleave(
-      [recoveryArm(bin, stateDir, bench.workDir, (await openStores({ stateDir })).reader, env)],
+      [recoveryArm(bin, stateDir, bench.workDir, reader, env)],
       bench.rounds,
       bench.say,
     );
@@ -35,6 +36,7 @@ export async function recoveryFigure(bench: Bench): Promise<Figure> {
       ],
     };
   } finally {
+    await close();
     execFileSync(process.execPath, [bin, 'down'], { env });
   }
 }
