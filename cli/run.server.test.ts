@@ -1,12 +1,13 @@
 /** A run without VMs through the whole embedded stack, by the real command line. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { StackInfo } from '../client/embedded/stack.ts';
+import { regularFilesBelow } from '../setup/files-below.ts';
 
 const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
 const spec = (name: string, steps: readonly string[]): string =>
@@ -77,13 +78,6 @@ async function until(what: string, probe: () => boolean): Promise<void> {
     if (Date.now() > end) throw new Error(`waited 60 s for ${what}`);
     await sleep(50);
   }
-}
-
-/** Regular files only: what is a socket or has gone meanwhile cannot be read. */
-function filesBelow(folder: string): string[] {
-  return readdirSync(folder, { withFileTypes: true, recursive: true }).flatMap((entry) =>
-    entry.isFile() ? [join(entry.parentPath, entry.name)] : [],
-  );
 }
 
 /** Pid and address of the running stack; 0 and '' while there is none. */
@@ -167,7 +161,8 @@ describe('a run by the command line', () => {
     const { outputText } = JSON.parse(run.stdout) as { readonly outputText: string };
     expect(outputText).toMatch(/^TOKEN=/m);
     expect(run.stdout + run.stderr).not.toContain('hunter2');
-    expect(filesBelow(join(dir, 'state')).filter((file) => readFileSync(file).includes('hunter2'))).toEqual([]);
+    const state = join(dir, 'state');
+    expect(regularFilesBelow(state).filter((path) => readFileSync(join(state, path)).includes('hunter2'))).toEqual([]);
   });
 
   test('-d returns at once; cancel ends the run', async () => {

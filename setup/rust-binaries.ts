@@ -1,10 +1,11 @@
 /** The keeper and the guest agent, compiled from the package's own sources as static binaries. */
-import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
 import { withFileLock } from './file-lock.mjs';
+import { regularFilesBelow } from './files-below.ts';
 import { compareVersions, findOnPath, isExecutable } from './find-program.ts';
 import { sayStill } from './long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
@@ -28,14 +29,10 @@ export function rustSources(packageRoot: string): string[] {
   for (const folder of SOURCE_FOLDERS) {
     const root = join(packageRoot, folder);
     if (!existsSync(root)) continue;
-    const entries = readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-    const paths = entries.map((entry) => join(entry.parentPath, entry.name));
-    files.push(
-      ...paths.filter(
-        (path) =>
-          /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(relative(root, path)),
-      ),
+    const paths = regularFilesBelow(root).filter(
+      (path) => /\.(?:rs|txt)$|Cargo\.toml$/.test(path) && !/^(?:tests|target|benches|examples)\//.test(path),
     );
+    files.push(...paths.map((path) => join(root, path)));
   }
   return files.sort();
 }

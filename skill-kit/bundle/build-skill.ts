@@ -1,18 +1,9 @@
 /** From a skill's source to a folder of agentskills.io that runs without it. */
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
-import { basename, join, relative, resolve, sep } from 'node:path';
+import { chmodSync, existsSync, mkdirSync, readFileSync, realpathSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { basename, join, resolve, sep } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
+import { filesBelow } from '../../setup/files-below.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { bundle, bundleProgram, type BundleOptions, type Program } from './bundle.ts';
 import { BUN_TARGETS, type BunTarget, type Compilation, compileAll } from './bun.ts';
@@ -110,7 +101,7 @@ async function fillFolder(
       skillMd({ definition, version, needs: needsOf(mode), builtWith: builtWith() }, protocol),
     );
     writeFileSync(join(folder, 'package.json'), packageJson(definition, version, existing));
-    files = filesBelow(folder);
+    files = filesBelow(folder).map(({ path }) => path);
   });
   return {
     name: definition.name,
@@ -223,11 +214,4 @@ function builtWith(): string {
     readonly version: string;
   };
   return `${name} ${version}`;
-}
-
-function filesBelow(folder: string): readonly string[] {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => !entry.isDirectory())
-    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
-    .toSorted();
 }

@@ -1,17 +1,8 @@
 /** One file of all that a skill's entry imports, named by a hash of its content, beside copies of its references. */
 import { createHash } from 'node:crypto';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
+import { regularFilesBelow } from '../../setup/files-below.ts';
 import { bundle } from './bundle.ts';
 import { skillDirOf } from '../prompt/reference-loader.ts';
 
@@ -33,7 +24,7 @@ export async function bundleSkill(entry: string, stateDir: string): Promise<Bund
   // A skill's own script may lie in a folder below it.
   const folder = skillDirOf(entry);
   const { code, modules } = await bundle(entry, { isHosted: true });
-  const references = filesBelow(join(folder, 'references'));
+  const references = referencesOf(folder);
   const hash = createHash('sha256').update(code);
   for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readFileSync(file));
   const codeHash = hash.digest('hex');
@@ -70,10 +61,7 @@ function keep(stateDir: string, codeHash: string, code: string, folder: string):
   }
 }
 
-function filesBelow(folder: string): string[] {
-  if (!existsSync(folder)) return [];
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((one) => one.isFile())
-    .map((one) => join(one.parentPath, one.name))
-    .sort();
+function referencesOf(folder: string): readonly string[] {
+  const root = join(folder, 'references');
+  return existsSync(root) ? regularFilesBelow(root).map((path) => join(root, path)) : [];
 }

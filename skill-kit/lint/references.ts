@@ -1,7 +1,8 @@
 /** Which files below `references/` nothing in the source mentions. */
-import { readdirSync, statSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
+import { regularFilesBelow } from '../../setup/files-below.ts';
 import { contentOf, type Sources } from './sources.ts';
 import { bare, below, is, isFunction, memberName, type Node } from './syntax.ts';
 
@@ -11,7 +12,7 @@ import { bare, below, is, isFunction, memberName, type Node } from './syntax.ts'
  */
 export function orphanReferences(sources: Sources, folder: string): readonly string[] {
   const root = join(folder, 'references');
-  const files = filesBelow(root);
+  const files = referencesIn(root);
   const nodes = sources.files.flatMap(({ program }) => [...below(program)]);
   const loads = nodes.flatMap((node) => loadedBy(sources, node));
   if (loads.includes(null)) return [];
@@ -27,13 +28,10 @@ export function orphanReferences(sources: Sources, folder: string): readonly str
   return files.filter((file) => !used.has(file));
 }
 
-function filesBelow(root: string): readonly string[] {
+function referencesIn(root: string): readonly string[] {
   try {
     if (statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) return [];
-    return readdirSync(root, { recursive: true, withFileTypes: true })
-      .filter((one) => one.isFile())
-      .map((one) => relative(root, join(one.parentPath, one.name)))
-      .sort();
+    return regularFilesBelow(root);
   } catch (cause) {
     throw new CodedError('skill/unusable', `${root} cannot be read: ${(cause as Error).message}`, { cause });
   }

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
-import { filesBelow } from '../storm/leftovers.ts';
+import { entriesBelow } from '../storm/leftovers.ts';
 import { Rig, temporal, until } from './rig.ts';
 
 /** With signs that JSON and URLs write otherwise. */
@@ -71,7 +71,7 @@ function holdsSecret(bytes: Buffer): boolean {
 
 /** Paths below a folder whose bytes hold the secret. Each must be for its owner alone. */
 function hitsBelow(folder: string): readonly string[] {
-  return filesBelow(folder).filter((path) => {
+  return entriesBelow(folder).filter((path) => {
     const file = join(folder, path);
     const facts = statSync(file, { throwIfNoEntry: false });
     if (facts === undefined || !facts.isFile() || !holdsSecret(readFileSync(file))) return false;

@@ -1,5 +1,5 @@
 /** Files of runs are damaged in every way; each command answers in words, and every other run goes on. */
-import { cpSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -8,6 +8,7 @@ import { openStores } from '../../store/open-stores.ts';
 import { hostId } from '../../workers/host-id.ts';
 import { announceResumed } from '../../workers/janitor.ts';
 import { createOpenRuns } from '../../workers/open-runs.ts';
+import { regularFilesBelow } from '../../setup/files-below.ts';
 import { leaveFinishedRuns } from '../cli/finished-runs.ts';
 import { typeCommand, type Typed } from '../rig/typed-command.ts';
 import { DAMAGES, readBytes, seededRandom, type Random } from './damage.ts';
@@ -154,12 +155,9 @@ function hurt(stateDir: string, random: Random): string {
 /** Files of the runs that may suffer; the log of each counts several times, since most stands in it. */
 function victimFiles(stateDir: string): readonly string[] {
   const folders = readdirSync(join(stateDir, 'runs')).filter((name) => !GOOD.includes(name));
-  const files = folders.flatMap((name) => {
-    const inside = readdirSync(join(stateDir, 'runs', name), { recursive: true }).map((file) =>
-      join(stateDir, 'runs', name, String(file)),
-    );
-    return inside.filter((path) => statSync(path).isFile());
-  });
+  const files = folders
+    .map((name) => join(stateDir, 'runs', name))
+    .flatMap((folder) => regularFilesBelow(folder).map((path) => join(folder, path)));
   return [join(stateDir, 'host-id'), ...files].flatMap((path) =>
     path.endsWith('events.jsonl') ? [path, path, path, path] : [path],
   );

@@ -4,7 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
 import { Rig } from '../e2e/rig.ts';
-import { filesBelow } from '../storm/leftovers.ts';
+import { entriesBelow } from '../storm/leftovers.ts';
 
 /** nobody */
 const OTHER_UID = 65_534;
@@ -95,7 +95,7 @@ workflow:
   const stack = await rig.liveStack();
   const keeper = rig.keepers()[0]!;
 
-  const paths = filesBelow(rig.stateDir).map((path) => join(rig.stateDir, path));
+  const paths = entriesBelow(rig.stateDir).map((path) => join(rig.stateDir, path));
   const ofKind = (is: (facts: ReturnType<typeof lstatSync>) => boolean): readonly string[] =>
     paths.filter((path) => is(lstatSync(path)));
   const pids = [

@@ -1,12 +1,13 @@
 /** What a skill's code sees of the environment, over each transport that needs no server: the same, and nothing of it leaves. */
 import { createHash } from 'node:crypto';
 import { execFileSync } from 'node:child_process';
-import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { mockModel, runSkill } from 'voidbox/skill-kit/test';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { loadSkill } from '../../skill-kit/bundle/load-skill.ts';
+import { regularFilesBelow } from '../../setup/files-below.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import {
   CANARY,
@@ -174,9 +175,8 @@ test.each([
 });
 
 test('session files hold no value', () => {
-  const files = readdirSync(join(made.dir, 'sessions'), { recursive: true, encoding: 'utf8' })
-    .map((name) => join(made.dir, 'sessions', name))
-    .filter((file) => statSync(file).isFile());
+  const sessions = join(made.dir, 'sessions');
+  const files = regularFilesBelow(sessions).map((path) => join(sessions, path));
   expect(files.length).toBeGreaterThan(0);
   for (const file of files) expect(readFileSync(file, 'utf8'), file).not.toContain(CANARY);
 });

@@ -8,7 +8,7 @@ import { isSha256 } from '../../domain/units/sha256.ts';
 const HALF = /(?:\.partial|\.new|\.tmp)$|^\.voidbox-partial|^stack\.json\.\d+$/;
 
 /** Every file, folder, link and socket below a folder, as paths relative to it. */
-export function filesBelow(folder: string): readonly string[] {
+export function entriesBelow(folder: string): readonly string[] {
   const found: string[] = [];
   const walk = (at: string): void => {
     let names: readonly string[];
@@ -30,7 +30,7 @@ export function filesBelow(folder: string): readonly string[] {
 
 /** Files that must not be there while no run is open. */
 export function fileLeftovers(stateDir: string): readonly string[] {
-  return filesBelow(stateDir).flatMap((path) => {
+  return entriesBelow(stateDir).flatMap((path) => {
     const name = basename(path);
     if (name === 'host-variables.json') return [`${path}: variables that were handed over`];
     if (
@@ -49,7 +49,7 @@ export function fileLeftovers(stateDir: string): readonly string[] {
 
 /** Artifacts whose bytes are not those that their name says. */
 export function brokenArtifacts(stateDir: string): readonly string[] {
-  return filesBelow(join(stateDir, 'artifacts')).flatMap((path) => {
+  return entriesBelow(join(stateDir, 'artifacts')).flatMap((path) => {
     const name = basename(path);
     if (!isSha256(name)) return [];
     const sha256 = createHash('sha256')
@@ -87,7 +87,7 @@ export function unfinishedFolderFindings(folder: string, before: Files, after: F
 /** Whatever is neither wanted nor a folder above something wanted. */
 function strangers(folder: string, wanted: Files): readonly string[] {
   const paths = Object.keys(wanted);
-  return filesBelow(folder)
+  return entriesBelow(folder)
     .filter((path) => !paths.some((known) => known === path || known.startsWith(`${path}/`)))
     .map((path) => `${path} was not there to be made`);
 }
@@ -105,7 +105,7 @@ function contentFindings(
 
 /** A path below a file is none either. */
 function isFile(folder: string, path: string): boolean {
-  return filesBelow(folder).includes(path) && lstatSync(join(folder, path)).isFile();
+  return entriesBelow(folder).includes(path) && lstatSync(join(folder, path)).isFile();
 }
 
 function shown(text: string): string {

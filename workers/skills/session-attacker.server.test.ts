@@ -3,7 +3,7 @@
  * workflows that are called like sessions. He may start registered skills, as everybody may; nothing else is done for him.
  */
 import { NativeConnection, Worker } from '@temporalio/worker';
-import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -23,6 +23,7 @@ import { skillOf, TERMINAL } from '../../test/rig/erased-skill.ts';
 import { advanceSession, endOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import type { Attack } from '../../test/rig/attacker-workflow.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
+import { entriesBelow } from '../../test/storm/leftovers.ts';
 import { temporalCliForTests } from '../../test/rig/temporal-cli.ts';
 
 const EVIL_QUEUE = 'evil';
@@ -128,15 +129,11 @@ async function runEvil(type: string, workflowId: string, attack: Attack): Promis
   })) as (string | null)[];
 }
 
-function filesBelow(folder: string): readonly string[] {
-  return readdirSync(folder, { recursive: true, encoding: 'utf8' }).toSorted();
-}
-
 describe('an activity of sessions', () => {
   test.each(['victim', '../../planted', 'never-opened'])(
     'that is scheduled by itself, for session %s, does nothing',
     async (session) => {
-      const before = filesBelow(rig.stateDir);
+      const before = entriesBelow(rig.stateDir);
       for (const { activity, argument } of await callsFor(session)) {
         const asked = rig.runs.client.activity.execute(activity, {
           id: `${activity}-${session}`.replaceAll('/', '_'),
@@ -148,7 +145,7 @@ describe('an activity of sessions', () => {
         await expect(asked, activity).rejects.toMatchObject({ cause: { type: 'session/foreign' } });
       }
       expect(rig.lines()).toEqual([]);
-      expect(filesBelow(rig.stateDir)).toEqual(before);
+      expect(entriesBelow(rig.stateDir)).toEqual(before);
     },
   );
 
