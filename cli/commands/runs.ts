@@ -1,7 +1,8 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { Option } from 'commander';
 import type { IndexedRun, RunPosition } from '../../activities/ports/run-index.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { emptyView, type RunView, withDamage } from '../../store/projection.ts';
+import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
@@ -22,7 +23,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .addOption(new Option('--state <state>', 'only runs in this state').choices(STATES))
-      .option('-n, --limit <number>', 'most runs to list', positiveInteger, 20);
+      .option('-n, --limit <number>', 'most runs to list', countOf(6), 20);
   },
   async execute(_args, options, context) {
     const views = await select(options, context);
@@ -87,9 +88,4 @@ async function viewsOf(runs: readonly IndexedRun[], context: CliContext): Promis
     const view = runId === null ? undefined : next.next().value;
     return view ?? withDamage(emptyView(label), problem ?? '');
   });
-}
-
-function positiveInteger(text: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError('It is a number from 1.');
-  return Number(text);
 }

@@ -1,5 +1,5 @@
-import { InvalidArgumentError } from 'commander';
 import { usageError } from '../cli-error.ts';
+import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';
 import { openSteps, printResult, readJson, sessionLink, throwSessionError } from '../session-link.ts';
 
@@ -16,7 +16,7 @@ export const command = defineCommand<Options>({
       .argument('<session>', 'its id')
       .requiredOption('-o, --output <json>', 'the answer: JSON, `@file`, or `-` for standard input')
       .option('-s, --step <step>', 'the step that is answered; needed when several are open')
-      .option('-t, --turn <number>', "the prompt's turn: an answer for a turn that is over is refused", wholeNumber);
+      .option('-t, --turn <number>', "the prompt's turn: an answer for a turn that is over is refused", countOf(9));
   },
   async execute([session = ''], options, context) {
     const output = await readJson(options.output, '--output', context);
@@ -44,8 +44,3 @@ export const command = defineCommand<Options>({
     }
   },
 });
-
-function wholeNumber(text: string): number {
-  if (!/^[1-9]\d{0,8}$/.test(text)) throw new InvalidArgumentError('It is a number from 1.');
-  return Number(text);
-}

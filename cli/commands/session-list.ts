@@ -1,4 +1,5 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { Option } from 'commander';
+import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderSessions } from '../render/session.ts';
@@ -17,7 +18,7 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .addOption(new Option('--state <state>', 'only sessions in this state').choices(STATES))
-      .option('-n, --limit <number>', 'most sessions to list', positiveInteger, 20);
+      .option('-n, --limit <number>', 'most sessions to list', countOf(6), 20);
   },
   async execute(_args, { json, state, limit }, context) {
     const { link, sessions } = await sessionLink(context);
@@ -49,8 +50,3 @@ export const command = defineCommand<Options>({
     return EXIT.success;
   },
 });
-
-function positiveInteger(text: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(text)) throw new InvalidArgumentError('It is a number from 1.');
-  return Number(text);
-}
