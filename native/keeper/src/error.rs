@@ -60,6 +60,17 @@ impl Failure {
         Self::new(Code::HostIo, format!("{what}: {error}"))
     }
 
+    /// About a file of the VM's run directory. One that is gone was removed with its VM, so no further try finds it.
+    pub fn run_dir(what: &str, error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::new(
+                Code::VmLost,
+                format!("{what}: the run directory of the VM was removed"),
+            ),
+            _ => Self::io(what, error),
+        }
+    }
+
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(Code::BadRequest, message)
     }

@@ -122,7 +122,7 @@ async fn attach(keeper: &Rc<Keeper>) -> Result<Value, Failure> {
     written
         .map_err(std::io::Error::other)
         .and_then(|written| written)
-        .map_err(|error| Failure::io("writing the fence", &error))?;
+        .map_err(|error| Failure::run_dir("writing the fence", &error))?;
     keeper.fence.send_replace(fence);
     for exec in keeper.execs.borrow().values() {
         exec.cut_stdin();

@@ -82,7 +82,8 @@ impl Exec {
                 Spool::create(&folder.join("stderr"))?,
             ))
         };
-        let (stdout, stderr) = spools().map_err(|error| Failure::io("making the spool", &error))?;
+        let (stdout, stderr) =
+            spools().map_err(|error| Failure::run_dir("making the spool", &error))?;
         let exec = Rc::new(Self {
             started_at_ms: now_ms(),
             folder,
@@ -107,7 +108,7 @@ impl Exec {
             start,
         });
         exec.write_record(Phase::Running, None)
-            .map_err(|error| Failure::io("writing the exec record", &error))?;
+            .map_err(|error| Failure::run_dir("writing the exec record", &error))?;
         let request = Message::ExecRequest(ExecRequest {
             program: exec.start.program.clone(),
             args: exec.start.args.clone(),

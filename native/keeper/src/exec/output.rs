@@ -72,7 +72,7 @@ impl Exec {
                 };
                 let count = spool
                     .read_at(offset, buffer)
-                    .map_err(|error| Failure::io("reading the spool", &error))?;
+                    .map_err(|error| Failure::run_dir("reading the spool", &error))?;
                 if count > 0 {
                     return Ok(count);
                 }
@@ -123,7 +123,9 @@ impl Exec {
         self.changed.notify_waiters();
         match self.write_record(Phase::Acknowledged, self.outcome().as_ref()) {
             // The record says `ended` then, which is as true, and the key stays taken here.
-            Err(error) if !is_full(&error) => Err(Failure::io("writing the exec record", &error)),
+            Err(error) if !is_full(&error) => {
+                Err(Failure::run_dir("writing the exec record", &error))
+            }
             _ => Ok(()),
         }
     }

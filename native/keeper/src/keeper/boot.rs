@@ -33,7 +33,7 @@ impl Keeper {
             .once_there_is_room(|| self.dir.write_durable(STARTED, b""));
         marker
             .await
-            .map_err(|error| host_failure(Failure::io("writing the marker", &error)))?;
+            .map_err(|error| host_failure(Failure::run_dir("writing the marker", &error)))?;
         loop {
             let start = Instant::now();
             self.boots.set(self.boots.get() + 1);

@@ -130,3 +130,13 @@ fn a_stream_that_makes_no_sense_is_answered_and_its_connection_ends() {
         assert_eq!(stream.socket.read(&mut [0]).unwrap(), 0, "{op} goes on");
     }
 }
+
+#[test]
+fn a_vm_whose_run_directory_was_removed_is_lost() {
+    let vm = Vm::with_agent("removed", json!({}));
+    vm.attach();
+    let mut connection = Stream::connect(&vm.dir);
+    std::fs::remove_dir_all(&vm.dir).unwrap();
+    let answer = ask(&mut connection, &json!({ "op": "attach" }));
+    assert_eq!(answer["error"]["code"], "vm/lost", "{answer}");
+}
