@@ -14,8 +14,7 @@ export function stageFailureEvent(
   execKey: string,
   cancelRequested: boolean,
 ): MachineEvent {
-  // A worker that died with a cancel pending is reported as a timeout, and is not tried again.
-  if (isCancellation(error) || (cancelRequested && isTimeout(error)))
+  if (isCancellation(error) || (cancelRequested && wouldBeTriedAgain(error)))
     return { type: 'stage-cancelled', stageId, execKey };
   const reason = reasonOf(error);
   return { type: isLostVm(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
@@ -36,6 +35,9 @@ export function reasonOf(error: unknown): CodedReason {
   return { code: 'internal/bug', message: cause instanceof Error ? cause.message : String(cause) };
 }
 
-function isTimeout(error: unknown): boolean {
-  return error instanceof ActivityFailure && error.cause instanceof TimeoutFailure;
+/** But for the cancel: with one pending the server tries nothing again, be it a worker that died or a failure of its host. */
+function wouldBeTriedAgain(error: unknown): boolean {
+  if (!(error instanceof ActivityFailure)) return false;
+  const { cause } = error;
+  return cause instanceof TimeoutFailure || (cause instanceof ApplicationFailure && cause.nonRetryable !== true);
 }
