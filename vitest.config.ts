@@ -3,13 +3,24 @@
  * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs.
  */
 import { defineConfig } from 'vitest/config';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
 const every = (suffix: string): string[] => [`**/*.${suffix}`];
 const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(every);
 
+/** The file that takes longest starts first, so that the others run beside it. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification): boolean => moduleId.endsWith('/storm.vm.test.ts');
+    const sorted = await super.sort(files);
+    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+  }
+}
+
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         test: {
@@ -48,7 +59,8 @@ export default defineConfig({
           name: 'vm',
           include: every('vm.test.ts'),
           exclude: NOT_TESTS,
-          fileParallelism: false,
+          // Two at a time: VMs boot and programs wait more than they compute.
+          maxWorkers: 2,
           sequence: { groupOrder: 2 },
           globalSetup: ['test/rig/host-pieces.setup.ts'],
           testTimeout: 300_000,

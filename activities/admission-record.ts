@@ -10,4 +10,14 @@ export interface AdmissionRecord extends Omit<Admission, 'searchAttributes' | 'm
   readonly executionId?: string;
   /** By the plan's host paths, where each led at admission; absent in records of earlier builds. */
   readonly mounts?: Readonly<Record<string, string>>;
+  /** Of a run of one command: the activity that drives it. No workflow has the run's id. */
+  readonly command?: CommandCaller;
+}
+
+/** A call of `runCommand`. */
+export interface CommandCaller {
+  readonly workflowId: string;
+  /** Of the workflow's execution. */
+  readonly runId: string;
+  readonly activityId: string;
 }

@@ -8,6 +8,7 @@ import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { machineFromWire, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { type DataRef, type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
+import { APPROVAL_DEFAULTS } from '../domain/plan/defaults.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import { checkPlan } from '../domain/spec/plan-schema.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
@@ -34,12 +35,12 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
-function admitted(request: Omit<AdmitRequest, 'runId'>): Promise<Admission> {
-  const info = { workflowExecution: { workflowId: RUN, runId: 'execution-1' } };
+function admitted(request: Omit<AdmitRequest, 'runId'>, runId = RUN): Promise<Admission> {
+  const info = { workflowExecution: { workflowId: runId, runId: 'execution-1' } };
   const environment = new MockActivityEnvironment(info, { logger: new DefaultLogger('ERROR', () => undefined) });
   return environment.run<[ActivityDeps, AdmitRequest], Admission, typeof admit>(admit, deps, {
     ...request,
-    runId: RUN,
+    runId,
   });
 }
 
@@ -53,6 +54,81 @@ async function stored(text: string): Promise<DataRef> {
 const large = (bytes: number): Plan => ({
   ...PLAN,
   stages: PLAN.stages.map((stage) => ({ ...stage, work: { ...stage.work, args: ['x'.repeat(bytes / 2)] } })),
+});
+
+describe('variables of the host', () => {
+  const reading = (ifUnset: object): Plan => {
+    const value = { kind: 'from-host', fromHost: 'TOKEN', ...ifUnset } as const;
+    return {
+      ...PLAN,
+      hostVariables: ['TOKEN'],
+      stages: PLAN.stages.map((stage) => ({ ...stage, work: { ...stage.work, env: [{ name: 'TOKEN', value }] } })),
+    } as Plan;
+  };
+
+  test('that a stage demands are there before anything starts', async () => {
+    await expect(admitted({ plan: toWire(reading({})), behaviour: 2 })).rejects.toMatchObject({
+      type: 'host/variable-missing',
+      nonRetryable: true,
+      message: expect.stringContaining('stage a reads the variable TOKEN') as string,
+    });
+  });
+
+  test('may be handed over, or lent by this worker', async () => {
+    const lending = { ...deps, lentVariables: { read: () => Promise.resolve({ TOKEN: 'lent' }) } };
+    const handed = deps;
+    deps = lending;
+    await expect(admitted({ plan: toWire(reading({})), behaviour: 2 })).resolves.toBeTruthy();
+    deps = handed;
+    await deps.hostVariables.put('run-2', { TOKEN: 'handed over' });
+    await expect(admitted({ plan: toWire(reading({})), behaviour: 2 }, 'run-2')).resolves.toBeTruthy();
+  });
+
+  test('that may be unset are not demanded', async () => {
+    await expect(admitted({ plan: toWire(reading({ ifUnset: 'empty' })), behaviour: 2 })).resolves.toBeTruthy();
+  });
+});
+
+describe('what this build cannot carry out', () => {
+  interface Loose {
+    readonly stages: Record<string, Record<string, unknown>>[];
+    readonly scopes: Record<string, unknown>[];
+  }
+  const changed = (change: (plan: Loose) => void): unknown => {
+    const plan = JSON.parse(JSON.stringify(toWire(PLAN))) as Loose;
+    change(plan);
+    return plan;
+  };
+
+  test.each<[string, (plan: Loose) => void, string]>([
+    ['an agent', ({ stages }) => (stages[1]!['work'] = { kind: 'agent', prompt: 'x' }), 'stage b is an agent'],
+    ['a terminal', ({ stages }) => (stages[1]!['work'] = { kind: 'shell' }), 'stage b is a VM for a terminal'],
+    ['a service', ({ stages }) => (stages[1]!['work']!['service'] = true), 'stage b is a service'],
+    [
+      'the network',
+      ({ scopes }) => (scopes[0]!['sandbox'] = { needs: { network: true } }),
+      'stage a needs the network',
+    ],
+    [
+      'an image',
+      ({ scopes }) => (scopes[0]!['sandbox'] = { needs: { image: 'x', snapshot: 'y' } }),
+      'stage a needs the `image` "x"; stage a needs the `snapshot` "y"',
+    ],
+  ])('%s of a plan that any client sends is refused before anything starts', async (_what, change, message) => {
+    await expect(admitted({ plan: changed(change) as ReturnType<typeof toWire>, behaviour: 5 })).rejects.toMatchObject({
+      type: 'admit/unsupported-work',
+      nonRetryable: true,
+      message: expect.stringContaining(message) as string,
+    });
+    expect(await deps.records.get(RUN, 'plan')).toBeFalsy();
+  });
+
+  test('is nothing of the simulation, which has no VM', async () => {
+    const plan = changed(({ scopes }) => {
+      scopes[0]!['sandbox'] = { mode: 'mock', isolation: 'none', needs: { image: 'x', network: true } };
+    });
+    await expect(admitted({ plan: plan as ReturnType<typeof toWire>, behaviour: 5 })).resolves.toBeTruthy();
+  });
 });
 
 describe('what the workflow is given', () => {
@@ -157,5 +233,119 @@ test('a refusal that another build recorded is told again with its own code, and
     type: 'admit/retired',
     message: 'no more',
     nonRetryable: true,
+  });
+});
+
+const GROWING: Plan = {
+  ...PLAN,
+  stages: PLAN.stages.map((stage) => ({ ...stage, retry: { ...stage.retry, factor: 2 } })),
+};
+
+test('a plan with growing pauses is refused to a workflow that would keep them short', async () => {
+  await expect(admitted({ plan: toWire(GROWING), behaviour: 5 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('growing pauses'),
+  });
+});
+
+test('a plan with growing pauses is admitted to a workflow that knows them', async () => {
+  expect(await admitted({ plan: toWire(GROWING), behaviour: 6 })).toMatchObject({ behaviour: 6 });
+});
+
+test('a plan that tolerates failures is refused to a workflow that would fail with them', async () => {
+  const plan: Plan = { ...PLAN, stages: PLAN.stages.map((stage) => ({ ...stage, continueOnError: true })) };
+  await expect(admitted({ plan: toWire(plan), behaviour: 6 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('`continue_on_error`'),
+  });
+});
+
+test('a plan with conditions is refused to a workflow that would run what is to be passed', async () => {
+  const conditional: Plan = {
+    ...PLAN,
+    stages: PLAN.stages.map((stage, index) =>
+      index === 0 ? { ...stage, when: { source: 'false', stages: [], params: {} } } : stage,
+    ),
+  };
+  await expect(admitted({ plan: toWire(conditional), behaviour: 11 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('has a condition'),
+  });
+});
+
+test('a plan that asks people is refused to a workflow that cannot wait for them', async () => {
+  const [asking] = PLAN.stages;
+  const asks: Plan = {
+    ...PLAN,
+    stages: PLAN.stages.map((stage) =>
+      stage === asking
+        ? { ...stage, scope: null, work: { ...APPROVAL_DEFAULTS, kind: 'approval', message: 'Go?' } }
+        : stage,
+    ),
+    scopes: PLAN.scopes
+      .map((scope) => ({ ...scope, stages: scope.stages.filter((id) => id !== asking!.id) }))
+      .filter(({ stages }) => stages.length > 0),
+  };
+  await expect(admitted({ plan: toWire(asks), behaviour: 4 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('update every worker of the queue'),
+  });
+});
+
+describe('a plan that waits', () => {
+  const waiting = (untilMs: number): Plan => {
+    const [first] = PLAN.stages;
+    const stage = {
+      ...first!,
+      id: 'pause',
+      scope: null,
+      after: [],
+      work: { kind: 'wait', forMs: null, untilMs },
+    } as const;
+    return { ...PLAN, stages: [...PLAN.stages, stage] };
+  };
+  const DAYS = 24 * 3_600_000;
+
+  test('is refused to a workflow that would not wake', async () => {
+    await expect(admitted({ plan: toWire(waiting(0)), behaviour: 8 })).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: expect.stringContaining('stage pause waits, which'),
+    });
+  });
+
+  test('may wait for 400 days', async () => {
+    expect(await admitted({ plan: toWire(waiting(deps.now() + 400 * DAYS)), behaviour: 9 })).toMatchObject({
+      hostId: 'h',
+    });
+  });
+
+  test('is refused where it would wait longer', async () => {
+    await expect(admitted({ plan: toWire(waiting(deps.now() + 401 * DAYS)), behaviour: 9 })).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: expect.stringContaining('more than 400 days from now'),
+    });
+  });
+});
+
+test('a plan whose time is limited is refused to a workflow that would not look at the clock', async () => {
+  await expect(admitted({ plan: toWire({ ...PLAN, timeoutMs: 1_000 }), behaviour: 9 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('the spec limits the time of its run'),
+  });
+});
+
+test('a plan that starts a stage after one of several failures is refused to a workflow that would wait for all', async () => {
+  const plan: Plan = { ...PLAN, stages: PLAN.stages.map((stage) => ({ ...stage, anyFailure: true })) };
+  await expect(admitted({ plan: toWire(plan), behaviour: 10 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('names several stages in `on_failure`'),
+  });
+});
+
+test('a plan with a stage that is to run whatever happens is refused to a workflow that would start it at once', async () => {
+  const plan = planOf('a clean', { finally: 'clean', graceMs: 1_000 });
+  await expect(admitted({ plan: toWire(plan), behaviour: 13 })).rejects.toMatchObject({
+    type: 'admit/invalid',
+    message: expect.stringContaining('stage clean has `finally`, which'),
   });
 });

@@ -3,18 +3,35 @@ import { Buffer } from 'node:buffer';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
+import type { Reuse } from '../domain/pipeline/reuse.ts';
+import { sameMocks, mockedStages, type MockRequest, withMocks } from '../domain/plan/mocks.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
+import { waitOf } from '../domain/plan/work.ts';
+import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import type { RunOrigin } from '../domain/run/origin.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import { assertCalledByRun, endOf } from './admitted-run.ts';
 import { dataRefOf } from './call-values.ts';
+import {
+  claimGiven,
+  type EarlierRecords,
+  GIVEN_BEHAVIOUR,
+  givenEvents,
+  originIn,
+  readEarlier,
+  reuseFrom,
+} from './earlier-run.ts';
 import type { Admission, AdmitRequest, HistoryLimit, InlineOrRef, Placement, RunRequest } from './contract.ts';
 import type { ActivityDeps, Checked } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
+import { demandVariables } from './host-variables.ts';
+import { refuseBadSchemas } from './output-check.ts';
+import { refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 
 /**
@@ -41,14 +58,14 @@ export async function admit(deps: ActivityDeps, request: AdmitRequest): Promise<
     assertRunId(runId);
     // A workflow that passes none has not been reset: then it would have been admitted before.
     const executionId = typeof originalExecutionRunId === 'string' ? originalExecutionRunId : caller.executionId;
-    return (await admittedBefore(deps, runId, executionId)) ?? (await admitNew(deps, request, executionId));
+    return (await readAdmission(deps, runId, executionId)) ?? (await admitNew(deps, request, executionId));
   } catch (error) {
     throw toActivityFailure(error);
   }
 }
 
 /** The records of a run belong to one execution of its workflow: another one with its id gets neither its results nor its folder. */
-async function admittedBefore(deps: ActivityDeps, runId: string, executionId: string): Promise<Admission | null> {
+async function readAdmission(deps: ActivityDeps, runId: string, executionId: string): Promise<Admission | null> {
   const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   const hasEnded = (await endOf(deps.events, runId)) !== null;
   if (earlier === null || earlier === undefined) {
@@ -59,7 +76,7 @@ async function admittedBefore(deps: ActivityDeps, runId: string, executionId: st
   // An earlier build did not record the execution: while its run goes on, the server has no second one.
   if (earlier.executionId === undefined ? hasEnded : earlier.executionId !== executionId) throw idTaken(runId);
   const { plan, input, behaviour, historyLimit } = earlier;
-  if (!hasEnded) await deps.events.append(runId, [admittedEvent(deps, plan, earlier.hostId)]);
+  if (!hasEnded) await deps.events.append(runId, admissionEvents(deps, earlier));
   const since1 = {
     ...(behaviour === undefined ? {} : { behaviour }),
     ...(historyLimit === undefined ? {} : { historyLimit }),
@@ -70,7 +87,12 @@ async function admittedBefore(deps: ActivityDeps, runId: string, executionId: st
     input,
     searchAttributes: deps.searchAttributes,
     ...since1,
+    ...givenIn(earlier),
   };
+}
+
+function givenIn({ origin, given }: Pick<Admission, 'origin' | 'given'>): Pick<Admission, 'origin' | 'given'> {
+  return { ...(origin === undefined ? {} : { origin }), ...(given === undefined ? {} : { given }) };
 }
 
 function placementOf({ hostId, hostQueue, storeQueue, leaseQueue }: Placement): Placement {
@@ -89,41 +111,71 @@ function whatTheWorkflowHolds(plan: PlanWire, behaviour = 0): Pick<Admission, 'p
 function idTaken(runId: string): CodedError {
   return new CodedError(
     'run/id-taken',
-    `there is a run ${runId} already, of an earlier workflow with this id: its records stay as they are`,
+    `run ${runId} already exists: an earlier workflow had this id, and its records are kept`,
   );
 }
 
 async function admitNew(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
   try {
-    return await admitted(deps, request, executionId);
+    return await admitRun(deps, request, executionId);
   } catch (error) {
     await recordRefusal(deps, request.runId, executionId, error);
     throw error;
   }
 }
 
-async function admitted(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
+async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: string): Promise<Admission> {
   const { runId } = request;
-  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
-  const plan = await planOf(deps, request, baseDir);
   const behaviour = Math.min(request.behaviour ?? 0, BEHAVIOUR);
+  const origin = originIn(request.origin);
+  refuseOrigin(origin, behaviour);
+  const earlier = origin === null ? null : await readEarlier(deps, origin, runId);
+  const baseDir = deps.mountPolicy.specFolder ? await specFolder(deps.marks, runId) : null;
+  const isRepeated = saysNothing(request) && origin?.kind === 'retry';
+  const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
+  if (!isRepeated) refuseSaidMocks(said);
+  const kept = earlier === null ? null : sameMocks(fromWire(earlier.wire), said);
+  const plan = mockedAs(said, mockIn(request.mock) ?? kept);
   refuseTooLarge(plan, behaviour);
+  refuseNewer(plan, behaviour);
+  refuseLongWaits(plan, deps.now());
+  refuseUnsupported(plan);
+  await refuseBadSchemas(deps, plan);
   const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
-  const input = await inputOf(deps, request.input);
+  const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
+  const given = origin === null || earlier === null ? NOTHING_GIVEN : givenBy(origin, { plan, input }, earlier);
+  // What is taken over reads no variable again.
+  const left = plan.stages.filter(({ id }) => !given.has(id));
+  await demandVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
+  const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
   const wire = toWire(plan);
   // A workflow of an earlier build goes on as it does.
   const since1 = request.behaviour === undefined ? {} : { behaviour, historyLimit: deps.historyLimit ?? HISTORY_LIMIT };
-  const admission = { ...placementOf(deps.placement), input, ...since1 };
+  const admission = { ...placementOf(deps.placement), input, ...since1, ...taken };
   await deps.records.put(runId, 'plan', wire);
-  await deps.records.put(runId, 'admission', {
-    plan: wire,
-    ...admission,
-    serverId: deps.serverId,
-    executionId,
-    mounts,
-  } satisfies AdmissionRecord);
-  await deps.events.append(runId, [admittedEvent(deps, wire, deps.placement.hostId)]);
+  const record = { plan: wire, ...admission, serverId: deps.serverId, executionId, mounts } satisfies AdmissionRecord;
+  await deps.records.put(runId, 'admission', record);
+  await deps.events.append(runId, admissionEvents(deps, record));
   return { ...whatTheWorkflowHolds(wire, behaviour), ...admission, searchAttributes: deps.searchAttributes };
+}
+
+const NOTHING_GIVEN: Reuse['given'] = new Map();
+
+/** What the new run takes of the one that it comes from. */
+function givenBy(
+  origin: RunOrigin,
+  run: { readonly plan: Plan; readonly input: InlineOrRef | null },
+  earlier: EarlierRecords,
+): Reuse['given'] {
+  return reuseFrom(origin, run, { ...earlier, plan: fromWire(earlier.wire) }).given;
+}
+
+function refuseOrigin(origin: RunOrigin | null, behaviour: number): void {
+  if (origin === null || behaviour >= GIVEN_BEHAVIOUR) return;
+  throw new CodedError(
+    'admit/invalid',
+    `a ${origin.kind} needs a newer build of Voidbox than the workflow's: update every worker of the queue`,
+  );
 }
 
 function refuseTooLarge(plan: Plan, behaviour: number): void {
@@ -131,33 +183,96 @@ function refuseTooLarge(plan: Plan, behaviour: number): void {
   // A workflow of an earlier build gets the whole plan into its history.
   const limit = behaviour < 2 ? PLAN_LIMITS.inlinePlanBytes : PLAN_LIMITS.planBytes;
   if (bytes > limit)
-    throw new CodedError('run/too-large', `the plan has ${bytes} bytes, a run takes ${limit}: split it`);
+    throw new CodedError('run/too-large', `the plan has ${bytes} bytes; a run carries at most ${limit}: split it`);
   const held = machineBytes(machinePlanOf(plan));
   if (held > PLAN_LIMITS.machineBytes)
     throw new CodedError(
       'run/too-large',
-      `the names and edges of the plan's stages have ${held} bytes, a workflow takes ${PLAN_LIMITS.machineBytes}: split it, or have fewer dependencies`,
+      `the names and edges of the plan's stages have ${held} bytes; a workflow holds at most ${PLAN_LIMITS.machineBytes}: split it, or use fewer dependencies`,
     );
 }
 
-function admittedEvent(deps: ActivityDeps, plan: PlanWire, hostId: string): NewRunEvent {
+/** @throws CodedError `admit/invalid` */
+function mockIn(value: unknown): MockRequest | null {
+  if (!isGiven(value)) return null;
+  const isList = Array.isArray(value) && value.length > 0 && value.length <= PLAN_LIMITS.stages;
+  if (value === 'all' || (isList && value.every((id) => typeof id === 'string'))) return value as MockRequest;
+  throw new CodedError('admit/invalid', '`mock` must be "all" or a list of names of stages');
+}
+
+/** Who reads a plan takes its work for what is done: a run is mocked by its request alone. */
+function refuseSaidMocks(plan: Plan): void {
+  const [stage] = mockedStages(plan);
+  if (stage !== undefined)
+    throw new CodedError(
+      'admit/invalid',
+      `the plan says by itself that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
+    );
+}
+
+function mockedAs(plan: Plan, request: MockRequest | null): Plan {
+  const made = withMocks(plan, request);
+  if ('plan' in made) return made.plan;
+  throw new CodedError('admit/invalid', made.problems.join('\n'));
+}
+
+/** Whatever client sent it: nothing of a plan starts that this build cannot bring to its end. */
+function refuseUnsupported(plan: Plan): void {
+  const parts = unsupportedParts(plan);
+  if (parts.length > 0) throw new CodedError('admit/unsupported-work', describeUnsupported(parts));
+}
+
+function admissionEvents(deps: ActivityDeps, admission: AdmissionRecord): readonly NewRunEvent[] {
+  const atMs = deps.now();
+  return [admittedEvent(admission, atMs), ...givenEvents(admission, atMs)];
+}
+
+/** A spec has no clock. */
+function refuseLongWaits({ stages }: Plan, nowMs: number): void {
+  for (const { id, work } of stages) {
+    const untilMs = waitOf(work)?.untilMs ?? null;
+    if (untilMs !== null && untilMs - nowMs > PLAN_LIMITS.waitMs)
+      throw new CodedError(
+        'admit/invalid',
+        `stage ${id} waits until ${new Date(untilMs).toISOString()}, more than ${PLAN_LIMITS.waitMs / 86_400_000} days from now: write an earlier time`,
+      );
+  }
+}
+
+export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, atMs: number): NewRunEvent {
+  const plan = fromWire(wire);
+  const mocked = mockedStages(plan);
   return {
     id: EVENT_ID.runAdmitted,
-    atMs: deps.now(),
+    atMs,
     body: {
       type: 'run-admitted',
       name: plan.name,
       kind: plan.kind,
       hostId,
-      stages: fromWire(plan).stages.map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
+      stages: plan.stages.map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
+      ...(origin === undefined ? {} : { origin }),
+      ...(mocked.length === 0 ? {} : { mocked }),
     },
   };
 }
 
-async function planOf(deps: ActivityDeps, request: RunRequest, baseDir: string | null): Promise<Plan> {
-  const { spec, plan, planRef, params } = request as Record<keyof RunRequest, unknown>;
-  const isGiven = (value: unknown): boolean => value !== undefined && value !== null;
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+/** Neither a spec nor a plan. */
+function saysNothing({ spec, plan, planRef, params }: RunRequest): boolean {
+  return [spec, plan, planRef, params].every((value) => !isGiven(value));
+}
+
+async function planOf(
+  deps: ActivityDeps,
+  request: Partial<Record<keyof RunRequest, unknown>>,
+  baseDir: string | null,
+): Promise<Plan> {
+  const { spec, plan, planRef, params } = request;
   if ([spec, plan, planRef].filter(isGiven).length !== 1)
     throw new CodedError(
       'admit/invalid',
@@ -170,7 +285,10 @@ async function planOf(deps: ActivityDeps, request: RunRequest, baseDir: string |
   }
   if (typeof spec !== 'string') throw new CodedError('admit/invalid', '`spec` must be the text of a spec, as a string');
   if (Buffer.byteLength(spec) > SPEC_BYTES)
-    throw new CodedError('run/too-large', `the spec has ${Buffer.byteLength(spec)} bytes, a run takes ${SPEC_BYTES}`);
+    throw new CodedError(
+      'run/too-large',
+      `the spec has ${Buffer.byteLength(spec)} bytes; a run takes at most ${SPEC_BYTES}`,
+    );
   return accepted(deps.compileSpec(spec, { baseDir: baseDir ?? '/', params: paramsOf(params) }));
 }
 
@@ -181,7 +299,7 @@ async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> 
   if (ref.sizeBytes > PLAN_LIMITS.planBytes)
     throw new CodedError(
       'run/too-large',
-      `the plan has ${ref.sizeBytes} bytes, a run takes ${PLAN_LIMITS.planBytes}: split it`,
+      `the plan has ${ref.sizeBytes} bytes; a run carries at most ${PLAN_LIMITS.planBytes}: split it`,
     );
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -191,7 +309,7 @@ async function storedPlan(deps: ActivityDeps, value: unknown): Promise<unknown> 
     if (bytes > PLAN_LIMITS.planBytes)
       throw new CodedError(
         'run/too-large',
-        `the plan has more bytes than a run takes, ${PLAN_LIMITS.planBytes}: split it`,
+        `the plan is too large; a run carries at most ${PLAN_LIMITS.planBytes} bytes: split it`,
       );
     parts.push(part);
   }
@@ -227,7 +345,7 @@ async function inputOf(deps: ActivityDeps, value: unknown): Promise<InlineOrRef 
     if (bytes.length > INPUT_BYTES)
       throw new CodedError(
         'run/too-large',
-        `the input has ${bytes.length} bytes, inline it may have ${INPUT_BYTES}: store it and hand over a ref`,
+        `the input has ${bytes.length} bytes; inline it may have at most ${INPUT_BYTES}: store it and pass a ref`,
       );
     if (bytes.length <= PLAN_LIMITS.inlineBytes) return { kind: 'inline', text: input['text'] };
     return { kind: 'ref', ref: await deps.artifacts.put(once(bytes), 'application/json') };
@@ -249,7 +367,7 @@ function assertRunId(runId: string): void {
   if (problem !== null)
     throw new CodedError(
       'admit/invalid',
-      `the workflow id ${JSON.stringify(runId.slice(0, 160))} cannot be a run's: ${problem}`,
+      `the workflow id ${JSON.stringify(runId.slice(0, 160))} is not a valid run id: ${problem}`,
     );
 }
 

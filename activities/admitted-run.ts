@@ -7,8 +7,9 @@ import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
-import type { AdmissionRecord } from './admission-record.ts';
+import type { AdmissionRecord, CommandCaller } from './admission-record.ts';
 import type { InlineOrRef } from './contract.ts';
+import type { ParentOf } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { AdmittedScope } from './requests.ts';
@@ -26,6 +27,8 @@ export interface AdmittedRun {
   readonly behaviour: number;
   /** False for runs of a build that did not record where mounts lead. */
   readonly mountsAreResolved: boolean;
+  /** Of a run of one command: the activity that drives it; else null. */
+  readonly command: CommandCaller | null;
 }
 
 export interface AdmittedRuns {
@@ -80,6 +83,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       input: record.input,
       behaviour: record.behaviour ?? 0,
       mountsAreResolved: record.mounts !== undefined,
+      command: record.command ?? null,
     };
   } catch (error) {
     throw new CodedError(
@@ -123,6 +127,32 @@ export function assertCalledByRun(runId: unknown): { readonly executionId: strin
     'call/refused',
     `${caller} asked for work of ${typeof runId === 'string' ? `run ${quoted(runId)}` : 'no run'}, which only that run's own workflow may do`,
   );
+}
+
+/** How ids of the workflows begin that do the items of a stage. */
+export const ITEMS_ID_PREFIX = 'items/';
+const MOST_KNOWN_WINDOWS = 5_000;
+
+export interface Callers {
+  /** @throws CodedError `call/refused` unless the run's own workflow calls, or a child of it that does items */
+  check(runId: unknown): Promise<void>;
+}
+
+/** The server is asked once for each execution that is not the run's: only a workflow itself can start children. */
+export function createCallers(parentOf: ParentOf): Callers {
+  const known = new Map<string, string>();
+  return {
+    async check(runId) {
+      const { workflowExecution } = Context.current().info;
+      if (workflowExecution?.workflowId.startsWith(ITEMS_ID_PREFIX) !== true || typeof runId !== 'string')
+        return void assertCalledByRun(runId);
+      const { workflowId, runId: executionId } = workflowExecution;
+      const parent = known.get(executionId) ?? (await parentOf(workflowId, executionId));
+      if (parent !== runId) return void assertCalledByRun(runId);
+      if (known.size >= MOST_KNOWN_WINDOWS) known.clear();
+      known.set(executionId, parent);
+    },
+  };
 }
 
 /** Of what a caller sent: in an error message, and not longer than that takes. */

@@ -67,7 +67,7 @@ async function waitAtMost(done: Promise<void>, limitMs: number): Promise<void> {
 }
 
 function reasonOf(error: unknown): string {
-  if (error instanceof DetachedError) return `the attempt before it let go: ${error.reason}`;
+  if (error instanceof DetachedError) return `the previous attempt let go: ${error.reason}`;
   if (isCodedError(error)) return `${error.code}: ${error.message}`;
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,16 +1,20 @@
 /** The events that the workflow of a run makes, and no others: what stages, VMs and the run's end come to is written by activities alone. */
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
+import { retryPauseMs } from '../domain/plan/retry.ts';
+import { PLAN_LIMITS, type RetryPlan } from '../domain/plan/plan.ts';
+import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID, lastNumber } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { type AdmittedRun, quoted } from './admitted-run.ts';
-import { type Fields, fieldsOf, readFailure } from './call-values.ts';
+import { dataRefOf, type Fields, fieldsOf, readFailure } from './call-values.ts';
 
 /** Of a text in an event. The run machine's are shorter; that of a notice is what a failure says. */
 const TEXT_CHARACTERS = 8 * 1024;
+/** Of what a date can be. */
+const LAST_DATE_MS = 8.64e15;
 /** As often as a stage can be looked at again, and far beyond. */
 const MOST_SKIPS = 9_999;
 
@@ -20,7 +24,7 @@ const MOST_SKIPS = 9_999;
  */
 export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRunEvent[] {
   if (!Array.isArray(value))
-    throw new CodedError('call/refused', `run ${run.runId}: the events of a call have to be a list`);
+    throw new CodedError('call/refused', `run ${run.runId}: the events of a call must be a list`);
   return value.map((each: unknown) => {
     const { id, atMs, body: given } = fieldsOf(each, 'an event');
     const body = typeof id === 'string' ? bodyOf(run.machine, id, fieldsOf(given, 'the body of an event')) : null;
@@ -33,14 +37,22 @@ function bodyOf(plan: MachinePlan, id: string, given: Fields): RunEventBody | nu
   switch (given['type']) {
     case 'scope-restarted':
       return scopeRestarted(plan, id, given);
+    case 'loop-visited':
+      return loopVisited(plan, id, given);
     case 'stage-retrying':
       return stageRetrying(plan, id, given);
-    case 'stage-asking':
-      return stageAsking(plan, id, given);
     case 'stage-answered':
       return stageAnswered(plan, id, given);
+    case 'stage-sleeping':
+      return stageSleeping(plan, id, given);
+    case 'stage-woken':
+      return stageWoken(plan, id, given);
+    case 'stage-failed':
+      return stageFailed(plan, id, given);
     case 'stage-skipped':
       return stageSkipped(plan, id, given);
+    case 'stage-passed':
+      return stagePassed(plan, id, given);
     case 'notice':
       return notice(plan, id, given);
     default:
@@ -74,6 +86,16 @@ function areOpenAgain(plan: MachinePlan, scope: string, stages: readonly unknown
   });
 }
 
+function loopVisited(plan: MachinePlan, id: string, { stage: name, visit }: Fields): RunEventBody | null {
+  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
+  if (stage?.loop === undefined || typeof visit !== 'number' || !Number.isSafeInteger(visit)) return null;
+  const { maxVisits, stages } = stage.loop;
+  const evaluation = lastNumber(id);
+  if (!(evaluation >= 1 && evaluation <= MOST_SKIPS) || id !== EVENT_ID.visited(stage.id, evaluation)) return null;
+  if (visit < 2 || visit > maxVisits) return null;
+  return { type: 'loop-visited', stage: stage.id, visit, stages: [...stages] };
+}
+
 function stageRetrying(
   plan: MachinePlan,
   id: string,
@@ -82,34 +104,79 @@ function stageRetrying(
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   if (stage === undefined || !isText(execKey) || !isText(reason) || id !== EVENT_ID.attempt(execKey, 'retrying'))
     return null;
-  if (attemptOf(stage, execKey) === null) return null;
-  return delayMs === 0 || delayMs === stage.retry.backoffMs
+  const tried = triedUnder(stage, execKey);
+  if (tried === null) return null;
+  return typeof delayMs === 'number' && isPause(tried, delayMs)
     ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs }
     : null;
 }
 
-function stageAsking(plan: MachinePlan, id: string, { stage, execKey, attempt }: Fields): RunEventBody | null {
-  const asked = askedBy(plan, stage, execKey);
-  if (asked === null || asked.attempt !== attempt || id !== EVENT_ID.attempt(asked.execKey, 'asking')) return null;
-  return { type: 'stage-asking', ...asked };
+/** A lost VM is followed by none. Which failure it was does not follow from the key: lost VMs count there too. */
+function isPause({ retry }: Pick<MachineStage, 'retry'>, delayMs: number): boolean {
+  if (delayMs === 0) return true;
+  for (let failures = 1; failures < retry.maxAttempts; failures += 1)
+    if (retryPauseMs(retry, failures) === delayMs) return true;
+  return false;
 }
 
 function stageAnswered(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
   const asked = askedBy(plan, given['stage'], given['execKey']);
   if (asked === null || id !== EVENT_ID.attempt(asked.execKey, 'answered')) return null;
   const { stage, execKey } = asked;
+  const { outcome, by, comment } = given;
   const failure = given['failure'] === null ? null : readFailure(given['failure']);
-  switch (given['outcome']) {
-    case 'succeeded':
-    case 'cancelled':
-      return given['failure'] === null
-        ? { type: 'stage-answered', stage, execKey, outcome: given['outcome'], failure: null }
-        : null;
-    case 'failed':
-      return failure === null ? null : { type: 'stage-answered', stage, execKey, outcome: 'failed', failure };
-    default:
-      return null;
-  }
+  const output = given['output'] === undefined ? undefined : dataRefOf(given['output']);
+  if (by !== undefined && !isText(by)) return null;
+  if (comment !== undefined && !isText(comment)) return null;
+  if (output === null || (output !== undefined && outcome !== 'succeeded')) return null;
+  if (outcome !== 'succeeded' && outcome !== 'failed' && outcome !== 'cancelled') return null;
+  if ((outcome === 'failed') !== (failure !== null)) return null;
+  return {
+    type: 'stage-answered',
+    stage,
+    execKey,
+    outcome,
+    failure,
+    ...(by === undefined ? {} : { by }),
+    ...(comment === undefined ? {} : { comment }),
+    ...(output === undefined ? {} : { output }),
+  };
+}
+
+function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
+  const stage = waitingStage(plan, given['stage']);
+  const { execKey, attempt, untilMs } = given;
+  if (stage === null || typeof untilMs !== 'number' || !(Math.abs(untilMs) <= LAST_DATE_MS)) return null;
+  if (attemptOf(stage, execKey) !== attempt || id !== EVENT_ID.attempt(execKey as string, 'sleeping')) return null;
+  if (stage.wait!.untilMs !== null && stage.wait!.untilMs !== untilMs) return null;
+  return { type: 'stage-sleeping', stage: stage.id, execKey: execKey as string, attempt: attempt as number, untilMs };
+}
+
+function stageWoken(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
+  const stage = waitingStage(plan, given['stage']);
+  const { execKey, outcome } = given;
+  if (stage === null || attemptOf(stage, execKey) === null) return null;
+  if (id !== EVENT_ID.attempt(execKey as string, 'woken')) return null;
+  if (outcome !== 'succeeded' && outcome !== 'cancelled') return null;
+  return { type: 'stage-woken', stage: stage.id, execKey: execKey as string, outcome };
+}
+
+/** Null for a stage that does more than wait. */
+function waitingStage(plan: MachinePlan, name: unknown): MachineStage | null {
+  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
+  return stage?.wait === undefined ? null : stage;
+}
+
+function stageFailed(
+  plan: MachinePlan,
+  id: string,
+  { stage: name, execKey, failure: given }: Fields,
+): RunEventBody | null {
+  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
+  const failure = readFailure(given);
+  if (stage === undefined || failure === null || !isText(execKey)) return null;
+  if (triedUnder(stage, execKey) === null || id !== EVENT_ID.attempt(execKey, 'failed')) return null;
+  return { type: 'stage-failed', stage: stage.id, execKey, failure };
 }
 
 /** An attempt of a stage that asks; null for others. */
@@ -123,12 +190,25 @@ function askedBy(
   return attempt === null ? null : { stage: stage!.id, execKey: execKey as string, attempt };
 }
 
-/** Null for a key that the machine gives to no attempt of the stage. */
+/** The attempt of the stage itself that a key names; null for a key that the machine gives to none. */
 function attemptOf(stage: MachineStage, execKey: unknown): number | null {
-  if (!isText(execKey)) return null;
-  const attempt = Number(execKey.slice(execKey.lastIndexOf('/') + 1));
-  const isOne = Number.isSafeInteger(attempt) && attempt >= 1 && attempt <= lastAttempt(stage);
-  return isOne && execKey === execKeyOf(stage.id, attempt) ? attempt : null;
+  const tried = triedUnder(stage, execKey);
+  return tried === null || tried.isItem ? null : tried.attempt;
+}
+
+/** The attempt that a key names, of the stage or of one of its items; null for a key that the machine gives to none. */
+function triedUnder(
+  { id, retry: own, each, visits }: MachineStage,
+  execKey: unknown,
+): { readonly attempt: number; readonly isItem: boolean; readonly retry: RetryPlan } | null {
+  const name = isText(execKey) ? parseExecKey(execKey) : null;
+  if (name === null || name.stage !== id || name.command !== 1) return null;
+  const [step, ...inner] = name.instance;
+  const isItem = step !== undefined;
+  if (isItem && (each === undefined || inner.length > 0 || step.part !== id || step.item >= PLAN_LIMITS.items))
+    return null;
+  const retry = isItem ? each!.retry : own;
+  return name.attempt <= lastAttempt({ retry, visits }) ? { attempt: name.attempt, isItem, retry } : null;
 }
 
 function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields): RunEventBody | null {
@@ -136,6 +216,16 @@ function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields):
   const times = id === EVENT_ID.skipped(stage, 1) ? 1 : lastNumber(id);
   if (!(times >= 1 && times <= MOST_SKIPS) || id !== EVENT_ID.skipped(stage, times)) return null;
   return { type: 'stage-skipped', stage, reason };
+}
+
+function stagePassed(plan: MachinePlan, id: string, { stage: name, output: given }: Fields): RunEventBody | null {
+  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
+  if (stage === undefined || stage.condition === null) return null;
+  const evaluation = id === EVENT_ID.passed(stage.id, 1) ? 1 : lastNumber(id);
+  if (!(evaluation >= 1 && evaluation <= MOST_SKIPS) || id !== EVENT_ID.passed(stage.id, evaluation)) return null;
+  const output = given === undefined ? undefined : dataRefOf(given);
+  if (output === null) return null;
+  return { type: 'stage-passed', stage: stage.id, ...(output === undefined ? {} : { output }) };
 }
 
 /** That a VM could not be released. */

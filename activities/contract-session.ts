@@ -7,7 +7,7 @@ import type { Handshake, ObserverName } from '../domain/step-machine/definition.
 import type { SessionEvent, SessionEventBody } from '../domain/step-machine/event.ts';
 import type { SkillFacts } from '../domain/step-machine/facts.ts';
 import type { StepRecord } from '../domain/step-machine/records.ts';
-import type { CliResult } from '../domain/step-machine/result.ts';
+import type { SessionResult } from '../domain/step-machine/result.ts';
 import type { ErrorFacts, SessionState, SessionStatus } from '../domain/step-machine/state.ts';
 
 /** The argument of the workflow type `voidboxSession`. */
@@ -79,7 +79,7 @@ export interface AdvanceRequest {
  * history begins anew meanwhile: `settle` says how it went.
  */
 export type SessionAnswer =
-  | { readonly kind: 'answer'; readonly result: CliResult }
+  | { readonly kind: 'answer'; readonly result: SessionResult }
   | { readonly kind: 'called'; readonly child: ChildSession }
   | { readonly kind: 'continued' };
 
@@ -93,14 +93,22 @@ export interface SessionView {
   readonly turn: number;
   readonly startedAtMs: number;
   /** What a client would be answered; null while the session is being opened. */
-  readonly current: CliResult | null;
-  readonly open: readonly { readonly step: string; readonly turn: number; readonly phase: string }[];
+  readonly current: SessionResult | null;
+  readonly open: readonly OpenSessionStep[];
   /** Completed visits by step, with the prefixes of sub-skills. */
   readonly visits: Readonly<Record<string, number>>;
   readonly last: StepRecord | null;
   readonly childSessions: readonly ChildSession[];
   /** Why the session cannot go on at the moment; null when it can. */
   readonly blocked: string | null;
+}
+
+export interface OpenSessionStep {
+  readonly step: string;
+  readonly turn: number;
+  readonly phase: string;
+  /** A person is asked: who, and by when. Absent for steps of the agent. */
+  readonly human?: { readonly assignee?: string; readonly dueMs?: number };
 }
 
 /** What the query `records` answers. */

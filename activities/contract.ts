@@ -3,15 +3,21 @@
  * Names of the methods are contracts: they stand in histories.
  */
 import type { MachinePlanWire } from '../domain/pipeline/machine-plan.ts';
-import type { NamedOutput } from '../domain/pipeline/state.ts';
+import type { EndedStage } from '../domain/pipeline/command.ts';
+import type { GivenStage, NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { MockRequest } from '../domain/plan/mocks.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
+import type { RunOrigin } from '../domain/run/origin.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
 
-/** The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. */
+/**
+ * The argument of the workflow type `voidboxRun`: a spec's text or a compiled plan, one of the three. A retry may leave out all
+ * three: then it has the plan of the run that it retries.
+ */
 export interface RunRequest {
   readonly spec?: string;
   readonly plan?: PlanWire;
@@ -19,8 +25,15 @@ export interface RunRequest {
   readonly planRef?: DataRef;
   /** Values for the spec's `params`. Only with `spec`. */
   readonly params?: Readonly<Record<string, string>>;
-  /** What the first stages find in `/workspace/input.json`. */
+  /** What the first stages find in `/workspace/input.json`. Absent, of a run with an origin: what they found there. */
   readonly input?: InlineOrRef;
+  /** The earlier run of the same host whose outputs stand for stages that need not run again: admission decides which. */
+  readonly origin?: RunOrigin;
+  /**
+   * Stages that come to their `mock` in place of their work; `all`: each that has one. Absent, of a run with an origin: those
+   * that were mocked there.
+   */
+  readonly mock?: MockRequest;
 }
 
 export type InlineOrRef =
@@ -54,12 +67,22 @@ export interface Admission extends Placement {
   /** From behaviour 2: what the run machine needs of the plan, which stays in the run's records. */
   readonly machine?: MachinePlanWire;
   readonly input: InlineOrRef | null;
-  /** Search attributes of ours that the server knows. */
+  /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
   /** What the workflow does, of `domain/run/behaviour.ts`; absent is 0. It never changes during a run. */
   readonly behaviour?: number;
+  /** Of a run that has one. From behaviour 8. */
+  readonly origin?: RunOrigin;
+  /** With `origin`: the stages that do not run, by id. */
+  readonly given?: Readonly<Record<string, GivenOutputs>>;
   /** Where the run gives up; absent: it never does. It stands here so that another limit changes no run that goes on. */
   readonly historyLimit?: HistoryLimit;
+}
+
+/** What a stage came to in an earlier run. */
+export interface GivenOutputs extends GivenStage {
+  /** The run in which it ran; absent: the origin. */
+  readonly ranIn?: string;
 }
 
 /** What a history may have before its run gives up. What still runs then has to end, within what the server allows. */
@@ -72,6 +95,8 @@ export interface HistoryLimit {
 export interface ScopeCall {
   readonly runId: string;
   readonly scope: string;
+  /** With `releaseVm`: of the item whose VM it is; absent: of the run itself. */
+  readonly instance?: InstancePath;
   readonly generation: number;
 }
 
@@ -110,6 +135,67 @@ export interface WholeStageCall {
   readonly events: readonly NewRunEvent[];
 }
 
+/** What `askApproval` is told. */
+export interface AskCall {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  /** Milliseconds since the epoch; null: there is none. */
+  readonly deadlineAtMs: number | null;
+  readonly events: readonly NewRunEvent[];
+}
+
+/** What `recordApproval` is told: an answer that was not no. */
+export interface ApprovalCall {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  /** The name that the person who answered gave; null: none. */
+  readonly by: string | null;
+  readonly comment: string | null;
+  /** Nobody answered: the deadline stands for a yes. */
+  readonly timedOut: boolean;
+  /** As they came: `recordApproval` checks them. */
+  readonly fields: unknown;
+  /** When the workflow heard it, in milliseconds since the epoch. */
+  readonly atMs: number;
+}
+
+/** What `evaluateCondition` is told. The condition itself stands in the run's records. */
+export interface EvaluateCall {
+  readonly runId: string;
+  readonly stage: string;
+  /** From 1. */
+  readonly evaluation: number;
+  /** Of each stage that the condition is decided with, what it came to. */
+  readonly upstream: Readonly<Record<string, EndedStage>>;
+  readonly events: readonly NewRunEvent[];
+}
+
+export interface ConditionResult {
+  readonly holds: boolean;
+  /** What those that carry the output of the stage on get in its place, when it does not hold; null: nothing. */
+  readonly output: DataRef | null;
+}
+
+/** What `beginItems` is told. */
+export interface BeginItemsCall {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  readonly events: readonly NewRunEvent[];
+}
+
+/** What `endItems` is told. */
+export interface EndItemsCall {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  /** The run was cancelled: items may be missing. */
+  readonly cancelled: boolean;
+}
+
 export interface UpstreamOutputs {
   readonly output: DataRef | null;
   readonly outputs: Readonly<Record<string, DataRef>>;
@@ -132,9 +218,28 @@ export interface Activities {
   admit(request: AdmitRequest): Promise<Admission>;
   /** Finds or creates the VM of a scope that several stages share. */
   acquireVm(call: ScopeCall | WholeScopeCall): Promise<VmLease>;
-  /** Runs one attempt of one stage and returns only what is durable. */
+  /**
+   * Runs one attempt of one stage and returns only what is durable. From behaviour 4 on a result whose outcome is `failed` is
+   * thrown: a failure with the outcome's code as type, and the result as its only detail.
+   */
   runStage(call: StageCall | WholeStageCall): Promise<StageResult>;
   releaseVm(call: ScopeCall | WholeScopeCall): Promise<void>;
+  /**
+   * Decides whether a stage runs.
+   * @throws ApplicationFailure `stage/condition` when its condition cannot be decided
+   */
+  evaluateCondition(call: EvaluateCall): Promise<ConditionResult>;
+  /** Tells readers what a stage asks: appends `stage-asking`. */
+  askApproval(call: AskCall): Promise<void>;
+  /**
+   * Keeps an answer as the stage's output.
+   * @throws ApplicationFailure `call/refused` for fields that the approval does not have, or lacks
+   */
+  recordApproval(call: ApprovalCall): Promise<DataRef>;
+  /** Reads the list of a stage's items and keeps it. Fails like `runStage` where there is no list. */
+  beginItems(call: BeginItemsCall): Promise<{ readonly count: number }>;
+  /** Once no item runs any more: merges their results, and says what the stage came to. Fails like `runStage`. */
+  endItems(call: EndItemsCall): Promise<StageResult>;
   /** Appends events that no stage will carry. */
   appendEvents(request: { readonly runId: string; readonly events: readonly NewRunEvent[] }): Promise<void>;
   /** Makes a merged output, writes the terminal event and the manifest, drops handed-over variables. Returns the outcome as it is written. */

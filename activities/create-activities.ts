@@ -1,10 +1,16 @@
 /** The activities of a worker, made of its dependencies. Each call is checked against the run's records first. */
+import type { StageResult } from '../domain/run/stage-result.ts';
+import { askApproval, recordApproval } from './approvals.ts';
 import { admit } from './admit.ts';
+import { evaluateCondition } from './conditions.ts';
 import type { Activities } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
-import { toActivityFailure } from './failure.ts';
-import { finishedAlready, finishRun } from './finish-run.ts';
+import { endPart } from './end-part.ts';
+import { stageFailure, toActivityFailure } from './failure.ts';
+import { finishAgain, finishRun } from './finish-run.ts';
+import { mockStage } from './mocked-stage.ts';
 import { createRunCalls } from './run-calls.ts';
+import { beginItems, endItems } from './items.ts';
 import { runStage } from './run-stage.ts';
 import { acquireVm, releaseVm } from './shared-vm.ts';
 
@@ -18,8 +24,24 @@ export function createActivities(deps: ActivityDeps): Activities {
       return admission;
     },
     acquireVm: (call) => coded(async () => acquireVm(deps, await calls.acquire(call))),
-    runStage: (call) => coded(async () => runStage(deps, await calls.stage(call))),
+    runStage: (call) =>
+      coded(async () => {
+        const mocked = await calls.mocked(call);
+        if (mocked !== null) return unlessFailed(await mockStage(deps, mocked));
+        const part = await calls.part(call);
+        if (part !== null) return unlessFailed(await endPart(deps, part));
+        const { behaviour, ...request } = await calls.stage(call);
+        const result = await runStage(deps, request);
+        // It is durable by now. To the workflow of an earlier build a failure would be a broken world, which no author's retry is for.
+        if (result.outcome === 'failed' && behaviour >= 4) throw stageFailure(result);
+        return result;
+      }),
     releaseVm: (call) => coded(async () => releaseVm(deps, await calls.release(call))),
+    evaluateCondition: (call) => coded(async () => evaluateCondition(deps, await calls.evaluate(call))),
+    askApproval: (call) => coded(async () => askApproval(deps, await calls.ask(call))),
+    recordApproval: (call) => coded(async () => recordApproval(deps, await calls.approval(call))),
+    beginItems: (call) => coded(async () => beginItems(deps, await calls.beginItems(call))),
+    endItems: (call) => coded(async () => unlessFailed(await endItems(deps, await calls.endItems(call)))),
     appendEvents: (call) =>
       coded(async () => {
         const { runId, events } = await calls.append(call);
@@ -28,12 +50,17 @@ export function createActivities(deps: ActivityDeps): Activities {
     finishRun: (call) =>
       coded(async () => {
         const { ended, ...request } = await calls.finish(call);
-        const outcome =
-          ended === null ? await finishRun(deps, request) : await finishedAlready(deps, request.runId, ended);
+        const outcome = ended === null ? await finishRun(deps, request) : await finishAgain(deps, request.runId, ended);
         calls.forget(request.runId);
         return outcome;
       }),
   };
+}
+
+/** It is durable by now. */
+function unlessFailed(result: StageResult): StageResult {
+  if (result.outcome === 'failed') throw stageFailure(result);
+  return result;
 }
 
 async function coded<T>(work: () => Promise<T>): Promise<T> {

@@ -4,10 +4,13 @@ import type { AttemptRegistry } from './attempt-registry.ts';
 import type { PumpDisk } from './output-pump.ts';
 import type { Leases } from './ports/leases.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
+import type { EvaluateCondition, EvaluateTexts } from './ports/conditions.ts';
+import type { CheckOutput } from './ports/output-check.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { WritableMounts } from './ports/mounts.ts';
 import type { HostMarks } from './ports/host-marks.ts';
 import type { HostVariables } from './ports/host-variables.ts';
+import type { LentVariables } from './ports/lent-variables.ts';
 import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
@@ -21,6 +24,7 @@ export interface ActivityDeps {
   readonly records: RunRecords;
   readonly marks: HostMarks;
   readonly hostVariables: HostVariables;
+  readonly lentVariables: LentVariables;
   readonly mounts: WritableMounts;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
@@ -33,20 +37,30 @@ export interface ActivityDeps {
   readonly placement: Placement;
   /** Names the Temporal server whose runs these are; kept with each run. */
   readonly serverId: string;
-  /** Search attributes of ours that the server knows. */
+  /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
   readonly mountPolicy: MountPolicy;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */
   readonly historyLimit?: HistoryLimit;
+  readonly evaluate: EvaluateCondition;
+  readonly evaluateTexts: EvaluateTexts;
+  readonly checkOutput: CheckOutput;
+  readonly parentOf: ParentOf;
   readonly compileSpec: CompileSpec;
   readonly checkPlan: CheckPlan;
   readonly now: () => number;
 }
 
+/** What the server says: the workflow that started this execution as its child; null: none did. */
+export type ParentOf = (workflowId: string, executionId: string) => Promise<string | null>;
+
 export interface MountPolicy {
-  /** Host folders that any run may mount from. */
+  /** Host folders that runs may mount from. */
   readonly allowedRoots: readonly string[];
-  /** True on one's own machine: the folder of the spec, which the client left as a mark of the run, is allowed too. */
+  /**
+   * True with the embedded server: the folder of the spec, which the client left as a mark of the run, is allowed too, and a run
+   * without the mark mounts nothing.
+   */
   readonly specFolder: boolean;
 }
 

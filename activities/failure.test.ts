@@ -3,7 +3,7 @@ import type { ApplicationFailure } from '@temporalio/activity';
 import { expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { ERROR_CODES, type ErrorCode } from '../domain/errors/codes.ts';
-import { toActivityFailure } from './failure.ts';
+import { DetachedError, toActivityFailure } from './failure.ts';
 
 const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
 
@@ -26,6 +26,18 @@ test('Temporal tries these again, and no other code', () => {
   ]);
 });
 
-test('waiting for room is no fault', () => {
-  expect(CODES.filter((code) => failureOf(code).category === 'BENIGN')).toEqual(['vm/no-capacity']);
+test('waiting for room and a reset of a run that has ended are no faults of a worker', () => {
+  expect(CODES.filter((code) => failureOf(code).category === 'BENIGN').sort()).toEqual(['run/ended', 'vm/no-capacity']);
+});
+
+test('no failure says where this code is installed', () => {
+  const here = import.meta.dirname;
+  for (const code of CODES) expect(failureOf(code).stack).toBe('');
+  const detached = toActivityFailure(new DetachedError('its worker was shut down'));
+  expect(detached.stack).toBe('');
+  const bug = toActivityFailure(new TypeError(`Cannot find module '${here}/gone.js' imported from ${here}/failure.js`));
+  expect(bug.message).toBe("TypeError: Cannot find module 'gone.js' imported from failure.js");
+  expect(bug.stack).not.toContain(here);
+  // What a report of a bug needs stays.
+  expect(bug.stack).toMatch(/^TypeError: [^\n]*\n +at .*failure\.test\.ts:\d+:\d+/);
 });

@@ -1,24 +1,29 @@
 /** The one place that turns errors into Temporal failures. */
 import { ApplicationFailure, CancelledFailure } from '@temporalio/activity';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
-import { retryOf } from '../domain/errors/error-code.ts';
+import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
+import { cutFolders } from '../domain/security/cut-folders.ts';
 
 /** Thrown by an attempt that let go of its work so that another attempt can take it up. */
 export class DetachedError extends Error {
   readonly reason: string;
 
   constructor(reason: string) {
-    super(`this attempt let go (${reason}); the work goes on and the next attempt takes it up`);
+    super(`this attempt let go (${reason}); the work continues, and the next attempt takes it over`);
     this.name = 'DetachedError';
     this.reason = reason;
   }
 }
 
+/** Nothing is wrong with the worker: VMs wait for room, and an operator has reset a run that has ended. */
+const EXPECTED: ReadonlySet<AnyErrorCode> = new Set<AnyErrorCode>(['vm/no-capacity', 'run/ended']);
+
 /** Makes what an activity throws: always an ApplicationFailure whose type is a code, or the cancellation itself. */
 export function toActivityFailure(error: unknown): Error {
   if (error instanceof CancelledFailure || error instanceof ApplicationFailure) return error;
   if (error instanceof DetachedError) {
-    return ApplicationFailure.create({
+    return withoutStack({
       type: 'attempt/detached',
       message: error.message,
       nonRetryable: false,
@@ -28,19 +33,42 @@ export function toActivityFailure(error: unknown): Error {
   }
   const coded = isCodedError(error) ? error : codeOfSystemError(error);
   if (coded !== null) {
-    return ApplicationFailure.create({
+    return withoutStack({
       type: coded.code,
       message: coded.message,
       // A stale fence is tried again: if the server still waits for this attempt, a zombie has overtaken it, and
       // the next attempt takes over from that.
       nonRetryable: retryOf(coded.code) !== 'temporal',
       ...(coded.nextRetryDelayMs === undefined ? {} : { nextRetryDelay: coded.nextRetryDelayMs }),
-      ...(coded.code === 'vm/no-capacity' ? { category: 'BENIGN' as const } : {}),
+      ...(EXPECTED.has(coded.code) ? { category: 'BENIGN' as const } : {}),
     });
   }
-  const message = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  const failure = ApplicationFailure.create({ type: 'internal/bug', message, nonRetryable: true });
-  if (error instanceof Error && error.stack !== undefined) failure.stack = error.stack;
+  const message = cutFolders(error instanceof Error ? `${error.name}: ${error.message}` : String(error));
+  const failure = withoutStack({ type: 'internal/bug', message, nonRetryable: true });
+  if (error instanceof Error && error.stack !== undefined) failure.stack = cutFolders(error.stack);
+  return failure;
+}
+
+/**
+ * What an attempt that failed answers with from behaviour 4 on: its result, as a failure, so that Temporal's own tools show a
+ * failed stage as one. Standard error stands in the details alone, which a codec covers and a message it does not.
+ */
+export function stageFailure(result: StageResult): ApplicationFailure {
+  const { stage, failure } = result;
+  return withoutStack({
+    type: failure?.code ?? 'stage/exit-nonzero',
+    message: failure?.message ?? `stage ${stage} failed`,
+    // The author's retries are the run machine's.
+    nonRetryable: true,
+    category: 'BENIGN',
+    details: [result],
+  });
+}
+
+/** A code, its message and the place in it say what to do. Where this code stands on a host is nothing for a history. */
+function withoutStack(options: Parameters<typeof ApplicationFailure.create>[0]): ApplicationFailure {
+  const failure = ApplicationFailure.create(options);
+  failure.stack = '';
   return failure;
 }
 

@@ -10,7 +10,7 @@ import { createWritableMounts } from '../sandbox/mounts/writable-mounts.ts';
 import { mountsDir } from '../store/file/run-folder.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import type { ActivityDeps } from './deps.ts';
-import { finishedAlready, finishRun } from './finish-run.ts';
+import { finishAgain, finishRun } from './finish-run.ts';
 
 const RUN = 'run-1';
 const SUCCEEDED: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
@@ -121,6 +121,6 @@ test('a broken store is tried again, not taken for a failed run', async () => {
 test('what an attempt that died behind the last event left of the mounts goes with the next', async () => {
   const kept = mountsDir(stateDir, RUN);
   mkdirSync(kept, { recursive: true });
-  expect(await finishedAlready(deps, RUN, SUCCEEDED)).toEqual(SUCCEEDED);
+  expect(await finishAgain(deps, RUN, SUCCEEDED)).toEqual(SUCCEEDED);
   expect(existsSync(kept)).toBe(false);
 });

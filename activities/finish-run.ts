@@ -33,7 +33,7 @@ export async function finishRun(deps: ActivityDeps, request: FinishRequest): Pro
  * The outcome that stands: of an attempt whose answer was lost, or of a run that was reset after its end.
  * What follows the last event is done again.
  */
-export async function finishedAlready(
+export async function finishAgain(
   deps: Pick<ActivityDeps, 'hostVariables' | 'mounts'>,
   runId: string,
   outcome: RunOutcome,
@@ -66,8 +66,10 @@ async function manifestOf(deps: ActivityDeps, runId: string, { output: result }:
     | undefined;
   if (admission?.input?.kind === 'ref') refs.set(admission.input.ref.sha256, admission.input.ref);
   for await (const { body } of deps.reader.read(runId, 0, { output: false })) {
-    if (body.type !== 'stage-finished') continue;
-    const { output, outputs } = body.result;
+    if ((body.type === 'stage-answered' || body.type === 'stage-passed') && body.output !== undefined)
+      refs.set(body.output.sha256, body.output);
+    if (body.type !== 'stage-finished' && body.type !== 'stage-given') continue;
+    const { output, outputs } = body.type === 'stage-given' ? body : body.result;
     for (const ref of [...(output === null ? [] : [output]), ...Object.values(outputs)]) refs.set(ref.sha256, ref);
   }
   return { version: 1, refs: [...refs.values()] };

@@ -30,13 +30,19 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
   const context = Context.current();
   const detached = new AbortController();
   const cancelRequested = new AbortController();
+  // Not `AbortSignal.any`, which costs a stage more than its heartbeats do.
+  const ended = new AbortController();
+  const abort = (controller: AbortController, reason: unknown): void => {
+    controller.abort(reason);
+    ended.abort(reason);
+  };
   const beats: { work: () => Promise<void>; onError: (error: unknown) => void; running: boolean }[] = [];
   let phase = 'starting';
 
   const onCancellation = (): void => {
     const details = context.cancellationDetails;
-    if (details?.cancelRequested === true && !details.notFound) cancelRequested.abort(new Error('cancelled'));
-    else detached.abort(new DetachedError(reasonOf(details)));
+    if (details?.cancelRequested === true && !details.notFound) abort(cancelRequested, new Error('cancelled'));
+    else abort(detached, new DetachedError(reasonOf(details)));
   };
   if (context.cancellationSignal.aborted) onCancellation();
   else context.cancellationSignal.addEventListener('abort', onCancellation, { once: true });
@@ -61,9 +67,9 @@ export async function withHeartbeat<T>(body: (life: AttemptLife) => Promise<T>):
       scheduledAtMs: context.info.currentAttemptScheduledTimestampMs,
       detached: detached.signal,
       cancelRequested: cancelRequested.signal,
-      ended: AbortSignal.any([detached.signal, cancelRequested.signal]),
+      ended: ended.signal,
       everyBeat: (work, onError) => void beats.push({ work, onError, running: false }),
-      detach: (reason) => detached.abort(new DetachedError(reason)),
+      detach: (reason) => abort(detached, new DetachedError(reason)),
       phase: (name) => {
         phase = name;
       },
@@ -87,8 +93,8 @@ interface Reasons {
 }
 
 const REASONS = {
-  notFound: 'the server had given it up',
-  timedOut: 'the server did not hear of it in time',
+  notFound: 'the server no longer waited for it',
+  timedOut: 'no heartbeat reached the server in time',
   workerShutdown: 'its worker was shut down',
   reset: 'it was reset',
   paused: 'it was paused',

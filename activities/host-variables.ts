@@ -1,40 +1,97 @@
 /** Values of a host enter here and nowhere else; the redactor gets the same list. */
+import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { StagePlan } from '../domain/plan/plan.ts';
-import { environmentOf } from '../domain/plan/work.ts';
+import type { Plan } from '../domain/plan/plan.ts';
+import { demandedVariablesOf, environmentOf, hostVariablesOf } from '../domain/plan/work.ts';
 import type { Secret } from '../domain/security/redactor.ts';
-import type { HostVariables } from './ports/host-variables.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { StageRequest } from './requests.ts';
+
+type Sources = Pick<ActivityDeps, 'hostVariables' | 'lentVariables'>;
+
+/** Of all host variables of a run: what is printed is searched for every form of each. */
+const SECRETS_BYTES = 64 * 1024;
 
 export interface StageEnvironment {
   readonly env: Readonly<Record<string, string>>;
-  /** Values that must not be seen outside the guest. */
+  /** All values that the run has of the host: a stage may print what another one left in a file. */
   readonly secrets: readonly Secret[];
+  /** Names of the host variables that the stage itself reads. */
+  readonly named: ReadonlySet<string>;
+  /** Those of them that are not set: the stage gets an empty value. */
+  readonly unset: readonly string[];
 }
 
-/** @throws CodedError `host/variable-missing` */
+/** @throws CodedError `host/variable-missing`, `host/variable-too-large`, `host/secrets-file` */
 export async function resolveEnvironment(
-  variables: HostVariables,
-  runId: string,
-  stage: StagePlan,
+  sources: Sources,
+  { runId, stage, hostVariables }: Pick<StageRequest, 'runId' | 'stage' | 'hostVariables'>,
 ): Promise<StageEnvironment> {
-  const entries = environmentOf(stage.work);
-  const handedOver = entries.some((entry) => entry.value.kind === 'from-host') ? await variables.get(runId) : {};
-  const env: Record<string, string> = {};
-  const secrets: Secret[] = [];
-  for (const { name, value } of entries) {
-    if (value.kind === 'literal') {
-      env[name] = value.text;
-      continue;
-    }
-    const text = handedOver[value.fromHost];
-    if (text === undefined) {
-      throw new CodedError(
-        'host/variable-missing',
-        `stage ${stage.id} reads the variable ${value.fromHost}, which was not handed over: set it where \`voidbox run\` is started`,
-      );
-    }
-    env[name] = text;
-    secrets.push({ name: value.fromHost, value: text });
-  }
-  return { env, secrets };
+  const named = new Set(hostVariablesOf([stage]));
+  const values = await readVariables(sources, runId, [...new Set([...hostVariables, ...named])]);
+  const env = environmentOf(stage.work).map(({ name, value }): readonly [string, string] => {
+    if (value.kind === 'literal') return [name, value.text];
+    const text = values.get(value.fromHost);
+    if (text === undefined && value.ifUnset === undefined) throw missing([{ name: value.fromHost, stage: stage.id }]);
+    return [name, text ?? ''];
+  });
+  return {
+    env: Object.fromEntries(env),
+    secrets: [...values].map(([name, value]) => ({ name, value })),
+    named,
+    unset: [...named].filter((name) => !values.has(name)),
+  };
+}
+
+/**
+ * Before the first VM: a run whose secrets are not there does not begin.
+ * @param plan  `stages`: those that are to run
+ * @throws CodedError `host/variable-missing`, `host/variable-too-large`, `host/secrets-file`
+ */
+export async function demandVariables(
+  sources: Sources,
+  runId: string,
+  { hostVariables, stages }: Pick<Plan, 'hostVariables' | 'stages'>,
+): Promise<void> {
+  const values = await readVariables(sources, runId, hostVariables);
+  const lacking = demandedVariablesOf(stages).filter(({ name }) => !values.has(name));
+  if (lacking.length > 0) throw missing(lacking);
+}
+
+/** What was handed over for the run goes before what this worker lends. */
+async function readVariables(
+  { hostVariables, lentVariables }: Sources,
+  runId: string,
+  names: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (names.length === 0) return new Map();
+  const handedOver = new Map(Object.entries(await hostVariables.get(runId)));
+  const isAll = names.every((name) => handedOver.has(name));
+  const lent = isAll ? new Map<string, string>() : new Map(Object.entries(await lentVariables.read()));
+  const values = names.flatMap((name) => {
+    const value = handedOver.get(name) ?? lent.get(name);
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  refuseTooLarge(values);
+  return new Map(values);
+}
+
+function refuseTooLarge(values: readonly (readonly [name: string, value: string])[]): void {
+  const bytes = values.reduce((sum, [, value]) => sum + Buffer.byteLength(value), 0);
+  if (bytes <= SECRETS_BYTES) return;
+  const [largest] = values.toSorted((a, b) => b[1].length - a[1].length)[0]!;
+  throw new CodedError(
+    'host/variable-too-large',
+    `the values of host variables that the run reads have ${bytes} bytes together, the most of them in ${largest}; at most ${SECRETS_BYTES} are allowed: mount large data as a file`,
+  );
+}
+
+function missing(lacking: readonly { readonly name: string; readonly stage: string }[]): CodedError {
+  const named = lacking.slice(0, 8).map(({ name, stage }) => `stage ${stage} reads the variable ${name}`);
+  const more = lacking.length > named.length ? `, and ${lacking.length - named.length} more are read` : '';
+  const it = lacking.length === 1 ? 'it' : 'them';
+  return new CodedError(
+    'host/variable-missing',
+    `${named.join(', ')}${more}, which nothing gives to the run: set ${it} where \`voidbox run\` is started; on your own Temporal server, put ${it} into the worker's secrets file (\`voidbox worker --secrets-file\`)`,
+  );
 }

@@ -15,6 +15,8 @@ const MERGED_OUTPUT_BYTES = 64 * 1024 * 1024;
  */
 export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly NamedOutput[]): Promise<DataRef> {
   async function* pieces(): AsyncIterable<Uint8Array> {
+    // Of a fan-out in which every failure was tolerated.
+    if (parts.length === 0) yield Buffer.from('[');
     for (const [index, { name, output }] of parts.entries()) {
       const text = await readText(artifacts, output, name);
       yield Buffer.from(
@@ -26,11 +28,38 @@ export async function mergeOutputs(artifacts: ArtifactStore, parts: readonly Nam
   return artifacts.put(pieces(), 'application/json');
 }
 
+/** What an item of a stage came to. `item` is JSON. */
+export type MergedItem =
+  | { readonly item: string; readonly output: DataRef | null }
+  | { readonly item: string; readonly failure: { readonly code: string; readonly message: string } };
+
+/**
+ * `[{"item","output"}]` in the order of the items, with a `failure` in place of the output where one failed; otherwise as
+ * `mergeOutputs`.
+ * @throws CodedError `run/too-large` when an output has more than 64 MiB
+ */
+export async function mergeItems(artifacts: ArtifactStore, items: readonly MergedItem[]): Promise<DataRef> {
+  async function* pieces(): AsyncIterable<Uint8Array> {
+    yield Buffer.from('[');
+    for (const [index, part] of items.entries()) {
+      const before = index === 0 ? '' : ',';
+      if ('failure' in part) {
+        yield Buffer.from(`${before}{"item":${part.item},"failure":${JSON.stringify(part.failure)}}`);
+        continue;
+      }
+      const text = part.output === null ? '' : await readText(artifacts, part.output, `item ${index}`);
+      yield Buffer.from(`${before}{"item":${part.item},"output":${isJson(text) ? text : JSON.stringify(text)}}`);
+    }
+    yield Buffer.from(']');
+  }
+  return artifacts.put(pieces(), 'application/json');
+}
+
 async function readText(artifacts: ArtifactStore, ref: DataRef, stage: string): Promise<string> {
   if (ref.sizeBytes > MERGED_OUTPUT_BYTES) {
     throw new CodedError(
       'run/too-large',
-      `the output of ${stage} has ${ref.sizeBytes} bytes, a merge takes ${MERGED_OUTPUT_BYTES} of each: pass it as a file by \`outputs\` and \`inputs\``,
+      `the output of ${stage} has ${ref.sizeBytes} bytes; a merge takes at most ${MERGED_OUTPUT_BYTES} of each: pass it as a file with \`outputs\` and \`inputs\``,
     );
   }
   const chunks: Uint8Array[] = [];

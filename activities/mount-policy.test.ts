@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { MountPlan, MountSource, Plan } from '../domain/plan/plan.ts';
 import { planOf } from '../test/machine/plan-of.ts';
-import { resolveMounts } from './mount-policy.ts';
+import { allowedRootsOf, resolveMounts } from './mount-policy.ts';
 
 let base: string;
 
@@ -55,4 +55,28 @@ test('a link out of the allowed folders leads nowhere', async () => {
   await expect(
     resolveMounts(withMounts([beside('away'), 'ro']), [join(base, 'spec')], join(base, 'spec')),
   ).rejects.toThrow(/is refused/);
+});
+
+test('with the embedded server the folders that are allowed are for runs with a mark of this user alone', async () => {
+  const marks = new Map<string, unknown>([
+    ['marked', { baseDir: join(base, 'spec') }],
+    ['forged', { baseDir: 7 }],
+  ]);
+  const rootsOf = (runId: string, specFolder: boolean): Promise<readonly string[]> =>
+    allowedRootsOf(
+      {
+        marks: {
+          put: () => Promise.resolve(),
+          get: (run) => Promise.resolve(marks.get(run) ?? null),
+          putOfVm: () => Promise.resolve(),
+          getOfVm: () => Promise.resolve(null),
+        },
+        mountPolicy: { allowedRoots: [join(base, 'other')], specFolder },
+      },
+      runId,
+    );
+  expect(await rootsOf('marked', true)).toEqual([join(base, 'other'), join(base, 'spec')]);
+  for (const run of ['forged', 'by-a-temporal-client']) expect(await rootsOf(run, true)).toEqual([]);
+  for (const run of ['marked', 'by-a-temporal-client'])
+    expect(await rootsOf(run, false)).toEqual([join(base, 'other')]);
 });

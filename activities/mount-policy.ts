@@ -34,7 +34,7 @@ function hostPathOf(scope: string, source: MountSource, baseDir: string | null):
       if (baseDir !== null) return join(baseDir, source.path);
       throw new CodedError(
         'admit/mount-refused',
-        `scope ${scope} mounts ${source.path} from the spec's folder, and none was handed over on this host`,
+        `scope ${scope} mounts ${source.path} from the spec's folder, but this host was given none`,
       );
   }
 }
@@ -79,13 +79,17 @@ export async function confirmMounts(
   }
 }
 
-/** The worker's own folders, and that of the spec where the client is on this machine and left its name for the run. */
+/**
+ * The worker's own folders, and that of the spec where the client is on this machine and left its name for the run. Every account
+ * of a machine may start runs on its embedded server, so there a run without that mark has none of them.
+ */
 export async function allowedRootsOf(
   { marks, mountPolicy }: Pick<ActivityDeps, 'marks' | 'mountPolicy'>,
   runId: string,
 ): Promise<readonly string[]> {
-  const baseDir = mountPolicy.specFolder ? await specFolder(marks, runId) : null;
-  return [...mountPolicy.allowedRoots, ...(baseDir === null ? [] : [baseDir])];
+  if (!mountPolicy.specFolder) return mountPolicy.allowedRoots;
+  const baseDir = await specFolder(marks, runId);
+  return baseDir === null ? [] : [...mountPolicy.allowedRoots, baseDir];
 }
 
 /** What the client that started the run left for the worker of its own machine. */

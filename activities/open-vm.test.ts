@@ -32,7 +32,7 @@ beforeEach(async () => {
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
 function scoped(scope: string): ScopeRequest {
-  return { runId: 'r', scope: { id: scope, stages: ['one', 'two'], sandbox }, generation: 0 };
+  return { runId: 'r', scope: { id: scope, stages: ['one', 'two'], sandbox }, generation: 0, instance: [] };
 }
 
 function activity<T>(work: () => Promise<T>): Promise<T> {
@@ -73,11 +73,12 @@ test('a lease that another host holds is handed on, and nothing is launched here
     ...scoped('a'),
     stage: plainStage('one', 'a', ['true']),
     lease: { vmKey: 'r/a/0' },
-    instance: [],
+    item: null,
     execKey: 'one/0/1',
     attempt: 1,
     input: null,
     upstream: {},
+    hostVariables: [],
     events: [],
   };
   await expect(activity(() => runStage(deps, stage))).rejects.toMatchObject({

@@ -23,7 +23,8 @@ export async function openVm(
   backend: SandboxBackend,
   life: AttemptLife,
 ): Promise<OpenedVm> {
-  const key: VmKey = { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
+  const { runId, scope, instance, generation } = request;
+  const key: VmKey = { runId, scope: scope.id, instance, generation };
   const name = vmKeyText(key);
   const identity = { vmKey: name, scope: key.scope, generation: key.generation };
   const event = (transition: 'starting' | 'ready', body: RunEventBody): NewRunEvent => ({

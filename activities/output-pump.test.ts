@@ -63,7 +63,7 @@ async function pump(
       now: () => 0,
       disk: options.disk ?? ROOM,
     },
-    new AbortController().signal,
+    new AbortController(),
   );
   const bodies = stored.flatMap(({ body }) => (body.type === 'output' ? [body] : []));
   const bytes = Buffer.concat(

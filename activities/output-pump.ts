@@ -43,12 +43,11 @@ type StreamName = 'stdout' | 'stderr';
 
 /**
  * Settles when both streams have ended and every byte of them is stored.
- * @throws what the sandbox or the store throws, and the signal's reason
+ * @param stop aborted by the caller to end it, and by a stream that fails, which ends the other
+ * @throws what the sandbox or the store throws, and the reason of `stop`
  */
-export async function pumpOutput(options: PumpOptions, signal: AbortSignal): Promise<void> {
-  const stop = new AbortController();
-  const ended = AbortSignal.any([signal, stop.signal]);
-  const pumps = (['stdout', 'stderr'] as const).map((stream) => pumpStream(options, stream, ended));
+export async function pumpOutput(options: PumpOptions, stop: AbortController): Promise<void> {
+  const pumps = (['stdout', 'stderr'] as const).map((stream) => pumpStream(options, stream, stop.signal));
   try {
     await Promise.all(pumps);
   } catch (error) {
@@ -120,7 +119,7 @@ function createPieceWriter(options: PumpOptions, stream: StreamName, signal: Abo
       throwFailure();
     },
     async end() {
-      await flush(true);
+      await (buffered.length > 0 ? flush(true) : tail);
       throwFailure();
     },
     dispose: () => clearTimeout(timer),
@@ -146,7 +145,7 @@ async function appendOnceThereIsRoom(
     if (performance.now() > givenUpAtMs)
       throw new CodedError(
         'host/disk-full',
-        `output of ${execKey} found no room on the disk of the state folder for ${disk.limitMs / 1000} s: make room and run again`,
+        `output of ${execKey} found no space on the disk of the state folder for ${disk.limitMs / 1000} s: free space and run again`,
       );
     await new Promise((resolve) => setTimeout(resolve, ROOM_INTERVAL_MS));
   }

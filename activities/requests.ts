@@ -1,5 +1,5 @@
 /** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
-import type { ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { CommandWork, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -16,21 +16,38 @@ export interface ScopeRequest {
   readonly scope: AdmittedScope;
   /** Raised by the run machine each time that the scope's VM is lost. */
   readonly generation: number;
+  /** Of the item whose VM it is; empty: of the run itself. */
+  readonly instance: InstancePath;
   /** True when the scope's mounts name the paths that admission resolved. */
   readonly mountsAreResolved?: boolean;
 }
 
+/** A stage that runs a command. */
+export interface CommandStage extends StagePlan {
+  readonly work: CommandWork;
+}
+
+export interface StageItem {
+  /** From 0. */
+  readonly index: number;
+  /** The item as JSON. */
+  readonly text: string;
+}
+
 export interface StageRequest extends ScopeRequest {
-  readonly stage: StagePlan;
+  readonly stage: CommandStage;
   /** Null: this stage's activity owns the VM (a scope of one stage). */
   readonly lease: VmLease | null;
-  readonly instance: InstancePath;
+  /** What the command is done for, of a stage with items. */
+  readonly item: StageItem | null;
   /** Of the attempt's first command: the same key never runs twice. */
   readonly execKey: string;
   readonly attempt: number;
   readonly input: InlineOrRef | null;
   /** Finished stages whose outputs this one takes, by id: stdin, input, inputs. */
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  /** Names of the host variables that stages of the run read: what one prints may have been another's. */
+  readonly hostVariables: readonly string[];
   /** Events of the workflow that no activity has written yet. */
   readonly events: readonly NewRunEvent[];
 }

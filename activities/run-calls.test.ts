@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/plan.ts';
+import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../domain/plan/defaults.ts';
+import { type ApprovalWork, LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
@@ -16,6 +17,7 @@ import { planOf } from '../test/machine/plan-of.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { StageCall } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
 import type { EventLog } from './ports/event-log.ts';
 import { createRunCalls, type RunCalls } from './run-calls.ts';
 import { writeResult } from './stage-record.ts';
@@ -26,19 +28,27 @@ const OUTPUT = { output: REF, outputs: {} };
 const PLAN: Plan = planOf('own:2 one two>one last>own', { shared: 'one two', carry: true });
 
 let stateDir: string;
+let artifacts: ArtifactStore;
 let events: EventLog;
 let records: RunRecords;
 let calls: RunCalls;
 
 beforeEach(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'voidbox-calls-'));
-  ({ events, records } = await openStores({ stateDir }));
-  calls = createRunCalls({ events, records, placement: { hostId: 'h', hostQueue: 'q' } });
+  ({ artifacts, events, records } = await openStores({ stateDir }));
+  calls = callsOn('h');
   await admitted('run');
   await admitted('old', {});
 });
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
+
+/** Of a worker of this host; the server says that `items/known` is a child of the run `many`. */
+function callsOn(hostId: string): RunCalls {
+  const parentOf = (workflowId: string): Promise<string | null> =>
+    Promise.resolve(workflowId === 'items/known' ? 'many' : null);
+  return createRunCalls({ artifacts, events, records, parentOf, placement: { hostId, hostQueue: 'q' } });
+}
 
 async function admitted(
   runId: string,
@@ -108,6 +118,21 @@ function eventOf(id: string, body: object): NewRunEvent {
   return { id, atMs: 1, body: body as RunEventBody };
 }
 
+describe('the run of a command', () => {
+  test('takes no call of a workflow that took its id', async () => {
+    const command = { workflowId: 'order', runId: 'r', activityId: '7' };
+    await admitted('order.own.0123', { behaviour: 1, mounts: {}, command });
+    const call = { ...own, runId: 'order.own.0123' };
+    const why = { code: 'call/refused', message: expect.stringContaining('an activity of another workflow drives') };
+    for (const answer of [
+      as('order.own.0123', () => calls.stage(call)),
+      as('order.own.0123', () => calls.release({ runId: call.runId, scope: 'own', generation: 0 })),
+      as('order.own.0123', () => calls.finish({ runId: call.runId, outcome: {}, merge: null, events: [] })),
+    ])
+      await expect(answer).rejects.toMatchObject(why);
+  });
+});
+
 describe('a call of a stage', () => {
   test('is made of ids and what was admitted', async () => {
     expect(await as('run', () => calls.stage(own))).toMatchObject({
@@ -130,24 +155,23 @@ describe('a call of a stage', () => {
 
   describe('comes to the host that has the VM', () => {
     const elsewhere = { code: 'host/elsewhere' };
-    const on = (hostId: string): RunCalls => createRunCalls({ events, records, placement: { hostId, hostQueue: 'q' } });
     const leased = (host: unknown): StageCall => ({ ...shared, lease: { vmKey: 'run/_shared/0', host } }) as StageCall;
 
     test('which is the one that admitted the run, where no lease says another', async () => {
       for (const call of [own, shared]) {
-        expect((await as('run', () => on('h').stage(call))).execKey).toBe(`${call.stage}/0/1`);
-        await expect(as('run', () => on('other').stage(call))).rejects.toMatchObject(elsewhere);
+        expect((await as('run', () => callsOn('h').stage(call))).execKey).toBe(`${call.stage}/0/1`);
+        await expect(as('run', () => callsOn('other').stage(call))).rejects.toMatchObject(elsewhere);
       }
     });
 
     test('or the one that the lease of a shared VM names', async () => {
-      expect((await as('run', () => on('other').stage(leased('other')))).lease).toEqual({
+      expect((await as('run', () => callsOn('other').stage(leased('other')))).lease).toEqual({
         vmKey: 'run/_shared/0',
         host: 'other',
       });
-      await expect(as('run', () => on('h').stage(leased('other')))).rejects.toMatchObject(elsewhere);
+      await expect(as('run', () => callsOn('h').stage(leased('other')))).rejects.toMatchObject(elsewhere);
       for (const host of ['', null, '../x', 5])
-        await expect(as('run', () => on('h').stage(leased(host)))).rejects.toMatchObject({ code: 'call/refused' });
+        await expect(as('run', () => callsOn('h').stage(leased(host)))).rejects.toMatchObject({ code: 'call/refused' });
     });
   });
 
@@ -172,7 +196,7 @@ describe('a call of a stage', () => {
     ['by another workflow', own, 'other', /the workflow "other" asked for work of run "run"/],
     ['of no run', { ...own, runId: undefined }, 'run', /asked for work of no run/],
     ['of a run that is not in the records', { ...own, runId: 'unknown' }, 'unknown', /no run "unknown" was admitted/],
-    ['that is no object', 'run', 'run', /has to be an object/],
+    ['that is no object', 'run', 'run', /must be an object/],
     ['of an unknown stage', { ...own, stage: 'evil' }, 'run', /no stage "evil"/],
     ['of a stage that is no id', { ...own, stage: ['own'] }, 'run', /names a stage by id/],
     [
@@ -237,7 +261,7 @@ describe('a call of a stage', () => {
       'with no output where it takes one',
       { ...last, upstream: { own: { output: null, outputs: {} } } },
       'run',
-      /output of own for stage last is no ref/,
+      /output of own for stage last is not a ref/,
     ],
     [
       'with outputs of a stage that it takes nothing of',
@@ -249,13 +273,13 @@ describe('a call of a stage', () => {
       'with a path for a hash',
       { ...last, upstream: { own: { output: { ...REF, sha256: '../../x' }, outputs: {} } } },
       'run',
-      /is no ref/,
+      /is not a ref/,
     ],
     [
       'with a negative size',
       { ...last, upstream: { own: { output: { ...REF, sizeBytes: -1 }, outputs: {} } } },
       'run',
-      /is no ref/,
+      /is not a ref/,
     ],
     [
       'with an output that its source does not have',
@@ -269,7 +293,7 @@ describe('a call of a stage', () => {
       'run',
       /takes no data of "__proto__"/,
     ],
-    ['without events', { ...own, events: undefined }, 'run', /events of a call have to be a list/],
+    ['without events', { ...own, events: undefined }, 'run', /events of a call must be a list/],
   ])('%s is refused', async (_what, call, workflow, reason) => {
     await expect(as(workflow, () => calls.stage(call))).rejects.toMatchObject({
       code: 'call/refused',
@@ -477,7 +501,7 @@ describe('an outcome', () => {
     ['succeeded with a failure', { ...outcome, failure }],
     ['failed without a failure', { ...outcome, state: 'failed' }],
     ['of an unknown stage', { ...outcome, state: 'failed', failedStage: 'evil', failure }],
-    ['with an output that is no ref', { ...outcome, output: { sha256: 'x' } }],
+    ['with an output that is not a ref', { ...outcome, output: { sha256: 'x' } }],
     [
       'with a failure that is no text',
       { ...outcome, state: 'failed', failure: { code: 1, message: 2, stderrTail: 3 } },
@@ -486,6 +510,71 @@ describe('an outcome', () => {
     await expect(as('run', () => calls.finish({ ...finish, outcome: given }))).rejects.toMatchObject({
       code: 'call/refused',
     });
+  });
+
+  test('names failures that its plan tolerates, each once', async () => {
+    await admitted('tolerates', { behaviour: 7 }, planOf('a b c', { tolerate: 'a b' }));
+    const finishing = (tolerated: unknown) =>
+      as('tolerates', () => calls.finish({ ...finish, runId: 'tolerates', outcome: { ...outcome, tolerated } }));
+    expect((await finishing(['a', 'b'])).outcome).toEqual({ ...outcome, tolerated: ['a', 'b'] });
+    for (const wrong of [['c'], ['a', 'a'], ['evil'], [], 'a', [7], null])
+      await expect(finishing(wrong)).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
+  test('of a merge may lack the parts of failures that its plan tolerates, and no others', async () => {
+    await admitted('lacks', { behaviour: 7 }, planOf('a b c', { merge: 'a b c', tolerate: 'a c' }));
+    const parts = ['a', 'b', 'c'].map((name) => ({ name, output: REF }));
+    const request = { ...finish, runId: 'lacks', outcome: { ...outcome, output: null } };
+    const [a, b, c] = parts;
+    for (const merge of [parts, [b], [a, b], [b, c]])
+      expect((await as('lacks', () => calls.finish({ ...request, merge }))).merge).toEqual(merge);
+    for (const merge of [[a, c], [], [c, b], [b, b]])
+      await expect(as('lacks', () => calls.finish({ ...request, merge }))).rejects.toMatchObject({
+        code: 'call/refused',
+      });
+  });
+
+  test('of a stage that takes data may lack an output only where its failure is tolerated', async () => {
+    await admitted('absent', { behaviour: 7 }, planOf('a b c>a,b', { tolerate: 'a', carry: true }));
+    const call = { runId: 'absent', stage: 'c', instance: [], attempt: 1, generation: 0, lease: null, events: [] };
+    const none = { output: null, outputs: {} };
+    const running = (upstream: object) => as('absent', () => calls.stage({ ...call, upstream }));
+    await expect(running({ a: none, b: OUTPUT })).resolves.toBeDefined();
+    await expect(running({ a: OUTPUT, b: none })).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
+  test('past boxes without an output has what the first of them had found', async () => {
+    const plan = planOf('a b c>a,b d>c e>d', { mixed: true, tolerate: 'c d' });
+    const first = { ...plan.stages[0]!, input: { kind: 'run-input' as const }, continueOnError: true as const };
+    const call = { instance: [], attempt: 1, generation: 0, lease: null, events: [] };
+    const none = { output: null, outputs: {} };
+    await admitted(
+      'behind-first',
+      { behaviour: 7, input: { kind: 'inline', text: '{}' } },
+      {
+        ...planOf('a b>a', { mixed: true }),
+        stages: [first, planOf('a b>a', { mixed: true }).stages[1]!],
+      },
+    );
+    const b = { ...call, runId: 'behind-first', stage: 'b' };
+    expect(await as('behind-first', () => calls.stage({ ...b, upstream: { a: none } }))).toMatchObject({
+      stage: { input: { kind: 'run-input' } },
+      input: { kind: 'inline', text: '{}' },
+    });
+    expect(await as('behind-first', () => calls.stage({ ...b, upstream: { a: OUTPUT } }))).toMatchObject({
+      stage: { input: { kind: 'carry', stage: 'a' } },
+      input: null,
+    });
+    await admitted('behind-merge', { behaviour: 7 }, plan);
+    const e = { ...call, runId: 'behind-merge', stage: 'e' };
+    const request = (upstream: object) => as('behind-merge', () => calls.stage({ ...e, upstream }));
+    expect(await request({ d: none, a: OUTPUT, b: none })).toMatchObject({
+      stage: { input: { kind: 'merge', stages: ['a', 'b'] } },
+      upstream: { a: OUTPUT, b: none },
+    });
+    // Of a workflow of an earlier build.
+    expect(await request({ d: none })).toMatchObject({ stage: { input: { kind: 'carry' } } });
+    await expect(request({ d: none, c: none })).rejects.toMatchObject({ code: 'call/refused' });
   });
 
   test('of a plan that ends in a merge brings its parts in order', async () => {
@@ -511,7 +600,10 @@ describe('a run that has ended', () => {
   beforeEach(() => events.append('run', [{ id: 'run/finished', atMs: 1, body: { type: 'run-finished', outcome } }]));
 
   test('is asked for nothing more, but its VMs may be ended', async () => {
-    await expect(as('run', () => calls.stage(own))).rejects.toMatchObject({ code: 'run/ended' });
+    await expect(as('run', () => calls.stage(own))).rejects.toMatchObject({
+      code: 'run/ended',
+      message: `run run has already ended (${outcome.state}); a reset runs nothing again`,
+    });
     await expect(
       as('run', () => calls.acquire({ runId: 'run', scope: '_shared', generation: 0 })),
     ).rejects.toMatchObject({ code: 'run/ended' });
@@ -578,3 +670,235 @@ test('of another run with an id that was in use, what was admitted last counts',
   await as('run', () => skip('other'));
   await expect(as('run', () => skip('own'))).rejects.toMatchObject({ type: 'call/refused' });
 });
+
+describe('a stage that asks', () => {
+  const work: ApprovalWork = {
+    ...APPROVAL_DEFAULTS,
+    kind: 'approval',
+    message: 'Go?',
+    fields: [{ ...FIELD_DEFAULTS, name: 'why' }],
+  };
+  const ask = { runId: 'asks', stage: 'ok', attempt: 1, deadlineAtMs: null, events: [] };
+  const approval = {
+    runId: 'asks',
+    stage: 'ok',
+    attempt: 1,
+    by: 'ada',
+    comment: null,
+    timedOut: false,
+    fields: { why: 'x' },
+    atMs: 7,
+  };
+
+  beforeEach(async () => {
+    const plan = planOf('own ok>own');
+    const stages = plan.stages.map((stage) => (stage.id === 'ok' ? { ...stage, scope: null, work } : stage));
+    const scopes = plan.scopes.filter(({ id }) => id !== 'ok');
+    await admitted('asks', { behaviour: 5, mounts: {} }, { ...plan, stages, scopes });
+  });
+
+  test('is asked and answered with what was admitted', async () => {
+    expect(await as('asks', () => calls.ask(ask))).toEqual({ ...ask, execKey: 'ok/0/1', approval: work });
+    expect(await as('asks', () => calls.approval(approval))).toMatchObject({ approval: work, by: 'ada', atMs: 7 });
+    const silent = { ...approval, by: null, timedOut: true };
+    expect(await as('asks', () => calls.approval(silent))).toMatchObject({ by: null, timedOut: true });
+  });
+
+  test.each<[string, object]>([
+    ['of a stage that runs a command', { stage: 'own' }],
+    ['of an unknown stage', { stage: 'evil' }],
+    ['of no stage', { stage: 7 }],
+    ['of an attempt that cannot be', { attempt: 9 }],
+    ['of no attempt', { attempt: '1' }],
+    ['with a deadline that is no time', { deadlineAtMs: 'soon' }],
+    ['with a deadline beyond all dates', { deadlineAtMs: 9e15 }],
+    ['with events that are none', { events: [{ id: 'x', atMs: 1, body: { type: 'run-finished' } }] }],
+  ])('a question %s is refused', async (_what, change) => {
+    await expect(as('asks', () => calls.ask({ ...ask, ...change }))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
+  test.each<[string, object]>([
+    ['of a stage that runs a command', { stage: 'own' }],
+    ['of an attempt that cannot be', { attempt: 0 }],
+    ['by somebody with a long name', { by: 'x'.repeat(257) }],
+    ['with a long comment', { comment: 'x'.repeat(2_049) }],
+    ['at no time', { atMs: Number.NaN }],
+    ['that does not say whether a deadline gave it', { timedOut: undefined }],
+  ])('an answer %s is refused', async (_what, change) => {
+    await expect(as('asks', () => calls.approval({ ...approval, ...change }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
+  });
+
+  test('neither is done for a stranger, nor once the run has ended, and no VM is its', async () => {
+    await expect(as('other', () => calls.ask(ask))).rejects.toMatchObject({ code: 'call/refused' });
+    await expect(as('asks', () => calls.stage({ ...own, runId: 'asks', stage: 'ok' }))).rejects.toMatchObject({
+      code: 'call/refused',
+      message: expect.stringContaining('stage ok does not run in a VM'),
+    });
+    const outcome: RunOutcome = { state: 'failed', failedStage: null, failure: null, output: null };
+    await events.append('asks', [eventOf('run/finished', { type: 'run-finished', outcome })]);
+    await expect(as('asks', () => calls.ask(ask))).rejects.toMatchObject({ code: 'run/ended' });
+    await expect(as('asks', () => calls.approval(approval))).rejects.toMatchObject({ code: 'run/ended' });
+  });
+});
+
+describe('a stage with a condition', () => {
+  const when = { source: 'stages.own.json.ok', stages: ['own'], params: {} };
+  const end = { state: 'succeeded', attempt: 1, output: REF };
+  const evaluate = { runId: 'decides', stage: 'gate', evaluation: 1, upstream: { own: end }, events: [] };
+
+  beforeEach(async () => {
+    const plan = planOf('own gate>own last>gate', { carry: true, merge: 'own gate' });
+    const stages = plan.stages.map((stage) => (stage.id === 'gate' ? { ...stage, when } : stage));
+    await admitted('decides', { behaviour: 12, mounts: {} }, { ...plan, stages });
+  });
+
+  test('is decided by what was admitted, and by no text of the call', async () => {
+    const call = { ...evaluate, when: { source: 'true' }, source: 'true' };
+    expect(await as('decides', () => calls.evaluate(call))).toEqual({
+      runId: 'decides',
+      stage: 'gate',
+      when,
+      handsOn: null,
+      runInput: null,
+      upstream: { own: end },
+      events: [],
+    });
+  });
+
+  test.each<[string, object]>([
+    ['of a stage without a condition', { stage: 'own' }],
+    ['of an unknown stage', { stage: 'evil' }],
+    ['without what it reads', { upstream: {} }],
+    ['with a stage that it does not read', { upstream: { own: end, last: end } }],
+    ['with an end that is none', { upstream: { own: { ...end, state: 'running' } } }],
+    ['with an attempt that cannot be', { upstream: { own: { ...end, attempt: 99 } } }],
+    ['with an output that is no ref', { upstream: { own: { ...end, output: { sha256: 'x' } } } }],
+    ['with events that are none', { events: [{ id: 'x', atMs: 1, body: { type: 'run-finished' } }] }],
+  ])('is not decided by a call %s', async (_what, change) => {
+    await expect(as('decides', () => calls.evaluate({ ...evaluate, ...change }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
+  });
+
+  test('is decided for no stranger, nor once the run has ended', async () => {
+    await expect(as('other', () => calls.evaluate(evaluate))).rejects.toMatchObject({ code: 'call/refused' });
+    const outcome: RunOutcome = { state: 'failed', failedStage: null, failure: null, output: null };
+    await events.append('decides', [eventOf('run/finished', { type: 'run-finished', outcome })]);
+    await expect(as('decides', () => calls.evaluate(evaluate))).rejects.toMatchObject({ code: 'run/ended' });
+  });
+
+  test('may have no output for others, which a stage that always runs may not', async () => {
+    const last = { ...own, runId: 'decides', stage: 'last', upstream: { gate: { output: null, outputs: {} } } };
+    expect(await as('decides', () => calls.stage(last))).toMatchObject({ upstream: last.upstream });
+    const gate = { ...last, stage: 'gate', upstream: { own: { output: null, outputs: {} } } };
+    await expect(as('decides', () => calls.stage(gate))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+
+  test('may be left out of the result, which others may not', async () => {
+    const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
+    const parts = [{ name: 'own', output: REF }];
+    const finish = { runId: 'decides', outcome, merge: parts, events: [] };
+    expect(await as('decides', () => calls.finish(finish))).toMatchObject({ merge: parts });
+    const others = { ...finish, merge: [{ name: 'gate', output: REF }] };
+    await expect(as('decides', () => calls.finish(others))).rejects.toMatchObject({ code: 'call/refused' });
+  });
+});
+
+describe('a stage with items', () => {
+  const each = {
+    list: { kind: 'inline', items: ['a', { b: 1 }] },
+    maxParallel: 1,
+    failFast: false,
+    allowFailures: 0,
+  } as const;
+  const item = (index: number) => [{ part: 'own', item: index }];
+  const call: StageCall = { ...own, runId: 'many', instance: item(1) };
+  const scope = { runId: 'many', scope: 'own', instance: item(1), generation: 0 };
+  const refused = (message: string) => ({ code: 'call/refused', message: expect.stringContaining(message) });
+
+  beforeEach(async () => {
+    const plan = planOf('own:2 next>own');
+    const stages = plan.stages.map((stage) => (stage.id === 'own' ? { ...stage, each } : stage));
+    await admitted('many', { behaviour: 7, mounts: {} }, { ...plan, stages });
+    const list = await artifacts.put(bytesOf(JSON.stringify(each.list.items)), 'application/json');
+    await records.put('many', 'items-own', { count: 2, list });
+  });
+
+  test('is called for one item by a child of the run, which finds the item as its input', async () => {
+    for (const caller of ['many', 'items/known'])
+      expect(await as(caller, () => calls.stage({ ...call, attempt: 2, generation: 1 }))).toMatchObject({
+        execKey: 'own/own~1/2',
+        instance: item(1),
+        item: { index: 1, text: '{"b":1}' },
+        input: { kind: 'inline', text: '{"b":1}' },
+        stage: { input: { kind: 'run-input' } },
+      });
+    expect(await as('items/known', () => calls.release(scope))).toMatchObject({ instance: item(1) });
+    const retrying = { stage: 'own', execKey: 'own/own~1/1', reason: 'x', delayMs: 0 };
+    const sent = [eventOf('stage/own/own~1/1/retrying', { type: 'stage-retrying', ...retrying })];
+    expect(await as('items/known', () => calls.append({ runId: 'many', events: sent }))).toMatchObject({
+      events: [{ id: 'stage/own/own~1/1/retrying' }],
+    });
+  });
+
+  test('is worked on for no workflow of which the server says another parent, or none', async () => {
+    for (const caller of ['items/other', 'items', 'other', null])
+      await expect(as(caller, () => calls.stage(call))).rejects.toMatchObject(refused("only that run's own workflow"));
+    await expect(as('items/known', () => calls.stage(own))).rejects.toMatchObject(refused('which only that run'));
+    await expect(as('items/other', () => calls.append({ runId: 'many', events: [] }))).rejects.toMatchObject(
+      refused(''),
+    );
+  });
+
+  test('is begun and ended by the run alone', async () => {
+    const begin = { runId: 'many', stage: 'own', attempt: 1, upstream: {}, events: [] };
+    expect(await as('many', () => calls.beginItems(begin))).toMatchObject({ execKey: 'own/0/1', each });
+    for (const caller of ['items/known', 'other']) {
+      await expect(as(caller, () => calls.beginItems(begin))).rejects.toMatchObject(refused(''));
+      await expect(as(caller, () => calls.endItems(begin))).rejects.toMatchObject(refused(''));
+    }
+    await expect(as('many', () => calls.beginItems({ ...begin, attempt: 2 }))).rejects.toMatchObject(
+      refused('no attempt 2'),
+    );
+    await expect(as('many', () => calls.endItems({ ...begin, stage: 'next' }))).rejects.toMatchObject(
+      refused('not done for items'),
+    );
+  });
+
+  test.each<[string, unknown]>([
+    ['no item', []],
+    ['an item beyond the list', item(2)],
+    ['an item beyond all lists', item(10_000)],
+    ['half an item', item(0.5)],
+    ['an item of another stage', [{ part: 'next', item: 0 }]],
+    ['an item within an item', [...item(0), ...item(0)]],
+    ['nothing at all', undefined],
+  ])('has no work for %s', async (_what, instance) => {
+    const instanced = { ...call, instance } as StageCall;
+    await expect(as('many', () => calls.stage(instanced))).rejects.toMatchObject(refused(''));
+  });
+
+  test.each<[string, string]>([
+    ['beyond the attempts of an item', 'own/own~0/9'],
+    ['of an item within an item', 'own/own~0~own~0/1'],
+    ['of an item of another stage', 'own/next~0/1'],
+    ['of a second command', 'own/own~0/1/2'],
+  ])('is told of nothing %s', async (_what, execKey) => {
+    const event = eventOf(`stage/${execKey}/retrying`, {
+      type: 'stage-retrying',
+      stage: 'own',
+      execKey,
+      reason: 'x',
+      delayMs: 0,
+    });
+    await expect(as('items/known', () => calls.append({ runId: 'many', events: [event] }))).rejects.toMatchObject(
+      refused(''),
+    );
+  });
+});
+
+async function* bytesOf(text: string): AsyncIterable<Uint8Array> {
+  yield Buffer.from(text);
+}

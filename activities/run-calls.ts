@@ -3,25 +3,62 @@
  * what they name comes from the run's records, and what the run's workflow cannot have sent is refused.
  */
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { execKeyOf } from '../domain/pipeline/draft.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
-import { isReachable, lastGeneration } from '../domain/pipeline/reach.ts';
-import type { StagePlan } from '../domain/plan/plan.ts';
+import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
+import { PLAN_LIMITS, type StagePlan } from '../domain/plan/plan.ts';
+import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
+import { approvalOf, commandOf, mockOf, partOf } from '../domain/plan/work.ts';
+import { attemptText } from '../domain/run/attempt.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
+import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { isHostId } from '../domain/run/host.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
-import { type AdmittedRun, assertCalledByRun, createAdmittedRuns, endOf, quoted } from './admitted-run.ts';
+import {
+  type AdmittedRun,
+  assertCalledByRun,
+  createAdmittedRuns,
+  createCallers,
+  endOf,
+  quoted,
+} from './admitted-run.ts';
+import type { ApprovalRequest, AskRequest } from './approvals.ts';
 import { checkedEvents } from './call-events.ts';
-import { checkedMerge, checkedOutcome, checkedUpstream, type Fields, fieldsOf } from './call-values.ts';
+import {
+  checkedEnds,
+  checkedMerge,
+  checkOutcome,
+  checkedUpstream,
+  type Fields,
+  fieldsOf,
+  inputOf,
+} from './call-values.ts';
+import type { EvaluateRequest } from './conditions.ts';
 import type { FinishRequest } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
+import type { EndPartRequest } from './end-part.ts';
+import { type BeginItemsRequest, createItemLists, type EndItemsRequest } from './items.ts';
 import type { AdmittedScope, ScopeRequest, StageRequest } from './requests.ts';
+import type { MockedRequest } from './mocked-stage.ts';
 import { readResult } from './stage-record.ts';
+
+/** The last time that a date can say, in milliseconds since the epoch. */
+const LAST_DATE_MS = 8.64e15;
 
 /** Each makes what an activity works with of what it was called with. @throws CodedError `call/refused`, `run/ended` */
 export interface RunCalls {
-  stage(call: unknown): Promise<StageRequest>;
+  /** `behaviour`: that of the run. */
+  stage(call: unknown): Promise<StageRequest & { readonly behaviour: number }>;
+  /** Null: the call is of a stage whose work is done. */
+  mocked(call: unknown): Promise<MockedRequest | null>;
+  /** Null: what the call names does not end a part. */
+  part(call: unknown): Promise<EndPartRequest | null>;
+  evaluate(call: unknown): Promise<EvaluateRequest>;
+  ask(call: unknown): Promise<AskRequest>;
+  approval(call: unknown): Promise<ApprovalRequest>;
+  beginItems(call: unknown): Promise<BeginItemsRequest>;
+  endItems(call: unknown): Promise<EndItemsRequest>;
   acquire(call: unknown): Promise<ScopeRequest>;
   release(call: unknown): Promise<ScopeRequest>;
   append(call: unknown): Promise<{ readonly runId: string; readonly events: readonly NewRunEvent[] }>;
@@ -32,34 +69,110 @@ export interface RunCalls {
 }
 
 export function createRunCalls({
+  artifacts,
   events,
   records,
+  parentOf,
   placement: { hostId },
-}: Pick<ActivityDeps, 'events' | 'records' | 'placement'>): RunCalls {
+}: Pick<ActivityDeps, 'artifacts' | 'events' | 'records' | 'parentOf' | 'placement'>): RunCalls {
   const runs = createAdmittedRuns(records);
+  const callers = createCallers(parentOf);
+  const lists = createItemLists({ artifacts, records });
+
+  async function runNamed(runId: string): Promise<AdmittedRun> {
+    const run = await runs.get(runId);
+    // No workflow has its id, so that anybody's may take it.
+    if (run.command !== null) throw refused(run, 'it is of a command, which an activity of another workflow drives');
+    return run;
+  }
 
   async function runOf(call: Fields): Promise<AdmittedRun> {
     assertCalledByRun(call['runId']);
-    return runs.get(call['runId'] as string);
+    return runNamed(call['runId'] as string);
   }
 
-  async function openRunOf(call: Fields): Promise<AdmittedRun> {
-    const run = await runOf(call);
-    if ((await endOf(events, run.runId)) !== null) throw ended(run);
+  /** Of what is done for items as well. */
+  async function runOrItemsOf(call: Fields): Promise<AdmittedRun> {
+    await callers.check(call['runId']);
+    return runNamed(call['runId'] as string);
+  }
+
+  async function openRunOf(call: Fields, of = runOf): Promise<AdmittedRun> {
+    const run = await of(call);
+    const end = await endOf(events, run.runId);
+    if (end !== null) throw ended(run, end);
     return run;
+  }
+
+  /** A reset of a run that has ended is told what stands; nothing runs and nothing more is written. */
+  async function withoutRewriting<T extends StageRequest | MockedRequest | EndPartRequest>(
+    run: AdmittedRun,
+    request: T,
+  ): Promise<T> {
+    const end = await endOf(events, run.runId);
+    if (end === null) return request;
+    if ((await readResult(events, run.runId, request.execKey)) === null) throw ended(run, end);
+    return { ...request, events: [] };
   }
 
   return {
     forget: (runId) => runs.forget(runId),
     async stage(value) {
       const call = fieldsOf(value, 'a call of a stage');
-      const run = await runOf(call);
-      const request = stageRequest(run, call);
+      const run = await runOrItemsOf(call);
+      const checked = stageRequest(run, call);
+      const item = await lists.itemOf(run.runId, checked.stage.id, checked.instance);
+      const request = {
+        ...checked,
+        item,
+        input: item === null ? checked.input : { kind: 'inline' as const, text: item.text },
+        behaviour: run.behaviour,
+      };
       refuseElsewhere(run, request, hostId);
-      if ((await endOf(events, run.runId)) === null) return request;
-      // A reset of a run that has ended is told what stands; nothing runs and nothing more is written.
-      if ((await readResult(events, run.runId, request.execKey)) === null) throw ended(run);
-      return { ...request, events: [] };
+      return await withoutRewriting(run, request);
+    },
+    async mocked(value) {
+      const call = fieldsOf(value, 'a call of a stage');
+      const run = await runOrItemsOf(call);
+      const request = mockedRequest(run, call);
+      return request === null ? null : await withoutRewriting(run, request);
+    },
+    async part(value) {
+      const call = fieldsOf(value, 'a call of a stage');
+      const run = await runOrItemsOf(call);
+      const part = partIn(run, call);
+      if (part === null) return null;
+      assertCalledByRun(run.runId);
+      return await withoutRewriting(run, part);
+    },
+    async evaluate(value) {
+      const call = fieldsOf(value, 'a call to decide a stage');
+      return evaluateRequest(await openRunOf(call), call);
+    },
+    async ask(value) {
+      const call = fieldsOf(value, 'a call to ask');
+      return askRequest(await openRunOf(call), call);
+    },
+    async approval(value) {
+      const call = fieldsOf(value, 'a call to keep an answer');
+      return approvalRequest(await openRunOf(call), call);
+    },
+    async beginItems(value) {
+      const call = fieldsOf(value, 'a call to begin items');
+      const run = await openRunOf(call);
+      return {
+        ...itemsIn(run, call),
+        upstream: checkedUpstream(run, stageOf(run, idIn(run, call, 'stage')), call['upstream']),
+        events: checkedEvents(run, call['events']),
+      };
+    },
+    async endItems(value) {
+      const call = fieldsOf(value, 'a call to end items');
+      const run = await runOf(call);
+      const request = { ...itemsIn(run, call), cancelled: call['cancelled'] === true };
+      const end = await endOf(events, run.runId);
+      if (end !== null && (await readResult(events, run.runId, request.execKey)) === null) throw ended(run, end);
+      return request;
     },
     async acquire(value) {
       const call = fieldsOf(value, 'a call for a VM');
@@ -72,17 +185,17 @@ export function createRunCalls({
     // Ending a VM is right whatever has become of the run.
     async release(value) {
       const call = fieldsOf(value, 'a call to end a VM');
-      return scopeRequest(await runOf(call), call);
+      return scopeRequest(await runOrItemsOf(call), call);
     },
     async append(value) {
       const call = fieldsOf(value, 'a call to append events');
-      const run = await openRunOf(call);
+      const run = await openRunOf(call, runOrItemsOf);
       return { runId: run.runId, events: checkedEvents(run, call['events']) };
     },
     async finish(value) {
       const call = fieldsOf(value, 'a call to finish a run');
       const run = await runOf(call);
-      const outcome = checkedOutcome(run, call['outcome']);
+      const outcome = checkOutcome(run, call['outcome']);
       const merge = checkedMerge(run, call['merge']);
       return {
         runId: run.runId,
@@ -95,22 +208,49 @@ export function createRunCalls({
   };
 }
 
-function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
-  const index = planIndex(run.machine);
+/** Null for a stage whose work is done. @throws CodedError `call/refused` */
+function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
   const stage = stageOf(run, idIn(run, call, 'stage'));
-  if (stage.scope === null) throw refused(run, `stage ${stage.id} does nothing in a VM`);
+  const mock = mockOf(stage.work);
+  if (mock === null) return null;
+  const { attempt, generation, lease } = call;
+  instanceIn(run, stage, call);
+  if (
+    typeof attempt !== 'number' ||
+    !Number.isSafeInteger(attempt) ||
+    attempt < 1 ||
+    attempt > lastAttempt(stage) ||
+    generation !== 0 ||
+    lease !== null
+  )
+    throw refused(run, `stage ${stage.id} is mocked, without a VM, and has no attempt ${quoted(attempt)}`);
+  return {
+    runId: run.runId,
+    stage: stage.id,
+    outputSchema: stage.outputSchema,
+    mock,
+    attempt,
+    execKey: keyOf(stage.id, [], attempt),
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
+  const stage = stageOf(run, idIn(run, call, 'stage'));
+  const command = commandOf(stage.work);
+  if (command === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
   if (
     isWhole(run, call, 'stage') &&
-    (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== keyOf(stage.id, Number(attempt)))
+    (idIn(run, call, 'scope') !== stage.scope || call['execKey'] !== keyOf(stage.id, [], Number(attempt)))
   )
     throw refused(
       run,
       `stage ${stage.id} is in scope ${stage.scope}, and its command is not ${quoted(call['execKey'])}`,
     );
-  if (!isWhole(run, call, 'stage')) refuseItems(run, stage.id, call);
-  const isShared = index.isShared(index.scopeById(scope.id)!);
+  const instance = isWhole(run, call, 'stage') ? [] : instanceIn(run, stage, call);
+  const isShared = scope.stages.length > 1;
   if (
     typeof attempt !== 'number' ||
     typeof generation !== 'number' ||
@@ -118,22 +258,113 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   )
     throw refused(
       run,
-      `stage ${stage.id} comes to no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`,
+      `stage ${stage.id} has no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`,
     );
+  const upstream = checkedUpstream(run, stage, call['upstream']);
+  // An item is what the run's input is to a first stage.
+  const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
   return {
     runId: run.runId,
-    stage,
+    stage: { ...stage, work: command, input },
     scope,
     generation,
     mountsAreResolved: run.mountsAreResolved,
     lease: leaseOf(run, call['lease'], scope, generation, isShared),
-    instance: [],
-    execKey: keyOf(stage.id, attempt),
+    instance,
+    item: null,
+    execKey: keyOf(stage.id, instance, attempt),
     attempt,
-    input: stage.input.kind === 'run-input' ? run.input : null,
+    input: stage.each === undefined && input.kind === 'run-input' ? run.input : null,
+    upstream,
+    hostVariables: run.plan.hostVariables,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+/** @throws CodedError `call/refused` */
+function partIn(run: AdmittedRun, call: Fields): EndPartRequest | null {
+  const stage = stageOf(run, idIn(run, call, 'stage'));
+  const part = partOf(stage.work);
+  if (part === null) return null;
+  const { attempt, lease, instance, generation } = call;
+  if (typeof attempt !== 'number' || !(attempt <= lastAttempt(stage)) || keyOf(stage.id, [], attempt) === '')
+    throw refused(run, `stage ${stage.id} has no attempt ${quoted(attempt)}`);
+  if (lease !== null || generation !== 0 || !Array.isArray(instance) || instance.length > 0)
+    throw refused(run, `stage ${stage.id} ends a part once and has no VM`);
+  return {
+    runId: run.runId,
+    stage: stage.id,
+    attempt,
+    execKey: keyOf(stage.id, [], attempt),
+    part,
+    outputSchema: stage.outputSchema,
     upstream: checkedUpstream(run, stage, call['upstream']),
     events: checkedEvents(run, call['events']),
   };
+}
+
+/** @throws CodedError `call/refused` */
+function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
+  const { id, when: own, input, loop } = stageOf(run, idIn(run, call, 'stage'));
+  const when = loop?.until ?? own;
+  if (when === null) throw refused(run, `stage ${id} has no condition`);
+  const carried = loop === undefined && handsOnInput(run.plan)(id) ? input : null;
+  const upstream = checkedEnds(run, id, readToDecide({ input }, when, carried !== null), carried, call['upstream']);
+  const handsOn = carried === null ? null : inputOf(run, carried, upstream);
+  return {
+    runId: run.runId,
+    stage: id,
+    when,
+    handsOn,
+    runInput: handsOn?.kind === 'run-input' ? run.input : null,
+    upstream,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+/** @throws CodedError `call/refused` */
+export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
+  const { deadlineAtMs } = call;
+  if (
+    deadlineAtMs !== null &&
+    !(Number.isSafeInteger(deadlineAtMs) && Math.abs(deadlineAtMs as number) <= LAST_DATE_MS)
+  )
+    throw refused(run, `a deadline is a time or null, the call names ${quoted(deadlineAtMs)}`);
+  return {
+    ...questionIn(run, call),
+    deadlineAtMs: deadlineAtMs as number | null,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
+  const { by, comment, timedOut, atMs, fields } = call;
+  if (!isNote(by, ANSWER_LIMITS.byCharacters) || !isNote(comment, ANSWER_LIMITS.commentCharacters))
+    throw refused(run, '`by` and `comment` of an answer are short texts or null');
+  if (typeof timedOut !== 'boolean' || typeof atMs !== 'number' || !(Math.abs(atMs) <= LAST_DATE_MS))
+    throw refused(run, 'an answer says when it came, and whether a deadline stands for it');
+  const { runId, approval } = questionIn(run, call);
+  return { runId, approval, by, comment, timedOut, fields, atMs };
+}
+
+/** Of the stage and the attempt that a call names. */
+function questionIn(run: AdmittedRun, call: Fields): Omit<AskRequest, 'deadlineAtMs' | 'events'> {
+  const { id, work, retry, visits } = stageOf(run, idIn(run, call, 'stage'));
+  const approval = approvalOf(work);
+  const { attempt } = call;
+  if (approval === null) throw refused(run, `stage ${id} asks nothing`);
+  if (
+    typeof attempt !== 'number' ||
+    !Number.isSafeInteger(attempt) ||
+    attempt < 1 ||
+    attempt > lastAttempt({ retry, visits })
+  )
+    throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
+  return { runId: run.runId, stage: id, execKey: keyOf(id, [], attempt), attempt, approval };
+}
+
+function isNote(value: unknown, mostCharacters: number): value is string | null {
+  return value === null || (typeof value === 'string' && value.length <= mostCharacters);
 }
 
 /**
@@ -149,26 +380,45 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   );
 }
 
-/** No plan of this build has parts, so that none of its stages is of an item. */
-function refuseItems(run: AdmittedRun, stage: string, { item, instance }: Fields): void {
-  if (item !== undefined && item !== 0) throw refused(run, `stage ${stage} has no item ${quoted(item)}`);
-  if (instance !== undefined && !(Array.isArray(instance) && instance.length === 0))
-    throw refused(run, `stage ${stage} has no instance ${quoted(instance)}`);
-  if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${stage} names no instance`);
+/** Of a stage with items the item that a call names, of any other stage the run itself. */
+function instanceIn(run: AdmittedRun, { id, each }: StagePlan, { item, instance }: Fields): InstancePath {
+  if (item !== undefined && item !== 0) throw refused(run, `stage ${id} has no item ${quoted(item)}`);
+  if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
+  const steps: readonly unknown[] = Array.isArray(instance) ? instance : item === undefined ? [null] : [];
+  if (each === undefined && steps.length === 0) return [];
+  const [step] = steps;
+  if (each !== undefined && steps.length === 1 && typeof step === 'object' && step !== null) {
+    const { part, item: index } = step as Fields;
+    if (part === id && Number.isSafeInteger(index) && (index as number) >= 0 && (index as number) < PLAN_LIMITS.items)
+      return [{ part: id, item: index as number }];
+  }
+  throw refused(run, `stage ${id} has no instance ${quoted(instance)}`);
+}
+
+/** @throws CodedError `call/refused` unless the stage has items and its attempt is one */
+function itemsIn(run: AdmittedRun, call: Fields): EndItemsRequest {
+  const { id, each } = stageOf(run, idIn(run, call, 'stage'));
+  const { attempt } = call;
+  if (each === undefined) throw refused(run, `stage ${id} is not done for items`);
+  // It has no retry and no VM of its own.
+  if (attempt !== 1) throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
+  return { runId: run.runId, stage: id, attempt, execKey: keyOf(id, [], attempt), each, cancelled: false };
 }
 
 function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   const scope = scopeOf(run, idIn(run, call, 'scope'));
   const { generation } = call;
   const last = lastGeneration(scope, (id) => stageOf(run, id));
+  const only = scope.stages.length === 1 ? stageOf(run, scope.stages[0]!) : undefined;
+  const instance = only?.each === undefined ? [] : instanceIn(run, only, call);
   if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
-    throw refused(run, `scope ${scope.id} comes to no VM of generation ${quoted(generation)}: its last is ${last}`);
-  return { runId: run.runId, scope, generation, mountsAreResolved: run.mountsAreResolved };
+    throw refused(run, `scope ${scope.id} has no VM of generation ${quoted(generation)}: the last is ${last}`);
+  return { runId: run.runId, scope, generation, instance, mountsAreResolved: run.mountsAreResolved };
 }
 
 /** Empty for an attempt that is none. */
-function keyOf(stage: string, attempt: number): string {
-  return Number.isSafeInteger(attempt) && attempt > 0 ? execKeyOf(stage, attempt) : '';
+function keyOf(stage: string, instance: InstancePath, attempt: number): string {
+  return Number.isSafeInteger(attempt) && attempt > 0 ? attemptText({ stage, instance, attempt }) : '';
 }
 
 function leaseOf(
@@ -208,15 +458,15 @@ function stageOf(run: AdmittedRun, id: string): StagePlan {
 }
 
 function scopeOf(run: AdmittedRun, id: string): AdmittedScope {
-  const scope = planIndex(run.machine).scopeById(id);
+  const scope = run.scopes.find((each) => each.id === id);
   if (scope === undefined) throw refused(run, `its plan has no scope ${quoted(id)}`);
-  return run.scopes[scope]!;
+  return scope;
 }
 
 function refused({ runId }: AdmittedRun, why: string): CodedError {
   return new CodedError('call/refused', `run ${runId}: ${why}`);
 }
 
-function ended({ runId }: AdmittedRun): CodedError {
-  return new CodedError('run/ended', `run ${runId} has ended: nothing more is done for it`);
+function ended({ runId }: AdmittedRun, { state }: RunOutcome): CodedError {
+  return new CodedError('run/ended', `run ${runId} has already ended (${state}); a reset runs nothing again`);
 }

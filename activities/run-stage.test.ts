@@ -1,4 +1,5 @@
 /** The windows in which an attempt can die, and what the next attempt makes of them. VMs are mocks, stores are files. */
+import { Buffer } from 'node:buffer';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,16 +9,19 @@ import { MockActivityEnvironment } from '@temporalio/testing';
 import { DefaultLogger } from '@temporalio/worker';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { CommandWork, StagePlan } from '../domain/plan/plan.ts';
+import type { CommandWork, JsonValue } from '../domain/plan/plan.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import { hostVariablesOf } from '../domain/plan/work.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
+import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
 import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts';
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
-import type { StageRequest } from './requests.ts';
+import type { CommandStage, StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
-import type { LaunchSpec, VmUsage } from './ports/sandbox.ts';
+import type { LaunchSpec, Sandbox, VmUsage } from './ports/sandbox.ts';
 import { runStage } from './run-stage.ts';
 
 const RUN = 'run-1';
@@ -64,6 +68,18 @@ beforeEach(async () => {
         await write('stderr', '\u001b[31merror:\u001b[0m no rule\n\u001b]0;a title\u0007');
         return 1;
       },
+      /** A link that leads out, named by TOKEN, in what becomes an output. */
+      'leak-by-name': async ({ env, files }) => {
+        files.link('/workspace/output/link', `/${env['TOKEN']}`);
+        return 0;
+      },
+      'print-json': async ({ env, write }) => {
+        await write(
+          'stdout',
+          JSON.stringify({ ok: 'yes', [env['TOKEN'] ?? 'key']: 1, text: 'x'.repeat(Number(env['SIZE'] ?? 0)) }),
+        );
+        return 0;
+      },
       leak: async ({ env, write }) => {
         const token = env['TOKEN'] ?? '';
         for (const stream of ['stdout', 'stderr'] as const) {
@@ -93,18 +109,21 @@ function commandWork(program: string, change: Partial<CommandWork> = {}): Comman
   return { kind: 'command', program, args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' }, ...change };
 }
 
-function request(program: string, change: Partial<StagePlan> = {}): StageRequest {
+function request(program: string, change: Partial<CommandStage> = {}): StageRequest {
+  const stage = plainStage('talk', 'talk', [program], change);
   return {
     runId: RUN,
-    stage: plainStage('talk', 'talk', [program], change),
+    stage,
     scope: { id: 'talk', stages: ['talk'], sandbox },
     generation: 0,
     lease: null,
     instance: [],
+    item: null,
     execKey: 'talk/0/1',
     attempt: 1,
     input: null,
     upstream: {},
+    hostVariables: hostVariablesOf([stage]),
     events: [],
   };
 }
@@ -190,7 +209,7 @@ describe('an attempt that loses its server', () => {
     expect((await second.result).outcome).toBe('succeeded');
     expect(started).toBe(1);
     expect(await storedOutput()).toBe(TWENTY_LINES);
-    expect(await reattachments()).toEqual(['the attempt before it let go: a newer attempt in this process took over']);
+    expect(await reattachments()).toEqual(['the previous attempt let go: a newer attempt in this process took over']);
   });
 
   test('and keeps what it has from an older one that comes late, whose failure nobody would take for the stage’s', async () => {
@@ -237,8 +256,8 @@ describe('an attempt that loses its server', () => {
     expect(await storedOutput()).toBe(TWENTY_LINES);
     expect(await reattachments()).toEqual([
       'store/io: cannot append to events.jsonl: EIO',
-      'the attempt before it let go: the server did not hear of it in time',
-      'the worker before it ended, or lost touch with this host',
+      'the previous attempt let go: no heartbeat reached the server in time',
+      'the previous worker ended, or lost contact with this host',
     ]);
   });
 
@@ -405,6 +424,98 @@ test('a failure carries its last words without escape sequences, since any clien
   expect(result.failure).toMatchObject({ code: 'stage/exit-nonzero', stderrTail: 'error: no rule\n' });
 });
 
+describe('a command with outputs in its arguments', () => {
+  const greeting = async (output: string): Promise<StageRequest> => {
+    const ref = await stores.artifacts.put([Buffer.from(output)] as never, 'text/plain');
+    const asked = request('echo', {
+      work: commandWork('echo', { args: ['-n', 'as written'] }),
+      texts: {
+        sources: ['stages.who.json.name'],
+        stages: ['who'],
+        params: {},
+        texts: [{ place: { kind: 'arg', index: 1 }, parts: ['Hello ', 0] }],
+      },
+    });
+    return { ...asked, upstream: { who: { output: ref, outputs: {} } } };
+  };
+
+  test('gets them as they were printed', async () => {
+    const result = await begin(processDeps(), await greeting('{"name":"$(id) \'Ada\'"}')).result;
+    expect(result.outcome).toBe('succeeded');
+    expect(await storedOutput()).toBe("Hello $(id) 'Ada'");
+  });
+
+  test('fails before it has a VM where a value cannot be made, once and for all', async () => {
+    const asked = await greeting('{}');
+    const result = await begin(processDeps(), asked).result;
+    expect(result).toMatchObject({
+      outcome: 'failed',
+      failure: {
+        code: 'stage/expression',
+        message: expect.stringMatching(
+          /^stage talk cannot start: the expression `stages.who.json.name`: no such key: name/,
+        ) as string,
+      },
+    });
+    expect(await begin(processDeps(), asked).result).toEqual(result);
+    const types = await typesOf();
+    expect(types.filter((type) => type === 'stage-finished')).toHaveLength(1);
+    expect(types).not.toContain('vm-started');
+  });
+
+  test('that runs already is not failed because a value cannot be made again', async () => {
+    const asked = await greeting('{}');
+    const started = { type: 'stage-started', stage: 'talk', execKey: asked.execKey, attempt: 1 } as const;
+    await events.append(RUN, [{ id: EVENT_ID.attempt(asked.execKey, 'started'), atMs: 0, body: started }]);
+    await expect(begin(processDeps(), asked).result).rejects.toThrow(/its texts cannot be made again/);
+    expect(await typesOf()).not.toContain('stage-finished');
+  });
+});
+
+describe('an output with a schema', () => {
+  const printing = (outputSchema: JsonValue, size = 0): StageRequest =>
+    request('print-json', {
+      work: commandWork('print-json', {
+        env: [
+          { name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN' } },
+          { name: 'SIZE', value: { kind: 'literal', text: String(size) } },
+        ],
+      }),
+      outputSchema,
+      maxOutputBytes: 4 * 1024 * 1024,
+    });
+
+  beforeEach(() => stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' }));
+
+  test('that fits is the stage’s', async () => {
+    const result = await begin(processDeps(), printing({ properties: { ok: { const: 'yes' } } })).result;
+    expect(result).toMatchObject({ outcome: 'succeeded', output: { sizeBytes: expect.any(Number) as number } });
+  });
+
+  test('that does not fit fails the stage, and no secret stands in what is said of it', async () => {
+    const schema = { properties: { ok: { type: 'boolean' }, text: true }, additionalProperties: false };
+    const result = await begin(processDeps(), printing(schema)).result;
+    expect(result).toMatchObject({
+      outcome: 'failed',
+      output: null,
+      failure: {
+        code: 'stage/output-schema',
+        message:
+          'stage talk left an output that does not fit its `output_schema`: the output must NOT have additional properties: "[redacted]"; /ok must be boolean',
+      },
+    });
+  });
+
+  test('that is too large for one is not read', async () => {
+    const checkOutput: ActivityDeps['checkOutput'] = () => Promise.reject(new Error('asked'));
+    const result = await begin(processDeps({ checkOutput }), printing({}, OUTPUT_SCHEMA_LIMITS.outputBytes)).result;
+    expect(result.failure).toMatchObject({
+      code: 'stage/output-schema',
+      message: expect.stringContaining('with a schema at most 1048576 are allowed') as string,
+    });
+  });
+});
+
 describe('values of the host', () => {
   const leaking = request('leak', {
     work: commandWork('leak', { env: [{ name: 'TOKEN', value: { kind: 'from-host', fromHost: 'TOKEN' } }] }),
@@ -426,6 +537,86 @@ describe('values of the host', () => {
     });
     expect(backend.alive()).toEqual([]);
   });
+
+  test('do not stand in what is said of files that the command named after them', async () => {
+    await stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
+    const { env } = leaking.stage.work as CommandWork;
+    const naming = request('leak-by-name', {
+      work: commandWork('leak-by-name', { env }),
+      outputs: [{ name: 'files', guestPath: '/workspace/output' }],
+    });
+    const { failure } = await begin(processDeps(), naming).result;
+    expect(failure).toMatchObject({
+      code: 'stage/bad-output',
+      message: expect.stringContaining('is a link to /[redacted], which leads out'),
+    });
+  });
+
+  test('do not stand in a failure of the VM that tells what it was given', async () => {
+    await stores.hostVariables.put(RUN, { TOKEN: 'hunter2-hunter2' });
+    const exec: Sandbox['exec'] = (command) =>
+      Promise.reject(new CodedError('vm/lost', `exec ${JSON.stringify(command.env)} broke`, { cause: command }));
+    const backendFor: ActivityDeps['backendFor'] = () => ({
+      ...backend,
+      launch: async (...args) => ({ ...(await backend.launch(...args)), exec }),
+    });
+    await expect(begin(processDeps({ backendFor }), leaking).result).rejects.toMatchObject({
+      type: 'vm/lost',
+      message: expect.stringContaining('exec {"TOKEN":"[redacted]"} broke') as string,
+    });
+    expect(await lostReasons()).toEqual([expect.stringContaining('"[redacted]"')]);
+  });
+
+  async function lostReasons(): Promise<string[]> {
+    const reasons: string[] = [];
+    for await (const { body } of stores.reader.read(RUN, 0)) if (body.type === 'vm-lost') reasons.push(body.reason);
+    return reasons;
+  }
+
+  test('that are too large to be searched for are refused before a VM starts', async () => {
+    await stores.hostVariables.put(RUN, { TOKEN: 'x'.repeat(65_537) });
+    const failure = await begin(processDeps(), leaking).result.catch((error: ApplicationFailure) => error);
+    expect(failure).toMatchObject({
+      type: 'host/variable-too-large',
+      nonRetryable: true,
+      message: expect.stringContaining('65537 bytes together, the most of them in TOKEN'),
+    });
+    expect(backend.alive()).toEqual([]);
+  });
+
+  test('do not stand in what a stage prints that got them from another one, and is not given them', async () => {
+    await stores.hostVariables.put(RUN, { OTHER: 'hunter2-hunter2', SHORT: 'abc' });
+    const literal = commandWork('leak', {
+      env: [{ name: 'TOKEN', value: { kind: 'literal', text: 'hunter2-hunter2' } }],
+    });
+    const what = { ...request('leak', { work: literal }), hostVariables: ['OTHER', 'SHORT'] };
+    const result = await begin(processDeps(), what).result;
+    expect(result.failure).toMatchObject({ stderrTail: 'token [redacted] end\n' });
+    expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
+    // A value that is too short is told by the stage that reads it.
+    expect(await notices()).toEqual([]);
+  });
+
+  test('that are not set and need not be are empty, and the log says so once', async () => {
+    const env = (name: string) => [{ name, value: { kind: 'from-host', fromHost: name, ifUnset: 'empty' } }] as const;
+    const asking = request('leak', { work: commandWork('leak', { env: env('TOKEN') }) });
+    const result = await begin(processDeps(), asking).result;
+    expect(result.failure).toMatchObject({ stderrTail: 'token  end\n' });
+    expect(await notices()).toEqual([expect.stringContaining('the variable TOKEN is not set on the host')]);
+  });
+
+  test('that this worker lends go after those that were handed over', async () => {
+    const lentVariables = { read: () => Promise.resolve({ TOKEN: 'lent-lent-lent', OTHER: 'x' }) };
+    const { failure } = await begin(processDeps({ lentVariables }), leaking).result;
+    expect(failure?.stderrTail).toBe('token [redacted] end\n');
+    expect(await storedTexts()).toEqual(['token [redacted] end\n', 'token [redacted] end\n']);
+  });
+
+  async function notices(): Promise<string[]> {
+    const messages: string[] = [];
+    for await (const { body } of stores.reader.read(RUN, 0)) if (body.type === 'notice') messages.push(body.message);
+    return messages;
+  }
 
   async function storedTexts(): Promise<string[]> {
     const texts = { stdout: '', stderr: '' };

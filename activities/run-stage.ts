@@ -5,24 +5,27 @@
  */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { endsVm, isLostVm } from '../domain/errors/error-code.ts';
-import { commandOf } from '../domain/plan/work.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
 import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
-import { resolveEnvironment } from './host-variables.ts';
+import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
+import { outputMismatch } from './output-check.ts';
 import { pumpOutput } from './output-pump.ts';
 import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
+import { itemVariables } from './items.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
 import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts.ts';
-import { collectOutputs } from './stage-outputs.ts';
+import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
 import { cancelledResult, describeExit, usageOfVm } from './stage-result.ts';
 import { openVm } from './open-vm.ts';
+import { withTexts } from './texts.ts';
 
 /** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
 const TERM_GRACE_MS = 2_000;
@@ -30,7 +33,12 @@ const TERM_GRACE_MS = 2_000;
 const KILL_LIMIT_MS = 5_000;
 
 export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
-  return withHeartbeat((life) => deps.attempts.drive(attemptName(request), life, () => attempt(deps, request, life)));
+  return withHeartbeat((life) => driveStage(deps, request, life));
+}
+
+/** As `runStage`, in an activity that has begun. @throws CodedError also where the VM is lost, and what made the attempt let go */
+export function driveStage(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
+  return deps.attempts.drive(attemptName(request), life, () => attempt(deps, request, life));
 }
 
 function attemptName({ runId, execKey }: StageRequest): string {
@@ -47,9 +55,12 @@ interface Attempt {
   readonly ownsVm: boolean;
 }
 
-async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptLife): Promise<StageResult> {
-  const { runId, execKey } = request;
-  if (request.events.length > 0) await deps.events.append(runId, request.events);
+async function attempt(deps: ActivityDeps, written: StageRequest, life: AttemptLife): Promise<StageResult> {
+  const { runId, execKey } = written;
+  if (written.events.length > 0) await deps.events.append(runId, written.events);
+  const earlier = await readResult(deps.events, runId, execKey);
+  const stage = earlier === null ? await withTexts(deps, written) : written.stage;
+  const request = 'problem' in stage ? written : { ...written, stage };
   const context: Attempt = {
     deps,
     request,
@@ -58,8 +69,8 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
     backend: deps.backendFor(request.scope.sandbox),
     ownsVm: request.lease === null,
   };
-  const earlier = await readResult(deps.events, runId, execKey);
   if (earlier !== null) return concludeWithoutVm(context, earlier);
+  if ('problem' in stage) return withoutTexts(context, stage.problem);
   try {
     return await inVm(context);
   } catch (error) {
@@ -77,10 +88,50 @@ async function attempt(deps: ActivityDeps, request: StageRequest, life: AttemptL
   }
 }
 
+/** The command never started, so nothing of it is to be waited for. */
+async function withoutTexts(context: Attempt, problem: string): Promise<StageResult> {
+  const { deps, request, backend } = context;
+  const { runId, execKey, stage } = request;
+  // It could be made when the attempt began: a limit that is reached now says something of this host at this moment.
+  if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'started'))) !== null)
+    throw new Error(`stage ${stage.id} goes on, and its texts cannot be made again: ${problem}`);
+  const message = sanitizeLine(`stage ${stage.id} cannot start: ${problem}`);
+  const result: StageResult = {
+    ...cancelledResult(backend, request),
+    outcome: 'failed',
+    failure: { code: 'stage/expression', message, stderrTail: '' },
+  };
+  return concludeWithoutVm(context, await writeResult(deps.events, runId, result, null, deps.now()));
+}
+
 async function inVm(context: Attempt): Promise<StageResult> {
+  const { deps, request } = context;
+  const environment = await resolveEnvironment(deps, request);
+  const redactor = createRedactor(environment.secrets);
+  try {
+    return await carryOut(context, environment, redactor);
+  } catch (error) {
+    throw withoutSecrets(error, redactor);
+  }
+}
+
+/** The same error: what it says of files and commands goes into events, history and the worker's log. */
+function withoutSecrets(error: unknown, redactor: Redactor): unknown {
+  if (!(error instanceof Error)) return error;
+  const message = redactor.text(error.message);
+  if (message === error.message) return error;
+  error.message = message;
+  if (error.stack !== undefined) error.stack = redactor.text(error.stack);
+  return error;
+}
+
+async function carryOut(
+  context: Attempt,
+  { env: written, named, unset }: StageEnvironment,
+  redactor: Redactor,
+): Promise<StageResult> {
   const { deps, request, life } = context;
-  const { env, secrets } = await resolveEnvironment(deps.hostVariables, request.runId, request.stage);
-  const redactor = createRedactor(secrets);
+  const env = { ...itemVariables(request.item), ...written };
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
   if (vm === null)
@@ -88,7 +139,9 @@ async function inVm(context: Attempt): Promise<StageResult> {
   try {
     const { sandbox } = vm;
     let renewalFailure: unknown = null;
-    if (redactor.tooShort.length > 0) await sayNotRedacted(context, redactor.tooShort);
+    if (unset.length > 0) await sayUnset(context, unset);
+    const tooShort = redactor.tooShort.filter((name) => named.has(name));
+    if (tooShort.length > 0) await sayNotRedacted(context, tooShort);
     life.everyBeat(
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
@@ -154,7 +207,7 @@ async function startCommand(
   if (!isFirst) {
     const id = EVENT_ID.reattached(execKey, vmKeyText(context.vmKey), sandbox.facts.fence);
     const reason = redactor.text(
-      deps.attempts.earlierEnd(attemptName(request)) ?? 'the worker before it ended, or lost touch with this host',
+      deps.attempts.earlierEnd(attemptName(request)) ?? 'the previous worker ended, or lost contact with this host',
     );
     await deps.events.append(
       runId,
@@ -171,7 +224,7 @@ async function startCommand(
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
     await markPrepared(deps.marks, context.vmKey, execKey, sandbox.facts);
   }
-  const { program, args, cwd } = commandOf(stage.work);
+  const { program, args, cwd } = stage.work;
   return sandbox.exec(
     {
       key: execKey,
@@ -191,8 +244,10 @@ async function startCommand(
 async function follow(context: Attempt, sandbox: Sandbox, exec: Exec, redactor: Redactor): Promise<ExecExit> {
   const { deps, request, life } = context;
   const killer = killWhenCancelled(exec, life);
-  const failed = new AbortController();
-  const signal = AbortSignal.any([life.detached, failed.signal]);
+  const stop = new AbortController();
+  const letGo = (): void => stop.abort(life.detached.reason);
+  if (life.detached.aborted) letGo();
+  else life.detached.addEventListener('abort', letGo, { once: true });
   const pump = pumpOutput(
     {
       runId: request.runId,
@@ -205,18 +260,19 @@ async function follow(context: Attempt, sandbox: Sandbox, exec: Exec, redactor: 
       now: deps.now,
       disk: deps.disk,
     },
-    signal,
+    stop,
   );
-  const exit = exec.wait(signal);
+  const exit = exec.wait(stop.signal);
   const all = Promise.all([exit, pump]);
   try {
     await Promise.race([all, killer.expired]);
     return await exit;
   } catch (error) {
-    failed.abort(error);
+    stop.abort(error);
     await Promise.allSettled([exit, pump]);
     throw error;
   } finally {
+    life.detached.removeEventListener('abort', letGo);
     killer.dispose();
   }
 }
@@ -278,10 +334,17 @@ async function settle(
   );
   if (base.outcome !== 'succeeded') return base;
   const collected = await collectOutputs(deps.artifacts, sandbox, exec, request.stage, redactor, life.detached);
-  if (collected.failure !== null)
-    return { ...base, outcome: 'failed', failure: { ...collected.failure, stderrTail: '' } };
+  // Names of files are the command's own words.
+  const failed = ({ code, message }: OutcomeFailure): StageResult => ({
+    ...base,
+    outcome: 'failed',
+    failure: { code, message: redactor.text(message), stderrTail: '' },
+  });
+  if (collected.failure !== null) return failed(collected.failure);
+  const mismatch = await outputMismatch(deps, request.stage, collected.output);
+  if (mismatch !== null) return failed(mismatch);
   const refused = await copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
-  if (refused !== null) return { ...base, outcome: 'failed', failure: { ...refused, stderrTail: '' } };
+  if (refused !== null) return failed(refused);
   return { ...base, output: collected.output, outputs: collected.outputs };
 }
 
@@ -296,6 +359,18 @@ async function releaseOwned(context: Attempt): Promise<void> {
   await context.backend.release(context.vmKey);
   await context.deps.leases.release(context.vmKey);
   await context.deps.events.append(context.request.runId, [vmStopped(context)]);
+}
+
+/** Once for each in a run, however many stages read it. */
+async function sayUnset(context: Attempt, names: readonly string[]): Promise<void> {
+  const events = names.map((name) =>
+    event(context, EVENT_ID.variableUnset(name), {
+      type: 'notice',
+      level: 'warning',
+      message: `the variable ${name} is not set on the host: stage ${context.request.stage.id} and others that read it get an empty value; \`secrets: [${name}]\` at a stage demands it`,
+    }),
+  );
+  await context.deps.events.append(context.request.runId, events);
 }
 
 async function sayNotRedacted(context: Attempt, names: readonly string[]): Promise<void> {

@@ -135,7 +135,7 @@ export class SessionGuard {
       // A history that has begun anew may tell observers before its first turn.
       const run = await this.#runOf(asker.session, asker.run);
       if (run?.taskQueue !== this.#workflow.taskQueue || run.firstRun !== record.firstRun)
-        throw foreign(`the run ${asker.run} of workflow "${asker.session}" is none of the session's`);
+        throw foreign(`the run ${asker.run} of workflow "${asker.session}" is not a run of the session`);
     }
     agree(record, place);
     return record;
@@ -144,7 +144,7 @@ export class SessionGuard {
   /** Local activities are run for workflow code of this process; no server and no client can ask for one. */
   #askedByWorkflowCode(): Asker {
     if (!activityInfo().isLocal)
-      throw foreign('what opens and moves sessions is done for the workflow of the session alone, as a local activity');
+      throw foreign('activities of a session run only as local activities of its own workflow');
     return this.#askedByWorkflow();
   }
 

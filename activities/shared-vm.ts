@@ -44,5 +44,5 @@ export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Prom
 }
 
 function keyOf(request: ScopeRequest): VmKey {
-  return { runId: request.runId, scope: request.scope.id, instance: [], generation: request.generation };
+  return { runId: request.runId, scope: request.scope.id, instance: request.instance, generation: request.generation };
 }

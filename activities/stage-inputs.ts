@@ -1,7 +1,6 @@
 /** Everything that a stage's command finds in the guest of its own: input.json, outputs of earlier stages, stdin. */
 import { Buffer } from 'node:buffer';
 import type { DataRef } from '../domain/plan/plan.ts';
-import { commandOf } from '../domain/plan/work.ts';
 import type { InlineOrRef, UpstreamOutputs } from './contract.ts';
 import { mergeOutputs } from './merge-outputs.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
@@ -13,7 +12,7 @@ const INPUT_PATH = '/workspace/input.json';
 /** True when the command finds files that are put there for it. */
 export function needsFiles({ stage, input }: StageRequest): boolean {
   const hasInput = stage.input.kind === 'run-input' ? input !== null : stage.input.kind !== 'none';
-  return hasInput || stage.inputs.length > 0;
+  return hasInput || stage.again !== undefined || stage.inputs.length > 0;
 }
 
 /** Puts the stage's files into the guest. Not to be repeated once the command runs. */
@@ -25,8 +24,9 @@ export async function prepareFiles(
 ): Promise<void> {
   const input = await inputFile(artifacts, request);
   if (input !== null) await sandbox.writeFile(INPUT_PATH, input.sizeBytes, input.bytes, signal);
-  for (const { fromStage, output, guestPath } of request.stage.inputs) {
+  for (const { fromStage, output, guestPath, optional } of request.stage.inputs) {
     const ref = upstreamOf(request, fromStage).outputs[output];
+    if (ref === undefined && optional) continue;
     if (ref === undefined)
       throw new Error(`stage ${request.stage.id}: stage ${fromStage} has no output ${output} in its result`);
     await sandbox.putTar(guestPath, artifacts.open(ref), signal);
@@ -34,7 +34,7 @@ export async function prepareFiles(
 }
 
 export function stdinOf(artifacts: ArtifactStore, request: StageRequest): ExecRequest['stdin'] {
-  const { stdin } = commandOf(request.stage.work);
+  const { stdin } = request.stage.work;
   if (stdin.kind === 'none') return null;
   const ref = outputOf(request, stdin.stage);
   return { sizeBytes: ref.sizeBytes, open: (offset) => artifacts.open(ref, offset) };
@@ -46,22 +46,27 @@ interface InputFile {
 }
 
 async function inputFile(artifacts: ArtifactStore, request: StageRequest): Promise<InputFile | null> {
-  const { input } = request.stage;
+  const { input, again = [] } = request.stage;
+  const before = again.map((loop) => upstreamOf(request, loop).output).find((output) => output !== null);
+  if (before !== undefined) return fileOf(artifacts, { kind: 'ref', ref: before });
   switch (input.kind) {
     case 'none':
       return null;
     case 'run-input':
       return request.input === null ? null : fileOf(artifacts, request.input);
-    case 'carry':
-      return fileOf(artifacts, { kind: 'ref', ref: outputOf(request, input.stage) });
-    case 'merge':
-      return fileOf(artifacts, {
-        kind: 'ref',
-        ref: await mergeOutputs(
-          artifacts,
-          input.stages.map((stage) => ({ name: stage, output: outputOf(request, stage) })),
-        ),
+    case 'carry': {
+      // No earlier box has an output, so there is no file.
+      const { output } = upstreamOf(request, input.stage);
+      return output === null ? null : fileOf(artifacts, { kind: 'ref', ref: output });
+    }
+    case 'merge': {
+      // A box that was passed, or whose failure is tolerated, is no part of it.
+      const parts = input.stages.flatMap((stage) => {
+        const { output } = upstreamOf(request, stage);
+        return output === null ? [] : [{ name: stage, output }];
       });
+      return fileOf(artifacts, { kind: 'ref', ref: await mergeOutputs(artifacts, parts) });
+    }
   }
 }
 
@@ -74,7 +79,7 @@ function fileOf(artifacts: ArtifactStore, value: InlineOrRef): InputFile {
 function upstreamOf(request: StageRequest, stage: string): UpstreamOutputs {
   const upstream = request.upstream[stage];
   if (upstream === undefined)
-    throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which was not handed to it`);
+    throw new Error(`stage ${request.stage.id} takes data of stage ${stage}, which it was not given`);
   return upstream;
 }
 

@@ -119,10 +119,12 @@ function run(
     generation: 0,
     lease: { vmKey: `${RUN}/shared/${change.generation ?? 0}` },
     instance: [],
+    item: null,
     execKey: `${id}/0/1`,
     attempt: 1,
     input: null,
     upstream: {},
+    hostVariables: [],
     events: [],
     ...change,
   };
@@ -196,7 +198,7 @@ describe('stages that share a VM and its writable mount', () => {
       outcome: 'failed',
       failure: {
         code: 'stage/mount-conflict',
-        message: expect.stringMatching(/^\/data is not copied back to .*: a changed on the host too/) as string,
+        message: expect.stringMatching(/^\/data is not copied back to .*: a also changed on the host/) as string,
       },
     });
     expect(onHost()).toEqual({ a: 'edited meanwhile' });

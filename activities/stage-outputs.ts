@@ -26,11 +26,11 @@ export async function collectOutputs(
 ): Promise<CollectedOutputs> {
   const outputs: Record<string, DataRef> = {};
   for (const { name, guestPath } of stage.outputs) {
-    const tar = await hostileChecked(() => sandbox.getTar(guestPath, signal));
+    const tar = await hostileChecked(stage, name, () => sandbox.getTar(guestPath, signal));
     if ('failure' in tar) return tar;
     if (tar.value === null) return missing(stage, `the output ${name}`, guestPath);
     const stream = tar.value;
-    const ref = await hostileChecked(() => artifacts.put(stream, 'application/x-tar'));
+    const ref = await hostileChecked(stage, name, () => artifacts.put(stream, 'application/x-tar'));
     if ('failure' in ref) return ref;
     outputs[name] = ref.value;
   }
@@ -54,13 +54,20 @@ function missing(stage: StagePlan, what: string, guestPath: string): CollectedOu
 
 /** What a guest leaves is its own doing: a refused entry is the stage's outcome, not a broken world. */
 async function hostileChecked<T>(
+  stage: StagePlan,
+  output: string,
   work: () => Promise<T>,
 ): Promise<{ readonly value: T } | { readonly failure: OutcomeFailure }> {
   try {
     return { value: await work() };
   } catch (error) {
     if (isCodedError(error) && error.code === 'stage/bad-output')
-      return { failure: { code: 'stage/bad-output', message: error.message } };
+      return {
+        failure: {
+          code: 'stage/bad-output',
+          message: `stage ${stage.id} left an output ${output} that is refused: ${error.message}`,
+        },
+      };
     throw error;
   }
 }

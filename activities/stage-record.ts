@@ -4,6 +4,7 @@
  */
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import { instanceText } from '../domain/run/instance.ts';
 import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { HostMarks } from './ports/host-marks.ts';
@@ -62,7 +63,7 @@ function isOfVm(name: string, { vmLife }: Mark, facts: SandboxFacts): boolean {
 const madeHere = new WeakMap<SandboxFacts, Set<string>>();
 
 async function mark(marks: HostMarks, runId: string, name: string, value: Mark, facts: SandboxFacts): Promise<void> {
-  await marks.put(runId, name, { ...value, vmLife: facts.vmLife } satisfies Mark);
+  await marks.putOfVm(runId, name, { ...value, vmLife: facts.vmLife } satisfies Mark);
   const made = madeHere.get(facts) ?? new Set();
   madeHere.set(facts, made.add(name));
 }
@@ -70,7 +71,9 @@ async function mark(marks: HostMarks, runId: string, name: string, value: Mark, 
 /** True when the exec's files are in this VM: writing them again could overwrite what the command made of them. */
 export async function isPrepared(marks: HostMarks, key: VmKey, execKey: string, facts: SandboxFacts): Promise<boolean> {
   const name = preparedName(execKey);
-  const found = (await marks.get(key.runId, name)) as Mark | null | undefined;
+  // Launched by this attempt or an earlier one of this process: no other process has a mark of it.
+  if (!facts.attached) return madeHere.get(facts)?.has(name) === true;
+  const found = (await marks.getOfVm(key.runId, name)) as Mark | null | undefined;
   return found?.generation === key.generation && isOfVm(name, found, facts);
 }
 
@@ -83,14 +86,14 @@ export function markPrepared(
   return mark(marks, runId, preparedName(execKey), { generation }, facts);
 }
 
-function vmPreparedName({ scope, generation }: VmKey): string {
-  return `vm-prepared-${scope}/${generation}`;
+function vmPreparedName({ scope, instance, generation }: VmKey): string {
+  return `vm-prepared-${scope}/${instance.length === 0 ? '' : `${instanceText(instance)}/`}${generation}`;
 }
 
 /** True when the writable mounts are in this VM: commands may have changed them since. */
 export async function isVmPrepared(marks: HostMarks, key: VmKey, facts: SandboxFacts): Promise<boolean> {
   const name = vmPreparedName(key);
-  const found = (await marks.get(key.runId, name)) as Mark | null | undefined;
+  const found = (await marks.getOfVm(key.runId, name)) as Mark | null | undefined;
   return found !== null && found !== undefined && isOfVm(name, found, facts);
 }
 

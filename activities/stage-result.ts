@@ -8,7 +8,7 @@ import type { Exec, ExecExit, Sandbox, SandboxBackend, VmUsage } from './ports/s
 import type { StageRequest } from './requests.ts';
 
 const TAIL_BYTES = 2 * 1024;
-/** Read before the tail, so that a secret that begins there is still whole for the redactor. */
+/** Read before the tail beside the longest secret, so that one that begins there is still whole for the redactor. */
 const TAIL_MARGIN_BYTES = 16 * 1024;
 
 export function cancelledResult(backend: SandboxBackend, request: StageRequest): StageResult {
@@ -71,7 +71,7 @@ export async function describeExit(
     outcome: 'failed',
     failure: {
       code,
-      message: redactor.text(describe(stage.id, stage.timeoutMs, stage.maxOutputBytes, exit)),
+      message: redactor.text(describe(request, exit)),
       stderrTail,
     },
   };
@@ -102,7 +102,7 @@ function failureCode(exit: ExecExit): ErrorCode | null {
   }
 }
 
-function describe(stage: string, timeoutMs: number, maxOutputBytes: number, exit: ExecExit): string {
+function describe({ stage: { id: stage, timeoutMs, maxOutputBytes }, scope }: StageRequest, exit: ExecExit): string {
   switch (exit.reason) {
     case 'timeout':
       return `stage ${stage} ran past its deadline of ${timeoutMs / 1000} s and was killed`;
@@ -113,13 +113,23 @@ function describe(stage: string, timeoutMs: number, maxOutputBytes: number, exit
     case 'exited':
     case 'killed':
       return exit.exitCode > 128
-        ? `stage ${stage} was ended by signal ${exit.exitCode - 128} (exit code ${exit.exitCode})`
-        : `stage ${stage} ended with exit code ${exit.exitCode}`;
+        ? `stage ${stage} was ended by signal ${exit.exitCode - 128} (exit code ${exit.exitCode})${whyKilled(exit, scope.sandbox.memoryMib)}`
+        : `stage ${stage} ended with exit code ${exit.exitCode}${whyKilled(exit, scope.sandbox.memoryMib)}`;
   }
 }
 
+/** As the guest agent says it, when the kernel has killed processes of the command. */
+const OUT_OF_MEMORY = /^the kernel killed (\d{1,9}) of its processes: the guest's memory for users is full$/;
+
+function whyKilled({ message }: ExecExit, memoryMib: number): string {
+  const killed = OUT_OF_MEMORY.exec(message)?.[1];
+  if (killed !== undefined)
+    return `: the VM ran out of memory, and its kernel killed ${killed === '1' ? 'a process' : `${killed} processes`} of the command; \`memory_mb\` is ${memoryMib}, raise it`;
+  return message === '' ? '' : `: ${sanitizeLine(message)}`;
+}
+
 async function readTail(exec: Exec, exit: ExecExit, redactor: Redactor, signal: AbortSignal): Promise<string> {
-  const offset = Math.max(0, exit.stderrBytes - TAIL_BYTES - TAIL_MARGIN_BYTES);
+  const offset = Math.max(0, exit.stderrBytes - TAIL_BYTES - TAIL_MARGIN_BYTES - redactor.reach);
   const stream = redactor.stream(offset);
   let tail = Buffer.alloc(0);
   const keep = (bytes: Uint8Array): void => {

@@ -1,4 +1,5 @@
 /** A worker process of its own for the bare loop, so that its CPU time is its own. Arguments: address, workflow file. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { NativeConnection, Worker } from '@temporalio/worker';
 
 const [address, workflowsPath] = process.argv.slice(2);
@@ -8,7 +9,10 @@ const worker = await Worker.create({
   connection,
   taskQueue: 'bare',
   workflowsPath,
-  activities: { noop: async () => undefined },
+  activities: {
+    noop: async () => undefined,
+    wait: (ms: number) => sleep(ms),
+  },
 });
 process.stdout.write('ready\n');
 process.once('SIGTERM', () => worker.shutdown());

@@ -10,6 +10,7 @@ import {
 
 interface BareActivities {
   noop(): Promise<void>;
+  wait(ms: number): Promise<void>;
 }
 
 const { noop } = proxyActivities<BareActivities>({ startToCloseTimeout: '10 s' });
@@ -32,6 +33,27 @@ export async function bareFanOut(stages: number, width: number): Promise<void> {
     }
   };
   await Promise.all(Array.from({ length: width }, lane));
+}
+
+const { wait } = proxyActivities<BareActivities>({ startToCloseTimeout: '10 s' });
+const { wait: waitLong } = proxyActivities<BareActivities>({
+  startToCloseTimeout: '10 min',
+  allowEagerDispatch: false,
+});
+
+/** Items as a Temporal application would do them in one workflow, and one long activity beside them. */
+export async function bareItems(items: number, width: number, itemMs: number, longMs: number): Promise<number> {
+  let begun = 0;
+  let done = 0;
+  const lane = async (): Promise<void> => {
+    while (begun < items) {
+      begun += 1;
+      await wait(itemMs);
+      done += 1;
+    }
+  };
+  await Promise.all([waitLong(longMs), ...Array.from({ length: width }, lane)]);
+  return done;
 }
 
 /** As for an activity whose queue is another than its workflow's: the server cannot hand it over with the workflow task's answer. */

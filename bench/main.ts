@@ -1,36 +1,41 @@
 /**
- * `npm run bench [figure …] [--rounds N] [--no-write]`: takes the figures named (all by default), prints them and
- * writes docs/benchmarks.md when all were taken.
+ * `npm run bench [figure …] [--rounds N] [--items N] [--no-write]`: takes the figures named (all by default), prints them and writes
+ * docs/benchmarks.md: the whole page when all were taken, otherwise their sections of it.
  */
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
 import type { Bench } from './figures/bench.ts';
 import { cliFigure } from './figures/light-commands.ts';
+import { itemsFigure } from './figures/items.ts';
 import { memoryFigure } from './figures/memory.ts';
 import { recoveryFigure } from './figures/recovery.ts';
 import { soakFigure } from './figures/soak.ts';
 import { stageFigure, wideFigure } from './figures/stages.ts';
 import { transitionFigure } from './figures/transitions.ts';
+import { validationFigure } from './figures/validation.ts';
 import { bootFigure, execFigure, fileFigure } from './figures/vms.ts';
 import { loadLine } from './measure.ts';
-import { type Figure, type Lane, renderReport } from './report.ts';
+import { type Figure, type Lane, renderReport, replaceFigures } from './report.ts';
 
 const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
   stages: stageFigure,
   transitions: transitionFigure,
   wide: wideFigure,
+  items: itemsFigure,
   boot: bootFigure,
   exec: execFigure,
   files: fileFigure,
   memory: memoryFigure,
   cli: cliFigure,
+  validation: validationFigure,
   recovery: recoveryFigure,
   soak: soakFigure,
 };
@@ -38,14 +43,20 @@ const FIGURES: Readonly<Record<string, (bench: Bench) => Promise<Figure>>> = {
 async function main(): Promise<void> {
   const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { rounds: { type: 'string', default: '5' }, 'no-write': { type: 'boolean', default: false } },
+    options: {
+      rounds: { type: 'string', default: '5' },
+      items: { type: 'string', default: '5000' },
+      'no-write': { type: 'boolean', default: false },
+    },
   });
   const names = positionals.length === 0 ? Object.keys(FIGURES) : positionals;
   const unknown = names.filter((name) => !(name in FIGURES));
   const rounds = Number(values.rounds);
-  if (unknown.length > 0 || !Number.isInteger(rounds) || rounds < 1)
+  const items = Number(values.items);
+  const isCount = (count: number): boolean => Number.isInteger(count) && count >= 1;
+  if (unknown.length > 0 || !isCount(rounds) || !isCount(items) || items > PLAN_LIMITS.items)
     throw new Error(
-      `usage: bench [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--no-write]; got ${[...unknown, values.rounds].join(' ')}`,
+      `usage: bench [${Object.keys(FIGURES).join('|')} …] [--rounds N] [--items 1..${PLAN_LIMITS.items}] [--no-write]; got ${[...unknown, values.rounds, values.items].join(' ')}`,
     );
   const env = readEnvironment();
   const say = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -62,17 +73,21 @@ async function main(): Promise<void> {
     const figures: Figure[] = [];
     for (const name of names) {
       say(`\n${name} (${loadLine()})`);
-      figures.push(await FIGURES[name]!({ env, pieces, ownKernel, root: packageRoot(), workDir, rounds, say }));
+      figures.push(await FIGURES[name]!({ env, pieces, ownKernel, root: packageRoot(), workDir, rounds, items, say }));
       loads.push(`after ${name} ${loadLine()}`);
     }
-    const report = renderReport(
-      figures,
-      laneOf(pieces, ownKernel, rounds, loads),
-      new Date().toISOString().slice(0, 10),
+    const lane = laneOf(pieces, ownKernel, rounds, loads);
+    const takenOn = new Date().toISOString().slice(0, 10);
+    const page = join(packageRoot(), 'docs', 'benchmarks.md');
+    say(`\n${renderReport(figures, lane, takenOn)}`);
+    if (values['no-write']) return;
+    const isWhole = names.length === Object.keys(FIGURES).length;
+    writeFileSync(
+      page,
+      isWhole
+        ? renderReport(figures, lane, takenOn)
+        : replaceFigures(readFileSync(page, 'utf8'), figures, lane, takenOn),
     );
-    say(`\n${report}`);
-    if (names.length === Object.keys(FIGURES).length && !values['no-write'])
-      writeFileSync(join(packageRoot(), 'docs', 'benchmarks.md'), report);
   } finally {
     rmSync(workDir, { recursive: true, force: true });
   }

@@ -66,25 +66,46 @@ export function renderFigures({ title, command, facts, figures, takenOn }: Page)
   const lines = [
     `# ${title}`,
     '',
-    `\`${command}\` writes this page. Arms are interleaved; each figure is the median of its rounds, with the smallest and the largest beside it. Absolute times hold for this machine on that day; ratios taken side by side are what carries over.`,
+    `\`${command}\` writes this page. Arms are interleaved; each figure is the median of its rounds, with minimum and maximum. Absolute times are valid for this machine on that day; the ratios of interleaved arms are comparable across machines.`,
     '',
     `Taken ${takenOn} on ${cpus().length} CPUs (${cpus()[0]?.model ?? 'unknown'}), ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}, Node ${process.version}.`,
     ...facts,
     '',
   ];
-  for (const figure of figures) {
-    lines.push(`## ${figure.title}`, '', figure.method, '', '| what | median (min–max) | unit |', '|---|---|---|');
-    for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
-    lines.push('');
-    for (const goal of figure.goals)
-      lines.push(
-        `- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${formatGoal(goal.value)}, the goal is ${goal.goal}.`,
-      );
-    for (const ratio of figure.ratios ?? [])
-      lines.push(`- for comparison: ${ratio.what} is ${ratio.value.toFixed(2)}.`);
-    if (figure.goals.length > 0) lines.push('');
-  }
+  for (const figure of figures) lines.push(...sectionOf(figure));
   return `${lines.join('\n').trimEnd()}\n`;
+}
+
+/**
+ * The page with some of its figures taken again: their sections are replaced, each with a line on when and where. One that the
+ * page does not have yet comes last.
+ */
+export function replaceFigures(page: string, figures: readonly Figure[], lane: Lane, takenOn: string): string {
+  const [head = '', ...sections] = page.split(/^(?=## )/m);
+  const titles = sections.map((section) => section.slice('## '.length, section.indexOf('\n')));
+  for (const figure of figures) {
+    const known = titles.indexOf(figure.title);
+    const at = known < 0 ? sections.length : known;
+    if (known < 0 && at > 0) sections[at - 1] = `${sections[at - 1]!.trimEnd()}\n\n`;
+    const taken = `Taken again ${takenOn}, ${lane.rounds} rounds, Node ${process.version}. Load: ${lane.loads.join('; ')}.`;
+    sections[at] = `${sectionOf({ ...figure, method: `${figure.method}\n\n${taken}` })
+      .join('\n')
+      .trimEnd()}\n\n`;
+  }
+  return `${(head + sections.join('')).trimEnd()}\n`;
+}
+
+function sectionOf(figure: Figure): readonly string[] {
+  const lines = [`## ${figure.title}`, '', figure.method, '', '| what | median (min–max) | unit |', '|---|---|---|'];
+  for (const row of figure.rows) lines.push(`| ${row.what} | ${formatSpread(row.value)} | ${row.unit} |`);
+  lines.push('');
+  for (const goal of figure.goals)
+    lines.push(
+      `- ${goal.met ? 'met' : '**missed**'}: ${goal.what} is ${formatGoal(goal.value)}, the goal is ${goal.goal}.`,
+    );
+  for (const ratio of figure.ratios ?? []) lines.push(`- for comparison: ${ratio.what} is ${ratio.value.toFixed(2)}.`);
+  if (figure.goals.length > 0) lines.push('');
+  return lines;
 }
 
 /** Two decimals say all there is to say above 0.1. */

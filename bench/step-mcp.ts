@@ -62,13 +62,14 @@ export async function startMcp(script: string): Promise<McpBench> {
 /** One question at a time. */
 function lineClient(child: ChildProcess): (method: string, params: unknown) => Promise<unknown> {
   let id = 0;
-  let hear: (answer: { readonly result?: unknown; readonly error?: unknown }) => void = () => undefined;
+  let receive: (answer: { readonly result?: unknown; readonly error?: unknown }) => void = () => undefined;
   createInterface({ input: child.stdout! }).on('line', (line) =>
-    hear(JSON.parse(line) as { readonly result?: unknown }),
+    receive(JSON.parse(line) as { readonly result?: unknown }),
   );
   return (method, params) =>
     new Promise((resolve, reject) => {
-      hear = ({ result, error }) => (error === undefined ? resolve(result) : reject(new Error(JSON.stringify(error))));
+      receive = ({ result, error }) =>
+        error === undefined ? resolve(result) : reject(new Error(JSON.stringify(error)));
       child.once('exit', () => reject(new Error('the MCP server has ended')));
       child.stdin!.write(`${JSON.stringify({ jsonrpc: '2.0', id: ++id, method, params })}\n`);
     });

@@ -44,7 +44,7 @@ async function engineFigure({ rounds, say }: Bench): Promise<Figure> {
   return {
     title: 'Engine in process',
     method:
-      'Driven in this process; the mean over a whole session of so many steps. CPU is that of the whole process, garbage collection on other threads included.',
+      'The engine runs in this process; the figure is the mean over a whole session of that many steps. CPU is that of the whole process, including garbage collection on other threads.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       atMost('CPU of an advance at 10,000 steps', longest, 0.05, ' ms'),
@@ -59,7 +59,7 @@ async function mcpFigure({ rounds, say, scripts }: Bench): Promise<Figure> {
   return {
     title: 'MCP over stdio',
     method:
-      'A server of the bundled skill, its sessions in memory; the mean over whole sessions of so many steps. The client writes lines and reads them, so that what is measured is the server; CPU is that of the server.',
+      'A server of the bundled skill with sessions in memory; the figure is the mean over whole sessions of that many steps. The client only writes and reads lines, and CPU is that of the server.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results.map((result) =>
@@ -76,7 +76,7 @@ async function startFigure({ rounds, say, scripts: { zod, arktype }, workDir }: 
   return {
     title: 'Start of a built skill',
     method:
-      '`scripts/run start` of what `voidbox skill build` makes, from its start to its end; 3 calls a round. The skills differ in the library of their one schema. Without `NODE_EXTRA_CA_CERTS` in the environment, as all command lines here: the last arm shows what it costs each process.',
+      '`scripts/run start` of a built skill, from its start to its end; 3 calls a round. The skills differ in the library of their one schema. `NODE_EXTRA_CA_CERTS` is not set, as for all command lines here; the last arm shows its cost for each process.',
     rows: results.flatMap((result) => advanceRows(result, 'ms a call')),
     goals: results
       .slice(0, skills.length)
@@ -96,7 +96,7 @@ async function cliFigure({ rounds, say, scripts: { script }, workDir }: Bench): 
   return {
     title: 'Command line',
     method:
-      'One process of the bundled skill for each advance, from its start to its end. A session file, or a history, of so many steps is put in place first, by the same code in one process; then 3 advances a round are measured at that depth. Without a session the whole history is handed in with each call, by a client that appends what it is given; the last arm, which has no goal, is a client that drops the checkpoints in it, so that all is folded anew with each call.',
+      'Each advance is one process of the bundled skill, measured from its start to its end. First the same code, in one process, prepares a session file or a history of that many steps; then each round measures 3 advances at that depth. Without a session, the client passes the whole history with each call and appends what the call returns. The client of the last arm, which has no goal, drops the checkpoints in the history, so each call folds all events again.',
     rows: results.flatMap((result) => advanceRows(result)),
     goals: [
       ...results
@@ -143,7 +143,7 @@ async function durableFigure({ rounds, say, scripts: { entry }, workDir }: Bench
   await bench.client.connection.close();
   return {
     title: 'Durable session',
-    method: `Server and worker as the embedded stack has them (${version(pieces.temporalCli)}), the skill in a process of its own; 25 advances a round, by the client that \`voidbox session\` and the other transports use, against as many bare updates with one local activity that does nothing, on the same server, with a worker of their own. CPU is that of the worker and of the skill's process. A session of so many steps is begun with what continue-as-new hands over: the engine's state after so many answers, and its records in files. History suggests continue-as-new after some 680 answers; one session that is answered ${count(LONG_STEPS)} times in a row shows the cost with it.`,
+    method: `Server and worker are those of the embedded stack (${version(pieces.temporalCli)}); the skill runs in a separate process. A round makes 25 advances with the client that \`voidbox session\` and the other transports use, and as many bare updates with one no-op local activity, on the same server with a separate worker. CPU is that of the worker and of the skill's process. A session of that many steps starts with the input of continue-as-new: the engine's state after that many answers, and its records in files. Continue-as-new is due after about 680 answers; one session with ${count(LONG_STEPS)} consecutive answers shows its cost.`,
     rows: [
       ...[bare!, ...durable].flatMap((result) => [
         ...advanceRows(result),

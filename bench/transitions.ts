@@ -35,9 +35,11 @@ function planOf(shape: Shape, count: number): MachinePlan {
     doing: 'run',
     scope: isShared ? 'shared' : id,
     after: shape === 'chain' && index > 0 ? [{ stage: ids[index - 1]!, on: 'success' }] : [],
+    condition: null,
     takes: [],
     timeoutMs: 1_000,
     retry: { maxAttempts: 1, backoffMs: 0 },
+    deadline: null,
   }));
   const scopes = isShared ? [{ id: 'shared', stages: ids }] : ids.map((id) => ({ id, stages: [id] }));
   return { name: 'bench', stages, scopes, output: { kind: 'stage', stage: ids.at(-1)! }, maxParallel: 50 };
@@ -65,6 +67,8 @@ function answerTo(command: Command): MachineEvent {
     case 'release-vm':
       return { type: 'vm-released', scope: command.scope, generation: command.generation };
     case 'ask':
+    case 'wait':
+    case 'evaluate':
     case 'withdraw':
     case 'start-timer':
     case 'cancel-stages':

@@ -1,7 +1,9 @@
 #!/usr/bin/env node
-import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
-import { COMMAND_OPEN_FILES, tooFewOpenFiles } from '../setup/open-files.mjs';
+// CommonJS (package.json in this folder): without Node's loader of ES modules a light command takes a tenth less time.
+const { existsSync } = require('node:fs');
+const { join } = require('node:path');
+const { COMMAND_OPEN_FILES, tooFewOpenFiles } = require('../setup/open-files.cjs');
+const { loadCached } = require('./load-cached.cjs');
 
 const tooFew = tooFewOpenFiles('A command of voidbox', COMMAND_OPEN_FILES);
 if (tooFew !== null) {
@@ -11,7 +13,12 @@ if (tooFew !== null) {
   );
   process.exit(3);
 }
-const main = new URL('../dist/cli/main.js', import.meta.url);
+const main = join(__dirname, '..', 'dist', 'cli-bundle', 'main.cjs');
+if (existsSync(main)) loadCached(main);
 // A package from npm is compiled; a fresh checkout is compiled on first use.
-if (!existsSync(fileURLToPath(main))) await (await import('../setup/bootstrap.mjs')).prepareCheckout();
-await import(main.href);
+else void prepareCheckout().then(() => loadCached(main));
+
+async function prepareCheckout() {
+  const bootstrap = await import('../setup/bootstrap.mjs');
+  await bootstrap.prepareCheckout();
+}

@@ -32,11 +32,11 @@ type StateOf = (runId: string) => Promise<string>;
 /** Null when the server says that the run has ended. */
 async function whyLeft({ runId }: DamagedRun, stateOf: StateOf | null): Promise<string | null> {
   const none = 'it has no event yet';
-  if (stateOf === null) return `${none}, and no server answers that could say whether it goes on`;
+  if (stateOf === null) return `${none}, and no server answers whether it is still running`;
   const state = runId === null ? null : await stateOf(runId).catch(() => null);
-  if (state === null) return `${none}, and the server does not say whether it goes on`;
-  if (state === 'running') return `${none}, and goes on: the server says that it runs`;
-  return state === 'missing' ? `${none}, and the server that was asked does not know it; another one may` : null;
+  if (state === null) return `${none}, and the server does not say whether it is still running`;
+  if (state === 'running') return `${none}, and the server says that it is running`;
+  return state === 'missing' ? `${none}, and this server does not know it; another one may` : null;
 }
 
 /** Loads the Temporal SDK only where there is such a run. Starts no stack. Null where no server answers. */

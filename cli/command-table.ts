@@ -5,6 +5,8 @@ export interface CommandEntry {
   /** How it is typed, without options. */
   readonly usage: string;
   readonly summary: string;
+  /** The first sentence of its own help, where the summary says too little without the list around it. */
+  readonly about?: string;
   readonly load: () => Promise<{ readonly command: CommandModule }>;
 }
 
@@ -29,14 +31,32 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'init',
         usage: 'init [file]',
-        summary: 'write a first spec that runs',
+        summary: 'write a first spec that runs, or an example',
         load: () => import('./commands/init.ts'),
       },
       {
         name: 'validate',
         usage: 'validate FILE',
-        summary: 'check a spec and show everything that is wrong with it',
+        summary: 'check a spec and show every mistake in it',
         load: () => import('./commands/validate.ts'),
+      },
+      {
+        name: 'inspect',
+        usage: 'inspect FILE|RUN',
+        summary: 'draw a plan: its stages, what they wait for, their VMs',
+        load: () => import('./commands/inspect.ts'),
+      },
+      {
+        name: 'explain',
+        usage: 'explain CODE',
+        summary: 'say what an error code means and what to do',
+        load: () => import('./commands/explain.ts'),
+      },
+      {
+        name: 'schema',
+        usage: 'schema',
+        summary: 'print the JSON Schema of specs',
+        load: () => import('./commands/schema.ts'),
       },
       {
         name: 'run',
@@ -47,7 +67,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
     ],
   },
   {
-    title: 'Look at runs',
+    title: 'Runs',
     commands: [
       { name: 'runs', usage: 'runs', summary: 'list runs, latest first', load: () => import('./commands/runs.ts') },
       {
@@ -60,6 +80,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         name: 'logs',
         usage: 'logs RUN',
         summary: 'print what stages wrote; -f follows',
+        about: 'Print what the stages of a run wrote, and when each began and ended.',
         load: () => import('./commands/logs.ts'),
       },
       {
@@ -67,6 +88,47 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         usage: 'result RUN',
         summary: 'print the result of a run',
         load: () => import('./commands/result.ts'),
+      },
+      {
+        name: 'artifacts',
+        usage: 'artifacts RUN [get NAME]',
+        summary: 'list the outputs of a run, or fetch one',
+        load: () => import('./commands/artifacts.ts'),
+      },
+      {
+        name: 'approve',
+        usage: 'approve RUN [STAGE]',
+        summary: 'approve what a stage asks for',
+        load: () => import('./commands/approve.ts'),
+      },
+      {
+        name: 'reject',
+        usage: 'reject RUN [STAGE]',
+        summary: 'reject what a stage asks for',
+        load: () => import('./commands/reject.ts'),
+      },
+      {
+        name: 'retry',
+        usage: 'retry RUN',
+        summary: 'run again what did not succeed, in a new run',
+        about:
+          'Start a new run of the same spec that takes over what succeeded in an earlier run, and runs the rest. Stages that share a VM run again together.',
+        load: () => import('./commands/retry.ts'),
+      },
+      {
+        name: 'fork',
+        usage: 'fork RUN FILE',
+        summary: 'run another spec from where it differs',
+        about:
+          'Start a new run of another spec that takes over the stages of an earlier run which are the same in both.',
+        load: () => import('./commands/fork.ts'),
+      },
+      {
+        name: 'diff',
+        usage: 'diff RUN RUN',
+        summary: 'show what differs between two runs',
+        about: 'Show what differs between two runs: spec, params, input, states of stages and their outputs.',
+        load: () => import('./commands/diff.ts'),
       },
       {
         name: 'cancel',
@@ -77,13 +139,14 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'prune',
         usage: 'prune',
-        summary: 'delete old runs and what nothing needs any more',
+        summary: 'delete old runs and unreferenced artifacts',
         load: () => import('./commands/prune.ts'),
       },
       {
         name: 'set-aside',
         usage: 'set-aside RUN…',
-        summary: 'put damaged runs out of the way, into damaged/',
+        summary: 'move damaged runs into damaged/',
+        about: 'Move damaged runs into the folder damaged/ of the state folder. No other command shows them then.',
         load: () => import('./commands/set-aside.ts'),
       },
     ],
@@ -94,36 +157,39 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'skill',
         usage: 'skill VERB',
-        summary: 'run, check, lint, graph, build step machines',
+        summary: 'run, check, lint, draw and build skills (step machines)',
         commands: [
           {
             name: 'run',
             usage: 'skill run ENTRY [args…]',
-            summary: "a skill's own command line, from its source",
+            summary: "run a skill's command line from its source",
             load: () => import('./commands/skill-run.ts'),
           },
           {
             name: 'build',
             usage: 'skill build ENTRY',
-            summary: 'build it into a folder of agentskills.io',
+            summary: 'build a skill folder for agentskills.io',
             load: () => import('./commands/skill-build.ts'),
           },
           {
             name: 'check',
             usage: 'skill check ENTRY',
-            summary: 'check what it builds',
+            summary: 'check the skill that the entry defines',
+            about: 'Check that a skill loads and that its steps fit together.',
             load: () => import('./commands/skill-check.ts'),
           },
           {
             name: 'lint',
             usage: 'skill lint ENTRY…',
-            summary: 'check its source as well, and show every mistake with its place',
+            summary: 'check its source too, and show each mistake with its place',
+            about: 'Check skills and their sources, and show each mistake with its place.',
             load: () => import('./commands/skill-lint.ts'),
           },
           {
             name: 'graph',
             usage: 'skill graph ENTRY',
-            summary: 'draw its steps, as text or for Mermaid',
+            summary: 'draw its steps as text or as a Mermaid flowchart',
+            about: 'Draw the steps of a skill as text or as a Mermaid flowchart.',
             load: () => import('./commands/skill-graph.ts'),
           },
         ],
@@ -131,12 +197,12 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
     ],
   },
   {
-    title: 'Sessions of skills',
+    title: 'Skill sessions',
     commands: [
       {
         name: 'session',
         usage: 'session VERB',
-        summary: 'start, advance, status, list, cancel, history of durable sessions',
+        summary: 'start, advance, inspect and cancel durable sessions',
         commands: [
           {
             name: 'start',
@@ -154,18 +220,19 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
             name: 'status',
             usage: 'session status SESSION',
             summary: 'show the current step, visits and the last answer',
+            about: 'Show the current step of a session, how often it visited each step, and its last answer.',
             load: () => import('./commands/session-status.ts'),
           },
           {
             name: 'list',
             usage: 'session list',
-            summary: 'list sessions: open ones first, then those that ended last',
+            summary: 'list sessions, or only those that wait for a person',
             load: () => import('./commands/session-list.ts'),
           },
           {
             name: 'cancel',
             usage: 'session cancel SESSION',
-            summary: 'end a session and what it has under way',
+            summary: 'end a session and stop its actions',
             load: () => import('./commands/session-cancel.ts'),
           },
           {
@@ -184,7 +251,7 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'doctor',
         usage: 'doctor',
-        summary: 'show what this machine has, lacks, and how to mend it',
+        summary: 'show what this machine has, what it lacks, and how to fix it',
         load: () => import('./commands/doctor.ts'),
       },
       {
@@ -196,7 +263,9 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'down',
         usage: 'down',
-        summary: 'stop them; open runs go on at the next start',
+        summary: 'stop them; open runs continue at the next start',
+        about:
+          'Stop the embedded Temporal server and its worker. VMs keep running, and open runs continue at the next start.',
         load: () => import('./commands/down.ts'),
       },
       {
@@ -208,7 +277,8 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
       {
         name: 'worker',
         usage: 'worker',
-        summary: 'be a worker of your own Temporal server',
+        summary: 'run a worker against your own Temporal server',
+        about: 'Run a Voidbox worker for your own Temporal server, until SIGTERM or Ctrl-C.',
         load: () => import('./commands/worker.ts'),
       },
       { name: 'version', usage: 'version', summary: 'print the version', load: () => import('./commands/version.ts') },

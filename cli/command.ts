@@ -4,16 +4,20 @@ import type { ExitCode } from './exit-code.ts';
 
 /** One command: how it is typed, and what it does. Its file is loaded only when it is typed. */
 export interface CommandModule {
+  /** Options whose value stands behind `=` alone: without one they would take the next argument. */
+  readonly withEquals?: readonly string[];
   configure(command: Command): void;
   execute(args: readonly string[], options: unknown, context: CliContext): Promise<ExitCode>;
 }
 
 /** `Options` is what commander makes of the options that `configure` declares. */
 export function defineCommand<Options>(definition: {
+  readonly withEquals?: readonly string[];
   readonly configure: (command: Command) => void;
   readonly execute: (args: readonly string[], options: Options, context: CliContext) => Promise<ExitCode>;
 }): CommandModule {
   return {
+    ...(definition.withEquals === undefined ? {} : { withEquals: definition.withEquals }),
     configure: definition.configure,
     execute: (args, options, context) => definition.execute(args, options as Options, context),
   };

@@ -6,6 +6,8 @@ import { asTyped } from './typed-name.ts';
 /** One output of the process. */
 export interface Sink {
   readonly isTerminal: boolean;
+  /** A terminal whose cursor goes up, so that what was printed can be drawn anew. */
+  readonly canRedraw: boolean;
   /** Columns of the terminal now; without one there is no limit, so that a pipe gets whole lines. */
   width(): number;
   /** Lines of the terminal now; without one there is no limit. */
@@ -87,6 +89,7 @@ function createSink(stream: NodeJS.WriteStream, env: Environment): Sink {
   const isTerminal = stream.isTTY === true;
   return {
     isTerminal,
+    canRedraw: isTerminal && !env.isDumbTerminal,
     // Both are 0 on a terminal that was never told its size.
     width: () => (isTerminal && stream.columns > 0 ? stream.columns : Number.POSITIVE_INFINITY),
     height: () => (isTerminal && stream.rows > 0 ? stream.rows : Number.POSITIVE_INFINITY),

@@ -25,8 +25,10 @@ workflow:
 
     - name: report
       depends_on: [sum]
+      env:
+        WHO: "\${{ params.who }}"  # a variable: a value within the script would be read as shell
       run:
         program: sh
-        args: [-c, 'echo "Hello, \${{ params.who }}: 1 + … + 10 is $(cat) (on $(uname -s) $(uname -r))"']
+        args: [-c, 'echo "Hello, $WHO: 1 + … + 10 is $(cat) (on $(uname -s) $(uname -r))"']
         stdin_from: sum
 `;

@@ -7,6 +7,10 @@ import { emptyView, project, type RunView } from '../store/projection.ts';
 import { awaitOutcome, repairRun } from '../client/runs.ts';
 import { describeRoom, MAKE_ROOM } from './render/disk.ts';
 import { hostOfRun } from '../client/run-host.ts';
+import { describeMissingWorker } from './missing-worker.ts';
+import { type CliError, environmentError } from './cli-error.ts';
+import { StackStoppedError } from '../client/embedded/stop-mark.ts';
+import { shownRunId, typedRunId } from './run-id.ts';
 import { readView } from './run-lookup.ts';
 import type { ServerLink } from '../client/server-link.ts';
 
@@ -32,6 +36,7 @@ export interface FollowOptions {
 
 /** How long events of a run may take to come to this host's store before it is said that they are elsewhere. */
 const ELSEWHERE_AFTER_MS = 3_000;
+const ELSEWHERE_AGAIN_MS = 5_000;
 
 /**
  * Follows a run wherever it lives. Events of a run that another host's worker admitted are in that host's
@@ -53,9 +58,8 @@ export async function followWherever(
       await options.onEvent(event, view);
     },
   });
-  const announce = setTimeout(() => {
-    if (eventsHere === 0 && !signal.aborted) void sayWhere(options);
-  }, ELSEWHERE_AFTER_MS);
+  const announced = new AbortController();
+  void sayWhere(options, () => eventsHere > 0, AbortSignal.any([signal, announced.signal]));
   try {
     const closed = awaitOutcome(link.client(), runId);
     const first = await Promise.race([local, closed]);
@@ -70,53 +74,52 @@ export async function followWherever(
       outcome: first,
     };
   } finally {
-    clearTimeout(announce);
+    announced.abort();
   }
 }
 
-async function sayWhere({
-  link,
-  runId,
-  onNotice,
-}: {
-  readonly link: ServerLink;
-  readonly runId: string;
-  readonly onNotice: (message: string) => void;
-}): Promise<void> {
-  const host = await link.briefly((client) => hostOfRun(client, runId)).catch(() => null);
-  onNotice(
-    host === null
-      ? 'no worker has taken the run yet, or its host is unknown: waiting for its end'
-      : `the run lives on host ${host}, its output is there: waiting for its end`,
-  );
+/** Says whom the run waits for until its events come here or its host is known; each state once. */
+async function sayWhere(
+  { link, runId, onNotice }: FollowOptions & { readonly onNotice: (message: string) => void },
+  isHere: () => boolean,
+  signal: AbortSignal,
+): Promise<void> {
+  let said = '';
+  for (let waitMs = ELSEWHERE_AFTER_MS; ; waitMs = ELSEWHERE_AGAIN_MS) {
+    await sleep(waitMs, undefined, { signal }).catch(() => undefined);
+    if (signal.aborted || isHere()) return;
+    const host = await link.briefly((client) => hostOfRun(client, runId)).catch(() => null);
+    const missing = host === null ? await describeMissingWorker(link, Date.now()) : null;
+    if (signal.aborted || isHere()) return;
+    if (host !== null) return onNotice(`the run lives on host ${host}, its output is there: waiting for its end`);
+    const state = missing === null ? 'waiting' : 'no worker';
+    if (state !== said)
+      onNotice(missing ?? 'no worker has taken the run yet, or its host is unknown: waiting for its end');
+    said = state;
+  }
 }
 
 /**
  * Hands over every event of a run until the terminal one, and meanwhile keeps the embedded stack alive and
- * mends a run that was terminated from outside.
+ * repairs a run that was terminated from outside.
  */
 export async function followRun(options: FollowOptions): Promise<RunView> {
   const done = new AbortController();
   const signal = AbortSignal.any([options.signal, done.signal]);
   let view = emptyView(options.runId);
-  // Without an event here a run on a server of one's own may live on another host, whose store is not ours to mend.
-  const damage = new AbortController();
-  const care = takeCare(
-    options,
-    signal,
-    () => options.isHere === true || options.link.isEmbedded || view.seq > 0,
-    damage,
-  );
+  // Without an event here a run on the user's own server may live on another host, whose store is not this host's to repair.
+  const end = new AbortController();
+  const care = takeCare(options, signal, () => options.isHere === true || options.link.isEmbedded || view.seq > 0, end);
   try {
     for await (const event of options.stores.reader.follow(
       options.runId,
       0,
-      AbortSignal.any([options.signal, damage.signal]),
+      AbortSignal.any([options.signal, end.signal]),
     )) {
       view = project(view, event);
       await options.onEvent(event, view);
     }
-    if (damage.signal.aborted && view.outcome === null) throw damage.signal.reason;
+    if (end.signal.aborted && view.outcome === null) throw end.signal.reason;
     return view;
   } finally {
     done.abort();
@@ -124,12 +127,12 @@ export async function followRun(options: FollowOptions): Promise<RunView> {
   }
 }
 
-/** Aborts `damage` when the run's files are damaged: its last event would be waited for for ever. */
+/** Aborts `end` when the run's last event would be waited for in vain: its files are damaged, or the stack was stopped. */
 async function takeCare(
   { runId, stores, link, onTrouble, stateDir }: FollowOptions,
   signal: AbortSignal,
   isOurs: () => boolean,
-  damage: AbortController,
+  end: AbortController,
 ): Promise<void> {
   const told = new Set<string>();
   let repairedAtMs = Date.now();
@@ -141,15 +144,24 @@ async function takeCare(
     if (disk.isLow && !wasLow) onTrouble(`${describeRoom(disk, stateDir)}; ${MAKE_ROOM}`);
     wasLow = disk.isLow;
     try {
-      await link.tend();
+      await link.tend('stay');
       if (Date.now() - repairedAtMs < REPAIR_EVERY_MS) continue;
       repairedAtMs = Date.now();
       if (isOurs()) await link.briefly((client) => repairRun(client, stores.events, runId));
     } catch (error) {
-      if (isCodedError(error) && error.code === 'store/damaged') return damage.abort(error);
+      if (isCodedError(error) && error.code === 'store/damaged') return end.abort(error);
+      if (error instanceof StackStoppedError) return end.abort(stackStopped(runId));
       const message = error instanceof Error ? error.message : String(error);
       if (!told.has(message) && !signal.aborted) onTrouble(message);
       told.add(message);
     }
   }
+}
+
+function stackStopped(runId: string): CliError {
+  return environmentError(
+    'cli/stack-stopped',
+    `the embedded stack was stopped by voidbox down, and run ${shownRunId(runId)} has not ended`,
+    `Continue it with voidbox up, then voidbox logs ${typedRunId(runId)} -f`,
+  );
 }

@@ -17,11 +17,11 @@ export function renderHelp(style: Style): string {
     `${style.bold('Usage:')} voidbox COMMAND [options]`,
     ...groups,
     [
-      style.bold('Everywhere:'),
-      `  ${padEnd('--json', column)}${style.dim('one JSON object, or one a line for streams, instead of text')}`,
-      `  ${padEnd('--help', column)}${style.dim('the options of a command: voidbox run --help')}`,
+      style.bold('All commands:'),
+      `  ${padEnd('--json', column)}${style.dim('print JSON instead of text: one object, or one per line for streams')}`,
+      `  ${padEnd('--help', column)}${style.dim('show the options of a command: voidbox run --help')}`,
     ].join('\n'),
-    `A run can be named by the beginning of its id, or by ${style.bold('latest')}. Exit codes: 0 success, 1 run failed, 2 usage, 3 environment, 130 interrupted.`,
+    `RUN is a run id, a unique prefix of one, or ${style.bold('latest')}. Exit codes: 0 success, 1 run failed, 2 usage, 3 environment, 130 interrupted.`,
     '',
   ]
     .join('\n\n')
@@ -35,7 +35,7 @@ export function renderFamilyHelp({ name, summary, commands }: CommandFamily, sty
     `${summary.charAt(0).toUpperCase()}${summary.slice(1)}.`,
     `${style.bold('Usage:')} voidbox ${name} VERB [options]`,
     commands.map((command) => `  ${padEnd(command.usage, column)}${style.dim(command.summary)}`).join('\n'),
-    `The options of one: voidbox ${name} ${commands[0]!.name} --help`,
+    `Options of a command: voidbox ${name} ${commands[0]!.name} --help`,
     '',
   ]
     .join('\n\n')

@@ -1,22 +1,41 @@
 import { readFile } from 'node:fs/promises';
-import { dirname, relative, resolve } from 'node:path';
+import { dirname, extname, relative, resolve } from 'node:path';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan } from '../domain/plan/plan.ts';
+import { listFiles } from '../sdk/list-files.ts';
+import { readSpec } from '../sdk/read-spec.ts';
 import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 
 export interface LoadedSpec {
   /** As it is shown to the user: relative where that is shorter. */
   readonly file: string;
-  readonly text: string;
+  /** Text of the files that diagnostics name, by how they are shown. */
+  readonly sources: ReadonlyMap<string, string>;
+  /** Full path; null: standard input. */
+  readonly path: string | null;
+  /** Null of a definition. */
+  readonly text: string | null;
   /** Absolute; relative mounts stand below it. */
   readonly baseDir: string;
   /** Null when a diagnostic is an error. */
   readonly plan: Plan | null;
   readonly diagnostics: readonly Diagnostic[];
+  /** Where the spec or definition names each host path that the plan mounts or has a skill at, by its full path. */
+  readonly mountPlaces: ReadonlyMap<string, MountPlace>;
 }
 
-/** Reads and compiles a spec; `-` is standard input. Everything wrong with the text is in the diagnostics. */
+export interface MountPlace {
+  /** As it is shown to the user. */
+  readonly file: string;
+  readonly line: number;
+  readonly column: number;
+}
+
+/**
+ * Reads and compiles a spec; `-` is standard input. A definition in TypeScript or JavaScript is run on this machine. Everything
+ * wrong with either is in the diagnostics.
+ */
 export async function loadSpec(
   file: string,
   params: Readonly<Record<string, string>>,
@@ -24,21 +43,55 @@ export async function loadSpec(
 ): Promise<LoadedSpec> {
   const fromStdin = file === '-';
   const path = fromStdin ? resolve(context.cwd, 'stdin') : resolve(context.cwd, file);
+  if (!fromStdin && isDefinition(path)) return await loadCode(path, file, params, context);
   const text = decode(
     fromStdin ? await context.readStdin() : await readSpecFile(path, file),
     fromStdin ? 'standard input' : `\`${file}\``,
   );
   const shown = fromStdin ? '<stdin>' : shortest(file, relative(context.cwd, path));
-  const { compileText } = await import('../domain/spec/load.ts');
+  const { loadText } = await import('../domain/spec/load.ts');
   const baseDir = dirname(path);
-  const { plan, diagnostics } = compileText(text, shown, { baseDir, params });
-  return { file: shown, text, baseDir, plan, diagnostics };
+  const { plan, diagnostics, mountPlaces, parts } = await loadText(text, shown, {
+    baseDir,
+    params,
+    readSpec,
+    listFiles,
+  });
+  const places = new Map([...mountPlaces].map(([mounted, at]) => [mounted, { file: shown, ...at }]));
+  return {
+    file: shown,
+    path: fromStdin ? null : path,
+    text,
+    sources: new Map([...parts, [shown, text]]),
+    baseDir,
+    plan,
+    diagnostics,
+    mountPlaces: places,
+  };
+}
+
+/** Known here too: what bundles code is loaded for definitions alone. */
+function isDefinition(path: string): boolean {
+  return ['.ts', '.mts', '.js', '.mjs'].includes(extname(path));
+}
+
+async function loadCode(
+  path: string,
+  file: string,
+  params: Readonly<Record<string, string>>,
+  context: CliContext,
+): Promise<LoadedSpec> {
+  await readSpecFile(path, file);
+  const shown = (full: string): string => shortest(full, relative(context.cwd, full));
+  const { loadDefinition } = await import('../sdk/load/load-definition.ts');
+  const loaded = await loadDefinition(path, { params, variables: context.env.variables, shown });
+  return { file: shown(path), path, text: null, baseDir: dirname(path), ...loaded };
 }
 
 /** `--param region=north`, any number of times. */
 export function parseParam(text: string, before: Readonly<Record<string, string>> = {}): Record<string, string> {
   const equals = text.indexOf('=');
-  if (equals < 1) throw usageError(`--param wants NAME=VALUE, not \`${text}\``);
+  if (equals < 1) throw usageError(`--param must be NAME=VALUE, got \`${text}\``);
   return { ...before, [text.slice(0, equals)]: text.slice(equals + 1) };
 }
 
@@ -56,9 +109,9 @@ async function readSpecFile(path: string, typed: string): Promise<Uint8Array> {
     return await readFile(path);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code;
-    if (code === 'ENOENT') throw usageError(`there is no file \`${typed}\``, 'Write a first spec: voidbox init');
+    if (code === 'ENOENT') throw usageError(`the file \`${typed}\` does not exist`, 'Write a first spec: voidbox init');
     if (code === 'EISDIR') throw usageError(`\`${typed}\` is a folder, not a spec`);
-    if (code === 'EACCES') throw usageError(`\`${typed}\` may not be read by this user`);
+    if (code === 'EACCES') throw usageError(`\`${typed}\` cannot be read by this user`);
     if (typeof code === 'string') throw usageError(`cannot read \`${typed}\`: ${(error as Error).message}`);
     throw error;
   }

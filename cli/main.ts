@@ -24,6 +24,12 @@ async function environment(argv: readonly string[]): Promise<Environment> {
   }
 }
 
-const typed = process.argv.slice(2);
-// Whatever a command has left open (a connection whose calls are still tried again) ends here: every write was awaited.
-process.exit(await runCli(typed, createContext(await environment(typed), process, COMMAND_NAMES)));
+// Not at the top level: the file is bundled as CommonJS.
+async function main(): Promise<never> {
+  const typed = process.argv.slice(2);
+  const code = await runCli(typed, createContext(await environment(typed), process, COMMAND_NAMES));
+  // Whatever a command has left open (a connection whose calls are still tried again) ends here: every write was awaited.
+  process.exit(code);
+}
+
+void main();

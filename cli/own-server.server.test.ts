@@ -1,6 +1,6 @@
-/** A Temporal server of one's own, two hosts: one has the worker, the other only starts runs and looks. */
+/** Your own Temporal server, two hosts: one has the worker, the other only starts runs and looks. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -21,10 +21,19 @@ beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-own-server-'));
   writeFileSync(join(dir, 'input.yaml'), spec('input', 'cat', '/workspace/input.json'));
   writeFileSync(join(dir, 'fail.yaml'), spec('fail', '"false"', ''));
+  writeFileSync(
+    join(dir, 'secrets.yaml'),
+    spec('secrets', 'env', '').replace('run:', 'secrets: [LENT, FILED], env: { UNLENT: "" }, run:'),
+  );
+  writeFileSync(join(dir, 'unlent.yaml'), spec('unlent', 'env', '').replace('run:', 'secrets: [UNLENT], run:'));
+  writeFileSync(join(dir, 'worker.env'), 'FILED="filed-filed"\n', { mode: 0o600 });
   writeFileSync(join(dir, 'long.yaml'), spec('long', 'sleep', '"300"'));
-  server = await startTestServer(await temporalCliForTests());
+  server = await startTestServer(await temporalCliForTests(), ['--namespace', 'lonely']);
   address = server.address;
-  await startWorker();
+  await startWorker(
+    { LENT: 'lent-lent', UNLENT: 'a key of the worker', VOIDBOX_SECRETS_FILE: join(dir, 'worker.env') },
+    ['--allow-env', 'LENT'],
+  );
 });
 
 afterAll(async () => {
@@ -33,9 +42,9 @@ afterAll(async () => {
   rmSync(dir, { recursive: true, force: true });
 });
 
-async function startWorker(): Promise<void> {
-  const worker = spawn(process.execPath, [BIN, 'worker'], {
-    env: environment('with-worker'),
+async function startWorker(more: NodeJS.ProcessEnv = {}, options: readonly string[] = []): Promise<void> {
+  const worker = spawn(process.execPath, [BIN, 'worker', ...options], {
+    env: environment('with-worker', more),
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   children.push(worker);
@@ -54,20 +63,32 @@ async function ended(child: ChildProcess): Promise<void> {
   clearTimeout(timer);
 }
 
-function environment(host: string): NodeJS.ProcessEnv {
-  const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, host), TEMPORAL_ADDRESS: address };
+function environment(host: string, more: NodeJS.ProcessEnv = {}): NodeJS.ProcessEnv {
+  const env: NodeJS.ProcessEnv = {
+    ...process.env,
+    VOIDBOX_STATE_DIR: join(dir, host),
+    TEMPORAL_ADDRESS: address,
+    ...more,
+  };
   // Under npm, advice is given with npx.
   delete env['npm_command'];
   return env;
 }
 
-async function voidbox(
-  host: string,
-  ...args: readonly string[]
-): Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }> {
+interface Said {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+async function voidbox(host: string, ...args: readonly string[]): Promise<Said> {
+  return await voidboxWith(environment(host), args);
+}
+
+async function voidboxWith(env: NodeJS.ProcessEnv, args: readonly string[]): Promise<Said> {
   const child = spawn(process.execPath, [BIN, ...args], {
     cwd: dir,
-    env: environment(host),
+    env,
     stdio: ['ignore', 'pipe', 'pipe'],
     timeout: 60_000,
   });
@@ -86,10 +107,9 @@ test('on the host of the worker a run is as with the embedded server, its large 
   writeFileSync(join(dir, 'input.txt'), input);
   const run = await voidbox('with-worker', 'run', 'input.yaml', '--input', '@input.txt', '--run-id', 'here-1');
   expect({ code: run.code, isSame: run.stdout === input }, run.stderr).toEqual({ code: 0, isSame: true });
-  expect(await voidbox('with-worker', 'ps', '--json')).toMatchObject({
-    code: 0,
-    stdout: expect.stringMatching(/^\{"stack":null,"vms":\[\],/),
-  });
+  const ps = await voidbox('with-worker', 'ps', '--json');
+  expect(ps.code, ps.stderr).toBe(0);
+  expect(JSON.parse(ps.stdout)).toMatchObject({ stack: null, vms: [] });
 });
 
 test('from another host a run is waited for, and its result is said to be elsewhere', async () => {
@@ -101,13 +121,49 @@ test('from another host a run is waited for, and its result is said to be elsewh
   expect(failed.stderr).toMatch(/stage only failed: .*exit code 1 \(stage\/exit-nonzero\)/);
 });
 
+test('a run gets the variables that its worker lends, and no other ones of it', async () => {
+  const started = await voidboxWith(environment('elsewhere', { LENT: 'of the client', UNLENT: 'of the client' }), [
+    'run',
+    join(dir, 'secrets.yaml'),
+    '--run-id',
+    'lent',
+  ]);
+  expect(started.code, started.stderr).toBe(0);
+  const result = await voidbox('with-worker', 'result', 'lent');
+  expect(result.stdout).toMatch(/^LENT=\[redacted\]$/m);
+  expect(result.stdout).toMatch(/^FILED=\[redacted\]$/m);
+  expect(result.stdout).toMatch(/^UNLENT=$/m);
+  // Nobody would remove them from a host without a worker.
+  expect(existsSync(join(dir, 'elsewhere/runs/lent/host-variables.json'))).toBe(false);
+
+  const refused = await voidbox('elsewhere', 'run', join(dir, 'unlent.yaml'), '--run-id', 'unlent');
+  expect(refused.code).toBe(1);
+  expect(refused.stderr).toContain('stage only reads the variable UNLENT, which nothing gives to the run');
+  expect(refused.stderr).toContain('host/variable-missing');
+});
+
+test('a worker does not start with variables that are not set, nor with a secrets file that others may read', async () => {
+  const unset = await voidbox('with-worker', 'worker', '--allow-env', 'VOIDBOX_TEST_UNSET');
+  expect([unset.code, unset.stderr]).toEqual([3, expect.stringContaining('VOIDBOX_TEST_UNSET, which is not set here')]);
+  writeFileSync(join(dir, 'open.env'), 'A=b\n');
+  chmodSync(join(dir, 'open.env'), 0o640);
+  const open = await voidbox('with-worker', 'worker', '--secrets-file', join(dir, 'open.env'));
+  expect([open.code, open.stderr]).toEqual([3, expect.stringContaining('others may use it (mode 0640); chmod 600')]);
+});
+
 test('status says where a run lives; logs and result name that host and end with 3', async () => {
   expect((await voidbox('without', 'run', '-d', 'long.yaml', '--run-id', 'there-3')).code).toBe(0);
   const end = Date.now() + 30_000;
   let status = await voidbox('without', 'status', 'there-3', '--json');
   while ((JSON.parse(status.stdout) as { host: string | null }).host === null && Date.now() < end)
     status = await voidbox('without', 'status', 'there-3', '--json');
-  expect(JSON.parse(status.stdout)).toEqual({ runId: 'there-3', state: 'running', host: workerHost(), stages: null });
+  expect(JSON.parse(status.stdout)).toEqual({
+    runId: 'there-3',
+    state: 'running',
+    host: workerHost(),
+    pruned: false,
+    stages: null,
+  });
   for (const command of ['logs', 'result']) {
     const looked = await voidbox('without', command, 'there-3');
     expect({ code: looked.code, stdout: looked.stdout }).toEqual({ code: 3, stdout: '' });
@@ -132,3 +188,143 @@ test('a server that does not answer is an error of the environment', async () =>
   expect(await new Promise((resolve) => child.once('close', resolve))).toBe(3);
   expect(JSON.parse(stderr)).toMatchObject({ error: { code: 'cli/no-server' } });
 });
+
+test.each(['run input.yaml', 'run -d input.yaml', 'status any', 'cancel any', 'worker', 'session list'])(
+  'a namespace that is not there ends `%s` with 3 and the line that makes it',
+  async (line) => {
+    const env = environment('without', { TEMPORAL_NAMESPACE: 'nope' });
+    const { code, stdout, stderr } = await voidboxWith(env, line.split(' '));
+    expect({ code, stdout }, stderr).toEqual({ code: 3, stdout: '' });
+    expect(stderr).toContain(`error: the Temporal server at ${address} has no namespace \`nope\`\n`);
+    expect(stderr).toContain(`temporal operator namespace create --address ${address} --namespace nope`);
+  },
+);
+
+test('a namespace alone names the server at its usual address, for doctor as for run', async () => {
+  const env = environment('without', { TEMPORAL_ADDRESS: '', TEMPORAL_NAMESPACE: 'nope' });
+  const { code, stdout } = await voidboxWith(env, ['doctor', '--json']);
+  expect({ code, temporal: (JSON.parse(stdout) as { temporal: unknown }).temporal }).toMatchObject({
+    code: 3,
+    temporal: { kind: 'own', address: 'localhost:7233', namespace: 'nope' },
+  });
+  const run = await voidboxWith(env, ['run', 'input.yaml']);
+  expect(run.code, run.stderr).toBe(3);
+  expect(run.stderr).toContain('localhost:7233');
+});
+
+test('an API key without a server is sent nowhere', async () => {
+  const env = environment('without', { TEMPORAL_ADDRESS: '', TEMPORAL_API_KEY: 'secret-key' });
+  for (const args of [['run', 'input.yaml'], ['doctor'], ['worker']]) {
+    const { code, stdout, stderr } = await voidboxWith(env, args);
+    expect(code, stderr).toBe(3);
+    expect(stdout + stderr).toContain('export TEMPORAL_ADDRESS=HOST:PORT');
+    expect(stdout + stderr).not.toContain('secret-key');
+  }
+});
+
+test('doctor says whether a worker takes runs', async () => {
+  const { code, stdout } = await voidbox('without', 'doctor', '--json');
+  expect({ code, temporal: (JSON.parse(stdout) as { temporal: unknown }).temporal }).toEqual({
+    code: 0,
+    temporal: {
+      kind: 'own',
+      address,
+      namespace: 'default',
+      uiUrl: null,
+      problem: null,
+      remedy: null,
+      hasWorker: true,
+    },
+  });
+});
+
+test('runs that go on are shown as this host has them while the server is away, and it is said', async () => {
+  expect((await voidbox('with-worker', 'run', '-d', 'long.yaml', '--run-id', 'open-1')).code).toBe(0);
+  const end = Date.now() + 30_000;
+  while (!(await voidbox('with-worker', 'runs', '--json')).stdout.includes('open-1') && Date.now() < end);
+  const away = await voidboxWith(environment('with-worker', { TEMPORAL_ADDRESS: '127.0.0.1:1' }), ['runs']);
+  expect(away).toMatchObject({ code: 0, stdout: expect.stringContaining('open-1') });
+  expect(away.stderr).toMatch(
+    /^warning: nothing listens at 127\.0\.0\.1:1.*; the list shows what this host recorded\n$/,
+  );
+  const refused = await voidboxWith(environment('with-worker', { TEMPORAL_NAMESPACE: 'nope' }), ['runs']);
+  expect(refused).toMatchObject({ code: 3, stdout: '', stderr: expect.stringContaining('has no namespace `nope`') });
+  expect((await voidbox('with-worker', 'cancel', 'open-1')).code).toBe(0);
+});
+
+test('a run without a worker says how to start one, and goes on when there is one', async () => {
+  const lonely = { TEMPORAL_NAMESPACE: 'lonely' };
+  const missing = `no worker polls task queue voidbox of namespace lonely on ${address}: the run waits for one. Start it with the same TEMPORAL_* variables, on each host that runs VMs: voidbox worker\n`;
+  const left = await voidboxWith(environment('lonely', lonely), ['run', '-d', 'input.yaml', '--run-id', 'left-1']);
+  expect(left).toMatchObject({ code: 0, stdout: 'left-1\n', stderr: expect.stringContaining(missing) });
+  const status = await voidboxWith(environment('lonely', lonely), ['status', 'left-1']);
+  expect(status).toMatchObject({ code: 0, stdout: expect.stringContaining(`\n${missing}`) });
+  const logs = await voidboxWith(environment('lonely', lonely), ['logs', 'left-1']);
+  expect(logs).toMatchObject({ code: 3, stderr: expect.stringContaining(missing) });
+  const run = spawn(process.execPath, [BIN, 'run', 'input.yaml', '--input', 'late', '--run-id', 'late-1'], {
+    cwd: dir,
+    env: environment('lonely', lonely),
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 90_000,
+  });
+  children.push(run);
+  let stderr = '';
+  let stdout = '';
+  run.stdout.setEncoding('utf8').on('data', (text: string) => (stdout += text));
+  const closed = new Promise((resolve) => run.once('close', resolve));
+  await new Promise<void>((resolve) => {
+    run.stderr.setEncoding('utf8').on('data', (text: string) => {
+      stderr += text;
+      if (stderr.includes(missing)) resolve();
+    });
+    run.once('close', () => resolve());
+  });
+  expect(stderr).toContain(`==> ${missing}`);
+  await startWorker(lonely);
+  expect({ code: await closed, stdout }, stderr).toEqual({ code: 0, stdout: '' });
+  expect(stderr.split(missing)).toHaveLength(2);
+  expect(stderr).toContain('voidbox result late-1');
+});
+
+test.each([
+  ['SIGTERM', 0],
+  ['SIGINT', 130],
+] as const)(
+  'a worker says in JSON that it polls, and on %s that it stops, and ends with %i',
+  async (signal, exitCode) => {
+    const host = `stopped-${signal}`;
+    const worker = spawn(process.execPath, [BIN, 'worker', '--json'], {
+      env: environment(host),
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: 60_000,
+    });
+    children.push(worker);
+    let stderr = '';
+    worker.stderr.setEncoding('utf8').on('data', (text: string) => (stderr += text));
+    const closed = new Promise((resolve) => worker.once('close', resolve));
+    let stdout = '';
+    await new Promise<void>((resolve) => {
+      worker.stdout.setEncoding('utf8').on('data', (text: string) => {
+        stdout += text;
+        if (text.endsWith('\n')) resolve();
+      });
+      worker.once('close', () => resolve());
+    });
+    expect(worker.exitCode).toBeNull();
+    const ready = JSON.parse(stdout) as { readonly hostId: string };
+    expect(ready).toEqual({
+      state: 'ready',
+      hostId: readFileSync(join(dir, host, 'host-id'), 'utf8').trim(),
+      address,
+      namespace: 'default',
+      taskQueues: ['voidbox', `voidbox-host:${ready.hostId}`],
+    });
+    // To the command alone, as a service manager or `kill` sends it.
+    worker.kill(signal);
+    expect(await closed, stderr).toBe(exitCode);
+    expect(stderr).toContain(`${signal}: stopping; VMs keep running`);
+    expect(stderr.split('stopping; VMs keep running')).toHaveLength(2);
+    // The folder of a first worker is there before anything is written into it.
+    expect(stderr).not.toMatch(/warning|error/);
+  },
+);

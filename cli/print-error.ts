@@ -1,7 +1,7 @@
 import { type AnyErrorCode, remedyOf } from '../domain/errors/error-code.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { NoServerError } from '../client/no-server.ts';
-import { isUnavailable, serverWords } from '../client/unavailable.ts';
+import { callStatus, isUnavailable, serverMessageOf } from '../client/unavailable.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -20,7 +20,7 @@ export async function printError(
   options: { readonly context: CliContext; readonly json: boolean },
 ): Promise<ExitCode> {
   const { context } = options;
-  const { exitCode, code, message, remedy: advice } = toPrintable(error);
+  const { exitCode, code, message, remedy: advice } = toPrintable((await ownServerRefusal(error, context)) ?? error);
   const remedy = advice === null ? null : context.advise(advice);
   const { style } = context.stderr;
   if (options.json) {
@@ -30,6 +30,15 @@ export async function printError(
     await context.stderr.write(`${style.red('error:')} ${sanitize(message)}\n${help}`);
   }
   return exitCode;
+}
+
+/** Your own Temporal server, having let a client in, may refuse one of its calls. */
+async function ownServerRefusal(error: unknown, { env }: CliContext): Promise<Error | null> {
+  if (!env.temporalConfigured || callStatus(error) === null) return null;
+  const { refusalOf } = await import('../client/server-problem.ts');
+  const { configuredAddress } = await import('../client/temporal-address.ts');
+  const target = configuredAddress(env);
+  return target === null ? null : refusalOf(error, target, env);
 }
 
 function toPrintable(error: unknown): Printable {
@@ -46,28 +55,27 @@ function toPrintable(error: unknown): Printable {
     return { exitCode: EXIT.environment, code: 'host/not-ready', message: error.message, remedy: error.remedy };
   if (wantsOpenFiles(error)) {
     const remedy =
-      'Allow more where it is started: ulimit -n 1024. Files that other programs of this machine have open count for ENFILE.';
+      'Raise the limit where it is started: ulimit -n 1024. For ENFILE, the files of all programs on this machine count.';
     return {
       exitCode: EXIT.environment,
       code: 'host/not-ready',
-      message: `no more files may be opened here: ${(error as Error).message}`,
+      message: `too many open files: ${(error as Error).message}`,
       remedy,
     };
   }
   if (error instanceof NoServerError)
     return { exitCode: EXIT.environment, code: 'cli/no-server', message: error.message, remedy: error.remedy };
   if (isUnavailable(error)) {
-    const remedy =
-      'The embedded server is started again when it has died: type it once more. See how it is: voidbox ps';
+    const remedy = 'The embedded server restarts by itself: run the command again. Check it: voidbox ps';
     return {
       exitCode: EXIT.environment,
       code: 'cli/no-server',
-      message: `the Temporal server has gone: ${serverWords(error)}`,
+      message: `the connection to the Temporal server was lost: ${serverMessageOf(error)}`,
       remedy,
     };
   }
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
-  return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug of voidbox: ${text}`, remedy: null };
+  return { exitCode: EXIT.runFailed, code: 'cli/bug', message: `this is a bug in voidbox: ${text}`, remedy: null };
 }
 
 /** By its shape, so that light commands do not load set-up for its class. */

@@ -22,14 +22,24 @@ export async function printResult(
   context: CliContext,
   hint: string,
 ): Promise<void> {
+  await printBytes(artifacts.open(ref), ref.sizeBytes, context, hint);
+}
+
+/** As `printResult`, of bytes that are part of an artifact. */
+export async function printBytes(
+  bytes: AsyncIterable<Uint8Array>,
+  sizeBytes: number,
+  context: CliContext,
+  hint: string,
+): Promise<void> {
   if (!context.stdout.isTerminal) {
-    for await (const chunk of artifacts.open(ref)) await context.stdout.write(chunk);
+    for await (const chunk of bytes) await context.stdout.write(chunk);
     return;
   }
-  const text = sanitize(new TextDecoder().decode(await readUpTo(ref, artifacts, TERMINAL_BYTES)));
+  const text = sanitize(new TextDecoder().decode(await readUpTo(bytes, TERMINAL_BYTES)));
   await context.stdout.write(text.endsWith('\n') || text === '' ? text : `${text}\n`);
-  if (ref.sizeBytes > TERMINAL_BYTES)
-    await context.stderr.write(`… ${formatBytes(ref.sizeBytes - TERMINAL_BYTES)} more. All of it: ${hint}\n`);
+  if (sizeBytes > TERMINAL_BYTES)
+    await context.stderr.write(`… ${formatBytes(sizeBytes - TERMINAL_BYTES)} more. All of it: ${hint}\n`);
 }
 
 /** The result as text, for `--json`; null when it is larger than 1 MiB or is not UTF-8. */
@@ -37,7 +47,7 @@ export async function resultText(ref: DataRef, artifacts: ArtifactStore): Promis
   if (ref.sizeBytes > JSON_TEXT_BYTES) return null;
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(
-      await readUpTo(ref, artifacts, JSON_TEXT_BYTES),
+      await readUpTo(artifacts.open(ref), JSON_TEXT_BYTES),
     );
   } catch (error) {
     if (error instanceof TypeError) return null;
@@ -63,10 +73,10 @@ export async function saveResult(
   }
 }
 
-async function readUpTo(ref: DataRef, artifacts: ArtifactStore, maxBytes: number): Promise<Uint8Array> {
+async function readUpTo(bytes: AsyncIterable<Uint8Array>, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of artifacts.open(ref)) {
+  for await (const chunk of bytes) {
     chunks.push(chunk.subarray(0, maxBytes - size));
     size += chunk.byteLength;
     if (size >= maxBytes) break;

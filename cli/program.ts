@@ -72,6 +72,7 @@ async function runCommand(
     },
   });
   let exitCode: ExitCode = EXIT.success;
+  let typed = [...argv];
   if (entry === undefined) {
     for (const candidate of known) root.command(candidate.name).description(candidate.summary);
   } else {
@@ -79,13 +80,14 @@ async function runCommand(
     const command = root.command(entry.name).description(sentence(entry));
     command.option('--json', 'print JSON instead of text');
     module.configure(command);
+    typed = argv.map((each) => (module.withEquals?.includes(each) === true ? `${each}=` : each));
     command.action(async () => {
       exitCode = await module.execute(command.args, command.opts(), context);
     });
   }
   try {
     // Without a command its options are nobody's: what is wrong is the name.
-    await root.parseAsync(entry === undefined ? argv.slice(0, 1) : [...argv], { from: 'user' });
+    await root.parseAsync(entry === undefined ? argv.slice(0, 1) : typed, { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode !== 0) throw toUsageError(complaint, entry, family);
@@ -95,6 +97,7 @@ async function runCommand(
 }
 
 function sentence(entry: CommandEntry): string {
+  if (entry.about !== undefined) return entry.about;
   return `${entry.summary.charAt(0).toUpperCase()}${entry.summary.slice(1)}.`;
 }
 

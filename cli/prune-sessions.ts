@@ -28,7 +28,7 @@ export async function pruneSessionFiles(
   if (link === null)
     return {
       ...NOTHING,
-      kept: 'files of sessions stay: only their server knows which are over. Start it and prune again: voidbox up',
+      kept: 'session files are kept: only their server knows which sessions have ended. Start it and prune again: voidbox up',
     };
   let uses;
   try {
@@ -36,13 +36,13 @@ export async function pruneSessionFiles(
   } catch (error) {
     return {
       ...NOTHING,
-      kept: `files of sessions stay: their server at ${link.address()} does not say which are over: ${(error as Error).message}`,
+      kept: `session files are kept: their server at ${link.address()} does not say which sessions have ended: ${(error as Error).message}`,
     };
   }
   const report = pruneSkills(stateDir, uses, { ...options, nowMs: context.now().getTime() });
   const kept =
     uses.codeHashes === null
-      ? 'code of skills stays: an open session could not be asked which it runs (voidbox session list --state open)'
+      ? 'skill code is kept: an open session did not answer which code it runs (voidbox session list --state open)'
       : null;
   return { ...report, kept };
 }

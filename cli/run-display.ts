@@ -3,6 +3,8 @@ import type { RunView } from '../store/projection.ts';
 import type { Sink } from './context.ts';
 import { createEventPrinter } from './render/event-lines.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
+import type { Advise } from './render/run-end.ts';
+import { typedRunId } from './run-id.ts';
 import { renderCounts, renderStages } from './render/stages.ts';
 import { truncate } from './render/width.ts';
 
@@ -28,36 +30,54 @@ const REMARKABLE: ReadonlySet<RunEvent['body']['type']> = new Set([
   'run-resumed',
   'vm-lost',
   'scope-restarted',
+  'loop-visited',
   'stage-reattached',
   'stage-retrying',
+  'stage-asking',
+  'stage-answered',
   'notice',
 ]);
 
-/** Redrawn stage lines below the output on a terminal; append-only lines elsewhere. */
-export function createRunDisplay(sink: Sink): RunDisplay {
-  return sink.isTerminal ? createLiveDisplay(sink) : createPlainDisplay(sink);
+/** Redrawn stage lines below the output on a terminal that can; append-only lines elsewhere. */
+export function createRunDisplay(sink: Sink, advise: Advise): RunDisplay {
+  return sink.canRedraw ? createLiveDisplay(sink, advise) : createPlainDisplay(sink, advise);
 }
 
-function createPlainDisplay(sink: Sink): RunDisplay {
-  const printer = createEventPrinter({ style: sink.style, prefix: true, states: () => true, stream: 'both' });
+function answerHint(advise: Advise, runId: string, stage: string): string {
+  return advise(`answer it: voidbox approve ${typedRunId(runId)} ${sanitizeLine(stage)} (or voidbox reject)`);
+}
+
+function createPlainDisplay(sink: Sink, advise: Advise): RunDisplay {
+  let runId = '';
+  const printer = createEventPrinter({
+    style: sink.style,
+    prefix: true,
+    states: () => true,
+    stream: 'both',
+    answerHint: (stage) => answerHint(advise, runId, stage),
+  });
   const print = async (lines: readonly string[]): Promise<void> => {
     if (lines.length > 0) await sink.write(lines.map((line) => `${line}\n`).join(''));
   };
   return {
     note: (line) => void print([`==> ${sanitizeLine(line)}`]),
-    event: (event) => print(printer.push(event)),
+    event(event, view) {
+      runId = view.runId;
+      return print(printer.push(event));
+    },
     onCtrlC: () => undefined,
     close: () => print(printer.flush()),
   };
 }
 
-function createLiveDisplay(sink: Sink): RunDisplay {
+function createLiveDisplay(sink: Sink, advise: Advise): RunDisplay {
   // Ordinary states are seen in the block; above it stands what stages write and what is remarkable.
   const printer = createEventPrinter({
     style: sink.style,
     prefix: true,
     states: (body) => REMARKABLE.has(body.type),
     stream: 'both',
+    answerHint: (stage) => answerHint(advise, view?.runId ?? '', stage),
   });
   let view: RunView | null = null;
   let waiting: string[] = [];

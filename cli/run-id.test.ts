@@ -41,8 +41,8 @@ describe('matchRunId', () => {
   test('`latest` is the first of the list', () => expect(matchRunId('latest', known)).toBe('sales-2'));
 
   test('a prefix of several lists them', () => {
-    expect(failure('sales').message).toBe('`sales` could be any of 2 runs');
-    expect(failure('sales').remedy).toBe('Type more of one of these:\n  sales-2\n  sales-1');
+    expect(failure('sales').message).toBe('`sales` matches 2 runs');
+    expect(failure('sales').remedy).toBe('Use more of one of these ids:\n  sales-2\n  sales-1');
   });
 
   test('an unknown run lists the latest ones', () => {
@@ -53,7 +53,16 @@ describe('matchRunId', () => {
         'nope',
         Array.from({ length: 8 }, (_, index) => `r${index}`),
       ).remedy,
-    ).toContain('… 3 more: voidbox runs');
+    ).toContain('… 3 more: voidbox runs --all');
+  });
+
+  test('a mistyped id is compared with those that there are', () => {
+    const ids = ['sales-20260304-050607-ab12', 'sales-20260304-050607-ffff', 'x'.repeat(1_000)];
+    expect(failure('sales-20260304-050607-ab21', ids).remedy).toMatch(
+      /^Did you mean sales-20260304-050607-ab12\?\nThe latest runs:\n/,
+    );
+    expect(failure('sale-2').remedy).toMatch(/^Did you mean sales-2\?\n/);
+    expect(failure('y'.repeat(1_000), ids).remedy).toMatch(/^The latest runs:/);
   });
 
   test('without any run the error says how to start one', () => {

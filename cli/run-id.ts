@@ -1,26 +1,16 @@
+import { nearest } from '../domain/spec/suggest.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { usageError } from './cli-error.ts';
+import { typedArgument } from './typed-argument.ts';
 
 /** An id in a line that a person reads. */
 export function shownRunId(runId: string): string {
   return sanitizeLine(runId);
 }
 
-/** An id in a command line that is to be typed: quoted where a shell would read something else. */
+/** An id in a command line that is to be typed. */
 export function typedRunId(runId: string): string {
-  if (/^(?!-)[A-Za-z0-9._:@%+=,/-]+$/.test(runId)) return runId;
-  const quoted = sanitizeLine(runId) === runId ? `'${runId.replaceAll("'", `'\\''`)}'` : bashString(runId);
-  return runId.startsWith('-') ? `-- ${quoted}` : quoted;
-}
-
-/** What a terminal would act on, as bash and zsh write it. */
-function bashString(text: string): string {
-  const escaped = Array.from(new TextEncoder().encode(text), (byte) =>
-    byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c
-      ? String.fromCharCode(byte)
-      : `\\x${byte.toString(16).padStart(2, '0')}`,
-  );
-  return `$'${escaped.join('')}'`;
+  return runId.startsWith('-') ? `-- ${typedArgument(runId)}` : typedArgument(runId);
 }
 
 /**
@@ -33,18 +23,21 @@ export function matchRunId(text: string, known: readonly string[]): string {
   const matches = known.filter((runId) => runId.startsWith(text));
   if (text !== '' && matches.length === 1 && matches[0] !== undefined) return matches[0];
   if (text !== '' && matches.length > 1) {
-    throw usageError(
-      `\`${text}\` could be any of ${matches.length} runs`,
-      listing('Type more of one of these:', matches),
-    );
+    throw usageError(`\`${text}\` matches ${matches.length} runs`, listing('Use more of one of these ids:', matches));
   }
   if (known.length === 0)
     throw usageError(`there is no run \`${text}\`: this state folder has no runs yet`, 'Start one: voidbox run FILE');
-  throw usageError(`there is no run \`${text}\``, listing('The latest runs:', known));
+  const alike = known.filter((runId) => Math.abs(text.length - runId.length) <= MOST_LETTERS_APART);
+  const meant = nearest(text, alike);
+  const guess = meant === null ? '' : `Did you mean ${shownRunId(meant)}?\n`;
+  throw usageError(`there is no run \`${shownRunId(text)}\``, `${guess}${listing('The latest runs:', known)}`);
 }
+
+/** A slip leaves the length about as it was. */
+const MOST_LETTERS_APART = 3;
 
 function listing(title: string, runIds: readonly string[]): string {
   const shown = runIds.slice(0, 5).map((runId) => `  ${shownRunId(runId)}`);
-  const more = runIds.length > shown.length ? [`  … ${runIds.length - shown.length} more: voidbox runs`] : [];
+  const more = runIds.length > shown.length ? [`  … ${runIds.length - shown.length} more: voidbox runs --all`] : [];
   return [title, ...shown, ...more].join('\n');
 }

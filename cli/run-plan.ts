@@ -1,41 +1,59 @@
-import { stat } from 'node:fs/promises';
-import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../activities/contract.ts';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
+import { mockedStages, type MockRequest } from '../domain/plan/mocks.ts';
 import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
+import type { Reuse } from '../domain/pipeline/reuse.ts';
+import { describeOrigin, type RunOrigin } from '../domain/run/origin.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
 import { resolveHostPieces } from '../setup/resolve.ts';
 import type { Stores } from '../store/open-stores.ts';
-import { refuseSetAside, runFolderName } from '../store/file/run-folder.ts';
+import { refuseSetAside, runDir, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/projection.ts';
-import { CLIENT_MARK, type ClientMark } from '../client/client-record.ts';
+import { CLIENT_MARK, type ClientMark, SOURCE_RECORD, type SourceRecord } from '../client/client-record.ts';
 import { cancelRun, describeRun, RunExistsError, startRun } from '../client/runs.ts';
-import { environmentError, usageError } from './cli-error.ts';
+import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { followWherever } from './follow.ts';
 import { handOver } from './hand-over.ts';
+import { describeMissingWorker } from './missing-worker.ts';
+import { settleMounts } from './plan-mounts.ts';
 import { printResult, resultText } from './print-result.ts';
+import { toOriginJson } from './render/reuse.ts';
 import { renderRunEnd } from './render/run-end.ts';
 import { toRunJson } from './render/run-json.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
 import { createRunDisplay, type RunDisplay } from './run-display.ts';
 import { once, readRunInput } from './run-input.ts';
+import { readHostId } from '../client/this-host.ts';
 import { openServerLink, type ServerLink } from '../client/server-link.ts';
 
+/** Of an id in a summary, of which Temporal takes 400 bytes. */
+const MOST_ID_CHARACTERS = 40;
 /** Record: the refs of an input and a plan that are on their way to the run. */
 const INPUT_RECORD = 'input';
 
 export interface RunPlanOptions {
+  /** As it runs. */
   readonly plan: Plan;
+  /** As its author wrote it; admission makes `plan` of it. */
+  readonly written: Plan;
+  /** The stages whose work is not done; null: none, or those of the earlier run. */
+  readonly mock: MockRequest | null;
+  /** What it was compiled of; null where that is not known. */
+  readonly source: SourceRecord | null;
+  /** The earlier run that it comes from; null: none. */
+  readonly from: StartFrom | null;
   readonly runId: string;
   /** Values of the variables that the plan names. */
   readonly hostVariables: Readonly<Record<string, string>>;
   /** The spec's folder: the worker of this machine lets the run mount from it. */
   readonly baseDir: string;
+  /** Folders that the embedded stack is to allow, absolute. */
+  readonly allowMounts: readonly string[];
   /** As it was typed; see `readRunInput`. */
   readonly input: string | null;
   /** Start it and do not follow it. */
@@ -43,9 +61,17 @@ export interface RunPlanOptions {
   readonly json: boolean;
 }
 
+export interface StartFrom {
+  readonly origin: RunOrigin;
+  /** As the command line counts; admission decides. */
+  readonly reuse: Reuse;
+  /** The plan and the input are those of the origin, so that the request names neither. */
+  readonly isSamePlan: boolean;
+}
+
 /** Starts a run, with whatever of the machine and the stack is missing, and follows it to its end. */
 export async function runPlan(options: RunPlanOptions, context: CliContext): Promise<ExitCode> {
-  const display = createRunDisplay(context.stderr);
+  const display = createRunDisplay(context.stderr, context.advise);
   try {
     const link = await start(options, display, context);
     return options.detach ? await leave(options, link, context) : await follow(options, link, display, context);
@@ -55,7 +81,7 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
 }
 
 async function start(
-  { plan, runId, hostVariables, baseDir, input }: RunPlanOptions,
+  { plan, written, mock, source, from, runId, hostVariables, baseDir, allowMounts, input }: RunPlanOptions,
   display: RunDisplay,
   context: CliContext,
 ): Promise<ServerLink> {
@@ -67,10 +93,11 @@ async function start(
     // What was typed wrong is told before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
     refuseSetAside(env.stateDir, runFolderName(runId));
-    const request = await requestOf(plan, runId, input, stores, context);
-    // On a server of one's own the worker's host has the pieces and the mounts, not the host that starts the run.
+    const request = await requestOf({ written, mock, from, runId, input }, stores, context);
+    // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
-      await checkMounts(plan, baseDir);
+      await settleMounts({ plan, baseDir, allow: allowMounts }, env, (line) => onProgress(context.advise(line)));
+      // Mocked stages need nothing of this machine.
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
     }
@@ -79,18 +106,31 @@ async function start(
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.
     if (plan.hostVariables.length > 0 && (await describeRun(link.client(), runId)).state !== 'missing')
       throw new RunExistsError(runId);
+    // With a configured server the run may live on another host, and what is written here would never be removed.
+    if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
     if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0))
       await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
-    const summary = `voidbox: ${plan.name} (${plan.stages.length} ${plan.stages.length === 1 ? 'stage' : 'stages'})`;
-    await handOver(stores.hostVariables, runId, hostVariables, () =>
-      startRun(link.client(), { runId, request, summary }),
-    );
+    const summary = summaryOf(plan, from);
+    // Where no worker has ever run on this state folder, none would read them, and nothing would remove them.
+    const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
+    await handOver(stores.hostVariables, runId, handedOver, () => startRun(link.client(), { runId, request, summary }));
     return link;
   } catch (error) {
     if (error instanceof RunExistsError) throw usageError(error.message);
     await stores.records.drop(runId, INPUT_RECORD);
+    await stores.records.drop(runId, SOURCE_RECORD);
     throw error;
   }
+}
+
+function summaryOf(plan: Plan, from: StartFrom | null): string {
+  const { name, stages } = plan;
+  const mocked = mockedStages(plan).length;
+  const note = mocked === 0 ? '' : `, ${mocked} mocked`;
+  const summary = `voidbox: ${name} (${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}${note})`;
+  if (from === null) return summary;
+  const runId = [...from.origin.runId].slice(0, MOST_ID_CHARACTERS).join('');
+  return `${summary}, ${describeOrigin({ ...from.origin, runId })}`;
 }
 
 /**
@@ -98,14 +138,12 @@ async function start(
  * it, `prune --artifacts-now` would not know that it is wanted.
  */
 async function requestOf(
-  plan: Plan,
-  runId: string,
-  input: string | null,
+  { written, mock, from, runId, input }: Pick<RunPlanOptions, 'written' | 'mock' | 'from' | 'runId' | 'input'>,
   { artifacts, records }: Stores,
   context: CliContext,
 ): Promise<RunRequest> {
   const { env } = context;
-  const planPart = await planPartOf(plan, artifacts, env.temporalConfigured);
+  const planPart = from?.isSamePlan === true ? {} : await planPartOf(written, artifacts, env.temporalConfigured);
   const read = input === null ? null : await readRunInput(input, artifacts, context);
   const refs = [
     ...(planPart.planRef === undefined ? [] : [planPart.planRef]),
@@ -113,7 +151,12 @@ async function requestOf(
   ];
   // On a configured server the run may live on another host, and what is written here would never be removed.
   if (refs.length > 0 && !env.temporalConfigured) await records.put(runId, INPUT_RECORD, refs);
-  return { ...planPart, ...(read === null ? {} : { input: read }) };
+  return {
+    ...planPart,
+    ...(read === null ? {} : { input: read }),
+    ...(from === null ? {} : { origin: from.origin }),
+    ...(mock === null ? {} : { mock }),
+  };
 }
 
 /** A plan that is too large for history lies where the worker of this machine finds it. */
@@ -127,36 +170,25 @@ async function planPartOf(
   if (json.byteLength <= PLAN_LIMITS.inlinePlanBytes) return { plan: wire };
   if (isElsewhere)
     throw usageError(
-      `the plan has ${json.byteLength} bytes; one that travels to another machine may have ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in files that are mounted`,
+      `the plan has ${json.byteLength} bytes; a plan sent to another machine may have at most ${PLAN_LIMITS.inlinePlanBytes}: keep long texts in mounted files`,
     );
   return { planRef: await artifacts.put(once(json), 'application/json') };
 }
 
-/** Admission looks again, on the host that it is about; here a wrong path costs no run. */
-async function checkMounts(plan: Plan, baseDir: string): Promise<void> {
-  for (const { source } of plan.scopes.flatMap((scope) => scope.sandbox.mounts)) {
-    const hostPath = resolve(baseDir, source.path);
-    const there = await stat(hostPath).catch((error: NodeJS.ErrnoException) => error);
-    if (!(there instanceof Error)) continue;
-    const reason = there.code === 'ENOENT' ? 'it is not there' : there.message;
-    throw environmentError(
-      'cli/mount-missing',
-      `the spec mounts ${hostPath}, which cannot be read: ${reason}`,
-      `Make it, or mend \`host\` of the mount; a relative one stands below the spec's folder, ${baseDir}`,
-    );
-  }
-}
-
-async function leave({ runId, json }: RunPlanOptions, link: ServerLink, context: CliContext): Promise<ExitCode> {
+async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, context: CliContext): Promise<ExitCode> {
   const url = link.runUrl(runId);
   if (json) {
-    await context.stdout.write(`${JSON.stringify({ runId, uiUrl: url })}\n`);
+    await context.stdout.write(
+      `${JSON.stringify({ runId, uiUrl: url, ...(from === null ? {} : toOriginJson(from)) })}\n`,
+    );
     return EXIT.success;
   }
   await context.stdout.write(`${shownRunId(runId)}\n`);
   await context.stderr.write(
     `${url === null ? '' : `Temporal UI: ${url}\n`}${context.advise(`Follow it: voidbox logs -f ${typedRunId(runId)}`)}\n`,
   );
+  const missing = await describeMissingWorker(link, Date.now());
+  if (missing !== null) await context.stderr.write(context.advise(`${missing}\n`));
   return EXIT.success;
 }
 
@@ -186,10 +218,12 @@ async function follow(
       link,
       signal: detach.signal,
       onEvent: (event, now) => display.event(event, now),
-      onTrouble: (message) => display.note(`trouble, trying on: ${message}`),
-      onNotice: (message) => display.note(message),
+      onTrouble: (message) => display.note(`retrying: ${message}`),
+      onNotice: (message) => display.note(context.advise(message)),
     });
     await display.close();
+    // Its worker removes them, unless that is on another host.
+    if (view.outcome !== null && view.seq === 0) await (await context.stores()).hostVariables.drop(runId);
     if (view.outcome === null) {
       await context.stderr.write(
         context.advise(`Not waiting any longer; the run was asked to stop. See: voidbox status ${typedRunId(runId)}\n`),
@@ -228,7 +262,12 @@ async function conclude(view: RunView, interrupted: boolean, json: boolean, cont
     const outputText = output === null || isElsewhere ? null : await resultText(output, artifacts);
     await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), outputText })}\n`);
   } else {
-    const lines = renderRunEnd(view, { style: context.stderr.style, nowMs: Date.now(), advise: context.advise });
+    const lines = renderRunEnd(view, {
+      style: context.stderr.style,
+      nowMs: Date.now(),
+      advise: context.advise,
+      folder: runDir(context.env.stateDir, view.runId),
+    });
     await context.stderr.write(`\n${lines.join('\n')}\n`);
     if (view.state === 'succeeded' && output !== null && isElsewhere) {
       await context.stderr.write(

@@ -21,7 +21,7 @@ const BAD = spec('bad', [
   '{ name: last, depends_on: [first], run: { program: cat } }',
 ]);
 const LONG = spec('long', ['{ name: last, run: { program: sleep, args: ["300"] } }']);
-const INPUT = spec('input', ['{ name: last, env: { TOKEN: "" }, run: { program: env } }']);
+const INPUT = spec('input', ['{ name: last, env: { MAYBE: "" }, secrets: [TOKEN], run: { program: env } }']);
 
 let dir: string;
 const children = new Set<ChildProcess>();
@@ -45,7 +45,12 @@ interface Result {
 function start(
   args: readonly string[],
   variables: Readonly<Record<string, string>> = {},
-): { readonly child: ChildProcess; readonly stderr: () => string; readonly done: Promise<Result> } {
+): {
+  readonly child: ChildProcess;
+  readonly stdout: () => string;
+  readonly stderr: () => string;
+  readonly done: Promise<Result>;
+} {
   const env: NodeJS.ProcessEnv = { ...process.env, VOIDBOX_STATE_DIR: join(dir, 'state'), ...variables };
   for (const name of ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE', 'npm_command']) delete env[name];
   const child = spawn(process.execPath, [BIN, ...args], {
@@ -65,7 +70,7 @@ function start(
       resolve({ code, stdout, stderr });
     });
   });
-  return { child, stderr: () => stderr, done };
+  return { child, stdout: () => stdout, stderr: () => stderr, done };
 }
 
 async function voidbox(...args: readonly string[]): Promise<Result> {
@@ -113,6 +118,18 @@ describe('a run by the command line', () => {
     });
   });
 
+  test('a definition in TypeScript runs as what it makes would in YAML', async () => {
+    writeFileSync(
+      join(dir, 'good.ts'),
+      `import { defineWorkflow, param, step } from 'voidbox';
+       const first = step('first', ['echo', 'hello', param('who')]);
+       const last: typeof first = step('last', ['tr', 'a-z', 'A-Z'], { stdinFrom: first });
+       export default defineWorkflow({ name: 'typed', params: { who: 'ada' }, sandbox: { mode: 'mock' }, steps: [first, last] });`,
+    );
+    const run = await voidbox('run', 'good.ts', '--run-id', 'typed-1', '--param', 'who=grace');
+    expect({ code: run.code, stdout: run.stdout }, run.stderr).toEqual({ code: 0, stdout: 'HELLO GRACE\n' });
+  });
+
   test('a plan that is larger than what Temporal carries runs: it travels by its hash, and the workflow does not hold it', async () => {
     const long = `&long "${'x'.repeat(900_000)}"`;
     const steps = ['first', 'second', 'third'].map(
@@ -129,7 +146,7 @@ describe('a run by the command line', () => {
   test('a run id is never used twice', async () => {
     const again = await voidbox('run', 'good.yaml', '--run-id', 'good-1');
     expect(again).toMatchObject({ code: 2, stdout: '' });
-    expect(again.stderr).toContain('a run good-1 exists already');
+    expect(again.stderr).toContain('run good-1 already exists');
   });
 
   test('a failed run ends with 1 and says what failed, where, and what to type', async () => {
@@ -160,7 +177,10 @@ describe('a run by the command line', () => {
     expect(run.code, run.stderr).toBe(0);
     const { outputText } = JSON.parse(run.stdout) as { readonly outputText: string };
     expect(outputText).toMatch(/^TOKEN=/m);
+    expect(outputText).toMatch(/^MAYBE=$/m);
     expect(run.stdout + run.stderr).not.toContain('hunter2');
+    const logs = await voidbox('logs', 'input-1');
+    expect(logs.stdout + logs.stderr).toContain('warning: the variable MAYBE is not set on the host');
     const state = join(dir, 'state');
     expect(regularFilesBelow(state).filter((path) => readFileSync(join(state, path)).includes('hunter2'))).toEqual([]);
   });
@@ -174,7 +194,10 @@ describe('a run by the command line', () => {
     expect(JSON.parse((await voidbox('runs', '--state', 'cancelled', '--json')).stdout)).toMatchObject({
       runs: [{ runId }],
     });
-    expect(await voidbox('cancel', runId)).toMatchObject({ code: 0, stdout: `${runId} had ended before: cancelled\n` });
+    expect(await voidbox('cancel', runId)).toMatchObject({
+      code: 0,
+      stdout: `${runId} had already ended: cancelled\n`,
+    });
   });
 
   test('Ctrl-C cancels just this run and ends with 130', async () => {
@@ -229,6 +252,49 @@ describe('a run by the command line', () => {
     await runs.client.workflow.getHandle('long-4').terminate('a test');
     await runs.close();
     expect(JSON.parse((await voidbox('status', 'long-4', '--json')).stdout)).toMatchObject({ state: 'terminated' });
+    const { stdout } = await voidbox('status', 'long-4');
+    expect(stdout).toMatch(/^vm _shared: stopped, /m);
+    expect(stdout).toContain('ended from outside: a test (run/terminated)');
+  });
+
+  test('logs -f begin with the last lines and go on to the end', async () => {
+    const steps = [
+      '{ name: first, run: { program: echo, args: [one] } }',
+      '{ name: last, depends_on: [first], run: { program: sleep, args: ["6"] } }',
+    ];
+    writeFileSync(join(dir, 'tailed.yaml'), spec('tailed', steps));
+    expect((await voidbox('run', '-d', 'tailed.yaml', '--run-id', 'tailed-1')).code).toBe(0);
+    let stages = '';
+    while (!stages.includes('"running"'))
+      stages = JSON.stringify(
+        (
+          JSON.parse((await voidbox('status', 'tailed-1', '--json')).stdout) as {
+            stages: { id: string; state: string }[];
+          }
+        ).stages.filter(({ id }) => id === 'last'),
+      );
+    const { code, stdout } = await voidbox('logs', '-f', 'tailed-1', '--tail', '1');
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^==> last started\n==> last succeeded in [^]*==> run succeeded\n$/);
+  });
+
+  test('a run that was pruned is said to be, not to be on another host', async () => {
+    expect((await voidbox('run', 'good.yaml', '--run-id', 'pruned-1')).code).toBe(0);
+    expect((await voidbox('prune', '--keep-last', '0')).code).toBe(0);
+    for (const command of ['logs', 'result']) {
+      const { code, stdout, stderr } = await voidbox(command, 'pruned-1');
+      expect({ code, stdout }).toEqual({ code: 3, stdout: '' });
+      expect(stderr).toMatch(
+        /^error: run pruned-1 \(succeeded\) was pruned from this host: its events, logs and outputs/,
+      );
+      expect(stderr).toMatch(/its history on the Temporal server: http:\S+\/pruned-1\n/);
+    }
+    expect(JSON.parse((await voidbox('result', 'pruned-1', '--json')).stderr)).toMatchObject({
+      error: { code: 'cli/run-pruned' },
+    });
+    expect((await voidbox('status', 'pruned-1')).stdout).toMatch(
+      /^pruned-1 is succeeded; it was pruned from this host: its stages, logs and outputs are deleted\. Its history: http/,
+    );
   });
 
   test('up, ps and down tell of the stack', async () => {
@@ -261,4 +327,28 @@ describe('a run by the command line', () => {
       await start(['down'], bare).done;
     }
   });
+});
+
+test('down ends what follows a run with 3 and says how to go on; the stack stays down, and the run goes on later', async () => {
+  const run = start(['run', 'long.yaml', '--run-id', 'downed']);
+  await until('the stage to run', () => run.stderr().includes('==> last started'));
+  const logs = start(['logs', '-f', 'downed']);
+  // It follows by then. One that begins after `down` starts the stack again, as it should.
+  await until('logs to follow', () => logs.stdout().includes('==> last started'));
+  expect((await voidbox('down')).stdout).toContain('has stopped');
+  for (const follower of [run, logs]) {
+    const { code, stderr } = await follower.done;
+    expect(code, stderr).toBe(3);
+    expect(stderr).toContain('error: the embedded stack was stopped by voidbox down, and run downed has not ended\n');
+    expect(stderr).toContain('voidbox up, then voidbox logs downed -f\n');
+    expect(stderr.split('error: ')[0]?.split('starting the embedded stack').length).toBeLessThanOrEqual(2);
+  }
+  expect(readStackFile().supervisorPid).toBe(0);
+  expect(JSON.parse((await voidbox('ps', '--json')).stdout)).toMatchObject({ stack: null });
+  expect((await voidbox('up')).code).toBe(0);
+  const again = start(['logs', 'downed', '-f']);
+  await sleep(2_500);
+  expect(again.child.exitCode).toBeNull();
+  expect((await voidbox('cancel', 'downed')).code).toBe(0);
+  expect((await again.done).code).toBe(0);
 });

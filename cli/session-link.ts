@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import type { SessionView } from '../activities/contract-session.ts';
 import type { ErrorCode } from '../domain/errors/codes.ts';
 import { isSessionName, SESSION_NAME_RULE } from '../domain/step-machine/session-id.ts';
-import type { CliResult } from '../domain/step-machine/result.ts';
+import type { SessionResult } from '../domain/step-machine/result.ts';
 import { readTextFile } from '../skill-kit/cli/input-bytes.ts';
 import type * as Sessions from '../client/sessions.ts';
 import { rememberSkillPaths, skillPaths } from '../client/embedded/skill-paths.ts';
@@ -25,7 +25,7 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
   if (env.temporalConfigured && skills !== undefined) {
     throw usageError(
       '--skills is for the embedded worker',
-      'Name the folders where your worker is started: voidbox worker --skills DIR',
+      'Pass the folders to your worker: voidbox worker --skills DIR',
     );
   }
   if (!env.temporalConfigured) {
@@ -34,8 +34,8 @@ export async function sessionLink(context: CliContext, skills?: readonly string[
     if (skillPaths(env.stateDir).length === 0)
       throw environmentError(
         'skill/unknown',
-        'no folder of skills is known',
-        'Name it: voidbox up --skills DIR, or set VOIDBOX_SKILLS',
+        'no skill folder is set',
+        'Set one: voidbox up --skills DIR, or VOIDBOX_SKILLS',
       );
   }
   const { openServerLink } = await import('../client/server-link.ts');
@@ -55,7 +55,7 @@ export async function readJson(argument: string, flag: string, context: CliConte
   } catch (error) {
     throw usageError(
       `${flag} is not JSON: ${(error as Error).message}`,
-      `A text is quoted twice: ${flag} '"text"'. From a file: ${flag} @FILE`,
+      `Quote a string twice: ${flag} '"text"'. From a file: ${flag} @FILE`,
     );
   }
 }
@@ -87,7 +87,7 @@ export function advanceCommand(session: string, context: CliContext): string {
 
 export async function printResult(
   session: string,
-  result: CliResult,
+  result: SessionResult,
   options: { readonly json?: boolean },
   context: CliContext,
 ): Promise<ExitCode> {
@@ -100,7 +100,7 @@ export async function printResult(
   return code;
 }
 
-function exitCodeOf(result: CliResult): ExitCode {
+function exitCodeOf(result: SessionResult): ExitCode {
   if (result.kind !== 'error') return EXIT.success;
   switch (result.error) {
     case 'validation':
@@ -123,17 +123,17 @@ const USAGE_CODES: ReadonlySet<string> = new Set<ErrorCode>(['skill/params', 'sk
 export async function throwSessionError(error: unknown): Promise<never> {
   const { SessionFailedError, SessionExistsError, NoSuchSessionError, NoSessionWorkerError } =
     await import('../client/sessions.ts');
-  const { isUnavailable, serverWords } = await import('../client/unavailable.ts');
-  if (error instanceof NoSuchSessionError) throw usageError(error.message, 'See which there are: voidbox session list');
+  const { isUnavailable, serverMessageOf } = await import('../client/unavailable.ts');
+  if (error instanceof NoSuchSessionError) throw usageError(error.message, 'List sessions: voidbox session list');
   if (error instanceof SessionExistsError)
-    throw usageError(error.message, 'Choose another --id, or go on with it: voidbox session status ID');
+    throw usageError(error.message, 'Choose another --id, or continue it: voidbox session status ID');
   if (error instanceof NoSessionWorkerError)
     throw environmentError('skill/unknown', error.message, 'Start one: voidbox worker --skills DIR');
   if (isUnavailable(error)) {
     throw environmentError(
       'cli/no-server',
-      `the Temporal server has gone: ${serverWords(error)}`,
-      'Type it again: the same answer to the same --turn is taken once. See how the server is: voidbox ps',
+      `the connection to the Temporal server was lost: ${serverMessageOf(error)}`,
+      'Run it again: the same answer to the same --turn counts once. Check the server: voidbox ps',
     );
   }
   if (error instanceof SessionFailedError) {

@@ -163,19 +163,19 @@ test(
     const mistyped = await voidbox('session', 'start', 'greeter', '--skills', 'skils');
     expect(mistyped).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('--skills: there is no skill at `skils`'),
+      stderr: expect.stringContaining('--skills: `skils` does not exist'),
     });
     mkdirSync(join(dir, 'empty'));
     expect((await voidbox('up', '--skills', 'skills', 'empty')).stderr).toContain('there is no skill at `empty`');
 
     for (const [args, code, reason] of [
-      [['nothing'], 'skill/unknown', 'there is no skill "nothing"; loaded: greeter 1.0.0'],
+      [['nothing'], 'skill/unknown', 'skill "nothing" is not loaded; loaded: greeter 1.0.0'],
       [
         ['greeter', '--skill-version', '9.0.0'],
         'skill/unknown',
-        'there is no skill "greeter" in version 9.0.0; loaded: greeter 1.0.0',
+        'skill "greeter" in version 9.0.0 is not loaded; loaded: greeter 1.0.0',
       ],
-      [['greeter', '--code', '0123456789ab'], 'skill/unknown', 'there is no skill "greeter" with code 0123456789ab'],
+      [['greeter', '--code', '0123456789ab'], 'skill/unknown', 'skill "greeter" with code 0123456789ab is not loaded'],
       [['greeter', '--subskill', 'none'], 'skill/params', 'has no sub-skill "none"'],
       [['greeter', '--params', '{"place":7}'], 'skill/params', 'place'],
     ] as const) {
@@ -188,6 +188,69 @@ test(
     expect((await voidbox('session', 'status', 'nobody')).stderr).toContain('there is no session nobody');
   },
 );
+
+test('who waits for a person stands in status and list, with the deadline', { timeout: 240_000 }, async () => {
+  mkdirSync(join(dir, 'skills', 'approval'), { recursive: true });
+  writeFileSync(
+    join(dir, 'skills', 'approval', 'skill.ts'),
+    `import { skill, terminal, z } from 'voidbox/skill-kit';
+const inner = skill({ name: 'inner', entry: 'sign' })
+  .step('sign', { human: {}, prompt: 'Sign?', response: z.object({}), next: terminal })
+  .build();
+export default skill({ name: 'approval', entry: 'notes' })
+  .subskill('inner', inner)
+  .step('notes', { prompt: 'Notes?', response: z.object({}), next: 'approve' })
+  .step('approve', {
+    human: { assignee: 'release manager', deadlineMs: 3_600_000, onExpiry: 'end' },
+    prompt: 'Approve?',
+    response: z.object({}),
+    next: 'sign',
+  })
+  .step('sign', { call: 'inner', next: 'end' })
+  .step('end', { prompt: 'Done?', response: z.object({}), next: terminal })
+  .build();
+`,
+  );
+  expect((await voidbox('session', 'start', 'approval', '--id', 'agent', '--skills', 'skills')).code).toBe(0);
+  expect((await voidbox('session', 'start', 'approval', '--id', 'waits')).code).toBe(0);
+  const asked = await voidbox('session', 'advance', 'waits', '--output', '{}');
+  expect(asked.stdout).toMatch(/^This step waits for release manager until \d{4}-\S+Z$/m);
+
+  const list = async (...args: string[]): Promise<Typed> => await voidbox('session', 'list', '--waiting', ...args);
+  const { sessions, unasked } = json(await list('--json')) as unknown as {
+    sessions: { startedAt: string; waiting: { dueAt: string }[] }[];
+    unasked: unknown[];
+  };
+  expect(unasked).toEqual([]);
+  const dueAt = expect.stringMatching(/^\d{4}-.*Z$/) as string;
+  const step = { step: 'approve', turn: 2, assignee: 'release manager', dueAt };
+  expect(sessions).toEqual([
+    { session: 'waits', skill: 'approval', state: 'open', startedAt: dueAt, endedAt: null, waiting: [step] },
+  ]);
+  const due = Date.parse(sessions[0]!.waiting[0]!.dueAt);
+  expect(due - Date.parse(sessions[0]!.startedAt)).toBeGreaterThanOrEqual(3_600_000);
+
+  expect((await list()).stdout).toMatch(
+    /^SESSION +SKILL +STEP +WAITS FOR +UNTIL +STARTED\nwaits +approval +approve +release manager +\S+Z +\d+s ago\n$/,
+  );
+  expect((await voidbox('session', 'status', 'waits')).stdout).toMatch(
+    /^ {2}approve {2}waits for release manager until \S+Z, turn 2$/m,
+  );
+  expect(json(await voidbox('session', 'status', 'waits', '--json'))).toMatchObject({
+    startedAt: dueAt,
+    open: [{ step: 'approve', turn: 2, phase: 'asking', human: { assignee: 'release manager', dueMs: due, dueAt } }],
+  });
+
+  // A called sub-skill asks in a session of its own; it counts as its caller, under the address that is answered.
+  expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
+  expect((await list()).stdout).toMatch(/\nwaits +approval +sign\/sign +anyone +no deadline +\d+s ago\n$/);
+  expect((await voidbox('session', 'advance', 'waits', '--output', '{}')).code).toBe(0);
+  expect(await list()).toEqual({ code: 0, stdout: 'No session waits for a person\n', stderr: '' });
+
+  const contradictory = await list('--state', 'done');
+  expect(contradictory).toMatchObject({ code: 2, stderr: expect.stringContaining('--waiting and --state done') });
+  for (const id of ['waits', 'agent']) await voidbox('session', 'cancel', id);
+});
 
 test('a client whose server goes says so, and the answer can be given again', { timeout: 240_000 }, async () => {
   mkdirSync(join(dir, 'skills', 'slow'));
@@ -213,7 +276,7 @@ export default skill({ name: 'slow', entry: 'ask' })
   expect((await voidbox('down')).code).toBe(0);
   expect(await waiting).toMatchObject({
     code: 3,
-    stderr: expect.stringMatching(/the Temporal server has gone.*--turn/s),
+    stderr: expect.stringMatching(/the connection to the Temporal server was lost.*--turn/s),
   });
   writeFileSync(go, '');
   const again = await voidbox('session', 'advance', 'slow', '--step', 'ask', '--turn', '1', '--output', '{}', '--json');

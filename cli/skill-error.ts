@@ -5,10 +5,10 @@ import { isErrorCode, remedyOf } from '../domain/errors/error-code.ts';
 import { CliError } from './cli-error.ts';
 import { EXIT } from './exit-code.ts';
 
-/** Codes that are the author's to mend; null: the remedy in the list of codes says it all. */
+/** Codes that the author must fix; null: the remedy in the list of codes says it all. */
 const REMEDIES: Partial<Record<ErrorCode, string | null>> = {
   'skill/not-found': null,
-  'skill/unusable': 'Mend what the message names.',
+  'skill/unusable': 'Fix what the message names.',
   'skill/not-compliant': null,
   'skill/output-taken': null,
 };

@@ -67,7 +67,7 @@ describe('what the file system refuses is named, and no bug of ours', () => {
     [
       'build',
       'references/a.md',
-      /^error: .*references\/a\.md cannot be read, and is to be copied: ELOOP.*\n  Mend what the message names\.\n$/,
+      /^error: .*references\/a\.md cannot be copied: ELOOP.*\n  Fix what the message names\.\n$/,
     ],
   ])('skill %s, of %s', async (command, loop, message) => {
     const folder = put(`loop-${command}-${loop.replace('/', '-')}`, loop);
@@ -84,7 +84,7 @@ describe('what the file system refuses is named, and no bug of ours', () => {
       ...(command === 'run' ? ['start'] : []),
     );
     const message =
-      /^error: .*nowhere, where temporary files go, takes no folder: ENOENT.* Set TMPDIR to a folder that can be written\n/;
+      /^error: .*nowhere, the folder for temporary files, is not usable: ENOENT.* Set TMPDIR to a writable folder\n/;
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(message) });
   });
 });
@@ -133,7 +133,7 @@ describe('skill lint', () => {
         {
           rule: 'cycle-guard',
           severity: 'warning',
-          message: 'Step "a" leads to itself without maxVisits.',
+          message: 'Step "a" leads to itself without maxVisits; the implicit limit of 10 visits applies.',
           remedy: expect.any(String) as string,
           step: 'a',
           file: 'loop.ts',
@@ -149,6 +149,12 @@ describe('skill lint', () => {
     const { code, stderr } = await typed('lint', 'gone.ts');
     expect(code).toBe(2);
     expect(stderr).toContain('gone.ts');
+  });
+
+  test('an entry that does not exist hides nothing of the others', async () => {
+    const { code, stdout, stderr } = await typed('lint', 'gone.ts', 'loop.ts', 'broken.ts');
+    expect(stdout).toMatch(/^broken\.ts:3:9: error[^]*\nloop\.ts:3:9: warning[^]*\n1 error, 1 warning\n$/);
+    expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining('gone.ts') as string });
   });
 });
 

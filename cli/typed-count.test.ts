@@ -10,5 +10,5 @@ test.each<[string, number]>([
 });
 
 test.each(['0', '-1', '01', '1.5', '1e3', ' 1', '', '1000000', 'ten'])('%j is refused', (text) => {
-  expect(() => countOf(6)(text)).toThrow('It is a number from 1.');
+  expect(() => countOf(6)(text)).toThrow('It must be a whole number from 1.');
 });

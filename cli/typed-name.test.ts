@@ -11,6 +11,6 @@ test('commands in our advice are named as they can be typed', () => {
 });
 
 test('what is no command, or has its npx, stays', () => {
-  for (const text of ['npx voidbox up', 'bug of voidbox: x', 'bin/voidbox run', 'a voidbox runner'])
+  for (const text of ['npx voidbox up', 'bug in voidbox: x', 'bin/voidbox run', 'a voidbox runner'])
     expect(asTyped(text, 'npx voidbox', COMMAND_NAMES)).toBe(text);
 });

@@ -10,7 +10,7 @@ export function readVersion(): string {
     const manifest = readManifest(join(folder, 'package.json'));
     if (manifest?.name === 'voidbox') return manifest.version;
   }
-  throw new Error('no package.json of voidbox above the command line');
+  throw new Error('the package.json of voidbox was not found above the command line');
 }
 
 function readManifest(file: string): { readonly name: string; readonly version: string } | null {

@@ -5,3 +5,19 @@ export interface ClientMark {
   /** Absolute folder of the spec; with the embedded stack the run may mount from it. */
   readonly baseDir: string;
 }
+
+/** Record of a run that this machine's embedded stack has: what it was compiled of. */
+export const SOURCE_RECORD = 'source';
+
+export interface SourceRecord {
+  /** Full path of the spec or definition; null: standard input. */
+  readonly path: string | null;
+  /** Null of a definition, and of a text of more than `SOURCE_BYTES`. */
+  readonly text: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  /** As `--mode` said. */
+  readonly mode: 'mock' | null;
+}
+
+/** A text larger than what a run takes as a spec is none that a person wrote. */
+export const SOURCE_BYTES = 512 * 1024;

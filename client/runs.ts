@@ -1,4 +1,4 @@
-/** What a client does with runs: start, cancel, wait, look, and mend what a terminated run could not write. */
+/** What a client does with runs: start, cancel, wait, look, and repair what a terminated run could not write. */
 import {
   ActivityFailure,
   ApplicationFailure,
@@ -17,7 +17,7 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
-import { RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../workflows/messages.ts';
+import { RUN_MESSAGES, RUN_TASK_QUEUE, RUN_WORKFLOW_TYPE } from '../workflows/messages.ts';
 
 export interface StartOptions {
   readonly runId: string;
@@ -31,7 +31,7 @@ export interface StartOptions {
 /** The id was used before: by a run that goes on, or by one that has ended. */
 export class RunExistsError extends Error {
   constructor(runId: string) {
-    super(`a run ${runId} exists already: choose another --run-id`);
+    super(`run ${runId} already exists: choose another --run-id`);
     this.name = 'RunExistsError';
   }
 }
@@ -58,6 +58,20 @@ export async function startRun(client: Client, { runId, request, summary, detail
 export async function cancelRun(client: Client, runId: string): Promise<boolean> {
   try {
     await client.workflow.getHandle(runId).cancel();
+    return true;
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return false;
+    throw error;
+  }
+}
+
+/** The same, and of a run that was asked before also its stages with `finally`. For people: a second call is a second wish. */
+export async function cancelRunOrRest(client: Client, runId: string): Promise<boolean> {
+  const handle = client.workflow.getHandle(runId);
+  try {
+    const { raw } = await handle.describe();
+    if (raw.workflowExtendedInfo?.cancelRequested !== true) return await cancelRun(client, runId);
+    await handle.signal(RUN_MESSAGES.cancelFinally);
     return true;
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return false;
@@ -154,7 +168,7 @@ export interface RepairOptions {
 
 /**
  * Appends the terminal event that a run lacks because its workflow ended without writing it. Returns the
- * outcome it wrote; null when there was nothing to mend. A run that the server does not know may live on
+ * outcome it wrote; null when there was nothing to repair. A run that the server does not know may live on
  * another one: only who knows that it was this server's (`missingIsGone`) may take it for ended.
  */
 export async function repairRun(
@@ -166,8 +180,7 @@ export async function repairRun(
   if ((await events.find(runId, EVENT_ID.runFinished)) !== null) return null;
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (state === 'missing' && !missingIsGone)) return null;
-  const closed =
-    state === 'missing' ? terminated('the server does not know it any more') : await awaitOutcome(client, runId);
+  const closed = state === 'missing' ? terminated('the server no longer knows it') : await awaitOutcome(client, runId);
   // The latest workflow with the id is another one, which was refused for this run's records.
   const outcome =
     closed.failure?.code === 'run/id-taken' ? terminated('a later workflow was started with its id') : closed;

@@ -1,12 +1,14 @@
 import type { Client } from '@temporalio/client';
 import { connectRuns, type RunsConnection } from './connect.ts';
 import { ensureStack, readStack, type StackInfo } from './embedded/stack.ts';
+import { isMarkedStopped, StackStoppedError } from './embedded/stop-mark.ts';
 import { NoServerError } from './no-server.ts';
+import { connectOwnServer } from './server-problem.ts';
 import { configuredAddress, embeddedAddress, type TemporalAddress } from './temporal-address.ts';
 import type { Environment } from '../setup/environment.ts';
 
 /**
- * The way to the Temporal server that runs live on: one's own by `TEMPORAL_*`, else the embedded stack. It
+ * The way to the Temporal server that runs live on: your own by `TEMPORAL_*`, else the embedded stack. It
  * outlives the death of the embedded stack: `tend` starts it again and connects anew.
  *
  * Connections end with the process: the SDK throws outside of any call when a closed one has a call to try again.
@@ -20,8 +22,11 @@ export interface ServerLink {
   client(): Client;
   /** Does a call that gives up within seconds: after the stack's death the old address is never going to answer. */
   briefly<T>(call: (client: Client) => Promise<T>): Promise<T>;
-  /** Brings the embedded stack up again if it has died; does nothing on a server of one's own. */
-  tend(): Promise<void>;
+  /**
+   * Brings the embedded stack up again if it has died; does nothing on your own server.
+   * @throws StackStoppedError when it was stopped by `voidbox down` and `afterDown` is `stay`
+   */
+  tend(afterDown: 'start' | 'stay'): Promise<void>;
 }
 
 /** What of a command's context the way to the server needs. */
@@ -32,7 +37,7 @@ export interface LinkContext {
 const BRIEF_MS = 5_000;
 const CONNECT_ATTEMPTS = 3;
 const EMBEDDED_REMEDY =
-  'It is started again when it has died: type it once more. See how it is: voidbox ps. From the beginning: voidbox down, then voidbox up';
+  'It restarts by itself: run the command again. Check it: voidbox ps. Restart it: voidbox down, then voidbox up';
 
 export interface LinkOptions {
   /** Whether the embedded stack is started when it is not running. */
@@ -52,10 +57,7 @@ export async function openServerLink(context: LinkContext, options: LinkOptions)
 }
 
 async function linkToOwnServer(target: TemporalAddress, context: LinkContext): Promise<ServerLink> {
-  const connection = await connect(
-    target,
-    'Check TEMPORAL_ADDRESS and the profile, or unset them to use the embedded server. This machine: voidbox doctor',
-  );
+  const connection = await connectOwnServer(target, context.env);
   const ui = context.env.variables['TEMPORAL_UI_URL'] ?? null;
   return {
     isEmbedded: false,
@@ -76,8 +78,11 @@ async function linkToStack(first: StackInfo, context: LinkContext, options: Link
     runUrl: (runId) => runPage(stack.uiUrl, stack.namespace, runId),
     client: () => connection.client,
     briefly: (call) => withDeadline(connection.client, call),
-    async tend() {
-      const now = (await readStack(context.env)) ?? (await startStack(context, onProgress));
+    async tend(afterDown) {
+      const running = await readStack(context.env);
+      if (running === null && afterDown === 'stay' && isMarkedStopped(context.env.stateDir))
+        throw new StackStoppedError();
+      const now = running ?? (await startStack(context, onProgress));
       if (now.address === stack.address) return;
       connection = await connect(embeddedAddress(now.address, now.namespace), EMBEDDED_REMEDY);
       stack = now;

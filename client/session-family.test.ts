@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { SessionView } from '../activities/contract-session.ts';
-import type { CliResult, PromptResult } from '../domain/step-machine/result.ts';
-import { concernsOthers, inFamily, joinedViews, prefixedView } from './session-family.ts';
+import type { SessionResult, PromptResult } from '../domain/step-machine/result.ts';
+import { concernsOthers, inFamily, joinViews, prefixView } from './session-family.ts';
 
 const prompt = (step: string, turn: number): PromptResult => ({
   kind: 'prompt',
@@ -11,7 +11,7 @@ const prompt = (step: string, turn: number): PromptResult => ({
   turn,
 });
 const view = (
-  current: CliResult | null,
+  current: SessionResult | null,
   open: SessionView['open'],
   childSessions: SessionView['childSessions'] = [],
 ): SessionView => ({
@@ -31,24 +31,24 @@ const view = (
 });
 const asking = (step: string, turn: number): SessionView['open'][number] => ({ step, turn, phase: 'asking' });
 const CHILD = { session: 's~2', prefix: 'call/' };
-const INNER = prefixedView(view(prompt('ask', 7), [asking('ask', 7)]), CHILD.prefix);
+const INNER = prefixView(view(prompt('ask', 7), [asking('ask', 7)]), CHILD.prefix);
 
 describe('views of a family', () => {
   test('one that asks shows beside its own what its sub-skills ask, by addresses', () => {
-    const { current, open } = joinedViews(view(prompt('own', 1), [asking('own', 1)], [CHILD]), INNER);
+    const { current, open } = joinViews(view(prompt('own', 1), [asking('own', 1)], [CHILD]), INNER);
     expect(current).toMatchObject({ step: 'own', open: [{ step: 'call/ask', turn: 7 }] });
     expect(open.map(({ step }) => step)).toEqual(['own', 'call/ask']);
   });
 
   test('one that asks nothing shows what its sub-skill asks; one whose sub-skill is not there yet, itself', () => {
-    const busy: CliResult = { kind: 'error', error: 'busy', step: 'call', message: 'm', retry: true };
-    expect(joinedViews(view(busy, [], [CHILD]), INNER).current).toMatchObject({ kind: 'prompt', step: 'call/ask' });
-    expect(joinedViews(view(busy, [], [CHILD]), null).current).toBe(busy);
+    const busy: SessionResult = { kind: 'error', error: 'busy', step: 'call', message: 'm', retry: true };
+    expect(joinViews(view(busy, [], [CHILD]), INNER).current).toMatchObject({ kind: 'prompt', step: 'call/ask' });
+    expect(joinViews(view(busy, [], [CHILD]), null).current).toBe(busy);
   });
 });
 
 describe('an answer in the light of the family', () => {
-  const family = joinedViews(view(prompt('own', 1), [asking('own', 1)], [CHILD]), INNER);
+  const family = joinViews(view(prompt('own', 1), [asking('own', 1)], [CHILD]), INNER);
   const given = { step: 'ask', turn: 7, output: {} };
 
   test('a prompt names what the others ask, once', () => {
@@ -59,18 +59,18 @@ describe('an answer in the light of the family', () => {
   });
 
   test('a wait gives way to what can be answered, and keeps what was completed', () => {
-    const waiting: CliResult = {
+    const waiting: SessionResult = {
       kind: 'waiting',
       step: 'w',
       dueMs: 5,
       completed: { step: 'a', response: {} },
-    } as CliResult;
+    } as SessionResult;
     expect(inFamily(family, null, waiting)).toMatchObject({ kind: 'prompt', step: 'own', completed: { step: 'a' } });
     expect(inFamily(view(null, [], [CHILD]), null, waiting)).toBe(waiting);
   });
 
   test('a refusal names what is due by the addresses that clients use', () => {
-    const refused: CliResult = { kind: 'error', error: 'order', step: 'ask', message: 'no', retry: false };
+    const refused: SessionResult = { kind: 'error', error: 'order', step: 'ask', message: 'no', retry: false };
     expect(inFamily(family, given, refused)).toMatchObject({
       message: 'Step "ask" is not the current step. Due: turn 1 of step "own", turn 7 of step "call/ask".',
     });
@@ -87,7 +87,7 @@ describe('an answer in the light of the family', () => {
 });
 
 test('only answers of which others may know more are looked up', () => {
-  const order: CliResult = { kind: 'error', error: 'order', step: 'a', message: 'm', retry: false };
+  const order: SessionResult = { kind: 'error', error: 'order', step: 'a', message: 'm', retry: false };
   expect(concernsOthers(null, prompt('a', 1))).toBe(false);
   expect(concernsOthers({ step: 'call/ask', turn: 1, output: 1 }, prompt('a', 1))).toBe(true);
   expect(concernsOthers(null, prompt('call/ask', 1))).toBe(true);

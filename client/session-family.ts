@@ -1,6 +1,6 @@
 /** A session and those of the sub-skills that it calls, seen and answered as one. */
 import type { SessionView } from '../activities/contract-session.ts';
-import type { CliResult, OpenStep, PromptResult } from '../domain/step-machine/result.ts';
+import type { SessionResult, OpenStep, PromptResult } from '../domain/step-machine/result.ts';
 
 export interface GivenAnswer {
   readonly turn: number;
@@ -10,7 +10,7 @@ export interface GivenAnswer {
 }
 
 /** With the addresses that clients of the caller use. */
-export function prefixed(result: CliResult, prefix: string): CliResult {
+export function prefixResult(result: SessionResult, prefix: string): SessionResult {
   if (result.kind === 'done' || result.kind === 'redirect') return result;
   const named = { ...result, step: prefix + result.step };
   if (named.kind !== 'prompt') return named;
@@ -21,17 +21,17 @@ export function prefixed(result: CliResult, prefix: string): CliResult {
   return { ...named, ...completed, ...open };
 }
 
-export function prefixedView(view: SessionView, prefix: string): SessionView {
+export function prefixView(view: SessionView, prefix: string): SessionView {
   return {
     ...view,
-    current: view.current === null ? null : prefixed(view.current, prefix),
+    current: view.current === null ? null : prefixResult(view.current, prefix),
     open: view.open.map((one) => ({ ...one, step: prefix + one.step })),
     last: view.last === null ? null : { ...view.last, step: prefix + view.last.step },
   };
 }
 
 /** @param inner  with its addresses; null while it is not there */
-export function joinedViews(view: SessionView, inner: SessionView | null): SessionView {
+export function joinViews(view: SessionView, inner: SessionView | null): SessionView {
   if (inner === null) return view;
   const { current } = view;
   const isAsking = current?.kind === 'prompt';
@@ -45,7 +45,7 @@ export function joinedViews(view: SessionView, inner: SessionView | null): Sessi
   };
 }
 
-function promptsIn(result: CliResult | null): readonly OpenStep[] {
+function promptsIn(result: SessionResult | null): readonly OpenStep[] {
   if (result?.kind !== 'prompt' || result.turn === undefined) return [];
   const { step, prompt, schema, turn, open = [] } = result;
   return [{ step, prompt, schema, turn }, ...open];
@@ -60,7 +60,7 @@ function withOpen(result: PromptResult, others: readonly OpenStep[]): PromptResu
 }
 
 /** Whether others may know more than the session that answered. Most sessions call nothing, and are not asked. */
-export function concernsOthers(given: GivenAnswer | null, result: CliResult): boolean {
+export function concernsOthers(given: GivenAnswer | null, result: SessionResult): boolean {
   if (result.kind === 'waiting') return true;
   if (result.kind === 'error') return given !== null && result.error === 'order';
   return result.kind === 'prompt' && (result.step.includes('/') || given?.step.includes('/') === true);
@@ -70,8 +70,8 @@ export function concernsOthers(given: GivenAnswer | null, result: CliResult): bo
 export function inFamily(
   { current, open, childSessions, status }: SessionView,
   given: GivenAnswer | null,
-  result: CliResult,
-): CliResult {
+  result: SessionResult,
+): SessionResult {
   if (childSessions.length === 0 || status !== 'open') return result;
   if (result.kind === 'prompt') return withOpen(result, promptsIn(current));
   if (result.kind === 'waiting') {

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ApplicationFailure, type Client, WorkflowNotFoundError, WorkflowUpdateFailedError } from '@temporalio/client';
 import type { AdvanceRequest, SessionAnswer } from '../activities/contract-session.ts';
-import type { CliResult } from '../domain/step-machine/result.ts';
+import type { SessionResult } from '../domain/step-machine/result.ts';
 import { SESSION_REFUSED } from '../workflows/messages.ts';
 
 /** A session that begins its history anew is away for this long at most. */
@@ -48,9 +48,9 @@ function crowdedAnswer(error: unknown, step: string): SessionAnswer | null {
   const isFull = code === FAILED_PRECONDITION && words.includes('total number of distinct updates');
   if (!isFull && !(code === RESOURCE_EXHAUSTED && words.includes('in-flight updates'))) return null;
   const until = isFull
-    ? 'its history begins anew, when the actions and sub-skills that are under way have ended'
+    ? 'it continues as new, once its running actions and sub-skills have ended'
     : 'another one has its reply';
-  const message = `The server takes no more updates of this session until ${until}; the answer was not taken. Give it again then. It says: ${words}`;
+  const message = `The server takes no more updates of this session until ${until}; the answer was not taken. Send it again then. The server says: ${words}`;
   return { kind: 'answer', result: { kind: 'error', error: 'busy', step, message, retry: true } };
 }
 
@@ -84,10 +84,10 @@ export function isClosing(cause: unknown): boolean {
 }
 
 /** What the session's validator said to it; null for any other failure. */
-export function refusalIn(error: unknown): CliResult | null {
+export function refusalIn(error: unknown): SessionResult | null {
   if (!(error instanceof WorkflowUpdateFailedError)) return null;
   const { cause } = error;
   return cause instanceof ApplicationFailure && cause.type === SESSION_REFUSED
-    ? ((cause.details?.[0] as CliResult | undefined) ?? null)
+    ? ((cause.details?.[0] as SessionResult | undefined) ?? null)
     : null;
 }

@@ -1,10 +1,10 @@
 /** Values of this shell's variables for a session that is being opened: those that its skill declares, as its worker says. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Environment } from '../setup/environment.ts';
-import { answerWanted } from '../store/sessions/variable-files.ts';
+import { answerRequests } from '../store/sessions/variable-files.ts';
 
 /** @throws what `start` throws */
-export async function handingOver<T>(
+export async function handOverDuring<T>(
   env: Pick<Environment, 'stateDir' | 'variables'>,
   session: string,
   onProgress: (line: string) => void,
@@ -12,12 +12,14 @@ export async function handingOver<T>(
 ): Promise<T> {
   const opened = new AbortController();
   const told = (names: readonly string[]): void =>
-    onProgress(names.length === 0 ? 'hands over no variable' : `hands over ${names.join(', ')}`);
+    onProgress(names.length === 0 ? 'passes no variables' : `passes ${names.join(', ')}`);
   // What it cannot hand over the worker misses, and says so.
-  const answering = answerWanted(env.stateDir, session, env.variables, opened.signal, told).catch((error: unknown) => {
-    const { message } = error as Error;
-    onProgress(error instanceof CodedError ? message : `no variable can be handed over: ${message}`);
-  });
+  const answering = answerRequests(env.stateDir, session, env.variables, opened.signal, told).catch(
+    (error: unknown) => {
+      const { message } = error as Error;
+      onProgress(error instanceof CodedError ? message : `no variables can be passed: ${message}`);
+    },
+  );
   try {
     return await start();
   } finally {

@@ -20,10 +20,11 @@ import type {
   SessionRequest,
   SessionView,
 } from '../activities/contract-session.ts';
+import { lastPollMs } from './pollers.ts';
 import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
-import type { CliResult } from '../domain/step-machine/result.ts';
+import type { SessionResult } from '../domain/step-machine/result.ts';
 import { isCalledSession } from '../domain/step-machine/session-id.ts';
-import { tooLarge } from '../domain/step-machine/size-limits.ts';
+import { sizeProblem } from '../domain/step-machine/size-limits.ts';
 import {
   SEARCH_ATTRIBUTES,
   SESSION_MESSAGES,
@@ -31,11 +32,8 @@ import {
   SESSION_TASK_QUEUE,
   SESSION_WORKFLOW_TYPE,
 } from '../workflows/messages.ts';
-import { concernsOthers, type GivenAnswer, inFamily, joinedViews, prefixed, prefixedView } from './session-family.ts';
+import { concernsOthers, type GivenAnswer, inFamily, joinViews, prefixResult, prefixView } from './session-family.ts';
 import { isClosing, refusalIn, updateSession } from './session-update.ts';
-
-/** Of the server's API. */
-const TASK_QUEUE_TYPE_WORKFLOW = 1;
 
 /** The session could not be opened, or has failed: `code` is one of the error codes. */
 export class SessionFailedError extends Error {
@@ -49,7 +47,7 @@ export class SessionFailedError extends Error {
 
 export class SessionExistsError extends Error {
   constructor(session: string) {
-    super(`a session ${session} exists already`);
+    super(`session ${session} already exists`);
     this.name = 'SessionExistsError';
   }
 }
@@ -62,9 +60,9 @@ export class NoSuchSessionError extends Error {
 }
 
 /** Starts a session and waits for its first prompt. @throws SessionExistsError, SessionFailedError */
-export async function startSession(client: Client, session: string, request: SessionRequest): Promise<CliResult> {
+export async function startSession(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
   // The server answers nobody who sends more than it takes.
-  const large = tooLarge('the params have', request.params);
+  const large = sizeProblem('the params have', request.params);
   if (large !== null) throw new SessionFailedError('skill/params', large);
   const operation = new WithStartWorkflowOperation(SESSION_WORKFLOW_TYPE, {
     workflowId: session,
@@ -111,32 +109,31 @@ export async function endOfSession(client: Client, session: string): Promise<Ses
 
 export class NoSessionWorkerError extends Error {
   constructor() {
-    super(`no worker takes sessions from the task queue ${SESSION_TASK_QUEUE}`);
+    super(`no worker polls the session task queue ${SESSION_TASK_QUEUE}`);
     this.name = 'NoSessionWorkerError';
   }
 }
 
 /** A start would wait for one in silence. @throws NoSessionWorkerError when none has asked for work of late */
 export async function requireWorker(client: Client): Promise<void> {
-  const { pollers } = await client.workflowService.describeTaskQueue({
-    namespace: client.options.namespace,
-    taskQueue: { name: SESSION_TASK_QUEUE },
-    taskQueueType: TASK_QUEUE_TYPE_WORKFLOW,
-  });
-  if ((pollers ?? []).length === 0) throw new NoSessionWorkerError();
+  if ((await lastPollMs(client, SESSION_TASK_QUEUE)) === null) throw new NoSessionWorkerError();
 }
 
 /**
  * Waits until the session has gone on. A refusal is a result like any other. The same answer, sent again, gets what it got.
  * @throws NoSuchSessionError
  */
-export async function advanceSession(client: Client, session: string, given: GivenAnswer): Promise<CliResult> {
+export async function advanceSession(client: Client, session: string, given: GivenAnswer): Promise<SessionResult> {
   return await amongOthers(client, session, given, await answeredBy(client, session, given));
 }
 
 /** The session, or that of the sub-skill that the step belongs to. */
-async function answeredBy(client: Client, session: string, { turn, step, output }: GivenAnswer): Promise<CliResult> {
-  const large = tooLarge('the answer has', output);
+async function answeredBy(
+  client: Client,
+  session: string,
+  { turn, step, output }: GivenAnswer,
+): Promise<SessionResult> {
+  const large = sizeProblem('the answer has', output);
   if (large !== null) return { kind: 'error', error: 'validation', step, message: large, retry: true };
   const child = await childOf(client, session, step);
   if (child !== null) {
@@ -156,7 +153,7 @@ async function answeredBy(client: Client, session: string, { turn, step, output 
 }
 
 /** Waits until nobody works for the session's clients, and says how it stands then. @throws NoSuchSessionError */
-export async function settleSession(client: Client, session: string): Promise<CliResult> {
+export async function settleSession(client: Client, session: string): Promise<SessionResult> {
   try {
     return await amongOthers(
       client,
@@ -181,7 +178,7 @@ export async function viewSession(client: Client, session: string): Promise<Sess
     if (status.name === 'TERMINATED') return endedFromOutside(view);
     // Whoever looks at a session sees what is to be answered, wherever it runs.
     const inner = await Promise.all(view.childSessions.map((child) => innerView(client, child)));
-    return inner.reduce(joinedViews, view);
+    return inner.reduce(joinViews, view);
   } catch (error) {
     throw noSuchSession(session, error);
   }
@@ -190,7 +187,7 @@ export async function viewSession(client: Client, session: string): Promise<Sess
 /** With the addresses that its caller's clients use; null while it is not there. */
 async function innerView(client: Client, { session, prefix }: ChildSession): Promise<SessionView | null> {
   try {
-    return prefixedView(await viewSession(client, session), prefix);
+    return prefixView(await viewSession(client, session), prefix);
   } catch (error) {
     if (error instanceof NoSuchSessionError) return null;
     throw error;
@@ -202,14 +199,14 @@ async function amongOthers(
   client: Client,
   session: string,
   given: GivenAnswer | null,
-  result: CliResult,
-): Promise<CliResult> {
+  result: SessionResult,
+): Promise<SessionResult> {
   return concernsOthers(given, result) ? inFamily(await viewSession(client, session), given, result) : result;
 }
 
 /** What ended it did not tell it. */
 function endedFromOutside(view: SessionView): SessionView {
-  const message = 'The session was ended from outside; nothing can be answered any more.';
+  const message = 'The session was ended from outside; it takes no more answers.';
   return {
     ...view,
     status: 'cancelled',
@@ -262,6 +259,19 @@ export async function listSessions(
   { limit, state, skill }: { readonly limit: number; readonly state?: SessionListState; readonly skill?: string },
 ): Promise<ListedSession[]> {
   const found: ListedSession[] = [];
+  if (limit < 1) return found;
+  for await (const listed of eachSession(client, { ...(state && { state }), ...(skill !== undefined && { skill }) })) {
+    found.push(listed);
+    if (found.length >= limit) break;
+  }
+  return found;
+}
+
+/** As `listSessions`, one by one. */
+export async function* eachSession(
+  client: Client,
+  { state, skill }: { readonly state?: SessionListState; readonly skill?: string },
+): AsyncGenerator<ListedSession, void, void> {
   const running = state === 'open' ? ` AND ExecutionStatus = 'Running'` : '';
   for await (const one of client.workflow.list({ query: `WorkflowType = '${SESSION_WORKFLOW_TYPE}'${running}` })) {
     if (one.status.name === 'CONTINUED_AS_NEW' || isCalledSession(one.workflowId)) continue;
@@ -277,10 +287,8 @@ export async function listSessions(
     };
     if (state !== undefined && listed.state !== state) continue;
     if (skill !== undefined && listed.skill !== null && listed.skill !== skill) continue;
-    found.push(listed);
-    if (found.length >= limit) break;
+    yield listed;
   }
-  return found;
 }
 
 const STATES: Readonly<Record<string, SessionListState>> = {
@@ -306,11 +314,11 @@ async function viewOf(client: Client, session: string): Promise<SessionView> {
   }
 }
 
-async function followed(client: Client, session: string, answer: SessionAnswer): Promise<CliResult> {
+async function followed(client: Client, session: string, answer: SessionAnswer): Promise<SessionResult> {
   if (answer.kind === 'answer') return answer.result;
   if (answer.kind === 'continued') return await settleSession(client, session);
   const { child } = answer;
-  let inner: CliResult;
+  let inner: SessionResult;
   try {
     inner = await followed(
       client,
@@ -330,11 +338,16 @@ async function followed(client: Client, session: string, answer: SessionAnswer):
 }
 
 /** What a sub-skill's session answered, as its caller's; when it is over, what its caller goes on with. */
-async function returned(client: Client, session: string, child: ChildSession, inner: CliResult): Promise<CliResult> {
+async function returned(
+  client: Client,
+  session: string,
+  child: ChildSession,
+  inner: SessionResult,
+): Promise<SessionResult> {
   const isOver =
     inner.kind === 'done' ||
     (inner.kind === 'error' && (inner.error === 'failed' || inner.error === 'cancelled' || inner.error === 'limit'));
-  if (!isOver) return prefixed(inner, child.prefix);
+  if (!isOver) return prefixResult(inner, child.prefix);
   try {
     return await followed(
       client,
@@ -352,7 +365,7 @@ async function answeredBefore(
   client: Client,
   session: string,
   { turn, key }: AdvanceRequest,
-): Promise<CliResult | null> {
+): Promise<SessionResult | null> {
   try {
     const answer = (await client.workflow
       .getHandle(session)
@@ -364,7 +377,7 @@ async function answeredBefore(
 }
 
 /** Of a session whose workflow has ended. @throws NoSuchSessionError */
-async function overResult(client: Client, session: string, step: string): Promise<CliResult> {
+async function overResult(client: Client, session: string, step: string): Promise<SessionResult> {
   const { current, status } = await viewSession(client, session);
   if (current === null) throw new NoSuchSessionError(session);
   if (step === '' || current.kind === 'error') return current;
@@ -372,7 +385,7 @@ async function overResult(client: Client, session: string, step: string): Promis
     kind: 'error',
     error: 'order',
     step,
-    message: `The session is over (${status}); nothing can be answered any more.`,
+    message: `The session has ended (${status}); it takes no more answers.`,
     retry: false,
   };
 }

@@ -16,7 +16,7 @@ import type {
   DurableSkill,
   DurableStart,
 } from '../domain/step-machine/durable-port.ts';
-import type { CliResult } from '../domain/step-machine/result.ts';
+import type { SessionResult } from '../domain/step-machine/result.ts';
 import { readEnvironment, type Environment } from '../setup/environment.ts';
 import {
   advanceSession,
@@ -33,11 +33,11 @@ import {
   viewSession,
 } from './sessions.ts';
 import type { BundledSkill } from '../skill-kit/bundle/bundle-skill.ts';
-import { isUnavailable, serverWords } from './unavailable.ts';
+import { isUnavailable, serverMessageOf } from './unavailable.ts';
 import { isKnownEntry, knownEntries, rememberSkillPaths } from './embedded/skill-paths.ts';
 import { newRunId } from './new-id.ts';
 import { NoServerError } from './no-server.ts';
-import { handingOver } from './session-variables.ts';
+import { handOverDuring } from './session-variables.ts';
 import { openServerLink, type ServerLink } from './server-link.ts';
 
 export { DURABLE_DOOR } from '../domain/step-machine/durable-port.ts';
@@ -80,7 +80,7 @@ class StackSessions implements DurableSessions {
   async start({ session: named, params, subskill, handshake, atMost }: DurableStart): Promise<DurableReply> {
     const { name, version } = this.#skill;
     const session = named ?? newRunId(name, new Date(), randomBytes(ID_BYTES).toString('hex'));
-    if (!isSessionName(session)) return refusal('params', `"${session}" is no session id.`, SESSION_NAME_RULE);
+    if (!isSessionName(session)) return refusal('params', `"${session}" is not a session id.`, SESSION_NAME_RULE);
     const request = (): SessionRequest => ({
       skill: name,
       version,
@@ -99,7 +99,7 @@ class StackSessions implements DurableSessions {
         // A new id is nobody else's: the try before this one has come through.
         const isSecond = isAgain && named === undefined;
         isAgain = true;
-        return await handingOver(this.#env, session, this.#onProgress, () =>
+        return await handOverDuring(this.#env, session, this.#onProgress, () =>
           isSecond ? startedBefore(client, session, request()) : startSession(client, session, request()),
         );
       });
@@ -132,8 +132,8 @@ class StackSessions implements DurableSessions {
     const oldest = open.at(-1)!.session;
     return refusal(
       'full',
-      `${open.length} sessions of skill "${name}" are open, as many as there may be.`,
-      `Go on with an open session, or end one: voidbox session list --state open, voidbox session cancel ${oldest}. The server's --max-sessions sets how many there may be.`,
+      `${open.length} sessions of skill "${name}" are open, which is the limit.`,
+      `Continue an open session, or end one: voidbox session list --state open, voidbox session cancel ${oldest}. The server's --max-sessions sets the limit.`,
     );
   }
 
@@ -142,8 +142,8 @@ class StackSessions implements DurableSessions {
     if (this.#own.has(session)) return null;
     const { name } = this.#skill;
     const unknown = (message: string): Refused =>
-      refusal('unknown', message, `See which there are: voidbox session list. Begin one with start.`);
-    if (!isSessionName(session)) return unknown(`"${session}" is no session id.`);
+      refusal('unknown', message, `List sessions: voidbox session list. Begin one with start.`);
+    if (!isSessionName(session)) return unknown(`"${session}" is not a session id.`);
     const { skill } = await this.#call((client) => viewSession(client, session));
     if (skill !== '' && skill !== name)
       return unknown(`Session "${session}" is one of skill "${skill}", not of "${name}".`);
@@ -167,7 +167,7 @@ class StackSessions implements DurableSessions {
     const opening = (this.#link ??= this.#open());
     try {
       const link = await opening;
-      await link.tend();
+      await link.tend('start');
       return link;
     } catch (error) {
       // The next call tries anew.
@@ -230,18 +230,14 @@ class StackSessions implements DurableSessions {
     }
   }
 
-  /** Null for what nobody but us can mend. */
+  /** Null where only a change of Voidbox helps. */
   #refusalOf(error: unknown): Refused | null {
     const { entry } = this.#skill;
     const { temporalConfigured } = this.#env;
     if (error instanceof SessionExistsError)
-      return refusal('exists', `${error.message}.`, 'Take another id, or go on with that session by `advance`.');
+      return refusal('exists', `${error.message}.`, 'Choose another id, or continue that session with `advance`.');
     if (error instanceof NoSuchSessionError) {
-      return refusal(
-        'unknown',
-        `${error.message}.`,
-        'See which there are: voidbox session list. Begin one with start.',
-      );
+      return refusal('unknown', `${error.message}.`, 'List sessions: voidbox session list. Begin one with start.');
     }
     if (error instanceof NoSessionWorkerError)
       return refusal('unavailable', `${error.message}.`, `Start one: voidbox worker --skills ${entry}`);
@@ -250,7 +246,7 @@ class StackSessions implements DurableSessions {
       if (error.code === 'skill/params') return refusal('params', error.message, known ?? '');
       const load = temporalConfigured
         ? `Start a worker that has it: voidbox worker --skills ${entry}`
-        : `Have it loaded: voidbox up --skills ${entry}`;
+        : `Load it: voidbox up --skills ${entry}`;
       return refusal('unavailable', error.message, error.code === 'skill/unknown' ? load : (known ?? load));
     }
     if (error instanceof NoServerError) return refusal('unavailable', error.message, error.remedy);
@@ -264,8 +260,8 @@ class StackSessions implements DurableSessions {
     if (isUnavailable(error))
       return refusal(
         'unavailable',
-        `the Temporal server has gone: ${serverWords(error)}`,
-        'Try again; see how it is: voidbox ps',
+        `the connection to the Temporal server was lost: ${serverMessageOf(error)}`,
+        'Try again. Check the server: voidbox ps',
       );
     return null;
   }
@@ -277,7 +273,7 @@ async function bundled(entry: string, stateDir: string): Promise<BundledSkill> {
   return await bundleSkill(entry, stateDir);
 }
 
-async function startedBefore(client: Client, session: string, request: SessionRequest): Promise<CliResult> {
+async function startedBefore(client: Client, session: string, request: SessionRequest): Promise<SessionResult> {
   try {
     return await startSession(client, session, request);
   } catch (error) {
@@ -286,14 +282,18 @@ async function startedBefore(client: Client, session: string, request: SessionRe
   }
 }
 
-async function look(client: Client, session: string): Promise<CliResult> {
+async function look(client: Client, session: string): Promise<SessionResult> {
   const { current } = await viewSession(client, session);
   // A query costs nothing that stays; only who finds others at work waits for them.
   if (current !== null && (current.kind !== 'error' || current.error !== 'busy')) return current;
   return await settleSession(client, session);
 }
 
-async function answered(client: Client, session: string, { step, output, turn }: DurableAnswer): Promise<CliResult> {
+async function answered(
+  client: Client,
+  session: string,
+  { step, output, turn }: DurableAnswer,
+): Promise<SessionResult> {
   return await advanceSession(client, session, { step, output, turn: turn ?? (await turnOf(client, session, step)) });
 }
 

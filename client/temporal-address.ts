@@ -1,4 +1,4 @@
-/** Which Temporal server: one's own by `TEMPORAL_*` or a temporal.toml profile, else the embedded one. */
+/** Which Temporal server: your own by `TEMPORAL_*` or a temporal.toml profile, else the embedded one. */
 import { loadClientConnectConfig } from '@temporalio/envconfig';
 import { existsSync } from 'node:fs';
 import type { Environment } from '../setup/environment.ts';
@@ -10,6 +10,9 @@ export interface TemporalAddress {
   readonly tls: ConnectionTls | undefined;
   readonly apiKey: string | undefined;
 }
+
+/** As every client of Temporal has it. */
+const DEFAULT_ADDRESS = 'localhost:7233';
 
 type ConnectConfig = ReturnType<typeof loadClientConnectConfig>;
 type ConnectionTls = Exclude<ConnectConfig['connectionOptions']['tls'], null | undefined>;
@@ -26,11 +29,19 @@ export function configuredAddress(env: Environment): TemporalAddress | null {
   if (!env.temporalConfigured) return null;
   const config = loadConfig(env);
   const { connectionOptions } = config;
+  const { address } = connectionOptions;
+  const apiKey = typeof connectionOptions.apiKey === 'string' ? connectionOptions.apiKey : undefined;
+  // A key is somebody's secret: it is sent nowhere but to a server that was named.
+  if (address === undefined && apiKey !== undefined)
+    throw new SetupError(
+      'An API key of Temporal is set, and no server that it is for.',
+      'Name the server: export TEMPORAL_ADDRESS=HOST:PORT. Or unset TEMPORAL_API_KEY to use the embedded server.',
+    );
   return {
-    address: connectionOptions.address ?? 'localhost:7233',
+    address: address ?? DEFAULT_ADDRESS,
     namespace: config.namespace ?? 'default',
     tls: connectionOptions.tls ?? undefined,
-    apiKey: typeof connectionOptions.apiKey === 'string' ? connectionOptions.apiKey : undefined,
+    apiKey,
   };
 }
 
@@ -39,8 +50,8 @@ function loadConfig(env: Environment): ConnectConfig {
   // The loader takes a file that is not there for an empty one, and localhost would be asked without a word.
   if (file && !existsSync(file))
     throw new SetupError(
-      `TEMPORAL_CONFIG_FILE names ${file}, which is not there.`,
-      'Mend or unset TEMPORAL_CONFIG_FILE.',
+      `TEMPORAL_CONFIG_FILE names ${file}, which does not exist.`,
+      'Fix or unset TEMPORAL_CONFIG_FILE.',
     );
   const variables = Object.fromEntries(
     Object.entries(env.variables).filter((entry): entry is [string, string] => Boolean(entry[1])),
@@ -51,7 +62,7 @@ function loadConfig(env: Environment): ConnectConfig {
     const profile = env.variables['TEMPORAL_PROFILE'];
     throw new SetupError(
       `The Temporal configuration cannot be used: ${(error as Error).message}.`,
-      `Mend ${file ? `${file}` : 'temporal.toml'}${profile ? ` or TEMPORAL_PROFILE (\`${profile}\`)` : ''}, or name the server: export TEMPORAL_ADDRESS=HOST:PORT`,
+      `Fix ${file ? `${file}` : 'temporal.toml'}${profile ? ` or TEMPORAL_PROFILE (\`${profile}\`)` : ''}, or name the server: export TEMPORAL_ADDRESS=HOST:PORT`,
       { cause: error },
     );
   }

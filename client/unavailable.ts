@@ -7,10 +7,20 @@ export function isUnavailable(error: unknown): boolean {
   return callErrorOf(error)?.code === UNAVAILABLE;
 }
 
+/** The status that a call of gRPC ended with, as a number; null for any other error. */
+export function callStatus(error: unknown): number | null {
+  const code = callErrorOf(error)?.code ?? (error as { readonly code?: unknown } | null)?.code;
+  return typeof code === 'number' ? code : null;
+}
+
 /** What the connection said, rather than which call of the SDK could not be made. */
-export function serverWords(error: unknown): string {
+export function serverMessageOf(error: unknown): string {
   const { message } = callErrorOf(error) ?? {};
-  return typeof message === 'string' ? message : String(error);
+  const { details } = (callErrorOf(error) ?? error ?? {}) as { readonly details?: unknown };
+  // Without gRPC's number and name of the status, which `message` begins with.
+  if (typeof details === 'string' && details !== '') return details;
+  if (typeof message === 'string') return message;
+  return error instanceof Error ? error.message : String(error);
 }
 
 function callErrorOf(error: unknown): { readonly code?: unknown; readonly message?: unknown } | null {

@@ -1,4 +1,5 @@
-import { readRunDir, readVmKey, listRunDirs, type RunDirStatus } from '../native/index.ts';
+import { type DirectVm, directVmOf } from '../domain/run/direct-vm.ts';
+import { readRunDir, readIntent, listRunDirs, type RunDirStatus } from '../native/index.ts';
 import { vmsDir } from '../store/file/layout.ts';
 
 /** A run directory as its keeper program describes it; see docs/keeper.md. */
@@ -7,6 +8,8 @@ export interface ListedVm {
   readonly state: RunDirStatus['state'];
   /** Null in a directory that was removed just now. */
   readonly vmKey: string | null;
+  /** Of a VM that a process uses on its own; null for one of a run. */
+  readonly direct: DirectVm | null;
 }
 
 /** Every run directory below the state folder. Without VMs no keeper is looked for. */
@@ -17,7 +20,9 @@ export async function listVms(stateDir: string, findKeeper: () => Promise<string
   const vms: ListedVm[] = [];
   for (const dir of dirs) {
     const { state } = await readRunDir(keeper, dir);
-    vms.push({ dir, state, vmKey: await readVmKey(dir) });
+    const intent = await readIntent(dir);
+    const vmKey = intent?.['vmKey'];
+    vms.push({ dir, state, vmKey: typeof vmKey === 'string' ? vmKey : null, direct: directVmOf(intent) });
   }
   return vms;
 }

@@ -16,6 +16,24 @@ export async function isRunning(client: Client, workflowId: string): Promise<boo
   }
 }
 
+/** The id of the workflow that started this one as its child; null: none did, or the server has no such run. */
+export async function parentOf(
+  { workflowService, options: { namespace } }: Client,
+  workflowId: string,
+  runId: string,
+): Promise<string | null> {
+  try {
+    const { workflowExecutionInfo: info } = await workflowService.describeWorkflowExecution({
+      namespace,
+      execution: { workflowId, runId },
+    });
+    return info?.parentExecution?.workflowId || null;
+  } catch (error) {
+    if (isGrpcServiceError(error) && (error.code === NOT_FOUND || error.code === INVALID_ARGUMENT)) return null;
+    throw error;
+  }
+}
+
 /** Null when the server has no such run. */
 export async function workflowRun(
   { workflowService, options: { namespace } }: Client,

@@ -45,7 +45,20 @@ export interface LaunchConfig {
   readonly spoolMaxBytes?: number;
   /** How long the VM waits while the host's disk is full. */
   readonly diskFullTimeoutMs?: number;
+  /** What all VMs of the folder may take; the launch is refused with `vm/no-capacity` beyond it. */
+  readonly budget?: {
+    readonly memoryMib: number;
+    /** What this VM takes beside its guest's memory. */
+    readonly overheadMib: number;
+  };
+  /** The run directory goes when the VM is stopped: its key is never launched again. */
+  readonly discard?: boolean;
+  /** For clients, which read it from the run directory. */
+  readonly note?: Readonly<Record<string, unknown>>;
 }
+
+/** `stdinBytes` of a command whose input has no known length; `exec.stdin.end` says it. */
+export const OPEN_STDIN_BYTES = Number.MAX_SAFE_INTEGER;
 
 /** The VM stands still for want of room on the host, and its deadlines with it. */
 export interface FullDisk {
@@ -61,7 +74,7 @@ export interface FullDisk {
  * Ops beyond the first version of the API. A keeper lives as long as its VM, so it may be of an earlier build
  * than its client, and is asked for one of them only when its `status` names it.
  */
-export type Feature = 'keepalive' | 'tar.cut' | 'usage';
+export type Feature = 'exec.stdin.end' | 'keepalive' | 'tar.cut' | 'tie' | 'usage';
 
 /** What the keeper says of its VM. */
 export interface VmStatus {

@@ -102,7 +102,7 @@ export function parseAnswer(
   if (!isRecord(value))
     throw new CodedError(
       'vm/protocol',
-      `the keeper answered ${cutText(line.subarray(0, 200).toString('utf8'))}, which is no JSON object`,
+      `the keeper answered ${cutText(line.subarray(0, 200).toString('utf8'))}, which is not a JSON object`,
     );
   const id = typeof value['id'] === 'number' ? value['id'] : null;
   if (isRecord(value['ok'])) return { id, ok: value['ok'] };
@@ -177,6 +177,8 @@ export class ControlConnection {
       const onAbort = (): void => settle(() => reject(asError(signal.reason)));
       const settle = (then: () => void): void => {
         this.#pending.delete(id);
+        // A connection without a question keeps no process alive.
+        if (this.#pending.size === 0) this.#socket.unref();
         signal.removeEventListener('abort', onAbort);
         then();
       };
@@ -186,6 +188,7 @@ export class ControlConnection {
         reject: (error) => settle(() => reject(error)),
       });
       signal.addEventListener('abort', onAbort, { once: true });
+      this.#socket.ref();
       this.#socket.write(line);
     });
   }

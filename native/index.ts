@@ -25,4 +25,4 @@ export type {
   VmStatus,
   VmUsage,
 } from './api.ts';
-export { isVmGone } from './api.ts';
+export { isVmGone, OPEN_STDIN_BYTES } from './api.ts';

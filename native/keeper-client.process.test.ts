@@ -521,6 +521,17 @@ describe('keeping a VM from outside', () => {
     expect(ops).toEqual(['status']);
   });
 
+  it('is not tied by a keeper of an earlier build, and says so', async () => {
+    const { keeper, ops } = await asked(STATUS);
+    const vm = (await MicroVm.attach({ keeper: keeper.binary, dir: keeper.dir, vmKey: 'direct/x' }, soon()))!;
+    await expect(vm.tie(false)).rejects.toMatchObject({
+      code: 'vm/lost',
+      message: 'VM direct/x: its keeper is of an earlier build and cannot be tied to a process',
+    });
+    expect(ops).toEqual(['attach', 'status']);
+    vm.close();
+  });
+
   it('gives up on a keeper that says nothing, and on one that is gone', async () => {
     const silent = await fakeKeeper({ status: () => undefined });
     await expect(keepVmAlive(silent.dir, AbortSignal.timeout(200))).rejects.toMatchObject({ name: 'TimeoutError' });

@@ -20,6 +20,7 @@ test('each code that the keeper can say is one of the list, or a bug of its clie
     'stage/bad-output': 'stage/bad-output',
     'vm/boot-timeout': 'vm/boot-timeout',
     'vm/lost': 'vm/lost',
+    'vm/no-capacity': 'vm/no-capacity',
     'vm/protocol': 'vm/protocol',
     'vm/refused': 'vm/refused',
   });

@@ -8,6 +8,7 @@ const ERROR_CODES_OF_KEEPER: ReadonlyMap<string, ErrorCode> = new Map<string, Er
   ['vm/lost', 'vm/lost'],
   ['vm/protocol', 'vm/protocol'],
   ['vm/refused', 'vm/refused'],
+  ['vm/no-capacity', 'vm/no-capacity'],
   ['stage/bad-output', 'stage/bad-output'],
   ['host/not-ready', 'host/not-ready'],
   ['host/disk-full', 'host/disk-full'],

@@ -9,6 +9,7 @@ import {
   cutText,
   hasFeature,
   isVmGone,
+  OPEN_STDIN_BYTES,
   readCount,
   readExecEnd,
   readVmStatus,
@@ -121,11 +122,6 @@ export class MicroVm {
     return join(this.dir, 'console.log');
   }
 
-  /** What the keeper says of its own doings. */
-  get logPath(): string {
-    return join(this.dir, 'keeper.log');
-  }
-
   async status(): Promise<VmStatus> {
     return this.#noted(readVmStatus(await this.#request('status', {})));
   }
@@ -218,6 +214,30 @@ export class MicroVm {
     }
   }
 
+  /**
+   * Sends standard input whose length only its end tells, and closes it there. It cannot be sent again: where the
+   * connection breaks, the command waits for the rest until it is ended.
+   * @throws ConnectionError when it was interrupted and the VM lives
+   */
+  async execOpenStdin(execKey: string, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    const { stream, answer } = await this.#open('exec.stdin', { execKey, offset: 0, fence: this.#fence }, signal);
+    try {
+      let sizeBytes = readCount(answer, 'offset', 'exec.stdin');
+      if (sizeBytes > 0) throw new Error(`standard input of ${execKey} was begun by another client`);
+      for await (const chunk of bytes) {
+        sizeBytes += chunk.length;
+        if (sizeBytes > OPEN_STDIN_BYTES) throw new Error(`standard input of ${execKey} is too long`);
+        await stream.write(chunk, STDIN_LIMIT_MS);
+      }
+      stream.end();
+      // The keeper closes the connection when all of it is with the guest.
+      for await (const _ of stream.bytes(null));
+      await this.#fenced('exec.stdin.end', { execKey, sizeBytes }, { signal });
+    } finally {
+      stream.close();
+    }
+  }
+
   /** @throws CodedError `vm/guest-error` when the guest cannot put it in place (disk full, not a folder) */
   async putFile(
     path: string,
@@ -283,6 +303,21 @@ export class MicroVm {
     return (await this.#can('usage')) ? readVmUsage(await this.#request('usage', {})) : null;
   }
 
+  /**
+   * From here on the VM lives as long as this client: it ends when this process does, however it does. With `keep` it
+   * stays then, until its lease runs out. The connection keeps no process alive.
+   * @throws CodedError `vm/lost` for a keeper of an earlier build, which cannot do it
+   */
+  async tie(keep: boolean): Promise<void> {
+    if (!(await this.#can('tie')))
+      throw new CodedError(
+        'vm/lost',
+        `VM ${this.vmKey}: its keeper is of an earlier build and cannot be tied to a process`,
+      );
+    const { stream } = await this.#open('tie', { keep, fence: this.#fence }, this.#closed.signal);
+    stream.unref();
+  }
+
   /** Settles when the VM is gone. A VM that is gone already is not an error. */
   async stop(): Promise<void> {
     if (this.#isStopped) return;
@@ -296,7 +331,7 @@ export class MicroVm {
   }
 
   /** Cuts every connection of this client; what waits on one throws `reason`. The VM goes on. */
-  close(reason: Error = new CodedError('fence/stale', `VM ${this.vmKey}: this client has let go of it`)): void {
+  close(reason: Error = new CodedError('fence/stale', `VM ${this.vmKey}: this client has detached from it`)): void {
     this.#closed.abort(reason);
     this.#control?.close(reason);
     this.#control = null;
@@ -438,7 +473,7 @@ export class MicroVm {
     const { state, exit } = await readRunDir(this.#keeper, this.dir);
     const why =
       exit === null
-        ? `its keeper went without a word (${state})`
+        ? `its keeper ended without a report (${state})`
         : `it ended: ${cutText(`${exit.reason}: ${exit.message}`)}`;
     const code = errorCodeOfEnd(exit?.code ?? '');
     return new CodedError(

@@ -172,6 +172,11 @@ export class StreamConnection {
     }
   }
 
+  /** The connection keeps this process alive no longer. */
+  unref(): void {
+    this.#socket.unref();
+  }
+
   /** No more bytes from here. */
   end(): void {
     this.#socket.end();

@@ -12,7 +12,7 @@ import { resolveHostPieces } from '../setup/resolve.ts';
 import { createRealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
 import { limit } from '../test/conformance/sandbox/behaviour.ts';
 import { sweepVms } from './sweep.ts';
-import { writeTar } from './tar/write.ts';
+import { writeTar } from '../tar/write.ts';
 
 /** Emulated, on a busy machine, a guest gets to its first line in 30 s; a silent one is waited for twice. */
 const BOOT_TIMEOUT_MS = 40_000;

@@ -1,12 +1,26 @@
+import { type } from 'arktype';
 import { expect, test } from 'vitest';
+import * as z from 'zod';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
-import { box, defineWorkflow, definePipeline, fanOut, fromHost, param, step, type Definition } from './index.ts';
+import {
+  approval,
+  box,
+  defineWorkflow,
+  definePipeline,
+  fanOut,
+  fromHost,
+  param,
+  step,
+  type Definition,
+  type OutputSchema,
+} from './index.ts';
 
 function expectSamePlan(definition: Definition, yaml: string): void {
   const options = { baseDir: '/home/ada' };
-  const written = compileText(yaml, 'spec.yaml', options);
-  expect(written.diagnostics).toEqual([]);
-  expect(definition.compile(options)).toEqual(written);
+  const { plan, diagnostics } = compileText(yaml, 'spec.yaml', { ...options, checkExpression: checkExpressions });
+  expect(diagnostics).toEqual([]);
+  expect(definition.compile(options)).toEqual({ plan, diagnostics });
 }
 
 test('a workflow in TypeScript makes the plan that it makes in YAML', () => {
@@ -109,4 +123,73 @@ test('an output that a stage does not have is a type error', () => {
   const fetch = box('fetch', ['fetch'], { outputs: { data: '/workspace/output' } });
   // @ts-expect-error only `data` is an output
   expect(fetch.output('date')).toEqual({ stage: 'fetch', output: 'date' });
+});
+
+test.each([Number.NaN, Number.POSITIVE_INFINITY])('%s is a mistake, not a key that is left out', (number) => {
+  const late = step('late', ['true'], { timeoutMs: number, sandbox: { memoryMib: number } });
+  const { plan, diagnostics } = defineWorkflow({ name: 'x', steps: [late], maxParallel: number }).compile();
+  expect(plan).toBeNull();
+  expect(diagnostics.map(({ code, message }) => [code, /^`(\w+)`/.exec(message)?.[1]])).toEqual([
+    ['spec/wrong-type', 'max_parallel'],
+    ['spec/wrong-type', 'timeout_secs'],
+    ['spec/wrong-type', 'memory_mb'],
+  ]);
+});
+
+test('values of typed params are taken as numbers, booleans and lists, and checked', () => {
+  const params = { rows: { type: 'number', max: 9 }, dry: { type: 'boolean' }, cities: ['Oslo'] } as const;
+  const args = [param('rows'), param('dry'), param('cities')];
+  const definition = defineWorkflow({ name: 'x', params, steps: [step('a', ['echo', ...args])] });
+  const { plan } = definition.compile({ params: { rows: 5, dry: true, cities: ['Rome', { name: 'Bari' }] } });
+  expect(plan?.stages[0]?.work).toMatchObject({ args: ['5', 'true', '["Rome",{"name":"Bari"}]'] });
+  expect(definition.compile({ params: { rows: 10, dry: 'no' } }).diagnostics.map(({ message }) => message)).toEqual([
+    'the value of parameter "rows" is "10"; a number of at most 9 is allowed',
+    'the value of parameter "dry" is "no"; a boolean is needed',
+  ]);
+});
+
+test('conditions in TypeScript make the plan that they make in YAML', () => {
+  const build = step('build', ['make'], { outputs: { package: '/workspace/package' } });
+  const release = approval('release', { message: 'Go?', when: 'stages.build.json.ok', dependsOn: [build] });
+  const publish = step('publish', ['true'], {
+    when: 'params.env == "prod"',
+    dependsOn: [release],
+    outputs: { note: '/workspace/note' },
+  });
+  const report = step('report', ['ls'], { inputs: [{ from: publish.output('note'), optional: true }] });
+  expectSamePlan(
+    defineWorkflow({ name: 'when', params: { env: 'test' }, steps: [build, release, publish, report] }),
+    `
+kind: workflow
+name: when
+params: { env: test }
+workflow:
+  steps:
+    - { name: build, run: { program: make }, outputs: [{ name: package, guest: /workspace/package }] }
+    - { name: release, depends_on: [build], when: stages.build.json.ok, approval: { message: "Go?" } }
+    - name: publish
+      depends_on: [release]
+      when: params.env == "prod"
+      run: { program: "true" }
+      outputs: [{ name: note, guest: /workspace/note }]
+    - { name: report, run: { program: ls }, inputs: [{ from: publish.note, optional: true }] }
+`,
+  );
+});
+
+test('a schema of outputs travels as JSON Schema, and one that is none of those is refused', () => {
+  const made = (outputSchema: unknown): Definition =>
+    defineWorkflow({ name: 'x', steps: [step('a', ['true'], { outputSchema: outputSchema as OutputSchema })] });
+  for (const schema of [z.object({ ok: z.boolean() }), type({ ok: 'boolean' })]) {
+    const { plan, diagnostics } = made(schema).compile();
+    expect(diagnostics).toEqual([]);
+    expect(plan!.stages[0]!.outputSchema).toMatchObject({ properties: { ok: { type: 'boolean' } }, required: ['ok'] });
+  }
+  expect(() => made({ type: 'object' })).toThrow('is not a Standard Schema');
+  expect(() => made({ '~standard': { vendor: 'own' } })).toThrow(
+    'a schema of own that exports no JSON Schema, which a plan holds: use a version of it that implements Standard JSON Schema',
+  );
+  expect(() => made(z.date())).toThrow('JSON Schema');
+  const invalid = { '~standard': { vendor: 'own', jsonSchema: { input: () => ({ type: 'text' }) } } };
+  expect(made(invalid).compile().diagnostics).toMatchObject([{ code: 'spec/bad-value' }]);
 });

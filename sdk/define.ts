@@ -1,52 +1,96 @@
+import { createRequire } from 'node:module';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan, PlanKind } from '../domain/plan/plan.ts';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
+import { type CheckSchema, type SchemaEngine, schemaProblem } from '../domain/spec/output-schema.ts';
 import { compileText } from '../domain/spec/load.ts';
 import {
+  type Approval,
   type Box,
+  defaultsSpec,
   type FanOut,
-  type Param,
+  type Llm,
+  llmSpec,
+  type Loop,
+  loopSpec,
+  type Outputs,
+  type ParamValue,
+  type Part,
   type SandboxOptions,
+  type StageDefaults,
   sandboxSpec,
   type SpecObject,
   type Step,
+  type Wait,
 } from './definition.ts';
+import { listFiles } from './list-files.ts';
+import { tellPlace } from './places.ts';
+import { readSpec } from './read-spec.ts';
+import type { NoParams, Params, RunParams } from './results.ts';
+import { runDefinition, type RunOptions, type RunResult } from './run.ts';
 
-interface Common {
+interface Common<P extends Params> {
   readonly name: string;
-  readonly params?: Readonly<Record<string, Param>>;
+  readonly params?: P;
   readonly sandbox?: SandboxOptions;
+  /** Who answers to agents that say no other. */
+  readonly llm?: Llm;
+  /** All secrets that stages may name, so that a reader sees them in one place. */
+  readonly secrets?: readonly string[];
   /** Most stages that run at the same time; 4 where nothing is said. */
   readonly maxParallel?: number;
+  /** What holds for each command that does not say it itself. */
+  readonly defaults?: StageDefaults;
+  /** Of the whole run, without the time in which it only waits; no limit where nothing is said. */
+  readonly timeoutMs?: number;
+  /** Of all stages with `finally` together; 5 minutes where nothing is said. */
+  readonly graceMs?: number;
 }
 
-export interface WorkflowOptions extends Common {
-  readonly steps: readonly Step[];
+export interface WorkflowOptions<P extends Params = Params, R = unknown> extends Common<P> {
+  readonly steps: readonly (Step | Approval | Wait | Part)[];
   /** Whose output is the run's result; needed when more than one step has nothing after it. */
-  readonly output?: Step;
+  readonly output?: Step<Outputs, R> | Approval | Part;
 }
 
-export interface PipelineOptions extends Common {
+export interface PipelineOptions<P extends Params = Params, R = unknown> extends Common<P> {
   /** In order; each finds the output of the one before as `/workspace/input.json`. */
-  readonly stages: readonly (Box | FanOut)[];
+  readonly stages: readonly (Box | Approval | Wait | Part | FanOut | Loop)[];
+  /** Boxes with `onFailure` or `finally`, which have no place in the order. */
+  readonly aside?: readonly (Box | Approval | Wait | Part)[];
   /** Whose output is the run's result; without it, what a stage after the last would find: after a fan-out, the merge of its boxes. */
-  readonly output?: Box;
+  readonly output?: Box<Outputs, R> | Approval | Part;
 }
 
 /** A workflow or pipeline as its author wrote it, not checked yet. */
-export interface Definition {
+export interface Definition<P extends Params = Params, R = unknown> {
   readonly name: string;
   /** The spec as text, in JSON: what `voidbox run` and `voidboxRun` take. Diagnostics of `compile` point into it. */
   readonly source: string;
   /**
    * Checks it and makes the plan, with the compiler that YAML goes through.
-   * @param options.baseDir  absolute folder that relative host paths of mounts start from; without it they are mistakes
+   * @param options.baseDir  absolute folder that relative host paths of mounts, the files of parts and `files` of `forEach` start
+   *   from; without it they are mistakes
+   * @param options.params  as a run gives them, or as they are meant: numbers, booleans, lists
    * @returns `plan` is null when a diagnostic is an error
    */
-  compile(options?: { readonly baseDir?: string; readonly params?: Readonly<Record<string, string>> }): {
+  compile(options?: { readonly baseDir?: string; readonly params?: Readonly<Record<string, ParamValue>> }): {
     readonly plan: Plan | null;
     readonly diagnostics: readonly Diagnostic[];
   };
+  /**
+   * Runs it to its end, as `voidbox run` does: on the server that TEMPORAL_ADDRESS names, else on the embedded stack of this
+   * machine, which is started where it is missing. The run goes on when this program ends.
+   * @throws RunError when the definition has mistakes, the run cannot start, fails or is cancelled
+   */
+  run(...options: RunArguments<P>): Promise<RunResult<R>>;
 }
+
+/** Of `run`; `params` are demanded where a parameter has no default. */
+export type RunArguments<P extends Params> =
+  Record<never, never> extends RunParams<P>
+    ? [options?: RunOptions & { readonly params?: RunParams<P> }]
+    : [options: RunOptions & { readonly params: RunParams<P> }];
 
 /**
  * Steps that share one VM.
@@ -63,11 +107,13 @@ export interface Definition {
  * console.log(plan?.output, diagnostics); // { kind: 'stage', stage: 'sum' } []
  * ```
  */
-export function defineWorkflow(options: WorkflowOptions): Definition {
-  return definition('workflow', options, {
-    output_step: options.output?.name,
-    steps: options.steps.map(({ spec }) => spec),
-  });
+export function defineWorkflow<const P extends Params = NoParams, R = unknown>(
+  options: WorkflowOptions<P, R>,
+): Definition<P, R> {
+  const specs = options.steps.map(({ spec }) => spec);
+  const made = definition<P, R>('workflow', options, { output_step: options.output?.name, steps: specs }, specs);
+  tellPlace(made, defineWorkflow, stagesIn(made));
+  return made;
 }
 
 /**
@@ -87,24 +133,147 @@ export function defineWorkflow(options: WorkflowOptions): Definition {
  * console.log(pipeline.compile().plan?.stages.length); // 4
  * ```
  */
-export function definePipeline(options: PipelineOptions): Definition {
+export function definePipeline<const P extends Params = NoParams, R = unknown>(
+  options: PipelineOptions<P, R>,
+): Definition<P, R> {
   const stages = options.stages.map((stage) =>
-    stage.kind === 'box'
-      ? { type: 'box', name: stage.name }
-      : { type: 'fan_out', name: stage.name, boxes: stage.boxes.map(({ name }) => name) },
+    stage.kind === 'fan-out'
+      ? { type: 'fan_out', name: stage.name, boxes: stage.boxes.map(({ name }) => name) }
+      : stage.kind === 'loop'
+        ? loopSpec(stage)
+        : { type: 'box', name: stage.name },
   );
-  const boxes = options.stages.flatMap((stage) => (stage.kind === 'box' ? [stage] : stage.boxes));
-  // A box that stands in two places is one box; that it may not is the compiler's to say.
-  const specs = [...new Set(boxes)].map(({ spec }) => spec);
-  return definition('pipeline', options, { output_box: options.output?.name, boxes: specs, stages });
+  const specs = boxSpecs(options);
+  const made = definition<P, R>('pipeline', options, { output_box: options.output?.name, boxes: specs, stages }, specs);
+  tellPlace(made, definePipeline, stagesIn(made));
+  return made;
 }
 
-function definition(kind: PlanKind, { name, params, sandbox, maxParallel }: Common, section: SpecObject): Definition {
-  const source = `${JSON.stringify({ api_version: 'v1', kind, name, params, sandbox: sandboxSpec(sandbox), max_parallel: maxParallel, [kind]: section }, null, 2)}\n`;
-  return {
+/** In the order of the spec. A box that stands in two places is one box; that it may not is the compiler's to say. */
+export function boxSpecs({ stages, aside = [] }: Pick<PipelineOptions, 'stages' | 'aside'>): readonly SpecObject[] {
+  const inOrder = stages.flatMap((stage) =>
+    stage.kind === 'fan-out' || stage.kind === 'loop' ? stage.boxes : [stage],
+  );
+  return [...new Set([...inOrder, ...aside])].map(({ spec }) => spec);
+}
+
+function definition<P extends Params, R>(
+  kind: PlanKind,
+  { name, params, sandbox, llm, secrets, maxParallel, defaults, timeoutMs, graceMs }: Common<P>,
+  section: SpecObject,
+  stages: readonly SpecObject[],
+): Definition<P, R> {
+  const own = {
+    params,
+    sandbox: sandboxSpec(sandbox),
+    llm: llmSpec(llm),
+    secrets,
+    max_parallel: maxParallel,
+    defaults: defaultsSpec(defaults),
+    timeout_secs: timeoutMs === undefined ? undefined : timeoutMs / 1_000,
+    grace_secs: graceMs === undefined ? undefined : graceMs / 1_000,
+  };
+  const body = { ...own, [kind]: section };
+  const { definitions, named } = partsOf(body);
+  const parts =
+    definitions.length === 0
+      ? undefined
+      : Object.fromEntries(definitions.map((each) => [named(each) as string, written.get(each)!.body]));
+  const spec = { api_version: 'v1', kind, name, ...own, parts, [kind]: section };
+  const source = `${JSON.stringify(spec, (_, value: unknown) => named(withoutNull(value)), 2)}\n`;
+  const made: Definition<P, R> = {
     name,
     source,
-    compile: ({ baseDir, params: given } = {}) =>
-      compileText(source, `${name}.json`, { baseDir: baseDir ?? null, params: given ?? {} }),
+    compile({ baseDir, params: given } = {}) {
+      const options = {
+        baseDir: baseDir ?? null,
+        params: textsOf(given ?? {}),
+        checkExpression: checkExpressions,
+        checkSchema,
+        readSpec,
+        listFiles,
+      };
+      const { plan, diagnostics } = compileText(source, `${name}.json`, options);
+      return { plan, diagnostics };
+    },
+    async run(...[{ params: given = {}, ...options } = {}]) {
+      return (await runDefinition(
+        made,
+        textsOf(given as Readonly<Record<string, ParamValue>>),
+        options,
+      )) as RunResult<R>;
+    },
   };
+  written.set(made, { body, stages, definitions });
+  return made;
+}
+
+interface Written {
+  /** All but its name, as a part of another has it. */
+  readonly body: SpecObject;
+  readonly stages: readonly SpecObject[];
+  /** What it uses, near and far. */
+  readonly definitions: readonly object[];
+}
+
+const written = new WeakMap<object, Written>();
+
+/** The other may be a part wherever this one may. */
+export function standsFor(other: object, made: object): void {
+  written.set(other, written.get(made)!);
+}
+
+/** Steps or boxes in the order of the source, in which parts come first. */
+export function stagesIn(made: object): readonly SpecObject[] {
+  return [...written.get(made)!.definitions, made].flatMap((each) => written.get(each)!.stages);
+}
+
+/**
+ * The definitions that a spec uses, near and far.
+ * @returns `named` puts in place of a definition the name that it has among them
+ */
+function partsOf(root: SpecObject): {
+  readonly definitions: readonly object[];
+  readonly named: (value: unknown) => unknown;
+} {
+  const names = new Map<object, string>();
+  const queue = [root];
+  const named = (value: unknown): unknown => {
+    const found = typeof value === 'object' && value !== null ? written.get(value) : undefined;
+    if (found === undefined) return value;
+    const made = value as { readonly name: string };
+    if (!names.has(made)) {
+      const taken = new Set(names.values());
+      let name = made.name;
+      for (let count = 2; taken.has(name); count += 1) name = `${made.name}-${count}`;
+      names.set(made, name);
+      queue.push(found.body);
+    }
+    return names.get(made);
+  };
+  // A list that grows while it is walked is walked to its end.
+  for (const body of queue) JSON.stringify(body, (_, value: unknown) => named(value));
+  return { definitions: [...names.keys()], named };
+}
+
+/** Its library is loaded where a definition has a schema. */
+const checkSchema: CheckSchema = (schema) => {
+  const load = createRequire(import.meta.url);
+  const { Ajv } = load('ajv') as Pick<SchemaEngine, 'Ajv'>;
+  const { Ajv2020 } = load('ajv/dist/2020.js') as Pick<SchemaEngine, 'Ajv2020'>;
+  return schemaProblem({ Ajv, Ajv2020 }, schema);
+};
+
+/** As `--param` takes them. */
+function textsOf(params: Readonly<Record<string, ParamValue>>): Readonly<Record<string, string>> {
+  const texts = Object.entries(params).map(([name, value]) => [
+    name,
+    typeof value === 'object' ? JSON.stringify(value) : String(value),
+  ]);
+  return Object.fromEntries(texts) as Readonly<Record<string, string>>;
+}
+
+/** JSON has null for them, which a spec takes for a key that is left out: the default would stand for a mistaken calculation. */
+function withoutNull(value: unknown): unknown {
+  return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }

@@ -1,11 +1,25 @@
 /** What authors write in TypeScript; each piece becomes the same words as in YAML, so that one compiler checks both. */
-import type { IsolationLevel, MountMode, SandboxMode } from '../domain/plan/plan.ts';
+import type {
+  FieldType,
+  IsolationLevel,
+  JsonValue,
+  LlmProvider,
+  MountMode,
+  OnLimit,
+  SandboxMode,
+  TimeoutAnswer,
+} from '../domain/plan/plan.ts';
+import type { SKILL_TYPES } from '../domain/spec/grammar/agent-table.ts';
+import type { PARAM_TYPES } from '../domain/spec/grammar/values.ts';
+import { tellPlace } from './places.ts';
+
+export type ParamType = (typeof PARAM_TYPES)[number];
 
 /** A stage's command: a program and its arguments. */
 export type Command = readonly [program: string, ...args: (string | number)[]];
 
 export interface SandboxOptions {
-  /** `mock` runs nothing for real and has to be asked for. */
+  /** `mock` runs nothing for real and must be asked for. */
   readonly mode?: SandboxMode;
   /** The weakest isolation that is accepted; `microvm` where nothing is said. */
   readonly isolation?: IsolationLevel;
@@ -16,6 +30,13 @@ export interface SandboxOptions {
   readonly diskMib?: number;
   readonly env?: Env;
   readonly mounts?: readonly Mount[];
+  /** This and what follows is checked, and refused by `run` until there is something that gives it. */
+  readonly network?: boolean;
+  readonly image?: string;
+  readonly guestImage?: string;
+  readonly kernel?: string;
+  readonly initramfs?: string;
+  readonly snapshot?: string;
 }
 
 export interface Mount {
@@ -29,7 +50,7 @@ export interface Mount {
 /** An empty text means the variable of that name on the host: write `fromHost`. */
 export type Env = Readonly<Record<string, string | number | boolean>>;
 
-/** Takes the host's variable of the same name when the stage runs; its value is never stored. */
+/** Takes the host's variable of the same name, empty where it is not set; `secrets` demand it. Its value is never stored. */
 export const fromHost = '';
 
 /** Refers to a parameter, in a program, an argument or a variable: `` `hello ${param('name')}` ``. */
@@ -37,12 +58,22 @@ export function param(name: string): string {
   return `\${{ params.${name} }}`;
 }
 
+/** A list holds any JSON. */
+export type ParamValue = string | number | boolean | readonly unknown[];
+
 /** A parameter's default, or what is said about it; without a default each run has to give it. */
 export type Param =
-  | string
-  | number
-  | boolean
-  | { readonly default?: string | number | boolean; readonly description?: string };
+  | ParamValue
+  | {
+      /** `choice` with `choices`, `number` with `min` or `max`, `list` with a list as its default, else `text`, where nothing is said. */
+      readonly type?: ParamType;
+      readonly default?: ParamValue;
+      readonly description?: string;
+      /** Of a number. */
+      readonly min?: number;
+      readonly max?: number;
+      readonly choices?: readonly (string | number)[];
+    };
 
 /** Named outputs: where each lies in the guest. */
 export type Outputs = Readonly<Record<string, string>>;
@@ -57,11 +88,58 @@ export interface Input {
   readonly from: OutputRef;
   /** `/workspace/input` where nothing is said. */
   readonly guest?: string;
+  /** True: nothing is put there when the stage was passed. It must be said for an output of a stage with `when`. */
+  readonly optional?: boolean;
 }
 
-interface StageOptions<O extends Outputs> {
+export interface Retry {
+  /** Attempts in all; one where nothing is said. */
+  readonly maxAttempts?: number;
+  /** The same pause after each failed attempt; not with the next three. */
+  readonly backoffMs?: number;
+  /** The pause after the first failed attempt. */
+  readonly initialMs?: number;
+  /** The longest pause; a day where nothing is said. */
+  readonly maxMs?: number;
+  /** Each further pause is the one before times this; 1 where nothing is said. */
+  readonly backoff?: number;
+  /** Failures that are final: error codes, such as `stage/timeout`, or `exit:N`. */
+  readonly nonRetryable?: readonly string[];
+}
+
+/** Of all commands of a definition, each where a step or box says nothing. */
+export interface StageDefaults {
+  /** Its names may be set by a step or box to something else. */
+  readonly env?: Env;
+  readonly timeoutMs?: number;
+  readonly retry?: Retry;
+  readonly maxOutputMib?: number;
+}
+
+/** As Standard JSON Schema has it; another one is a mistake that is thrown where it is given. */
+export interface OutputSchema<R = unknown> {
+  readonly '~standard': {
+    readonly vendor: string;
+    readonly types?: { readonly input: R } | undefined;
+    readonly jsonSchema?: { readonly input: (options: { readonly target: 'draft-2020-12' }) => unknown };
+  };
+}
+
+/** What a stage comes to in a run that mocks it: `voidbox run --mock`. */
+export interface Mock {
+  /** Of the stage; a text as it is, anything else as JSON. Empty where nothing is said. */
+  readonly output?: JsonValue;
+  /** 0 where nothing is said; anything else fails the stage. */
+  readonly exitCode?: number;
+}
+
+interface StageOptions<O extends Outputs, R = unknown> {
+  /** A condition in CEL, such as `stages.build.json.ok`: where it does not hold, the stage is passed. */
+  readonly when?: string;
   readonly cwd?: string;
   readonly env?: Env;
+  /** Variables of the host that this command gets; a run starts only where all are set. */
+  readonly secrets?: readonly string[];
   readonly inputs?: readonly Input[];
   readonly outputs?: O;
   /** The file whose bytes are the stage's output instead of what it prints. */
@@ -69,77 +147,361 @@ interface StageOptions<O extends Outputs> {
   /** Of one attempt; an hour where nothing is said. */
   readonly timeoutMs?: number;
   /** Of failed commands; lost VMs are tried again by themselves. One attempt where nothing is said. */
-  readonly retry?: { readonly maxAttempts?: number; readonly backoffMs?: number };
+  readonly retry?: Retry;
+  /** Its failure is tolerated: what depends on it still starts, and the run can succeed. */
+  readonly continueOnError?: boolean;
+  /** It runs after all others have ended, however they did, also when the run is cancelled. */
+  readonly finally?: boolean;
   readonly maxOutputMib?: number;
   readonly sandbox?: SandboxOptions;
+  /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema, such as one of zod or ArkType. */
+  readonly outputSchema?: OutputSchema<R>;
+  /** What stands for its work in a run with `--mock`; without that it has no effect. */
+  readonly mock?: Mock;
+  /** The list whose items the command runs for, each in a VM of its own; the stage's output is the list of results. */
+  readonly forEach?: Items;
+  /** With `forEach`: items at the same time; the definition's `maxParallel` where nothing is said. */
+  readonly maxParallel?: number;
+  /** With `forEach`: once more items have failed than `allowFailures`, the others end. False where nothing is said. */
+  readonly failFast?: boolean;
+  /** With `forEach`: the stage succeeds while no more items than this fail; 0 where nothing is said. */
+  readonly allowFailures?: number;
 }
 
-export interface StepOptions<O extends Outputs> extends StageOptions<O> {
-  readonly dependsOn?: readonly Step[];
+/** Values, or where a list of them is: `items(stage)`, `items('param')` or `files('data/*.csv')`. */
+export type Items = readonly JsonValue[] | ItemsRef;
+
+export interface ItemsRef {
+  readonly kind: 'items';
+  /** An expression of a spec. */
+  readonly source: string;
+}
+
+/**
+ * The list in the output of an earlier stage, or in a parameter of type `list`.
+ * @param path  members on the way to the list in a stage's JSON
+ */
+export function items(of: Step | Box | Part | string, ...path: readonly string[]): ItemsRef {
+  const member = (name: string): string => `[${JSON.stringify(name)}]`;
+  const source =
+    typeof of === 'string' ? `params${member(of)}` : `stages${member(of.name)}.json${path.map(member).join('')}`;
+  return { kind: 'items', source };
+}
+
+/**
+ * The files of the definition's folder that are like the pattern when the run is started, each as its path from there, in order.
+ * The files themselves come into the VM by a mount.
+ * @param pattern  `*` and `?` stand for characters of one name, `**` between slashes for any folders
+ */
+export function files(pattern: string): ItemsRef {
+  const quote = pattern.includes('"') ? "'" : '"';
+  return { kind: 'items', source: `files(${quote}${pattern}${quote})` };
+}
+
+export interface StepOptions<O extends Outputs, R = unknown> extends StageOptions<O, R> {
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** In a workflow: it starts when one of these has failed. */
+  readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
   /** Its output becomes this step's standard input. */
-  readonly stdinFrom?: Step;
+  readonly stdinFrom?: Step | Approval | Part;
+  /** It serves until the run ends, without a time limit. Checked, and refused by `run` until services are supported. */
+  readonly service?: true;
 }
 
-export interface BoxOptions<O extends Outputs> extends StageOptions<O> {
+export interface BoxOptions<O extends Outputs, R = unknown> extends StageOptions<O, R> {
+  /** It starts when one of these has failed; it stands in `aside` of the pipeline. */
+  readonly onFailure?: readonly (Box | Approval | Wait | Part)[];
   /** A box of an earlier stage, whose output becomes this one's standard input. */
-  readonly stdinFrom?: Box;
+  readonly stdinFrom?: Box | Approval | Part;
 }
 
-interface Stage<O extends Outputs> {
+/** Who answers to an agent. */
+export interface Llm {
+  readonly provider: LlmProvider;
+  readonly model?: string;
+  readonly baseUrl?: string;
+  /** A variable of the host. */
+  readonly apiKeyEnv?: string;
+  readonly credentialProxy?: boolean;
+}
+
+/** A text such as `file:skills/review.md`, an image, an MCP server, or a document. */
+export type AgentSkill =
+  | `${(typeof SKILL_TYPES)[number]}:${string}`
+  | { readonly image: string; readonly mount: string; readonly readonly?: boolean }
+  | { readonly command: string; readonly args?: readonly string[]; readonly env?: Env }
+  | { readonly name: string; readonly content: string };
+
+export interface AgentBoxOptions<O extends Outputs, R = unknown> extends Omit<StageOptions<O, R>, 'cwd' | 'finally'> {
+  readonly skills?: readonly AgentSkill[];
+  /** In place of that of the definition. */
+  readonly llm?: Llm;
+}
+
+export interface AgentStepOptions<O extends Outputs, R = unknown> extends AgentBoxOptions<O, R> {
+  readonly dependsOn?: readonly (Step | Approval | Part)[];
+}
+
+interface Stage<O extends Outputs, R> {
   readonly name: string;
+  /** For the types alone: what its output is. No stage has it. */
+  readonly '~result'?: R;
   /** In the words of the spec. */
   readonly spec: SpecObject;
   /** A named output, for the `inputs` of a later stage. */
   output(name: keyof O & string): OutputRef;
 }
 
-export interface Step<O extends Outputs = Outputs> extends Stage<O> {
+export interface Step<O extends Outputs = Outputs, R = unknown> extends Stage<O, R> {
   readonly kind: 'step';
 }
 
-export interface Box<O extends Outputs = Outputs> extends Stage<O> {
+export interface Box<O extends Outputs = Outputs, R = unknown> extends Stage<O, R> {
   readonly kind: 'box';
+}
+
+export interface ApprovalOptions {
+  /** The question. Placeholders are filled in. */
+  readonly message: string;
+  /** Who is asked, for people. Nothing checks who answers. */
+  readonly by?: readonly string[];
+  /** How long it waits; for as long as the run goes on where nothing is said. */
+  readonly timeoutMs?: number;
+  /** What stands for an answer then; `fail` where nothing is said. */
+  readonly onTimeout?: TimeoutAnswer;
+  /** Values that an approval gives beside yes. */
+  readonly fields?: readonly Field[];
+  /** As for a step or box. */
+  readonly when?: string;
+  /** In a workflow; a pipeline has its order. */
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** It starts when one of these has failed; in a pipeline it stands in `aside`. */
+  readonly onFailure?: readonly (Step | Box | Approval | Wait | Part)[];
+  /** A rejection is tolerated: what depends on it still starts. */
+  readonly continueOnError?: boolean;
+}
+
+export interface Field {
+  readonly name: string;
+  /** `choice` with `choices`, else `text`, where nothing is said. */
+  readonly type?: FieldType;
+  readonly choices?: readonly string[];
+  /** True where nothing is said. */
+  readonly required?: boolean;
+  readonly description?: string;
+}
+
+/** A stage that asks people; its output is their answer, as JSON. */
+export interface Approval {
+  readonly kind: 'approval';
+  readonly name: string;
+  /** In the words of the spec. */
+  readonly spec: SpecObject;
+}
+
+export interface WaitOptions {
+  /** From the moment at which the stage starts; this, or `until`. */
+  readonly forMs?: number;
+  /** A date, or a text with its offset from UTC; one that has passed ends the wait at once. */
+  readonly until?: Date | string;
+  /** In a workflow; a pipeline has its order. */
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** It starts when one of these has failed; in a pipeline it stands in `aside`. */
+  readonly onFailure?: readonly (Step | Box | Approval | Wait | Part)[];
+}
+
+/** A stage that lets time pass; it has no output. */
+export interface Wait {
+  readonly kind: 'wait';
+  readonly name: string;
+  /** In the words of the spec. */
+  readonly spec: SpecObject;
+}
+
+export interface PartOptions {
+  /** Values for the parameters of the spec. Placeholders are filled in. */
+  readonly with?: Readonly<Record<string, ParamValue>>;
+  /** As for a step or box. */
+  readonly when?: string;
+  /** In a workflow; a pipeline has its order. */
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** In a workflow: it starts when one of these has failed. */
+  readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
+  /** What its output must be as JSON: any Standard Schema that exports JSON Schema. */
+  readonly outputSchema?: OutputSchema;
+}
+
+/** What `defineWorkflow` or `definePipeline` made. */
+export interface DefinedPart {
+  readonly name: string;
+  readonly source: string;
+}
+
+/** Another spec as a part of this one; its output is that of the spec. */
+export interface Part {
+  readonly kind: 'part';
+  readonly name: string;
+  /** In the words of the spec. */
+  readonly spec: SpecObject;
 }
 
 export interface FanOut {
   readonly kind: 'fan-out';
   readonly name: string | undefined;
-  readonly boxes: readonly Box[];
+  readonly boxes: readonly (Box | Approval | Wait | Part)[];
+}
+
+/** Boxes that run again and again: see `loop`. */
+export interface Loop {
+  readonly kind: 'loop';
+  readonly name: string;
+  readonly boxes: readonly (Box | Approval | Wait | Part)[];
+  readonly options: LoopOptions;
+}
+
+export interface LoopOptions {
+  /** A condition in CEL over the boxes of a visit and earlier ones, such as `stages.judge.json.score >= 8`: the loop ends once it holds. */
+  readonly until: string;
+  /** 1 to 1000. */
+  readonly maxVisits: number;
+  /** After the last visit: `fail`, as `loop/limit`, or `pass`, with what that visit came to. `fail` where nothing is said. */
+  readonly onLimit?: OnLimit;
 }
 
 /** JSON; keys with `undefined` are left out. */
 export type SpecObject = { readonly [key: string]: unknown };
 
 /** A command in the VM that the steps of a workflow share, or in its own when it has a `sandbox`. */
-export function step<const O extends Outputs = Record<never, string>>(
+export function step<const O extends Outputs = Record<never, string>, R = string>(
   name: string,
   command: Command,
-  options: StepOptions<O> = {},
-): Step<O> {
+  options: StepOptions<O, R> = {},
+): Step<O, R> {
   const spec = {
     ...stageSpec(name, command, options, options.stdinFrom?.name),
     depends_on: options.dependsOn?.map((each) => each.name),
+    on_failure: options.onFailure?.map((each) => each.name),
+    mode: options.service === true ? 'service' : undefined,
   };
+  tellPlace(spec, step);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
 /** A command in a VM of its own. */
-export function box<const O extends Outputs = Record<never, string>>(
+export function box<const O extends Outputs = Record<never, string>, R = string>(
   name: string,
   command: Command,
-  options: BoxOptions<O> = {},
-): Box<O> {
-  return {
-    kind: 'box',
-    name,
-    spec: stageSpec(name, command, options, options.stdinFrom?.name),
-    output: (output) => ({ stage: name, output }),
+  options: BoxOptions<O, R> = {},
+): Box<O, R> {
+  const spec = {
+    ...stageSpec(name, command, options, options.stdinFrom?.name),
+    on_failure: options.onFailure?.map((each) => each.name),
   };
+  tellPlace(spec, box);
+  return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
+}
+
+/** A coding agent with a prompt, in the VM that the steps of a workflow share. It is checked; `run` refuses it until agents are supported. */
+export function agentStep<const O extends Outputs = Record<never, string>, R = string>(
+  name: string,
+  prompt: string,
+  options: AgentStepOptions<O, R> = {},
+): Step<O, R> {
+  const spec = { ...agentSpec(name, prompt, options), depends_on: options.dependsOn?.map((each) => each.name) };
+  tellPlace(spec, agentStep);
+  return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
+}
+
+/** A coding agent in a VM of its own. It is checked; `run` refuses it until agents are supported. */
+export function agentBox<const O extends Outputs = Record<never, string>, R = string>(
+  name: string,
+  prompt: string,
+  options: AgentBoxOptions<O, R> = {},
+): Box<O, R> {
+  const spec = agentSpec(name, prompt, options);
+  tellPlace(spec, agentBox);
+  return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
+}
+
+function agentSpec(name: string, prompt: string, options: AgentBoxOptions<Outputs>): SpecObject {
+  return { name, prompt, skills: options.skills, llm: llmSpec(options.llm), ...besideWork(options) };
+}
+
+export function llmSpec(llm: Llm | undefined): SpecObject | undefined {
+  if (llm === undefined) return undefined;
+  const { provider, model, baseUrl, apiKeyEnv, credentialProxy } = llm;
+  return { provider, model, base_url: baseUrl, api_key_env: apiKeyEnv, credential_proxy: credentialProxy };
+}
+
+/** A question to people, as a step of a workflow or a box of a pipeline. It waits without a VM. */
+export function approval(name: string, options: ApprovalOptions): Approval {
+  const { message, by, timeoutMs, onTimeout, fields, dependsOn, onFailure, when, continueOnError } = options;
+  const timeout = timeoutMs === undefined ? undefined : `${timeoutMs}ms`;
+  const spec = {
+    name,
+    when,
+    approval: { message, by, timeout, on_timeout: onTimeout, fields },
+    depends_on: dependsOn?.map((each) => each.name),
+    on_failure: onFailure?.map((each) => each.name),
+    continue_on_error: continueOnError,
+  };
+  tellPlace(spec, approval);
+  return { kind: 'approval', name, spec };
+}
+
+/** Time that passes, as a step of a workflow or a box of a pipeline, without a VM. */
+export function wait(name: string, { forMs, until, dependsOn, onFailure }: WaitOptions): Wait {
+  const spec = {
+    name,
+    wait: {
+      for: forMs === undefined ? undefined : `${forMs}ms`,
+      until: until instanceof Date ? until.toISOString() : until,
+    },
+    depends_on: dependsOn?.map((each) => each.name),
+    on_failure: onFailure?.map((each) => each.name),
+  };
+  tellPlace(spec, wait);
+  return { kind: 'wait', name, spec };
+}
+
+/**
+ * Another spec as a step of a workflow or a box of a pipeline. Its stages have their names behind that of the part and a dot.
+ * @param uses  a definition, or a YAML or JSON file, from the folder of the definition: `./review.yaml`
+ */
+export function part(name: string, uses: string | DefinedPart, options: PartOptions = {}): Part {
+  const { with: values, when, dependsOn, onFailure, outputSchema } = options;
+  const spec = {
+    name,
+    when,
+    uses,
+    with: values,
+    output_schema: jsonSchemaOf(outputSchema),
+    depends_on: dependsOn?.map((each) => each.name),
+    on_failure: onFailure?.map((each) => each.name),
+  };
+  tellPlace(spec, part);
+  return { kind: 'part', name, spec };
 }
 
 /** Boxes that run side by side. The next stage finds `[{"name", "output"}, …]` of them as its input; after the last stage it is the run's result. */
-export function fanOut(boxes: readonly Box[], options: { readonly name?: string } = {}): FanOut {
+export function fanOut(
+  boxes: readonly (Box | Approval | Wait | Part)[],
+  options: { readonly name?: string } = {},
+): FanOut {
   return { kind: 'fan-out', name: options.name, boxes };
+}
+
+/**
+ * Boxes that run one after the other, again and again until a condition holds. The first finds what the visit before came to as
+ * its input; what comes after the loop finds what the last visit came to.
+ */
+export function loop(name: string, boxes: readonly (Box | Approval | Wait | Part)[], options: LoopOptions): Loop {
+  return { kind: 'loop', name, boxes, options };
+}
+
+export function loopSpec({ name, boxes, options }: Loop): SpecObject {
+  const { until, maxVisits, onLimit } = options;
+  return { type: 'loop', name, boxes: boxes.map((each) => each.name), until, max_visits: maxVisits, on_limit: onLimit };
 }
 
 function stageSpec(
@@ -148,27 +510,76 @@ function stageSpec(
   options: StageOptions<Outputs>,
   stdinFrom: string | undefined,
 ): SpecObject {
-  const { outputs, inputs, retry, sandbox } = options;
+  const { forEach } = options;
   return {
     name,
     run: { program, args, stdin_from: stdinFrom, cwd: options.cwd },
+    for_each: forEach === undefined || !('source' in forEach) ? forEach : forEach.source,
+    max_parallel: options.maxParallel,
+    fail_fast: options.failFast,
+    allow_failures: options.allowFailures,
+    ...besideWork(options),
+  };
+}
+
+function besideWork(options: StageOptions<Outputs>): SpecObject {
+  const { outputs, inputs, retry, sandbox, mock } = options;
+  return {
+    when: options.when,
     env: options.env,
-    inputs: inputs?.map(({ from, guest }) => ({ from: `${from.stage}.${from.output}`, guest })),
+    secrets: options.secrets,
+    inputs: inputs?.map(({ from, guest, optional }) => ({ from: `${from.stage}.${from.output}`, guest, optional })),
     outputs:
       outputs === undefined ? undefined : Object.entries(outputs).map(([output, guest]) => ({ name: output, guest })),
     output_file: options.outputFile,
     timeout_secs: seconds(options.timeoutMs),
-    retry:
-      retry === undefined ? undefined : { max_attempts: retry.maxAttempts, backoff_secs: seconds(retry.backoffMs) },
+    retry: retrySpec(retry),
+    continue_on_error: options.continueOnError,
+    finally: options.finally,
     max_output_mb: options.maxOutputMib,
     sandbox: sandboxSpec(sandbox),
+    output_schema: jsonSchemaOf(options.outputSchema),
+    mock: mock === undefined ? undefined : { output: mock.output, exit_code: mock.exitCode },
   };
+}
+
+/** A plan is data: what a schema does beside its JSON Schema would be lost. */
+function jsonSchemaOf(schema: OutputSchema | undefined): unknown {
+  if (schema === undefined) return undefined;
+  // Of JavaScript, where types say nothing.
+  const standard = (schema as Partial<OutputSchema>)['~standard'];
+  if (standard === undefined)
+    throw new TypeError('`outputSchema` is not a Standard Schema: use zod, ArkType or the like');
+  const { jsonSchema, vendor } = standard;
+  if (jsonSchema === undefined)
+    throw new TypeError(
+      `\`outputSchema\` is a schema of ${vendor} that exports no JSON Schema, which a plan holds: use a version of it that implements Standard JSON Schema, as recent versions of zod and ArkType do`,
+    );
+  return jsonSchema.input({ target: 'draft-2020-12' });
 }
 
 export function sandboxSpec(sandbox: SandboxOptions | undefined): SpecObject | undefined {
   if (sandbox === undefined) return undefined;
-  const { mode, isolation, memoryMib, vcpus, diskMib, env, mounts } = sandbox;
-  return { mode, isolation, memory_mb: memoryMib, vcpus, disk_mb: diskMib, env, mounts };
+  const { memoryMib, diskMib, guestImage, ...same } = sandbox;
+  return { ...same, memory_mb: memoryMib, disk_mb: diskMib, guest_image: guestImage };
+}
+
+export function defaultsSpec(defaults: StageDefaults | undefined): SpecObject | undefined {
+  if (defaults === undefined) return undefined;
+  const { env, timeoutMs, retry, maxOutputMib } = defaults;
+  return { env, timeout_secs: seconds(timeoutMs), retry: retrySpec(retry), max_output_mb: maxOutputMib };
+}
+
+function retrySpec(retry: Retry | undefined): SpecObject | undefined {
+  if (retry === undefined) return undefined;
+  return {
+    max_attempts: retry.maxAttempts,
+    backoff_secs: seconds(retry.backoffMs),
+    initial_secs: seconds(retry.initialMs),
+    max_secs: seconds(retry.maxMs),
+    backoff: retry.backoff,
+    non_retryable: retry.nonRetryable,
+  };
 }
 
 function seconds(ms: number | undefined): number | undefined {

@@ -59,7 +59,7 @@ async function update(context: SetupContext, options: readonly string[]): Promis
   if (result.exitCode !== 0)
     throw new SetupError(
       `apt-get update failed:\n${lastLines(result)}`,
-      'Mend the sources of apt or the network, then try again.',
+      'Fix the apt sources or the network and retry.',
     );
 }
 
@@ -90,7 +90,7 @@ export async function unpackPackage(context: SetupContext, name: string, into: s
     if (result.exitCode !== 0)
       throw new SetupError(
         `dpkg-deb can't unpack ${file}:\n${lastLines(result)}`,
-        'Look at the free space of the cache folder.',
+        'Check the free space of the cache folder.',
       );
   } finally {
     await rm(downloads, { recursive: true, force: true });
@@ -118,7 +118,7 @@ async function download(context: SetupContext, name: string, folder: string): Pr
   if (second.exitCode !== 0)
     throw new SetupError(
       `apt can't download ${name}:\n${lastLines(second)}`,
-      'Mend the sources of apt or the network, then try again.',
+      'Fix the apt sources or the network and retry.',
     );
 }
 

@@ -8,6 +8,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { checkoutProblems, describeProblems, platformProblems, thisMachine } from './checkout-needs.mjs';
 import { withFileLock } from './file-lock.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -19,6 +20,7 @@ const PRODUCT = [
   'store',
   'native',
   'guest/image',
+  'tar',
   'sandbox',
   'setup',
   'client',
@@ -29,6 +31,7 @@ const PRODUCT = [
 ];
 /** What the workflow bundle is made of. */
 const BUNDLED = ['domain', 'activities', 'workflows', 'workers'];
+const CLI_BUNDLE = join(ROOT, 'dist', 'cli-bundle', 'main.cjs');
 const GENERATED = new Set(['node_modules', 'dist', 'target', '.git']);
 const BUILD_RECORD = join(ROOT, 'dist', '.build.json');
 /** What fails soonest comes first. All but `static` and `rust` are vitest's projects. */
@@ -66,10 +69,12 @@ function run(program, args, env = process.env) {
     // An interrupt goes to the whole foreground group: the child decides what it means, this process waits for it.
     const ignore = () => undefined;
     process.on('SIGINT', ignore);
-    process.once('SIGTERM', () => child.kill('SIGTERM'));
+    const end = () => child.kill('SIGTERM');
+    process.once('SIGTERM', end);
     child.once('error', (error) => reject(new BootstrapError(`cannot run ${program}: ${error.message}`, 3)));
     child.once('exit', (code, signal) => {
       process.off('SIGINT', ignore);
+      process.off('SIGTERM', end);
       resolve(code ?? (signal === 'SIGINT' ? 130 : 143));
     });
   });
@@ -94,7 +99,7 @@ function collectSources(folder, found) {
   for (const entry of readdirSync(folder, { withFileTypes: true })) {
     if (entry.isDirectory()) {
       if (!GENERATED.has(entry.name)) collectSources(join(folder, entry.name), found);
-    } else if (/(?:\.ts|\.mjs|tsconfig\.json)$/.test(entry.name)) {
+    } else if (/(?:\.ts|\.[cm]js|tsconfig\.json)$/.test(entry.name)) {
       found.push(join(folder, entry.name));
     }
   }
@@ -157,7 +162,7 @@ function pending(everything) {
   const bundle = signatureOf(BUNDLED);
   return {
     install,
-    product: install || done.product !== product ? product : null,
+    product: install || done.product !== product || !existsSync(CLI_BUNDLE) ? product : null,
     all: all !== null && (install || done.all !== all) ? all : null,
     bundle: install || done.bundle !== bundle ? bundle : null,
   };
@@ -183,6 +188,10 @@ async function compile(projects) {
   ]);
 }
 
+async function bundleCli() {
+  await runOrFail('bundling the command line', process.execPath, [join(ROOT, 'setup', 'bundle-cli.mjs')]);
+}
+
 async function bundle() {
   progress('building the workflow bundle');
   await runOrFail('building the workflow bundle', process.execPath, [join(ROOT, 'dist', 'workers', 'build-bundle.js')]);
@@ -194,7 +203,11 @@ async function bundle() {
  * @param {boolean} everything compile tests and benchmarks too
  */
 export async function prepareCheckout(everything = false) {
-  if (isNothing(pending(everything))) return;
+  const before = pending(everything);
+  if (isNothing(before)) return;
+  const machine = thisMachine(process.env.PATH ?? '');
+  const problems = before.install ? checkoutProblems(ROOT, machine) : platformProblems(machine);
+  if (problems.length > 0) throw new BootstrapError(describeProblems(problems), 3);
   await withFileLock(
     join(ROOT, 'dist', '.build.lock'),
     async () => {
@@ -202,6 +215,7 @@ export async function prepareCheckout(everything = false) {
       if (todo.install) await install();
       if (todo.product !== null) {
         await compile(PRODUCT);
+        await bundleCli();
         record('product', todo.product);
       }
       if (todo.bundle !== null) {
@@ -233,9 +247,9 @@ async function start(args) {
     [
       '',
       'Try next:',
-      `  npx voidbox runs                                  what ran, and how it ended`,
-      `  npx voidbox init && npx voidbox run voidbox.yaml  a first spec of your own`,
-      `  npx voidbox doctor                                what this machine gives, and how to get more`,
+      `  npx voidbox runs                                  list runs and how they ended`,
+      `  npx voidbox init && npx voidbox run voidbox.yaml  write and run your first spec`,
+      `  npx voidbox doctor                                what this machine has, and what it lacks`,
       '',
     ].join('\n'),
   );

@@ -12,6 +12,7 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { CHECKOUT_ROOM_MIB, checkoutProblems, type Machine } from './checkout-needs.mjs';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
@@ -38,7 +39,8 @@ function calls(): string[] {
 beforeEach(() => {
   checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
   mkdirSync(join(checkout, 'setup'));
-  for (const name of ['bootstrap.mjs', 'file-lock.mjs']) copyFileSync(join(HERE, name), join(checkout, 'setup', name));
+  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs'])
+    copyFileSync(join(HERE, name), join(checkout, 'setup', name));
   put('tsconfig.json', '{}');
   put('tsconfig.base.json', '{}');
   put('package-lock.json', JSON.stringify(LOCK));
@@ -49,6 +51,13 @@ beforeEach(() => {
   put(
     'dist/workers/build-bundle.js',
     "import { appendFileSync } from 'node:fs'; appendFileSync('calls', 'bundle\\n');",
+  );
+  put(
+    'setup/bundle-cli.mjs',
+    `import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
+    appendFileSync('calls', 'cli\\n');
+    mkdirSync('dist/cli-bundle', { recursive: true });
+    writeFileSync('dist/cli-bundle/main.cjs', '');`,
   );
   put('package.json', '{ "type": "module" }');
   put(
@@ -79,7 +88,7 @@ describe('bootstrap', () => {
   it('installs, compiles and bundles a fresh checkout once, though two start at once', async () => {
     const both = await Promise.all([bootstrap('build'), bootstrap('build')]);
     expect(both.map((result) => result.exitCode)).toEqual([0, 0]);
-    expect(calls()).toEqual(['npm', 'tsc', 'bundle', 'tsc']);
+    expect(calls()).toEqual(['npm', 'tsc', 'cli', 'bundle', 'tsc']);
   });
 
   it('does nothing, and soon, when nothing has changed', async () => {
@@ -95,10 +104,17 @@ describe('bootstrap', () => {
     await bootstrap('build');
     put('cli/b.ts', 'export const changed = 1;');
     await bootstrap('build');
-    expect(calls().slice(4)).toEqual(['tsc', 'tsc']);
+    expect(calls().slice(5)).toEqual(['tsc', 'cli', 'tsc']);
     put('domain/a.ts', 'export const changed = 1;');
     await bootstrap('build');
-    expect(calls().slice(6)).toEqual(['tsc', 'bundle', 'tsc']);
+    expect(calls().slice(8)).toEqual(['tsc', 'cli', 'bundle', 'tsc']);
+  });
+
+  it('bundles the command line again where it is missing', async () => {
+    await bootstrap('build');
+    rmSync(join(checkout, 'dist', 'cli-bundle'), { recursive: true });
+    await bootstrap('build');
+    expect(calls().slice(5)).toEqual(['tsc', 'cli']);
   });
 
   it('installs again when package-lock.json names something else', async () => {
@@ -121,13 +137,63 @@ describe('bootstrap', () => {
       "require('node:fs').appendFileSync('calls', 'tsc\\n');",
     );
     expect((await bootstrap('build')).exitCode).toBe(0);
-    expect(calls()).toEqual(['npm', 'tsc', 'bundle', 'tsc']);
+    expect(calls()).toEqual(['npm', 'tsc', 'cli', 'bundle', 'tsc']);
   });
 
   it('names its verbs when it is given another', async () => {
     const result = await bootstrap('fly');
     expect(result.exitCode).toBe(2);
     expect(result.stderr).toContain('unknown verb "fly"; one of: start, test, check, build, kernel, bench');
+  });
+});
+
+describe('before npm downloads anything', () => {
+  it('everything that is missing is said at once', async () => {
+    for (const name of ['npm', 'flock']) rmSync(join(checkout, 'bin', name));
+    const { exitCode, stderr } = await bootstrap('build');
+    expect(exitCode).toBe(3);
+    expect(stderr).toContain(
+      'set-up found 2 problems and has downloaded nothing\n- There is no npm on PATH.\n  fix: Install npm',
+    );
+    expect(stderr).toContain('\n- There is no flock on PATH.\n  fix: Install util-linux.\n');
+    expect(existsSync(join(checkout, 'node_modules'))).toBe(false);
+  });
+
+  const machine: Machine = {
+    node: '22.12.0',
+    platform: 'linux',
+    architecture: 'x64',
+    path: '/usr/bin',
+    availableBytes: () => CHECKOUT_ROOM_MIB * 1_048_576,
+  };
+  const problemsOf = (other: Partial<Machine>): string[] =>
+    checkoutProblems(checkout, { ...machine, path: join(checkout, 'bin'), ...other }).map(({ what }) => what);
+
+  it.each([
+    ['an old Node', { node: '20.18.3' }, 'This is Node 20.18.3, and Voidbox needs 20.19 or newer'],
+    ['a Node that is neither', { node: '21.7.0' }, 'This is Node 21.7.0'],
+    ['another processor', { architecture: 'arm64' }, 'this machine is linux on arm64.'],
+    ['too little room', { availableBytes: () => 699 * 1_048_576 }, 'take up to 700 MiB, and the disk of'],
+  ])('%s is named', (_what, other, words) => {
+    expect(problemsOf({})).toEqual([]);
+    expect(problemsOf(other)).toEqual([expect.stringContaining(words)]);
+  });
+
+  it('Node is fit as package.json says', () => {
+    const { engines } = JSON.parse(readFileSync(join(HERE, '..', 'package.json'), 'utf8')) as {
+      engines: { node: string };
+    };
+    expect(engines.node).toBe('>=20.19 <21 || >=22.12');
+    const fit = ['20.19.0', '22.12.0', '24.0.0'].map((node) => problemsOf({ node }));
+    expect(fit).toEqual([[], [], []]);
+    const unfit = ['18.20.0', '20.18.9', '21.9.0', '22.11.9'].map((node) => problemsOf({ node }).length);
+    expect(unfit).toEqual([1, 1, 1, 1]);
+  });
+
+  it('a checkout that cannot be written is named', () => {
+    expect(checkoutProblems('/proc', { ...machine }).map(({ what }) => what)).toContainEqual(
+      expect.stringContaining('The checkout /proc cannot be written: '),
+    );
   });
 });
 

@@ -53,13 +53,17 @@ export async function findDebianKernel(context: SetupContext): Promise<FoundPiec
   return found.sort((a, b) => compareVersions(b.version, a.version))[0] ?? null;
 }
 
+export function debianKernelBlocker(context: SetupContext): SetupError | null {
+  if (hasApt(context)) return null;
+  return new SetupError(
+    `${context.system.name} has no apt, so Debian's guest kernel cannot be fetched.`,
+    'Unpack a Linux 6.12 source tree and build the guest kernel from it: npm run kernel -- /path/to/linux-6.12',
+  );
+}
+
 export async function getDebianKernel(context: SetupContext): Promise<FoundPiece> {
-  if (!hasApt(context)) {
-    throw new SetupError(
-      `${context.system.name} has no apt, so Debian's guest kernel can't be fetched.`,
-      'Unpack a Linux 6.12 source tree and build the guest kernel from it: npm run kernel -- /path/to/linux-6.12',
-    );
-  }
+  const blocker = debianKernelBlocker(context);
+  if (blocker !== null) throw blocker;
   const chosen = await choosePackage(context);
   const hash = hashInputs([RECIPE, chosen.package, ...WANTED_MODULES]);
   const busybox = await context.need('busybox');

@@ -23,7 +23,7 @@ export function missingPackages(context: SetupContext, pieces: readonly Piece[])
   const line = installLine(context.system, packagesOf(context, pieces), isRoot());
   return new SetupError(
     `Missing on this machine: ${names}.`,
-    line ?? `Install ${names} by ${context.system.name}'s own means, so that they are on PATH.`,
+    line ?? `Install ${names} with the package manager of ${context.system.name}, so that they are on PATH.`,
   );
 }
 
@@ -41,7 +41,7 @@ export async function installNamed(
   packages: readonly string[],
   missing: SetupError,
 ): Promise<void> {
-  if (context.system.distribution === 'debian' && isRoot()) return installAsRoot(context, packages);
+  if (installsAsRoot(context)) return installAsRoot(context, packages);
   if (!(await agreesToSudo(context, packages))) throw missing;
   const line = installLine(context.system, packages, false);
   const exitCode = await new Promise<number | null>((resolve) => {
@@ -69,15 +69,29 @@ async function installAsRoot(context: SetupContext, packages: readonly string[])
   if (again.exitCode !== 0)
     throw new SetupError(
       `apt-get can't install ${packages.join(' ')}:\n${lastLines(again)}`,
-      'Mend what apt-get says, then try again.',
+      'Fix the apt-get errors above and retry.',
     );
+}
+
+function installsAsRoot(context: SetupContext): boolean {
+  return context.system.distribution === 'debian' && isRoot();
+}
+
+/** False where all that can be done is to say the line to type. */
+export function mayInstall(context: SetupContext, packages: readonly string[]): boolean {
+  if (packages.length === 0) return false;
+  return installsAsRoot(context) || mayAskForSudo(context, installLine(context.system, packages, false));
+}
+
+function mayAskForSudo(context: SetupContext, line: string | null): line is string {
+  const canAsk = process.stdin.isTTY && process.stderr.isTTY && !context.env.isCi;
+  return !isRoot() && canAsk && line !== null && findOnPath(context.env, ['sudo']).length > 0;
 }
 
 /** Asks once, and only a person at a terminal. */
 async function agreesToSudo(context: SetupContext, packages: readonly string[]): Promise<boolean> {
   const line = installLine(context.system, packages, false);
-  const canAsk = process.stdin.isTTY && process.stderr.isTTY && !context.env.isCi;
-  if (isRoot() || !canAsk || line === null || findOnPath(context.env, ['sudo']).length === 0) return false;
+  if (!mayAskForSudo(context, line)) return false;
   const questions = createInterface({ input: process.stdin, output: process.stderr });
   try {
     const answer = await questions.question(

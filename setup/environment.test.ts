@@ -18,6 +18,7 @@ describe('readEnvironment', () => {
       VOIDBOX_DURABILITY: '',
       TEMPORAL_ADDRESS: '',
       TEMPORAL_PROFILE: '',
+      TEMPORAL_NAMESPACE: '',
       NO_COLOR: '',
     };
     expect({ ...readEnvironment(emptied), variables: {} }).toEqual({ ...readEnvironment(bare), variables: {} });
@@ -26,6 +27,29 @@ describe('readEnvironment', () => {
       cacheDir: '/home/me/.cache/voidbox',
       temporalConfigured: false,
       noColor: false,
+      isDumbTerminal: false,
+    });
+  });
+
+  test.each([
+    'TEMPORAL_ADDRESS',
+    'TEMPORAL_NAMESPACE',
+    'TEMPORAL_API_KEY',
+    'TEMPORAL_PROFILE',
+    'TEMPORAL_CONFIG_FILE',
+    'TEMPORAL_TLS',
+    'TEMPORAL_TLS_SERVER_CA_CERT_PATH',
+  ])('%s alone names a server of your own', (name) => {
+    expect(readEnvironment({ [name]: 'x', TEMPORAL_UI_URL: 'y', TEMPORAL_DEBUG: '1' })).toMatchObject({
+      temporalConfigured: true,
+      temporalVariables: [name],
+    });
+  });
+
+  test('what Temporal reads beside a server names none', () => {
+    expect(readEnvironment({ TEMPORAL_UI_URL: 'y', TEMPORAL_DEBUG: '1', TEMPORAL_CODEC_ENDPOINT: 'z' })).toMatchObject({
+      temporalConfigured: false,
+      temporalVariables: [],
     });
   });
 

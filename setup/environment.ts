@@ -14,8 +14,10 @@ export interface Environment {
   readonly stateDir: string;
   /** Explicit paths to pieces, by piece name: `VOIDBOX_TEMPORAL_CLI`, `VOIDBOX_QEMU`, `VOIDBOX_BWRAP`, `VOIDBOX_VM`, `VOIDBOX_KERNEL`, `VOIDBOX_INITRAMFS`. */
   readonly piecePaths: Readonly<Record<string, string>>;
-  /** True when `TEMPORAL_ADDRESS` or a profile names a server of one's own. */
+  /** True when a variable of Temporal's names your own server. */
   readonly temporalConfigured: boolean;
+  /** Those variables, by name. */
+  readonly temporalVariables: readonly string[];
   /** `VOIDBOX_KERNEL_KIND=debian|voidbox` forces which kernel runs get; unset prefers ours when it is built. */
   readonly kernelKind: 'debian' | 'voidbox' | null;
   /** `VOIDBOX_BOOT_TIMEOUT_MS`: how long one boot may take until the guest's hello; null is the backend's own limit. For slow machines. */
@@ -28,12 +30,16 @@ export interface Environment {
   readonly durability: Durability | null;
   /** `VOIDBOX_SKILLS`: folders of skills, with `:` between them. */
   readonly skills: readonly string[];
+  /** `VOIDBOX_SECRETS_FILE`: what a worker of your own Temporal server lends to runs; null is nothing. */
+  readonly secretsFile: string | null;
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
   readonly skillTurnLimitMs: number | null;
   /** `VOIDBOX_BIN`: the `voidbox` that durable sessions of a skill's own command line go through; null looks for one. */
   readonly voidboxBin: string | null;
   readonly path: string;
   readonly noColor: boolean;
+  /** `TERM=dumb`: a terminal that only takes lines, as Emacs has one. */
+  readonly isDumbTerminal: boolean;
   readonly isCi: boolean;
   /** True when npm started this process (`npx voidbox`, `npm start`), so that `voidbox` alone may not be on the PATH. */
   readonly isStartedByNpm: boolean;
@@ -50,11 +56,16 @@ const PIECE_VARIABLES: Readonly<Record<string, string>> = {
   initramfs: 'VOIDBOX_INITRAMFS',
 };
 
+/** Each of them says that a run is to be on that server: it must not end on another one because one more is missing. */
+const NAMES_A_SERVER = /^TEMPORAL_(?:ADDRESS|NAMESPACE|API_KEY|PROFILE|CONFIG_FILE|TLS(?:_[A-Z_]+)?)$/;
+
 /**
  * A variable that is set to nothing counts as not set, as it does for shells and the XDG folders.
  * @throws SetupError for a variable of Voidbox whose value means nothing
  */
-export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = surroundings()): Environment {
+export function readEnvironment(
+  variables: Readonly<Record<string, string | undefined>> = originalVariables(),
+): Environment {
   const read = (name: string): string | null => variables[name] || null;
   const home = read('HOME') ?? homedir();
   const piecePaths: Record<string, string> = {};
@@ -62,15 +73,15 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     const value = read(name);
     if (value !== null) piecePaths[piece] = resolve(value);
   }
+  const temporalVariables = Object.keys(variables).filter((name) => NAMES_A_SERVER.test(name) && read(name) !== null);
   return {
     cacheDir: resolve(read('VOIDBOX_CACHE_DIR') ?? join(read('XDG_CACHE_HOME') ?? join(home, '.cache'), 'voidbox')),
     stateDir: resolve(
       read('VOIDBOX_STATE_DIR') ?? join(read('XDG_STATE_HOME') ?? join(home, '.local', 'state'), 'voidbox'),
     ),
     piecePaths,
-    temporalConfigured: ['TEMPORAL_ADDRESS', 'TEMPORAL_PROFILE', 'TEMPORAL_CONFIG_FILE'].some(
-      (name) => read(name) !== null,
-    ),
+    temporalConfigured: temporalVariables.length > 0,
+    temporalVariables: temporalVariables.sort(),
     kernelKind: kernelKind(read('VOIDBOX_KERNEL_KIND')),
     bootTimeoutMs: milliseconds('VOIDBOX_BOOT_TIMEOUT_MS', read('VOIDBOX_BOOT_TIMEOUT_MS')),
     diskFullLimitMs: milliseconds('VOIDBOX_DISK_FULL_LIMIT_MS', read('VOIDBOX_DISK_FULL_LIMIT_MS')),
@@ -84,10 +95,12 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
       .split(':')
       .filter((path) => path !== '')
       .map((path) => resolve(path)),
+    secretsFile: read('VOIDBOX_SECRETS_FILE') === null ? null : resolve(read('VOIDBOX_SECRETS_FILE')!),
     skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
     voidboxBin: read('VOIDBOX_BIN'),
     path: read('PATH') ?? '/usr/bin:/bin',
     noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',
+    isDumbTerminal: variables['TERM'] === 'dumb',
     isCi: variables['CI'] === 'true',
     isStartedByNpm: read('npm_command') !== null,
     variables,
@@ -97,7 +110,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
 let withheld: Readonly<Record<string, string | undefined>> | null = null;
 
 /** The variables that this process was started with, also those that were withheld since. */
-export function surroundings(): Readonly<Record<string, string | undefined>> {
+export function originalVariables(): Readonly<Record<string, string | undefined>> {
   return withheld ?? process.env;
 }
 
@@ -156,7 +169,7 @@ function scopedEnvironment(): AsyncLocalStorage<Scope | null> {
 function kernelKind(value: string | null): Environment['kernelKind'] {
   if (value === null || value === 'debian' || value === 'voidbox') return value;
   throw new SetupError(
-    `VOIDBOX_KERNEL_KIND is \`${value}\`, which is no kind of kernel.`,
+    `VOIDBOX_KERNEL_KIND is \`${value}\`, which is not a kernel kind.`,
     'Set it to debian or voidbox, or unset it.',
   );
 }
@@ -182,7 +195,7 @@ function milliseconds(name: string, text: string | null, leastMs = 1): number | 
   const value = Number(text);
   if (!Number.isSafeInteger(value) || value <= 0)
     throw new SetupError(
-      `${name} is \`${text}\`, which is no number of milliseconds.`,
+      `${name} is \`${text}\`, which is not a number of milliseconds.`,
       `Set it to a whole number from ${leastMs}, or unset ${name}.`,
     );
   if (value < leastMs)

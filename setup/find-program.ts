@@ -46,7 +46,7 @@ export async function findProgram(context: SetupContext, wanted: ProgramWanted):
     if (typeof checked === 'string') {
       throw new SetupError(
         `${wanted.variable ?? wanted.piece} names ${explicit}, which can't be used: ${checked}.`,
-        `Mend or unset ${wanted.variable ?? wanted.piece}.`,
+        `Fix or unset ${wanted.variable ?? wanted.piece}.`,
       );
     }
     return { ...checked, from: wanted.variable ?? 'environment' };

@@ -19,7 +19,7 @@ export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> 
   if (context.kernelKind === 'debian' && modules.length === 0) {
     throw new SetupError(
       `${kernel.path} is a Debian kernel without its modules beside it.`,
-      'Name an image for it too, by VOIDBOX_INITRAMFS, or unset VOIDBOX_KERNEL.',
+      'Name an image for it with VOIDBOX_INITRAMFS too, or unset VOIDBOX_KERNEL.',
     );
   }
   const agent = readFileSync(agentPiece.path);
@@ -39,7 +39,7 @@ export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> 
     if (applets.length === 0)
       throw new SetupError(
         `${busyboxPiece.path} --list-full names no applets.`,
-        'Use a busybox of a distribution, with its applets listed.',
+        'Use the busybox of a distribution, which lists its applets.',
       );
     await writeFile(join(into, 'initramfs.cpio.gz'), buildInitramfs({ agent, busybox, applets, modules }));
   };

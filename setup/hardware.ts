@@ -58,19 +58,19 @@ function describeKvm(kind: KvmKind): KvmReport {
     case 'no-permission':
       return {
         kind,
-        explanation: `/dev/kvm is there, and ${userName()} may not use it`,
-        remedy: 'sudo usermod -aG kvm $USER   (then log in anew)',
+        explanation: `/dev/kvm exists, but ${userName()} may not use it`,
+        remedy: 'sudo usermod -aG kvm $USER   (then log in again)',
       };
     case 'emulated':
       return {
         kind,
-        explanation: "/dev/kvm is there without the CPU's virtualization behind it; it is not used",
+        explanation: "/dev/kvm exists, but the CPU's virtualization is not behind it; it is not used",
         remedy: 'Use a host, or a VM with nested virtualization, whose CPU shows vmx or svm.',
       };
     case 'none':
       return {
         kind,
-        explanation: 'there is no /dev/kvm',
+        explanation: '/dev/kvm does not exist',
         remedy:
           "Turn on virtualization in the firmware (or nested virtualization in this VM's host) and load kvm_intel or kvm_amd.",
       };

@@ -14,6 +14,9 @@ export interface HostPieces extends StackPieces {
   readonly initramfs: string;
 }
 
+/** Without the embedded stack. */
+export type VmPieces = Omit<HostPieces, 'temporalCli'>;
+
 export interface KernelPiece {
   readonly path: string;
   readonly kind: 'debian' | 'voidbox';

@@ -6,7 +6,11 @@ import { inspectKvm, type KvmReport } from './hardware.ts';
 import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from './piece.ts';
 import { PIECES } from './pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
+import { freeSpaceAt, type FreeSpace } from './free-space.ts';
+import { roomForBytes, spaceProblem } from './preflight.ts';
+import { findCargo, MINIMUM_RUST, rustBlocker } from './rust-toolchain.ts';
 import { SetupError } from './setup-error.ts';
+import { inspectFolder, type FolderReport } from './write-probe.ts';
 
 export interface PieceReport {
   readonly name: PieceName;
@@ -44,19 +48,47 @@ export interface HostReport {
   readonly pieces: readonly PieceReport[];
   readonly kvm: KvmReport;
   readonly isolation: IsolationReport;
+  readonly rust: RustReport;
+  readonly cache: CacheReport;
   /** True when runs can start now. */
   readonly isReady: boolean;
+}
+
+/** What compiles the keeper and the guest agent. */
+export interface RustReport {
+  /** False where they are built, or named: then nothing else here is looked at. */
+  readonly isNeeded: boolean;
+  readonly minimumVersion: string;
+  /** Of cargo. */
+  readonly path: string | null;
+  readonly version: string | null;
+  readonly problem: string | null;
+  readonly remedy: string | null;
+}
+
+/** The cache folder. Where nothing is missing it need not be writable. */
+export interface CacheReport extends FreeSpace, FolderReport {
+  /** What getting the missing pieces takes of its disk at most; 0 where none is missing. */
+  readonly neededBytes: number;
 }
 
 const MIB = 1_048_576;
 
 /** A SetupError only where Voidbox can't run at all; everything else is in the report. */
-export async function inspectHost(env: Environment): Promise<HostReport> {
+export async function inspectHost(
+  env: Environment,
+  freeSpace: (path: string) => FreeSpace = freeSpaceAt,
+): Promise<HostReport> {
   const context = await makeContext(env, undefined);
   const need = pieceSource(context, false);
   const pieces = await Promise.all(PIECES.map((piece) => inspectPiece(context, piece, need)));
   const kvm = await inspectKvm(context, pieces.find((piece) => piece.name === 'keeper')?.path ?? null);
   const isReady = pieces.every((piece) => piece.problem === null || isOnlyForImage(piece.name, pieces));
+  // A piece that is named outright and wrong is not got in its place.
+  const missing = pieces
+    .filter((piece) => piece.problem !== null && !isOnlyForImage(piece.name, pieces))
+    .map(({ name }) => name)
+    .filter((name) => env.piecePaths[name] === undefined);
   return {
     system: {
       name: context.system.name,
@@ -69,6 +101,8 @@ export async function inspectHost(env: Environment): Promise<HostReport> {
     pieces,
     kvm,
     isolation: describeIsolation(kvm, isReady),
+    rust: await inspectRust(context, missing),
+    cache: await inspectCache(env, missing, freeSpace(env.cacheDir)),
     isReady,
   };
 }
@@ -104,6 +138,24 @@ async function inspectPiece(
   }
 }
 
+async function inspectRust(context: SetupContext, missing: readonly PieceName[]): Promise<RustReport> {
+  const isNeeded = missing.includes('keeper') || missing.includes('agent');
+  const none = { isNeeded, minimumVersion: MINIMUM_RUST, path: null, version: null, problem: null, remedy: null };
+  if (!isNeeded) return none;
+  const blocker = await rustBlocker(context);
+  if (blocker !== null) return { ...none, problem: blocker.message, remedy: blocker.remedy };
+  return { ...none, ...(await findCargo(context)) };
+}
+
+async function inspectCache(env: Environment, missing: readonly PieceName[], free: FreeSpace): Promise<CacheReport> {
+  const path = env.cacheDir;
+  const report = { ...free, neededBytes: roomForBytes(missing), path, problem: null, remedy: null };
+  if (missing.length === 0) return report;
+  const folder = await inspectFolder({ path, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
+  const space = folder.problem === null ? spaceProblem(path, missing, free.availableBytes) : null;
+  return { ...report, ...(space === null ? folder : { problem: space.message, remedy: space.remedy }) };
+}
+
 function describeIsolation(kvm: KvmReport, isReady: boolean): IsolationReport {
   const accelerator = kvm.kind === 'hardware' ? 'kvm' : 'tcg';
   const how =
@@ -113,7 +165,9 @@ function describeIsolation(kvm: KvmReport, isReady: boolean): IsolationReport {
   return {
     level: isReady ? 'microvm' : null,
     accelerator,
-    explanation: isReady ? how : 'no run can start until the missing pieces are here; nothing weaker is used instead',
+    explanation: isReady
+      ? how
+      : 'no run can start until the missing pieces are installed; nothing weaker is used instead',
     remedy: kvm.remedy,
   };
 }

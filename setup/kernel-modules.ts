@@ -61,10 +61,7 @@ async function readModule(env: Environment, file: string, busybox: string): Prom
   if (file.endsWith('.ko')) return readFile(file);
   const tool = file.endsWith('.xz') ? 'xzcat' : file.endsWith('.gz') ? 'zcat' : null;
   if (tool === null)
-    throw new SetupError(
-      `The kernel's modules are compressed in a way that is not known here: ${basename(file)}.`,
-      null,
-    );
+    throw new SetupError(`The kernel's modules are compressed in an unknown way: ${basename(file)}.`, null);
   return new Promise((resolve, reject) => {
     const child = spawn(busybox, [tool, file], { env: env.variables, stdio: ['ignore', 'pipe', 'inherit'] });
     const parts: Buffer[] = [];

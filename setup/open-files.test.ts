@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.mjs';
+import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.cjs';
 
 test('reads the limit of this process', () => {
   expect(openFilesLimit()).toBeGreaterThan(0);

@@ -20,7 +20,7 @@ export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
   } catch (error) {
     throw new SetupError(
       `The ${what} ${path} cannot be used: ${(error as Error).message}.`,
-      `Mend it, or name another folder: export ${variable}=…`,
+      `Fix it, or name another folder: export ${variable}=…`,
       {
         cause: error,
       },
@@ -31,7 +31,7 @@ export function makeOwnFolder({ path, what, variable }: OwnFolder): void {
 /** One after the other: Node's `recursive` never ends where a file system says ENOENT below a folder that is there, as /proc does. */
 function makeFolders(path: string): void {
   if (existsSync(path)) {
-    if (!statSync(path).isDirectory()) throw new Error('it is no folder');
+    if (!statSync(path).isDirectory()) throw new Error('it is not a folder');
     return;
   }
   const parent = dirname(path);

@@ -1,6 +1,7 @@
 /** What a piece of set-up is: how it is found, how it is got, what the user is told when neither works. */
 import type { Environment } from './environment.ts';
 import type { HostSystem } from './host-system.ts';
+import type { SetupError } from './setup-error.ts';
 
 export type PieceName =
   | 'temporal-cli'
@@ -29,7 +30,7 @@ export interface SetupContext {
   /** The folder with package.json, Cargo.toml and guest/. */
   readonly packageRoot: string;
   readonly progress: (line: string) => void;
-  /** A piece that stands in the `needs` of the one that asks. */
+  /** A piece that is in the `needs` of the one that asks. */
   readonly need: (name: PieceName) => Promise<FoundPiece>;
 }
 
@@ -42,8 +43,14 @@ export interface Piece {
   readonly packages: Readonly<Record<'debian' | 'fedora' | 'arch' | 'suse' | 'alpine', string>> | null;
   /** True when `get` only puts together what is on the machine: no download, no compiler, a second or so. */
   readonly isLocal: boolean;
+  /** What `get` asks for. */
+  readonly needs: readonly PieceName[];
+  /** Free space in the cache that `get` takes at most, what it removes again included. */
+  readonly roomMib: number;
+  /** Why `get` would fail, as far as that can be told without downloading or compiling; null when nothing is in its way. */
+  readonly blocker: ((context: SetupContext) => Promise<SetupError | null>) | null;
   /** The piece if it is here and fit for use, else null. A piece that is named outright and unfit is a SetupError. */
   readonly find: (context: SetupContext) => Promise<FoundPiece | null>;
-  /** Gets or makes it, or fails with a SetupError that says how to mend that; null when only a package gives it. */
+  /** Gets or makes it, or fails with a SetupError that says what to do; null when only a package gives it. */
   readonly get: ((context: SetupContext) => Promise<FoundPiece>) | null;
 }

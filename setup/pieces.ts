@@ -1,10 +1,11 @@
 /** Every piece that a machine needs to run micro-VMs and the embedded stack. */
 import { existsSync } from 'node:fs';
-import { findDebianKernel, getDebianKernel } from './debian-kernel.ts';
+import { debianKernelBlocker, findDebianKernel, getDebianKernel } from './debian-kernel.ts';
 import { makeInitramfs } from './guest-image.ts';
 import type { FoundPiece, Piece, PieceName, SetupContext } from './piece.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
 import { AGENT_BINARY, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
+import { rustBlocker } from './rust-toolchain.ts';
 import { SetupError } from './setup-error.ts';
 import { findTemporalCli, getTemporalCli } from './temporal-cli.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
@@ -15,6 +16,9 @@ const temporalCli: Piece = {
   variable: 'VOIDBOX_TEMPORAL_CLI',
   packages: null,
   isLocal: false,
+  needs: [],
+  roomMib: 400,
+  blocker: null,
   find: findTemporalCli,
   get: getTemporalCli,
 };
@@ -25,6 +29,9 @@ const keeper: Piece = {
   variable: 'VOIDBOX_VM',
   packages: null,
   isLocal: false,
+  needs: [],
+  roomMib: 300,
+  blocker: rustBlocker,
   find: async (context) => explicitFile(context, 'keeper', 'VOIDBOX_VM') ?? (await findBinary(context, KEEPER_BINARY)),
   get: (context) => getBinary(context, KEEPER_BINARY),
 };
@@ -35,6 +42,10 @@ const agent: Piece = {
   variable: null,
   packages: null,
   isLocal: false,
+  needs: [],
+  // One build makes both.
+  roomMib: keeper.roomMib,
+  blocker: rustBlocker,
   find: (context) => findBinary(context, AGENT_BINARY),
   get: (context) => getBinary(context, AGENT_BINARY),
 };
@@ -45,14 +56,22 @@ const kernel: Piece = {
   variable: 'VOIDBOX_KERNEL',
   packages: null,
   isLocal: false,
+  needs: ['busybox'],
+  roomMib: 600,
+  blocker: (context) =>
+    Promise.resolve(context.kernelKind === 'debian' ? debianKernelBlocker(context) : voidboxKernelMissing()),
   find: async (context) =>
     explicitFile(context, 'kernel', 'VOIDBOX_KERNEL') ??
     (await (context.kernelKind === 'voidbox' ? findVoidboxKernel(context) : findDebianKernel(context))),
   get: (context) => {
     if (context.kernelKind === 'debian') return getDebianKernel(context);
-    throw new SetupError("Voidbox's own guest kernel is asked for and not built.", 'npm run kernel');
+    throw voidboxKernelMissing();
   },
 };
+
+function voidboxKernelMissing(): SetupError {
+  return new SetupError("Voidbox's own guest kernel is selected but not built.", 'npm run kernel');
+}
 
 const initramfs: Piece = {
   name: 'initramfs',
@@ -60,6 +79,9 @@ const initramfs: Piece = {
   variable: 'VOIDBOX_INITRAMFS',
   packages: null,
   isLocal: true,
+  needs: ['agent', 'busybox', 'kernel'],
+  roomMib: 20,
+  blocker: null,
   find: (context) => Promise.resolve(explicitFile(context, 'initramfs', 'VOIDBOX_INITRAMFS')),
   get: makeInitramfs,
 };
@@ -77,6 +99,12 @@ export const RUN_PIECES: readonly PieceName[] = [
   'initramfs',
 ];
 
+/** What VMs need. */
+export const VM_PIECES: readonly PieceName[] = RUN_PIECES.filter((name) => name !== 'temporal-cli');
+
+/** What the embedded stack needs, VMs or not. */
+export const STACK_PIECES: readonly PieceName[] = ['temporal-cli', 'keeper'];
+
 export function pieceByName(name: PieceName): Piece {
   const piece = PIECES.find((candidate) => candidate.name === name);
   if (piece === undefined) throw new Error(`no piece is named ${name}`);
@@ -87,6 +115,6 @@ function explicitFile(context: SetupContext, piece: PieceName, variable: string)
   const path = context.env.piecePaths[piece];
   if (path === undefined) return null;
   if (!existsSync(path))
-    throw new SetupError(`${variable} names ${path}, which does not exist.`, `Mend or unset ${variable}.`);
+    throw new SetupError(`${variable} names ${path}, which does not exist.`, `Fix or unset ${variable}.`);
   return { path, version: 'as given', from: variable };
 }

@@ -2,9 +2,11 @@
 import { existsSync } from 'node:fs';
 import { copyFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasApt, unpackPackage } from './apt.ts';
+import { hasApt, isRoot, unpackPackage } from './apt.ts';
 import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
+import { packagesOf } from './distribution-packages.ts';
 import { findProgram } from './find-program.ts';
+import { installLine } from './host-system.ts';
 import type { FoundPiece, Piece, SetupContext } from './piece.ts';
 import { lastLines, runProgram } from './run-program.ts';
 import { SetupError } from './setup-error.ts';
@@ -25,6 +27,9 @@ export const qemu: Piece = {
     alpine: 'qemu-system-x86_64',
   },
   isLocal: false,
+  needs: [],
+  roomMib: 0,
+  blocker: null,
   find: (context) =>
     findProgram(context, {
       piece: 'qemu',
@@ -49,6 +54,9 @@ export const bwrap: Piece = {
     alpine: 'bubblewrap',
   },
   isLocal: false,
+  needs: [],
+  roomMib: 0,
+  blocker: null,
   find: async (context) => {
     const found = await findProgram(context, {
       piece: 'bwrap',
@@ -77,7 +85,7 @@ async function tryJail(context: SetupContext, path: string): Promise<void> {
   ]);
   if (result.exitCode === 0) return;
   throw new SetupError(
-    `bubblewrap is here but can't make a jail (${lastLines(result, 1)}).`,
+    `bubblewrap is installed but cannot make a jail (${lastLines(result, 1)}).`,
     'Allow user namespaces: sudo sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000 (Ubuntu also: kernel.apparmor_restrict_unprivileged_userns=0)',
   );
 }
@@ -88,6 +96,9 @@ export const mke2fs: Piece = {
   variable: null,
   packages: { debian: 'e2fsprogs', fedora: 'e2fsprogs', arch: 'e2fsprogs', suse: 'e2fsprogs', alpine: 'e2fsprogs' },
   isLocal: false,
+  needs: [],
+  roomMib: 0,
+  blocker: null,
   find: (context) =>
     findProgram(context, {
       piece: 'mke2fs',
@@ -112,6 +123,9 @@ export const busybox: Piece = {
     alpine: 'busybox-static',
   },
   isLocal: false,
+  needs: [],
+  roomMib: 20,
+  blocker: (context) => Promise.resolve(busyboxBlocker(context)),
   find: async (context) => {
     const unpacked = join(cacheFolderPath(busyboxFolder(context)), 'busybox');
     const onPath = await findProgram(context, {
@@ -127,8 +141,8 @@ export const busybox: Piece = {
     return onPath ?? (existsSync(unpacked) ? describeBusybox(context, unpacked) : null);
   },
   get: async (context) => {
-    if (!hasApt(context))
-      throw new SetupError('There is no static busybox on PATH.', 'Install the package busybox-static.');
+    const blocker = busyboxBlocker(context);
+    if (blocker !== null) throw blocker;
     const folder = await ensureCacheFolder(
       busyboxFolder(context),
       async (into) => {
@@ -147,6 +161,15 @@ export const busybox: Piece = {
     return describeBusybox(context, join(folder, 'busybox'));
   },
 };
+
+function busyboxBlocker(context: SetupContext): SetupError | null {
+  if (hasApt(context)) return null;
+  const line = installLine(context.system, packagesOf(context, [busybox]), isRoot());
+  return new SetupError(
+    'There is no static busybox on PATH.',
+    line ?? 'Install a static busybox, so that it is on PATH.',
+  );
+}
 
 function busyboxFolder(context: SetupContext): { cacheDir: string; piece: string; hash: string } {
   return { cacheDir: context.env.cacheDir, piece: 'busybox', hash: hashInputs([BUSYBOX_PACKAGE]) };

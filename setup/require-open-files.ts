@@ -1,5 +1,5 @@
 /** What runs for long is refused where it would end for want of descriptors, in the middle of something. */
-import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.mjs';
+import { openFilesLimit, STACK_OPEN_FILES, tooFewOpenFiles } from './open-files.cjs';
 import { SetupError } from './setup-error.ts';
 
 /** As the command line ends on a host that is not ready. */

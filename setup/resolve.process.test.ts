@@ -117,7 +117,7 @@ describe('resolveHostPieces', () => {
       { mode: 0o755 },
     );
     await expect(resolveHostPieces(environment(), { install: false })).rejects.toThrow(
-      "can't make a jail (no permissions to create a new namespace)",
+      'cannot make a jail (no permissions to create a new namespace)',
     );
   });
 });

@@ -1,21 +1,22 @@
 /** The door of set-up: every piece that a run needs, found or got. */
 import { readFileSync, statSync } from 'node:fs';
-import { mkdir, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { hashInputs, OBSOLETE_AFTER_MS } from './cache.ts';
 import { installPackages, missingPackages } from './distribution-packages.ts';
 import type { Environment } from './environment.ts';
-import type { HostPieces, StackPieces } from './host-pieces.ts';
+import type { HostPieces, StackPieces, VmPieces } from './host-pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
 import { makeOwnFolder } from './own-folder.ts';
 import { packageRoot } from './package-root.ts';
 import type { FoundPiece, KernelKind, PieceName, SetupContext } from './piece.ts';
-import { pieceByName, RUN_PIECES } from './pieces.ts';
+import { pieceByName, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces.ts';
+import { checkBeforeGetting } from './preflight.ts';
 import { rustSources } from './rust-binaries.ts';
 import { VOIDBOX_KERNEL_PIECE } from './voidbox-kernel.ts';
 
 export { inspectHost } from './inspect.ts';
-export type { HostReport, PieceReport } from './inspect.ts';
+export type { CacheReport, HostReport, PieceReport, RustReport } from './inspect.ts';
 export { SetupError } from './setup-error.ts';
 
 export interface ResolveOptions {
@@ -38,9 +39,9 @@ export async function resolveHostPieces(env: Environment, options: ResolveOption
   const file = recordPath(env, await inputsHash(env, root, options.kernelKind));
   const known = readRecord(file);
   if (known !== null) return known;
-  if (options.install) makeCacheDir(env);
   const pieces = await resolveAll(await makeContext(env, options.onProgress, options.kernelKind), options.install);
-  await writeRecord(file, pieces);
+  // Without a record the next command looks for the pieces again: nothing is lost where the cache is read-only or full.
+  await writeRecord(file, pieces).catch(() => undefined);
   return pieces;
 }
 
@@ -54,27 +55,39 @@ export async function resolveStackPieces(
 ): Promise<StackPieces> {
   const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
   if (known !== null) return { temporalCli: known.temporalCli, keeper: known.keeper };
-  if (options.install) makeCacheDir(env);
-  const need = pieceSource(await makeContext(env, options.onProgress), options.install);
+  const context = await makeContext(env, options.onProgress);
+  if (options.install) await checkBeforeGetting(context, STACK_PIECES);
+  const need = pieceSource(context, options.install);
   const [temporalCli, keeper] = await Promise.allSettled([need('temporal-cli'), need('keeper')]);
   if (temporalCli.status === 'rejected') throw temporalCli.reason;
   if (keeper.status === 'rejected') throw keeper.reason;
   return { temporalCli: temporalCli.value.path, keeper: keeper.value.path };
 }
 
-function makeCacheDir(env: Environment): void {
-  makeOwnFolder({ path: env.cacheDir, what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
+/** What VMs need and nothing of Temporal: for processes that use VMs on their own. */
+export async function resolveVmPieces(
+  env: Environment,
+  options: Pick<ResolveOptions, 'install' | 'onProgress'>,
+): Promise<VmPieces> {
+  const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
+  return known ?? (await resolveAll(await makeContext(env, options.onProgress), options.install, VM_PIECES));
 }
 
-async function resolveAll(context: SetupContext, install: boolean): Promise<HostPieces> {
+/** A piece that is not among `names` has no path. */
+async function resolveAll(
+  context: SetupContext,
+  install: boolean,
+  names: readonly PieceName[] = RUN_PIECES,
+): Promise<HostPieces> {
+  if (install) await checkBeforeGetting(context, names);
   await resolvePackaged(context, install);
   const need = pieceSource(context, install);
   // The downloads run while the compiler does; the first failure is told when all have ended, so that no work is cut off.
-  const results = await Promise.allSettled(RUN_PIECES.map((name) => need(name)));
+  const results = await Promise.allSettled(names.map((name) => need(name)));
   const found = new Map<PieceName, FoundPiece>();
   for (const [index, result] of results.entries()) {
     if (result.status === 'rejected') throw result.reason;
-    found.set(RUN_PIECES[index] as PieceName, result.value);
+    found.set(names[index] as PieceName, result.value);
   }
   const path = (name: PieceName): string => found.get(name)?.path ?? '';
   return {
@@ -110,7 +123,8 @@ async function inputsHash(env: Environment, root: string, kernelKind: KernelKind
     join(root, 'package.json'),
   ].map((path) => `${path} ${fileStamp(path)}`);
   // The code that finds pieces is part of what they are.
-  const code = `${import.meta.url} ${fileStamp(new URL(import.meta.url).pathname)}`;
+  const compiled = join(root, 'dist', 'setup', 'resolve.js');
+  const code = `${compiled} ${fileStamp(compiled)}`;
   return hashInputs([
     '3',
     code,
@@ -163,8 +177,8 @@ function readRecord(file: string): HostPieces | null {
 async function writeRecord(file: string, pieces: HostPieces): Promise<void> {
   const files = Object.fromEntries(pathsOf(pieces).map((path) => [path, fileStamp(path) ?? 'missing']));
   const temporary = `${file}.${process.pid}.tmp`;
+  makeOwnFolder({ path: dirname(file), what: 'cache folder', variable: 'VOIDBOX_CACHE_DIR' });
   try {
-    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
     await writeFile(temporary, `${JSON.stringify({ pieces, files } satisfies ResolvedRecord)}\n`);
     await rename(temporary, file);
   } finally {

@@ -1,15 +1,15 @@
 /** The keeper and the guest agent, compiled from the package's own sources as static binaries. */
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
-import { homedir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
 import { withFileLock } from './file-lock.mjs';
 import { regularFilesBelow } from './files-below.ts';
-import { compareVersions, findOnPath, isExecutable } from './find-program.ts';
-import { sayStill } from './long-work.ts';
+import { findOnPath, isExecutable } from './find-program.ts';
+import { reportWhile } from './long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { lastLines, runProgram } from './run-program.ts';
+import { findCargo } from './rust-toolchain.ts';
 import { SetupError } from './setup-error.ts';
 
 const PIECE = 'binaries';
@@ -18,7 +18,6 @@ export const AGENT_BINARY = 'voidbox-agent';
 const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'native/keeper'];
 const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-keeper'];
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
-const MINIMUM_RUST = '1.85';
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';
 const GNU_TARGET = 'x86_64-unknown-linux-gnu';
 const BUILD_TIMEOUT_MS = 1_200_000;
@@ -66,7 +65,7 @@ function versionOf(packageRoot: string): string {
 }
 
 async function build(context: SetupContext, into: string): Promise<void> {
-  const cargo = await findCargo(context);
+  const { path: cargo } = await findCargo(context);
   // The compiler lies beside cargo, also where that folder is not on PATH.
   const path = `${dirname(cargo)}:${context.env.path}`;
   const target = await chooseTarget(context, path);
@@ -85,31 +84,16 @@ async function build(context: SetupContext, into: string): Promise<void> {
       // Cargo judges by times of files. Those of another checkout may be newer, and a package's are all the same.
       await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
       const compiling = cargoIn(['build', '--bin', KEEPER_BINARY, '--bin', AGENT_BINARY]);
-      const result = await sayStill(context.progress, 'compiling the keeper and the guest agent', compiling);
+      const result = await reportWhile(context.progress, 'compiling the keeper and the guest agent', compiling);
       if (result.exitCode !== 0)
         throw new SetupError(
           `The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`,
-          'Mend what cargo says, then try again.',
+          'Fix the cargo errors above and retry.',
         );
       for (const binary of [KEEPER_BINARY, AGENT_BINARY])
         await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
     },
     () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),
-  );
-}
-
-async function findCargo(context: SetupContext): Promise<string> {
-  const home = context.env.variables['CARGO_HOME'] ?? join(context.env.variables['HOME'] ?? homedir(), '.cargo');
-  for (const path of [...findOnPath(context.env, ['cargo']), join(home, 'bin', 'cargo')]) {
-    if (!isExecutable(path)) continue;
-    const version = /^cargo (\S+)/.exec((await runProgram(context.env, path, ['--version'])).stdout)?.[1];
-    if (version !== undefined && compareVersions(version, MINIMUM_RUST) >= 0) return path;
-    if (version !== undefined)
-      context.progress(`passing over ${path}: it is version ${version}, and ${MINIMUM_RUST} or newer is needed`);
-  }
-  throw new SetupError(
-    `Rust ${MINIMUM_RUST} or newer is needed to compile the keeper and the guest agent, and there is no such cargo on PATH.`,
-    'Install Rust from https://rustup.rs, then try again.',
   );
 }
 

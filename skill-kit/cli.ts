@@ -1,7 +1,7 @@
 /** `voidbox/skill-kit/cli`: a skill as a program. */
 import type { ReferenceDefinition, SkillDefinition } from '../domain/step-machine/definition.ts';
 import { sanitize } from '../domain/security/sanitize.ts';
-import { offerToHost } from './hosted.ts';
+import { offerToWorker } from './worker-handoff.ts';
 import { claimStdout } from './cli/own-stdout.ts';
 import { grantDeclared, processRedaction, withholdEnvironment } from './drive/skill-environment.ts';
 import { runReferenceCommand, runSkillCommand } from './cli/commands.ts';
@@ -17,7 +17,7 @@ export { mcpCompositeMain, mcpMain, mcpReferenceMain } from './mcp/main.ts';
  * @param refsBase  the folder that holds `references/`; default: the script's own, or the one above it
  */
 export async function main(definition: SkillDefinition, refsBase?: string): Promise<void> {
-  if (offerToHost(definition)) return;
+  if (offerToWorker(definition)) return;
   if (isMcp()) await mcpMain(definition, refsBase);
   else await runProcess((io) => runSkillCommand(definition, io, refsBase));
 }
@@ -29,7 +29,7 @@ export async function compositeMain(definition: SkillDefinition, refsBase?: stri
 
 /** As `main`, for a reference: `topics`, `topic` and `mcp`. */
 export async function referenceMain(definition: ReferenceDefinition, base?: string): Promise<void> {
-  if (offerToHost(definition)) return;
+  if (offerToWorker(definition)) return;
   if (isMcp()) await mcpReferenceMain(definition, base);
   else await runProcess((io) => runReferenceCommand(definition, io, base));
 }

@@ -43,6 +43,7 @@ import type {
   SessionOutputLine,
   SessionOutputMode,
   SessionPointer,
+  SessionResult,
   SkillBuilderConfig,
   SkillDefinition,
   SkillRunResult,
@@ -95,7 +96,8 @@ it('types of what skills are made of, run with and read', () => {
   >();
   expectTypeOf<SurveyConfig['questions'][number]>().toEqualTypeOf<SurveyQuestion>();
   expectTypeOf<SurveyQuestion['options'][number]>().toEqualTypeOf<AskUserOption>();
-  expectTypeOf<PromptResult | DoneResult | ValidationErrorResult | RedirectResult>().toExtend<CliResult>();
+  expectTypeOf<PromptResult | DoneResult | ValidationErrorResult | RedirectResult>().toExtend<SessionResult>();
+  expectTypeOf<CliResult>().toEqualTypeOf<SessionResult>();
   expectTypeOf<SessionHeader | SessionOutputLine>().toExtend<SessionLine>();
   expectTypeOf<SessionHeader['outputMode']>().toEqualTypeOf<SessionOutputMode>();
   expectTypeOf<SessionPointer>().toEqualTypeOf<{

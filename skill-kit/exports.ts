@@ -77,10 +77,12 @@ export type {
   WaitFor,
 } from '../domain/step-machine/definition.ts';
 export type {
-  CliResult,
   DoneResult,
   PromptResult,
   RedirectResult,
+  SessionResult,
+  // The former name: skills that import it go on compiling.
+  SessionResult as CliResult,
   ValidationErrorResult,
   WaitingResult,
 } from '../domain/step-machine/result.ts';

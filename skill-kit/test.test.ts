@@ -168,6 +168,35 @@ describe('runComposite', () => {
     expect(prompts[1]).toBe('sub/one <prompt>\nfor ada\n</prompt>');
   });
 
+  test('names where it came to last when a sub-skill that was started directly redirects', async () => {
+    const outer = skillOf({ go: { prompt: 'go', next: 'subskill:sub' } }, { subskills: { sub: { definition: sub } } });
+    const composite = skillOf(
+      { start: { prompt: 'start', next: 'subskill:outer' } },
+      { subskills: { outer: { definition: outer } } },
+    );
+    const model = mockModel({ 'outer/go': {}, 'outer/sub/one': {}, 'outer/sub/two': { n: 3 } });
+    const run = await runComposite(composite, { model, directSubskill: 'outer' });
+    expect([run.output, run.redirectedTo]).toEqual([{ n: 3 }, { kind: 'subskill', name: 'sub' }]);
+  });
+
+  test('gives sub-skills the params of paramsMap, and of definitions of earlier builders', async () => {
+    const asked = async (maps: object): Promise<string | undefined> => {
+      const prompts: string[] = [];
+      const subskills = { sub: { definition: sub, ...maps } };
+      const composite = skillOf({ route: { prompt: 'go', next: 'subskill:sub' } }, { subskills });
+      const respond = (step: string, prompt: string): unknown => (
+        prompts.push(prompt),
+        step === 'sub/two' ? { n: 1 } : {}
+      );
+      await runComposite(composite, { model: { respond } });
+      return prompts[1];
+    };
+    const map = (who: string) => () => ({ who });
+    expect(await asked({ paramsMap: map('Ada') })).toBe('<prompt>\nfor Ada\n</prompt>');
+    expect(await asked({ params: map('Bob') })).toBe('<prompt>\nfor Bob\n</prompt>');
+    expect(await asked({ params: map('Bob'), paramsMap: map('Ada') })).toBe('<prompt>\nfor Ada\n</prompt>');
+  });
+
   test('gives the content of a topic', async () => {
     const run = await runComposite(main, {
       model: mockModel({ route: { to: 'topic:help' } }),
@@ -185,7 +214,8 @@ describe('runComposite', () => {
       directSubskill: 'sub',
       params: { who: 'me' },
     });
-    expect([run.path, run.output, run.redirectedTo]).toEqual([['sub/one', 'sub/auto', 'sub/two'], { n: 1 }, undefined]);
+    expect([run.path, run.output]).toEqual([['sub/one', 'sub/auto', 'sub/two'], { n: 1 }]);
+    expect(run.redirectedTo).toEqual({ kind: 'subskill', name: 'sub' });
   });
 });
 

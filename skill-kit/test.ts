@@ -8,7 +8,7 @@ import type {
   StoreAccessor,
 } from '../domain/step-machine/definition.ts';
 import { recordsOf } from '../domain/step-machine/records.ts';
-import type { CliResult, DoneResult, PromptResult, RedirectResult } from '../domain/step-machine/result.ts';
+import type { SessionResult, DoneResult, PromptResult, RedirectResult } from '../domain/step-machine/result.ts';
 import { frameOf } from '../domain/step-machine/state.ts';
 import { storeView } from '../domain/step-machine/store-view.ts';
 import { declaredVariables, missingMessage, missingOf, valuesOf } from '../domain/step-machine/skill-variables.ts';
@@ -59,6 +59,7 @@ export interface CompositeRunResult {
   readonly outputs: Readonly<Record<string, unknown>>;
   readonly output: unknown;
   readonly history: readonly StepResult[];
+  /** The sub-skill or topic that the run came to last; also the one that `directSubskill` named. */
   readonly redirectedTo?: { readonly kind: 'subskill' | 'topic'; readonly name: string };
 }
 
@@ -99,12 +100,13 @@ export async function runSkill(skill: SkillDefinition, options: RunSkillOptions)
 
 /** As runSkill, following redirects to sub-skills and topics. */
 export async function runComposite(skill: SkillDefinition, options: RunCompositeOptions): Promise<CompositeRunResult> {
-  let redirectedTo: CompositeRunResult['redirectedTo'];
+  const subskill = options.directSubskill;
+  let redirectedTo: CompositeRunResult['redirectedTo'] =
+    subskill === undefined ? undefined : { kind: 'subskill', name: subskill };
   const onCommand = (command: Command): void => {
     if (command.type === 'start-child' && !command.returns) redirectedTo = { kind: 'subskill', name: command.subskill };
     if (command.type === 'render-topic') redirectedTo = { kind: 'topic', name: command.topic };
   };
-  const subskill = options.directSubskill;
   const { session, result, outputs } = await run(skill, options, {
     onCommand,
     ...(subskill === undefined ? {} : { subskill }),
@@ -157,7 +159,7 @@ async function runWithin(
     sleep,
   });
   const outputs: Record<string, unknown> = {};
-  let result: CliResult = await startSession(session);
+  let result: SessionResult = await startSession(session);
   for (;;) {
     if (result.kind === 'done' || result.kind === 'redirect') return { session, result, outputs };
     if (result.kind === 'waiting') {
@@ -184,7 +186,7 @@ async function runWithin(
 
 function untilExpiry({ step, human }: PromptResult, { runtime }: Session): number {
   if (human?.dueMs === undefined)
-    throw new Error(`noAnswer: step "${step}" has no deadline; without one, nobody stops waiting`);
+    throw new Error(`noAnswer: step "${step}" has no deadline; without one, the wait never ends`);
   return Math.max(0, human.dueMs - runtime.now());
 }
 

@@ -1,14 +1,14 @@
 import { expect, it } from 'vitest';
 import type { SkillDefinition, StepResult } from '../domain/step-machine/definition.ts';
-import type { CliResult } from '../domain/step-machine/result.ts';
+import type { SessionResult } from '../domain/step-machine/result.ts';
 import { endingSkill, generator } from '../test/rig/random-skill.ts';
 import { linesOf, runCommand, TemporaryFolder } from '../test/rig/skill-command.ts';
 import { advanceSession, createSession, startSession } from './drive/drive.ts';
 import { MemorySessions } from './mcp/memory-sessions.ts';
 
 interface Driver {
-  start(): Promise<CliResult>;
-  answer(step: string, output: unknown): Promise<CliResult>;
+  start(): Promise<SessionResult>;
+  answer(step: string, output: unknown): Promise<SessionResult>;
 }
 
 function inProcess(skill: SkillDefinition): Driver {
@@ -19,7 +19,7 @@ function inProcess(skill: SkillDefinition): Driver {
 function overMcp(skill: SkillDefinition): Driver {
   const sessions = new MemorySessions(skill);
   let id = '';
-  const resultOf = (reply: Awaited<ReturnType<MemorySessions['start']>>): CliResult => {
+  const resultOf = (reply: Awaited<ReturnType<MemorySessions['start']>>): SessionResult => {
     if (reply.kind === 'refused') throw new Error(reply.message);
     id = reply.session;
     return reply.result;
@@ -39,8 +39,8 @@ async function command(skill: SkillDefinition, argv: readonly string[]): Promise
 
 function withHistory(skill: SkillDefinition): Driver {
   const history: StepResult[] = [];
-  const told = (stdout: string): CliResult => {
-    const result = JSON.parse(stdout) as CliResult;
+  const told = (stdout: string): SessionResult => {
+    const result = JSON.parse(stdout) as SessionResult;
     if (result.kind !== 'error')
       history.push(...(result.completed === undefined ? [] : [result.completed]), ...(result.autoAdvanced ?? []));
     return result;
@@ -64,7 +64,7 @@ function withHistory(skill: SkillDefinition): Driver {
 
 function withSession(skill: SkillDefinition, dir: string): Driver {
   let [id, file] = ['', ''];
-  const line = (number: number): CliResult => linesOf(file)[number - 1] as unknown as CliResult;
+  const line = (number: number): SessionResult => linesOf(file)[number - 1] as unknown as SessionResult;
   return {
     async start() {
       const started = JSON.parse(await command(skill, ['start', '--session', 'new', '--session-dir', dir])) as {

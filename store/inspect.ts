@@ -12,7 +12,7 @@ import { readRecord } from './file/run-records.ts';
 /** A run is admitted by a record and then by an event: only a log that stays empty has lost something. */
 const ADMISSION_MS = 10_000;
 /** Written before the first event. */
-const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'input', 'plan', 'admission']);
+const FIRST_RECORDS: ReadonlySet<string> = new Set(['client', 'source', 'input', 'plan', 'admission']);
 const MAIN_RECORDS = ['client', 'plan', 'admission', 'manifest'] as const;
 
 export interface DamagedRun {

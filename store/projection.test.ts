@@ -105,6 +105,7 @@ describe('projection', () => {
         "finishedAtMs": 1110,
         "hostId": "host-1",
         "kind": "workflow",
+        "mocked": [],
         "name": "sales",
         "notices": [
           {
@@ -113,6 +114,7 @@ describe('projection', () => {
             "message": "emulated: no hardware isolation",
           },
         ],
+        "origin": null,
         "outcome": {
           "failedStage": "b",
           "failure": {
@@ -135,11 +137,15 @@ describe('projection', () => {
             "execKey": "a/0/1",
             "exitCode": 0,
             "failure": null,
+            "givenBy": null,
             "id": "a",
             "isolation": "microvm",
+            "items": null,
             "outputBytes": 12,
+            "question": null,
             "reason": null,
             "reattached": 0,
+            "sleepsUntilMs": null,
             "startedAtMs": 1030,
             "state": "succeeded",
             "usage": {
@@ -160,11 +166,15 @@ describe('projection', () => {
               "message": "stage b: exit code 3",
               "stderrTail": "no such row",
             },
+            "givenBy": null,
             "id": "b",
             "isolation": "microvm",
+            "items": null,
             "outputBytes": 12,
+            "question": null,
             "reason": null,
             "reattached": 0,
+            "sleepsUntilMs": null,
             "startedAtMs": 1060,
             "state": "failed",
             "usage": {},
@@ -179,11 +189,15 @@ describe('projection', () => {
             "execKey": "",
             "exitCode": null,
             "failure": null,
+            "givenBy": null,
             "id": "c",
             "isolation": null,
+            "items": null,
             "outputBytes": 0,
+            "question": null,
             "reason": "b failed",
             "reattached": 0,
+            "sleepsUntilMs": null,
             "startedAtMs": null,
             "state": "skipped",
             "usage": {},
@@ -294,6 +308,92 @@ describe('projection', () => {
     ]);
   });
 
+  test('a shared VM that starts again opens its stages, and a restart that comes late does not', () => {
+    const restarted: RunEventBody = {
+      type: 'scope-restarted',
+      scope: 'main',
+      reason: 'killed',
+      stages: ['a', 'b', 'c'],
+    };
+    const lost: readonly RunEventBody[] = [
+      ADMITTED,
+      { type: 'vm-starting', ...VM },
+      { type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: result('a') },
+      { type: 'stage-started', stage: 'b', execKey: 'b/0/1', attempt: 1 },
+      { type: 'stage-skipped', stage: 'c', reason: 'stage "a" did not fail' },
+      { type: 'vm-lost', ...VM, reason: 'killed' },
+      { type: 'vm-stopped', ...VM },
+    ];
+    const open = view([...lost, restarted]);
+    expect(open.stages.map(({ state, reason }) => [state, reason])).toEqual([
+      ['retrying', 'killed'],
+      ['retrying', 'killed'],
+      ['waiting', null],
+    ]);
+    const again: readonly RunEventBody[] = [
+      { type: 'vm-starting', vmKey: 'r/main/2', scope: 'main', generation: 2 },
+      { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 },
+    ];
+    expect(stage(view([...lost, restarted, ...again]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
+    expect(stage(view([...lost, ...again, restarted]), 'a')).toMatchObject({ state: 'running', attempt: 2 });
+  });
+
+  test('a stage that failed without a result has failed, whatever an earlier attempt had come to', () => {
+    const failure: StageFailure = { code: 'vm/lost', message: 'the VM was lost 4 times', stderrTail: '' };
+    const failed = (execKey: string): RunEventBody => ({ type: 'stage-failed', stage: 'a', execKey, failure });
+    const begun: readonly RunEventBody[] = [
+      ADMITTED,
+      { type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 },
+      { type: 'stage-finished', stage: 'a', execKey: 'a/0/2', result: result('a', { execKey: 'a/0/2' }) },
+    ];
+    expect(stage(view([...begun, failed('a/0/2')]), 'a')).toMatchObject({ state: 'failed', failure, attempt: 2 });
+    expect(stage(view([...begun, failed('a/0/1')]), 'a')).toMatchObject({ state: 'succeeded', failure: null });
+    // No VM came for the next attempt.
+    expect(stage(view([...begun, failed('a/0/3')]), 'a')).toMatchObject({
+      state: 'failed',
+      failure,
+      attempt: 3,
+      startedAtMs: null,
+      exitCode: null,
+    });
+  });
+
+  test.each([
+    ['never started', []],
+    ['running', [{ type: 'stage-started', stage: 'a', execKey: 'a/0/1', attempt: 1 }]],
+  ] as const)('the stage that failed a run of an earlier build has failed: it was %s', (_, begun) => {
+    const failure: StageFailure = { code: 'vm/boot-timeout', message: 'no hello', stderrTail: '' };
+    const ended = view([
+      ADMITTED,
+      ...begun,
+      { type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure, output: null } },
+    ]);
+    expect(ended.stages.map((one) => one.state)).toEqual(['failed', 'skipped', 'skipped']);
+    expect(stage(ended, 'a').failure).toEqual(failure);
+  });
+
+  test('a run that has ended has no VM, whoever ended it and whatever is heard of one later', () => {
+    const ready: RunEventBody = {
+      type: 'vm-ready',
+      ...VM,
+      isolation: 'microvm',
+      accelerator: 'kvm',
+      kernel: '6.12',
+      jail: 'bubblewrap',
+      bootMs: 1,
+    };
+    const over: RunEventBody = {
+      type: 'run-finished',
+      outcome: { state: 'terminated', failedStage: null, failure: null, output: null },
+    };
+    const states = (bodies: readonly RunEventBody[]): readonly string[] => view(bodies).vms.map((vm) => vm.state);
+    expect(states([ADMITTED, { type: 'vm-starting', ...VM }, ready, over])).toEqual(['stopped']);
+    expect(states([ADMITTED, { type: 'vm-starting', ...VM }, over, ready])).toEqual(['stopped']);
+    expect(states([ADMITTED, over, { type: 'vm-starting', ...VM }])).toEqual(['stopped']);
+    expect(states([ADMITTED, { type: 'vm-lost', ...VM, reason: 'killed' }, over])).toEqual(['lost']);
+  });
+
   test.each([
     ['cancelled', 'cancelled'],
     ['terminated', 'cancelled'],
@@ -341,6 +441,16 @@ describe('projection', () => {
     expect(stage(late, 'a')).toMatchObject({ state: 'asking', attempt: 2 });
     const over = view([...asked, FAILED_RUN.at(-1)!]);
     expect(stage(over, 'a').state).toBe('failed');
+    const question = { message: 'Go?', by: [], fields: [], deadlineAtMs: null, onTimeout: 'fail' } as const;
+    const worded = [ADMITTED, { ...asked[1], question }] as const;
+    expect(stage(view(worded), 'a').question).toEqual(question);
+    const yes = { ...answer, outcome: 'succeeded', failure: null, by: 'ada', comment: 'go' } as const;
+    expect(stage(view([...worded, yes]), 'a')).toMatchObject({
+      state: 'succeeded',
+      question: null,
+      reason: 'approved by ada: go',
+    });
+    expect(stage(view([...worded, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
   });
 
   test('passes over a type that it does not know', () => {
@@ -362,5 +472,98 @@ describe('projection', () => {
       expect(current).toEqual(copy);
       current = next;
     }
+  });
+});
+
+test('a stage sleeps until it is woken, or its run ends', () => {
+  const sleeping = { type: 'stage-sleeping', stage: 'a', execKey: 'a/0/1', attempt: 1, untilMs: 99 } as const;
+  const woken = { type: 'stage-woken', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded' } as const;
+  expect(stage(view([ADMITTED, sleeping]), 'a')).toMatchObject({ state: 'sleeping', sleepsUntilMs: 99 });
+  expect(stage(view([ADMITTED, sleeping, woken]), 'a')).toMatchObject({ state: 'succeeded', sleepsUntilMs: null });
+  // Its time had passed.
+  expect(stage(view([ADMITTED, woken]), 'a')).toMatchObject({ state: 'succeeded', attempt: 1, durationMs: 0 });
+  expect(stage(view([ADMITTED, woken, sleeping]), 'a')).toMatchObject({ state: 'succeeded', sleepsUntilMs: null });
+  const outcome = { state: 'cancelled', failedStage: null, failure: null, output: null } as const;
+  expect(stage(view([ADMITTED, sleeping, { type: 'run-finished', outcome }]), 'a')).toMatchObject({
+    state: 'cancelled',
+    sleepsUntilMs: null,
+  });
+});
+
+test('a stage whose condition did not hold is passed, until a lost VM has it decided again', () => {
+  const passed: readonly RunEventBody[] = [ADMITTED, { type: 'stage-passed', stage: 'b' }];
+  expect(stage(view(passed), 'b')).toMatchObject({
+    state: 'passed',
+    reason: 'its condition does not hold',
+    attempt: 0,
+  });
+  const restarted: RunEventBody = { type: 'scope-restarted', scope: 'main', reason: 'vm/lost', stages: ['a', 'b'] };
+  expect(stage(view([...passed, restarted]), 'b')).toMatchObject({ state: 'waiting', dependsOn: ['a'] });
+  const outcome = { state: 'succeeded', failedStage: null, failure: null, output: null } as const;
+  const ended = view([...passed, { type: 'run-finished', outcome }]);
+  expect([ended.state, stage(ended, 'b').state]).toEqual(['succeeded', 'passed']);
+});
+
+describe('items of a stage', () => {
+  const name = (item: number, attempt = 1): { readonly stage: string; readonly execKey: string } => ({
+    stage: 'each',
+    execKey: `each/each~${item}/${attempt}`,
+  });
+  const finished = (item: number, outcome: 'succeeded' | 'failed', attempt = 1): RunEventBody => ({
+    type: 'stage-finished',
+    ...name(item, attempt),
+    result: {
+      ...name(item, attempt),
+      instance: [{ part: 'each', item }],
+      attempt,
+      outcome,
+      failure: outcome === 'failed' ? { code: 'stage/exit-nonzero', message: `item ${item}`, stderrTail: '' } : null,
+      durationMs: 1,
+      output: null,
+      outputs: {},
+      vm: null,
+      usage: {},
+      command: null,
+    },
+  });
+  const begun = (item: number, attempt = 1): RunEventBody => ({
+    type: 'stage-started',
+    ...name(item, attempt),
+    attempt,
+  });
+  const retrying = (item: number): RunEventBody => ({ type: 'stage-retrying', ...name(item), reason: 'x', delayMs: 0 });
+  const of = (...bodies: readonly RunEventBody[]) =>
+    bodies
+      .map((body, index): RunEvent => ({ id: `${index}`, atMs: index, seq: index + 1, body }))
+      .reduce(project, emptyView('r'));
+  const stage: RunEventBody = { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 30 };
+
+  test('are counted, and one that is tried again counts once', () => {
+    const view = of(
+      stage,
+      begun(0),
+      begun(1),
+      begun(2),
+      finished(0, 'succeeded'),
+      finished(1, 'failed'),
+      retrying(1),
+      begun(1, 2),
+    );
+    expect(view.stages).toMatchObject([{ id: 'each', state: 'running', attempt: 1, execKey: 'each/0/1' }]);
+    expect(view.stages[0]!.items).toMatchObject({ total: 30, running: 2, succeeded: 1, failed: 0, failures: [] });
+  });
+
+  test('that failed are named, the first twenty by number, and all are counted', () => {
+    const items = Array.from({ length: 25 }, (_, item) => 24 - item);
+    const { items: seen } = of(stage, ...items.flatMap((item) => [begun(item), finished(item, 'failed')])).stages[0]!;
+    expect(seen).toMatchObject({ running: 0, failed: 25 });
+    expect(seen!.failures.map(({ item }) => item)).toEqual(Array.from({ length: 20 }, (_, item) => item));
+  });
+
+  test('have VMs that a view leaves out', () => {
+    const vm = { type: 'vm-starting', vmKey: 'r/each/each~0/0', scope: 'each', generation: 0 } as const;
+    expect(of(stage, vm, { ...vm, vmKey: 'r/other/0', scope: 'other' }).vms.map(({ vmKey }) => vmKey)).toEqual([
+      'r/other/0',
+    ]);
   });
 });

@@ -1,6 +1,9 @@
 /** A run as people look at it, folded from its events. Pure: the same events give the same view everywhere. */
 import type { IsolationLevel } from '../domain/plan/plan.ts';
-import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
+import { parseExecKey } from '../domain/run/attempt.ts';
+import type { RunOrigin } from '../domain/run/origin.ts';
+import type { Question, RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
+import { parseVmKey } from '../domain/run/vm-key.ts';
 import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
 
 export interface RunView {
@@ -8,6 +11,10 @@ export interface RunView {
   readonly name: string;
   readonly kind: string;
   readonly hostId: string;
+  /** The earlier run that this one is a retry or a fork of. */
+  readonly origin: RunOrigin | null;
+  /** Stages whose work is not done, in the order of the spec: they come to what their author wrote. */
+  readonly mocked: readonly string[];
   /** `damaged` is no event: whoever reads a run says it with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';
   /** In the order of the spec; a stage that no admission named stands after them. */
@@ -32,6 +39,8 @@ export type StageState =
   | 'running'
   /** It waits for an answer. */
   | 'asking'
+  /** It waits for a time. */
+  | 'sleeping'
   | 'retrying'
   | 'succeeded'
   | 'failed'
@@ -43,6 +52,8 @@ export interface StageView {
   readonly id: string;
   readonly dependsOn: readonly string[];
   readonly state: StageState;
+  /** The run in which it ran, when what it came to there stands for it; null when it is this run's to do. */
+  readonly givenBy: string | null;
   /** The latest attempt's; '' before the first. */
   readonly execKey: string;
   /** From 1; 0 before the first start. */
@@ -51,6 +62,12 @@ export interface StageView {
   readonly durationMs: number | null;
   readonly exitCode: number | null;
   readonly failure: StageFailure | null;
+  /** What became of its items; null: it is done once. */
+  readonly items: ItemsView | null;
+  /** What it asks; null unless it waits for an answer. */
+  readonly question: Question | null;
+  /** Until when it waits, in milliseconds since the epoch; null unless it waits for a time. */
+  readonly sleepsUntilMs: number | null;
   /** Why it was skipped, is tried again, or was taken over. */
   readonly reason: string | null;
   readonly isolation: IsolationLevel | null;
@@ -59,9 +76,33 @@ export interface StageView {
   readonly usage: Readonly<Record<string, number>>;
   /** Bytes that the latest attempt printed, on both streams, before redaction. */
   readonly outputBytes: number;
+  /** Of a loop that was done more than once: the latest visit, from 2. */
+  readonly visit?: number;
   /** How often another worker took the command over. */
   readonly reattached: number;
 }
+
+/** Counted, and not kept one by one: there may be thousands. */
+export interface ItemsView {
+  readonly total: number;
+  readonly running: number;
+  readonly succeeded: number;
+  readonly failed: number;
+  /** The first that failed, by number; at most `SHOWN_FAILURES`. */
+  readonly failures: readonly ItemFailure[];
+  /** Latest attempts of items that run or have failed, by item: what a later event of theirs takes back. */
+  readonly open: Readonly<Record<string, 'running' | 'failed'>>;
+}
+
+export interface ItemFailure {
+  /** From 0. */
+  readonly item: number;
+  readonly execKey: string;
+  readonly failure: StageFailure;
+}
+
+/** Of a stage; all of them stand in the log. */
+export const SHOWN_FAILURES = 20;
 
 export interface VmView {
   readonly vmKey: string;
@@ -90,6 +131,8 @@ export function emptyView(runId: string): RunView {
     name: '',
     kind: '',
     hostId: '',
+    origin: null,
+    mocked: [],
     state: 'running',
     stages: [],
     vms: [],
@@ -117,6 +160,8 @@ export function project(view: RunView, event: RunEvent): RunView {
 }
 
 function fold(view: RunView, { atMs, body }: RunEvent): RunView {
+  const item = itemOf(body);
+  if (item !== null) return withStage(view, item.stage, (stage) => withItem(stage, item.item, body));
   switch (body.type) {
     case 'run-admitted': {
       const early = new Map(view.stages.map((stage) => [stage.id, stage]));
@@ -128,6 +173,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
         name: body.name,
         kind: body.kind,
         hostId: body.hostId,
+        origin: body.origin ?? null,
+        mocked: body.mocked ?? [],
         outputStage: body.outputStage,
         stages: [...named, ...others],
         startedAtMs: atMs,
@@ -144,6 +191,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
             outcome: body.outcome,
             finishedAtMs: atMs,
             stages: view.stages.map((stage) => settle(stage, body.outcome, atMs)),
+            vms: view.vms.map(ended),
           };
     case 'vm-starting':
       return withVm(view, body, (vm) => vm);
@@ -164,13 +212,17 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
     case 'vm-stopped':
       return withVm(view, body, (vm) => ({ ...vm, state: vm.state === 'lost' ? 'lost' : 'stopped' }));
     case 'scope-restarted':
-      return withNotice(view, {
+      return withNotice(reopened(view, body), {
         atMs,
         level: 'warning',
-        message: `VM scope ${body.scope} starts again (${body.reason}); stages that run again: ${body.stages.join(', ')}`,
+        message: `VM scope ${body.scope} starts again (${body.reason})${body.stages.length === 0 ? '' : `; stages that run again: ${body.stages.join(', ')}`}`,
       });
+    case 'loop-visited':
+      return visited(view, body);
     case 'stage-started':
-      return withStage(view, body.stage, (stage) => started(stage, body.execKey, body.attempt, atMs));
+      return withStage(view, body.stage, (stage) =>
+        withTotal(started(stage, body.execKey, body.attempt, atMs), body.items),
+      );
     case 'stage-reattached':
       return withStage(view, body.stage, (stage) => ({
         ...stage,
@@ -210,9 +262,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
         isStale(stage, body.execKey) ? stage : { ...stage, state: 'retrying', reason: body.reason },
       );
     case 'stage-asking':
-      return withStage(view, body.stage, (stage) =>
-        asAsking(started(stage, body.execKey, body.attempt, atMs), body.execKey),
-      );
+      return withStage(view, body.stage, (stage) => asAsking(started(stage, body.execKey, body.attempt, atMs), body));
     case 'stage-answered':
       return withStage(view, body.stage, (stage) =>
         isStale(stage, body.execKey)
@@ -221,14 +271,35 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
               ...stage,
               state: body.outcome,
               execKey: body.execKey,
-              durationMs: stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs),
+              durationMs: elapsedMs(stage, atMs),
               failure: body.failure,
-              reason: null,
+              question: null,
+              reason: answeredBy(body),
             },
+      );
+    case 'stage-given':
+      return withStage(view, body.stage, (stage) =>
+        stage.state === 'waiting' ? { ...stage, state: body.outcome, givenBy: body.runId } : stage,
+      );
+    case 'stage-sleeping':
+      return withStage(view, body.stage, (stage) => asSleeping(started(stage, body.execKey, body.attempt, atMs), body));
+    case 'stage-woken':
+      return withStage(view, body.stage, (stage) =>
+        isStale(stage, body.execKey)
+          ? stage
+          : woken(started(stage, body.execKey, attemptOf(body.execKey), atMs), body.outcome, atMs),
+      );
+    case 'stage-failed':
+      return withStage(view, body.stage, (stage) =>
+        isStale(stage, body.execKey) ? stage : failed(stage, body.execKey, body.failure, atMs),
       );
     case 'stage-skipped':
       return withStage(view, body.stage, (stage) =>
         stage.state === 'waiting' ? { ...stage, state: 'skipped', reason: body.reason } : stage,
+      );
+    case 'stage-passed':
+      return withStage(view, body.stage, (stage) =>
+        stage.state === 'waiting' ? { ...stage, state: 'passed', reason: 'its condition does not hold' } : stage,
       );
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
@@ -237,18 +308,85 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
   }
 }
 
+/** The item of a stage that an event is of; null: it is of the run itself, or of no stage. */
+function itemOf(body: RunEventBody): { readonly stage: string; readonly item: number } | null {
+  const instance =
+    'execKey' in body
+      ? parseExecKey(body.execKey)?.instance
+      : 'vmKey' in body
+        ? parseVmKey(body.vmKey)?.instance
+        : null;
+  const step = instance?.[0];
+  return step === undefined ? null : { stage: step.part, item: step.item };
+}
+
+function withTotal(stage: StageView, total: number | undefined): StageView {
+  if (total === undefined) return stage;
+  return { ...stage, items: { ...(stage.items ?? NO_ITEMS), total } };
+}
+
+const NO_ITEMS: ItemsView = { total: 0, running: 0, succeeded: 0, failed: 0, failures: [], open: {} };
+
+/** VMs of items are left out: each lives for one of them. */
+function withItem(stage: StageView, item: number, body: RunEventBody): StageView {
+  if (body.type === 'stage-started' || body.type === 'stage-retrying') return withItems(stage, item, 'running', null);
+  if (body.type === 'output') return { ...stage, outputBytes: stage.outputBytes + body.to - body.from };
+  if (body.type === 'stage-reattached') return { ...stage, reattached: stage.reattached + 1 };
+  if (body.type === 'stage-failed')
+    return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure: body.failure });
+  if (body.type !== 'stage-finished') return stage;
+  const { outcome, failure } = toStageResult(body.result);
+  if (outcome === 'failed' && failure !== null)
+    return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure });
+  return withItems(stage, item, outcome === 'succeeded' ? 'succeeded' : null, null);
+}
+
+/** @param state  null: it was cancelled */
+function withItems(
+  stage: StageView,
+  item: number,
+  state: 'running' | 'failed' | 'succeeded' | null,
+  failure: ItemFailure | null,
+): StageView {
+  const items = stage.items ?? NO_ITEMS;
+  const { [item]: before, ...others } = items.open;
+  const count = (of: 'running' | 'failed' | 'succeeded'): number =>
+    items[of] + (state === of ? 1 : 0) - (before === of ? 1 : 0);
+  const known = items.failures.filter((each) => each.item !== item);
+  return {
+    ...stage,
+    items: {
+      total: items.total,
+      running: count('running'),
+      succeeded: count('succeeded'),
+      failed: count('failed'),
+      failures:
+        failure === null
+          ? known.length === items.failures.length
+            ? items.failures
+            : known
+          : [...known, failure].toSorted((a, b) => a.item - b.item).slice(0, SHOWN_FAILURES),
+      open: state === 'running' || state === 'failed' ? { ...others, [item]: state } : others,
+    },
+  };
+}
+
 /** A stage of which nothing is known but its name. */
 export function newStage(id: string): StageView {
   return {
     id,
     dependsOn: [],
     state: 'waiting',
+    givenBy: null,
     execKey: '',
     attempt: 0,
     startedAtMs: null,
     durationMs: null,
     exitCode: null,
     failure: null,
+    items: null,
+    question: null,
+    sleepsUntilMs: null,
     reason: null,
     isolation: null,
     accelerator: null,
@@ -268,11 +406,80 @@ function started(stage: StageView, execKey: string, attempt: number, atMs: numbe
       startedAtMs: stage.startedAtMs ?? atMs,
       state: stage.state === 'waiting' ? 'running' : stage.state,
     };
-  return { ...newStage(stage.id), dependsOn: stage.dependsOn, state: 'running', execKey, attempt, startedAtMs: atMs };
+  const { id, dependsOn, visit } = stage;
+  const seen = visit === undefined ? {} : { visit };
+  return { ...newStage(id), dependsOn, ...seen, state: 'running', execKey, attempt, startedAtMs: atMs };
 }
 
-function asAsking(stage: StageView, execKey: string): StageView {
-  return stage.execKey === execKey && stage.state === 'running' ? { ...stage, state: 'asking' } : stage;
+/** The run machine's word, which stands above a result that did not come to it. */
+function failed(stage: StageView, execKey: string, failure: StageFailure, atMs: number): StageView {
+  const hasBegun = stage.execKey === execKey;
+  return {
+    ...(hasBegun ? stage : { ...newStage(stage.id), dependsOn: stage.dependsOn, execKey, attempt: attemptOf(execKey) }),
+    state: 'failed',
+    durationMs: hasBegun ? (stage.durationMs ?? elapsedMs(stage, atMs)) : null,
+    failure,
+    reason: null,
+  };
+}
+
+/** Stages whose VM was lost, and what is needed again because of it. A restart that a later VM has overtaken says nothing new. */
+function reopened(
+  view: RunView,
+  { scope, reason, stages }: Extract<RunEventBody, { type: 'scope-restarted' }>,
+): RunView {
+  const latest = view.vms.filter((vm) => vm.scope === scope).at(-1);
+  if (latest?.state === 'starting' || latest?.state === 'ready') return view;
+  return stages.reduce(
+    (all, id) =>
+      withStage(all, id, (stage) =>
+        stage.attempt === 0
+          ? { ...newStage(id), dependsOn: stage.dependsOn }
+          : { ...stage, state: 'retrying', failure: null, reason },
+      ),
+    view,
+  );
+}
+
+function visited(
+  view: RunView,
+  { stage: loop, visit, stages }: Extract<RunEventBody, { type: 'loop-visited' }>,
+): RunView {
+  const opened = stages.reduce(
+    (all, id) => withStage(all, id, (stage) => ({ ...stage, state: 'waiting', failure: null, reason: null })),
+    view,
+  );
+  return withStage(opened, loop, (stage) => ({ ...stage, visit }));
+}
+
+function elapsedMs(stage: StageView, atMs: number): number | null {
+  return stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs);
+}
+
+function asAsking(stage: StageView, { execKey, question }: Extract<RunEventBody, { type: 'stage-asking' }>): StageView {
+  return stage.execKey === execKey && stage.state === 'running'
+    ? { ...stage, state: 'asking', question: question ?? null }
+    : stage;
+}
+
+function asSleeping(
+  stage: StageView,
+  { execKey, untilMs }: Extract<RunEventBody, { type: 'stage-sleeping' }>,
+): StageView {
+  return stage.execKey === execKey && stage.state === 'running'
+    ? { ...stage, state: 'sleeping', sleepsUntilMs: untilMs }
+    : stage;
+}
+
+/** One whose time had passed was never asleep. */
+function woken(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number): StageView {
+  return { ...stage, state, durationMs: elapsedMs(stage, atMs), sleepsUntilMs: null };
+}
+
+/** Who said yes, and what beside it; a failure says it itself. */
+function answeredBy({ outcome, by, comment }: Extract<RunEventBody, { type: 'stage-answered' }>): string | null {
+  if (outcome !== 'succeeded') return null;
+  return `approved${by === undefined ? '' : ` by ${by}`}${comment === undefined ? '' : `: ${comment}`}`;
 }
 
 /** Of an earlier attempt than the one that the view shows. */
@@ -286,13 +493,30 @@ function attemptOf(execKey: string): number {
   return Number.isSafeInteger(attempt) ? attempt : 0;
 }
 
-/** A run that has ended has no stage that waits or runs. */
+/**
+ * A run that has ended has no stage that waits or runs. Earlier builds wrote no event of a stage that failed without a result:
+ * of one of them the outcome says so.
+ */
 function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView {
+  if (stage.id === outcome.failedStage && outcome.failure !== null && stage.failure === null)
+    return failed(stage, stage.execKey, outcome.failure, atMs);
   if (stage.state === 'waiting')
     return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
-  if (stage.state !== 'running' && stage.state !== 'asking' && stage.state !== 'retrying') return stage;
-  const durationMs = stage.startedAtMs === null ? null : Math.max(0, atMs - stage.startedAtMs);
-  return { ...stage, state: outcome.state === 'failed' ? 'failed' : 'cancelled', durationMs };
+  if (!['running', 'asking', 'sleeping', 'retrying'].includes(stage.state)) return stage;
+  const items = stage.items === null ? null : { ...stage.items, running: 0 };
+  return {
+    ...stage,
+    items,
+    state: outcome.state === 'failed' ? 'failed' : 'cancelled',
+    durationMs: elapsedMs(stage, atMs),
+    question: null,
+    sleepsUntilMs: null,
+  };
+}
+
+/** With its run a VM ends, however that ended: one that nothing released is stopped by its host. */
+function ended(vm: VmView): VmView {
+  return vm.state === 'starting' || vm.state === 'ready' ? { ...vm, state: 'stopped' } : vm;
 }
 
 function withStage(view: RunView, id: string, change: (stage: StageView) => StageView): RunView {
@@ -321,7 +545,7 @@ function withVm(
     bootMs: null,
     reason: null,
   };
-  const changed = change(vm);
+  const changed = view.outcome === null ? change(vm) : ended(change(vm));
   return { ...view, vms: index === -1 ? [...view.vms, changed] : view.vms.with(index, changed) };
 }
 

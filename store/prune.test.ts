@@ -166,13 +166,19 @@ test('clears what killed writers left, when it is a day old', async () => {
   expect(await readdir(partial)).toEqual(['new']);
 });
 
-test('forgets the input of a run that was never started after a day, and then the input goes', async () => {
+test('forgets the input and the source of a run that was never started after a day, and then the input goes', async () => {
   const input = await artifact('of a run that was never started', 48 * HOUR_MS);
   await stores.records.put('never', 'input', input);
   expect(await prune(dir, options({ artifactsNow: true }))).toMatchObject({ artifacts: 0 });
   const at = new Date(nowMs - 25 * HOUR_MS);
   await utimes(join(dir, 'runs/never/records/input.json'), at, at);
+  const source = { path: null, text: 'kind: workflow', params: {}, mode: null };
+  await stores.records.put('never', 'source', source);
+  await utimes(join(dir, 'runs/never/records/source.json'), at, at);
+  await stores.records.put('soon', 'source', source);
   expect(await prune(dir, options({}))).toMatchObject({ artifacts: 1 });
+  expect(await stores.records.get('never', 'source')).toBeNull();
+  expect(await stores.records.get('soon', 'source')).toEqual(source);
 });
 
 test('takes two prunes at once', async () => {

@@ -125,6 +125,9 @@ async function removeRun(stateDir: string, runId: string): Promise<void> {
   await rm(aside, { recursive: true, force: true });
 }
 
+/** Records that a client writes before it starts the run. */
+const LEFT_BY_CLIENTS = ['input', 'source'] as const;
+
 /** What an earlier prune or a killed writer left half done. */
 async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   for (const name of await names(runsDir(stateDir))) {
@@ -132,9 +135,12 @@ async function removeLeftovers(stateDir: string, nowMs: number): Promise<void> {
   }
   // Of a run that was never started: its client was killed before.
   for (const { path } of await listRunFolders(runsDir(stateDir))) {
-    const input = join(path, 'records', 'input.json');
-    const facts = (await statOrNull(join(path, 'events.jsonl'))) === null ? await statOrNull(input) : null;
-    if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(input, { force: true });
+    if ((await statOrNull(join(path, 'events.jsonl'))) !== null) continue;
+    for (const name of LEFT_BY_CLIENTS) {
+      const record = join(path, 'records', `${name}.json`);
+      const facts = await statOrNull(record);
+      if (facts !== null && nowMs - facts.mtimeMs > ARTIFACT_GRACE_MS) await rm(record, { force: true });
+    }
   }
   const partial = partialDir(artifactsDir(stateDir));
   for (const name of await names(partial)) {

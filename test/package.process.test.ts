@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { mkdtemp, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -30,6 +30,42 @@ describe('the package, installed from its tarball into an empty folder', () => {
     expect(JSON.parse(readFileSync(join(installed.folder, schema!), 'utf8'))).toMatchObject({
       $schema: 'http://json-schema.org/draft-07/schema#',
     });
+  });
+
+  it('has one copy of each package of Temporal, in the version that it names as its peer', async () => {
+    const manifest = async (path: string): Promise<{ version: string; peerDependencies?: Record<string, string> }> =>
+      JSON.parse(await readFile(join(modules, path, 'package.json'), 'utf8')) as never;
+    const modules = join(installed.folder, 'node_modules');
+    const copies = (await readdir(modules, { recursive: true }))
+      .flatMap((path) => /^(?:.*\/)?@temporalio\/([^/]+)\/package\.json$/.exec(path)?.[1] ?? [])
+      .toSorted();
+    expect(copies).toEqual([...new Set(copies)]);
+    const { peerDependencies = {} } = await manifest('voidbox');
+    expect(Object.keys(peerDependencies)).toEqual(
+      ['activity', 'client', 'common', 'worker', 'workflow'].map((name) => `@temporalio/${name}`),
+    );
+    for (const [name, version] of Object.entries(peerDependencies))
+      expect((await manifest(name)).version).toBe(version);
+  });
+
+  it('brings the plugin for workers of other people', async () => {
+    await writeFile(
+      join(installed.folder, 'doors.mjs'),
+      `import { createVoidboxPlugin } from 'voidbox/temporal';
+       import { executePipeline, runCommand, voidboxRun } from 'voidbox/temporal/workflows';
+       console.log(createVoidboxPlugin().name, typeof executePipeline, typeof runCommand, typeof voidboxRun);`,
+    );
+    // As the samples of Temporal are written.
+    await writeFile(
+      join(installed.folder, 'doors.cjs'),
+      `const { createVoidboxPlugin } = require('voidbox/temporal');
+       const { executePipeline, runCommand, voidboxRun } = require('voidbox/temporal/workflows');
+       console.log(createVoidboxPlugin().name, typeof executePipeline, typeof runCommand, typeof voidboxRun);`,
+    );
+    for (const file of ['doors.mjs', 'doors.cjs']) {
+      const { stdout } = await promisify(execFile)(process.execPath, [file], { cwd: installed.folder });
+      expect(stdout).toBe('voidbox function function function\n');
+    }
   });
 
   it('says what is wrong with a bad spec and exits with 2', async () => {
@@ -74,6 +110,21 @@ describe('the package, installed from its tarball into an empty folder', () => {
     } finally {
       await rm(alone, { recursive: true });
     }
+  });
+
+  it('gives a program a simulated VM, and loads nothing of Temporal for it', async () => {
+    const loaded = join(installed.folder, 'loaded.cjs');
+    await writeFile(loaded, `process.on('exit', () => console.log(Object.keys(require.cache).join('\\n')));`);
+    const program = `import { Sandbox } from 'voidbox/sandbox';
+      const vm = await Sandbox.launch({ mode: 'mock' });
+      console.log((await vm.exec('echo', ['from a mock'])).stdout);
+      await vm.close();`;
+    await writeFile(join(installed.folder, 'direct.mjs'), program);
+    const args = ['--require', loaded, 'direct.mjs'];
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: installed.folder, timeout: 60_000 });
+    expect(stdout).toContain('from a mock');
+    expect(stdout).toContain(loaded);
+    expect(stdout).not.toContain('@temporalio');
   });
 
   it('holds the Rust sources, the workflow bundle and the licence, and no tests', async () => {

@@ -12,7 +12,7 @@ const run = promisify(execFile);
 
 it('the code of docs/skill-kit.md type-checks, and its program starts', { timeout: 60_000 }, async () => {
   using folder = new TemporaryFolder();
-  const [greeter, writer, main, ...others] = blocksOf('docs/skill-kit.md');
+  const [greeter, reminder, writer, main, adder, ...others] = blocksOf('docs/skill-kit.md');
   expect(others).toEqual([]);
   mkdirSync(folder.file('node_modules'));
   symlinkSync(ROOT, folder.file('node_modules/voidbox'));
@@ -20,7 +20,9 @@ it('the code of docs/skill-kit.md type-checks, and its program starts', { timeou
   writeFileSync(folder.file('package.json'), '{"type":"module"}');
   const files = {
     'skill.ts': greeter,
+    'reminder.ts': reminder,
     'writer.ts': writer,
+    'adder.test.ts': adder,
     'main.ts': main,
     'writer-main.ts': main?.replace('./skill.ts', './writer.ts'),
   };
@@ -53,10 +55,11 @@ it('the code of docs/skill-kit.md type-checks, and its program starts', { timeou
     prompt: '<prompt>\nAsk the visitor of Ulm for a name.\n</prompt>',
   });
   expect(await start('writer-main.js')).toMatchObject({ kind: 'prompt', step: 'title' });
+  await run(process.execPath, [folder.file('bin/adder.test.js')], { cwd: folder.path });
   // What authors copy is without faults of its own.
   const lint = run(
     process.execPath,
-    [join(ROOT, 'bin/voidbox.js'), 'skill', 'lint', '--max-warnings', '0', 'skill.ts', 'writer.ts'],
+    [join(ROOT, 'bin/voidbox.js'), 'skill', 'lint', '--max-warnings', '0', 'skill.ts', 'reminder.ts', 'writer.ts'],
     { cwd: folder.path },
   );
   expect(await lint.catch((error: unknown) => (error as { stdout: string }).stdout)).toMatchObject({

@@ -27,7 +27,7 @@ export function watchDisk(stateDir: string, waitLimitMs: number | null, log: Log
         const { availableBytes } = readDiskRoom(stateDir);
         log(
           'warning',
-          `the disk of ${stateDir} is full: the ballast is given up, ${formatBytes(availableBytes)} are left for messages; make room (voidbox prune)`,
+          `the disk of ${stateDir} is full: the ballast is released, ${formatBytes(availableBytes)} are left for messages; free space (voidbox prune)`,
         );
       } else if (done === 'made') {
         log('info', `the ballast in ${stateDir} is in place`);

@@ -5,19 +5,20 @@
 import { randomBytes } from 'node:crypto';
 import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { hostIdFile, readHostId } from '../client/this-host.ts';
 import { isHostId } from '../domain/run/host.ts';
 import { runsDir } from '../store/file/layout.ts';
 
 export function hostId(stateDir: string): string {
-  const file = join(stateDir, 'host-id');
-  const known = read(file);
+  const file = hostIdFile(stateDir);
+  const known = readHostId(stateDir);
   const ofRuns = idOfRuns(stateDir, known);
   // One that no run was admitted under, where they name another, is a damaged one: a changed letter makes an id as good.
   if (known !== null && (ofRuns === null || ofRuns === known)) return known;
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
   const mine = `${file}.${process.pid}`;
   writeFileSync(mine, `${ofRuns ?? randomBytes(8).toString('hex')}\n`, { mode: 0o600 });
-  putAside(file, known);
+  putAside(stateDir, known);
   try {
     // A link fails when the name exists: of two that start at once, the first one's id stands.
     linkSync(mine, file);
@@ -26,14 +27,15 @@ export function hostId(stateDir: string): string {
   } finally {
     rmSync(mine, { force: true });
   }
-  const id = read(file);
+  const id = readHostId(stateDir);
   if (id === null) throw new Error(`${file} does not hold a host id (letters, digits, "-"): remove it and start again`);
   return id;
 }
 
 /** What stands there and is not the id makes room; another process may have done it, and put the id there. */
-function putAside(file: string, judged: string | null): void {
-  if (read(file) !== judged) return;
+function putAside(stateDir: string, judged: string | null): void {
+  if (readHostId(stateDir) !== judged) return;
+  const file = hostIdFile(stateDir);
   try {
     renameSync(file, `${file}.damaged`);
   } catch (error) {
@@ -79,17 +81,6 @@ function namesIn(dir: string): readonly string[] {
     return readdirSync(dir);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
-    throw error;
-  }
-}
-
-function read(file: string): string | null {
-  try {
-    const text = readFileSync(file, 'utf8').trim();
-    return isHostId(text) ? text : null;
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'EISDIR') return null;
     throw error;
   }
 }

@@ -59,7 +59,7 @@ test('no VM is started on a disk that is nearly full, and those that live are no
   await leases.grant(key('a'), NEED);
   await expect(leases.grant(key('b'), NEED)).rejects.toMatchObject({
     ...full,
-    message: expect.stringContaining('waits for room on the disk'),
+    message: expect.stringContaining('waits for disk space'),
   });
   availableBytes = 5_000_000;
   await leases.grant(key('b'), NEED);

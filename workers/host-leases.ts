@@ -88,7 +88,7 @@ export function createHostLeases(options: HostLeasesOptions): Leases {
         waiting.set(vmKey, now());
         throw new CodedError(
           'vm/no-capacity',
-          `scope ${key.scope} waits for room on the disk: ${formatBytes(room.availableBytes)} are free where VMs and runs are, and none is started with less than ${formatBytes(room.floorBytes)}: make room (voidbox prune)`,
+          `scope ${key.scope} waits for disk space: ${formatBytes(room.availableBytes)} are free where VMs and runs are stored, and no VM starts with less than ${formatBytes(room.floorBytes)}: free space (voidbox prune)`,
           { nextRetryDelayMs: ASK_AGAIN_MS },
         );
       }

@@ -239,7 +239,7 @@ test('set-aside --all leaves a run without an event alone for as long as the ser
     JSON.parse((await type('set-aside', '--all', '--dry-run', '--json')).stdout) as unknown;
   expect(await sorted()).toMatchObject({
     runs: expect.not.arrayContaining([expect.objectContaining({ runId })]) as unknown,
-    left: [{ runId, reason: expect.stringContaining('the server says that it runs') as string }],
+    left: [{ runId, reason: expect.stringContaining('the server says that it is running') as string }],
   });
   await handle.terminate('test');
   expect(await sorted()).toMatchObject({

@@ -3,6 +3,7 @@
  * gone, and the terminal events that such runs lack. A VM of a run that goes on is never touched.
  */
 import type { Client } from '@temporalio/client';
+import type { CommandCaller } from '../activities/admission-record.ts';
 import type { EventLog } from '../activities/ports/event-log.ts';
 import type { HostVariables } from '../activities/ports/host-variables.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
@@ -10,6 +11,9 @@ import type { VmNeed } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { NewRunEvent } from '../domain/run/event.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { stateOfCommandCall } from '../client/command-call.ts';
 import { describeRun, repairRun } from '../client/runs.ts';
 import { textOf, type Log } from './log.ts';
 import { unlessDamaged, type OpenRuns } from './open-runs.ts';
@@ -50,7 +54,7 @@ export async function cleanUp(options: JanitorOptions): Promise<void> {
         live.filter(({ key }) => key.runId === runId),
       );
     } catch (error) {
-      log('warning', `could not look after run ${runId}: ${textOf(error)}`);
+      log('warning', `could not maintain run ${runId}: ${textOf(error)}`);
     }
   }
 }
@@ -60,6 +64,8 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
   // Of a run whose admission cannot be read any server may be the one: this server's word ends its VMs when it says that the run has ended.
   const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
   if (owner !== 'damaged' && owner?.serverId !== serverId) return;
+  if (owner !== 'damaged' && owner.command !== undefined)
+    return await cleanUpCommand(options, runId, owner.command, vms);
   const { state } = await describeRun(client, runId);
   if (state === 'running' || (owner === 'damaged' && state === 'missing')) return;
   for (const { key } of vms) {
@@ -71,7 +77,7 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
     await dropMounts(runId);
     return await hostVariables.drop(runId);
   }
-  const mended = await repairRun(client, openRuns.events, runId, { missingIsGone: true }).catch((error: unknown) => {
+  const repaired = await repairRun(client, openRuns.events, runId, { missingIsGone: true }).catch((error: unknown) => {
     // It has ended, and its log takes no last event any more: there is nothing left to look after.
     if (isCodedError(error) && error.code === 'store/damaged') return null;
     throw error;
@@ -79,8 +85,39 @@ async function cleanUpRun(options: JanitorOptions, runId: string, vms: readonly 
   // Behind its VMs: no stage copies anything back any more.
   await dropMounts(runId);
   await hostVariables.drop(runId);
-  if (mended === null) return openRuns.ended(runId);
+  if (repaired === null) return openRuns.ended(runId);
   log('info', `run ${runId} ended without its last event (${state}); it is written now`);
+}
+
+/** No workflow writes the end of a command's run where its activity could not. */
+async function cleanUpCommand(
+  { client, openRuns, release, dropMounts, log }: JanitorOptions,
+  runId: string,
+  command: CommandCaller,
+  vms: readonly HostVm[],
+): Promise<void> {
+  const state = await stateOfCommandCall(client, command);
+  // Between its admission and its start it has no VM.
+  if (state === 'pending' || (state === 'absent' && vms.length === 0)) return;
+  const reason = `the workflow ${sanitizeLine(command.workflowId)} no longer waits for it`;
+  for (const { key } of vms) {
+    log('info', `command ${runId}: ${reason}: ending its VM ${key.scope}/${key.generation}`);
+    await release(key);
+  }
+  await openRuns.events.append(runId, [endOfCommand(reason)]).catch((error: unknown) => {
+    if (!(isCodedError(error) && error.code === 'store/damaged')) throw error;
+  });
+  await dropMounts(runId);
+  openRuns.ended(runId);
+}
+
+function endOfCommand(message: string): NewRunEvent {
+  const failure = { code: 'run/terminated', message, stderrTail: '' } as const;
+  return {
+    id: EVENT_ID.runFinished,
+    atMs: Date.now(),
+    body: { type: 'run-finished', outcome: { state: 'terminated', failedStage: null, failure, output: null } },
+  };
 }
 
 /** Tells the readers of each unfinished run that this worker has taken it up. */

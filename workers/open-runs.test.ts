@@ -182,8 +182,8 @@ test('a run that is not admitted yet is looked at again, one that cannot be read
   now += 10 * 60_000;
   expect((await openRuns.list()).toSorted()).toEqual(['open', 'waiting']);
   expect(said).toEqual([
-    'run a-damaged cannot be looked after: admission.json is no JSON',
-    'run b-damaged cannot be looked after: its log is no log',
+    'run a-damaged cannot be maintained: admission.json is no JSON',
+    'run b-damaged cannot be maintained: its log is no log',
   ]);
 });
 

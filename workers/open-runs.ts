@@ -80,7 +80,7 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
         await look(runId, run);
         unreadable.delete(runId);
       } catch (error) {
-        if (!unreadable.has(runId)) log('warning', `run ${runId} cannot be looked after: ${textOf(error)}`);
+        if (!unreadable.has(runId)) log('warning', `run ${runId} cannot be maintained: ${textOf(error)}`);
         unreadable.add(runId);
       }
     }
@@ -91,11 +91,11 @@ export function createOpenRuns(options: OpenRunsOptions): OpenRuns {
   return {
     events: {
       ...events,
-      async append(runId, written, writer) {
-        const count = await events.append(runId, written, writer);
-        notice(runId, written);
-        return count;
-      },
+      append: (runId, written, writer) =>
+        events.append(runId, written, writer).then((count) => {
+          notice(runId, written);
+          return count;
+        }),
     },
     async list() {
       if (listedAtMs === null || now() - listedAtMs >= LIST_AGAIN_MS) {

@@ -5,20 +5,30 @@
  */
 import { defaultPayloadConverter, isGrpcServiceError, type Client } from '@temporalio/client';
 import { createAdmittedRuns, type AdmittedRun } from '../activities/admitted-run.ts';
+import { askingEvent } from '../activities/approvals.ts';
 import { checkedEvents } from '../activities/call-events.ts';
+import { askRequest } from '../activities/run-calls.ts';
 import type { EventLog } from '../activities/ports/event-log.ts';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
-import { execKeyOf } from '../domain/pipeline/draft.ts';
+import type { MachineStage } from '../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
+import { PLAN_LIMITS } from '../domain/plan/plan.ts';
+import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
-import type { NewRunEvent } from '../domain/run/event.ts';
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { eventProblem } from '../domain/run/event-limits.ts';
-import type { StoredStageResult } from '../domain/run/stage-result.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
+import { readStageResult } from '../domain/run/read-stage-result.ts';
+import { ITEMS_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { textOf, type Log } from './log.ts';
 
 /** Events of one append. */
 const BATCH_EVENTS = 200;
+/** Exec keys in one message. */
+const NAMED_RESULTS = 20;
+/** Windows of one run, which has far fewer. */
+const MOST_WINDOWS = 1_000;
 /** For one run. A server that is slower is not waited for: the run goes on, and the next start looks again. */
 const LIMIT_MS = 15_000;
 /** Of gRPC. */
@@ -41,7 +51,7 @@ export async function restoreLogs(options: RestoreOptions, runIds: readonly stri
       if (restored.length > 0)
         options.log(
           'warning',
-          `run ${runId}: results of ${restored.join(', ')} were missing in its log and are written again`,
+          `run ${runId}: results of ${namesOf(restored)} were missing in its log and are written again`,
         );
     } catch (error) {
       // The janitor ends such a run.
@@ -60,11 +70,18 @@ async function restoreLog(
   runId: string,
 ): Promise<readonly string[]> {
   const known = new Set<string>();
-  for await (const { id } of reader.read(runId, 0, { output: false })) known.add(id);
+  const done = new Set<string>();
+  for await (const { id, body } of reader.read(runId, 0, { output: false })) {
+    known.add(id);
+    const item = itemDoneIn(body);
+    if (item !== null) done.add(item);
+  }
   const run = await createAdmittedRuns(records).get(runId);
+  // A workflow with the id of a command's run is anybody's.
+  if (run.command !== null) return [];
   const missing: NewRunEvent[] = [];
   const restored: string[] = [];
-  for await (const call of endedCalls(client, runId)) {
+  for await (const call of callsOf(client, runId, done)) {
     for (const event of eventsOf(run, call, known)) {
       if (known.has(event.id)) continue;
       known.add(event.id);
@@ -86,16 +103,32 @@ async function restoreLog(
 }
 
 function describe(execKeys: readonly string[]): string {
-  const named = execKeys.slice(0, 20).join(', ');
-  const rest = execKeys.length > 20 ? ` and ${execKeys.length - 20} more` : '';
-  const what = execKeys.length === 0 ? 'events' : `results of ${named}${rest}`;
+  const what = execKeys.length === 0 ? 'events' : `results of ${namesOf(execKeys)}`;
   return `the log lacked ${what} that the server remembers, as after a power cut; they are written again, and what those stages printed last may be missing`;
+}
+
+function namesOf(execKeys: readonly string[]): string {
+  const more = execKeys.length - NAMED_RESULTS;
+  return `${execKeys.slice(0, NAMED_RESULTS).join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
+}
+
+/** The item that has succeeded by this event, as text: nothing of it is missing. */
+function itemDoneIn(body: RunEventBody): string | null {
+  if (body.type !== 'stage-finished' || body.result.outcome !== 'succeeded') return null;
+  const [step] = parseExecKey(body.execKey)?.instance ?? [];
+  return step === undefined ? null : itemText(step.part, step.item);
+}
+
+function itemText(stage: string, item: number): string {
+  return `${stage}~${item}`;
 }
 
 interface EndedCall {
   readonly activity: string;
   readonly argument: unknown;
+  /** Of a stage that failed: what its failure carries. */
   readonly result: unknown;
+  readonly hasFailed: boolean;
   readonly startedAtMs: number;
   readonly endedAtMs: number;
 }
@@ -103,67 +136,157 @@ interface EndedCall {
 /** What the log has to hold of it. What cannot be of this run is left out: anybody who reaches the server can end an activity. */
 function eventsOf(
   run: AdmittedRun,
-  { activity, argument, result, startedAtMs, endedAtMs }: EndedCall,
+  { activity, argument, result, hasFailed, startedAtMs, endedAtMs }: EndedCall,
   known: ReadonlySet<string>,
 ): readonly NewRunEvent[] {
   if (typeof argument !== 'object' || argument === null) return [];
   const call = argument as Readonly<Record<string, unknown>>;
-  if (activity === 'appendEvents') return checkedEvents(run, call['events']);
+  // Events that could not be appended are sent again with another call.
+  if (activity === 'appendEvents') return hasFailed ? [] : checkedEvents(run, call['events']);
+  // A condition that could not be decided is a failed call, and its events were written first.
+  if (activity === 'evaluateCondition') return checkedEvents(run, call['events']);
+  if (activity === 'askApproval') return hasFailed ? [] : eventsOfQuestion(run, call, endedAtMs);
   const { stage: given, attempt } = call;
   const stage = typeof given === 'object' && given !== null ? (given as { readonly id?: unknown }).id : given;
-  if (typeof stage !== 'string' || planIndex(run.machine).stageById(stage) === undefined) return [];
+  const index = typeof stage === 'string' ? planIndex(run.machine).stageById(stage) : undefined;
+  const planned = index === undefined ? undefined : run.machine.stages[index];
+  if (typeof stage !== 'string' || planned === undefined) return [];
   if (typeof attempt !== 'number' || !Number.isSafeInteger(attempt) || attempt < 1) return [];
-  const execKey = execKeyOf(stage, attempt);
-  const { stage: ofStage, execKey: ofKey } = (result ?? {}) as Partial<StoredStageResult>;
-  if (ofStage !== stage || ofKey !== execKey) return [];
-  const sent = checkedEvents(run, call['events']);
+  const instance = activity === 'runStage' ? instanceOf(planned, call['instance']) : [];
+  if (instance === null) return [];
+  const execKey = attemptText({ stage, instance, attempt });
+  const begun = { id: EVENT_ID.attempt(execKey, 'started'), atMs: startedAtMs };
+  if (activity === 'beginItems' && !hasFailed) {
+    const items = itemsIn(result);
+    const body = { type: 'stage-started', stage, execKey, attempt } as const;
+    return items === null
+      ? []
+      : [...checkedEvents(run, call['events']), { ...begun, atMs: endedAtMs, body: { ...body, items } }];
+  }
+  const answered = readStageResult(result, stage, execKey);
+  if (answered === null || (hasFailed && answered.outcome !== 'failed')) return [];
+  // The end of a stage with items brings none.
+  const sent = checkedEvents(run, call['events'] ?? []);
   const finishedId = EVENT_ID.attempt(execKey, 'finished');
   if (known.has(finishedId)) return sent;
   const finished: NewRunEvent = {
     id: finishedId,
     atMs: endedAtMs,
-    body: { type: 'stage-finished', stage, execKey, result: result as StoredStageResult },
+    body: { type: 'stage-finished', stage, execKey, result: answered },
   };
   if (eventProblem(finished) !== null) return sent;
-  return [
-    ...sent,
-    {
-      id: EVENT_ID.attempt(execKey, 'started'),
-      atMs: startedAtMs,
-      body: { type: 'stage-started', stage, execKey, attempt },
-    },
-    finished,
-  ];
+  return [...sent, { ...begun, body: { type: 'stage-started', stage, execKey, attempt } }, finished];
 }
 
-/** Calls of the run's workflow that its history says have succeeded and whose events the log has to hold, in the order of their ends. */
+/** Of a stage with items the item, of any other the run itself. */
+function instanceOf({ id, each }: MachineStage, given: unknown): InstancePath | null {
+  const steps: readonly unknown[] = Array.isArray(given) ? given : [];
+  if (each === undefined) return steps.length === 0 ? [] : null;
+  const { part, item } = (steps[0] ?? {}) as { readonly part?: unknown; readonly item?: unknown };
+  return steps.length === 1 && part === id && isCount(item, PLAN_LIMITS.items - 1) ? [{ part: id, item }] : null;
+}
+
+function itemsIn(result: unknown): number | null {
+  const count = typeof result === 'object' && result !== null ? (result as { readonly count?: unknown }).count : null;
+  return isCount(count, PLAN_LIMITS.items) ? count : null;
+}
+
+function isCount(value: unknown, most: number): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= most;
+}
+
+function eventsOfQuestion(
+  run: AdmittedRun,
+  call: Readonly<Record<string, unknown>>,
+  askedAtMs: number,
+): readonly NewRunEvent[] {
+  try {
+    const request = askRequest(run, call);
+    return [...request.events, askingEvent(request, askedAtMs)];
+  } catch {
+    // Not of this run's workflow.
+    return [];
+  }
+}
+
+/** Of the run's workflow, and then of its windows where the log may lack something of theirs. */
+async function* callsOf(client: Client, runId: string, done: ReadonlySet<string>): AsyncGenerator<EndedCall> {
+  const windows: Execution[] = [];
+  yield* endedCalls(client, { workflowId: runId }, (window, request) => {
+    if (windows.length < MOST_WINDOWS && !isDone(request, done)) windows.push(window);
+  });
+  for (const window of windows) yield* endedCalls(client, window, () => undefined);
+}
+
+/** Whether all of a window's items have succeeded: its history, which is long, need not be read. */
+function isDone(request: unknown, done: ReadonlySet<string>): boolean {
+  const { stage, from, to } = (request ?? {}) as Readonly<Record<string, unknown>>;
+  const { id } = (stage ?? {}) as { readonly id?: unknown };
+  if (typeof id !== 'string' || !isCount(from, PLAN_LIMITS.items) || !isCount(to, PLAN_LIMITS.items)) return false;
+  for (let item = from; item < to; item += 1) if (!done.has(itemText(id, item))) return false;
+  return true;
+}
+
+interface Execution {
+  readonly workflowId: string;
+  /** The latest where none is said. */
+  readonly runId?: string;
+}
+
+/** Calls of activities whose events the log has to hold. */
+const CALLS: ReadonlySet<string | null | undefined> = new Set([
+  'runStage',
+  'appendEvents',
+  'askApproval',
+  'evaluateCondition',
+  'beginItems',
+  'endItems',
+]);
+
+/**
+ * Calls of a workflow that its history says have come to a result and whose events the log has to hold, in the order of their ends.
+ * @param onWindow  for each child that was started for items, with its argument
+ */
 async function* endedCalls(
   { workflowService, options: { namespace } }: Client,
-  workflowId: string,
+  execution: Execution,
+  onWindow: (window: Execution, request: unknown) => void,
 ): AsyncGenerator<EndedCall> {
+  const requests = new Map<string, unknown>();
   const scheduled = new Map<string, Pick<EndedCall, 'activity' | 'argument' | 'startedAtMs'>>();
   let nextPageToken: Uint8Array | null = null;
   do {
     const page: Awaited<ReturnType<typeof workflowService.getWorkflowExecutionHistory>> =
       await workflowService.getWorkflowExecutionHistory({
         namespace,
-        execution: { workflowId },
+        execution,
         nextPageToken,
       });
     for (const {
       eventId,
       eventTime,
       activityTaskScheduledEventAttributes: asked,
-      activityTaskCompletedEventAttributes: ended,
+      activityTaskCompletedEventAttributes: completed,
+      activityTaskFailedEventAttributes: failed,
+      startChildWorkflowExecutionInitiatedEventAttributes: child,
+      childWorkflowExecutionStartedEventAttributes: begun,
     } of page.history?.events ?? []) {
       const atMs = Number(eventTime?.seconds ?? 0) * 1_000 + Math.floor((eventTime?.nanos ?? 0) / 1_000_000);
+      if (child?.workflowType?.name === ITEMS_WORKFLOW_TYPE)
+        requests.set(String(eventId), first(child.input?.payloads));
+      const { workflowId, runId } = begun?.workflowExecution ?? {};
+      const initiated = String(begun?.initiatedEventId);
+      if (typeof workflowId === 'string' && typeof runId === 'string' && requests.has(initiated))
+        onWindow({ workflowId, runId }, requests.get(initiated));
       const activity = asked?.activityType?.name;
-      if (activity === 'runStage' || activity === 'appendEvents')
+      if (typeof activity === 'string' && CALLS.has(activity))
         scheduled.set(String(eventId), { activity, argument: first(asked?.input?.payloads), startedAtMs: atMs });
+      const ended = completed ?? failed;
       const call = scheduled.get(String(ended?.scheduledEventId));
       if (call === undefined) continue;
       scheduled.delete(String(ended?.scheduledEventId));
-      yield { ...call, result: first(ended?.result?.payloads), endedAtMs: atMs };
+      const answer = completed?.result ?? failed?.failure?.applicationFailureInfo?.details;
+      yield { ...call, result: first(answer?.payloads), hasFailed: ended !== completed, endedAtMs: atMs };
     }
     nextPageToken =
       page.nextPageToken !== null && page.nextPageToken !== undefined && page.nextPageToken.length > 0

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LOST_VM_ATTEMPTS } from '../domain/plan/plan.ts';
 import type { RunEvent, RunOutcome } from '../domain/run/event.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import type { MockProgram } from '../sandbox/mock/programs.ts';
@@ -18,6 +19,7 @@ import type { RunningWorkers } from './workers.ts';
 
 /** How often each `flaky` key was run, and which `lines` commands were started. */
 const calls = new Map<string, number>();
+let gateIsOpen = false;
 const started: string[] = [];
 
 const programs: Record<string, MockProgram> = {
@@ -29,6 +31,11 @@ const programs: Record<string, MockProgram> = {
     if (call > Number(times)) return 0;
     await write('stderr', `try ${call} of ${key} went wrong\n`);
     return 3;
+  },
+  /** Ends when the test opens the gate. */
+  gate: async ({ killed }) => {
+    while (!gateIsOpen) await sleep(20, undefined, { signal: killed });
+    return 0;
   },
   /** `lines KEY N MS`: N numbered lines, one each MS. */
   lines: async ({ args, killed, write }) => {
@@ -60,6 +67,7 @@ afterAll(async () => {
     'retries',
     'bad-plan',
     'lost-vm',
+    'lost-too-often',
     'worker-change',
     'cancelled',
     'cancel-away',
@@ -185,6 +193,17 @@ pipeline:
     expect((await historyLength('chain-6')) - (await historyLength('chain-2'))).toBe(4 * 6);
   });
 
+  test('has a board of its stages in its details, made when somebody looks', async () => {
+    await run('board', TWO_STEPS);
+    const { currentDetails } = await stack.runs.client.workflow
+      .getHandle('board')
+      .query<{ currentDetails: unknown }>('__temporal_workflow_metadata');
+    expect(currentDetails).toEqual(expect.stringMatching(/^\*\*two-steps\*\*: 2 succeeded\n/));
+    const gap = '\u00a0\u00a0\u00a0';
+    expect(currentDetails).toContain(`| say${gap} | succeeded${gap} | 1${gap} |`);
+    expect(currentDetails).toContain('Logs: `voidbox logs board`');
+  });
+
   test('may be started by the temporal command line', async () => {
     const file = join(stack.stateDir, 'request.json');
     writeFileSync(file, JSON.stringify({ spec: TWO_STEPS }));
@@ -254,9 +273,13 @@ describe('a run that goes wrong', () => {
     await expect(stack.runs.client.workflow.getHandle('fails').result()).rejects.toMatchObject({
       cause: {
         type: 'stage/exit-nonzero',
-        message: expect.stringMatching(/^stage bad ended with exit code 3[^]*try 1 of fails went wrong/),
+        message: 'stage bad ended with exit code 3',
+        details: [{ failure: { stderrTail: 'try 1 of fails went wrong\n' } }],
       },
     });
+    const { events: history } = await stack.runs.client.workflow.getHandle('fails').fetchHistory();
+    const summaries = (history ?? []).flatMap(({ userMetadata }) => userMetadata?.summary?.data ?? []);
+    expect(summaries.map((data) => Buffer.from(data).toString('utf8'))).toContain('"1 event: stage-skipped"');
     expect(typesOf(await stack.eventsOf('fails'))).toEqual(
       expect.arrayContaining(['stage-skipped', 'vm-stopped', 'run-finished']),
     );
@@ -320,6 +343,38 @@ describe('a run that is interrupted', () => {
     expect(backend.alive()).toEqual([]);
   });
 
+  test('has a stage that failed, told at once, where its VM is lost once too often', async () => {
+    const box = (name: string, run: string): string => `    - { name: ${name}, run: ${run} }\n`;
+    const boxes = `${box('victim', '{ program: lines, args: [too-often, "600", "50"] }')}${box('beside', '{ program: gate }')}`;
+    await start(
+      'lost-too-often',
+      `kind: pipeline\nname: lost\nsandbox: { mode: mock, isolation: none }\npipeline:\n  boxes:\n${boxes}  stages:\n    - { type: fan_out, boxes: [victim, beside] }\n`,
+    );
+    const victims = async (): Promise<readonly RunEvent[]> =>
+      (await stack.eventsOf('lost-too-often')).filter(({ body }) => 'stage' in body && body.stage === 'victim');
+    for (let generation = 0; generation <= LOST_VM_ATTEMPTS; generation += 1) {
+      const key = `victim/0/${generation + 1}`;
+      while (!(await victims()).some(({ body }) => body.type === 'output' && body.execKey === key)) await sleep(20);
+      const ready = (await stack.eventsOf('lost-too-often')).flatMap(({ body }) =>
+        body.type === 'vm-ready' && body.generation === generation ? [body.scope] : [],
+      );
+      const scope = ready.find((name) => name.includes('victim'))!;
+      backend.lose({ runId: 'lost-too-often', scope, instance: [], generation });
+    }
+    const told = async (): Promise<RunEvent | undefined> =>
+      (await victims()).find(({ body }) => body.type === 'stage-failed');
+    while ((await told()) === undefined) await sleep(20);
+    expect((await told())?.body).toMatchObject({
+      execKey: `victim/0/${LOST_VM_ATTEMPTS + 1}`,
+      failure: { code: 'vm/lost', message: expect.stringMatching(/^the VM was lost \d times; the last time: /) },
+    });
+    gateIsOpen = true;
+    expect(await awaitOutcome(stack.runs.client, 'lost-too-often')).toMatchObject({
+      state: 'failed',
+      failedStage: 'victim',
+    });
+  });
+
   test('keeps its command and every byte when its worker goes and another comes', async () => {
     await start('worker-change', slow('worker-change'));
     await untilOutput('worker-change', 'talk', 'line 3\n');
@@ -339,7 +394,7 @@ describe('a run that is interrupted', () => {
     );
     await untilOutput('cancelled', 'talk', 'line 2\n');
     const handle = stack.runs.client.workflow.getHandle('cancelled');
-    const answered = handle.executeUpdate('answer', { args: [{ stage: 'talk', outcome: 'succeeded' }] });
+    const answered = handle.executeUpdate('answer', { args: [{ stage: 'talk', decision: 'approve' }] });
     await expect(answered).rejects.toMatchObject({
       cause: { type: 'call/refused', message: 'no stage "talk" of this run waits for an answer' },
     });

@@ -5,7 +5,7 @@ import { keepVmAlive, readHostFacts, vmRunDir } from '../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
-import { readHostMemory } from '../setup/host-memory.ts';
+import { readHostMemory, vmBudgetMib } from '../setup/host-memory.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { vmsDir } from '../store/file/layout.ts';
 
@@ -49,6 +49,8 @@ export function createHostSandboxes({
   const backends = createSandboxBackends({
     vmsDir: vms,
     hostMemoryMib: () => readHostMemory().totalMib,
+    // Leases are this worker's order of asking. Every process of the folder that launches VMs is counted at the launch.
+    budgetMib: () => vmBudgetMib(readHostMemory().totalMib),
     keeper,
     pieces,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),

@@ -6,9 +6,11 @@ import { textOf, type Log } from './log.ts';
 /** `INDEXED_VALUE_TYPE_KEYWORD` of the server's API. */
 const KEYWORD = 2;
 
+export type SearchAttributeServices = Pick<Connection, 'operatorService' | 'workflowService'>;
+
 /** Names of ours that the server knows when this settles. Never rejects because of the attributes alone. */
 export async function ensureSearchAttributes(
-  connection: Connection,
+  connection: SearchAttributeServices,
   namespace: string,
   log: Log,
 ): Promise<readonly string[]> {
@@ -26,7 +28,7 @@ export async function ensureSearchAttributes(
       const flags = missing.map((name) => `--name ${name} --type Keyword`).join(' ');
       log(
         'warning',
-        `runs go without the search attributes ${missing.join(', ')} (${textOf(error)}); to have them: temporal operator search-attribute create --namespace ${namespace} ${flags}`,
+        `runs have no search attributes ${missing.join(', ')} (${textOf(error)}); register them: temporal operator search-attribute create --namespace ${namespace} ${flags}`,
       );
     }
   }
@@ -34,12 +36,12 @@ export async function ensureSearchAttributes(
   if (clashing.length > 0)
     log(
       'warning',
-      `the search attributes ${clashing.join(', ')} exist with another type than Keyword; runs go without them`,
+      `the search attributes ${clashing.join(', ')} exist with a type other than Keyword; runs do not set them`,
     );
   return wanted.filter((name) => known.get(name) === KEYWORD);
 }
 
-async function knownKeywords(connection: Connection, namespace: string): Promise<Map<string, number>> {
+async function knownKeywords(connection: SearchAttributeServices, namespace: string): Promise<Map<string, number>> {
   const { customAttributes } = await connection.operatorService.listSearchAttributes({ namespace });
   return new Map(Object.entries(customAttributes ?? {}).map(([name, type]) => [name, Number(type)]));
 }

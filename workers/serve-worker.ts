@@ -1,13 +1,21 @@
 /** A worker process by its options and environment: which server, which folders, which pieces. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { durabilityOf, readEnvironment } from '../setup/environment.ts';
+import { NO_LENT_VARIABLES } from '../activities/ports/lent-variables.ts';
+import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
+import { createLentVariables } from './lent-variables.ts';
 import { lazyPieces } from './lazy-pieces.ts';
 import { createLog, textOf } from './log.ts';
-import { configuredAddress, embeddedAddress } from '../client/temporal-address.ts';
+import { NoServerError } from '../client/no-server.ts';
+import { connectOwnServer } from '../client/server-problem.ts';
+import { SetupError } from '../setup/setup-error.ts';
+import { configuredAddress, embeddedAddress, type TemporalAddress } from '../client/temporal-address.ts';
 import { runWorkerProcess } from './worker-process.ts';
 
+const SERVER_LIMIT_MS = 60_000;
+const SERVER_AGAIN_MS = 1_000;
 const USAGE = 'name the server by TEMPORAL_ADDRESS, a temporal.toml profile, or --address HOST:PORT';
 
 /** Ends the process when it has worked. */
@@ -22,7 +30,10 @@ export async function serveWorker(): Promise<void> {
       keeper: { type: 'string' },
       pieces: { type: 'string' },
       'allow-mounts': { type: 'string', multiple: true, default: [] },
+      'allow-env': { type: 'string', multiple: true, default: [] },
+      'secrets-file': { type: 'string' },
       skills: { type: 'string', multiple: true, default: [] },
+      json: { type: 'boolean', default: false },
     },
   });
   try {
@@ -30,6 +41,7 @@ export async function serveWorker(): Promise<void> {
     const target =
       values.address === undefined ? configuredAddress(env) : embeddedAddress(values.address, values.namespace);
     if (target === null) throw new Error(USAGE);
+    if (values.address === undefined) await ownServerIsThere(target, env);
     const known = values.pieces === undefined ? null : (JSON.parse(values.pieces) as HostPieces);
     await runWorkerProcess({
       target,
@@ -42,19 +54,53 @@ export async function serveWorker(): Promise<void> {
       embedded: values.embedded,
       durability: durabilityOf(env, values.embedded ? 'embedded' : 'own'),
       allowedMountRoots: values['allow-mounts'],
+      // To the embedded stack commands hand over what each run needs: any account of the machine may start one there.
+      lentVariables: values.embedded
+        ? NO_LENT_VARIABLES
+        : createLentVariables({
+            secretsFile: values['secrets-file'] ?? env.secretsFile,
+            allowed: values['allow-env'],
+            environment: env.variables,
+          }),
       // The supervisor of the embedded stack names them all.
       skills: values.embedded ? values.skills : [...values.skills, ...env.skills],
       skillTurnLimitMs: env.skillTurnLimitMs,
       variables: env.variables,
       log,
-      onReady: (hostId) =>
+      onReady: (hostId, taskQueues) =>
         process.stdout.write(
-          `voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}\n`,
+          values.json
+            ? `${JSON.stringify({ state: 'ready', hostId, address: target.address, namespace: target.namespace, taskQueues })}\n`
+            : `voidbox-worker ready: host ${hostId}, server ${target.address}, namespace ${target.namespace}, task queues ${taskQueues.join(', ')}\n`,
         ),
     });
     process.exit(0);
   } catch (error) {
+    if (error instanceof NoServerError || error instanceof SetupError) {
+      process.stderr.write(`error: ${error.message}\n${indented(error.remedy ?? '')}`);
+      process.exit(EXIT_ENVIRONMENT);
+    }
     log('error', error instanceof Error && error.stack !== undefined ? error.stack : textOf(error));
     process.exit(1);
+  }
+}
+
+/** As commands say it: something outside of this process has to be changed. */
+const EXIT_ENVIRONMENT = 3;
+
+function indented(remedy: string): string {
+  return remedy === '' ? '' : `${remedy.replace(/^/gm, '  ')}\n`;
+}
+
+/** A server that starts at the same time is waited for. @throws NoServerError when it is not there in time, or refuses */
+async function ownServerIsThere(target: TemporalAddress, env: Environment): Promise<void> {
+  const until = Date.now() + SERVER_LIMIT_MS;
+  for (;;) {
+    try {
+      return await (await connectOwnServer(target, env)).close();
+    } catch (error) {
+      if (!(error instanceof NoServerError) || error.kind === 'refused' || Date.now() > until) throw error;
+      await sleep(SERVER_AGAIN_MS);
+    }
   }
 }

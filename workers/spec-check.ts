@@ -1,6 +1,7 @@
 /** What admission checks with: the spec compiler and the plan's schema, as readable lines. */
 import type { CheckPlan, CompileSpec } from '../activities/deps.ts';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { checkPlan as checkPlanShape } from '../domain/spec/plan-schema.ts';
 
@@ -8,7 +9,7 @@ import { checkPlan as checkPlanShape } from '../domain/spec/plan-schema.ts';
 const FILE = 'spec.yaml';
 
 export const compileSpec: CompileSpec = (text, { baseDir, params }) => {
-  const { plan, diagnostics } = compileText(text, FILE, { baseDir, params });
+  const { plan, diagnostics } = compileText(text, FILE, { baseDir, params, checkExpression: checkExpressions });
   return plan === null ? { problems: diagnostics.filter(({ severity }) => severity === 'error').map(line) } : { plan };
 };
 

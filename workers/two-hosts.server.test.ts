@@ -2,7 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createActivities } from '../activities/create-activities.ts';
-import { ofThisHost } from '../activities/of-this-host.ts';
+import { guardByHost } from '../activities/host-guard.ts';
 import { awaitOutcome, startRun } from '../client/runs.ts';
 import { createMockBackend } from '../sandbox/mock/backend.ts';
 import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
@@ -50,7 +50,7 @@ async function start(hostId: string): Promise<RunningWorkers> {
       return backend;
     },
   });
-  const shared = ofThisHost(activities, stack.deps.records, hostId);
+  const shared = guardByHost(activities, stack.deps.records, hostId);
   const workers = await startWorkers({
     target: stack.target,
     hostId,

@@ -64,7 +64,7 @@ test('while the server does not answer nothing is kept, so that a VM ends with i
   await renewLeases(all);
   expect(kept).toEqual([]);
   expect(said).toEqual([
-    'run open: its VMs are not kept, for it is not known to go on: UNAVAILABLE: connection refused',
+    'run open: its VMs are not kept, because it is not known to be running: UNAVAILABLE: connection refused',
   ]);
 });
 

@@ -7,6 +7,7 @@ import type { Client } from '@temporalio/client';
 import type { RunRecords } from '../activities/ports/run-records.ts';
 import type { Leases } from '../activities/ports/leases.ts';
 import type { VmKey } from '../activities/ports/sandbox.ts';
+import { stateOfCommandCall } from '../client/command-call.ts';
 import { describeRun } from '../client/runs.ts';
 import type { HostVm } from './janitor.ts';
 import { textOf, type Log } from './log.ts';
@@ -73,7 +74,10 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
       try {
         if (await goesOn(options, runId)) await Promise.all(keys.map((key) => renew(options, key)));
       } catch (error) {
-        options.log('warning', `run ${runId}: its VMs are not kept, for it is not known to go on: ${textOf(error)}`);
+        options.log(
+          'warning',
+          `run ${runId}: its VMs are not kept, because it is not known to be running: ${textOf(error)}`,
+        );
       }
     }),
   );
@@ -82,9 +86,10 @@ export async function renewLeases(options: VmLeasesOptions): Promise<void> {
 async function goesOn({ client, records, serverId }: VmLeasesOptions, runId: string): Promise<boolean> {
   // Whose a run with a damaged admission is nobody knows: it goes on when this server says so.
   const owner = await unlessDamaged(() => ownerOf(records, runId), 'damaged' as const);
-  return (
-    (owner === 'damaged' || owner?.serverId === serverId) && (await describeRun(client, runId)).state === 'running'
-  );
+  if (owner !== 'damaged' && owner?.serverId !== serverId) return false;
+  if (owner !== 'damaged' && owner.command !== undefined)
+    return (await stateOfCommandCall(client, owner.command)) === 'pending';
+  return (await describeRun(client, runId)).state === 'running';
 }
 
 async function renew({ keepAlive, log }: VmLeasesOptions, key: VmKey): Promise<void> {

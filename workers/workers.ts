@@ -15,11 +15,22 @@ const HOST_ACTIVITY_SLOTS = 200;
 /** Actions wait for a process of their own anyway. */
 const SESSION_ACTIVITY_SLOTS = 50;
 
+/** Of a Worker whose activities hold VMs. */
+export const HOST_WORKER_OPTIONS = {
+  // Attempts let go at once and the next worker takes them up: there is nothing to wait for.
+  shutdownGraceTime: 0,
+  shutdownForceTime: 15_000,
+  // A cancel reaches an activity with the answer to a heartbeat, and its process is to be dead within 3 s.
+  maxHeartbeatThrottleInterval: 1_000,
+  defaultHeartbeatThrottleInterval: 1_000,
+  maxConcurrentActivityTaskExecutions: HOST_ACTIVITY_SLOTS,
+} as const satisfies Partial<WorkerOptions>;
+
 export interface WorkersOptions {
   readonly target: TemporalAddress;
   readonly hostId: string;
   readonly activities: Activities;
-  /** For the queue that hosts share; see `ofThisHost`. */
+  /** For the queue that hosts share; see `guardByHost`. */
   readonly sharedActivities: Activities;
   /** Null: this host has no skills. */
   readonly sessions: SessionActivities | null;
@@ -67,17 +78,7 @@ export async function startWorkers({
     ...connectionOptions(target),
     ...(isLoopback(target.address) ? { grpcCompression: { codec: 'none' as const } } : {}),
   });
-  const common = {
-    connection,
-    namespace: target.namespace,
-    // Attempts let go at once and the next worker takes them up: there is nothing to wait for.
-    shutdownGraceTime: 0,
-    shutdownForceTime: 15_000,
-    // A cancel reaches an activity with the answer to a heartbeat, and its process is to be dead within 3 s.
-    maxHeartbeatThrottleInterval: 1_000,
-    defaultHeartbeatThrottleInterval: 1_000,
-  } satisfies Partial<WorkerOptions>;
-  const maxConcurrentActivityTaskExecutions = HOST_ACTIVITY_SLOTS;
+  const common = { ...HOST_WORKER_OPTIONS, connection, namespace: target.namespace } satisfies Partial<WorkerOptions>;
   const workers = [
     await Worker.create({
       ...common,
@@ -86,13 +87,11 @@ export async function startWorkers({
       activities: { ...sharedActivities },
       stickyQueueScheduleToStartTimeout: 1_000,
       maxCachedWorkflows: 200,
-      maxConcurrentActivityTaskExecutions,
     }),
     await Worker.create({
       ...common,
       taskQueue: hostTaskQueue(hostId),
       activities: { ...activities },
-      maxConcurrentActivityTaskExecutions,
     }),
   ];
   if (sessions !== null) {

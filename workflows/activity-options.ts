@@ -30,6 +30,11 @@ export const ACTIVITY_OPTIONS = {
     scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS,
   },
   releaseVm: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  evaluateCondition: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  askApproval: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  recordApproval: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  beginItems: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
+  endItems: { ...COMMON, heartbeatTimeout: HEARTBEAT_TIMEOUT_MS, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   appendEvents: { ...COMMON, startToCloseTimeout: 30_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
   finishRun: { ...COMMON, startToCloseTimeout: 60_000, scheduleToCloseTimeout: INFRASTRUCTURE_PATIENCE_MS },
 } as const satisfies Record<keyof Activities, ActivityOptions>;

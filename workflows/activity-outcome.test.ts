@@ -1,6 +1,7 @@
 import { ActivityFailure, ApplicationFailure, CancelledFailure, RetryState, TimeoutFailure } from '@temporalio/common';
 import { expect, test } from 'vitest';
-import { stageFailureEvent } from './activity-outcome.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
+import { stageFailureEvent, stageResultEvent } from './activity-outcome.ts';
 
 function failureOf(cause: Error): ActivityFailure {
   return new ActivityFailure('activity failed', 'runStage', '1', RetryState.CANCEL_REQUESTED, 'worker', cause);
@@ -28,3 +29,68 @@ test.each<[string, Error, boolean, string]>([
 ])('%s', (_what, cause, cancelRequested, type) => {
   expect(stageFailureEvent(failureOf(cause), 'a', 'a/0/1', cancelRequested)).toMatchObject({ type, stageId: 'a' });
 });
+
+const RESULT: StageResult = {
+  stage: 'a',
+  instance: [],
+  attempt: 1,
+  execKey: 'a/0/1',
+  outcome: 'failed',
+  failure: { code: 'stage/exit-nonzero', message: 'stage a ended with exit code 3', stderrTail: 'no rule\n' },
+  durationMs: 1,
+  output: null,
+  outputs: {},
+  vm: null,
+  usage: {},
+  command: { exitCode: 3, stdoutBytes: 0, stderrBytes: 8 },
+};
+
+const carrying = (detail: unknown): ActivityFailure =>
+  failureOf(
+    ApplicationFailure.create({
+      type: 'stage/exit-nonzero',
+      message: 'what stands in the message',
+      nonRetryable: true,
+      details: [detail],
+    }),
+  );
+
+test.each([false, true])('a failure that carries its result is that result (cancel pending: %s)', (isCancelled) => {
+  expect(stageFailureEvent(carrying(RESULT), 'a', 'a/0/1', isCancelled)).toEqual({
+    type: 'stage-finished',
+    result: RESULT,
+  });
+});
+
+test.each<[string, unknown]>([
+  ['nothing', undefined],
+  ['a payload that cannot be read', { unreadable: 'no key' }],
+  ['a result of another stage', { ...RESULT, stage: 'b' }],
+  ['a result of another attempt', { ...RESULT, execKey: 'a/0/2' }],
+  ['a success', { ...RESULT, outcome: 'succeeded', failure: null }],
+  ['a failure that is none', { ...RESULT, failure: 'no rule' }],
+  ['outputs that are none', { ...RESULT, outputs: { a: 1 } }],
+])('one that carries %s says what its type and its message say', (_what, detail) => {
+  expect(stageFailureEvent(carrying(detail), 'a', 'a/0/1', false)).toEqual({
+    type: 'stage-broken',
+    stageId: 'a',
+    execKey: 'a/0/1',
+    code: 'stage/exit-nonzero',
+    message: 'what stands in the message',
+  });
+});
+
+test('a value is taken as it is, when it is a result of the attempt', () => {
+  for (const outcome of ['succeeded', 'failed', 'cancelled', 'passed'] as const)
+    expect(stageResultEvent({ ...RESULT, outcome }, 'a', 'a/0/1')).toMatchObject({
+      type: 'stage-finished',
+      result: { outcome },
+    });
+});
+
+test.each([null, undefined, 5, [], {}, { ...RESULT, stage: 'b' }, { ...RESULT, outcome: 'well' }])(
+  'another value breaks the stage, and not the workflow: %j',
+  (value) => {
+    expect(stageResultEvent(value, 'a', 'a/0/1')).toMatchObject({ type: 'stage-broken', code: 'internal/bug' });
+  },
+);

@@ -1,11 +1,26 @@
-/** From a failed activity to what the run machine hears. */
+/** From a failed activity to the event that the run machine takes. */
 import { ActivityFailure, ApplicationFailure, isCancellation, TimeoutFailure } from '@temporalio/workflow';
 import { type AnyErrorCode, isLostVm, toErrorCode } from '../domain/errors/error-code.ts';
 import type { MachineEvent } from '../domain/pipeline/event.ts';
+import { readStageResult } from '../domain/run/read-stage-result.ts';
+import type { StageResult } from '../domain/run/stage-result.ts';
 
 export interface CodedReason {
   readonly code: AnyErrorCode;
   readonly message: string;
+}
+
+/** Of a value that `runStage` answered with. */
+export function stageResultEvent(value: unknown, stageId: string, execKey: string): MachineEvent {
+  const result = readStageResult(value, stageId, execKey);
+  if (result !== null) return { type: 'stage-finished', result };
+  return {
+    type: 'stage-broken',
+    stageId,
+    execKey,
+    code: 'internal/bug',
+    message: `runStage answered with no result of ${execKey}`,
+  };
 }
 
 export function stageFailureEvent(
@@ -14,10 +29,20 @@ export function stageFailureEvent(
   execKey: string,
   cancelRequested: boolean,
 ): MachineEvent {
+  const result = failedResultIn(error, stageId, execKey);
+  if (result !== null) return { type: 'stage-finished', result };
   if (isCancellation(error) || (cancelRequested && wouldBeTriedAgain(error)))
     return { type: 'stage-cancelled', stageId, execKey };
   const reason = reasonOf(error);
   return { type: isLostVm(reason.code) ? 'stage-lost' : 'stage-broken', stageId, execKey, ...reason };
+}
+
+/** From behaviour 4 on a failed stage is a failed activity, which carries its result. */
+function failedResultIn(error: unknown, stageId: string, execKey: string): StageResult | null {
+  const cause = error instanceof ActivityFailure ? error.cause : null;
+  if (!(cause instanceof ApplicationFailure)) return null;
+  const result = readStageResult(cause.details?.[0], stageId, execKey);
+  return result?.outcome === 'failed' ? result : null;
 }
 
 export function reasonOf(error: unknown): CodedReason {

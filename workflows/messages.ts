@@ -3,9 +3,21 @@
 /** The workflow type. Its id is the run id. */
 export const RUN_WORKFLOW_TYPE = 'voidboxRun';
 
+/** The workflow type that does items of a stage, as a child of their run. */
+export const ITEMS_WORKFLOW_TYPE = 'voidboxItems';
+
+/** @param executionId  the run's first, which a reset keeps */
+export function itemsWorkflowId(executionId: string, stage: string, window: number): string {
+  return `items/${executionId}/0/${stage}/${window}`;
+}
+
 export const RUN_MESSAGES = {
-  /** Update: `AnswerRequest`, to a stage that waits for an answer. */
+  /** Update: `AnswerRequest` to `AnswerReceipt`, for a stage that waits for an answer. */
   answer: 'answer',
+  /** Signal without argument: also the stages with `finally` end. */
+  cancelFinally: 'cancelFinally',
+  /** Query: `ViewRequest` or nothing to `RunStatus`. */
+  view: 'view',
 } as const;
 
 /** Workflows and `admit`. */
@@ -16,7 +28,7 @@ export function hostTaskQueue(hostId: string): string {
   return `voidbox-host:${hostId}`;
 }
 
-/** Search attributes of ours, all keywords. A worker registers missing ones when it starts. */
+/** Voidbox's search attributes, all keywords. A worker registers missing ones when it starts. */
 export const SEARCH_ATTRIBUTES = {
   name: 'VoidboxName',
   state: 'VoidboxState',
@@ -42,7 +54,7 @@ export const SESSION_MESSAGES = {
   answered: 'answered',
 } as const;
 
-/** The type of the failure that refuses an update; its first detail is the `CliResult`. */
+/** The type of the failure that refuses an update; its first detail is the `SessionResult`. */
 export const SESSION_REFUSED = 'session/refused';
 
 /** Memo of a session's later runs: when its first one began, in milliseconds since 1970. */

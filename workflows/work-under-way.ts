@@ -19,15 +19,15 @@ export interface WorkUnderWay {
   cancel(keys: readonly string[]): void;
 }
 
-type Hear = (event: MachineEvent) => void;
+type Receive = (event: MachineEvent) => void;
 
 /** Behaviours 0 and 1: a scope for each call. When a run hears of an end depends on how many promises are in between, so they stay. */
 export class ScopeForEachCall implements WorkUnderWay {
-  readonly #hear: Hear;
+  readonly #receive: Receive;
   readonly #scopes = new Map<string, CancellationScope>();
 
-  constructor(hear: Hear) {
-    this.#hear = hear;
+  constructor(receive: Receive) {
+    this.#receive = receive;
   }
 
   start<T>(key: string, { run, onResult, onFailure }: Call<T>): void {
@@ -36,7 +36,7 @@ export class ScopeForEachCall implements WorkUnderWay {
     const end = scope.run(run).then(onResult, (error: unknown) => onFailure(error, scope.consideredCancelled));
     void end.then((event) => {
       this.#scopes.delete(key);
-      this.#hear(event);
+      this.#receive(event);
     });
   }
 
@@ -47,18 +47,18 @@ export class ScopeForEachCall implements WorkUnderWay {
 
 /** From behaviour 2 on: one scope for all, because the run machine cancels all that is under way, or nothing. */
 export class OneScope implements WorkUnderWay {
-  readonly #hear: Hear;
+  readonly #receive: Receive;
   #scope = new PlainScope();
 
-  constructor(hear: Hear) {
-    this.#hear = hear;
+  constructor(receive: Receive) {
+    this.#receive = receive;
   }
 
   start<T>(_key: string, { run, onResult, onFailure }: Call<T>): void {
     const scope = this.#scope;
     void scope.run(run).then(
-      (result) => this.#hear(onResult(result)),
-      (error: unknown) => this.#hear(onFailure(error, scope.consideredCancelled)),
+      (result) => this.#receive(onResult(result)),
+      (error: unknown) => this.#receive(onFailure(error, scope.consideredCancelled)),
     );
   }
 

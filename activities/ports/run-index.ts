@@ -30,6 +30,8 @@ export interface RunQuery {
   readonly state?: RunState;
   /** The whole name of the plan. */
   readonly name?: string;
+  /** Only runs that started at this time or later, in milliseconds since the epoch, and those whose start cannot be read. */
+  readonly sinceMs?: number;
   /** Only runs behind this place: `next` of the page before. */
   readonly before?: RunPosition;
   /** Most runs of one page, from 1. */

@@ -62,6 +62,8 @@ export interface Sandbox {
   readonly facts: SandboxFacts;
   /** Starts the command once per key: a second call with the key attaches to it. */
   exec(request: ExecRequest, signal: AbortSignal): Promise<Exec>;
+  /** The commands that this VM knows: started, and not acknowledged. */
+  execs(): Promise<readonly ExecState[]>;
   /** Puts a file at an absolute guest path, parents made, owner uid 1000. `bytes` of exactly `sizeBytes`. */
   writeFile(guestPath: string, sizeBytes: number, bytes: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void>;
   /** Null when the path is no regular file. */
@@ -85,14 +87,22 @@ export interface Sandbox {
   stop(): Promise<void>;
 }
 
+export interface ExecState {
+  readonly key: string;
+  readonly isRunning: boolean;
+}
+
 export interface ExecRequest {
   readonly key: string;
   readonly program: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string;
-  /** Bytes for standard input; null is an empty one. Asked for again from an offset after a re-attach. */
-  readonly stdin: { readonly sizeBytes: number; open(offset: number): AsyncIterable<Uint8Array> } | null;
+  /**
+   * Bytes for standard input; null is an empty one. Asked for again from an offset after a re-attach. A size of null is
+   * known only at its end: such a source is asked for once, from 0, and is not sent again.
+   */
+  readonly stdin: { readonly sizeBytes: number | null; open(offset: number): AsyncIterable<Uint8Array> } | null;
   /** From the first start of the key, kept by the keeper across re-attaches. */
   readonly timeoutMs: number;
   readonly maxOutputBytes: number;

@@ -12,6 +12,8 @@ export interface Bench {
   readonly root: string;
   readonly workDir: string;
   readonly rounds: number;
+  /** Of the figure of items; fewer are for a quick look. */
+  readonly items: number;
   readonly say: (line: string) => void;
 }
 

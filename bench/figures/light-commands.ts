@@ -16,7 +16,7 @@ export async function cliFigure(bench: Bench): Promise<Figure> {
   return {
     title: '(f) Light commands',
     method:
-      'CPU time (user and system) of the whole process, beside that of a Node process that does nothing; without `NODE_EXTRA_CA_CERTS`, which Node 20 reads with each start.',
+      'CPU time (user and system) of the whole process, compared with a Node process that does nothing. `NODE_EXTRA_CA_CERTS` is not set, because Node 20 reads that file at each start.',
     rows: results.map((result) => ({
       what: result.name,
       value: spread(result.rounds.map((round) => round.cpuMs)),

@@ -18,7 +18,7 @@ export async function memoryFigure(bench: Bench): Promise<Figure> {
   return {
     title: '(e) Memory',
     method:
-      "Resident memory of the worker with four stages running in four VMs against none, by stage; of QEMU beside the guest's 256 MiB: its resident memory that is not the guest's; of the keeper.",
+      "Worker: the growth of resident memory per stage, from no stage to four stages in four VMs. QEMU: resident memory without the guest's 256 MiB. Keeper: resident memory.",
     rows: [
       { what: 'worker, idle', value: measured.workerIdleMib, unit: 'MiB' },
       { what: 'worker, more for each running stage', value: measured.workerPerStageMib, unit: 'MiB' },

@@ -24,7 +24,7 @@ export async function recoveryFigure(bench: Bench): Promise<Figure> {
     return {
       title: '(g) Recovery',
       method:
-        'From `kill -9` of the worker to the next line of the running stage that readers see; the command runs on in its VM all the while.',
+        'Time from `kill -9` of the worker until readers see the next line of the running stage. The command keeps running in its VM.',
       rows: [{ what: result!.name, value, unit: 's' }],
       goals: [
         {

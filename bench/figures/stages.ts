@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { type ArmResult, interleave, pairedRatio, spread } from '../measure.ts';
 import type { Figure, FigureRow } from '../report.ts';
 import { startServer, TUNED_FLAGS } from '../servers.ts';
-import { IN_A_ROW, noopSpec, stageArm, type StageMeasure, wideSpec, WIDE, WIDTH } from '../stages.ts';
+import { IN_A_ROW, noopSpec, stageArm, type StageMeasure, WARM_UP_STAGES, wideSpec, WIDE, WIDTH } from '../stages.ts';
 import { type Bench, startBareWorker, startOurWorker } from './bench.ts';
 
 export async function stageFigure(bench: Bench): Promise<Figure> {
@@ -46,9 +46,8 @@ export async function stageFigure(bench: Bench): Promise<Figure> {
   const toStock = pairedRatio(path, stockLoop, 'msPerStage').median;
   const cpu = pairedRatio(path, bareLoop, 'workerCpuMsPerStage').median;
   return {
-    title: '(a) What a stage costs beside its work',
-    method:
-      'A stage that does nothing (mock sandbox) through the whole path, against a bare loop of no-op activities; the slope between a run of 5 and one of 55 stages. Both servers keep a SQLite file. On the embedded server a stage comes with the answer to the workflow task (eager start), as it does in the bare loop; a host of several has a queue of its own, so one arm does without. Each arm first runs 110 stages that are not counted.',
+    title: '(a) Overhead of a stage',
+    method: `A stage that does nothing (mock sandbox) takes the whole path; the bare loop runs no-op activities. The figure is the slope between a run of ${IN_A_ROW.short} stages and one of ${IN_A_ROW.long}. Both servers use a SQLite file. On the embedded server, and in the bare loop, the answer to the workflow task carries the activity (eager start). With several hosts each host has its own queue, so one arm measures without eager start. Each arm first runs ${WARM_UP_STAGES} stages that are not counted, to warm up the worker.`,
     rows: results.flatMap(stageRows),
     goals: [
       {
@@ -109,8 +108,8 @@ export async function wideFigure(bench: Bench): Promise<Figure> {
   const [path, bare] = results as [ArmResult<StageMeasure>, ArmResult<StageMeasure>];
   const latency = pairedRatio(path, bare, 'msPerStage').median;
   return {
-    title: '(a2) What a stage costs beside others',
-    method: `As (a), of stages without an order: the slope between a run of ${WIDE.short} and one of ${WIDE.long} stages, ${WIDTH} at a time, against a fan-out of no-op activities of the same width on the same server.`,
+    title: '(a2) Overhead of parallel stages',
+    method: `As (a), for stages without dependencies: the slope between a run of ${WIDE.short} stages and one of ${WIDE.long}, ${WIDTH} at a time, compared with a fan-out of no-op activities of the same width on the same server.`,
     rows: results.flatMap(stageRows),
     goals: [{ what: 'latency against the bare fan-out, paired', value: latency, goal: '≤ 1.3', met: latency <= 1.3 }],
     ratios: [

@@ -14,7 +14,7 @@ export async function transitionFigure(bench: Bench): Promise<Figure> {
   return {
     title: '(i) What a transition of the run machine costs',
     method:
-      'CPU time of whole runs in which all goes well, `max_parallel: 50`, by their transitions; no server, no VM.',
+      'CPU time of whole successful runs with `max_parallel: 50`, divided by the number of transitions; without server and VM.',
     rows: results.map((result) => ({
       what: result.name,
       value: spread(result.rounds.map(({ us }) => us)),

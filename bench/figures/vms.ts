@@ -18,7 +18,7 @@ export async function bootFigure(bench: Bench): Promise<Figure> {
   return {
     title: '(b) Cold boot to the first command',
     method:
-      "From the call to the first command's exit, 256 MiB, one vCPU. The share that is ours is what is left when the time from the start of the VMM to the agent's hello is taken out.",
+      "Time from the call to the exit of the first command, with 256 MiB and one vCPU. Voidbox's share is this time without the time from the start of the VMM to the agent's hello.",
     rows: results.flatMap((result) => [
       {
         what: `${result.name}: to the first command's exit`,
@@ -30,7 +30,11 @@ export async function bootFigure(bench: Bench): Promise<Figure> {
         value: spread(result.rounds.map((round) => round.kernelAndInitMs)),
         unit: 'ms',
       },
-      { what: `${result.name}: ours`, value: spread(result.rounds.map((round) => round.oursMs)), unit: 'ms' },
+      {
+        what: `${result.name}: Voidbox's share`,
+        value: spread(result.rounds.map((round) => round.oursMs)),
+        unit: 'ms',
+      },
     ]),
     goals: [],
   };
@@ -45,7 +49,7 @@ export async function execFigure(bench: Bench): Promise<Figure> {
   }
   return {
     title: '(c) A command on a warm VM',
-    method: 'Start to exit of `true`, the record durable on both ends, mean of 20 in a row.',
+    method: 'Time from start to exit of `true`, with a durable record of both; the mean of 20 consecutive commands.',
     rows,
     goals: [],
   };
@@ -70,7 +74,8 @@ export async function fileFigure(bench: Bench): Promise<Figure> {
   }
   return {
     title: '(d) Files in and out',
-    method: 'One file of 64 MiB through the file operations of the sandbox, owner and mode set, checked by count.',
+    method:
+      'One file of 64 MiB through the file operations of the sandbox, which set owner and mode; the number of bytes is checked.',
     rows,
     goals,
   };

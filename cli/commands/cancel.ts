@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { AdmissionRecord } from '../../activities/admission-record.ts';
+import { refuseCommandRun } from '../command-run.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
-import { readMendedViews } from '../mend-runs.ts';
-import { shownRunId, typedRunId } from '../run-id.ts';
+import { type CancelFact, renderCancel } from '../render/cancel.ts';
+import { readRepairedViews } from '../repair-runs.ts';
 import { findRunOrElsewhere, isElsewhere } from '../run-elsewhere.ts';
 import { readWhatIsThere } from '../run-lookup.ts';
 
@@ -13,32 +15,39 @@ const POLL_MS = 200;
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
-    command.argument('<run>', 'its id, the beginning of it, or `latest`');
+    command.argument('<run>', 'a run id, a unique prefix of one, or `latest`');
   },
   async execute([text = ''], options, context) {
     const found = await findRunOrElsewhere(text, context);
     const runId = isElsewhere(found) ? found.runId : found;
-    const before = isElsewhere(found) ? undefined : (await readMendedViews([runId], context))[0];
+    const before = isElsewhere(found) ? undefined : (await readRepairedViews([runId], context))[0];
     if (before !== undefined && before.outcome !== null)
       return await say({ runId, state: before.outcome.state, wasRunning: false }, options, context);
     if (isElsewhere(found) && found.state !== 'running')
       return await say({ runId, state: found.state, wasRunning: false }, options, context);
+    let last: readonly string[] = [];
+    if (!isElsewhere(found)) {
+      const { records } = await context.stores();
+      const admission = (await records.get(runId, 'admission').catch(() => null)) as AdmissionRecord | null | undefined;
+      refuseCommandRun(runId, admission, 'cancel');
+      last = admission?.plan?.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])) ?? [];
+    }
     const { openServerLink } = await import('../../client/server-link.ts');
-    const { cancelRun, describeRun } = await import('../../client/runs.ts');
+    const { cancelRunOrRest, describeRun } = await import('../../client/runs.ts');
     // A cancel needs the worker that holds the VMs, so the stack is started when it sleeps.
     const link = await openServerLink(context, {
       start: true,
       onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
     });
     if (link === null) throw new Error('the embedded stack was not started');
-    const wasRunning = await link.briefly((client) => cancelRun(client, runId));
+    const wasRunning = await link.briefly((client) => cancelRunOrRest(client, runId));
     if (before?.damage !== undefined && before.damage !== null) {
       // Its events tell nothing any more; the server knows.
       const { state } = await link.briefly((client) => describeRun(client, runId));
       return await say({ runId, state: wasRunning ? 'cancelling' : state, wasRunning }, options, context);
     }
     if (isElsewhere(found)) return await say({ runId, state: 'cancelling', wasRunning: true }, options, context);
-    return await say({ runId, state: await stateInTime(runId, context), wasRunning: true }, options, context);
+    return await say({ runId, state: await stateInTime(runId, context), wasRunning: true }, options, context, last);
   },
 });
 
@@ -51,21 +60,16 @@ async function stateInTime(runId: string, context: CliContext): Promise<string> 
     if (view.damage !== null) return 'cancelling';
     await sleep(POLL_MS);
   }
-  const [view] = await readMendedViews([runId], context);
+  const [view] = await readRepairedViews([runId], context);
   return view === undefined || view.outcome === null ? 'cancelling' : view.outcome.state;
 }
 
 async function say(
-  fact: { readonly runId: string; readonly state: string; readonly wasRunning: boolean },
+  fact: CancelFact,
   options: { readonly json?: boolean },
   context: CliContext,
+  last: readonly string[] = [],
 ): Promise<ExitCode> {
-  if (options.json) await context.stdout.write(`${JSON.stringify(fact)}\n`);
-  else if (!fact.wasRunning) await context.stdout.write(`${shownRunId(fact.runId)} had ended before: ${fact.state}\n`);
-  else if (fact.state === 'cancelling')
-    await context.stdout.write(
-      context.advise(`${shownRunId(fact.runId)} is asked to stop. See: voidbox status ${typedRunId(fact.runId)}\n`),
-    );
-  else await context.stdout.write(`${shownRunId(fact.runId)} ${fact.state}\n`);
+  await context.stdout.write(options.json ? `${JSON.stringify(fact)}\n` : renderCancel(fact, last, context.advise));
   return EXIT.success;
 }

@@ -1,5 +1,6 @@
 import { durabilityOf } from '../../setup/environment.ts';
 import { inspectHost } from '../../setup/resolve.ts';
+import { inspectFolder } from '../../setup/write-probe.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
 import { findDamagedRuns } from '../../store/inspect.ts';
 import { readStack } from '../../client/embedded/stack.ts';
@@ -8,22 +9,28 @@ import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { renderDamagedRuns } from '../render/damaged-runs.ts';
+import { RUN_TASK_QUEUE } from '../../workflows/messages.ts';
 import { renderDoctor, type TemporalReport } from '../render/doctor.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
   async execute(_args, options, context) {
     const { cacheDir, stateDir } = context.env;
-    const [report, temporal, damaged] = await Promise.all([
+    const [report, temporal, state] = await Promise.all([
       inspectHost(context.env),
       inspectTemporal(context),
-      findDamagedRuns(stateDir),
+      inspectFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' }),
     ]);
+    const damaged = await findDamagedRuns(stateDir).catch((error: unknown) => {
+      // Where a file stands in the folder's place the doctor says that instead.
+      if (state.problem === null) throw error;
+      return [];
+    });
     const disk = readDiskRoom(stateDir);
     const stack = context.env.temporalConfigured ? null : await readStack(context.env);
     const vmMemory = readVmMemory(stack?.workerPid ?? null);
     const durability = durabilityOf(context.env, temporal.kind);
-    const isReady = report.isReady && !disk.isLow;
+    const isReady = report.isReady && !disk.isLow && state.problem === null;
     if (options.json) {
       const damagedRuns = damaged.map(({ runId, folder, problem }) => ({
         runId,
@@ -31,16 +38,11 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         problem: problem.message,
       }));
       await context.stdout.write(
-        `${JSON.stringify({ ...report, isReady, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns })}\n`,
+        `${JSON.stringify({ ...report, isReady, state, disk, vmMemory, temporal, durability, cacheDir, stateDir, damagedRuns })}\n`,
       );
     } else {
       const lines = [
-        ...renderDoctor(
-          { ...report, isReady },
-          temporal,
-          { cacheDir, stateDir, disk, vmMemory, durability },
-          context.stdout.style,
-        ),
+        ...renderDoctor({ ...report, isReady }, temporal, { state, disk, vmMemory, durability }, context.stdout.style),
         ...renderDamagedRuns(damaged, context),
       ];
       await context.stdout.write(`${lines.join('\n')}\n`);
@@ -49,29 +51,41 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   },
 });
 
-/** Which server runs would use, and whether one's own answers; the embedded one is started on demand. */
+/** Which server runs would use, and whether your own one takes them; the embedded one is started on demand. */
 async function inspectTemporal({ env }: CliContext): Promise<TemporalReport> {
-  // Loaded only where they are needed: without a server of one's own the doctor needs no Temporal SDK.
-  const configured = env.temporalConfigured
-    ? (await import('../../client/temporal-address.ts')).configuredAddress(env)
-    : null;
-  if (configured === null) {
-    const stack = await readStack(env);
-    return {
-      kind: 'embedded',
-      address: stack?.address ?? null,
-      namespace: stack?.namespace ?? 'default',
-      uiUrl: stack?.uiUrl ?? null,
-      problem: null,
-    };
-  }
-  const own = { kind: 'own', address: configured.address, namespace: configured.namespace, uiUrl: null } as const;
-  const { connectRuns } = await import('../../client/connect.ts');
+  if (env.temporalConfigured) return await inspectOwnServer(env);
+  const stack = await readStack(env);
+  return {
+    kind: 'embedded',
+    address: stack?.address ?? null,
+    namespace: stack?.namespace ?? 'default',
+    uiUrl: stack?.uiUrl ?? null,
+    problem: null,
+    remedy: null,
+    hasWorker: null,
+  };
+}
+
+/** By the way that `run` takes. Loaded only here: without your own Temporal server the doctor needs no Temporal SDK. */
+async function inspectOwnServer(env: CliContext['env']): Promise<TemporalReport> {
+  const { configuredAddress } = await import('../../client/temporal-address.ts');
+  const { connectOwnServer, refusalOf } = await import('../../client/server-problem.ts');
+  const { lastPollMs } = await import('../../client/pollers.ts');
+  const none = { kind: 'own', address: null, namespace: 'default', uiUrl: null, hasWorker: null } as const;
+  let own: Omit<TemporalReport, 'problem' | 'remedy'> = none;
   try {
-    const connection = await connectRuns(configured);
-    await connection.close();
-    return { ...own, problem: null };
+    const target = configuredAddress(env);
+    if (target === null) throw new Error('the environment names no server');
+    own = { ...none, address: target.address, namespace: target.namespace };
+    const { client } = await connectOwnServer(target, env);
+    try {
+      const hasWorker = (await lastPollMs(client, RUN_TASK_QUEUE)) !== null;
+      return { ...own, problem: null, remedy: null, hasWorker };
+    } catch (error) {
+      throw refusalOf(error, target, env) ?? error;
+    }
   } catch (error) {
-    return { ...own, problem: `${configured.address} does not answer: ${(error as Error).message}` };
+    const { message, remedy } = error as Error & { readonly remedy?: string | null };
+    return { ...own, problem: message, remedy: remedy ?? null };
   }
 }

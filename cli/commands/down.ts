@@ -1,5 +1,6 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
 import { stopStack } from '../../client/embedded/stack.ts';
+import { markStopped } from '../../client/embedded/stop-mark.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { listVms } from '../../client/vm-list.ts';
@@ -8,22 +9,30 @@ export const command = defineCommand<{ readonly json?: boolean }>({
   configure: () => undefined,
   async execute(_args, options, context) {
     const { env } = context;
+    markStopped(env.stateDir);
     const stopped = await stopStack(env);
     if (options.json) {
       await context.stdout.write(`${JSON.stringify({ stopped })}\n`);
       return EXIT.success;
     }
-    const vms = (
+    const running = (
       await listVms(env.stateDir, async () => (await resolveStackPieces(env, { install: false })).keeper)
     ).filter((vm) => vm.state === 'running');
+    const vms = running.filter(({ direct }) => direct === null);
+    const sandboxes = running.length - vms.length;
     const lines = [
       stopped
-        ? 'The embedded stack has stopped. Runs that were open go on at the next start.'
+        ? 'The embedded stack has stopped. Open runs continue at the next start.'
         : 'The embedded stack was not running.',
     ];
     if (vms.length > 0) {
       lines.push(
-        `${vms.length === 1 ? '1 VM of them goes' : `${vms.length} VMs of them go`} on meanwhile (voidbox ps). End a run and its VMs: voidbox cancel RUN`,
+        `${vms.length === 1 ? '1 of their VMs keeps running' : `${vms.length} of their VMs keep running`} meanwhile (voidbox ps). End a run and its VMs: voidbox cancel RUN`,
+      );
+    }
+    if (sandboxes > 0) {
+      lines.push(
+        `${sandboxes === 1 ? '1 sandbox' : `${sandboxes} sandboxes`} of other programs ${sandboxes === 1 ? 'is' : 'are'} not part of the stack and ${sandboxes === 1 ? 'continues' : 'continue'} (voidbox ps).`,
       );
     }
     await context.stdout.write(context.advise(`${lines.join('\n')}\n`));

@@ -4,19 +4,31 @@ import { packageRoot } from '../../setup/package-root.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { editorLine } from '../editor-line.ts';
-import { EXIT } from '../exit-code.ts';
-import { FIRST_SPEC } from '../first-spec.ts';
+import type { CliContext } from '../context.ts';
+import { EXIT, type ExitCode } from '../exit-code.ts';
+import { nearest } from '../../domain/spec/suggest.ts';
+import { renderTable } from '../render/table.ts';
+import { copyNeeded, readTemplates, type Template, textFor } from '../templates.ts';
 
 interface Options {
   readonly json?: boolean;
   readonly force?: boolean;
+  readonly template?: string;
+  readonly list?: boolean;
 }
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.argument('[file]', 'where to write it', 'voidbox.yaml').option('--force', 'overwrite a file that is there');
+    const names = readTemplates().map(({ name }) => name);
+    command
+      .argument('[file]', 'where to write it', 'voidbox.yaml')
+      .option('--force', 'overwrite an existing file')
+      .option('--template <name>', `what to start from: ${names.join(', ')}`, 'first')
+      .option('--list', 'print the templates and write nothing');
   },
   async execute([file = 'voidbox.yaml'], options, context) {
+    if (options.list === true) return await list(options.json === true, context);
+    const template = templateOf(options.template ?? 'first');
     const path = resolve(context.cwd, file);
     const there = await stat(path).catch(() => null);
     if (there?.isDirectory() === true)
@@ -25,29 +37,61 @@ export const command = defineCommand<Options>({
         `Name a file in it: voidbox init ${quote(`${file.replace(/\/+$/, '')}/voidbox.yaml`)}`,
       );
     try {
-      await writeFile(path, `${await editorLine(dirname(path), packageRoot())}${FIRST_SPEC}`, {
+      await writeFile(path, `${await editorLine(dirname(path), packageRoot())}${textFor(template, file)}`, {
         flag: options.force ? 'w' : 'wx',
       });
     } catch (error) {
       const code = (error as NodeJS.ErrnoException).code;
       if (code === 'EEXIST')
-        throw usageError(`\`${file}\` is already there`, `Overwrite it: voidbox init ${quote(file)} --force`);
+        throw usageError(`\`${file}\` already exists`, `Overwrite it: voidbox init ${quote(file)} --force`);
       if (code === 'ENOENT')
         throw usageError(
-          `cannot write \`${file}\`: there is no folder ${dirname(path)}`,
-          `Make it: mkdir -p ${quote(dirname(path))}`,
+          `cannot write \`${file}\`: the folder ${dirname(path)} does not exist`,
+          `Create it: mkdir -p ${quote(dirname(path))}`,
         );
       if (typeof code === 'string') throw usageError(`cannot write \`${file}\`: ${(error as Error).message}`);
       throw error;
     }
-    if (options.json) await context.stdout.write(`${JSON.stringify({ file: path })}\n`);
+    const copied = await copyNeeded(template, path);
+    if (options.json)
+      await context.stdout.write(`${JSON.stringify({ file: path, template: template.name, ...copied })}\n`);
     else
       await context.stdout.write(
-        `Wrote ${file}. Next:\n${context.advise(`  voidbox validate ${quote(file)}\n  voidbox run ${quote(file)}`)}\n`,
+        `Wrote ${[file, ...copied.mounted, ...copied.parts].join(' and ')}. Next:\n${context.advise(`  voidbox validate ${quote(file)}\n  voidbox run ${quote(file)}`)}\n`,
       );
     return EXIT.success;
   },
 });
+
+function templateOf(name: string): Template {
+  const templates = readTemplates();
+  const found = templates.find((template) => template.name === name);
+  if (found !== undefined) return found;
+  const meant = nearest(
+    name,
+    templates.map((template) => template.name),
+  );
+  throw usageError(
+    `there is no template \`${name}\``,
+    `${meant === null ? '' : `Did you mean ${meant}? `}All of them: voidbox init --list`,
+  );
+}
+
+async function list(json: boolean, { stdout }: CliContext): Promise<ExitCode> {
+  const templates = readTemplates();
+  if (json) {
+    const rows = templates.map(({ name, about }) => ({ name, about }));
+    await stdout.write(`${JSON.stringify({ templates: rows })}\n`);
+    return EXIT.success;
+  }
+  const lines = renderTable(
+    ['TEMPLATE', ''],
+    templates.map(({ name, about }) => [name, about]),
+    { style: stdout.style, width: stdout.width() },
+  );
+  await stdout.write(`${lines.join('\n')}\n`);
+  return EXIT.success;
+}
 
 function quote(file: string): string {
   return /^[A-Za-z0-9._/-]+$/.test(file) && !basename(file).startsWith('-')

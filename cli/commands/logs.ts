@@ -1,18 +1,23 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { Option } from 'commander';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
-import { readMendedViews } from '../mend-runs.ts';
-import { createEventPrinter, outputBytes } from '../render/event-lines.ts';
+import { readRepairedViews } from '../repair-runs.ts';
+import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../log-filter.ts';
+import { createEventPrinter, itemCount, nameOf, outputBytes } from '../render/event-lines.ts';
+import type { StageView } from '../../store/projection.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 
 interface Options {
   readonly follow?: boolean;
   readonly stage?: string;
   readonly stream: 'stdout' | 'stderr' | 'both';
-  readonly since: number;
+  readonly since?: Since;
+  readonly tail?: number;
+  readonly grep?: string;
+  readonly timestamps?: boolean;
   readonly raw?: boolean;
   readonly json?: boolean;
 }
@@ -20,41 +25,52 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<run>', 'its id, the beginning of it, or `latest`')
-      .option('-f, --follow', 'go on until the run ends')
-      .option('-s, --stage <stage>', 'only this stage, without its name before each line')
-      .addOption(
-        new Option('--stream <stream>', 'only one of the streams')
-          .choices(['stdout', 'stderr', 'both'])
-          .default('both'),
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .option('-f, --follow', 'follow until the run ends')
+      .option(
+        '-s, --stage <stage>',
+        'only this stage, without the stage name before each line; of a stage with items all of them, or one: "STAGE[3]"',
       )
-      .option('--since <seq>', 'only events after this number', cursor, 0)
+      .addOption(
+        new Option('--stream <stream>', 'only this stream').choices(['stdout', 'stderr', 'both']).default('both'),
+      )
+      .option(
+        '--since <when>',
+        'only events since: an age (10m, 2h), a time (ISO 8601, in UTC without a zone) or the `seq` of an event',
+        parseSince,
+      )
+      .option('--tail <lines>', `start with this many last lines, at most ${MAX_TAIL_LINES}`, parseTail)
+      .option('--grep <text>', 'only lines that contain this text; for patterns, pipe into grep', parseGrep)
+      .option('-t, --timestamps', 'the time (UTC) before each line')
       .option('--raw', 'the bytes as the stage wrote them, escape sequences included');
   },
   async execute([text = ''], options, context) {
-    if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
+    checkUsage(options);
     const runId = await findRunHere('logs', text, context);
-    const [view] = await readMendedViews([runId], context);
+    const [view] = await readRepairedViews([runId], context);
     if (
       options.stage !== undefined &&
       view !== undefined &&
       view.stages.length > 0 &&
-      !view.stages.some((stage) => stage.id === options.stage)
+      !view.stages.some((stage) => isStageOrItem(stage, options.stage!))
     ) {
       throw usageError(
         `run ${runId} has no stage \`${options.stage}\``,
-        `Its stages: ${view.stages.map((stage) => stage.id).join(', ')}`,
+        `Its stages: ${view.stages.map(({ id, items }) => (items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`)).join(', ')}`,
       );
     }
     const detach = new AbortController();
     const listening = context.onInterrupt(() => detach.abort());
-    const writer = createLogWriter(options, context);
+    const stages = view?.stages.map(({ id }) => id) ?? [];
+    const goesOn = options.follow === true && view?.outcome === null && view.damage === null;
+    const itemsOf = new Set(view?.stages.flatMap(({ id, items }) => (items === null ? [] : [id])));
+    const place = { stages, itemsOf, presentSeq: goesOn ? view.seq : null };
+    const writer = createLogWriter(options, place, context);
     try {
-      if (options.follow && view?.outcome === null && view.damage === null)
-        await follow(runId, detach.signal, options, writer, context);
+      if (goesOn) await follow(runId, detach.signal, writer, context);
       else {
         const { reader } = await context.stores();
-        for await (const event of reader.read(runId, options.since)) {
+        for await (const event of reader.read(runId, seqOf(options.since))) {
           if (detach.signal.aborted) break;
           await writer.write(event);
         }
@@ -69,20 +85,12 @@ export const command = defineCommand<Options>({
 });
 
 /** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */
-async function follow(
-  runId: string,
-  signal: AbortSignal,
-  options: Options,
-  writer: LogWriter,
-  context: CliContext,
-): Promise<ExitCode> {
+async function follow(runId: string, signal: AbortSignal, writer: LogWriter, context: CliContext): Promise<ExitCode> {
   const { openServerLink } = await import('../../client/server-link.ts');
   const { followRun } = await import('../follow.ts');
   const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
   const link = await openServerLink(context, { start: true, onProgress: note });
   if (link === null) throw new Error('the embedded stack was not started');
-  const onEvent = (event: RunEvent): Promise<void> =>
-    event.seq > options.since ? writer.write(event) : Promise.resolve();
   await followRun({
     runId,
     stores: await context.stores(),
@@ -90,8 +98,8 @@ async function follow(
     isHere: true,
     stateDir: context.env.stateDir,
     signal,
-    onEvent,
-    onTrouble: (message) => note(`trouble, trying on: ${message}`),
+    onEvent: (event) => writer.write(event),
+    onTrouble: (message) => note(`retrying: ${message}`),
   });
   return EXIT.success;
 }
@@ -101,40 +109,96 @@ interface LogWriter {
   end(): Promise<void>;
 }
 
-function createLogWriter(options: Options, { stdout }: CliContext): LogWriter {
-  const isWanted = ({ body }: RunEvent): boolean => {
-    if (options.stage !== undefined && !('stage' in body && body.stage === options.stage)) return false;
+function isStageOrItem({ id, items }: StageView, name: string): boolean {
+  if (id === name) return true;
+  const item = name.startsWith(`${id}[`) ? /^\[(\d{1,6})\]$/.exec(name.slice(id.length))?.[1] : undefined;
+  return items !== null && item !== undefined && Number(item) < items.total;
+}
+
+/** `resize` is the stage with all its items, `resize[3]` one of them. */
+function isOfStage(body: RunEvent['body'], name: string): boolean {
+  if (!('stage' in body)) return false;
+  return body.stage === name || ('execKey' in body && nameOf(body) === name);
+}
+
+interface LogPlace {
+  /** In the order of the spec. */
+  readonly stages: readonly string[];
+  /** Stages that are done for each item of a list, by what is known so far. */
+  readonly itemsOf: ReadonlySet<string>;
+  /** Cursor of the last event that had happened when following began; null where nothing is followed. */
+  readonly presentSeq: number | null;
+}
+
+function createLogWriter(
+  options: Options,
+  { stages, itemsOf, presentSeq }: LogPlace,
+  { stdout, now }: CliContext,
+): LogWriter {
+  const afterSeq = seqOf(options.since);
+  const fromMs = momentOf(options.since, now().getTime());
+  const isWanted = ({ body, seq }: RunEvent): boolean => {
+    if (seq <= afterSeq) return false;
+    if (options.stage !== undefined && !isOfStage(body, options.stage)) return false;
     return body.type !== 'output' || options.stream === 'both' || options.stream === body.stream;
   };
-  if (options.json) {
+  if (options.json || options.raw) {
+    const dataOf = ({ body }: RunEvent): Uint8Array | null => (body.type === 'output' ? outputBytes(body) : null);
     return {
-      write: async (event) => void (isWanted(event) && (await stdout.write(`${JSON.stringify(event)}\n`))),
-      end: () => Promise.resolve(),
-    };
-  }
-  if (options.raw) {
-    return {
-      write: async (event) =>
-        void (event.body.type === 'output' && isWanted(event) && (await stdout.write(outputBytes(event.body)))),
+      async write(event) {
+        if (!isWanted(event) || event.atMs < fromMs) return;
+        const data = options.json ? `${JSON.stringify(event)}\n` : dataOf(event);
+        if (data !== null) await stdout.write(data);
+      },
       end: () => Promise.resolve(),
     };
   }
   const printer = createEventPrinter({
     style: stdout.style,
-    prefix: options.stage === undefined,
+    // Of a stage with items each line says of which.
+    prefix: options.stage === undefined || itemsOf.has(options.stage),
     states: () => options.stage === undefined,
     stream: options.stream,
+    timestamps: options.timestamps ?? false,
+    isWanted: ({ text, atMs }) => atMs >= fromMs && (options.grep === undefined || text.includes(options.grep)),
+    stages,
   });
+  const tail = options.tail === undefined ? null : new Tail(options.tail);
   const print = async (lines: readonly string[]): Promise<void> => {
     if (lines.length > 0) await stdout.write(lines.map((line) => `${line}\n`).join(''));
   };
   return {
-    write: async (event) => void (isWanted(event) && (await print(printer.push(event)))),
-    end: () => print(printer.flush()),
+    async write(event) {
+      const lines = isWanted(event) ? printer.push(event) : [];
+      await print(tail === null ? lines : tail.push(lines));
+      if (presentSeq !== null && event.seq >= presentSeq) await print(tail?.release() ?? []);
+    },
+    async end() {
+      const lines = printer.flush();
+      await print(tail === null ? lines : tail.push(lines));
+      await print(tail?.release() ?? []);
+    },
   };
 }
 
-function cursor(text: string): number {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('It is the `seq` of an event, a number from 0.');
-  return Number(text);
+/** Lines are what these are about, and neither JSON nor raw bytes are lines. */
+function checkUsage(options: Options): void {
+  if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
+  const form = options.json ? '--json' : options.raw ? '--raw' : null;
+  if (form === null) return;
+  const ofLines = (['tail', 'grep', 'timestamps'] as const).find((name) => options[name] !== undefined);
+  if (ofLines === undefined) return;
+  throw usageError(
+    `--${ofLines} and ${form} exclude each other`,
+    options.json ? 'Each event is one line and has its time (`atMs`): pipe into tail, grep or jq' : null,
+  );
+}
+
+function seqOf(since: Since | undefined): number {
+  return since !== undefined && 'seq' in since ? since.seq : 0;
+}
+
+function momentOf(since: Since | undefined, nowMs: number): number {
+  if (since === undefined || 'seq' in since) return Number.NEGATIVE_INFINITY;
+  return 'atMs' in since ? since.atMs : nowMs - since.agoMs;
 }

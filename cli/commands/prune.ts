@@ -6,7 +6,7 @@ import { NAMING_MS, prune, type PruneOptions, type PruneReport } from '../../sto
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
-import { mendRuns } from '../mend-runs.ts';
+import { repairRuns } from '../repair-runs.ts';
 import { shownRunId } from '../run-id.ts';
 import { pruneSessionFiles } from '../prune-sessions.ts';
 
@@ -25,24 +25,24 @@ export const command = defineCommand<Options>({
     command
       .option(
         '--older-than <age>',
-        'keep runs that ended less long ago than this: 45s, 30m, 12h, 7d (default 7d, without --keep-last)',
+        'keep runs that ended within this time: 45s, 30m, 12h, 7d (default: 7d, unless --keep-last is given)',
         age,
       )
-      .option('--keep-last <number>', 'keep this many of the runs that ended last', count)
-      .option('--artifacts-now', 'delete artifacts that no run names without waiting for a day', false)
-      .option('-n, --dry-run', 'say what would go, with sizes, and leave it')
+      .option('--keep-last <number>', 'keep this many of the most recently ended runs', count)
+      .option('--artifacts-now', 'delete unreferenced artifacts now; by default they are kept for a day')
+      .option('-n, --dry-run', 'show what would be deleted, with sizes, and delete nothing')
       .addHelpText(
         'after',
         `
-Each option that is given protects: with both, a run goes only when it is older and not among the last ones. (Up to
-version 0.1.0 a run went when either named it.) Runs that have not ended and damaged runs stay in any case.
-Artifacts are kept while a run names them. Of the others, those of the last day stay, since a run may be about to name
-one; with --artifacts-now only those that were stored since a run began that has not ended.`,
+Each option protects runs: with both, a run is deleted only if it is older and not among the last ones. (Up to
+version 0.1.0 either one sufficed.) Runs that have not ended and damaged runs are never deleted.
+Artifacts are kept while a run references them. Unreferenced ones are kept for a day, since a run may be about to
+reference them; with --artifacts-now, only those stored since the oldest open run began are kept.`,
       );
   },
   async execute(_args, options, context) {
     // A run that was terminated from outside ends only when somebody looks; it is not kept for ever for that.
-    await mendRuns(await (await context.stores()).index.openRuns(), context);
+    await repairRuns(await (await context.stores()).index.openRuns(), context);
     const dryRun = options.dryRun ?? false;
     const keepLast = options.keepLast ?? null;
     const olderThanMs = options.olderThan ?? (keepLast === null ? WEEK_MS : null);
@@ -54,7 +54,7 @@ one; with --artifacts-now only those that were stored since a run began that has
     const skills = await pruneSessionFiles(context, { olderThanMs: options.olderThan ?? WEEK_MS, dryRun });
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills })}\n`,
+        `${JSON.stringify({ dryRun, ...report, sessions: skills.sessions, skills: skills.skills, sessionsKept: skills.kept })}\n`,
       );
       return EXIT.success;
     }
@@ -67,18 +67,18 @@ one; with --artifacts-now only those that were stored since a run began that has
     if (report.youngArtifacts > 0) {
       const size = formatBytes(report.youngArtifactBytes);
       const until = options.artifactsNow
-        ? 'while a run goes on that began before: it may be about to name them; prune again then'
-        : 'until a day old; prune again then, or with --artifacts-now';
+        ? 'while a run that began earlier is open and may still reference them; prune again when it has ended'
+        : 'until a day old; prune again then, or pass --artifacts-now';
       lines.push(
-        `${counted(report.youngArtifacts, 'artifact')} (${size}) that no run names ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`,
+        `${counted(report.youngArtifacts, 'artifact')} (${size}) without a reference ${report.youngArtifacts === 1 ? 'stays' : 'stay'} ${until}`,
       );
     }
     if (report.damaged.length > 0)
       lines.push(context.advise(`${counted(report.damaged.length, 'damaged run')} stayed. See: voidbox doctor`));
     if (skills.sessions.length > 0)
-      lines.push(`${verb} what ${counted(skills.sessions.length, 'session')} left: ${skills.sessions.join(', ')}`);
+      lines.push(`${verb} files of ${counted(skills.sessions.length, 'session')}: ${skills.sessions.join(', ')}`);
     if (skills.skills.length > 0)
-      lines.push(`${verb} code of skills that no session runs: ${counted(skills.skills.length, 'bundle')}`);
+      lines.push(`${verb} skill code that no session runs: ${counted(skills.skills.length, 'bundle')}`);
     if (skills.kept !== null) lines.push(context.advise(skills.kept));
     await context.stdout.write(`${lines.join('\n')}\n`);
     return EXIT.success;
@@ -91,7 +91,7 @@ async function pruneRuns(options: PruneOptions, context: CliContext): Promise<Pr
   const first = await prune(stateDir, options);
   if (options.artifactsNow !== true || options.dryRun || first.youngArtifacts === 0) return first;
   await context.stderr.write(
-    `==> artifacts of the last ${NAMING_MS / 1_000} s may be about to be named: waiting that long\n`,
+    `==> artifacts of the last ${NAMING_MS / 1_000} s may still get a reference: waiting that long\n`,
   );
   await sleep(NAMING_MS);
   const { artifacts, artifactBytes, youngArtifacts, youngArtifactBytes } = await prune(stateDir, {
@@ -115,11 +115,11 @@ function counted(number: number, what: string): string {
 
 function age(text: string): number {
   const ms = parseDurationMs(text);
-  if (ms === null) throw new InvalidArgumentError('It is a number with s, m, h or d, like 12h or 7d.');
+  if (ms === null) throw new InvalidArgumentError('It must be a number with s, m, h or d, such as 12h or 7d.');
   return ms;
 }
 
 function count(text: string): number {
-  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It is a number from 0.');
+  if (!/^\d{1,9}$/.test(text)) throw new InvalidArgumentError('It must be a whole number from 0.');
   return Number(text);
 }

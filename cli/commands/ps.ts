@@ -1,7 +1,8 @@
 import { resolveStackPieces } from '../../setup/resolve.ts';
+import { allowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { readStack } from '../../client/embedded/stack.ts';
 import { readDiskState } from '../../client/disk-state.ts';
-import { listVms } from '../../client/vm-list.ts';
+import { type ListedVm, listVms } from '../../client/vm-list.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -16,7 +17,7 @@ interface Options {
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.option('-a, --all', 'VMs that have ended too, whose files are still there');
+    command.option('-a, --all', 'include VMs that have ended and whose files still exist');
   },
   async execute(_args, options, context) {
     const { env, stdout } = context;
@@ -24,8 +25,9 @@ export const command = defineCommand<Options>({
     const findKeeper = async (): Promise<string> => (await resolveStackPieces(env, { install: false })).keeper;
     const vms = (await listVms(env.stateDir, findKeeper)).filter((vm) => options.all || vm.state === 'running');
     const disk = await readDiskState(env.stateDir, null);
+    const allowed = allowedMounts(env.stateDir);
     if (options.json) {
-      await stdout.write(`${JSON.stringify({ stack, vms, disk })}\n`);
+      await stdout.write(`${JSON.stringify({ stack, vms, disk, allowedMounts: allowed })}\n`);
       return EXIT.success;
     }
     const lines =
@@ -33,18 +35,18 @@ export const command = defineCommand<Options>({
         ? [
             context.advise(
               env.temporalConfigured
-                ? 'TEMPORAL_* names a server of your own; the embedded stack is not running. See: voidbox doctor'
+                ? 'TEMPORAL_* names your own server; the embedded stack is not running. See: voidbox doctor'
                 : 'The embedded stack is not running. Start it: voidbox up',
             ),
           ]
-        : renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir });
+        : renderStack(stack, { nowMs: context.now().getTime(), stateDir: env.stateDir, allowedMounts: allowed });
     if (vms.length === 0) lines.push('VMs         none');
     else
       lines.push(
         '',
         ...renderTable(
           ['VM', 'STATE', 'DIRECTORY'],
-          vms.map((vm) => [sanitizeLine(vm.vmKey ?? '-'), vm.state, vm.dir]),
+          vms.map((vm) => [describeVm(vm), vm.state, vm.dir]),
           { style: stdout.style, width: stdout.width() },
         ),
       );
@@ -59,3 +61,11 @@ export const command = defineCommand<Options>({
     return EXIT.success;
   },
 });
+
+/** A VM of a run by its key; one of another process with the name that it has there. */
+function describeVm({ vmKey, direct }: ListedVm): string {
+  if (direct === null) return sanitizeLine(vmKey ?? '-');
+  const { id, name, keepTtlMs, launchedByPid } = direct;
+  const named = name === null ? '' : `${sanitizeLine(name)}, `;
+  return `sandbox ${id} (${named}${keepTtlMs === null ? `of process ${launchedByPid}` : 'kept'})`;
+}

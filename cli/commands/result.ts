@@ -4,8 +4,10 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { CliError, usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
-import { readMendedViews } from '../mend-runs.ts';
+import { readRepairedViews } from '../repair-runs.ts';
 import { printResult, resultText, saveResult } from '../print-result.ts';
+import { runDir } from '../../store/file/run-folder.ts';
+import { mockedText } from '../render/stages.ts';
 import { renderRunEnd } from '../render/run-end.ts';
 import { toRunJson } from '../render/run-json.ts';
 import { typedRunId } from '../run-id.ts';
@@ -19,12 +21,12 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<run>', 'its id, the beginning of it, or `latest`')
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
       .option('-o, --output <file>', 'write it to a file instead of standard output');
   },
   async execute([text = ''], options, context) {
     const runId = await findRunHere('result', text, context);
-    const [view] = await readMendedViews([runId], context);
+    const [view] = await readRepairedViews([runId], context);
     if (view !== undefined && view.damage !== null && view.outcome === null)
       throw new CodedError('store/damaged', view.damage);
     if (view === undefined || view.outcome === null)
@@ -41,12 +43,16 @@ export const command = defineCommand<Options>({
     }
     if (view.outcome.state !== 'succeeded') {
       await context.stderr.write(
-        `${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise }).join('\n')}\n`,
+        `${renderRunEnd(view, { style: context.stderr.style, nowMs: context.now().getTime(), advise: context.advise, folder: runDir(context.env.stateDir, view.runId) }).join('\n')}\n`,
       );
       return EXIT.runFailed;
     }
     if (output === null)
-      throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded without a result that was kept`);
+      throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded, but no result was kept`);
+    if (view.mocked.length > 0)
+      await context.stderr.write(
+        `${context.stderr.style.yellow('warning:')} mocked, without their work: ${mockedText(view)}\n`,
+      );
     if (options.output !== undefined)
       await context.stderr.write(`${formatBytes(output.sizeBytes)} to ${options.output}\n`);
     else await printResult(output, artifacts, context, context.advise(`voidbox result ${typedRunId(runId)} -o FILE`));

@@ -1,99 +1,69 @@
-import { Option } from 'commander';
+import { InvalidArgumentError, Option } from 'commander';
+import type { MockRequest } from '../../domain/plan/mocks.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
-import { runIdProblem } from '../../domain/run/run-id.ts';
-import { CliError, environmentError, usageError } from '../cli-error.ts';
+import { RANGES, SCALES } from '../../domain/spec/grammar/values.ts';
+import { parseDurationMs } from '../../domain/units/duration.ts';
+import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
-import type { CliContext } from '../context.ts';
-import { EXIT } from '../exit-code.ts';
-import { loadSpec, parseParam } from '../load-spec.ts';
-import { renderDiagnostics } from '../render/diagnostics.ts';
-import { newRunId } from '../../client/new-id.ts';
+import { compileRun } from '../compile-run.ts';
+import { addRunOptions, type RunOptions, takeRunOptions } from '../run-options.ts';
 
-interface Options {
-  readonly detach?: boolean;
-  readonly input?: string;
-  readonly runId?: string;
-  readonly param?: Record<string, string>;
+interface Options extends RunOptions {
   readonly mode?: 'mock';
-  readonly json?: boolean;
+  readonly mock?: MockRequest;
+  readonly timeout?: number;
 }
 
 export const command = defineCommand<Options>({
+  withEquals: ['--mock'],
   configure: (command) => {
-    command
-      .argument('<file>', 'the spec; - is standard input')
-      .option('-d, --detach', 'start the run and do not follow it')
-      .option(
-        '-i, --input <text>',
-        'what the first stages find in /workspace/input.json; @FILE reads a file, - standard input',
-      )
-      .option('--param <name=value>', "a value for one of the spec's params; once for each", parseParam)
-      .option('--run-id <id>', 'the id of the run instead of a made-up one')
-      .addOption(
-        new Option(
-          '--mode <mode>',
-          "start no VM and run nothing for real: simulates a few programs (echo, cat, tr, …), to try a spec's shape",
-        ).choices(['mock']),
-      );
+    command.argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input');
+    addRunOptions(command);
+    command.addOption(
+      new Option(
+        '--mode <mode>',
+        "try a spec's shape without VMs: nothing runs, and a few programs (echo, cat, tr, …) are simulated",
+      ).choices(['mock']),
+    );
+    command.addOption(
+      new Option(
+        '--mock [=stage]',
+        'stages come to their `mock` in place of their work: all that have one, or the named ones; repeatable',
+      ).argParser(parseMock),
+    );
+    command.option(
+      '--timeout <duration>',
+      "time limit for the run, in place of the spec's `timeout_secs`: 90s, 2h, 1d",
+      parseTimeout,
+    );
   },
   async execute([file = ''], options, context) {
-    const { plan, baseDir } = await compile(file, options, context);
-    const runId = options.runId ?? newRunId(plan.name, context.now());
-    const problem = runIdProblem(runId);
-    if (problem !== null) throw usageError(`\`${runId}\` cannot be a run id: ${problem}`);
-    const hostVariables = takeHostVariables(plan, context);
+    if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
+    const { param: params = {}, mode = null, mock = null, json = false } = options;
+    const read = await compileRun(file, { params, mode, mock: () => mock, json }, context);
+    const limited = (plan: Plan): Plan =>
+      options.timeout === undefined ? plan : { ...plan, timeoutMs: options.timeout };
+    const compiled = { ...read, plan: limited(read.plan), written: limited(read.written) };
+    const taken = takeRunOptions(compiled.plan, options, context);
     // Loaded only now: what is wrong with a spec is told without the Temporal SDK.
     const { runPlan } = await import('../run-plan.ts');
-    return await runPlan(
-      {
-        plan,
-        runId,
-        hostVariables,
-        baseDir,
-        input: options.input ?? null,
-        detach: options.detach ?? false,
-        json: options.json ?? false,
-      },
-      context,
-    );
+    return await runPlan({ ...compiled, ...taken, from: null }, context);
   },
 });
 
-async function compile(
-  file: string,
-  options: Options,
-  context: CliContext,
-): Promise<{ readonly plan: Plan; readonly baseDir: string }> {
-  if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
-  const { plan, baseDir, diagnostics, text } = await loadSpec(file, options.param ?? {}, context);
-  if (options.json && plan === null) {
-    await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
-  } else if (diagnostics.length > 0 && !options.json) {
-    await context.stderr.write(
-      renderDiagnostics(diagnostics, text, { style: context.stderr.style, width: context.stderr.width() }),
-    );
-  }
-  if (plan === null) throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
-  return { plan: options.mode === 'mock' ? inMock(plan) : plan, baseDir };
+/** Nothing behind `=`, or no `=`: all that have one. */
+function parseMock(text: string, before?: MockRequest): MockRequest {
+  const names = text.split(',').filter((name) => name !== '');
+  if (names.length === 0 || before === 'all') return 'all';
+  return [...new Set([...(before ?? []), ...names])];
 }
 
-/** The flag is a word of its own: it lowers the isolation that the spec demands. */
-function inMock(plan: Plan): Plan {
-  return {
-    ...plan,
-    scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mode: 'mock', isolation: 'none' } })),
-  };
-}
+const { min, max } = RANGES.runTimeoutSecs;
 
-function takeHostVariables(plan: Plan, { env }: CliContext): Record<string, string> {
-  const missing = plan.hostVariables.filter((name) => env.variables[name] === undefined);
-  if (missing.length > 0) {
-    const names = missing.map((name) => `\`${name}\``).join(', ');
-    throw environmentError(
-      'host/variable-missing',
-      `the spec reads ${names} from the environment, where ${missing.length === 1 ? 'it is' : 'they are'} not set`,
-      `Set ${missing.length === 1 ? 'it' : 'them'}: export ${missing.map((name) => `${name}=…`).join(' ')}`,
-    );
-  }
-  return Object.fromEntries(plan.hostVariables.map((name) => [name, env.variables[name] ?? '']));
+function parseTimeout(text: string): number {
+  const ms = parseDurationMs(text);
+  if (ms !== null && ms >= min * SCALES.msPerSecond && ms <= max * SCALES.msPerSecond) return ms;
+  throw new InvalidArgumentError(
+    `It must be a number with s, m, h or d, such as 90s or 2h, from ${min}s to ${max / 86_400}d.`,
+  );
 }

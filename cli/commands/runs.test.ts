@@ -41,6 +41,21 @@ test('lists the latest first, as many as are wanted', async () => {
   expect(await listed()).toHaveLength(9);
 });
 
+test('says when there are more than it lists, and how to see them', async () => {
+  const said = async (...options: readonly string[]): Promise<string> =>
+    (await typeCommand(['runs', ...options], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
+  const more = 'The latest 4 are shown. More: voidbox runs --limit N; all: voidbox runs --all\n';
+  expect(await said('-n', '4')).toContain(`\n${more}`);
+  for (const options of [['-n', '9'], ['--all'], ['--state', 'damaged', '-n', '3']])
+    expect(await said(...options)).not.toContain('are shown');
+  expect(await listed('--all')).toHaveLength(9);
+  const json = async (...options: readonly string[]): Promise<unknown> =>
+    (JSON.parse(await said('--json', ...options)) as { hasMore: unknown }).hasMore;
+  expect([await json('-n', '8'), await json('-n', '9'), await json('-a')]).toEqual([true, false, false]);
+  const both = await typeCommand(['runs', '--all', '-n', '3'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
+  expect(both.code).toBe(2);
+});
+
 test('a run whose records are damaged is damaged, whatever its events come to', async () => {
   expect(await listed('--state', 'damaged')).toEqual(['r6', 'r3', 'r0'].map((runId) => [runId, 'damaged']));
   expect(await listed('--state', 'damaged', '-n', '2')).toHaveLength(2);
@@ -49,6 +64,40 @@ test('a run whose records are damaged is damaged, whatever its events come to', 
     ['r8', 'r7', 'r5', 'r4', 'r2'].map((runId) => [runId, 'succeeded']),
   );
   expect(await listed('--state', 'failed')).toEqual([]);
+});
+
+test('lists runs of a spec, and those that started since a moment', async () => {
+  const { events, close } = await openStores({ stateDir: dir });
+  for (const [runId, name, atMs] of [
+    ['sales-1', 'sales', Date.now() - 3 * 3_600_000],
+    ['sales-2', 'sales', Date.now()],
+    ['other', 'salesman', Date.now()],
+  ] as const)
+    await events.append(runId, [
+      {
+        id: 'run/admitted',
+        atMs,
+        body: { type: 'run-admitted', name, kind: 'workflow', hostId: 'h', stages: [], outputStage: null },
+      },
+      finishedEvent(),
+    ]);
+  await close();
+  const ids = async (...options: readonly string[]) => (await listed(...options)).map(([runId]) => runId);
+  expect(await ids('--name', 'sales')).toEqual(['sales-2', 'sales-1']);
+  expect(await ids('--name', 'sales', '--since', '2h')).toEqual(['sales-2']);
+  expect(await ids('--name', 'sales', '--limit', '1')).toEqual(['sales-2']);
+  expect(await ids('--since', '1970-01-01T00:00:01.006Z', '--state', 'succeeded', '--all')).toEqual([
+    ...(await ids('--since', '1d')),
+    'r8',
+    'r7',
+  ]);
+  const at = await typeCommand(['runs', '--since', '12'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
+  expect(at).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('It is an age (90s, 10m, 2h, 1d) or a time') as unknown,
+  });
+  const none = await typeCommand(['runs', '--name', 'no'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir });
+  expect(none.stdout).toBe('No run is like that.\n');
 });
 
 test('a folder that names no run is listed under its own name, and counts', async () => {

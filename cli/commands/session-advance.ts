@@ -13,10 +13,10 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<session>', 'its id')
+      .argument('<session>', 'the session id')
       .requiredOption('-o, --output <json>', 'the answer: JSON, `@file`, or `-` for standard input')
-      .option('-s, --step <step>', 'the step that is answered; needed when several are open')
-      .option('-t, --turn <number>', "the prompt's turn: an answer for a turn that is over is refused", countOf(9));
+      .option('-s, --step <step>', 'the step to answer; required when several are open')
+      .option('-t, --turn <number>', 'the turn of the prompt; an answer to an earlier turn is refused', countOf(9));
   },
   async execute([session = ''], options, context) {
     const output = await readJson(options.output, '--output', context);
@@ -30,8 +30,8 @@ export const command = defineCommand<Options>({
         );
         if (open.length > 1)
           throw usageError(
-            `several steps can be answered: ${open.map((one) => one.step).join(', ')}`,
-            'Name one with --step.',
+            `several steps are open: ${open.map((one) => one.step).join(', ')}`,
+            'Choose one with --step.',
           );
         // With nothing open the session itself says what it is about.
         step ??= open[0]?.step ?? view.open[0]?.step ?? '';

@@ -4,14 +4,14 @@ import { sessionLink, throwSessionError } from '../session-link.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
-    command.argument('<session>', 'its id');
+    command.argument('<session>', 'the session id');
   },
   async execute([session = ''], options, context) {
     const { link, sessions } = await sessionLink(context);
     try {
       const wasOpen = await sessions.cancelSession(link.client(), session);
       if (options.json) await context.stdout.write(`${JSON.stringify({ session, wasOpen })}\n`);
-      else await context.stdout.write(wasOpen ? `${session} cancelled\n` : `${session} had ended before\n`);
+      else await context.stdout.write(wasOpen ? `${session} cancelled\n` : `${session} had already ended\n`);
       return EXIT.success;
     } catch (error) {
       return await throwSessionError(error);

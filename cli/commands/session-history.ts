@@ -7,7 +7,7 @@ import { sessionLink, throwSessionError } from '../session-link.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
-    command.argument('<session>', 'its id');
+    command.argument('<session>', 'the session id');
   },
   async execute([session = ''], options, context) {
     const { link, sessions } = await sessionLink(context);
@@ -34,7 +34,7 @@ function readOlder(stateDir: string, session: string, ref: string, count: number
       EXIT.environment,
       'cli/elsewhere',
       (error as Error).message,
-      `The ${count} older records are on the worker's host: type the command there.`,
+      `The ${count} older records are on the worker's host: run the command there.`,
     );
   }
 }

@@ -16,14 +16,14 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('[run...]', 'ids of damaged runs, or beginnings of them')
-      .option('--all', 'every damaged run, but one without an event that may still go on')
-      .option('-n, --dry-run', 'say what would be put aside and leave it');
+      .argument('[run...]', 'ids of damaged runs, or unique prefixes')
+      .option('--all', 'every damaged run, except one without events that may still be running')
+      .option('-n, --dry-run', 'show what would be set aside, and change nothing');
   },
   async execute(names, options, context) {
     const { stateDir } = context.env;
     if ((names.length === 0) === (options.all !== true)) {
-      throw usageError('name damaged runs, or all of them with --all', 'Which are damaged: voidbox doctor');
+      throw usageError('name damaged runs, or pass --all', 'List them: voidbox doctor');
     }
     const damaged = await findDamagedRuns(stateDir);
     const known = await (await context.stores()).index.idsFrom('');
@@ -53,7 +53,7 @@ export const command = defineCommand<Options>({
       );
       for (const { run, reason } of left) {
         lines.push(`left ${shownRunId(nameOf(run))} where it is: ${reason}`);
-        lines.push(`  ${context.advise(`if it is to go all the same: voidbox set-aside ${typedRunId(nameOf(run))}`)}`);
+        lines.push(`  ${context.advise(`to set it aside anyway: voidbox set-aside ${typedRunId(nameOf(run))}`)}`);
       }
       await context.stdout.write(`${lines.join('\n')}\n`);
     }
@@ -77,11 +77,11 @@ function choose(name: string, damaged: readonly DamagedRun[], known: readonly st
   const listed = (matches.length > 0 ? matches : damaged).slice(0, 5).map((run) => `  ${shownRunId(nameOf(run))}`);
   if (matches.length > 1)
     throw usageError(
-      `\`${name}\` could be any of ${matches.length} damaged runs`,
-      ['Type more of one of these:', ...listed].join('\n'),
+      `\`${name}\` matches ${matches.length} damaged runs`,
+      ['Use more of one of these ids:', ...listed].join('\n'),
     );
   throw usageError(
     `there is no damaged run \`${name}\``,
-    listed.length === 0 ? 'No run is damaged.' : ['Damaged are:', ...listed].join('\n'),
+    listed.length === 0 ? 'No run is damaged.' : ['Damaged runs:', ...listed].join('\n'),
   );
 }

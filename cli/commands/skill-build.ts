@@ -21,22 +21,22 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<entry>', "the skill's entry, or its folder")
-      .requiredOption('-o, --out <folder>', 'the folder to build; it is called like the skill')
+      .argument('<entry>', 'the file whose default export is the skill, or its folder')
+      .requiredOption('-o, --out <folder>', "the output folder; its name must be the skill's name")
       .option('--mode <mode>', 'node: a bundle that Node runs; bun: executables that need no Node', 'node')
-      .option('--targets <list>', 'platforms of the executables, e.g. linux-x64,darwin-arm64 (which is the default)')
-      .option('--single', "an executable for this machine's platform alone")
+      .option('--targets <list>', 'platforms of the executables, such as linux-x64,darwin-arm64 (the default)')
+      .option('--single', "only an executable for this machine's platform")
       .option(
         '--protocol <protocol>',
-        'how SKILL.md has the program called: session (state in a file) or stateless (the agent carries the history)',
+        'how SKILL.md tells agents to call the program: session (state in a file) or stateless (the agent keeps the history)',
         'session',
       )
-      .option('--force', 'build into a folder that holds something else; only what a build writes is replaced');
+      .option('--force', 'build into a folder with other files; only the files of a build are replaced');
   },
   async execute([entry = ''], options, context) {
     const { protocol } = options;
     if (protocol !== 'session' && protocol !== 'stateless')
-      throw usageError(`--protocol is \`${protocol}\``, 'It takes session or stateless.');
+      throw usageError(`--protocol is \`${protocol}\``, 'It must be session or stateless.');
     const mode = await modeOf(options, context);
     const [{ buildSkill }, { lintSkill }] = await Promise.all([
       import('../../skill-kit/bundle/build-skill.ts'),
@@ -66,9 +66,9 @@ async function modeOf({ mode, targets, single }: Options, context: CliContext): 
       );
     return { kind: 'node' };
   }
-  if (mode !== 'bun') throw usageError(`--mode is \`${mode}\``, 'It takes node or bun.');
+  if (mode !== 'bun') throw usageError(`--mode is \`${mode}\``, 'It must be node or bun.');
   if (targets !== undefined && single)
-    throw usageError('--single and --targets say different things', 'Give one of them.');
+    throw usageError('--single and --targets exclude each other', 'Pass only one of them.');
   const { DEFAULT_TARGETS } = await import('../../skill-kit/bundle/bun.ts');
   const named = single ? [`${process.platform}-${process.arch}`] : targets?.split(',').map((one) => one.trim());
   const chosen = named === undefined ? DEFAULT_TARGETS : await checkedTargets(named);
@@ -85,7 +85,7 @@ async function checkedTargets(named: readonly string[]): Promise<readonly BunTar
   const { BUN_TARGETS, isBunTarget } = await import('../../skill-kit/bundle/bun.ts');
   const unknown = named.filter((one) => !isBunTarget(one));
   if (unknown.length > 0)
-    throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `There are: ${BUN_TARGETS.join(', ')}.`);
+    throw usageError(`unknown build target: \`${unknown.join('`, `')}\``, `Supported: ${BUN_TARGETS.join(', ')}.`);
   return [...new Set(named.filter(isBunTarget))];
 }
 

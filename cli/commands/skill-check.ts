@@ -10,7 +10,7 @@ interface Options {
 
 export const command = defineCommand<Options>({
   configure: (command) => {
-    command.argument('<entry>', "the skill's entry, or its folder");
+    command.argument('<entry>', 'the file whose default export is the skill, or its folder');
   },
   async execute([entry = ''], options, context) {
     const { checkSource } = await import('../../skill-kit/lint/check-source.ts');

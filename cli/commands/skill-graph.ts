@@ -11,12 +11,12 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<entry>', "the skill's entry, or its folder")
+      .argument('<entry>', 'the file whose default export is the skill, or its folder')
       .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
   },
   async execute([entry = ''], { json, format }, context) {
     if (format !== 'text' && format !== 'mermaid')
-      throw usageError(`--format is \`${format}\``, 'It takes text or mermaid.');
+      throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
     const { readGraph } = await import('../../skill-kit/graph/read-graph.ts');
     const { graph } = await orAuthorsError(readGraph(entry, context.cwd));
     if (json) await context.stdout.write(`${JSON.stringify(graph)}\n`);

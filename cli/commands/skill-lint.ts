@@ -14,19 +14,28 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<entry...>', 'entries of skills, or their folders')
+      .argument('<entry...>', 'files whose default export is a skill, or their folders')
       .option('--max-warnings <number>', 'exit with 1 when there are more warnings; no limit by default');
   },
   async execute(entries, options, context) {
     const limit = options.maxWarnings === undefined ? Number.POSITIVE_INFINITY : Number(options.maxWarnings);
     if (!(limit >= 0) || options.maxWarnings === '')
-      throw usageError(`--max-warnings is \`${options.maxWarnings}\``, 'It takes a number from 0.');
+      throw usageError(`--max-warnings is \`${options.maxWarnings}\``, 'It must be a number from 0.');
     const { lintSkill } = await import('../../skill-kit/lint/lint-skill.ts');
-    const { sorted } = await import('../../skill-kit/lint/diagnostic.ts');
+    const { sortDiagnostics } = await import('../../skill-kit/lint/diagnostic.ts');
     const found: PlacedDiagnostic[] = [];
-    for (const entry of entries) found.push(...(await orAuthorsError(lintSkill(entry, { cwd: context.cwd }))));
+    let notFound: { readonly cause: unknown } | null = null;
+    for (const entry of entries) {
+      try {
+        found.push(...(await orAuthorsError(lintSkill(entry, { cwd: context.cwd }))));
+      } catch (cause) {
+        // Of the other entries everything is said first.
+        notFound ??= { cause };
+      }
+    }
+    if (notFound !== null && found.length === 0) throw notFound.cause;
     // Entries share files, whose mistakes are shown once.
-    const diagnostics = sorted(found).map((one) => ({
+    const diagnostics = sortDiagnostics(found).map((one) => ({
       ...one,
       file: shortest(relative(context.cwd, one.file), one.file),
     }));
@@ -34,6 +43,7 @@ export const command = defineCommand<Options>({
     if (options.json)
       await context.stdout.write(`${JSON.stringify({ errors, warnings: diagnostics.length - errors, diagnostics })}\n`);
     else await context.stdout.write(renderLint(diagnostics, context.stdout.style));
+    if (notFound !== null) throw notFound.cause;
     return errors > 0 || diagnostics.length - errors > limit ? EXIT.runFailed : EXIT.success;
   },
 });

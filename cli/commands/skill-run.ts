@@ -6,7 +6,7 @@ export const command = defineCommand({
   configure: (command) => {
     command.parent?.enablePositionalOptions();
     command
-      .argument('<entry>', "the skill's entry, or its folder")
+      .argument('<entry>', 'the file whose default export is the skill, or its folder')
       .argument(
         '[args...]',
         'as the built skill takes them: start, advance, cleanup, topics, topic, mcp, with their flags; --help lists them',

@@ -1,22 +1,25 @@
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { runDir } from '../../store/file/run-folder.ts';
 import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
-import { readMendedViews } from '../mend-runs.ts';
-import { toRunJson } from '../render/run-json.ts';
+import { readRepairedViews } from '../repair-runs.ts';
+import { toRunJson, withStageFacts } from '../render/run-json.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
 import { renderStatus } from '../render/status.ts';
 import { shownRunId } from '../run-id.ts';
-import { findRunOrElsewhere, isElsewhere } from '../run-elsewhere.ts';
+import { readStageFacts } from '../stage-facts.ts';
+import { findRunOrElsewhere, isElsewhere, type RunElsewhere } from '../run-elsewhere.ts';
 
 export const command = defineCommand<{ readonly json?: boolean }>({
   configure: (command) => {
-    command.argument('<run>', 'its id, the beginning of it, or `latest`');
+    command.argument('<run>', 'a run id, a unique prefix of one, or `latest`');
   },
   async execute([text = ''], options, context) {
     const found = await findRunOrElsewhere(text, context);
-    if (isElsewhere(found)) return await printElsewhere(found.runId, found.state, found.host, options, context);
-    const [view] = await readMendedViews([found], context);
+    if (isElsewhere(found)) return await printElsewhere(found, options, context);
+    const [view] = await readRepairedViews([found], context);
     if (view === undefined) throw new CliError(EXIT.usage, 'cli/usage', `there is no run \`${text}\``);
     const { stateDir } = context.env;
     // A run that has ended waits for nothing.
@@ -24,7 +27,9 @@ export const command = defineCommand<{ readonly json?: boolean }>({
       view.outcome === null
         ? await (await import('../../client/disk-state.ts')).readDiskState(stateDir, view.runId)
         : null;
-    if (options.json) await context.stdout.write(`${JSON.stringify({ ...toRunJson(view), disk })}\n`);
+    const facts = await readStageFacts(view.runId, context);
+    if (options.json)
+      await context.stdout.write(`${JSON.stringify({ ...withStageFacts(toRunJson(view), facts), disk })}\n`);
     else {
       const { style } = context.stdout;
       const lines = renderStatus(view, {
@@ -32,6 +37,8 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         width: context.stdout.width(),
         nowMs: context.now().getTime(),
         advise: context.advise,
+        folder: runDir(stateDir, view.runId),
+        facts,
       });
       const held = disk === null ? [] : describeDisk(disk, stateDir);
       if (held.length > 0)
@@ -47,16 +54,24 @@ export const command = defineCommand<{ readonly json?: boolean }>({
 });
 
 async function printElsewhere(
-  runId: string,
-  state: string,
-  host: string | null,
+  found: RunElsewhere,
   options: { readonly json?: boolean },
   context: CliContext,
 ): Promise<typeof EXIT.success> {
-  if (options.json) await context.stdout.write(`${JSON.stringify({ runId, state, host, stages: null })}\n`);
-  else
-    await context.stdout.write(
-      `${shownRunId(runId)} is ${state}${host === null ? '; no worker has taken it yet, or its host is unknown' : `; its stages and output are on host ${host}`}\n`,
-    );
+  const { runId, state, host, isPruned } = found;
+  await context.stdout.write(
+    options.json
+      ? `${JSON.stringify({ runId, state, host, pruned: isPruned, stages: null })}\n`
+      : `${shownRunId(runId)} is ${state}; ${context.advise(whereItIs(found))}\n`,
+  );
   return EXIT.success;
+}
+
+function whereItIs({ host, isPruned, url, missingWorker }: RunElsewhere): string {
+  if (isPruned) {
+    const history = url === null ? '' : `. Its history: ${url}`;
+    return `it was pruned from this host: its stages, logs and outputs are deleted${history}`;
+  }
+  if (host !== null) return `its stages and output are on host ${sanitizeLine(host)}`;
+  return `no worker has taken it yet, or its host is unknown${missingWorker === null ? '' : `\n${missingWorker}`}`;
 }

@@ -1,37 +1,57 @@
 import { resolveHostPieces } from '../../setup/resolve.ts';
+import { allowedMounts, keepAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { ensureStack } from '../../client/embedded/stack.ts';
 import { usageError } from '../cli-error.ts';
 import { rememberSkillPaths } from '../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
+import { givenFolders } from '../plan-mounts.ts';
 import { givenSkills } from '../skill-folders.ts';
 import { renderStack } from '../render/stack.ts';
 
-export const command = defineCommand<{ readonly json?: boolean; readonly skills?: readonly string[] }>({
+interface Options {
+  readonly json?: boolean;
+  readonly skills?: readonly string[];
+  /** False: none any more. */
+  readonly allowMounts?: readonly string[] | false;
+}
+
+export const command = defineCommand<Options>({
   configure: (command) => {
-    command.option(
-      '--skills <folder...>',
-      'folders of skills for sessions, instead of those it had; kept for later starts',
-    );
+    command
+      .option(
+        '--skills <folder...>',
+        'skill folders for sessions; they replace the earlier ones and are kept for later starts',
+      )
+      .option(
+        '--allow-mounts <folder...>',
+        'host folders that runs may mount, besides that of the spec; they replace the earlier ones and are kept for later starts',
+      )
+      .option('--no-allow-mounts', 'runs may mount from the folder of their spec only');
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
       throw usageError(
-        'TEMPORAL_* names a Temporal server of your own: the embedded stack has nothing to do with it and is not started',
-        'Start a worker of that server here: voidbox worker\nOr unset TEMPORAL_ADDRESS, TEMPORAL_PROFILE and TEMPORAL_CONFIG_FILE.',
+        'TEMPORAL_* names your own Temporal server, so the embedded stack is not started',
+        `Start a worker for that server here: voidbox worker\nOr unset ${context.env.temporalVariables.join(', ')}.`,
       );
     }
+    const { allowMounts } = options;
+    const folders =
+      allowMounts === undefined ? null : allowMounts === false ? [] : givenFolders(allowMounts, context.cwd);
     if (options.skills !== undefined)
       rememberSkillPaths(context.env.stateDir, givenSkills(options.skills, context.cwd), 'replace');
     if (context.env.skills.length > 0) rememberSkillPaths(context.env.stateDir, context.env.skills, 'add');
+    if (folders !== null) keepAllowedMounts(context.env.stateDir, folders);
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
     await resolveHostPieces(context.env, { install: true, onProgress });
     const stack = await ensureStack(context.env, { onProgress });
-    if (options.json) await context.stdout.write(`${JSON.stringify({ stack })}\n`);
+    const allowed = allowedMounts(context.env.stateDir);
+    if (options.json) await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed })}\n`);
     else
       await context.stdout.write(
-        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir }).join('\n')}\n${context.advise('It stops by itself after 10 minutes without open runs and sessions; now: voidbox down')}\n`,
+        `${renderStack(stack, { nowMs: context.now().getTime(), stateDir: context.env.stateDir, allowedMounts: allowed }).join('\n')}\n${context.advise('It stops by itself after 10 minutes without open runs and sessions. Stop it now: voidbox down')}\n`,
       );
     return EXIT.success;
   },

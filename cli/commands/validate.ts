@@ -1,7 +1,14 @@
+import type { Plan } from '../../domain/plan/plan.ts';
+import { demandedVariablesOf } from '../../domain/plan/work.ts';
+import { type UnsupportedPart, unsupportedParts } from '../../domain/plan/unsupported.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
-import { loadSpec, parseParam } from '../load-spec.ts';
-import { renderDiagnostics } from '../render/diagnostics.ts';
+import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../load-spec.ts';
+import { describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
+import { describeRefusal, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
+import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
 import { renderPlanSummary } from '../render/plan.ts';
 
 interface Options {
@@ -12,24 +19,114 @@ interface Options {
 export const command = defineCommand<Options>({
   configure: (command) => {
     command
-      .argument('<file>', 'the spec; - is standard input')
-      .option('--param <name=value>', "a value for one of the spec's params; once for each", parseParam);
+      .argument('<file>', 'the spec, or its definition in TypeScript or JavaScript; - is standard input')
+      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam);
   },
   async execute([file = ''], options, context) {
     const loaded = await loadSpec(file, options.param ?? {}, context);
     const { plan, diagnostics } = loaded;
+    const here = plan === null ? null : await sayHere(plan, loaded, context);
+    const unsupported = plan === null ? [] : unsupportedParts(plan);
     if (options.json) {
       await context.stdout.write(
-        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics })}\n`,
+        `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics, unsupported, onThisHost: here })}\n`,
       );
       return plan === null ? EXIT.usage : EXIT.success;
     }
     if (diagnostics.length > 0)
       await context.stderr.write(
-        renderDiagnostics(diagnostics, loaded.text, { style: context.stderr.style, width: context.stderr.width() }),
+        renderDiagnostics(diagnostics, loaded.sources, { style: context.stderr.style, width: context.stderr.width() }),
       );
     if (plan === null) return EXIT.usage;
     await context.stdout.write(renderPlanSummary(loaded.file, plan, { style: context.stdout.style }));
+    if (unsupported.length > 0) await context.stderr.write(renderUnsupported(unsupported, context.stderr));
+    await printHere(here, loaded, context);
     return EXIT.success;
   },
 });
+
+const SHOWN_PARTS = 20;
+
+function renderUnsupported(parts: readonly UnsupportedPart[], { style }: CliContext['stderr']): string {
+  const lines = parts.slice(0, SHOWN_PARTS).map(({ stage, reason }) => `  stage ${sanitizeLine(`${stage} ${reason}`)}`);
+  const more = parts.length > SHOWN_PARTS ? [`  … ${parts.length - SHOWN_PARTS} more`] : [];
+  return `\n${style.bold('not in this build:')} the spec is valid, and \`run\` refuses it because\n${[...lines, ...more].join('\n')}\n`;
+}
+
+interface OnThisHost {
+  /** On your own server the host of the worker decides. */
+  readonly server: 'embedded' | 'own';
+  /** What `run` would refuse here; null when this host does not decide. */
+  readonly refusedMounts: readonly Finding[] | null;
+  /** Of skills; null when this host does not decide. */
+  readonly missingFiles: readonly Finding[] | null;
+  /** Those that the plan reads; null when the worker may have values of its own. */
+  readonly variables: readonly HostVariable[] | null;
+}
+
+interface HostVariable {
+  readonly name: string;
+  /** Null: stages that read it get an empty value where it is not set. */
+  readonly demandedBy: string | null;
+  readonly isSet: boolean;
+}
+
+async function sayHere(plan: Plan, loaded: LoadedSpec, { env, cwd }: CliContext): Promise<OnThisHost> {
+  if (env.temporalConfigured) return { server: 'own', refusedMounts: null, missingFiles: null, variables: null };
+  const missing = await missingSkills(plan, loaded.baseDir, cwd);
+  const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
+  const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
+  return {
+    server: 'embedded',
+    variables: plan.hostVariables.map((name) => ({
+      name,
+      demandedBy: demanded.get(name) ?? null,
+      isSet: env.variables[name] !== undefined,
+    })),
+    refusedMounts: refused.map((mount): Finding => ({
+      code: mount.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
+      severity: 'warning',
+      message: describeRefusal(mount),
+      remedy: refusalRemedy(mount, loaded.baseDir, env),
+      ...placeOf(mount.hostPath, loaded),
+    })),
+    missingFiles: missing.map((skill): Finding => ({
+      code: 'cli/skill-missing',
+      severity: 'warning',
+      message: describeMissingSkill(skill),
+      remedy: missingSkillRemedy(skill, loaded.baseDir),
+      ...placeOf(skill.path, loaded),
+    })),
+  };
+}
+
+function placeOf(path: string, { file, mountPlaces }: LoadedSpec): MountPlace {
+  return mountPlaces.get(path) ?? { file, line: 1, column: 1 };
+}
+
+/** The spec is valid: what this host refuses is a warning, and the exit code stays 0. */
+async function printHere(
+  here: OnThisHost | null,
+  { plan, sources }: LoadedSpec,
+  { stderr, advise }: CliContext,
+): Promise<void> {
+  const mounts = plan?.scopes.flatMap(({ sandbox }) => sandbox.mounts).length ?? 0;
+  if (here?.server === 'own' && mounts > 0)
+    await stderr.write(
+      advise(
+        '\nmounts: TEMPORAL_* names your own Temporal server, so the host of the worker decides: voidbox worker --allow-mounts FOLDER\n',
+      ),
+    );
+  const warning = stderr.style.yellow('warning');
+  for (const { name, demandedBy } of (here?.variables ?? []).filter(({ isSet }) => !isSet))
+    await stderr.write(
+      demandedBy === null
+        ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
+        : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
+    );
+  const refused = [...(here?.refusedMounts ?? []), ...(here?.missingFiles ?? [])];
+  if (refused.length === 0) return;
+  const findings = refused.map((finding) => ({ ...finding, remedy: advise(finding.remedy) }));
+  const shown = renderDiagnostics(findings, sources, { style: stderr.style, width: stderr.width() });
+  await stderr.write(`\n${stderr.style.bold('on this host')} \`run\` would refuse:\n${shown}`);
+}

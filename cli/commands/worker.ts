@@ -1,15 +1,44 @@
 import { spawn } from 'node:child_process';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
+import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
+import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../workflows/messages.ts';
+import { NoServerError } from '../../client/no-server.ts';
+import type { Environment } from '../../setup/environment.ts';
+import { readSecretsFile } from '../../store/file/secrets-file.ts';
 import { environmentError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { givenSkills } from '../skill-folders.ts';
 
+/** What an operator of Temporal asks of a worker. */
+const HELP = `
+Server      TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_API_KEY, TEMPORAL_TLS…, or a profile of temporal.toml
+            (TEMPORAL_PROFILE, TEMPORAL_CONFIG_FILE). At least one must be set, and the namespace must exist. Set the
+            same ones for \`voidbox run\`. The worker waits 60 s for a server that does not answer yet.
+Task queues ${RUN_TASK_QUEUE} (workflows, admission of runs) and ${hostTaskQueue('HOST-ID')} (stages of runs that this host
+            admitted); with skills also ${SESSION_TASK_QUEUE}.
+Secrets     Runs get the variables of --secrets-file (or VOIDBOX_SECRETS_FILE: lines NAME=value, a file of mode 0600, read
+            again for each stage) and those of --allow-env, and no other variable of this worker. Every client that may
+            start runs can use them.
+Host        VOIDBOX_STATE_DIR: runs, logs and the host's id. Keep it between starts. VOIDBOX_DURABILITY: process or
+            power (default).
+Start       The first start gets what VMs need, as \`voidbox up\` does. \`voidbox doctor\` checks the machine and the server.
+Output      One line on standard output when the worker polls (one JSON object with --json). Progress and log lines go
+            to standard error.
+Stop        SIGTERM or Ctrl-C: the worker stops polling and releases its stages, within 15 s. VMs keep running, and the
+            next worker of the same state folder continues their stages. Without one, idle VMs end after 15 minutes
+            (VOIDBOX_ORPHAN_TIMEOUT_MS).
+Exit codes  0 stopped by SIGTERM, 130 stopped by Ctrl-C, 3 environment: machine, server or variables, or the worker failed.`;
+
 interface Options {
+  readonly json?: boolean;
   readonly allowMounts?: readonly string[];
+  readonly secretsFile?: string;
+  readonly allowEnv?: readonly string[];
   readonly skills?: readonly string[];
 }
 
@@ -17,40 +46,67 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default')
-      .option('--skills <folder...>', 'folders of skills whose sessions this worker runs');
+      .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
+      .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
+      .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
+      .addHelpText('after', HELP);
   },
   async execute(_args, options, context) {
     const { env } = context;
     if (!env.temporalConfigured) {
       throw environmentError(
         'cli/no-server',
-        'no Temporal server is named: the embedded one has its worker already',
-        'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or a profile by TEMPORAL_PROFILE',
+        'no Temporal server is named; the embedded server already has a worker',
+        'Name yours: TEMPORAL_ADDRESS=host:7233 voidbox worker, or set TEMPORAL_PROFILE',
       );
     }
     requireOpenFiles('A worker');
+    makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+    const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
+    const lent = lentOptions(options, context);
+    await lookAtServer(env, note);
     const skills = givenSkills(options.skills ?? [], context.cwd).flatMap((folder) => ['--skills', folder]);
     const pieces = await resolveHostPieces(env, {
       install: true,
-      onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+      onProgress: note,
     });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
+    const form = options.json ? ['--json'] : [];
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
     const child = spawn(
       process.execPath,
-      [join(packageRoot(), 'dist', 'workers', 'main.js'), '--pieces', JSON.stringify(pieces), ...mounts, ...skills],
+      [
+        join(packageRoot(), 'dist', 'workers', 'main.js'),
+        '--pieces',
+        JSON.stringify(pieces),
+        ...mounts,
+        ...lent,
+        ...skills,
+        ...form,
+      ],
       {
         stdio: 'inherit',
       },
     );
-    const listening = context.onInterrupt(() => undefined);
+    let isInterrupted = false;
+    // A terminal sends it to both, `kill` to this process alone.
+    const listening = context.onInterrupt(() => {
+      isInterrupted = true;
+      child.kill('SIGINT');
+    });
     const forward = (): void => void child.kill('SIGTERM');
     process.on('SIGTERM', forward);
     try {
       return await new Promise<ExitCode>((resolve, reject) => {
         child.once('error', reject);
         child.once('exit', (code, signal) =>
-          resolve(code === 0 ? EXIT.success : signal === 'SIGINT' ? EXIT.interrupted : EXIT.environment),
+          resolve(
+            isInterrupted && (code === 0 || signal === 'SIGINT')
+              ? EXIT.interrupted
+              : code === 0
+                ? EXIT.success
+                : EXIT.environment,
+          ),
         );
       });
     } finally {
@@ -59,3 +115,31 @@ export const command = defineCommand<Options>({
     }
   },
 });
+
+/** Names alone stand on a command line. @throws CodedError `host/secrets-file` */
+function lentOptions({ secretsFile, allowEnv = [] }: Options, { env, cwd }: CliContext): readonly string[] {
+  const unset = allowEnv.filter((name) => env.variables[name] === undefined);
+  if (unset.length > 0)
+    throw environmentError(
+      'host/variable-missing',
+      `\`--allow-env\` names ${unset.join(', ')}, which ${unset.length === 1 ? 'is' : 'are'} not set here`,
+      `Set ${unset.length === 1 ? 'it' : 'them'}: export ${unset.map((name) => `${name}=…`).join(' ')}`,
+    );
+  const file = secretsFile === undefined ? env.secretsFile : resolve(cwd, secretsFile);
+  if (file !== null) readSecretsFile(file);
+  return [...allowEnv.flatMap((name) => ['--allow-env', name]), ...(file === null ? [] : ['--secrets-file', file])];
+}
+
+/** What has to be changed is told before anything is fetched; a server that only starts as well is waited for by the worker. */
+async function lookAtServer(env: Environment, note: (line: string) => void): Promise<void> {
+  const { configuredAddress } = await import('../../client/temporal-address.ts');
+  const { connectOwnServer } = await import('../../client/server-problem.ts');
+  const target = configuredAddress(env);
+  if (target === null) return;
+  try {
+    await (await connectOwnServer(target, env)).close();
+  } catch (error) {
+    if (!(error instanceof NoServerError) || error.kind === 'refused') throw error;
+    note(`${error.message}: the worker waits a minute for it`);
+  }
+}

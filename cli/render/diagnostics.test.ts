@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import { renderDiagnostics } from './diagnostics.ts';
 import { PLAIN } from './style.ts';
+import { displayWidth } from './width.ts';
 
 const SOURCE = 'kind: workflow\nworkflow:\n  steps:\n    - name: a\n      depends_on: [b]\n';
 const DIAGNOSTIC: Diagnostic = {
@@ -14,7 +15,7 @@ const DIAGNOSTIC: Diagnostic = {
   column: 20,
 };
 const render = (diagnostics: readonly Diagnostic[], source: string | null = SOURCE, width = 80): string =>
-  renderDiagnostics(diagnostics, source, { style: PLAIN, width });
+  renderDiagnostics(diagnostics, new Map(source === null ? [] : [['x.yaml', source]]), { style: PLAIN, width });
 
 test('place, message, the line with a caret below the column, remedy, and the count', () => {
   expect(render([DIAGNOSTIC])).toBe(
@@ -56,6 +57,32 @@ test('a hostile spec cannot move the cursor, and a long line is cut', () => {
   // eslint-disable-next-line no-control-regex -- control characters are the subject
   expect(text).not.toMatch(/\u001b/);
   expect(text.split('\n')[1]).toHaveLength(40);
+});
+
+const LONG = `- { name: first, run: { program: echo, args: ["${'a'.repeat(80)}", "日本語日本語", "HERE", "${'b'.repeat(90)}"] } }`;
+const HERE = LONG.indexOf('"HERE"') + 1;
+
+test.each([
+  ['in the middle of a long line', LONG, HERE],
+  ['behind wide characters and tabs', `\t\t${'日本'.repeat(60)}\t"HERE": x`, 123 + 1],
+  ['at the end of a long line', `${'x'.repeat(300)} "HERE"`, 302],
+  ['in a line of a MiB', `${'y'.repeat(600_000)}"HERE"${'z'.repeat(400_000)}`, 600_001],
+])('the caret of a place %s stands below it, at every width', (_what, line, column) => {
+  for (const width of [40, 60, 80, 100, 250]) {
+    const [, shown, caret] = render([{ ...DIAGNOSTIC, line: 1, column }], line, width).split('\n');
+    expect(displayWidth(shown!)).toBeLessThanOrEqual(width);
+    const place = displayWidth(caret!.slice(0, caret!.indexOf('^')));
+    const before = shown!.slice(0, shown!.indexOf('"HERE'));
+    expect(shown).toContain('"HERE"');
+    expect(displayWidth(before)).toBe(place);
+  }
+});
+
+test('what is cut of a line is marked on its side', () => {
+  const shown = render([{ ...DIAGNOSTIC, line: 1, column: HERE }], LONG, 60).split('\n')[1]!;
+  expect(shown).toMatch(/^ {2}1 │ …a+", "日本語日本語", "HERE", "b+…$/);
+  const end = render([{ ...DIAGNOSTIC, line: 1, column: LONG.length }], LONG, 60).split('\n')[1]!;
+  expect(end).toMatch(/^ {2}1 │ ….*\} \}$/);
 });
 
 test('without the text there is no excerpt', () => {

@@ -1,28 +1,37 @@
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { ErrorCode } from '../../domain/errors/codes.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { excerpt } from './excerpt.ts';
 import type { Style } from './style.ts';
-import { displayWidth, truncate } from './width.ts';
+
+/** A diagnostic, or what this host says of a place in the spec. */
+export type Finding = Omit<Diagnostic, 'code'> & { readonly code: Diagnostic['code'] | ErrorCode };
 
 /** Of a source line; a spec may be one line of a MiB. */
 const MAX_SOURCE_COLUMNS = 100;
+/** In less there is no room for an excerpt. */
+const MIN_SOURCE_COLUMNS = 40;
 
 /**
  * Diagnostics in the form of compilers: place, what is wrong, the line with a caret below the column, what to do.
- * `source` is the spec's text, or null where it is not at hand.
+ * `sources` are the texts of files, by the names that diagnostics have for them; without one there is no excerpt.
  */
 export function renderDiagnostics(
-  diagnostics: readonly Diagnostic[],
-  source: string | null,
+  diagnostics: readonly Finding[],
+  sources: ReadonlyMap<string, string>,
   options: { readonly style: Style; readonly width: number },
 ): string {
-  const lines = source === null ? [] : source.split(/\r?\n/);
-  const limited = { ...options, width: Number.isFinite(options.width) ? options.width : MAX_SOURCE_COLUMNS };
-  const blocks = diagnostics.map((diagnostic) => renderDiagnostic(diagnostic, lines[diagnostic.line - 1], limited));
+  const lines = new Map([...sources].map(([file, text]) => [file, text.split(/\r?\n/)]));
+  const wanted = Number.isFinite(options.width) ? options.width : MAX_SOURCE_COLUMNS;
+  const limited = { ...options, width: Math.max(MIN_SOURCE_COLUMNS, wanted) };
+  const blocks = diagnostics.map((diagnostic) =>
+    renderDiagnostic(diagnostic, lines.get(diagnostic.file)?.[diagnostic.line - 1], limited),
+  );
   return [...blocks, summarise(diagnostics, options.style)].join('\n');
 }
 
 function renderDiagnostic(
-  diagnostic: Diagnostic,
+  diagnostic: Finding,
   sourceLine: string | undefined,
   { style, width }: { readonly style: Style; readonly width: number },
 ): string {
@@ -31,19 +40,17 @@ function renderDiagnostic(
   const block = [`${style.bold(place)}: ${severity}[${diagnostic.code}]: ${sanitizeLine(diagnostic.message)}`];
   if (sourceLine !== undefined && sourceLine.trim() !== '') {
     const gutter = `${diagnostic.line} │ `;
-    const shown = sanitizeLine(sourceLine);
-    const before = sanitizeLine(sourceLine.slice(0, diagnostic.column - 1).replace(/\t/g, ' '));
-    block.push(truncate(`  ${style.dim(gutter)}${shown}`, width));
-    if (displayWidth(before) + gutter.length + 3 <= width)
-      block.push(
-        `  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(displayWidth(before))}${style.red('^')}`,
-      );
+    const { text, indent } = excerpt(sourceLine, diagnostic.column, width - 2 - gutter.length);
+    block.push(
+      `  ${style.dim(gutter)}${text}`,
+      `  ${style.dim(`${' '.repeat(gutter.length - 2)}│ `)}${' '.repeat(indent)}${style.red('^')}`,
+    );
   }
   if (diagnostic.remedy !== '') block.push(`  ${style.cyan('help:')} ${sanitizeLine(diagnostic.remedy)}`);
   return `${block.join('\n')}\n`;
 }
 
-function summarise(diagnostics: readonly Diagnostic[], style: Style): string {
+function summarise(diagnostics: readonly Finding[], style: Style): string {
   const errors = diagnostics.filter((diagnostic) => diagnostic.severity === 'error').length;
   const warnings = diagnostics.length - errors;
   const parts = [];

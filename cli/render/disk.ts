@@ -6,8 +6,8 @@ import type { DiskState } from '../../client/disk-state.ts';
 /** What a full disk, or one that is nearly full, holds up; no lines where there is room. */
 export function describeDisk(disk: DiskState, stateDir: string): string[] {
   const lines = disk.waiting.map((vm) => {
-    const goesOn = `goes on by itself with ${formatBytes(vm.neededBytes)} free`;
-    return `the disk is full: vm ${sanitizeLine(vm.vmKey)} has waited ${formatDurationMs(vm.forMs)} for room; it ${goesOn}, and is given up after ${formatDurationMs(vm.limitMs)}`;
+    const goesOn = `continues by itself when ${formatBytes(vm.neededBytes)} are free`;
+    return `the disk is full: vm ${sanitizeLine(vm.vmKey)} has waited ${formatDurationMs(vm.forMs)} for space; it ${goesOn}, and fails after ${formatDurationMs(vm.limitMs)}`;
   });
   if (disk.isLow) lines.push(describeRoom(disk, stateDir));
   return lines;
@@ -20,4 +20,4 @@ export function describeRoom(
   return `${formatBytes(availableBytes)} of ${formatBytes(sizeBytes)} are free on the disk of ${sanitizeLine(stateDir)}: no VM is started with less than ${formatBytes(floorBytes)}, and writers wait`;
 }
 
-export const MAKE_ROOM = 'make room on that disk; `voidbox prune` removes old runs';
+export const MAKE_ROOM = 'free space on that disk; `voidbox prune` deletes old runs';

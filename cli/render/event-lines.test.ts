@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
 import { type EarlierStageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { createEventPrinter } from './event-lines.ts';
-import { PLAIN } from './style.ts';
+import { createStyle, PLAIN } from './style.ts';
 
 const RESULT: EarlierStageResult = {
   stage: 'build',
@@ -20,7 +20,7 @@ const RESULT: EarlierStageResult = {
 };
 
 let seq = 0;
-const event = (body: RunEventBody): RunEvent => ({ id: `e/${(seq += 1)}`, seq, atMs: 0, body });
+const event = (body: RunEventBody, atMs = 0): RunEvent => ({ id: `e/${(seq += 1)}`, seq, atMs, body });
 const output = (
   data: string,
   more: { stream?: 'stdout' | 'stderr'; stage?: string; encoding?: 'utf8' | 'base64' } = {},
@@ -97,6 +97,46 @@ describe('output', () => {
   });
 });
 
+describe('times, wanted lines, colours', () => {
+  const at = (atMs: number, data: string): RunEvent => ({ ...output(data), atMs });
+  test('a line has the time at which it began', () => {
+    expect(lines([at(1_000, 'a\nb'), at(2_000, 'c\nd'), at(3_000, '\n')], { timestamps: true })).toEqual([
+      '1970-01-01T00:00:01.000Z [build] a',
+      '1970-01-01T00:00:01.000Z [build] bc',
+      '1970-01-01T00:00:02.000Z [build] d',
+    ]);
+    const started = event({ type: 'stage-started', stage: 'build', execKey: 'build/0/1', attempt: 1 }, 5);
+    expect(lines([started], { timestamps: true })).toEqual(['1970-01-01T00:00:00.005Z ==> build started']);
+    expect(lines([at(Number.MAX_VALUE, 'a\n')], { timestamps: true })).toEqual([`${Number.MAX_VALUE} [build] a`]);
+  });
+
+  test('a line is judged by what it says, not by names and escape sequences', () => {
+    const isWanted = ({ text }: { readonly text: string }): boolean => text.includes('build');
+    const started = event({ type: 'stage-started', stage: 'build', execKey: 'build/0/1', attempt: 1 });
+    expect(lines([started, output('one\nbu\u001b[1mild\n'), output('of build', { stage: 'x' })], { isWanted })).toEqual(
+      ['==> build started', '[build] build', '[x] of build'],
+    );
+  });
+
+  test('each stage has its colour, the same wherever one begins to read', () => {
+    const admitted = event({
+      type: 'run-admitted',
+      name: 'n',
+      kind: 'workflow',
+      hostId: 'h',
+      stages: ['a', 'b'].map((id) => ({ id, dependsOn: [] })),
+      outputStage: null,
+    });
+    const style = createStyle(true);
+    const both = [output('1\n', { stage: 'b' }), output('2\n', { stage: 'a' })];
+    const whole = lines([admitted, ...both], { style, states: () => false });
+    expect(whole).toEqual([`${style.hue(1, '[b]')} 1`, `${style.hue(0, '[a]')} 2`]);
+    expect(style.hue(0, 'x')).not.toBe(style.hue(1, 'x'));
+    expect(lines(both, { style, stages: ['a', 'b'] })).toEqual(whole);
+    expect(lines(both, { style: createStyle(false) })).toEqual(['[b] 1', '[a] 2']);
+  });
+});
+
 describe('states', () => {
   const cases: readonly [RunEventBody, string][] = [
     [
@@ -122,17 +162,17 @@ describe('states', () => {
         jail: 'bubblewrap',
         bootMs: 4_200,
       },
-      'vm shared ready in 4.2 s (microvm, tcg, 6.12, jail bubblewrap)',
+      'vm shared ready in 4.2 s (microvm, accelerator tcg, kernel 6.12, jail bubblewrap)',
     ],
     [
       { type: 'vm-lost', vmKey: 'r/shared/0', scope: 'shared', generation: 0, reason: 'killed' },
       'vm shared lost: killed',
     ],
     [{ type: 'stage-started', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a started (attempt 2)'],
-    [{ type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 2 }, 'a goes on: a worker has attached again'],
+    [{ type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 2 }, 'a continues: a worker has attached again'],
     [
       { type: 'stage-reattached', stage: 'a', execKey: 'a/0/1', fence: 3, reason: 'store/io: no\u001b[2J space' },
-      'a goes on: a worker has attached again (store/io: no space)',
+      'a continues: a worker has attached again (store/io: no space)',
     ],
     [
       { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'exit code 1', delayMs: 2_000 },
@@ -141,19 +181,74 @@ describe('states', () => {
     [{ type: 'stage-asking', stage: 'a', execKey: 'a/0/1', attempt: 1 }, 'a waits for an answer'],
     [{ type: 'stage-asking', stage: 'a', execKey: 'a/0/2', attempt: 2 }, 'a waits for an answer (attempt 2)'],
     [
-      { type: 'stage-answered', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded', failure: null },
-      'a was answered: succeeded',
+      { type: 'stage-sleeping', stage: 'a', execKey: 'a/0/1', attempt: 1, untilMs: 0 },
+      'a waits until 1970-01-01T00:00:00.000Z',
+    ],
+    [{ type: 'stage-woken', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded' }, 'a has waited'],
+    [{ type: 'stage-woken', stage: 'a', execKey: 'a/0/1', outcome: 'cancelled' }, 'a cancelled'],
+    [
+      {
+        type: 'stage-asking',
+        stage: 'a',
+        execKey: 'a/0/1',
+        attempt: 1,
+        question: {
+          message: 'Go\u001b[2J on?',
+          by: ['ada', 'bob'],
+          fields: [],
+          deadlineAtMs: Date.UTC(2026, 2, 4, 5, 6, 7),
+          onTimeout: 'reject',
+        },
+      },
+      'a waits for an answer: Go on? (asks ada, bob; until 2026-03-04T05:06:07Z, then rejected)',
     ],
     [
       {
         type: 'stage-answered',
         stage: 'a',
         execKey: 'a/0/1',
-        outcome: 'failed',
-        failure: { code: 'stage/declined', message: 'not\u001b[2J yet', stderrTail: '' },
+        outcome: 'succeeded',
+        failure: null,
+        by: 'ada',
+        comment: 'fine\u001b[2J',
       },
-      'a was answered: failed: not yet (stage/declined)',
+      'a approved by ada: fine',
     ],
+    [{ type: 'stage-answered', stage: 'a', execKey: 'a/0/1', outcome: 'cancelled', failure: null }, 'a cancelled'],
+    [{ type: 'stage-answered', stage: 'a', execKey: 'a/0/1', outcome: 'succeeded', failure: null }, 'a approved'],
+    [
+      {
+        type: 'stage-answered',
+        stage: 'a',
+        execKey: 'a/0/1',
+        outcome: 'failed',
+        failure: { code: 'stage/rejected', message: 'not\u001b[2J yet', stderrTail: '' },
+      },
+      'a failed: not yet (stage/rejected)',
+    ],
+    [
+      { type: 'stage-retrying', stage: 'a', execKey: 'a/0/1', reason: 'vm/lost: killed', delayMs: 0 },
+      'a is tried again: vm/lost: killed',
+    ],
+    [
+      { type: 'scope-restarted', scope: 'shared', reason: 'vm/lost: killed', stages: ['a', 'b'] },
+      'vm shared starts again with a, b: vm/lost: killed',
+    ],
+    [
+      { type: 'scope-restarted', scope: 'shared', reason: 'vm/lost: killed', stages: [] },
+      'vm shared starts again: vm/lost: killed',
+    ],
+    [
+      {
+        type: 'stage-failed',
+        stage: 'a',
+        execKey: 'a/0/4',
+        failure: { code: 'vm/lost', message: 'the VM was lost 4\u001b[2J times', stderrTail: '' },
+      },
+      'a failed: the VM was lost 4 times (vm/lost)',
+    ],
+    [{ type: 'of-a-later-build' } as unknown as RunEventBody, ''],
+    [{ type: 'stage-passed', stage: 'b\u001b[2J' }, 'b passed: its condition does not hold'],
     [{ type: 'stage-skipped', stage: 'b', reason: 'a failed' }, 'b skipped: a failed'],
     [
       { type: 'run-finished', outcome: { state: 'failed', failedStage: 'a', failure: null, output: null } },
@@ -161,7 +256,39 @@ describe('states', () => {
     ],
     [{ type: 'notice', level: 'warning', message: 'low\u001b[2J memory' }, 'warning: low memory'],
   ];
-  test.each(cases)('%j', (body, expected) => expect(lines([event(body)])).toEqual([`==> ${expected}`]));
+  test.each(cases)('%j', (body, expected) =>
+    expect(lines([event(body)])).toEqual(expected === '' ? [] : [`==> ${expected}`]),
+  );
+
+  test('a VM that never came has not stopped', () => {
+    const vm = { vmKey: 'r/a/0', scope: 'a', generation: 0 };
+    const admitted = event({
+      type: 'run-admitted',
+      name: 'n',
+      kind: 'workflow',
+      hostId: 'h',
+      stages: [],
+      outputStage: null,
+    });
+    const stopped = event({ type: 'vm-stopped', ...vm });
+    expect(lines([admitted, stopped]).slice(1)).toEqual([]);
+    expect(lines([admitted, event({ type: 'vm-starting', ...vm }), stopped]).slice(1)).toEqual([
+      '==> vm a starting',
+      '==> vm a stopped',
+    ]);
+    // From a later event on the beginning is not known.
+    expect(lines([stopped])).toEqual(['==> vm a stopped']);
+  });
+
+  test("a stage's last words stand before the line that says that its VM took it along", () => {
+    const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
+    expect(
+      lines([output('tail'), event({ type: 'stage-failed', stage: 'build', execKey: 'build/0/1', failure })]),
+    ).toEqual(['[build] tail', '==> build failed: gone (vm/lost)']);
+    expect(
+      lines([output('tail'), event({ type: 'scope-restarted', scope: 's', reason: 'gone', stages: ['build'] })]),
+    ).toEqual(['[build] tail', '==> vm s starts again with build: gone']);
+  });
 
   test('a failed stage says why', () => {
     const result: EarlierStageResult = {
@@ -175,4 +302,25 @@ describe('states', () => {
       lines([event({ type: 'stage-finished', stage: 'a', execKey: 'a/0/1', result: toStageResult(result) })]),
     ).toEqual(['==> a failed in 1.3 s: the command ended with exit code 3 (stage/exit-nonzero)']);
   });
+});
+
+test('what an item does stands behind its name, and its VM is not told of', () => {
+  const name = { stage: 'each', execKey: 'each/each~3/1' };
+  const result = { ...toStageResult(RESULT), ...name, instance: [{ part: 'each', item: 3 }] };
+  const vm = { vmKey: 'r/each/each~3/0', scope: 'each', generation: 0 };
+  expect(
+    lines([
+      event({ type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 5 }),
+      event({ type: 'vm-starting', ...vm }),
+      event({ type: 'stage-started', ...name, attempt: 1 }),
+      event({ type: 'output', ...name, stream: 'stdout', from: 0, to: 4, encoding: 'utf8', data: 'half' }),
+      event({ type: 'stage-finished', ...name, result }),
+      event({ type: 'vm-stopped', ...vm }),
+    ]),
+  ).toEqual([
+    '==> each started, 5 items',
+    '==> each[3] started',
+    '[each[3]] half',
+    '==> each[3] succeeded in 1.3 s (6 B of output)',
+  ]);
 });

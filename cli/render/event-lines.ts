@@ -1,14 +1,17 @@
-import type { RunEvent, RunEventBody } from '../../domain/run/event.ts';
+import { parseExecKey } from '../../domain/run/attempt.ts';
+import { shownStage } from '../../domain/run/instance.ts';
+import { parseVmKey } from '../../domain/run/vm-key.ts';
+import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
-import type { Style } from './style.ts';
+import { renderQuestion } from './questions.ts';
+import { createOutputLines, type OutputLines, type PlainLine } from './output-lines.ts';
+import { PLAIN, type Style } from './style.ts';
+import { describeVmFacts } from './vm-facts.ts';
 
 type OutputBody = Extract<RunEventBody, { type: 'output' }>;
-
-/** A line longer than this is broken, so that a guest which never writes a line feed holds no memory of ours. */
-const MAX_LINE_CHARACTERS = 16 * 1024;
 
 export interface EventPrinterOptions {
   readonly style: Style;
@@ -17,6 +20,14 @@ export interface EventPrinterOptions {
   /** Which events have a line about states (`==> build started`), besides output. */
   readonly states: (body: RunEventBody) => boolean;
   readonly stream: 'stdout' | 'stderr' | 'both';
+  /** The time of each line before it, in UTC: of the piece of output in which it begins. */
+  readonly timestamps?: boolean;
+  /** Whether a line is printed, judged by what it says without colours, name and time; all are when absent. */
+  readonly isWanted?: (line: PlainLine) => boolean;
+  /** What is printed below a stage's question; nothing when absent. */
+  readonly answerHint?: (stage: string) => string;
+  /** In the order of the spec, by which stages get their colours; learnt from the run's first event when absent. */
+  readonly stages?: readonly string[];
 }
 
 /** Turns events into append-only lines, and holds the unfinished last line of each stream until it is finished. */
@@ -27,92 +38,177 @@ export interface EventPrinter {
 }
 
 export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
-  const streams = new Map<string, StreamLines>();
-  const format = (body: Pick<OutputBody, 'stage' | 'stream'>) => (line: string) => {
-    const text = sanitize(line);
-    const prefix = options.prefix ? `${options.style.cyan(`[${sanitizeLine(body.stage)}]`)} ` : '';
-    return `${prefix}${body.stream === 'stderr' ? options.style.dim(text) : text}`;
+  const { style } = options;
+  const streams = new Map<string, OutputLines>();
+  const hues = new Map((options.stages ?? []).map((stage, index) => [stage, index]));
+  const hueOf = (stage: string): number => {
+    const hue = hues.get(stage) ?? hues.size;
+    hues.set(stage, hue);
+    return hue;
+  };
+  // A VM that never came is released all the same, and then nothing has stopped.
+  const begunVms = new Set<string>();
+  let isFromTheStart = false;
+  const isHidden = (body: RunEventBody): boolean => {
+    if (body.type === 'run-admitted') isFromTheStart = true;
+    // Each lives for one item, of which other lines tell.
+    if (body.type !== 'vm-lost' && 'vmKey' in body && (parseVmKey(body.vmKey)?.instance.length ?? 0) > 0) return true;
+    if (body.type === 'vm-starting') begunVms.add(body.vmKey);
+    return body.type === 'vm-stopped' && isFromTheStart && !begunVms.has(body.vmKey);
+  };
+  const isWanted = options.isWanted ?? (() => true);
+  const timed = (atMs: number, line: string): string =>
+    options.timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
+  const format = ({ stage, stream }: OutputLines, lines: readonly PlainLine[]): readonly string[] => {
+    const name = options.prefix ? `${style.hue(hueOf(stage.replace(ITEM, '')), `[${sanitizeLine(stage)}]`)} ` : '';
+    return lines
+      .map(({ text, atMs }) => ({ text: sanitize(text), atMs }))
+      .filter(isWanted)
+      .map(({ text, atMs }) => timed(atMs, `${name}${stream === 'stderr' ? style.dim(text) : text}`));
   };
   const flushStage = (stage: string): string[] => {
     const lines: string[] = [];
     for (const [key, stream] of streams) {
       if (stream.stage !== stage) continue;
-      lines.push(...stream.flush().map(format(stream)));
+      lines.push(...format(stream, stream.flush()));
       streams.delete(key);
     }
     return lines;
   };
   return {
-    push(event) {
-      const { body } = event;
+    push({ body, atMs }) {
       if (body.type === 'output') {
         if (options.stream !== 'both' && options.stream !== body.stream) return [];
         const key = `${body.execKey} ${body.stream}`;
-        const stream = streams.get(key) ?? createStreamLines(body.stage, body.stream);
+        const stream = streams.get(key) ?? createOutputLines(nameOf(body), body.stream);
         streams.set(key, stream);
-        return stream.push(outputBytes(body)).map(format(body));
+        return format(stream, stream.push(outputBytes(body), atMs));
       }
+      if (body.type === 'run-admitted') for (const { id } of body.stages) hueOf(id);
       // A stage's last words stand before the line that says how it ended.
-      const last = body.type === 'stage-finished' || body.type === 'stage-retrying' ? flushStage(body.stage) : [];
-      const state = options.states(body) ? renderStateLine(body, options.style) : null;
-      return state === null ? last : [...last, `${options.style.dim('==>')} ${state}`];
+      const last = endedBy(body).flatMap(flushStage);
+      const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
+      if (plain === null || !isWanted({ text: plain, atMs })) return last;
+      const hint = body.type === 'stage-asking' ? options.answerHint?.(body.stage) : undefined;
+      return [
+        ...last,
+        timed(atMs, `${style.dim('==>')} ${renderStateLine(body, style)}`),
+        ...(hint === undefined ? [] : [timed(atMs, `${style.dim('==>')} ${hint}`)]),
+      ];
     },
     flush() {
-      const lines = [...streams.values()].flatMap((stream) => stream.flush().map(format(stream)));
+      const lines = [...streams.values()].flatMap((stream) => format(stream, stream.flush()));
       streams.clear();
       return lines;
     },
   };
 }
 
+/** A host's clock may be anything that a number can say. */
+export function timeText(atMs: number): string {
+  const time = new Date(atMs);
+  return Number.isNaN(time.getTime()) ? String(atMs) : time.toISOString();
+}
+
+/** Stages whose attempt has ended with the event. */
+function endedBy(body: RunEventBody): readonly string[] {
+  if (body.type === 'scope-restarted' || body.type === 'loop-visited') return body.stages;
+  const isEnd = body.type === 'stage-finished' || body.type === 'stage-retrying' || body.type === 'stage-failed';
+  return isEnd ? [nameOf(body)] : [];
+}
+
+/** What stands behind the stage in the name of an item. */
+const ITEM = /\[\d+\].*$/s;
+
+/** The stage, or the item of it, that an event is of. */
+export function nameOf({ stage, execKey }: { readonly stage: string; readonly execKey: string }): string {
+  return shownStage(stage, parseExecKey(execKey)?.instance ?? []);
+}
+
+export function itemCount(items: number): string {
+  return `${items} ${items === 1 ? 'item' : 'items'}`;
+}
+
+function mockedNote(mocked: readonly string[] = []): string {
+  return mocked.length === 0 ? '' : `; mocked, without their work: ${mocked.map(sanitizeLine).join(', ')}`;
+}
+
 /** One line on what an event says, null when it says nothing to people. */
 export function renderStateLine(body: RunEventBody, style: Style): string | null {
   switch (body.type) {
     case 'run-admitted':
-      return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}`;
+      return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}${mockedNote(body.mocked)}`;
     case 'run-resumed':
       return style.yellow(`run resumed by ${sanitizeLine(body.by)}`);
     case 'run-finished':
-      return `run ${paintOutcome(body.outcome.state, style)}`;
+      return `run ${paintOutcome(body.outcome.state, style)}${toleratedNote(body.outcome)}`;
     case 'vm-starting':
       return `vm ${sanitizeLine(body.scope)} starting${body.generation > 0 ? ` (generation ${body.generation})` : ''}`;
     case 'vm-ready':
-      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)} ${style.dim(`(${body.isolation}, ${body.accelerator}, ${sanitizeLine(body.kernel)}, jail ${sanitizeLine(body.jail)})`)}`;
+      return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)} ${style.dim(`(${describeVmFacts(body)})`)}`;
     case 'vm-lost':
       return style.yellow(`vm ${sanitizeLine(body.scope)} lost: ${sanitizeLine(body.reason)}`);
     case 'vm-stopped':
       return `vm ${sanitizeLine(body.scope)} stopped`;
     case 'scope-restarted':
       return style.yellow(
-        `vm ${sanitizeLine(body.scope)} starts again with ${body.stages.map(sanitizeLine).join(', ')}: ${sanitizeLine(body.reason)}`,
+        `vm ${sanitizeLine(body.scope)} starts again${body.stages.length === 0 ? '' : ` with ${body.stages.map(sanitizeLine).join(', ')}`}: ${sanitizeLine(body.reason)}`,
       );
+    case 'loop-visited':
+      return `${style.bold(sanitizeLine(body.stage))} visit ${body.visit}: ${body.stages.map(sanitizeLine).join(', ')}`;
     case 'stage-started':
-      return `${style.bold(sanitizeLine(body.stage))} started${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
+      return `${style.bold(sanitizeLine(nameOf(body)))} started${body.items === undefined ? '' : `, ${itemCount(body.items)}`}${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`;
     case 'stage-reattached':
       return style.yellow(
-        `${sanitizeLine(body.stage)} goes on: a worker has attached again${body.reason === undefined ? '' : ` (${sanitizeLine(body.reason)})`}`,
+        `${sanitizeLine(nameOf(body))} continues: a worker has attached again${body.reason === undefined ? '' : ` (${sanitizeLine(body.reason)})`}`,
       );
     case 'stage-finished':
-      return `${style.bold(sanitizeLine(body.stage))} ${renderStageEnd(toStageResult(body.result), style)}`;
+      return `${style.bold(sanitizeLine(nameOf(body)))} ${renderStageEnd(toStageResult(body.result), style)}`;
     case 'stage-retrying':
       return style.yellow(
-        `${sanitizeLine(body.stage)} is tried again in ${formatDurationMs(body.delayMs)}: ${sanitizeLine(body.reason)}`,
+        `${sanitizeLine(nameOf(body))} is tried again${body.delayMs === 0 ? '' : ` in ${formatDurationMs(body.delayMs)}`}: ${sanitizeLine(body.reason)}`,
       );
     case 'stage-asking':
       return style.yellow(
-        `${sanitizeLine(body.stage)} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}`,
+        `${sanitizeLine(nameOf(body))} waits for an answer${body.attempt > 1 ? ` (attempt ${body.attempt})` : ''}${body.question === undefined ? '' : `: ${renderQuestion(body.question)}`}`,
       );
     case 'stage-answered':
-      return `${style.bold(sanitizeLine(body.stage))} was answered: ${paintOutcome(body.outcome, style)}${body.failure === null ? '' : `: ${sanitizeLine(body.failure.message)} (${sanitizeLine(body.failure.code)})`}`;
+      return `${style.bold(sanitizeLine(nameOf(body)))} ${renderAnswer(body, style)}`;
+    case 'stage-sleeping':
+      return `${style.bold(sanitizeLine(body.stage))} waits until ${timeText(body.untilMs)}`;
+    case 'stage-woken':
+      return `${style.bold(sanitizeLine(body.stage))} ${body.outcome === 'succeeded' ? 'has waited' : paintOutcome('cancelled', style)}`;
+    case 'stage-failed':
+      return `${style.bold(sanitizeLine(nameOf(body)))} ${paintOutcome('failed', style)}: ${sanitizeLine(body.failure.message)} (${sanitizeLine(body.failure.code)})`;
+    case 'stage-given':
+      return style.dim(
+        `${sanitizeLine(body.stage)} ${body.outcome} in run ${sanitizeLine(body.runId)}, and does not run again`,
+      );
     case 'stage-skipped':
       return style.dim(`${sanitizeLine(body.stage)} skipped: ${sanitizeLine(body.reason)}`);
+    case 'stage-passed':
+      return style.dim(`${sanitizeLine(body.stage)} passed: its condition does not hold`);
     case 'notice':
       return body.level === 'warning'
         ? style.yellow(`warning: ${sanitizeLine(body.message)}`)
         : sanitizeLine(body.message);
     case 'output':
       return null;
+    // Of a later build.
+    default:
+      return null;
   }
+}
+
+function renderAnswer(
+  { outcome, by, comment, failure }: Extract<RunEventBody, { type: 'stage-answered' }>,
+  style: Style,
+): string {
+  if (failure !== null)
+    return `${paintOutcome('failed', style)}: ${sanitizeLine(failure.message)} (${sanitizeLine(failure.code)})`;
+  if (outcome !== 'succeeded') return paintOutcome(outcome, style);
+  const said = comment === undefined ? '' : `: ${sanitizeLine(comment)}`;
+  return `${style.green('approved')}${by === undefined ? '' : ` by ${sanitizeLine(by)}`}${said}`;
 }
 
 function renderStageEnd(result: StageResult, style: Style): string {
@@ -138,34 +234,14 @@ export function outputBytes(body: OutputBody): Uint8Array {
   return Buffer.from(body.data, body.encoding);
 }
 
-interface StreamLines {
-  readonly stage: string;
-  readonly stream: 'stdout' | 'stderr';
-  push(data: Uint8Array): string[];
-  flush(): string[];
+/** `, 1 failure tolerated: lint`, or nothing. */
+export function toleratedNote(outcome: RunOutcome | null): string {
+  const stages = outcome?.tolerated ?? [];
+  if (stages.length === 0) return '';
+  const shown = stages.slice(0, MOST_NAMES).map((id) => sanitizeLine(id));
+  const rest = stages.length - shown.length;
+  return `, ${stages.length} ${stages.length === 1 ? 'failure' : 'failures'} tolerated: ${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
 }
 
-function createStreamLines(stage: string, stream: 'stdout' | 'stderr'): StreamLines {
-  // One decoder a stream: a character that two pieces share is put together again.
-  const decoder = new TextDecoder('utf-8');
-  let rest = '';
-  return {
-    stage,
-    stream,
-    push(data) {
-      const text = rest + decoder.decode(data, { stream: true });
-      const lines = text.split('\n');
-      rest = lines.pop() ?? '';
-      while (rest.length > MAX_LINE_CHARACTERS) {
-        lines.push(rest.slice(0, MAX_LINE_CHARACTERS));
-        rest = rest.slice(MAX_LINE_CHARACTERS);
-      }
-      return lines;
-    },
-    flush() {
-      const last = rest + decoder.decode();
-      rest = '';
-      return last === '' ? [] : [last];
-    },
-  };
-}
+/** More names than these are looked up in the list of stages. */
+const MOST_NAMES = 8;

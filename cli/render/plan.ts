@@ -1,6 +1,6 @@
 import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
-import { describeWork } from '../../domain/plan/work.ts';
+import { demandedVariablesOf, describeStageWork } from '../../domain/plan/work.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 
@@ -14,19 +14,31 @@ export function renderPlanSummary(file: string, plan: Plan, { style }: { readonl
   return [
     `${style.green('valid:')} ${sanitizeLine(file)} (${plan.kind} ${style.bold(plan.name)}, ${stages}, ${vms})`,
     ...lines,
+    ...(plan.hostVariables.length === 0 ? [] : [renderHostVariables(plan)]),
     '',
   ].join('\n');
+}
+
+function renderHostVariables({ hostVariables, stages }: Plan): string {
+  const demanded = new Set(demandedVariablesOf(stages).map(({ name }) => name));
+  const shown = hostVariables.map((name) => (demanded.has(name) ? name : `${name} (may be unset)`));
+  return `variables of the host: ${shown.join(', ')}`;
 }
 
 const EDGE = { success: '', end: 'the end of ', failure: 'a failure of ' } as const;
 
 function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
-  const command = sanitizeLine(describeWork(stage.work));
-  const short = command.length > 48 ? `${command.slice(0, 47)}…` : command;
-  const after =
-    stage.after.length > 0
+  const short = shortened(sanitizeLine(describeStageWork(stage)));
+  const after = stage.finally
+    ? ', after all others, whatever happens'
+    : stage.after.length > 0
       ? `, after ${stage.after.map(({ stage: earlier, on }) => `${EDGE[on]}${earlier}`).join(', ')}`
       : '';
   const where = stage.scope === null || shared.has(stage.scope) ? '' : ', in its own VM';
-  return `${short}${after}${where}`;
+  const when = stage.when === null ? '' : `, when ${shortened(sanitizeLine(stage.when.source))}`;
+  return `${short}${after}${when}${where}`;
+}
+
+function shortened(text: string): string {
+  return text.length > 48 ? `${text.slice(0, 47)}…` : text;
 }

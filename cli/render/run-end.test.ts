@@ -5,7 +5,7 @@ import { FAILED_RUN, run, stage, START_MS } from '../../test/rig/run-view.ts';
 import { PLAIN } from './style.ts';
 
 const end = (view: Parameters<typeof renderRunEnd>[0]): string[] =>
-  renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text });
+  renderRunEnd(view, { style: PLAIN, nowMs: START_MS + 9_000, advise: (text) => text, folder: '/state/runs/r' });
 
 test('a success is one line', () => {
   const view = run([stage('a', { state: 'succeeded' })], {
@@ -21,15 +21,24 @@ test('a failure says what, where, its last words made safe, and what to type', (
     'sales-20260304-050607-ab12 failed (2 stages: 1 failed, 1 skipped · 2.5 s)',
     '',
     'stage build (attempt 2) failed: ended with exit code 2 (stage/exit-nonzero)',
-    '  its last lines on standard error:',
+    '  last lines of its standard error:',
     '  │ make: *** no rule',
     '  │ boom',
-    "  help: Read the stage's last lines with `voidbox logs sales-20260304-050607-ab12`, mend the command, run again.",
+    "  help: Read the stage's last lines with `voidbox logs sales-20260304-050607-ab12`, fix the command and run again.",
     '',
     'Next:',
     '  voidbox logs sales-20260304-050607-ab12 --stage build',
     '  voidbox status sales-20260304-050607-ab12',
+    '  voidbox retry sales-20260304-050607-ab12',
+    'All of it: /state/runs/r',
   ]);
+});
+
+test('a failure says in what VM it was, and how far it came', () => {
+  const failure = { code: 'stage/timeout', message: 'ran past 2 s', stderrTail: '' } as const;
+  const failed = stage('a', { state: 'failed', failure, isolation: 'microvm', accelerator: 'kvm', durationMs: 2_000 });
+  const outcome = { state: 'failed', failedStage: 'a', failure, output: null } as const;
+  expect(end(run([failed], { state: 'failed', outcome }))).toContain('  in a VM: microvm, kvm, after 2.0 s');
 });
 
 test('a run that was not admitted has no stage and still says why', () => {
@@ -44,9 +53,11 @@ test('a run that was not admitted has no stage and still says why', () => {
     },
   });
   expect(end(view)[0]).toBe('sales-20260304-050607-ab12 failed');
+  // There is nothing to be taken of it.
+  expect(end(view).at(-1)).toBe('  voidbox status sales-20260304-050607-ab12');
   expect(end(view).slice(2, 4)).toEqual([
     'the run failed: /etc is not allowed (admit/mount-refused)',
-    "  help: Make the folder on the worker's host and start the worker with it allowed (`--allow-mounts`); without a server of one's own, let it lie below the spec's folder.",
+    "  help: Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox up --allow-mounts FOLDER`.",
   ]);
 });
 
@@ -91,5 +102,7 @@ test('a terminated run says where to look', () => {
     'Next:',
     '  voidbox logs sales-20260304-050607-ab12',
     '  voidbox status sales-20260304-050607-ab12',
+    '  voidbox retry sales-20260304-050607-ab12',
+    'All of it: /state/runs/r',
   ]);
 });

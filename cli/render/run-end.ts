@@ -1,7 +1,8 @@
 import type { RunView, StageView } from '../../store/projection.ts';
 import { remedyOf } from '../../domain/errors/error-code.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import { paintOutcome } from './event-lines.ts';
+import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';
 import { renderCounts } from './stages.ts';
@@ -15,20 +16,25 @@ interface Telling {
   readonly advise: Advise;
 }
 
+interface Next extends Telling {
+  /** Of all that is kept of the run. */
+  readonly folder: string;
+}
+
 /** What is said when a run has ended: one line on success; else what failed, where, its last words, what to type next. */
 export function renderRunEnd(
   view: RunView,
-  options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise },
+  options: { readonly style: Style; readonly nowMs: number; readonly advise: Advise; readonly folder: string },
 ): string[] {
-  const { style, advise } = options;
+  const { style, advise, folder } = options;
   // A run of another host, or one that was not admitted, has no stages here to be counted.
   const counts = view.stages.length === 0 ? '' : ` ${style.dim(`(${renderCounts(view, options.nowMs)})`)}`;
-  const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${counts}`;
+  const heading = `${style.bold(sanitizeLine(view.runId))} ${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}${counts}`;
   if (view.state === 'succeeded') return [heading];
   return [
     heading,
     ...renderFailures(view, { style, advise }),
-    ...renderNextSteps(view, { style, advise }, ['logs', 'status']),
+    ...renderNextSteps(view, { style, advise, folder }, ['logs', 'status', 'retry']),
   ];
 }
 
@@ -54,7 +60,16 @@ function renderStageFailure(runId: string, stage: StageView, telling: Telling): 
   if (stage.failure === null) return [];
   const attempt = stage.attempt > 1 ? ` (attempt ${stage.attempt})` : '';
   const failure = { ...stage.failure, message: withoutStage(stage.failure.message, stage.id) };
-  return renderFailure(runId, `stage ${telling.style.bold(sanitizeLine(stage.id))}${attempt}`, failure, telling);
+  const name = `stage ${telling.style.bold(sanitizeLine(stage.id))}${attempt}`;
+  const [empty = '', first = '', ...rest] = renderFailure(runId, name, failure, telling);
+  return [empty, first, ...whereOf(stage, telling.style), ...rest];
+}
+
+/** Nothing of a stage that came to no VM. */
+function whereOf({ isolation, accelerator, durationMs }: StageView, style: Style): string[] {
+  if (isolation === null || isolation === 'none' || accelerator === null || accelerator === '') return [];
+  const after = durationMs === null ? '' : `, after ${formatDurationMs(durationMs)}`;
+  return [style.dim(`  in a VM: ${sanitizeLine(isolation)}, ${sanitizeLine(accelerator)}${after}`)];
 }
 
 /** Messages name their stage, since they stand alone elsewhere; beside its name they need not. */
@@ -71,7 +86,7 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
   const tail = sanitize(failure.stderrTail).replace(/(?<!\n)\n+$/, '');
   if (tail !== '')
     lines.push(
-      style.dim('  its last lines on standard error:'),
+      style.dim('  last lines of its standard error:'),
       ...tail.split('\n').map((line) => `  ${style.red('│')} ${line}`),
     );
   const remedy =
@@ -86,12 +101,23 @@ function renderFailure(runId: string, where: string, failure: StageFailure, { st
 /** What to type to know more. */
 export function renderNextSteps(
   view: RunView,
-  { style, advise }: Telling,
-  commands: readonly ('logs' | 'status')[],
+  { style, advise, folder }: Next,
+  commands: readonly ('logs' | 'status' | 'retry')[],
 ): string[] {
   const failedStage = view.outcome?.failedStage ?? view.stages.find((stage) => stage.state === 'failed')?.id ?? null;
   const stage = failedStage === null ? '' : ` --stage ${sanitizeLine(failedStage)}`;
   const runId = typedRunId(view.runId);
-  const lines = { logs: `  voidbox logs ${runId}${stage}`, status: `  voidbox status ${runId}` };
-  return ['', style.dim('Next:'), ...commands.map((command) => advise(lines[command]))];
+  const lines = {
+    logs: `  voidbox logs ${runId}${stage}`,
+    status: `  voidbox status ${runId}`,
+    retry: `  voidbox retry ${runId}`,
+  };
+  // What another host has, or what was never admitted, is not to be retried from here.
+  const isHere = view.stages.length > 0;
+  return [
+    '',
+    style.dim('Next:'),
+    ...commands.filter((command) => command !== 'retry' || isHere).map((command) => advise(lines[command])),
+    ...(isHere ? [style.dim(`All of it: ${sanitizeLine(folder)}`)] : []),
+  ];
 }

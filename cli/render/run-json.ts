@@ -1,5 +1,9 @@
+import type { ApprovalField, TimeoutAnswer } from '../../domain/plan/plan.ts';
+import type { Question } from '../../domain/run/event.ts';
+import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import type { RunView } from '../../store/projection.ts';
+import type { ItemsView, RunView } from '../../store/projection.ts';
+import type { StageFacts } from '../stage-facts.ts';
 
 /** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
 export interface RunJson {
@@ -8,11 +12,17 @@ export interface RunJson {
   readonly kind: string;
   readonly state: RunView['state'];
   readonly host: string;
+  /** The earlier run that this one is a retry or a fork of; null: none. */
+  readonly origin: RunOrigin | null;
+  /** Stages whose work was not done: `run --mock`. */
+  readonly mocked: readonly string[];
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
   readonly stages: readonly StageJson[];
   readonly failedStage: string | null;
   readonly failure: StageFailure | null;
+  /** Stages that failed with `continue_on_error`. */
+  readonly tolerated: readonly string[];
   readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string } | null;
   /** What of the run's files is not what was written; the other fields are what could be read. */
   readonly damage: string | null;
@@ -21,6 +31,8 @@ export interface RunJson {
 export interface StageJson {
   readonly id: string;
   readonly state: string;
+  /** The run in which it ran, when it was taken over; null: this one. */
+  readonly givenBy: string | null;
   readonly attempt: number;
   readonly exitCode: number | null;
   readonly durationMs: number | null;
@@ -28,6 +40,36 @@ export interface StageJson {
   readonly accelerator: string | null;
   readonly failure: StageFailure | null;
   readonly usage: Readonly<Record<string, number>>;
+  /** What it asks; null unless it waits for an answer. */
+  readonly question: QuestionJson | null;
+  /** Until when it waits, ISO 8601; null unless it waits for a time. */
+  readonly sleepsUntil: string | null;
+  /** What became of its items; null: it is done once. */
+  readonly items: ItemsJson | null;
+  /** Of a loop that was done more than once: the latest visit, from 2. */
+  readonly visit?: number;
+  /** Its condition; null: none. Of `status` alone, as `finally`. */
+  readonly when?: string | null;
+  /** It runs after all others. */
+  readonly finally?: boolean;
+}
+
+export interface ItemsJson {
+  readonly total: number;
+  readonly running: number;
+  readonly succeeded: number;
+  readonly failed: number;
+  /** The first that failed, by number from 0; at most 20. */
+  readonly failures: readonly { readonly item: number; readonly failure: StageFailure }[];
+}
+
+export interface QuestionJson {
+  readonly message: string;
+  readonly by: readonly string[];
+  readonly fields: readonly ApprovalField[];
+  /** ISO 8601; null: it waits for as long as the run goes on. */
+  readonly deadlineAt: string | null;
+  readonly onTimeout: TimeoutAnswer;
 }
 
 export function toRunJson(view: RunView): RunJson {
@@ -37,24 +79,62 @@ export function toRunJson(view: RunView): RunJson {
     kind: view.kind,
     state: view.state,
     host: view.hostId,
+    origin: view.origin,
+    mocked: view.mocked,
     startedAt: isoOrNull(view.startedAtMs),
     finishedAt: isoOrNull(view.finishedAtMs),
-    stages: view.stages.map(({ id, state, attempt, exitCode, durationMs, isolation, accelerator, failure, usage }) => ({
-      id,
-      state,
-      attempt,
-      exitCode,
-      durationMs,
-      isolation,
-      accelerator,
-      failure,
-      usage,
-    })),
+    stages: view.stages.map(
+      ({
+        id,
+        state,
+        givenBy,
+        attempt,
+        exitCode,
+        durationMs,
+        isolation,
+        accelerator,
+        failure,
+        usage,
+        question,
+        sleepsUntilMs,
+        items,
+        visit,
+      }) => ({
+        id,
+        state,
+        givenBy,
+        attempt,
+        exitCode,
+        durationMs,
+        isolation,
+        accelerator,
+        failure,
+        usage,
+        question: question === null ? null : toQuestionJson(question),
+        sleepsUntil: isoOrNull(sleepsUntilMs),
+        items: items === null ? null : toItemsJson(items),
+        ...(visit === undefined ? {} : { visit }),
+      }),
+    ),
     failedStage: view.outcome?.failedStage ?? null,
     failure: view.outcome?.failure ?? null,
+    tolerated: view.outcome?.tolerated ?? [],
     output: view.outcome?.output ?? null,
     damage: view.damage,
   };
+}
+
+/** With what the plan says, of those stages for which it is there. */
+export function withStageFacts(run: RunJson, facts: ReadonlyMap<string, StageFacts>): RunJson {
+  return { ...run, stages: run.stages.map((stage) => ({ ...stage, ...facts.get(stage.id) })) };
+}
+
+function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout }: Question): QuestionJson {
+  return { message, by, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout };
+}
+
+function toItemsJson({ total, running, succeeded, failed, failures }: ItemsView): ItemsJson {
+  return { total, running, succeeded, failed, failures: failures.map(({ item, failure }) => ({ item, failure })) };
 }
 
 function isoOrNull(ms: number | null): string | null {

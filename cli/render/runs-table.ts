@@ -1,7 +1,8 @@
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
-import { paintOutcome } from './event-lines.ts';
+import { paintOutcome, timeText, toleratedNote } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { renderQuestion } from './questions.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';
 
@@ -23,7 +24,7 @@ export function renderRuns(
       `${done}/${view.stages.length}`,
       started,
       took,
-      whyEnded(view),
+      noteOn(view),
     ];
   });
   return renderTable(['RUN', 'STATE', 'STAGES', 'STARTED', 'TOOK', ''], rows, options);
@@ -37,11 +38,32 @@ function shortened(runId: string): string {
     : `${characters.slice(0, 56).join('')}…${characters.slice(-24).join('')}`;
 }
 
-/** Where it failed; of a run that ended for a reason of its own, its code: `status` has the words. */
-function whyEnded({ outcome, damage }: RunView): string {
+function noteOn(view: RunView): string {
+  const from = view.origin === null ? '' : `${view.origin.kind} of ${shortened(sanitizeLine(view.origin.runId))}`;
+  const mocked = view.mocked.length === 0 ? '' : `${view.mocked.length} mocked`;
+  return [standingOf(view), from, mocked].filter((part) => part !== '').join('; ');
+}
+
+/** What it asks; where it failed; of a run that ended for a reason of its own, its code: `status` has the words. */
+function standingOf({ outcome, damage, stages }: RunView): string {
   if (damage !== null) return sanitizeLine(damage);
+  const asking = outcome === null ? stages.find(({ state }) => state === 'asking') : undefined;
+  if (asking !== undefined)
+    return `${sanitizeLine(asking.id)} asks${asking.question === null ? '' : `: ${renderQuestion(asking.question)}`}`;
+  const sleeping = outcome === null ? onlyWait(stages) : undefined;
+  if (sleeping?.sleepsUntilMs !== undefined && sleeping.sleepsUntilMs !== null)
+    return `${sanitizeLine(sleeping.id)} waits until ${timeText(sleeping.sleepsUntilMs)}`;
+  if (outcome?.state === 'succeeded') return toleratedNote(outcome).slice(2);
   if (outcome === null || outcome.failure === null) return '';
   return outcome.failedStage === null
     ? sanitizeLine(outcome.failure.code)
     : `failed at ${sanitizeLine(outcome.failedStage)}`;
+}
+
+/** Of a run in which nothing else is under way: the wait that ends first. */
+function onlyWait(stages: RunView['stages']): RunView['stages'][number] | undefined {
+  if (stages.some(({ state }) => state === 'running' || state === 'retrying')) return undefined;
+  return stages
+    .filter(({ sleepsUntilMs }) => sleepsUntilMs !== null)
+    .sort((one, other) => one.sleepsUntilMs! - other.sleepsUntilMs!)[0];
 }

@@ -1,7 +1,8 @@
 import { formatDurationMs } from '../../domain/units/duration.ts';
-import type { RunView, StageState, StageView } from '../../store/projection.ts';
-import { paintOutcome } from './event-lines.ts';
+import type { ItemsView, RunView, StageState, StageView } from '../../store/projection.ts';
+import { itemCount, paintOutcome, timeText } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import type { StageFacts } from '../stage-facts.ts';
 import type { Style } from './style.ts';
 import { displayWidth, padEnd, truncate } from './width.ts';
 
@@ -13,8 +14,11 @@ export interface StageLinesOptions {
   readonly frame?: number;
   /** Most lines; stages beyond them are counted in one line, ended and waiting ones first. */
   readonly maxLines?: number;
+  /** What their plan says of them, where it is known. */
+  readonly facts?: ReadonlyMap<string, StageFacts>;
 }
 
+const MOST_MOCKED = 8;
 const SPINNER = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /** Which stages are shown when not all can be: what runs and what failed is what people look for. */
 const IMPORTANCE: Readonly<Record<StageState, number>> = {
@@ -22,18 +26,20 @@ const IMPORTANCE: Readonly<Record<StageState, number>> = {
   asking: 1,
   running: 2,
   retrying: 3,
-  cancelled: 4,
-  succeeded: 5,
-  waiting: 6,
-  passed: 7,
-  skipped: 8,
+  sleeping: 4,
+  cancelled: 5,
+  succeeded: 6,
+  waiting: 7,
+  passed: 8,
+  skipped: 9,
 };
 
 /** One line a stage, in the order of the spec: sign, name, state, time, and why. */
 export function renderStages(view: RunView, options: StageLinesOptions): string[] {
   const shown = pick(view.stages, options.maxLines ?? Number.POSITIVE_INFINITY);
   const nameWidth = Math.min(Math.max(...shown.map((stage) => displayWidth(sanitizeLine(stage.id))), 4), 32);
-  const lines = shown.map((stage) => renderStage(stage, nameWidth, options));
+  const mocked = new Set(view.mocked);
+  const lines = shown.map((stage) => renderStage(stage, mocked.has(stage.id), nameWidth, options));
   const hidden = view.stages.length - shown.length;
   return hidden === 0
     ? lines
@@ -51,6 +57,7 @@ export function renderCounts(view: RunView, nowMs: number): string {
     'passed',
     'skipped',
     'asking',
+    'sleeping',
     'running',
     'retrying',
     'waiting',
@@ -59,7 +66,15 @@ export function renderCounts(view: RunView, nowMs: number): string {
   const total = view.stages.length === 1 ? '1 stage' : `${view.stages.length} stages`;
   const elapsed =
     view.startedAtMs === null ? '' : ` · ${formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)}`;
-  return `${total}: ${parts.join(', ')}${elapsed}`;
+  const mocked = view.mocked.length === 0 ? '' : ` · ${view.mocked.length} mocked`;
+  return `${total}: ${parts.join(', ')}${mocked}${elapsed}`;
+}
+
+/** Of a run that has some: `2 of 5 stages: test, deploy`. */
+export function mockedText({ mocked, stages }: RunView): string {
+  const shown = mocked.slice(0, MOST_MOCKED).map(sanitizeLine).join(', ');
+  const more = mocked.length > MOST_MOCKED ? ` and ${mocked.length - MOST_MOCKED} more` : '';
+  return `${mocked.length} of ${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}: ${shown}${more}`;
 }
 
 function pick(stages: readonly StageView[], maxLines: number): readonly StageView[] {
@@ -71,12 +86,18 @@ function pick(stages: readonly StageView[], maxLines: number): readonly StageVie
   return stages.filter((stage) => chosen.has(stage));
 }
 
-function renderStage(stage: StageView, nameWidth: number, options: StageLinesOptions): string {
+function renderStage(stage: StageView, isMocked: boolean, nameWidth: number, options: StageLinesOptions): string {
   const { style, width } = options;
   const name = padEnd(truncate(sanitizeLine(stage.id), nameWidth), nameWidth);
   const state = padEnd(paintState(stage.state, style), 'succeeded'.length);
   const time = padEnd(stageTime(stage, options.nowMs), 7);
-  const note = stageNote(stage);
+  const facts = options.facts?.get(stage.id);
+  const note = [
+    ...(facts?.finally === true ? ['finally'] : []),
+    ...(isMocked ? ['mocked'] : []),
+    ...stageNotes(stage),
+    ...conditionNote(stage, facts),
+  ].join(', ');
   return truncate(
     `${sign(stage.state, options)} ${style.bold(name)}  ${state}  ${time}${note === '' ? '' : `  ${style.dim(note)}`}`.trimEnd(),
     width,
@@ -95,6 +116,8 @@ function sign(state: StageState, { style, frame }: StageLinesOptions): string {
       return style.cyan(frame === undefined ? '▶' : (SPINNER[frame % SPINNER.length] ?? '▶'));
     case 'asking':
       return style.yellow('?');
+    case 'sleeping':
+      return style.yellow('z');
     case 'retrying':
       return style.yellow('↻');
     case 'passed':
@@ -107,7 +130,7 @@ function sign(state: StageState, { style, frame }: StageLinesOptions): string {
 
 function paintState(state: StageState, style: Style): string {
   if (state === 'running') return style.cyan(state);
-  if (state === 'asking' || state === 'retrying') return style.yellow(state);
+  if (state === 'asking' || state === 'sleeping' || state === 'retrying') return style.yellow(state);
   if (state === 'waiting' || state === 'skipped' || state === 'passed') return style.dim(state);
   return paintOutcome(state, style);
 }
@@ -119,11 +142,28 @@ function stageTime(stage: StageView, nowMs: number): string {
   return formatDurationMs(Math.max(0, nowMs - stage.startedAtMs));
 }
 
-function stageNote(stage: StageView): string {
-  const parts: string[] = [];
+function stageNotes(stage: StageView): readonly string[] {
+  const parts: string[] = stage.givenBy === null ? [] : [`taken over from ${sanitizeLine(stage.givenBy)}`];
   if (stage.attempt > 1) parts.push(`attempt ${stage.attempt}`);
+  if (stage.visit !== undefined) parts.push(`visit ${stage.visit}`);
+  if (stage.items !== null) parts.push(itemsNote(stage.items));
   if (stage.reattached > 0) parts.push(`re-attached ${stage.reattached}×`);
+  if (stage.sleepsUntilMs !== null) parts.push(`until ${timeText(stage.sleepsUntilMs)}`);
   if (stage.failure !== null) parts.push(sanitizeLine(stage.failure.message));
   else if (stage.reason !== null) parts.push(sanitizeLine(stage.reason));
-  return parts.join(', ');
+  return parts;
+}
+
+/** What decides, or has decided, that the stage does not run. */
+function conditionNote({ state }: StageView, facts: StageFacts | undefined): readonly string[] {
+  const isOpen = state === 'passed' || state === 'waiting';
+  return isOpen && typeof facts?.when === 'string' ? [`when: ${sanitizeLine(facts.when)}`] : [];
+}
+
+/** `12 of 500 items, 4 running, 1 failed`. */
+function itemsNote({ total, running, succeeded, failed }: ItemsView): string {
+  const now = [running > 0 ? `${running} running` : '', failed > 0 ? `${failed} failed` : ''].filter(
+    (text) => text !== '',
+  );
+  return [`${succeeded + failed} of ${itemCount(total)}`, ...now].join(', ');
 }

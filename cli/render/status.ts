@@ -1,24 +1,37 @@
 import { formatBytes } from '../../domain/units/bytes.ts';
+import { describeOrigin } from '../../domain/run/origin.ts';
 import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
-import { paintOutcome } from './event-lines.ts';
+import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';
-import { renderStages } from './stages.ts';
+import type { StageFacts } from '../stage-facts.ts';
+import { renderQuestions } from './questions.ts';
+import { mockedText, renderStages } from './stages.ts';
+import { describeVmFacts } from './vm-facts.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 
 /** `voidbox status`: facts about the run, its stages, its VMs, what is to be known, and how it failed. */
 export function renderStatus(
   view: RunView,
-  options: { readonly style: Style; readonly width: number; readonly nowMs: number; readonly advise: Advise },
+  options: {
+    readonly style: Style;
+    readonly width: number;
+    readonly nowMs: number;
+    readonly advise: Advise;
+    readonly folder: string;
+    readonly facts?: ReadonlyMap<string, StageFacts>;
+  },
 ): string[] {
-  const { style, nowMs, advise } = options;
+  const { style, nowMs, advise, folder } = options;
   const facts: [string, string][] = [
     ['run', sanitizeLine(view.runId)],
     ['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`],
-    ['state', paintOutcome(view.state, style)],
+    ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
+    ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(mockedText(view))] as [string, string]]),
+    ['state', `${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}`],
     ['host', sanitizeLine(view.hostId)],
   ];
   if (view.startedAtMs !== null)
@@ -37,16 +50,22 @@ export function renderStatus(
     ...facts.map(([name, value]) => `${style.dim(padEnd(name, 8))} ${value}`),
     '',
     ...renderStages(view, options),
+    ...renderFailedItems(view, style),
   ];
-  lines.push(...renderVms(view, style));
+  lines.push(...renderQuestions(view, options), ...renderVms(view, style));
   for (const notice of view.notices)
     lines.push(
       notice.level === 'warning'
         ? style.yellow(`warning: ${sanitizeLine(notice.message)}`)
         : style.dim(sanitizeLine(notice.message)),
     );
-  return view.state === 'failed'
-    ? [...lines, ...renderFailures(view, { style, advise }), ...renderNextSteps(view, { style, advise }, ['logs'])]
+  if (view.state === 'succeeded') return [...lines, ...renderFailures(view, { style, advise })];
+  return view.state === 'failed' || view.state === 'terminated'
+    ? [
+        ...lines,
+        ...renderFailures(view, { style, advise }),
+        ...renderNextSteps(view, { style, advise, folder }, ['logs', 'retry']),
+      ]
     : lines;
 }
 
@@ -60,17 +79,33 @@ function renderDamage(view: RunView, damage: string, style: Style, advise: Advis
   ];
 }
 
+/** Which items failed, and how, of those that are kept in a view. */
+function renderFailedItems(view: RunView, style: Style): string[] {
+  return view.stages.flatMap(({ id, items }) => {
+    if (items === null || items.failures.length === 0) return [];
+    const lines = items.failures.map(
+      ({ item, failure }) =>
+        `${style.red('✗')} ${sanitizeLine(id)}[${item}]: ${sanitizeLine(failure.message)} ${style.dim(`(${sanitizeLine(failure.code)})`)}`,
+    );
+    const more = items.failed - items.failures.length;
+    return [
+      '',
+      ...lines,
+      ...(more > 0
+        ? [style.dim(`  … and ${more} more failed ${more === 1 ? 'item' : 'items'} of ${sanitizeLine(id)}`)]
+        : []),
+    ];
+  });
+}
+
 function renderVms(view: RunView, style: Style): string[] {
   const seen = view.vms.filter((vm) => vm.isolation !== null);
   if (seen.length === 0) return [];
   const lines = seen.map((vm) => {
     const generation = vm.generation > 0 ? ` (generation ${vm.generation})` : '';
-    const facts = [vm.isolation, vm.accelerator, vm.kernel, `jail ${vm.jail ?? '-'}`]
-      .map((fact) => sanitizeLine(fact ?? '-'))
-      .join(', ');
     const boot = vm.bootMs === null ? '' : `, booted in ${formatDurationMs(vm.bootMs)}`;
     return style.dim(
-      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${facts}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
+      `vm ${sanitizeLine(vm.scope)}${generation}: ${vm.state}, ${describeVmFacts(vm)}${boot}${vm.reason === null ? '' : `: ${sanitizeLine(vm.reason)}`}`,
     );
   });
   return ['', ...lines];

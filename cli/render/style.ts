@@ -10,7 +10,22 @@ export interface Style {
   green(text: string): string;
   yellow(text: string): string;
   cyan(text: string): string;
+  /** One colour of several for each number, the same one for the same: tells names apart. Red says failure, and is none. */
+  hue(index: number, text: string): string;
 }
+
+const HUES: readonly Format[] = [
+  'cyan',
+  'magenta',
+  'green',
+  'blue',
+  'yellow',
+  'cyanBright',
+  'magentaBright',
+  'greenBright',
+  'blueBright',
+  'yellowBright',
+];
 
 /** Colours are for a terminal only; the caller decides, so that renderers stay pure. */
 export function createStyle(colours: boolean): Style {
@@ -23,6 +38,7 @@ export function createStyle(colours: boolean): Style {
     green: paint('green'),
     yellow: paint('yellow'),
     cyan: paint('cyan'),
+    hue: (index, text) => paint(HUES[index % HUES.length] ?? 'cyan')(text),
   };
 }
 

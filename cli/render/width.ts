@@ -38,6 +38,20 @@ export function truncate(text: string, columns: number): string {
   return result;
 }
 
+/** Keeps the end of a text without colours, with `…` where its beginning was cut. */
+export function truncateStart(text: string, columns: number): string {
+  if (displayWidth(text) <= columns) return text;
+  if (columns <= 0) return '';
+  const kept: string[] = [];
+  let used = 1;
+  for (const character of [...text].reverse()) {
+    used += characterWidth(character);
+    if (used > columns) break;
+    kept.push(character);
+  }
+  return `…${kept.reverse().join('')}`;
+}
+
 export function padEnd(text: string, columns: number): string {
   return text + ' '.repeat(Math.max(0, columns - displayWidth(text)));
 }

@@ -1,8 +1,9 @@
 /** `skills.json`: the folders of skills that the embedded worker of a state folder loads. */
-import { mkdirSync, readFileSync, realpathSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, realpathSync, statSync } from 'node:fs';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { entriesAt } from '../../skill-kit/bundle/find-entry.ts';
+import { replaceFile } from './replace-file.ts';
 
 function fileOf(stateDir: string): string {
   return join(stateDir, 'skills.json');
@@ -43,9 +44,7 @@ export function rememberSkillPaths(stateDir: string, paths: readonly string[], h
   const after = [...new Set(how === 'add' ? [...before, ...paths.filter((path) => !isEntryOf(before, path))] : paths)];
   if (JSON.stringify(after) === JSON.stringify(before)) return;
   mkdirSync(stateDir, { recursive: true, mode: 0o700 });
-  const next = `${fileOf(stateDir)}.${process.pid}`;
-  writeFileSync(next, `${JSON.stringify({ paths: after }, null, 2)}\n`, { mode: 0o600 });
-  renameSync(next, fileOf(stateDir));
+  replaceFile(fileOf(stateDir), `${JSON.stringify({ paths: after }, null, 2)}\n`);
 }
 
 /** Part of the build that a stack runs: with other folders, the worker is another one. */

@@ -1,6 +1,7 @@
 /** `stack.json`: what a running embedded stack says about itself, for people and tools. Commands ask its socket. */
-import { readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { replaceFile } from './replace-file.ts';
 
 export interface StackInfo {
   /** `127.0.0.1:port` of the Temporal server. */
@@ -51,10 +52,7 @@ export function readStackFile(stateDir: string): StackInfo | null {
 
 /** A folder that is gone does not come back by it. */
 export function writeStackFile(stateDir: string, info: StackInfo): void {
-  const file = stackFile(stateDir);
-  const next = `${file}.${process.pid}`;
-  writeFileSync(next, `${JSON.stringify(info, null, 2)}\n`, { mode: 0o600 });
-  renameSync(next, file);
+  replaceFile(stackFile(stateDir), `${JSON.stringify(info, null, 2)}\n`);
 }
 
 /** Writes it again where it says something else. */

@@ -9,11 +9,13 @@ import { packageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/require-open-files.ts';
 import { resolveStackPieces, SetupError } from '../../setup/resolve.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { mountsMark } from './mounts-mark.ts';
 import { buildId } from './build-id.ts';
 import { askStack } from './control-client.ts';
 import { isLockHolder, lockHolder } from './lock-holder.ts';
 import { skillsMark } from './skill-paths.ts';
 import { EXIT_LOCKED, spawnSupervisor, type SpawnedSupervisor } from './spawn-supervisor.ts';
+import { describeMove, readStackPorts } from './stack-ports.ts';
 import { logsDir, readStackFile, type StackInfo } from './stack-info.ts';
 
 export type { StackInfo } from './stack-info.ts';
@@ -46,7 +48,7 @@ export interface EnsureOptions {
  */
 export async function ensureStack(env: Environment, options: EnsureOptions = {}): Promise<StackInfo> {
   const progress = options.onProgress ?? (() => undefined);
-  const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}`;
+  const build = `${buildId(packageRoot())}${skillsMark(env.stateDir)}${mountsMark(env.stateDir)}`;
   const running = await useStack(env, build);
   if (running !== null) return running;
   requireOpenFiles('The embedded stack');
@@ -145,12 +147,17 @@ async function startStack(start: Start): Promise<StackInfo> {
   let lockAgainMs = 0;
   let drains = 0;
   let silentSinceMs = Date.now();
+  const portsBefore = readStackPorts(env.stateDir);
   while (Date.now() < until) {
     const ready = await useStack(env, build);
-    if (ready !== null) return ready;
+    if (ready !== null) {
+      const move = describeMove(portsBefore, ready);
+      if (move !== null) progress(move);
+      return ready;
+    }
     const other = await otherBuild(env, build);
     if (other !== null && drains < MAX_DRAINS) {
-      progress(`restarting the embedded stack: it runs ${other}, this is ${build}`);
+      progress(describeRestart(other, build));
       await drain(env, build);
       drains += 1;
       [supervisor, until, silentSinceMs] = [null, Date.now() + START_LIMIT_MS, Date.now()];
@@ -170,7 +177,14 @@ async function startStack(start: Start): Promise<StackInfo> {
     else if (Date.now() - silentSinceMs > SILENT_LIMIT_MS) await stopStack(env);
     await sleep(POLL_MS);
   }
-  throw notStarted(env, `did not come up within ${START_LIMIT_MS / 1000} s`, supervisor?.lastWords() ?? '');
+  throw notStarted(env, `did not start within ${START_LIMIT_MS / 1000} s`, supervisor?.lastWords() ?? '');
+}
+
+/** Of one code, what differs is what `voidbox up` was told. */
+function describeRestart(other: string, build: string): string {
+  const codeOf = (text: string): string => text.split('+')[0]!;
+  if (codeOf(other) !== codeOf(build)) return `restarting the embedded stack: it runs ${other}, this is ${build}`;
+  return 'restarting the embedded stack, because its skills or allowed mounts have changed; open runs continue';
 }
 
 /** The build of a stack that is up and runs other code. */
@@ -200,7 +214,7 @@ function notStarted(env: Environment, how: string, words: string): SetupError {
   const room = readDiskRoom(env.stateDir);
   // A supervisor without room for its first file has no words either.
   const remedy = room.isLow
-    ? `Make room on the disk of ${env.stateDir}, which has ${formatBytes(room.availableBytes)} free: \`voidbox prune\` removes old runs.`
+    ? `Free space on the disk of ${env.stateDir}, which has ${formatBytes(room.availableBytes)} free: \`voidbox prune\` deletes old runs.`
     : `Its logs are in ${logsDir(env.stateDir)}.`;
   return new SetupError(`the embedded stack ${how}${words === '' ? '' : `:\n${words}`}`, remedy);
 }

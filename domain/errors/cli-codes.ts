@@ -3,34 +3,55 @@ import type { ErrorCodeInfo } from './code-info.ts';
 /** Codes of the command line itself, in `error.code` of `--json`. No run and no stage ends with one. Part of `ERROR_CODES`. */
 export const CLI_CODES = {
   'cli/usage': ofCommand(
-    'What was typed is no command, or names something that is not there: a flag, a file, a run, a stage.',
-    'Do what the message says; `voidbox COMMAND --help` has the flags.',
+    'The command line is wrong: an unknown command or flag, or a file, run or stage that does not exist.',
+    'Follow the message; `voidbox COMMAND --help` lists the flags.',
   ),
   'spec/invalid': ofCommand(
-    'The spec has mistakes, which are listed before this, each with its own code.',
-    'Correct them; `voidbox validate FILE` lists them without starting anything.',
+    'The spec has mistakes; each is listed above with its own code.',
+    'Fix them; `voidbox validate FILE` lists them without starting anything.',
   ),
   'cli/mount-missing': ofCommand(
-    'The spec mounts a folder that cannot be read where the command was typed.',
-    "Make it, or correct `host` of the mount; a relative one stands below the spec's folder.",
+    'The spec mounts a folder that cannot be read on this machine.',
+    "Create it, or correct `host` of the mount; a relative path starts at the spec's folder.",
+  ),
+  'cli/skill-missing': ofCommand(
+    "A skill `file:PATH` of an agent is not a file of this machine. Paths start from the spec's folder, not from the working directory.",
+    'Create the file, or correct the path.',
+  ),
+  'cli/mount-refused': ofCommand(
+    "The spec mounts a folder of this machine that is neither below the spec's folder nor allowed.",
+    'Move the folder below that of the spec, or allow it with `voidbox up --allow-mounts FOLDER`.',
   ),
   'cli/no-server': ofCommand(
-    'No Temporal server answers: the one that the settings name, or the embedded one.',
-    'Do what the message says; `voidbox ps` shows how the embedded server is.',
+    'No Temporal server answers, neither a configured one nor the embedded one.',
+    'Follow the message; `voidbox ps` shows the state of the embedded server.',
+  ),
+  'cli/stack-stopped': ofCommand(
+    'The embedded stack was stopped by `voidbox down` while the command followed a run.',
+    'Start it again with `voidbox up`, which continues the run; follow it with `voidbox logs RUN -f`.',
   ),
   'cli/run-elsewhere': ofCommand(
-    'The run is known to the Temporal server, and its data is on another host.',
-    'Type the command on the host that the message names.',
+    'The Temporal server knows the run, but its data is on another host.',
+    'Run the command on the host that the message names.',
+  ),
+  'cli/answer-refused': ofCommand(
+    'The run does not take the answer: no stage asks, another answer stands, or a field is missing or wrong.',
+    'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',
+  ),
+  'cli/command-run': ofCommand(
+    'The run is of one command, which an activity of another workflow drives.',
+    'Cancel that workflow, which the message names, or start it again.',
+  ),
+  'cli/run-pruned': ofCommand(
+    'The run was one of this host, and its files were deleted (`prune`) or its state folder replaced. The Temporal server still has its history.',
+    'Look at its history in the Temporal UI, or start the run again.',
   ),
   'cli/elsewhere': ofCommand(
-    "Older records of a session are on the host of its worker, which isn't this one.",
-    'Type the command there.',
+    "Older records of a session are on its worker's host, not on this one.",
+    "Run the command on the worker's host.",
   ),
-  'cli/no-result': ofCommand(
-    'The run succeeded and no result of it was kept.',
-    'See what its stages left: `voidbox status RUN`.',
-  ),
-  'cli/bug': ofCommand('The command line itself did something wrong.', 'Report it with the message.'),
+  'cli/no-result': ofCommand('The run succeeded, but no result was kept.', 'See its stages: `voidbox status RUN`.'),
+  'cli/bug': ofCommand('A bug in the command line.', 'Report it with the message.'),
 } as const satisfies Record<string, ErrorCodeInfo>;
 
 function ofCommand(

@@ -12,144 +12,210 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary: 'The command of a stage ended with a non-zero exit code or by a signal.',
-    remedy: "Read the stage's last lines with `voidbox logs RUN`, mend the command, run again.",
+    remedy: "Read the stage's last lines with `voidbox logs RUN`, fix the command and run again.",
   },
   'stage/timeout': {
     kind: 'outcome',
     retry: 'never',
     summary: "The command of a stage ran past the stage's deadline and was killed.",
-    remedy: 'Raise `timeout_secs` of the stage or make it shorter.',
+    remedy: 'Raise `timeout_secs` of the stage or make the command faster.',
   },
   'stage/output-limit': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'A stage wrote more output than it may; it was killed, the first and last MiB are kept.',
-    remedy: 'Write large data to files and pass them by `outputs`, or raise `max_output_mb`.',
+    summary: 'A stage wrote more output than its limit allows. It was killed; the first and last MiB are kept.',
+    remedy: 'Write large data to files and pass them with `outputs`, or raise `max_output_mb`.',
+  },
+  'stage/output-schema': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: 'The output of a stage is not what its `output_schema` says: the message names the first places.',
+    remedy:
+      'Correct what the stage prints or leaves, or the schema; [Schemas of outputs](spec.md#schemas-of-outputs) names the limits.',
   },
   'stage/output-missing': {
     kind: 'outcome',
     retry: 'never',
     summary: 'The command succeeded but did not leave an output that the spec names.',
-    remedy: 'Make the command write the named path, or take it out of the spec.',
+    remedy: 'Make the command write that path, or remove the output from the spec.',
   },
   'stage/cannot-start': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'The program of a stage is not in the guest or may not be executed.',
+    summary: 'The program of a stage is not in the guest, or is not executable.',
     remedy: 'Use a program of the guest image (a shell and the usual tools), or mount a folder that holds it.',
   },
   'stage/bad-output': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'What the stage left in an output is not what may leave a VM: a device, an absolute or outward link, too many entries.',
+      'An output holds something that may not leave a VM: a device, a link that leads out of it, or too many entries.',
     remedy: 'Leave only regular files, folders and links that stay inside the output.',
   },
   'stage/mount-conflict': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'A stage changed entries of a writable mount that changed on the host too while its VM had them; the host keeps its own.',
-    remedy:
-      'Let nothing else write to the folder while the run works on it, or give each writer a folder of its own; then run again.',
+      "A stage changed entries of a writable mount that also changed on the host meanwhile; the host's versions are kept.",
+    remedy: 'Let nothing else write to the folder during the run, or give each writer its own folder; then run again.',
   },
   'stage/mount-unwritable': {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'The host does not take what a stage left in a writable mount: no permission, a read-only or another file system, a name it cannot have.',
-    remedy: 'Let the user that runs the worker write to the path in the message, or mount another folder.',
+      'The host cannot store what a stage left in a writable mount: no permission, a read-only or different file system, or an invalid name.',
+    remedy: "Give the worker's user write access to the path in the message, or mount another folder.",
   },
-  'stage/declined': {
+  'stage/items-failed': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'A stage asked whether the run may go on, and the answer was no.',
-    remedy: 'The message says why, where the answer did; run again when that has changed.',
+    summary: 'More items of a stage with `for_each` failed than its `allow_failures` allows.',
+    remedy:
+      'The message names the first of them, `voidbox status RUN` more. Read its lines with `voidbox logs RUN --stage "STAGE[ITEM]"`.',
+  },
+  'stage/bad-items': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'The output that a `for_each` reads is not a JSON list, has more than 10,000 items, 16 MiB or 200 levels, or has a whole number beyond 2^53.',
+    remedy:
+      'Let the stage print one JSON list within these limits, such as `["a", "b"]`; split a longer one over several stages.',
+  },
+  'stage/rejected': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: 'Somebody rejected what an approval asked for, or its deadline did (`on_timeout: reject`).',
+    remedy: 'Read the comment in the message, if there is one, and run again when the reason is gone.',
+  },
+  'stage/no-answer': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: 'Nobody answered an approval before its `timeout`.',
+    remedy: 'Run again and answer with `voidbox approve` or `voidbox reject`, or write a longer `timeout`.',
+  },
+  'stage/condition': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'The condition (`when`) of a stage could not be decided: it reads something that is absent, mixes types, or takes too long.',
+    remedy:
+      'Correct the condition as the message says; [Conditions](spec.md#conditions) names its limits. Then run again.',
+  },
+  'stage/expression': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'A value for an argument or a variable of a stage could not be made: its expression reads something that is absent, its value is not a text or is too large, or an output is not UTF-8 text.',
+    remedy:
+      'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) names the limits. Then run again.',
+  },
+  'loop/limit': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: 'The condition (`until`) of a loop did not hold after its last visit.',
+    remedy:
+      'Look at the output of the last visit (`voidbox logs`), raise `max_visits`, or write `on_limit: pass` where the last output will do. See [Loops](spec.md#loops).',
   },
   'stage/cancelled': {
     kind: 'outcome',
     retry: 'never',
     summary: 'A stage was cancelled before it had a result.',
-    remedy: 'Nothing, if the cancel was meant; else run again.',
+    remedy: 'Nothing, if the cancel was intended; otherwise run again.',
   },
   'vm/boot-timeout': {
     kind: 'world',
     retry: 'new-vm',
     summary: 'The guest agent did not answer in time after the VM was started, twice.',
-    remedy: "Look at the console log named in the message; lower the machine's load; `voidbox doctor`.",
+    remedy: "Read the console log named in the message, lower the machine's load, and run `voidbox doctor`.",
   },
   'vm/lost': {
     kind: 'world',
     retry: 'new-vm',
     summary: 'A VM or its keeper died while a stage needed it.',
     remedy:
-      'Nothing: the scope is tried again up to 3 times. If it goes on, look at the console log named in the message.',
+      'Nothing: the scope is retried at most 3 times. If it keeps happening, read the console log named in the message.',
   },
   'vm/protocol': {
     kind: 'world',
     retry: 'new-vm',
-    summary: 'What came out of the guest was not the protocol; the VM was killed.',
-    remedy: 'If a stage does it each time, its code attacks the guest agent; otherwise report it with the console log.',
+    summary: 'The guest broke the protocol; the VM was killed.',
+    remedy:
+      'If the same stage causes it each time, its code attacks the guest agent; otherwise report it with the console log.',
   },
   'vm/refused': {
     kind: 'world',
     retry: 'never',
     summary:
-      'The guest refused what its VM was launched with, such as a mount on a folder of its system. Another VM would refuse it too.',
-    remedy: 'Change what the message names, in most cases the `guest` path of a mount.',
+      'The guest refused the settings of its VM, such as a mount over a system folder. Another VM would refuse them too.',
+    remedy: 'Change what the message names; in most cases it is the `guest` path of a mount.',
   },
   'vm/guest-error': {
     kind: 'world',
     retry: 'never',
     summary:
-      'The guest could not do what was asked of its files: its disk is full, or a path leads through something that is no folder.',
-    remedy: 'Raise `disk_mb` of the sandbox, or mend the path named in the message.',
+      'A file operation in the guest failed: its disk is full, or a path leads through something that is not a folder.',
+    remedy: 'Raise `disk_mb` of the sandbox, or correct the path named in the message.',
   },
   'vm/no-capacity': {
     kind: 'world',
     retry: 'temporal',
     summary:
-      'The host has no free memory for another VM now, or its disk is nearly full (below 512 MiB, or 5 % of a small one).',
-    remedy: 'Wait, lower `memory_mb`, make room on the disk, or add a host.',
+      'The host has no free memory for another VM, or its disk is nearly full (less than 512 MiB free, or 5 % of a small disk).',
+    remedy: 'Wait, lower `memory_mb`, free disk space, or add a host.',
   },
   'vm/too-large': {
     kind: 'world',
     retry: 'never',
-    summary: 'A stage asks for more memory than the host has in all.',
+    summary: 'A stage asks for more memory than the host has in total.',
     remedy: 'Lower `memory_mb` of the sandbox, or run on a larger host.',
   },
   'host/not-ready': {
     kind: 'world',
     retry: 'never',
-    summary: 'A piece that real VMs need is missing on the host: kernel, QEMU, jail, agent.',
-    remedy: 'Run `voidbox doctor`; it prints the line that mends it.',
+    summary:
+      'The host lacks something that runs need: a piece of set-up or what it is made with, free space, a folder that can be written, or open files.',
+    remedy: 'Follow the message. `voidbox doctor` shows all that is missing, with the commands that fix it.',
   },
   'host/isolation': {
     kind: 'world',
     retry: 'never',
-    summary: 'The host cannot give the isolation that the spec demands.',
+    summary: 'The host cannot provide the isolation that the spec demands.',
     remedy: 'Run `voidbox doctor` for what is missing, or lower `isolation` in the spec.',
   },
   'host/variable-missing': {
     kind: 'world',
     retry: 'never',
-    summary: 'A stage reads a variable of the host that was not handed over.',
+    summary: 'A stage demands a host variable that nothing gives to the run.',
     remedy: 'Set the variable where `voidbox run` is started.',
+  },
+  'host/secrets-file': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      "The worker's secrets file is missing, not a regular file of the worker's user alone (mode 0600), too large, or not lines `NAME=value`.",
+    remedy:
+      'Correct the file as the message says, and run again. To replace values, write a new file and `mv` it over the old.',
+  },
+  'host/variable-too-large': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'The values of host variables that a run reads have more than 64 KiB together.',
+    remedy: 'Mount large data as a file, and keep variables for credentials.',
   },
   'host/elsewhere': {
     kind: 'world',
     retry: 'temporal',
     summary:
-      'A worker was handed work of a run that another host admitted, or of a VM that is on another host; it gives the work back.',
-    remedy: "Nothing needs to be done while the run's host is up; otherwise start its worker.",
+      'A worker received a task of a run that another host admitted, or of a VM on another host; it returns the task.',
+    remedy: "Nothing, while the run's host is up; otherwise start its worker.",
   },
   'host/disk-full': {
     kind: 'world',
     retry: 'never',
     summary:
-      'The disk of the host was full for longer than a VM waits for room (an hour, unless `VOIDBOX_DISK_FULL_LIMIT_MS` says otherwise).',
+      "The host's disk was full for longer than a VM waits for space (one hour, unless `VOIDBOX_DISK_FULL_LIMIT_MS` is set).",
     remedy:
-      'Make room on the disk of the state folder, which the message names (`voidbox prune` removes old runs), then run again.',
+      'Free space on the disk of the state folder, which the message names (`voidbox prune` deletes old runs), then run again.',
   },
   'host/unreachable': {
     kind: 'world',
@@ -160,98 +226,142 @@ export const ERROR_CODES = {
   'attempt/detached': {
     kind: 'world',
     retry: 'temporal',
-    summary: 'An attempt let go of its work, because its worker stops or the server has given the attempt up.',
-    remedy: 'Nothing: the work goes on in its VM, and the next attempt takes it up.',
+    summary: 'An attempt detached from its stage, because its worker is stopping or the server gave the attempt up.',
+    remedy: 'Nothing: the command keeps running in its VM, and the next attempt attaches to it.',
   },
   'fence/stale': {
     kind: 'world',
     retry: 'temporal',
-    summary: 'A newer driver has taken over; what this one writes is refused.',
-    remedy: 'Nothing: the newer attempt goes on.',
+    summary: 'A newer attempt of the stage has taken over; writes of the older attempt are refused.',
+    remedy: 'Nothing: the newer attempt continues.',
   },
   'admit/invalid': {
     kind: 'world',
     retry: 'never',
-    summary: 'What was handed to `voidboxRun` is not a spec or plan that can run.',
-    remedy: 'Mend the diagnostics in the message.',
+    summary: 'The input of `voidboxRun` is not a valid spec or plan.',
+    remedy: 'Fix the mistakes that the message lists.',
+  },
+  'admit/unsupported-work': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'The spec or plan is valid, but this build of Voidbox cannot carry out a part of it: an agent, a service, a terminal, an image, the network.',
+    remedy:
+      'Remove the parts that the message names; [the list](spec.md#what-is-checked-and-does-not-run-yet) says what runs.',
   },
   'admit/mount-refused': {
     kind: 'world',
     retry: 'never',
-    summary: 'A mount names a host folder that is not there or that this worker does not allow.',
+    summary: 'A mount names a host folder that does not exist or that this worker does not allow.',
     remedy:
-      "Make the folder on the worker's host and start the worker with it allowed (`--allow-mounts`); without a server of one's own, let it lie below the spec's folder.",
+      "Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox up --allow-mounts FOLDER`.",
   },
   'call/refused': {
     kind: 'world',
     retry: 'never',
     summary:
-      "An activity was called with something that the run's records do not confirm: a run, stage, VM, lease, event or outcome that its workflow cannot have named.",
+      "An activity was called with a run, stage, VM, lease, event or outcome that the run's records do not confirm.",
     remedy:
-      'Start runs as workflows `voidboxRun` and leave their activities to them. If a run of your own met it, its records are damaged or another build carried it on: start it again.',
+      'Start runs as `voidboxRun` workflows and do not call their activities directly. If one of your runs fails with it, its records are damaged or another build continued it: start it again.',
   },
   'run/ended': {
     kind: 'world',
     retry: 'never',
-    summary:
-      'More was asked for a run whose last event is written, by a reset for example: a run that has ended stays as it is.',
+    summary: 'A run that has ended was asked to continue, by a reset for example. Ended runs do not change.',
     remedy: 'Start a new run.',
   },
   'run/history-full': {
     kind: 'world',
     retry: 'never',
     summary:
-      "A run's history came near the size or length at which Temporal ends a workflow without asking it; the run stopped what ran and ended itself.",
+      "A run's history came near the size or length at which Temporal terminates a workflow; the run stopped its stages and ended.",
     remedy:
       'Split the spec into several runs, allow fewer attempts with `retry`, or pass fewer outputs between stages.',
+  },
+  'run/grace': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: 'The stages with `finally` took longer than all of them together may, and were stopped.',
+    remedy: 'Raise `grace_secs` of the spec, or make their commands faster.',
+  },
+  'run/timeout': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: "A run took longer than the spec's `timeout_secs` allows; its stages were stopped.",
+    remedy: 'Raise `timeout_secs` at the top level of the spec, or make its stages faster.',
   },
   'run/terminated': {
     kind: 'world',
     retry: 'never',
     summary:
-      "The Temporal server ended a run's workflow without asking it: an operator terminated it, a limit or a timeout of the server was reached, or the server does not know it any more.",
+      "The Temporal server ended a run's workflow from outside: an operator terminated it, a limit or timeout of the server was reached, or the server no longer knows it.",
     remedy: 'Read the reason in the message; start a new run.',
   },
   'run/id-taken': {
     kind: 'world',
     retry: 'never',
     summary:
-      'A second workflow was started with the id of a run that has its records here already; they are neither handed out nor overwritten.',
+      'A second workflow was started with the id of a run whose records are on this host; they are neither returned nor overwritten.',
     remedy:
-      'Start the run with another workflow id (id reuse policy RejectDuplicate says so at the start), or reset the first one.',
+      'Start the run with another workflow id, or reset the first one. With the id reuse policy RejectDuplicate the server refuses such a start.',
+  },
+  'origin/unknown': {
+    kind: 'world',
+    retry: 'never',
+    summary:
+      'A run is to take outputs of an earlier run that this host does not have: it was pruned or not admitted, or another host or another Temporal server has it.',
+    remedy: 'Follow the message: retry where the earlier run is, or start the spec again with `voidbox run`.',
+  },
+  'origin/open': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A run is to take outputs of an earlier run that has not ended.',
+    remedy: 'Wait for its end (`voidbox logs RUN -f`), or end it with `voidbox cancel RUN`.',
+  },
+  'origin/differs': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A fork starts behind a stage that is not the same in its spec and in the earlier run.',
+    remedy: 'Fork from the first stage that differs, or without `--from`, so that it starts there by itself.',
+  },
+  'origin/output-gone': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'An output of the earlier run that a run is to take has been deleted.',
+    remedy: 'Start from the stage that the message names, so that it runs again: `--from STAGE`.',
   },
   'mount/unusable': {
     kind: 'world',
     retry: 'never',
     summary:
       'A writable mount cannot be captured: an entry cannot be read, or the folder is larger than its VM can hold.',
-    remedy: 'Do what the message says: let the worker read the entry, raise `disk_mb`, or mount a smaller folder.',
+    remedy: 'Follow the message: let the worker read the entry, raise `disk_mb`, or mount a smaller folder.',
   },
   'session/failed': {
     kind: 'outcome',
     retry: 'never',
     summary:
       'A session of a step machine ended without its result: a limit was reached, or its skill made an impossible move.',
-    remedy: 'Read the message and `voidbox session history SESSION`; mend the skill, start a new session.',
+    remedy: 'Read the message and `voidbox session history SESSION`; fix the skill and start a new session.',
   },
   'session/refused': {
     kind: 'outcome',
     retry: 'never',
-    summary: 'An answer for a session was not taken: another step or turn is due, or the session is over.',
+    summary: 'An answer was not accepted: another step or turn is due, or the session has ended.',
     remedy: 'See what is due with `voidbox session status SESSION`.',
   },
   'session/foreign': {
     kind: 'world',
     retry: 'never',
     summary:
-      'Work of a session was asked for by something else than its own workflow, or for a session that this host did not open, or with other facts than it was opened with; nothing was done.',
+      'An activity of a session was called by something other than its workflow, for a session that this host did not open, or with other facts than it was opened with. Nothing was done.',
     remedy:
-      'Sessions are moved by `voidbox session` and the update `advance`. Where nobody of yours asked, somebody else reaches your Temporal server: see docs/sessions.md, "Who may ask".',
+      'Use `voidbox session` or the update `advance`. If the call was not yours, someone else reaches your Temporal server: see docs/sessions.md, "Who may ask".',
   },
   'skill/unknown': {
     kind: 'world',
     retry: 'never',
-    summary: 'No skill of that name, version or code is loaded by the worker.',
+    summary: 'The worker has not loaded a skill of that name, version or code.',
     remedy:
       'Load it with `voidbox up --skills DIR`, or `voidbox worker --skills DIR`; the message lists what is loaded.',
   },
@@ -259,98 +369,96 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'Different codes are loaded under one name of a skill, and the start of a session does not say which it means.',
+      'The worker has loaded several versions of the code of one skill, and the start of the session does not choose one.',
     remedy:
-      'Choose one by its hash: `voidbox session start NAME --code HASH`. Or load one of them alone: `voidbox up --skills PATH…`.',
+      'Choose one by its hash: `voidbox session start NAME --code HASH`. Or load only one: `voidbox up --skills PATH…`.',
   },
   'skill/not-found': {
     kind: 'world',
     retry: 'never',
-    summary: 'No source of a skill is where one was named.',
-    remedy: "Name the skill's entry (a TypeScript or JavaScript file), or its folder with a `skill.ts`.",
+    summary: 'There is no skill at the given path.',
+    remedy: "Pass the skill's entry (a TypeScript or JavaScript file), or a folder with a `skill.ts`.",
   },
   'skill/params': {
     kind: 'world',
     retry: 'never',
-    summary: 'The params of a session do not fit what the skill declares.',
-    remedy: 'Mend what the message names and start again.',
+    summary: 'The params of a session do not match those that the skill declares.',
+    remedy: 'Fix what the message names and start again.',
   },
   'skill/unusable': {
     kind: 'world',
     retry: 'never',
     summary: 'The code of a skill cannot be bundled or loaded, or its definition has mistakes.',
-    remedy: 'Mend what the message names; `voidbox session start` reads the files again.',
+    remedy: 'Fix what the message names; `voidbox session start` reads the files again.',
   },
   'skill/not-compliant': {
     kind: 'world',
     retry: 'never',
-    summary:
-      'A skill that is to be built cannot be one of agentskills.io: its name, description or version is missing or not allowed.',
+    summary: 'The skill cannot be built for agentskills.io: its name, description or version is missing or invalid.',
     remedy: 'Change what the message names in the `skill({ … })` of the entry, or the folder after `-o`.',
   },
   'skill/lint': {
     kind: 'world',
     retry: 'never',
-    summary: 'Lint found errors in a skill that is to be built; nothing was written.',
-    remedy: 'Mend what is listed above the message.',
+    summary: 'Lint found errors in the skill; nothing was built.',
+    remedy: 'Fix the errors listed above the message.',
   },
   'skill/output-taken': {
     kind: 'world',
     retry: 'never',
-    summary: 'The folder that a skill is to be built into holds something else, or cannot be written.',
-    remedy:
-      'Build into another folder; into one that holds something else with `--force`, which replaces what a build writes and leaves everything else.',
+    summary: 'The output folder of a build holds something else, or cannot be written.',
+    remedy: 'Build into another folder, or pass `--force`, which replaces only the files that a build writes.',
   },
   'skill/bun': {
     kind: 'world',
     retry: 'never',
-    summary: 'bun, which makes executables of skills, is missing or failed.',
-    remedy: 'Install it from https://bun.sh and put it on the PATH, or build with `--mode node`, which needs none.',
+    summary: 'bun, which compiles skills to executables, is missing or failed.',
+    remedy:
+      'Install it from https://bun.sh and put it on the PATH, or build with `--mode node`, which does not need it.',
   },
   'skill/variable-missing': {
     kind: 'world',
     retry: 'never',
     summary:
-      'A variable that a skill declares in `env` is not set where its session is started, or was not handed over.',
-    remedy: 'Set the variable where the session is started, or, on a server of your own, where its worker is.',
+      'A variable that a skill declares in `env` is not set where its session is started, or was not passed to the worker.',
+    remedy: 'Set the variable where the session is started or, with your own server, where its worker is started.',
   },
   'skill/crashed': {
     kind: 'world',
     retry: 'never',
-    summary:
-      'A callback of a skill ended its process or did not come back in time; that process was ended, and nothing else.',
-    remedy: "Mend the callback. Long work belongs into a step's action, with `timeoutMs`.",
+    summary: 'A callback of a skill ended its process or did not return in time. Only that process was ended.',
+    remedy: "Fix the callback. Move long work into a step's action, with `timeoutMs`.",
   },
   'skill/away': {
     kind: 'world',
     retry: 'temporal',
-    summary: 'The code that a session needs is not on this worker at present.',
-    remedy: 'Load that code again, or declare a migration in its successor; the session goes on by itself.',
+    summary: 'The worker does not have the code that a session needs.',
+    remedy: 'Load that code again, or declare a migration in the new version; the session then continues by itself.',
   },
   'store/io': {
     kind: 'world',
     retry: 'temporal',
     summary: 'The event or artifact store could not be read or written.',
-    remedy: 'Look at disk space and permissions of the state folder named in the message.',
+    remedy: 'Check disk space and permissions of the state folder named in the message.',
   },
   'store/damaged': {
     kind: 'world',
     retry: 'never',
     summary:
-      'What the state folder holds of a run is not what was written there: events or records are missing, swapped or changed.',
+      "The state folder's files of a run are not what was written there: events or records are missing, swapped or changed.",
     remedy:
-      'Restore the file that the message names from a copy, or put the run out of the way with `voidbox set-aside RUN`; other runs are not touched.',
+      'Restore the file that the message names from a backup, or set the run aside with `voidbox set-aside RUN`. Other runs are not affected.',
   },
   'internal/bug': {
     kind: 'world',
     retry: 'never',
-    summary: 'Voidbox itself did something wrong.',
+    summary: 'A bug in Voidbox.',
     remedy: "Report it with the message and the worker's log.",
   },
   'run/too-large': {
     kind: 'world',
     retry: 'never',
-    summary: 'A value is larger than what a run may carry.',
+    summary: 'A value is larger than a run may carry.',
     remedy: 'Pass large data as files.',
   },
   ...CLI_CODES,

@@ -6,29 +6,29 @@ const PARTS: readonly { readonly kind: ErrorCodeInfo['kind']; readonly title: st
   {
     kind: 'author',
     title: 'Mistakes in a spec',
-    text: 'Diagnostics: all of them are reported at once, each with `file:line:column`. `voidbox validate` shows them without starting anything; exit code 2.',
+    text: 'Diagnostics: they are all reported at once, each with `file:line:column`. `voidbox validate` shows them without starting anything; exit code 2.',
   },
   {
     kind: 'outcome',
     title: 'How a stage can fail',
-    text: 'The stage ended in a way that the spec foresees. `retry` of the stage is about these; exit code 1.',
+    text: 'A stage ended without success. The `retry` of the stage applies to these; exit code 1.',
   },
   {
     kind: 'world',
     title: 'What can break around a run',
-    text: 'Something outside of the spec and its commands. Those that are tried again are tried again by themselves, without using up `retry`.',
+    text: 'Failures outside of the spec and its commands. Retries of these are automatic and do not count against `retry`.',
   },
   {
     kind: 'command',
-    title: 'What the command line says itself',
-    text: 'A command could not do what was typed; no run ends with one of these. Exit code 2 for what the caller changes, 3 for what the machine lacks, 1 for a bug.',
+    title: 'Errors of the command line',
+    text: 'A command failed; no run ends with one of these. Exit code 2: the caller can fix it; 3: the machine or the server lacks something; 1: a bug.',
   },
 ];
 
 const AGAIN: Readonly<Record<Retry, string>> = {
-  temporal: 'It is tried again.',
-  'new-vm': `It is tried again with a new VM, up to ${LOST_VM_ATTEMPTS} times.`,
-  never: 'It is not tried again.',
+  temporal: 'It is retried.',
+  'new-vm': `It is retried with a new VM, at most ${LOST_VM_ATTEMPTS} times.`,
+  never: 'It is not retried.',
 };
 
 /** The text of docs/errors.md; a test keeps the file equal to it. */
@@ -45,7 +45,13 @@ export function renderErrorDocs(): string {
   return `${[...head, ...parts].join('\n\n')}\n`;
 }
 
-function renderCode(code: string, { kind, retry, summary, remedy }: ErrorCodeInfo): string {
-  const again = kind === 'world' ? [AGAIN[retry]] : [];
-  return [`### \`${code}\``, [summary, ...again].join(' '), `*What to do:* ${remedy}`].join('\n\n');
+/** Who tries again after it; null where nobody could. */
+export function describeRetry({ kind, retry }: ErrorCodeInfo): string | null {
+  return kind === 'world' ? AGAIN[retry] : null;
+}
+
+function renderCode(code: string, info: ErrorCodeInfo): string {
+  const again = describeRetry(info);
+  const text = again === null ? info.summary : `${info.summary} ${again}`;
+  return [`### \`${code}\``, text, `*What to do:* ${info.remedy}`].join('\n\n');
 }

@@ -1,15 +1,18 @@
-import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { type DataRef, LOST_VM_ATTEMPTS } from '../plan/plan.ts';
+import { isWorthRetrying, retryPauseMs } from '../plan/retry.ts';
 import { attemptText } from '../run/attempt.ts';
 import { EVENT_ID } from '../run/event-id.ts';
 import type { StageFailure } from '../run/stage-result.ts';
-import type { Command } from './command.ts';
-import { deadBecause, edgeState } from './edges.ts';
+import type { Command, EndedStage } from './command.ts';
+import type { Answer } from './event.ts';
+import { deadBecause, type EdgeState, edgeState } from './edges.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import type { Edge, PlanIndex } from './plan-index.ts';
 import { ReadyStages } from './ready-stages.ts';
 import { RowsDraft } from './rows.ts';
 import {
   type EndPhase,
+  type GivenStage,
   isEnd,
   type RunState,
   type ScopeState,
@@ -29,6 +32,11 @@ export function timerId(plan: MachinePlan, stage: number, attempt: number): stri
   return `retry/${plan.stages[stage]!.id}/${attempt}`;
 }
 
+/** Of the time that stages with `finally` have. */
+export const FINALLY_TIMER = 'finally';
+
+const NO_OUTPUTS: StageOutputs = { output: null, outputs: {} };
+
 /** One transition in the making: copies what it changes and collects what it asks for. */
 export class Draft {
   readonly plan: MachinePlan;
@@ -37,6 +45,8 @@ export class Draft {
   readonly events: MachineRunEvent[] = [];
   cancelRequested: boolean;
   gaveUp: StageFailure | null;
+  finallyStop: string | null;
+  #finallyBegun: boolean;
   readonly #before: RunState;
   readonly #stages: RowsDraft<StageState>;
   readonly #scopes: RowsDraft<ScopeState>;
@@ -59,6 +69,8 @@ export class Draft {
     this.#firstFailure = before.firstFailure;
     this.cancelRequested = before.cancelRequested;
     this.gaveUp = before.gaveUp;
+    this.finallyStop = before.finallyStop;
+    this.#finallyBegun = before.finallyBegun;
   }
 
   stage(stage: number): StageState {
@@ -80,6 +92,11 @@ export class Draft {
   /** Stages that are not in an end state. */
   get open(): number {
     return this.#open;
+  }
+
+  /** Every other stage has ended, and those with `finally` have their turn. */
+  get finallyBegun(): boolean {
+    return this.#finallyBegun;
   }
 
   scopeIndex(id: string): number {
@@ -116,10 +133,28 @@ export class Draft {
     this.#follow(stage);
   }
 
-  /** Its own condition did not hold: those that wait for its success go on, without data of it. */
-  pass(stage: number): void {
-    this.#end(stage, { phase: 'passed', result: { output: null, outputs: {} } });
+  /** All of them have ended before anything hears of one: none starts because another stands before it. */
+  give(ends: readonly (readonly [stage: number, end: GivenStage])[]): void {
+    for (const [stage, { output, outputs, passed }] of ends)
+      this.#end(stage, { phase: passed === true ? 'passed' : 'succeeded', result: { output, outputs } });
+    for (const [stage] of ends) this.#follow(stage);
+  }
+
+  /** Its own condition did not hold: those that wait for its success go on. `output`: what they carry on in place of its own. */
+  pass(stage: number, output: DataRef | null = null): void {
+    this.#end(stage, { phase: 'passed', result: { ...NO_OUTPUTS, output } });
     this.#follow(stage);
+  }
+
+  /** No activity of the stage tells of it. */
+  passUndone(stage: number, output: DataRef | null): void {
+    const { id } = this.plan.stages[stage]!;
+    const { evaluations } = this.stage(stage);
+    this.events.push({
+      id: EVENT_ID.passed(id, evaluations),
+      body: { type: 'stage-passed', stage: id, ...(output === null ? {} : { output }) },
+    });
+    this.pass(stage, output);
   }
 
   cancel(stage: number): void {
@@ -127,10 +162,27 @@ export class Draft {
     this.#follow(stage);
   }
 
-  fail(stage: number, failure: StageFailure): void {
-    this.#firstFailure ??= { stage: this.plan.stages[stage]!.id, failure: bounded(failure) };
-    this.#end(stage, { phase: 'failed' });
+  /** @param isTolerated  whether the run may succeed all the same */
+  fail(stage: number, failure: StageFailure, isTolerated = this.#isTolerated(stage)): void {
+    if (!isTolerated) this.#firstFailure ??= { stage: this.plan.stages[stage]!.id, failure: bounded(failure) };
+    this.#end(stage, { phase: 'failed', ...(this.#isTolerated(stage) ? { result: NO_OUTPUTS } : {}) });
     this.#follow(stage);
+  }
+
+  /** No event tells of this failure yet: what ended the stage wrote no result. */
+  failWithoutResult(
+    stage: number,
+    failure: StageFailure,
+    attempt = this.stage(stage).attempt,
+    isTolerated = this.#isTolerated(stage),
+  ): void {
+    const { id } = this.plan.stages[stage]!;
+    const execKey = execKeyOf(id, attempt);
+    this.events.push({
+      id: EVENT_ID.attempt(execKey, 'failed'),
+      body: { type: 'stage-failed', stage: id, execKey, failure: bounded(failure) },
+    });
+    this.fail(stage, failure, isTolerated);
   }
 
   skip(stage: number, cause: SkipCause, reason: string): void {
@@ -147,7 +199,9 @@ export class Draft {
     if (this.stage(stage).phase === 'ready') this.#ready.remove(stage);
     const scope = this.index.scopeOf(stage);
     this.#open -= 1;
-    this.setStage(stage, change);
+    // Of a loop that does not come to its end, the visits before count for nothing.
+    const isCut = this.plan.stages[stage]!.loop !== undefined && change.result === undefined;
+    this.setStage(stage, isCut ? { ...change, result: null } : change);
     if (scope === null) return;
     this.setScope(scope, { open: this.scope(scope).open - 1 });
     if (this.scope(scope).open === 0) this.#emptied.add(scope);
@@ -159,16 +213,18 @@ export class Draft {
     for (let at = 0; at < queue.length; at += 1) {
       const earlier = queue[at]!;
       for (const edge of this.index.edgesAfter(earlier)) {
-        switch (edgeState(edge.on, this.stage(earlier).phase)) {
+        switch (this.#edgeState(edge.on, earlier)) {
           case 'open':
             break;
           case 'holds': {
+            if (this.#isOneOfSeveral(edge.stage, edge.on) && this.#failuresThat('holds', edge.stage) > 1) break;
             const waitingOn = this.stage(edge.stage).waitingOn - 1;
             this.setStage(edge.stage, { waitingOn });
             if (waitingOn === 0) this.settle(edge.stage);
             break;
           }
           case 'dead':
+            if (this.#mayStillHold(edge.stage, edge.on)) break;
             if (this.#skipFor(edge.stage, earlier, edge.on)) queue.push(edge.stage);
             break;
         }
@@ -176,14 +232,41 @@ export class Draft {
     }
   }
 
+  #edgeState(on: Edge['on'], earlier: number): EdgeState {
+    return edgeState(on, this.stage(earlier).phase, this.#isTolerated(earlier));
+  }
+
+  #isOneOfSeveral(stage: number, on: Edge['on']): boolean {
+    return on === 'failure' && this.plan.stages[stage]!.anyFailure === true;
+  }
+
+  /** A dead edge on a failure is not missed while another one holds, or may come to. */
+  #mayStillHold(stage: number, on: Edge['on']): boolean {
+    return this.#isOneOfSeveral(stage, on) && this.#failuresThat('dead', stage) < this.#failureEdges(stage).length;
+  }
+
+  #failuresThat(state: EdgeState, stage: number): number {
+    return this.#failureEdges(stage).filter((edge) => this.#edgeState(edge.on, edge.stage) === state).length;
+  }
+
+  #failureEdges(stage: number): readonly Edge[] {
+    return this.index.edgesBefore(stage).filter(({ on }) => on === 'failure');
+  }
+
+  #isTolerated(stage: number): boolean {
+    return this.plan.stages[stage]!.continueOnError === true;
+  }
+
   /** A stage that runs stays: what it took of a neighbour that is being run again stays valid. */
   #skipFor(stage: number, earlier: number, on: Edge['on']): boolean {
     const { phase } = this.stage(stage);
-    if (isEnd(phase) || phase === 'running' || phase === 'asking') return false;
+    if (isEnd(phase) || phase === 'running' || phase === 'asking' || phase === 'sleeping') return false;
     this.skip(
       stage,
       this.#skipCause(earlier, on),
-      deadBecause(on, this.plan.stages[earlier]!.id, this.stage(earlier).phase),
+      this.#isOneOfSeveral(stage, on)
+        ? 'no stage that it names in `on_failure` failed'
+        : deadBecause(on, this.plan.stages[earlier]!.id, this.stage(earlier).phase),
     );
     return true;
   }
@@ -194,19 +277,21 @@ export class Draft {
     return phase === 'cancelled' ? 'cancel' : on === 'failure' ? 'unneeded' : 'failure';
   }
 
-  failOrRetry(stage: number, execKey: string, failure: StageFailure): void {
+  /** @param exitCode  of the stage's command; null where there is none */
+  failOrRetry(stage: number, execKey: string, failure: StageFailure, exitCode: number | null): void {
     const { retry } = this.plan.stages[stage]!;
     const failures = this.stage(stage).failures + 1;
     this.setStage(stage, { failures });
     const scope = this.index.scopeOf(stage);
     const noVmWillCome =
       scope !== null && this.scope(scope).phase === 'draining' && this.scope(scope).lossReason === null;
-    if (failures >= retry.maxAttempts || this.cancelRequested || noVmWillCome) return this.fail(stage, failure);
+    const isLast = failures >= retry.maxAttempts || !isWorthRetrying(retry, failure, exitCode);
+    if (isLast || this.#mayNotStart(stage) || noVmWillCome) return this.fail(stage, failure);
     this.#retry(
       stage,
       execKey,
       `attempt ${failures} of ${retry.maxAttempts} failed: ${failure.message}`,
-      retry.backoffMs,
+      retryPauseMs(retry, failures),
     );
   }
 
@@ -220,6 +305,11 @@ export class Draft {
     this.commands.push({ type: 'start-timer', id: timerId(this.plan, stage, this.stage(stage).attempt), delayMs });
   }
 
+  /** A cancel of the run leaves stages with `finally` alone. */
+  #mayNotStart(stage: number): boolean {
+    return this.index.isFinally(stage) ? this.finallyStop !== null : this.cancelRequested;
+  }
+
   whyNothingStarts(): string {
     return this.gaveUp === null ? 'the run was cancelled' : `the run gave up: ${this.gaveUp.code}`;
   }
@@ -228,14 +318,17 @@ export class Draft {
   settle(stage: number): void {
     const { phase, waitingOn } = this.stage(stage);
     if (phase !== 'waiting') return;
-    if (this.cancelRequested) return this.skip(stage, 'cancel', this.whyNothingStarts());
+    if (this.index.isFinally(stage) && !this.#finallyBegun) return;
+    if (this.#mayNotStart(stage)) return this.skip(stage, 'cancel', this.finallyStop ?? this.whyNothingStarts());
     if (waitingOn > 0) {
       const dead = this.index
         .edgesBefore(stage)
-        .find((edge) => edgeState(edge.on, this.stage(edge.stage).phase) === 'dead');
+        .find((edge) => this.#edgeState(edge.on, edge.stage) === 'dead' && !this.#mayStillHold(stage, edge.on));
       if (dead !== undefined && this.#skipFor(stage, dead.stage, dead.on)) this.#follow(stage);
       return;
     }
+    const { condition } = this.plan.stages[stage]!;
+    if (condition !== null && !this.stage(stage).decided) return this.#evaluate(stage, condition);
     // Without a VM there is nothing to wait for, and no slot to take.
     if (this.index.scopeOf(stage) === null) return this.#start(stage);
     this.setStage(stage, { phase: 'ready' });
@@ -246,8 +339,8 @@ export class Draft {
     const lost = this.scope(scope).lost + 1;
     this.setScope(scope, { lost });
     this.release(scope);
-    if (this.cancelRequested) this.cancel(stage);
-    else if (lost > LOST_VM_ATTEMPTS) this.fail(stage, lostTooOften(failure, lost));
+    if (this.#mayNotStart(stage)) this.cancel(stage);
+    else if (lost > LOST_VM_ATTEMPTS) this.failWithoutResult(stage, lostTooOften(failure, lost));
     else this.#retry(stage, execKey, `${failure.code}: ${failure.message}`, 0);
   }
 
@@ -255,7 +348,8 @@ export class Draft {
     if (this.cancelRequested) return this.cancel(stage);
     // A second loss while draining is the same VM.
     if (this.scope(scope).phase === 'draining') {
-      if (this.scope(scope).lossReason === null) this.fail(stage, lostTooOften(failure, this.scope(scope).lost));
+      if (this.scope(scope).lossReason === null)
+        this.failWithoutResult(stage, lostTooOften(failure, this.scope(scope).lost));
       return;
     }
     const lost = this.scope(scope).lost + 1;
@@ -267,8 +361,12 @@ export class Draft {
   /** No VM will come for this scope: what was to run in it now fails, what would have come later is skipped. */
   failScope(scope: number, failure: StageFailure, failing: readonly number[]): void {
     const stages = this.index.stagesOf(scope);
-    const chosen = failing.length > 0 ? failing : stages.filter((stage) => this.stage(stage).phase === 'ready');
-    for (const stage of chosen) if (!isEnd(this.stage(stage).phase)) this.fail(stage, failure);
+    // One that waits for the VM has not begun the attempt that fails.
+    const waiting = failing.length > 0 ? [] : stages.filter((stage) => this.stage(stage).phase === 'ready');
+    // What else was to happen in the VM is lost with it: that is more than the failure of one stage, which may be tolerated.
+    for (const stage of failing) this.failWithoutResult(stage, failure, this.stage(stage).attempt, false);
+    for (const stage of waiting)
+      if (!isEnd(this.stage(stage).phase)) this.failWithoutResult(stage, failure, this.stage(stage).attempt + 1, false);
     for (const stage of stages) {
       const { phase } = this.stage(stage);
       if (isEnd(phase) || phase === 'running') continue;
@@ -280,14 +378,19 @@ export class Draft {
   /**
    * The finished stages of a shared scope were in the VM that is gone: they run again. What an edge from them has led to stands
    * where it has begun or ended; what waits for them waits again, and so does what was skipped because they did not fail.
-   * Its failed stages stay failed.
+   * Its failed stages stay failed. The event names all that will run once more, also those that the loss interrupted.
    */
   restartScope(scope: number, generation: number, reason: string): void {
-    const again = this.index
-      .stagesOf(scope)
-      .filter((stage) => this.stage(stage).phase === 'succeeded' && this.stage(stage).attempt > 0);
+    // Those that have begun: ended in the VM, interrupted by its loss, or between two attempts. One that was passed is decided
+    // again: what waits for it waits for those before it too, whose files are gone.
+    const again = this.index.stagesOf(scope).filter((stage) => {
+      const { phase, attempt, evaluations } = this.stage(stage);
+      if (phase === 'passed') return evaluations > 0;
+      return attempt > 0 && (phase === 'succeeded' || !isEnd(phase));
+    });
+    const ended = again.filter((stage) => isEnd(this.stage(stage).phase));
     const revived: number[] = [];
-    for (const stage of again) this.#reopen(stage, revived);
+    for (const stage of ended) this.#reopen(stage, revived);
     const { id } = this.plan.scopes[scope]!;
     const idOf = (stage: number): string => this.plan.stages[stage]!.id;
     this.events.push({
@@ -297,9 +400,42 @@ export class Draft {
     for (const stage of [...this.index.stagesOf(scope), ...revived]) this.settle(stage);
   }
 
+  /** The condition of a loop does not hold after a visit: its stages run again, or it has come to its limit. */
+  visitAgain(stage: number): void {
+    const { id, loop } = this.plan.stages[stage]!;
+    const { stages, output, maxVisits, onLimit } = loop!;
+    const visits = this.stage(stage).visits + 1;
+    this.setStage(stage, { visits });
+    if (visits >= maxVisits && onLimit === 'pass') {
+      this.setStage(stage, { decided: true });
+      return this.settle(stage);
+    }
+    if (visits >= maxVisits) {
+      const message = `loop ${id} has not come to its end after ${visits} visit${visits === 1 ? '' : 's'}`;
+      return this.failWithoutResult(
+        stage,
+        { code: 'loop/limit', message, stderrTail: '' },
+        this.stage(stage).attempt + 1,
+      );
+    }
+    this.setStage(stage, { result: this.stage(this.stageIndex(output)).result });
+    this.events.push({
+      id: EVENT_ID.visited(id, this.stage(stage).evaluations),
+      body: { type: 'loop-visited', stage: id, visit: visits + 1, stages },
+    });
+    const within = stages.map((name) => this.stageIndex(name));
+    for (const each of within) {
+      // One that was skipped may have been opened with what it waits for.
+      if (isEnd(this.stage(each).phase)) this.#reopen(each, []);
+      this.setStage(each, { failures: 0, decided: false, visits: 0 });
+      const scope = this.index.scopeOf(each);
+      if (scope !== null) this.setScope(scope, { lost: 0 });
+    }
+    for (const each of within) this.settle(each);
+  }
+
   #reopen(stage: number, revived: number[]): void {
-    const { phase } = this.stage(stage);
-    const after = this.index.edgesAfter(stage).map((edge) => ({ ...edge, was: edgeState(edge.on, phase) }));
+    const after = this.index.edgesAfter(stage).map((edge) => ({ ...edge, was: this.#edgeState(edge.on, stage) }));
     const scope = this.index.scopeOf(stage);
     this.#open += 1;
     if (scope !== null) this.setScope(scope, { open: this.scope(scope).open + 1 });
@@ -308,9 +444,10 @@ export class Draft {
       const state = this.stage(edge.stage);
       if (edge.was === 'holds') {
         this.setStage(edge.stage, { waitingOn: state.waitingOn + 1 });
-        if (state.phase !== 'ready') continue;
-        this.#ready.remove(edge.stage);
-        this.setStage(edge.stage, { phase: 'waiting' });
+        if (state.phase !== 'ready' && state.phase !== 'deciding') continue;
+        if (state.phase === 'ready') this.#ready.remove(edge.stage);
+        // What has not begun is decided by what comes out this time.
+        this.setStage(edge.stage, { phase: 'waiting', decided: state.decided && state.attempt > 0 });
       } else if (this.#mayRevive(edge.stage)) {
         revived.push(edge.stage);
         this.#reopen(edge.stage, revived);
@@ -335,24 +472,69 @@ export class Draft {
     this.gaveUp = bounded(failure);
   }
 
+  /**
+   * What of them runs is cancelled, and nothing of them starts.
+   * @param failure  of the run, unless it has one already; null: somebody wants it so
+   */
+  stopFinally(why: string, failure: StageFailure | null): void {
+    if (this.finallyStop !== null) return;
+    this.finallyStop = clip(why);
+    if (!this.#finallyBegun) return;
+    const open = this.index.finallyStages.filter((stage) => !isEnd(this.stage(stage).phase));
+    if (failure !== null && open.length > 0)
+      this.#firstFailure ??= { stage: this.plan.stages[open[0]!]!.id, failure: bounded(failure) };
+    const running = open.filter((stage) => this.stage(stage).phase === 'running');
+    for (const stage of open) if (this.stage(stage).phase !== 'running') this.skip(stage, 'cancel', this.finallyStop);
+    const execKeys = running.map((stage) => execKeyOf(this.plan.stages[stage]!.id, this.stage(stage).attempt));
+    if (execKeys.length > 0) this.commands.push({ type: 'cancel-stages', execKeys, acquiring: [] });
+  }
+
+  /** Once no other stage is open. Their VMs are their own, so nothing that they lose makes another stage run again. */
+  #beginFinally(): void {
+    const { finallyStages } = this.index;
+    if (this.#finallyBegun || finallyStages.length === 0 || this.#open > finallyStages.length) return;
+    if (this.#open > finallyStages.filter((stage) => !isEnd(this.stage(stage).phase)).length) return;
+    this.#finallyBegun = true;
+    const { graceMs } = this.plan;
+    if (graceMs !== undefined && this.finallyStop === null)
+      this.commands.push({ type: 'start-timer', id: FINALLY_TIMER, delayMs: graceMs });
+    for (const stage of finallyStages) this.settle(stage);
+  }
+
+  /** Its wait is over: the time has come, or nothing is waited for any more. */
+  wake(stage: number, outcome: 'succeeded' | 'cancelled'): void {
+    const { id } = this.plan.stages[stage]!;
+    const execKey = execKeyOf(id, this.stage(stage).attempt);
+    this.events.push({
+      id: EVENT_ID.attempt(execKey, 'woken'),
+      body: { type: 'stage-woken', stage: id, execKey, outcome },
+    });
+    if (outcome === 'succeeded') this.succeed(stage, NO_OUTPUTS);
+    else this.cancel(stage);
+  }
+
   withdraw(stage: number): void {
     this.commands.push({ type: 'withdraw', stageId: this.plan.stages[stage]!.id, attempt: this.stage(stage).attempt });
-    this.noteAnswer(stage, 'cancelled', null);
+    this.noteAnswer(stage, null);
     this.cancel(stage);
   }
 
-  /** For readers: how the question of the stage's attempt ended. */
-  noteAnswer(stage: number, outcome: 'succeeded' | 'failed' | 'cancelled', failure: StageFailure | null): void {
+  /** For readers: how the question of the stage's attempt ended; null: it was withdrawn. */
+  noteAnswer(stage: number, answer: Answer | null): void {
     const { id } = this.plan.stages[stage]!;
     const execKey = execKeyOf(id, this.stage(stage).attempt);
+    const output = answer?.outcome === 'succeeded' ? answer.outputs.output : null;
     this.events.push({
       id: EVENT_ID.attempt(execKey, 'answered'),
       body: {
         type: 'stage-answered',
         stage: id,
         execKey,
-        outcome,
-        failure: failure === null ? null : bounded(failure),
+        outcome: answer?.outcome ?? 'cancelled',
+        failure: answer?.outcome === 'failed' ? bounded(answer.failure) : null,
+        ...(answer?.by === undefined ? {} : { by: clip(answer.by) }),
+        ...(answer?.comment === undefined ? {} : { comment: clip(answer.comment) }),
+        ...(output === null ? {} : { output }),
       },
     });
   }
@@ -383,6 +565,7 @@ export class Draft {
 
   done(): Transition {
     for (const scope of this.#emptied) this.releaseIfDone(scope);
+    this.#beginFinally();
     this.#dispatch();
     const state: RunState = {
       stages: this.#stages.rows,
@@ -393,6 +576,8 @@ export class Draft {
       maxParallel: this.#before.maxParallel,
       cancelRequested: this.cancelRequested,
       gaveUp: this.gaveUp,
+      finallyBegun: this.#finallyBegun,
+      finallyStop: this.finallyStop,
       firstFailure: this.#firstFailure,
       outcome: null,
     };
@@ -433,10 +618,10 @@ export class Draft {
       case 'ask':
         this.setStage(stage, { phase: 'asking', attempt });
         this.commands.push({ type: 'ask', stageId: id, attempt, upstream });
-        this.events.push({
-          id: EVENT_ID.attempt(execKeyOf(id, attempt), 'asking'),
-          body: { type: 'stage-asking', stage: id, execKey: execKeyOf(id, attempt), attempt },
-        });
+        break;
+      case 'wait':
+        this.setStage(stage, { phase: 'sleeping', attempt });
+        this.commands.push({ type: 'wait', stageId: id, execKey: execKeyOf(id, attempt), attempt });
         break;
       case 'run': {
         const vm = scope === null ? null : this.scope(this.scopeIndex(scope));
@@ -456,15 +641,62 @@ export class Draft {
     }
   }
 
+  #evaluate(stage: number, reads: readonly string[]): void {
+    const evaluation = this.stage(stage).evaluations + 1;
+    this.setStage(stage, { phase: 'deciding', evaluations: evaluation });
+    const { carries } = this.plan.stages[stage]!;
+    const upstream: Record<string, EndedStage> = {};
+    const take = (id: string, output: DataRef | null): void => {
+      const { phase, attempt } = this.stage(this.stageIndex(id));
+      if (!isEnd(phase)) throw new Error(`stage "${this.plan.stages[stage]!.id}" is decided before "${id}" has ended`);
+      upstream[id] = { state: phase, attempt, output };
+    };
+    for (const id of reads) {
+      const index = this.stageIndex(id);
+      const carried = id === carries ? this.#carriedFrom(index) : null;
+      take(id, carried === null ? (this.stage(index).result?.output ?? null) : carried.output);
+      for (const part of this.#endedOf(carried?.parts ?? []))
+        if (!reads.includes(part)) take(part, this.#outputOf(part));
+    }
+    this.commands.push({ type: 'evaluate', stageId: this.plan.stages[stage]!.id, evaluation, upstream });
+  }
+
   #upstreamOf(stage: number): Readonly<Record<string, StageOutputs>> {
     const upstream: Record<string, StageOutputs> = {};
     for (const { stage: source, index } of this.index.takenBy(stage)) {
-      const { result } = this.stage(index);
+      const mayLack = this.index.isFinally(stage) || this.plan.stages[stage]!.again?.includes(source) === true;
+      const result = this.stage(index).result ?? (mayLack ? NO_OUTPUTS : null);
       if (result === null)
         throw new Error(`stage "${this.plan.stages[stage]!.id}" starts before "${source}" has a result`);
       upstream[source] = result;
+      if (this.plan.stages[stage]!.carries !== source) continue;
+      const { output, parts } = this.#carriedFrom(index);
+      upstream[source] = { ...result, output };
+      for (const part of this.#endedOf(parts)) upstream[part] ??= { ...NO_OUTPUTS, output: this.#outputOf(part) };
     }
     return upstream;
+  }
+
+  /** In a shared VM that was lost, a part may have to be made again, of which nobody waits any more. */
+  #endedOf(ids: readonly string[]): readonly string[] {
+    return ids.filter((id) => isEnd(this.stage(this.stageIndex(id)).phase));
+  }
+
+  #outputOf(id: string): DataRef | null {
+    return this.stage(this.stageIndex(id)).result?.output ?? null;
+  }
+
+  /** The output of a stage; of one that ended without, what it had found itself: perhaps a merge, of these parts. */
+  #carriedFrom(source: number): { readonly output: DataRef | null; readonly parts: readonly string[] } {
+    for (let at = source; ;) {
+      const { phase, result } = this.stage(at);
+      const { carries, merges = [] } = this.plan.stages[at]!;
+      const output = result?.output ?? null;
+      // A stage that was passed has what it hands on.
+      if (phase !== 'failed') return { output, parts: [] };
+      if (carries === undefined) return { output, parts: merges };
+      at = this.stageIndex(carries);
+    }
   }
 }
 

@@ -1,7 +1,8 @@
-/** What the run machine hears. Events about an exec key or a generation that is no longer current are ignored. */
+/** Events that the run machine takes. Events about an exec key or a generation that is no longer current are ignored. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { VmLease } from '../run/vm-lease.ts';
+import type { DataRef } from '../plan/plan.ts';
 import type { StageOutputs } from './state.ts';
 
 export type MachineEvent =
@@ -39,11 +40,31 @@ export type MachineEvent =
   | { readonly type: 'stage-cancelled'; readonly stageId: string; readonly execKey: string }
   /** The answer to an `ask`. A negative one is a failure, which the author's `retry` may ask again. */
   | { readonly type: 'answered'; readonly stageId: string; readonly attempt: number; readonly answer: Answer }
+  /** The time of a `wait` has come. */
+  | { readonly type: 'waited'; readonly stageId: string; readonly attempt: number }
+  /** `evaluate` has ended. */
+  | ({ readonly type: 'condition-evaluated'; readonly stageId: string; readonly evaluation: number } & ConditionOutcome)
   | { readonly type: 'timer-fired'; readonly id: string }
   | { readonly type: 'cancel-requested' }
+  /** Somebody cancels also the stages with `finally`. */
+  | { readonly type: 'cancel-finally' }
   /** The run may not go on, for a reason outside of its stages: what runs is cancelled, nothing else starts, and the run fails with this. */
   | { readonly type: 'give-up'; readonly failure: StageFailure };
 
-export type Answer =
-  | { readonly outcome: 'succeeded'; readonly outputs: StageOutputs }
+export type ConditionOutcome =
+  | { readonly outcome: 'holds' }
+  /** `output`: what stands for the stage's own, for those that carry it on. */
+  | { readonly outcome: 'does-not-hold'; readonly output: DataRef | null }
   | { readonly outcome: 'failed'; readonly failure: StageFailure };
+
+export type Answer = AnswerSource &
+  (
+    | { readonly outcome: 'succeeded'; readonly outputs: StageOutputs }
+    | { readonly outcome: 'failed'; readonly failure: StageFailure }
+  );
+
+export interface AnswerSource {
+  /** Absent: nobody; a deadline. */
+  readonly by?: string;
+  readonly comment?: string;
+}

@@ -153,20 +153,17 @@ describe('a stage without a scope', () => {
     world.answer('a', 'fail');
     expect(world.running).toEqual(['b']);
     world.answer('b');
-    expect(world.outcome).toMatchObject({ state: 'failed', failure: { code: 'stage/declined' } });
+    expect(world.outcome).toMatchObject({ state: 'failed', failure: { code: 'stage/rejected' } });
   });
 
-  test('says that it asks, and how each question ended', () => {
+  test('says how each question ended', () => {
     const told = ({ events }: World): unknown => events.map(({ id, body }) => [id, 'outcome' in body && body.outcome]);
     const world = new World(machineOf('a:2 b', { ask: 'a b' }));
     world.answer('a', 'fail').answer('a');
     world.send({ type: 'cancel-requested' });
     expect(told(world)).toEqual([
-      ['stage/a/0/1/asking', false],
-      ['stage/b/0/1/asking', false],
       ['stage/a/0/1/answered', 'failed'],
       ['stage/a/0/1/retrying', false],
-      ['stage/a/0/2/asking', false],
       ['stage/a/0/2/answered', 'succeeded'],
       ['stage/b/0/1/answered', 'cancelled'],
     ]);
@@ -229,6 +226,26 @@ describe('given outputs', () => {
       'run b/0/2 in _shared#1',
     ]);
     expect(world.outcome?.state).toBe('succeeded');
+  });
+
+  test('of an approval behind another given stage: it is not asked again', () => {
+    const world = new World(machineOf('a ok>a b>ok', { ask: 'ok', carry: true }), { given: { ...given, ok: given.a } });
+    expect(world.log).toEqual(['run b/0/1 in b#0']);
+    world.answer('b');
+    expect(world.outcome?.state).toBe('succeeded');
+  });
+
+  test('of a stage that was passed over let those go on that wait for it', () => {
+    const none = { output: null, outputs: {}, passed: true } as const;
+    const world = new World(machineOf('a b>a c>a!'), { given: { a: none } });
+    expect(world.log).toEqual(['run b/0/1 in b#0']);
+    expect(world.phases).toMatchObject({ a: 'passed', c: 'skipped' });
+  });
+
+  test('of all stages end the run at once', () => {
+    const world = new World(machineOf('a b', { shared: 'a b' }), { given: { a: given.a, b: given.a } });
+    expect(world.log).toEqual(['finish succeeded']);
+    expect(world.outcome).toMatchObject({ state: 'succeeded', output: given.a.output });
   });
 
   test('of a stage that the plan does not have are a bug', () => {

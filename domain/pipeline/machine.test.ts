@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure } from '../run/stage-result.ts';
+import { onlyWaits } from './state.ts';
 import { start, transition } from './machine.ts';
-import { machineOf } from '../../test/machine/plan-of.ts';
+import { machinePlanOf } from './machine-plan.ts';
+import { machineOf, planOf } from '../../test/machine/plan-of.ts';
 import { resultOf, World } from '../../test/machine/world.ts';
 
 describe('order', () => {
@@ -74,6 +76,78 @@ describe('failure', () => {
     expect(world.events.map(({ id }) => id)).toEqual(['stage/a/0/1/retrying', 'stage/a/0/2/retrying']);
   });
 
+  test('one that is tolerated lets what depends on it start, and the run succeed', () => {
+    const world = new World(machineOf('a b>a c>a!', { tolerate: 'a', carry: true }));
+    world.answer('a', 'fail');
+    expect(world.phases).toEqual({ a: 'failed', b: 'running', c: 'running' });
+    expect(world.pending.find((command) => command.type === 'run-stage')).toMatchObject({
+      stageId: 'b',
+      upstream: { a: { output: null, outputs: {} } },
+    });
+    world.answer('b').answer('c');
+    expect(world.outcome).toMatchObject({ state: 'succeeded', failedStage: null, failure: null, tolerated: ['a'] });
+  });
+
+  test('one that is tolerated hides no other', () => {
+    const world = new World(machineOf('a b>a c', { tolerate: 'a' }));
+    world.answer('a', 'fail').answer('b', 'fail').answer('c');
+    expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'b', tolerated: ['a'] });
+  });
+
+  test('what a stage would have found goes through one that is tolerated', () => {
+    const world = new World(machineOf('a b>a c>b d>c', { tolerate: 'b c', chain: true }));
+    world.answer('a').answer('b', 'fail').answer('c', 'broken').answer('release');
+    const command = world.pending[0]!;
+    expect(command).toMatchObject({
+      stageId: 'd',
+      upstream: { c: { output: { sha256: expect.stringMatching(/^a/) } } },
+    });
+  });
+
+  test('a merge leaves out a part that is tolerated, and no other', () => {
+    const world = new World(machineOf('a b', { tolerate: 'a', merge: 'a b' }));
+    world.answer('a', 'fail').answer('b');
+    expect(world.finish?.merge).toEqual([{ name: 'b', output: expect.anything() }]);
+    const other = new World(machineOf('a b', { tolerate: 'a', merge: 'a b' }));
+    other.answer('a').answer('b', 'fail');
+    expect(other.finish?.merge).toBeNull();
+  });
+
+  test('a shared VM that is lost for good is not tolerated: others were to run in it', () => {
+    const world = new World(machineOf('a b>a', { shared: 'a b', tolerate: 'a' }));
+    world.answer('vm');
+    for (let losses = 0; losses < LOST_VM_ATTEMPTS; losses += 1)
+      world.answer('a', 'lost').answer('release').answer('vm');
+    world.answer('a', 'lost').answer('release');
+    expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a', failure: { code: 'vm/lost' } });
+    expect(world.outcome?.tolerated).toBeUndefined();
+  });
+
+  test('pauses grow where the plan says so', () => {
+    const world = new World(machineOf('a:4', { backoffMs: 500, retry: { factor: 3, maxBackoffMs: 2_000 } }));
+    for (let attempt = 1; attempt < 4; attempt += 1) world.answer('a', 'fail').answer('timer');
+    expect(world.log.filter((line) => line.startsWith('timer'))).toEqual([
+      'timer retry/a/1 500',
+      'timer retry/a/2 1500',
+      'timer retry/a/3 2000',
+    ]);
+  });
+
+  test('a lost VM does not make the next pause longer', () => {
+    const world = new World(machineOf('a:4', { backoffMs: 500, retry: { factor: 3 } }));
+    world.answer('a', 'lost').answer('release').answer('a', 'fail');
+    expect(world.log.at(-1)).toBe('timer retry/a/2 500');
+  });
+
+  test('a failure that is not worth another attempt is final', () => {
+    const byExitCode = new World(machineOf('a:3', { retry: { nonRetryable: ['exit:1'] } }));
+    byExitCode.answer('a', 'fail');
+    expect(byExitCode.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
+    const another = new World(machineOf('a:3', { retry: { nonRetryable: ['exit:2'] } }));
+    another.answer('a', 'fail');
+    expect(another.running).toEqual(['a']);
+  });
+
   test('in a shared scope the retry happens in the same VM', () => {
     const world = new World(machineOf('a:2 b>a', { shared: 'a b' }));
     world.answer('vm').answer('a', 'fail').answer('a').answer('b').answer('release');
@@ -98,6 +172,53 @@ describe('failure', () => {
     world.answer('vm', 'acquire-broken').answer('release');
     expect(world.phases).toEqual({ a: 'failed', b: 'skipped' });
     expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a', failure: { code: 'host/not-ready' } });
+  });
+});
+
+describe('a failure without a result', () => {
+  const failures = (world: World): readonly unknown[] =>
+    world.events.flatMap(({ id, body }) =>
+      body.type === 'stage-failed' ? [[id, body.execKey, body.failure.code, body.failure.message]] : [],
+    );
+
+  test('of a broken world has an event; one that wrote its result has none', () => {
+    const world = new World(machineOf('a b c>a'));
+    world.answer('a', 'broken').answer('b', 'fail').answer('release');
+    expect(failures(world)).toEqual([['stage/a/0/1/failed', 'a/0/1', 'host/not-ready', 'no kernel']]);
+  });
+
+  test('of the last lost VM has one, for the attempt that it ended', () => {
+    const message = `the VM was lost ${LOST_VM_ATTEMPTS + 1} times; the last time: the keeper died`;
+    const own = new World(machineOf('a'));
+    for (let lost = 0; lost <= LOST_VM_ATTEMPTS; lost += 1) own.answer('a', 'lost').answer('release');
+    const last = LOST_VM_ATTEMPTS + 1;
+    expect(failures(own)).toEqual([[`stage/a/0/${last}/failed`, `a/0/${last}`, 'vm/lost', message]]);
+
+    const shared = new World(machineOf('a b c>a', { shared: 'a b c' }));
+    for (let lost = 0; lost <= LOST_VM_ATTEMPTS; lost += 1)
+      shared.answer('vm').answer('a', 'lost').answer('b', 'lost').answer('release');
+    expect(shared.phases).toEqual({ a: 'failed', b: 'failed', c: 'skipped' });
+    expect(failures(shared)).toEqual(
+      ['a', 'b'].map((stage) => [
+        `stage/${stage}/0/${last}/failed`,
+        `${stage}/0/${last}`,
+        'vm/lost',
+        expect.any(String),
+      ]),
+    );
+  });
+
+  test('of a VM that did not come has one, for the attempt that could not begin', () => {
+    const world = new World(machineOf('a b>a', { shared: 'a b' }));
+    world
+      .answer('vm')
+      .answer('a')
+      .answer('b', 'lost')
+      .answer('release')
+      .answer('vm', 'acquire-broken')
+      .answer('release');
+    expect(world.phases).toEqual({ a: 'failed', b: 'skipped' });
+    expect(failures(world)).toEqual([['stage/a/0/2/failed', 'a/0/2', 'host/not-ready', 'no kernel']]);
   });
 });
 
@@ -173,7 +294,7 @@ describe('lost VMs', () => {
     expect(world.events.map(({ id, body }) => [id, body])).toEqual([
       [
         'run/scope-restarted/_shared/0',
-        { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: the keeper died', stages: ['a'] },
+        { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: the keeper died', stages: ['a', 'b', 'c'] },
       ],
     ]);
     world.answer('vm').answer('a').answer('b').answer('c').answer('d').answer('release');
@@ -187,6 +308,14 @@ describe('lost VMs', () => {
       'run d/0/1 in _shared#1',
       'release _shared#1',
       'finish succeeded',
+    ]);
+  });
+
+  test('name the stages that the loss interrupted, also where none had ended', () => {
+    const world = new World(machineOf('a b>a', { shared: 'a b' }));
+    world.answer('vm').answer('a', 'lost').answer('release');
+    expect(world.events.map(({ body }) => body)).toEqual([
+      { type: 'scope-restarted', scope: '_shared', reason: 'vm/lost: the keeper died', stages: ['a'] },
     ]);
   });
 
@@ -330,3 +459,254 @@ test('the state of the largest plan stays under 1 MiB, and its run takes no more
   expect(state.outcome?.state).toBe('succeeded');
   expect(JSON.stringify(state).length).toBeLessThan(1024 * 1024);
 }, 10_000);
+
+describe('waits', () => {
+  test('a stage that waits takes no VM and no slot, and has no output', () => {
+    const world = new World(machineOf('pause a b>pause', { wait: 'pause', maxParallel: 1 }));
+    expect(world.phases).toEqual({ pause: 'sleeping', a: 'running', b: 'waiting' });
+    world.answer('pause').answer('a').answer('b');
+    expect(world.log).toEqual(['wait pause/0/1', 'run a/0/1 in a#0', 'run b/0/1 in b#0', 'finish succeeded']);
+    expect(world.events.map(({ id, body }) => [id, body.type])).toEqual([['stage/pause/0/1/woken', 'stage-woken']]);
+  });
+
+  test('a cancel ends it at once, and what its timer says later is not heard', () => {
+    const world = new World(machineOf('pause b>pause c', { wait: 'pause' }));
+    world.send({ type: 'cancel-requested' });
+    expect(world.phases).toEqual({ pause: 'cancelled', b: 'skipped', c: 'running' });
+    expect(world.events.find(({ body }) => body.type === 'stage-woken')?.body).toMatchObject({ outcome: 'cancelled' });
+    world.send({ type: 'waited', stageId: 'pause', attempt: 1 });
+    world.answer('c', 'cancelled').answer('release');
+    expect(world.outcome).toMatchObject({ state: 'cancelled' });
+  });
+
+  test('while one waits and nothing else is under way, a run only waits', () => {
+    const world = new World(machineOf('a b>a c d:2', { wait: 'b', ask: 'c', backoffMs: 100 }));
+    const seen = [onlyWaits(world.state)];
+    for (const answer of [
+      () => world.answer('a'),
+      () => world.answer('d', 'fail'),
+      () => world.answer('timer'),
+      () => world.answer('d'),
+      () => world.answer('b'),
+      () => world.answer('c'),
+    ]) {
+      answer();
+      seen.push(onlyWaits(world.state));
+    }
+    expect(seen).toEqual([false, false, false, false, true, true, false]);
+  });
+
+  test('what runs without a VM is under way', () => {
+    expect(onlyWaits(new World(machineOf('a b', { wait: 'a', bare: 'b' })).state)).toBe(false);
+  });
+});
+
+describe('after a failure of several stages', () => {
+  test('one is enough, the first', () => {
+    const world = new World(machineOf('a b c d>a!,b!,c!', { anyFailure: 'd' }));
+    world.answer('a');
+    expect(world.phases['d']).toBe('waiting');
+    world.answer('b', 'fail');
+    expect(world.phases['d']).toBe('running');
+    world.answer('c', 'fail').answer('d');
+    expect(world.phases['d']).toBe('succeeded');
+    expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'b' });
+  });
+
+  test('without one it is skipped, and the run succeeds', () => {
+    const world = new World(machineOf('a b c>a!,b!', { anyFailure: 'c' }));
+    world.answer('a').answer('b');
+    expect(world.phases['c']).toBe('skipped');
+    expect(world.events.at(-1)?.body).toMatchObject({ reason: 'no stage that it names in `on_failure` failed' });
+    expect(world.outcome?.state).toBe('succeeded');
+  });
+
+  test('other edges have to hold as well', () => {
+    const world = new World(machineOf('a b c d>a!,b!,c', { anyFailure: 'd' }));
+    world.answer('a', 'fail');
+    expect(world.phases['d']).toBe('waiting');
+    world.answer('c').answer('b', 'fail');
+    expect(world.phases['d']).toBe('running');
+  });
+
+  test('one that ran again after a lost VM and fails now starts it', () => {
+    const world = new World(machineOf('a b c d>a!,c!', { shared: 'a b', anyFailure: 'd' }));
+    world.answer('c').answer('vm').answer('a');
+    expect(world.phases['d']).toBe('skipped');
+    world.answer('b', 'lost').answer('release').answer('vm');
+    expect(world.phases['d']).toBe('waiting');
+    world.answer('a', 'fail');
+    expect(world.phases['d']).toBe('running');
+  });
+});
+
+describe('stages with `finally`', () => {
+  const failure = { code: 'run/timeout', message: 'too long', stderrTail: '' } as const;
+
+  test('start once every other stage has ended, side by side, and the run has its outcome after them', () => {
+    const world = new World(machineOf('a b>a last x', { finally: 'last x', graceMs: 9 }));
+    world.answer('a');
+    expect(world.running).toEqual(['b']);
+    world.answer('b');
+    expect(world.running).toEqual(['last', 'x']);
+    expect(world.outcome).toBeNull();
+    expect(world.pending).toContainEqual({ type: 'start-timer', id: 'finally', delayMs: 9 });
+    world.answer('last').answer('x');
+    expect(world.outcome?.state).toBe('succeeded');
+  });
+
+  test('after a failure, and what is skipped because of it', () => {
+    const world = new World(machineOf('a b>a c last', { finally: 'last' }));
+    world.answer('a', 'fail');
+    expect(world.running).toEqual(['c']);
+    world.answer('c').answer('last');
+    expect(world.phases).toMatchObject({ b: 'skipped', last: 'succeeded' });
+    expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
+  });
+
+  test('after a cancel, once what ran has stopped; the run is cancelled', () => {
+    const world = new World(machineOf('a b>a last:2', { finally: 'last' }));
+    world.send({ type: 'cancel-requested' });
+    expect(world.running).toEqual(['a']);
+    world.answer('a', 'cancelled').answer('release');
+    expect(world.running).toEqual(['last']);
+    world.answer('last', 'fail');
+    expect(world.running).toEqual(['last']);
+    world.answer('last');
+    expect(world.outcome).toMatchObject({ state: 'cancelled', failure: null });
+  });
+
+  test('after the time of the run is over; the run has failed with it, also where one of them fails', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }));
+    world.send({ type: 'give-up', failure }).answer('a', 'cancelled').answer('release').answer('last', 'fail');
+    expect(world.outcome).toMatchObject({ state: 'failed', failure, failedStage: null });
+  });
+
+  test('one that fails fails a run that had succeeded, and hides no earlier failure', () => {
+    const one = new World(machineOf('a last', { finally: 'last' }));
+    one.answer('a').answer('last', 'fail');
+    expect(one.outcome).toMatchObject({ state: 'failed', failedStage: 'last' });
+    const two = new World(machineOf('a last', { finally: 'last' }));
+    two.answer('a', 'fail').answer('last', 'fail');
+    expect(two.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
+    const tolerated = new World(machineOf('a last', { finally: 'last', tolerate: 'last' }));
+    tolerated.answer('a').answer('last', 'fail');
+    expect(tolerated.outcome).toMatchObject({ state: 'succeeded', tolerated: ['last'] });
+  });
+
+  test('a first cancel while they run stops none of them, a second one does', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }));
+    world.answer('a').send({ type: 'cancel-requested' });
+    expect(world.log.filter((line) => line.startsWith('cancel'))).toEqual([]);
+    world.send({ type: 'cancel-finally' });
+    world.answer('last', 'cancelled').answer('release');
+    expect(world.outcome?.state).toBe('cancelled');
+  });
+
+  test('a second cancel while others still stop leaves them out', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }));
+    world
+      .send({ type: 'cancel-requested' })
+      .send({ type: 'cancel-finally' })
+      .answer('a', 'cancelled')
+      .answer('release');
+    expect(world.phases['last']).toBe('skipped');
+    expect(world.outcome?.state).toBe('cancelled');
+  });
+
+  test('a failure before stays the outcome of a run whose last stages are cancelled', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }));
+    world.answer('a', 'fail').send({ type: 'cancel-requested' }).send({ type: 'cancel-finally' });
+    world.answer('last', 'cancelled').answer('release');
+    expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'a' });
+  });
+
+  test('once their time is over what runs is cancelled, nothing starts, and the run fails', () => {
+    const world = new World(machineOf('a last x', { finally: 'last x', graceMs: 90_000, maxParallel: 1 }));
+    world.answer('a').answer('timer').answer('last', 'cancelled').answer('release');
+    expect(world.phases).toMatchObject({ last: 'cancelled', x: 'skipped' });
+    expect(world.outcome).toMatchObject({
+      state: 'failed',
+      failedStage: 'last',
+      failure: {
+        code: 'run/grace',
+        message: 'the stages with `finally` took longer than their 1m 30s (`grace_secs`)',
+      },
+    });
+  });
+
+  test('the time of the run is not theirs, a full history ends them', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }));
+    world.answer('a').send({ type: 'give-up', failure });
+    expect(world.state.finallyStop).toBeNull();
+    const full = { code: 'run/history-full', message: 'full', stderrTail: '' } as const;
+    world.send({ type: 'give-up', failure: full }).answer('last', 'cancelled').answer('release');
+    expect(world.outcome).toMatchObject({ state: 'failed', failedStage: 'last', failure: full });
+  });
+
+  test('begin at once where an earlier run has done everything else', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }), { given: { a: { output: null, outputs: {} } } });
+    expect(world.running).toEqual(['last']);
+  });
+
+  test('one that loses its VM gets another', () => {
+    const world = new World(machineOf('a last', { finally: 'last' }));
+    world
+      .send({ type: 'cancel-requested' })
+      .answer('a', 'cancelled')
+      .answer('release')
+      .answer('last', 'lost')
+      .answer('release');
+    expect(world.running).toEqual(['last']);
+  });
+
+  test('take what there is of those before', () => {
+    const plan = machineOf('a last', { finally: 'last' });
+    const taking = plan.stages.map((stage) =>
+      stage.id === 'last' ? { ...stage, takes: [{ stage: 'a', output: false, outputs: ['logs'] }] } : stage,
+    );
+    const world = new World({ ...plan, stages: taking });
+    world.answer('a', 'fail');
+    expect(world.pending).toContainEqual(
+      expect.objectContaining({ stageId: 'last', upstream: { a: { output: null, outputs: {} } } }),
+    );
+  });
+});
+
+describe('what is carried past a tolerated failure', () => {
+  const upstreamOf = (world: World, stage: string): unknown => {
+    const command = world.pending.find((each) => each.type === 'run-stage' && each.stageId === stage);
+    return command?.type === 'run-stage' ? command.upstream : undefined;
+  };
+
+  test('behind a merge are the parts of it, those that there are', () => {
+    const world = new World(machineOf('a b c>a,b d>c e>d', { mixed: true, tolerate: 'b c d' }));
+    world.answer('a').answer('b', 'fail').answer('c', 'fail');
+    const parts = {
+      a: { output: expect.objectContaining({ sizeBytes: 1 }), outputs: {} },
+      b: { output: null, outputs: {} },
+    };
+    expect(upstreamOf(world, 'd')).toMatchObject({ c: { output: null }, ...parts });
+    world.answer('d', 'fail');
+    expect(upstreamOf(world, 'e')).toMatchObject({ d: { output: null }, ...parts });
+  });
+
+  test('a stage with an output brings no parts', () => {
+    const world = new World(machineOf('a b c>a,b d>c', { mixed: true, tolerate: 'c' }));
+    world.answer('a').answer('b').answer('c');
+    expect(Object.keys(upstreamOf(world, 'd') as object)).toEqual(['c']);
+  });
+
+  test('a stage that may be passed is decided with the parts, which it hands on', () => {
+    const plan = {
+      ...planOf('a b c>a,b d>c e>d', { mixed: true, tolerate: 'c', when: 'd' }),
+      kind: 'pipeline',
+    } as const;
+    const world = new World(machinePlanOf(plan));
+    world.answer('a').answer('b').answer('c', 'fail');
+    const command = world.pending.find(({ type }) => type === 'evaluate');
+    expect(command).toMatchObject({
+      upstream: { a: { state: 'succeeded' }, b: { state: 'succeeded' }, c: { output: null } },
+    });
+  });
+});

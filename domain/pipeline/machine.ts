@@ -4,27 +4,36 @@
  *
  * - A stage starts when every edge before it holds, its VM is there and fewer than `maxParallel` run; among the ready ones,
  *   in the order of the plan. One without a scope starts at once and takes no slot; an `ask` waits for its answer.
+ * - A stage with a condition is decided once every edge before it holds: it starts, is passed, or fails. What it came to stands
+ *   for all its attempts.
  * - A stage with an edge that can no longer hold is skipped, and so is what waits for its success; everything else goes on.
  *   The run fails when any stage did. A stage that was only there for a failure that did not come is not missed.
  * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM; in a
  *   shared scope it happens in the same VM.
+ * - Stages with `finally` have their turn once every other stage has ended, and for a limited time. A cancel, or a run that gives
+ *   up, leaves them alone; what they come to hides no earlier failure.
  * - A lost VM is counted apart, per scope, up to `LOST_VM_ATTEMPTS`. A shared scope starts again as a whole
  *   in a new generation, after the stages that still ran in the old one have ended: its finished stages run
- *   again under new exec keys; stages outside keep their results. An edge from a stage that runs again is open again: what it
+ *   again under new exec keys, and its passed stages are decided again; stages outside keep their results. An edge from a stage
+ *   that runs again is open again: what it
  *   started has started, what waits for it waits, and what was skipped because it did not fail may be needed yet.
+ * - A loop is ended by a stage whose condition is decided after each visit: where it does not hold, the stages of the loop run again,
+ *   their attempts counted on, until the most visits are over.
  * - A VM is released once no stage of its scope is left, on every path, and `finish` comes after the last
  *   release has been answered.
  */
+import { edgesToHold } from './edges.ts';
 import { isLostVm } from '../errors/error-code.ts';
 import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { VmLease } from '../run/vm-lease.ts';
-import { Draft, execKeyOf, timerId } from './draft.ts';
-import type { Answer, MachineEvent } from './event.ts';
+import { Draft, execKeyOf, FINALLY_TIMER, timerId } from './draft.ts';
+import type { Answer, ConditionOutcome, MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import { planIndex } from './plan-index.ts';
 import { rowsOf } from './rows.ts';
-import { isEnd, type RunState, type StageOutputs } from './state.ts';
+import { formatDurationMs } from '../units/duration.ts';
+import { type GivenStage, isEnd, type RunState } from './state.ts';
 import type { Transition } from './transition.ts';
 
 export type { MachineRunEvent, Transition } from './transition.ts';
@@ -32,8 +41,8 @@ export type { MachineRunEvent, Transition } from './transition.ts';
 export interface RunContext {
   /** A ceiling of the host beside the plan's own `maxParallel`. */
   readonly maxParallel?: number;
-  /** Stages that count as succeeded from the beginning, by id: what an earlier run came to. They run again for no lost VM. */
-  readonly given?: Readonly<Record<string, StageOutputs>>;
+  /** Stages that have ended from the beginning, by id: what an earlier run came to. They run again for no lost VM. */
+  readonly given?: Readonly<Record<string, GivenStage>>;
 }
 
 /**
@@ -44,11 +53,14 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
   const index = planIndex(plan);
   const draft = new Draft(plan, index, {
     stages: rowsOf(
-      plan.stages.map(({ after }) => ({
+      plan.stages.map(({ after, anyFailure }) => ({
         phase: 'waiting',
         attempt: 0,
         failures: 0,
-        waitingOn: after.length,
+        evaluations: 0,
+        visits: 0,
+        decided: false,
+        waitingOn: edgesToHold(after, anyFailure),
         skipCause: null,
         skips: 0,
         result: null,
@@ -71,10 +83,12 @@ export function start(plan: MachinePlan, context: RunContext = {}): Transition {
     maxParallel: Math.max(1, Math.min(plan.maxParallel, context.maxParallel ?? plan.maxParallel)),
     cancelRequested: false,
     gaveUp: null,
+    finallyBegun: false,
+    finallyStop: null,
     firstFailure: null,
     outcome: null,
   });
-  for (const [id, result] of Object.entries(context.given ?? {})) draft.succeed(draft.stageIndex(id), result);
+  draft.give(Object.entries(context.given ?? {}).map(([id, end]) => [draft.stageIndex(id), end] as const));
   plan.stages.forEach(({ after }, stage) => after.length === 0 && draft.settle(stage));
   return draft.done();
 }
@@ -111,16 +125,23 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
     case 'answered':
       onAnswered(draft, event.stageId, event.attempt, event.answer);
       break;
+    case 'waited':
+      onWaited(draft, event.stageId, event.attempt);
+      break;
+    case 'condition-evaluated':
+      onConditionEvaluated(draft, event.stageId, event.evaluation, event);
+      break;
     case 'timer-fired':
       onTimerFired(draft, event.id);
       break;
     case 'cancel-requested':
       onCancelRequested(draft);
       break;
+    case 'cancel-finally':
+      draft.stopFinally('its run was cancelled again', null);
+      break;
     case 'give-up':
-      if (draft.cancelRequested || draft.open === 0) break;
-      draft.giveUp(event.failure);
-      onCancelRequested(draft);
+      onGiveUp(draft, event.failure);
       break;
   }
   return draft.done();
@@ -180,6 +201,7 @@ function onStageFinished(draft: Draft, result: StageResult): void {
           message: `exit code ${result.command?.exitCode ?? 'unknown'}`,
           stderrTail: '',
         },
+        result.command?.exitCode ?? null,
       );
       break;
   }
@@ -192,7 +214,7 @@ function onStageLost(draft: Draft, stageId: string, execKey: string, failure: St
   draft.leave(stage);
   const scope = draft.index.scopeOf(stage);
   // Work without a VM has lost its host; whoever does it tries again by itself.
-  if (scope === null) return draft.fail(stage, failure);
+  if (scope === null) return draft.failWithoutResult(stage, failure);
   if (draft.index.isShared(scope)) draft.loseSharedVm(scope, stage, failure);
   else draft.loseOwnVm(scope, stage, execKey, failure);
   draft.afterStage(scope);
@@ -202,7 +224,7 @@ function onStageBroken(draft: Draft, stageId: string, execKey: string, failure: 
   const stage = draft.runningStage(stageId, execKey);
   if (stage === null) return;
   draft.leave(stage);
-  draft.fail(stage, failure);
+  draft.failWithoutResult(stage, failure);
   draft.endOwnVm(stage);
   draft.afterStage(draft.index.scopeOf(stage));
 }
@@ -222,17 +244,41 @@ function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answ
   const state = draft.stage(stage);
   if (state.phase !== 'asking' || state.attempt !== attempt) return;
   draft.setStage(stage, { phase: 'waiting' });
+  draft.noteAnswer(stage, answer);
   switch (answer.outcome) {
     case 'succeeded':
-      draft.noteAnswer(stage, 'succeeded', null);
       return draft.succeed(stage, answer.outputs);
     case 'failed':
-      draft.noteAnswer(stage, 'failed', answer.failure);
-      return draft.failOrRetry(stage, execKeyOf(stageId, attempt), answer.failure);
+      return draft.failOrRetry(stage, execKeyOf(stageId, attempt), answer.failure, null);
+  }
+}
+
+function onWaited(draft: Draft, stageId: string, attempt: number): void {
+  const stage = draft.stageIndex(stageId);
+  const state = draft.stage(stage);
+  if (state.phase === 'sleeping' && state.attempt === attempt) draft.wake(stage, 'succeeded');
+}
+
+/** The evaluation of a stage that was cancelled, or has to be decided anew, says nothing any more. */
+function onConditionEvaluated(draft: Draft, stageId: string, evaluation: number, decision: ConditionOutcome): void {
+  const stage = draft.stageIndex(stageId);
+  const state = draft.stage(stage);
+  if (state.phase !== 'deciding' || state.evaluations !== evaluation) return;
+  draft.setStage(stage, { phase: 'waiting' });
+  switch (decision.outcome) {
+    case 'holds':
+      draft.setStage(stage, { decided: true });
+      return draft.settle(stage);
+    case 'does-not-hold':
+      if (draft.plan.stages[stage]!.loop !== undefined) return draft.visitAgain(stage);
+      return draft.passUndone(stage, decision.output);
+    case 'failed':
+      return draft.failWithoutResult(stage, decision.failure, state.attempt + 1);
   }
 }
 
 function onTimerFired(draft: Draft, id: string): void {
+  if (id === FINALLY_TIMER) return onGraceOver(draft);
   const stage = draft.index.stageOfTimer(id);
   if (stage === null) return;
   const state = draft.stage(stage);
@@ -241,14 +287,34 @@ function onTimerFired(draft: Draft, id: string): void {
   draft.settle(stage);
 }
 
+function onGraceOver(draft: Draft): void {
+  const grace = formatDurationMs(draft.plan.graceMs ?? 0);
+  const message = `the stages with \`finally\` took longer than their ${grace} (\`grace_secs\`)`;
+  draft.stopFinally('the time of the stages with `finally` is over', { code: 'run/grace', message, stderrTail: '' });
+}
+
+function onGiveUp(draft: Draft, failure: StageFailure): void {
+  if (draft.open === 0) return;
+  if (draft.finallyBegun) {
+    // The time of a run ends with its other stages.
+    if (failure.code !== 'run/timeout') draft.stopFinally(`the run gave up: ${failure.code}`, failure);
+    return;
+  }
+  if (draft.cancelRequested) return;
+  draft.giveUp(failure);
+  onCancelRequested(draft);
+}
+
 function onCancelRequested(draft: Draft): void {
   if (draft.cancelRequested) return;
   draft.cancelRequested = true;
   const execKeys: string[] = [];
   draft.plan.stages.forEach((stage, index) => {
     const { phase, attempt } = draft.stage(index);
+    if (stage.finally === true) return;
     if (phase === 'running') execKeys.push(execKeyOf(stage.id, attempt));
     else if (phase === 'asking') draft.withdraw(index);
+    else if (phase === 'sleeping') draft.wake(index, 'cancelled');
     else if (!isEnd(phase)) draft.skip(index, 'cancel', draft.whyNothingStarts());
   });
   const acquiring = draft.plan.scopes.flatMap((scope, index) =>

@@ -7,14 +7,30 @@ import type { NamedOutput, RunState, StageState } from './state.ts';
 
 export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState): RunOutcome {
   const { firstFailure, gaveUp, cancelRequested } = state;
-  const cut = state.stages.some((row) => row.some(isCut));
+  const cut = plan.stages.some((stage, at) => stage.finally !== true && isCut(rowAt(state.stages, at)));
+  const finallyCut = index.finallyStages.some((stage) => isCut(rowAt(state.stages, stage)));
+  const tolerated = toleratedIn(plan, state);
+  const ending = tolerated.length === 0 ? {} : { tolerated };
   const output =
     plan.output.kind === 'stage' ? (rowAt(state.stages, index.outputStages[0]!).result?.output ?? null) : null;
-  if (cut && gaveUp !== null) return { state: 'failed', failedStage: null, failure: gaveUp, output };
+  if (cut && gaveUp !== null) return { state: 'failed', failedStage: null, failure: gaveUp, output, ...ending };
   // A cancel that came after the last result changes nothing.
-  const end =
-    cut && (cancelRequested || firstFailure === null) ? 'cancelled' : firstFailure === null ? 'succeeded' : 'failed';
-  return { state: end, failedStage: firstFailure?.stage ?? null, failure: firstFailure?.failure ?? null, output };
+  const isCancelled = firstFailure === null ? cut || finallyCut : cut && cancelRequested;
+  const end = isCancelled ? 'cancelled' : firstFailure === null ? 'succeeded' : 'failed';
+  return {
+    state: end,
+    failedStage: firstFailure?.stage ?? null,
+    failure: firstFailure?.failure ?? null,
+    output,
+    ...ending,
+  };
+}
+
+/** In the plan's order. One whose VM took others with it is the reason of the run's end, and not tolerated. */
+export function toleratedIn(plan: MachinePlan, { stages, firstFailure }: RunState): readonly string[] {
+  return plan.stages.flatMap(({ id, continueOnError }, index) =>
+    continueOnError === true && rowAt(stages, index).phase === 'failed' && firstFailure?.stage !== id ? [id] : [],
+  );
 }
 
 /** Something that the run was to do was not done. */
@@ -22,12 +38,17 @@ function isCut({ phase, skipCause }: StageState): boolean {
   return phase === 'cancelled' || (phase === 'skipped' && skipCause !== 'unneeded');
 }
 
-/** Null also when a part is missing: half a merge would be taken for a whole one. */
+/** Null also when a part is missing that is missed: half a merge would be taken for a whole one. */
 export function mergeOf(plan: MachinePlan, index: PlanIndex, state: RunState): readonly NamedOutput[] | null {
   if (plan.output.kind === 'stage') return null;
-  const parts = index.outputStages.flatMap((stage) => {
-    const output = rowAt(state.stages, stage).result?.output ?? null;
-    return output === null ? [] : [{ name: plan.stages[stage]!.id, output }];
-  });
-  return parts.length === index.outputStages.length ? parts : null;
+  const parts = index.outputStages
+    .filter((stage) => !isLeftOut(plan, state, stage))
+    .map((stage) => ({ name: plan.stages[stage]!.id, output: rowAt(state.stages, stage).result?.output ?? null }));
+  return parts.every((part): part is NamedOutput => part.output !== null) ? parts : null;
+}
+
+/** It was passed, or its failure is tolerated, so that nobody counts on its part. */
+function isLeftOut(plan: MachinePlan, state: RunState, stage: number): boolean {
+  const { phase } = rowAt(state.stages, stage);
+  return phase === 'passed' || (phase === 'failed' && plan.stages[stage]!.continueOnError === true);
 }

@@ -11,6 +11,9 @@ export interface Edge {
 export interface PlanIndex {
   /** Stages whose output the run's result is, or is made of. */
   readonly outputStages: readonly number[];
+  /** Those with `finally`. */
+  readonly finallyStages: readonly number[];
+  isFinally(stage: number): boolean;
   stageById(id: string): number | undefined;
   scopeById(id: string): number | undefined;
   /** Null: the stage has none. */
@@ -52,6 +55,8 @@ function build(plan: MachinePlan): PlanIndex {
   const taken = plan.stages.map(({ takes }) => takes.map((each) => ({ ...each, index: stage(each.stage) })));
   return {
     outputStages: (plan.output.kind === 'stage' ? [plan.output.stage] : plan.output.stages).map(stage),
+    finallyStages: plan.stages.flatMap((each, index) => (each.finally === true ? [index] : [])),
+    isFinally: (index) => plan.stages[index]!.finally === true,
     stageById: (id) => stageIds.get(id),
     scopeById: (id) => scopeIds.get(id),
     scopeOf: (index) => scopeOf[index]!,

@@ -5,26 +5,24 @@ import { LOST_VM_ATTEMPTS, type ScopePlan, type StagePlan } from '../plan/plan.t
  * The highest attempt of a stage. Each attempt before the last ended as a failure that the author's `retry` pays for, or with
  * its VM: lost, or (in a shared scope) given up with the finished stage in it.
  */
-export function lastAttempt({ retry }: Pick<StagePlan, 'retry'>): number {
-  return retry.maxAttempts + LOST_VM_ATTEMPTS;
+export function lastAttempt({ retry, visits = 1 }: Tried): number {
+  return (retry.maxAttempts + LOST_VM_ATTEMPTS) * visits;
 }
+
+/** In a loop, attempts are counted on from visit to visit. */
+type Tried = Pick<StagePlan, 'retry' | 'visits'>;
 
 /** The highest generation of a scope's VM. `stages` are those of the scope; one stage has a new VM for each attempt. */
 export function lastGeneration(
   { stages: ids }: Pick<ScopePlan, 'stages'>,
-  stageOf: (id: string) => Pick<StagePlan, 'retry'> | undefined,
+  stageOf: (id: string) => Tried | undefined,
 ): number {
   const only = ids.length === 1 ? stageOf(ids[0]!) : undefined;
   return only === undefined ? LOST_VM_ATTEMPTS : lastAttempt(only) - 1;
 }
 
 /** Whether the machine can ask for this attempt in a VM of this generation. */
-export function isReachable(
-  stage: Pick<StagePlan, 'retry'>,
-  isShared: boolean,
-  attempt: number,
-  generation: number,
-): boolean {
+export function isReachable(stage: Tried, isShared: boolean, attempt: number, generation: number): boolean {
   if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > lastAttempt(stage)) return false;
   if (!Number.isSafeInteger(generation) || generation < 0) return false;
   // A VM that one stage owns is used once.

@@ -2,7 +2,20 @@
  * What a stage and a VM get where nothing is said. A plan on its way leaves these values out (`wire.ts`), so
  * they are part of the Plan format: another default for specs must not change what a recorded plan means.
  */
-import type { CommandWork, RetryPlan, SandboxPlan, StagePlan } from './plan.ts';
+import type {
+  AgentWork,
+  ApprovalField,
+  ApprovalWork,
+  CommandWork,
+  ConditionPlan,
+  MockPlan,
+  RetryPlan,
+  SandboxPlan,
+  ShellWork,
+  StageInputPlan,
+  StagePlan,
+  WaitWork,
+} from './plan.ts';
 
 export const COMMAND_DEFAULTS = {
   args: [],
@@ -11,10 +24,53 @@ export const COMMAND_DEFAULTS = {
   stdin: { kind: 'none' },
 } as const satisfies Partial<CommandWork>;
 
+export const AGENT_DEFAULTS = {
+  mode: 'task',
+  llm: null,
+  skills: [],
+  env: [],
+  messaging: false,
+} as const satisfies Partial<AgentWork>;
+
+export const SHELL_DEFAULTS = { env: [] } as const satisfies Partial<ShellWork>;
+
+/** Of stages with `finally`, where the spec says nothing. */
+export const GRACE_MS = 300_000;
+
+/** Of specs alone: a plan says them. */
+export const AGENT_STAGE_DEFAULTS = {
+  timeoutMs: 1_200_000,
+  outputFile: '/workspace/output.json',
+  memoryMib: 1_024,
+} as const;
+
+export const APPROVAL_DEFAULTS = {
+  by: [],
+  timeoutMs: null,
+  onTimeout: 'fail',
+  fields: [],
+} as const satisfies Partial<ApprovalWork>;
+
+export const MOCK_DEFAULTS = { output: '', exitCode: 0 } as const satisfies MockPlan;
+
+export const WAIT_DEFAULTS = { forMs: null, untilMs: null } as const satisfies Partial<WaitWork>;
+
+export const FIELD_DEFAULTS = {
+  type: 'text',
+  required: true,
+  description: '',
+  choices: [],
+} as const satisfies Partial<ApprovalField>;
+
+export const INPUT_DEFAULTS = { optional: false } as const satisfies Partial<StageInputPlan>;
+
+export const CONDITION_DEFAULTS = { stages: [], params: {} } as const satisfies Partial<ConditionPlan>;
+
 export const RETRY_DEFAULTS: RetryPlan = { maxAttempts: 1, backoffMs: 0 };
 
 export const STAGE_DEFAULTS = {
   after: [],
+  when: null,
   input: { kind: 'none' },
   inputs: [],
   outputs: [],

@@ -3,7 +3,10 @@
 /** `T`, of which `K` may be left out. */
 export type LeavingOut<T, K extends keyof T> = Omit<T, K> & { readonly [P in K]?: T[P] | undefined };
 
-export function less<T extends object, D extends object>(value: T, defaults: D): LeavingOut<T, keyof T & keyof D> {
+export function omitDefaults<T extends object, D extends object>(
+  value: T,
+  defaults: D,
+): LeavingOut<T, keyof T & keyof D> {
   const entries = Object.entries(value).filter(
     ([key, each]) => !(key in defaults) || JSON.stringify(each) !== JSON.stringify(defaults[key as keyof D]),
   );
@@ -11,7 +14,7 @@ export function less<T extends object, D extends object>(value: T, defaults: D):
 }
 
 /** Without the keys whose value is undefined, which would hide defaults. */
-export function given<T extends object>(value: T): { readonly [P in keyof T]: Exclude<T[P], undefined> } {
+export function omitUndefined<T extends object>(value: T): { readonly [P in keyof T]: Exclude<T[P], undefined> } {
   return Object.fromEntries(Object.entries(value).filter(([, each]) => each !== undefined)) as {
     readonly [P in keyof T]: Exclude<T[P], undefined>;
   };

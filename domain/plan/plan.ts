@@ -18,13 +18,53 @@ export const PLAN_LIMITS = {
   /** Of what the workflow holds of it, names, edges and limits: `machineBytes` in `pipeline/machine-plan.ts`. */
   machineBytes: 512 * 1024,
   stages: 2_000,
+  /** Those with `finally`: after a history that is full there is room for so many. */
+  finallyStages: 16,
   /** Named outputs of all stages together: each is a ref in carried state. */
   outputs: 2_000,
   mountsPerScope: 16,
+  /** JSON of an approval: it stands in an event. */
+  approvalBytes: 128 * 1024,
+  /** Of an approval. */
+  approvalFields: 32,
+  approvers: 32,
+  choices: 64,
+  /** UTF-8 of the output that stands for a mocked stage's. */
+  mockBytes: 64 * 1024,
+  /** Of one `retry`. */
+  nonRetryable: 32,
+  /** Expressions in the texts of one stage. */
+  textSources: 64,
+  /** UTF-16 code units of an approval's message. */
+  messageCharacters: 4 * 1024,
+  /** Of a stage that waits until a time, from the admission of its run. */
+  waitMs: 400 * 24 * 3_600_000,
+  /** Of an agent. */
+  skills: 64,
+  /** UTF-16 code units of a reference to an image, a snapshot, a model, an address. */
+  referenceCharacters: 512,
   nameLength: 64,
+  /** Of a loop. */
+  visits: 1_000,
+  /** Of all stages in loops together, each as often as it may be done. */
+  stageVisits: 5_000,
+  /** Of one list of items. */
+  items: 10_000,
+  /** Lists and mappings within one item of such a list. */
+  itemLevels: 200,
+  /** Outputs of earlier stages, named or not, that a stage with items takes: a window's history has them once for each attempt. */
+  itemInputs: 32,
+  /** Parts in parts. */
+  partDepth: 4,
+  /** Files that a spec uses, near and far. */
+  partFiles: 64,
+  /** Members on the way to a list in a stage's output. */
+  listPath: 16,
+  /** JSON of a list of items: a worker holds it in memory. */
+  itemListBytes: 16 * 1024 * 1024,
 } as const;
 
-export const PLAN_KINDS = ['workflow', 'pipeline'] as const;
+export const PLAN_KINDS = ['workflow', 'pipeline', 'agent', 'sandbox'] as const;
 export type PlanKind = (typeof PLAN_KINDS)[number];
 
 export interface Plan {
@@ -37,6 +77,10 @@ export interface Plan {
   readonly output: OutputPlan;
   /** Most stages that run at the same time; free memory on the host may lower it. */
   readonly maxParallel: number;
+  /** Time for the whole run, without that in which nothing but waits is under way. Absent: it has no limit. */
+  readonly timeoutMs?: number | undefined;
+  /** Time for its stages with `finally`, all of them together; absent where it has none. */
+  readonly graceMs?: number | undefined;
   /** Host variables that some stage reads; the client hands them to the worker outside of history. */
   readonly hostVariables: readonly string[];
 }
@@ -55,7 +99,26 @@ export interface StagePlan {
   readonly scope: string | null;
   /** What has to have happened before this stage starts: every edge holds. */
   readonly after: readonly EdgePlan[];
+  /** Of its edges on a failure, one has to hold and not each. Absent: each. */
+  readonly anyFailure?: true | undefined;
+  /** Decides, once every edge holds, whether the stage runs or is passed; null: it runs. */
+  readonly when: ConditionPlan | null;
+  /** Its command is done once for each item of a list; absent: it is done once. */
+  readonly each?: EachPlan | undefined;
+  /** It ends the visits of a loop; absent: it ends none. Its work is of the kind `part`. */
+  readonly loop?: LoopPlan | undefined;
+  /** In a loop: the most visits in which it is done, of all loops around it together. Absent: it is in none. */
+  readonly visits?: number | undefined;
+  /**
+   * First in a loop: the stage that ends the loop, whose output of the visit before it finds as its input; of loops in each other the
+   * inner one first, and the first that has an output counts. Absent: it takes none.
+   */
+  readonly again?: readonly string[] | undefined;
   readonly work: WorkPlan;
+  /** What stands for its work in a run that mocks it. A plan that was admitted has none: there the work is `MockWork`. */
+  readonly mock?: MockPlan | undefined;
+  /** Texts of the work that are made when an attempt begins; absent: all are as the work says them. */
+  readonly texts?: TextsPlan | undefined;
   /** What lies in the stage's `/workspace/input.json`. */
   readonly input: InputPlan;
   /** Folders or files of earlier stages, put into the guest before the command starts. */
@@ -64,9 +127,15 @@ export interface StagePlan {
   readonly outputs: readonly StageOutputPlan[];
   /** Guest path whose bytes are the stage's output instead of its standard output; absent is an error code at the stage's end. */
   readonly outputFile: string | null;
+  /** What its output, or that of each of its items, has to be as JSON: a JSON Schema. Absent: anything. */
+  readonly outputSchema?: JsonValue | undefined;
   /** Absolute time for one attempt, counted by the keeper where the work is a command. */
   readonly timeoutMs: number;
   readonly retry: RetryPlan;
+  /** Its failure is tolerated: those that wait for its success go on, without data of it, and the run may succeed. Absent: no. */
+  readonly continueOnError?: true | undefined;
+  /** It starts once every stage without this has ended, however they did, and also when the run is cancelled. Absent: no. */
+  readonly finally?: true | undefined;
   /** Most bytes of standard output and error together; more fails the stage with `stage/output-limit`. */
   readonly maxOutputBytes: number;
 }
@@ -77,8 +146,82 @@ export interface EdgePlan {
   readonly on: EdgeCondition;
 }
 
+/** A condition, and all that it reads. */
+export interface ConditionPlan {
+  /** An expression in CEL whose value is a boolean. */
+  readonly source: string;
+  /** The stages that it reads, each once, in the order of the source; edges from them stand in `after`. */
+  readonly stages: readonly string[];
+  /** Values of the parameters that it reads, by name. */
+  readonly params: Readonly<Record<string, ConditionValue>>;
+}
+
+/** Texts in which values of expressions stand. In the work their places hold what the author wrote. */
+export interface TextsPlan {
+  /** Expressions in CEL, each once. */
+  readonly sources: readonly string[];
+  /** The stages whose outputs they read, each once; edges on their success stand in `after`. */
+  readonly stages: readonly string[];
+  /** Values of the parameters that they read, by name. */
+  readonly params: Readonly<Record<string, ConditionValue>>;
+  readonly texts: readonly TextPlan[];
+}
+
+export interface TextPlan {
+  readonly place: TextPlace;
+  /** Literal text, and indices into `sources`. */
+  readonly parts: readonly (string | number)[];
+}
+
+export type TextPlace =
+  | { readonly kind: 'arg'; readonly index: number }
+  /** A variable that the work's `env` has. */
+  | { readonly kind: 'env'; readonly name: string };
+
+/** As JSON has it. */
+export type ConditionValue =
+  | string
+  | number
+  | boolean
+  | null
+  | readonly ConditionValue[]
+  | { readonly [key: string]: ConditionValue };
+
 /**
- * `success`: it succeeded, or was passed over because its condition did not hold. `end`: it ended, however it did.
+ * The items of a list, each of which the stage's command is done for, in a VM of its own. The item is the command's
+ * `/workspace/input.json`, and the results in the order of the items are the stage's output.
+ */
+export interface EachPlan {
+  readonly list: ListPlan;
+  /** Most items at the same time, beside the run's own `maxParallel`. */
+  readonly maxParallel: number;
+  /** Once more than `allowFailures` items have failed, those that run are cancelled and no other starts. */
+  readonly failFast: boolean;
+  /** With no more failed items than this the stage succeeds. */
+  readonly allowFailures: number;
+}
+
+/** A loop: its stages are done again until a condition holds after them. */
+export interface LoopPlan {
+  /** Decided once all stages of a visit have ended. */
+  readonly until: ConditionPlan;
+  readonly maxVisits: number;
+  /** What it comes to when the condition does not hold after the last visit. */
+  readonly onLimit: OnLimit;
+}
+
+export const ON_LIMITS = ['fail', 'pass'] as const;
+export type OnLimit = (typeof ON_LIMITS)[number];
+
+export type ListPlan =
+  | { readonly kind: 'inline'; readonly items: readonly JsonValue[] }
+  /** A list in the output of one stage, which is JSON: the value at the end of `path`, by names of members; empty is all of it. */
+  | { readonly kind: 'stage-output'; readonly stage: string; readonly path: readonly string[] };
+
+export type JsonValue = string | number | boolean | null | readonly JsonValue[] | { readonly [key: string]: JsonValue };
+
+/**
+ * `success`: it succeeded, was passed over because its condition did not hold, or failed with `continueOnError`. `end`: it ended, however it did.
  * `failure`: it failed; once it cannot fail any more, the stage that waits for this is skipped.
  */
 export type EdgeCondition = 'success' | 'end' | 'failure';
@@ -87,7 +230,7 @@ export type EdgeCondition = 'success' | 'end' | 'failure';
  * What a stage does. Code that looks at `kind` does so in a switch without a default, and most of it stands in `work.ts`,
  * so that the compiler names each place that a new kind has to touch.
  */
-export type WorkPlan = CommandWork;
+export type WorkPlan = CommandWork | ApprovalWork | WaitWork | PartWork | AgentWork | ShellWork | MockWork;
 
 /** A program in the stage's VM. */
 export interface CommandWork {
@@ -97,6 +240,136 @@ export interface CommandWork {
   readonly cwd: string;
   readonly env: readonly EnvPlan[];
   readonly stdin: StdinPlan;
+  /** It serves until the run ends, so no time limit counts. This build refuses it: `unsupported.ts`. */
+  readonly service?: true | undefined;
+}
+
+/** A coding agent with a prompt, in the stage's VM. This build checks it and refuses to run it: `unsupported.ts`. */
+export interface AgentWork {
+  readonly kind: 'agent';
+  /** `task` ends with its output, `service` serves, `interactive` has a terminal. */
+  readonly mode: AgentMode;
+  /** Empty in mode `interactive` alone. */
+  readonly prompt: string;
+  /** Null: the worker's choice. */
+  readonly llm: LlmPlan | null;
+  readonly skills: readonly AgentSkill[];
+  readonly env: readonly EnvPlan[];
+  /** Talks with the agents beside it. */
+  readonly messaging: boolean;
+}
+
+export const AGENT_MODES = ['task', 'service', 'interactive'] as const;
+export type AgentMode = (typeof AGENT_MODES)[number];
+
+export const LLM_PROVIDERS = ['claude', 'claude-personal', 'codex', 'ollama', 'lm-studio', 'custom'] as const;
+export type LlmProvider = (typeof LLM_PROVIDERS)[number];
+
+export interface LlmPlan {
+  readonly provider: LlmProvider;
+  /** Null, as with the next two: the provider's own. */
+  readonly model: string | null;
+  readonly baseUrl: string | null;
+  /** A variable of the host. */
+  readonly apiKeyEnv: string | null;
+  readonly credentialProxy: boolean;
+}
+
+/** What an agent knows or can call. */
+export type AgentSkill =
+  /** The reasoning engine itself. */
+  | { readonly kind: 'agent'; readonly name: string }
+  /** A document of the host. */
+  | { readonly kind: 'file'; readonly source: MountSource }
+  /** A document of a repository on GitHub; null: the one at its root. */
+  | { readonly kind: 'remote'; readonly repository: string; readonly skill: string | null }
+  | { readonly kind: 'cli' | 'mcp'; readonly name: string }
+  | { readonly kind: 'image'; readonly image: string; readonly guestPath: string; readonly readOnly: boolean }
+  | {
+      readonly kind: 'server';
+      readonly command: string;
+      readonly args: readonly string[];
+      readonly env: readonly EnvPlan[];
+    }
+  | { readonly kind: 'inline'; readonly name: string; readonly content: string };
+
+/** A VM that is kept for a terminal. This build refuses it: `unsupported.ts`. */
+export interface ShellWork {
+  readonly kind: 'shell';
+  readonly env: readonly EnvPlan[];
+}
+
+/** What a stage comes to without doing its work. */
+export interface MockPlan {
+  readonly output: string;
+  /** Anything but 0 fails the stage. */
+  readonly exitCode: number;
+}
+
+/**
+ * Nothing is done, and the stage comes to what its author wrote for it. Admission puts it in place of the stage's work where the
+ * request of the run asks for that, and refuses a plan that says it by itself.
+ */
+export interface MockWork extends MockPlan {
+  readonly kind: 'mock';
+}
+
+/** A question to people. The stage has no VM and waits; the answer, as JSON, is its output: `ApprovalAnswer`. */
+export interface ApprovalWork {
+  readonly kind: 'approval';
+  readonly message: string;
+  /** Who is asked, for people: nothing here checks who answers. */
+  readonly by: readonly string[];
+  /** Null: it waits for as long as the run may. */
+  readonly timeoutMs: number | null;
+  /** What stands for an answer once `timeoutMs` are over. */
+  readonly onTimeout: TimeoutAnswer;
+  /** What an approval says beside yes. */
+  readonly fields: readonly ApprovalField[];
+}
+
+/** Nothing but time. The stage has no VM, no slot and no output. One of the two is null. */
+export interface WaitWork {
+  readonly kind: 'wait';
+  /** From the moment at which the stage starts. */
+  readonly forMs: number | null;
+  /** Milliseconds since 1970; one that has passed ends the wait at once. */
+  readonly untilMs: number | null;
+}
+
+/**
+ * The end of a part: a spec that another one uses, whose stages stand in the plan under the name of this one and a dot. This
+ * stage has no VM and no slot. It starts when the part has succeeded, and its output is that of the part.
+ */
+export interface PartWork {
+  readonly kind: 'part';
+  /** The part's file, from the folder of the spec that uses it; for people. */
+  readonly source: string;
+  /** All that belong to the part. */
+  readonly stages: readonly string[];
+  readonly output: PartOutput;
+}
+
+export type PartOutput =
+  | { readonly kind: 'stage'; readonly stage: string }
+  /** As `OutputPlan` has it, under the names that the stages have in the part. */
+  | { readonly kind: 'merge'; readonly of: readonly { readonly name: string; readonly stage: string }[] };
+
+export const TIMEOUT_ANSWERS = ['approve', 'reject', 'fail'] as const;
+export type TimeoutAnswer = (typeof TIMEOUT_ANSWERS)[number];
+
+export const FIELD_TYPES = ['text', 'number', 'boolean', 'choice'] as const;
+export type FieldType = (typeof FIELD_TYPES)[number];
+
+export interface ApprovalField {
+  /** Unique in the approval. */
+  readonly name: string;
+  readonly type: FieldType;
+  /** False: an answer may leave it out. */
+  readonly required: boolean;
+  readonly description: string;
+  /** With `choice`, at least one; else none. */
+  readonly choices: readonly string[];
 }
 
 export interface EnvPlan {
@@ -104,10 +377,13 @@ export interface EnvPlan {
   readonly value: EnvValue;
 }
 
-/** `fromHost` names a variable that the stage activity resolves; its value never enters history. */
+/**
+ * `fromHost` names a variable that the stage activity resolves; its value never enters history. It must be set, unless
+ * `ifUnset` says what stands for it then.
+ */
 export type EnvValue =
   | { readonly kind: 'literal'; readonly text: string }
-  | { readonly kind: 'from-host'; readonly fromHost: string };
+  | { readonly kind: 'from-host'; readonly fromHost: string; readonly ifUnset?: 'empty' | undefined };
 
 export type StdinPlan = { readonly kind: 'none' } | { readonly kind: 'stage-output'; readonly stage: string };
 
@@ -124,6 +400,8 @@ export interface StageInputPlan {
   readonly fromStage: string;
   readonly output: string;
   readonly guestPath: string;
+  /** True: nothing is put there when `fromStage` was passed. */
+  readonly optional: boolean;
 }
 
 export interface StageOutputPlan {
@@ -134,7 +412,14 @@ export interface StageOutputPlan {
 export interface RetryPlan {
   /** Attempts in all that the author allows for a failed command; 1 is no retry. Lost VMs are counted apart. */
   readonly maxAttempts: number;
+  /** The pause before the second attempt. */
   readonly backoffMs: number;
+  /** What each further pause is multiplied with; absent: all are the same. */
+  readonly factor?: number | undefined;
+  /** The longest pause; absent: a day. */
+  readonly maxBackoffMs?: number | undefined;
+  /** Error codes, or `exit:N`, of failures that are final; absent: none. */
+  readonly nonRetryable?: readonly string[] | undefined;
 }
 
 /** Attempts that a stage gets after a lost VM, a lost host or a failed boot, counted apart from the author's. */
@@ -168,6 +453,20 @@ export interface SandboxPlan {
   readonly vcpus: number;
   readonly diskMib: number;
   readonly mounts: readonly MountPlan[];
+  /** What no backend of this build gives, so that a plan with one is refused (`unsupported.ts`); absent: nothing. */
+  readonly needs?: SandboxNeeds | undefined;
+}
+
+export interface SandboxNeeds {
+  readonly network?: true | undefined;
+  /** A container image that is the guest's root. */
+  readonly image?: string | undefined;
+  /** A container image that holds kernel and initramfs. */
+  readonly guestImage?: string | undefined;
+  /** Absolute paths of a host. */
+  readonly kernel?: string | undefined;
+  readonly initramfs?: string | undefined;
+  readonly snapshot?: string | undefined;
 }
 
 export interface MountPlan {

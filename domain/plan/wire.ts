@@ -9,19 +9,41 @@
  * is read for good: plans in histories and records of the first builds do, and so may other people's.
  */
 import { utf8Length } from '../units/utf8.ts';
-import { COMMAND_DEFAULTS, SANDBOX_DEFAULTS, STAGE_DEFAULTS } from './defaults.ts';
+import {
+  AGENT_DEFAULTS,
+  APPROVAL_DEFAULTS,
+  COMMAND_DEFAULTS,
+  CONDITION_DEFAULTS,
+  FIELD_DEFAULTS,
+  INPUT_DEFAULTS,
+  MOCK_DEFAULTS,
+  SANDBOX_DEFAULTS,
+  SHELL_DEFAULTS,
+  STAGE_DEFAULTS,
+  WAIT_DEFAULTS,
+} from './defaults.ts';
 import type {
+  AgentWork,
+  ApprovalField,
+  ApprovalWork,
   CommandWork,
+  ConditionPlan,
   EdgePlan,
+  MockPlan,
+  MockWork,
   MountPlan,
+  PartWork,
   Plan,
   SandboxPlan,
   ScopePlan,
+  ShellWork,
+  StageInputPlan,
   StagePlan,
   StdinPlan,
+  WaitWork,
   WorkPlan,
 } from './plan.ts';
-import { given, less, type LeavingOut } from './leave-out.ts';
+import { omitUndefined, omitDefaults, type LeavingOut } from './leave-out.ts';
 import { needsVm } from './work.ts';
 
 export interface PlanWire extends Omit<Plan, 'stages' | 'scopes'> {
@@ -29,15 +51,43 @@ export interface PlanWire extends Omit<Plan, 'stages' | 'scopes'> {
   readonly scopes: readonly ScopeWire[];
 }
 
-export type WorkWire = LeavingOut<CommandWork, keyof typeof COMMAND_DEFAULTS>;
+export type WorkWire = CommandWire | ApprovalWire | WaitWire | PartWork | AgentWire | ShellWire | MockWorkWire;
+
+export type MockWorkWire = LeavingOut<MockWork, keyof typeof MOCK_DEFAULTS>;
+
+export type MockWire = LeavingOut<MockPlan, keyof typeof MOCK_DEFAULTS>;
+
+export type AgentWire = LeavingOut<AgentWork, keyof typeof AGENT_DEFAULTS>;
+
+export type ShellWire = LeavingOut<ShellWork, keyof typeof SHELL_DEFAULTS>;
+
+export type WaitWire = LeavingOut<WaitWork, keyof typeof WAIT_DEFAULTS>;
+
+export type CommandWire = LeavingOut<CommandWork, keyof typeof COMMAND_DEFAULTS>;
+
+export interface ApprovalWire extends LeavingOut<
+  Omit<ApprovalWork, 'fields'>,
+  Exclude<keyof typeof APPROVAL_DEFAULTS, 'fields'>
+> {
+  readonly fields?: readonly FieldWire[] | undefined;
+}
+
+export type FieldWire = LeavingOut<ApprovalField, keyof typeof FIELD_DEFAULTS>;
 
 /** How the first builds said a command. */
-export type RunWire = Omit<WorkWire, 'kind' | 'stdin'>;
+export type RunWire = Omit<CommandWire, 'kind' | 'stdin'>;
+
+export type InputWire = LeavingOut<StageInputPlan, keyof typeof INPUT_DEFAULTS>;
+
+export type ConditionWire = LeavingOut<ConditionPlan, keyof typeof CONDITION_DEFAULTS>;
 
 export interface StageWire extends LeavingOut<
-  Omit<StagePlan, 'work' | 'after'>,
-  Exclude<keyof typeof STAGE_DEFAULTS, 'after'> | 'scope'
+  Omit<StagePlan, 'work' | 'mock' | 'after' | 'when' | 'inputs'>,
+  Exclude<keyof typeof STAGE_DEFAULTS, 'after' | 'when' | 'inputs'> | 'scope'
 > {
+  readonly when?: ConditionWire | null | undefined;
+  readonly mock?: MockWire | undefined;
+  readonly inputs?: readonly InputWire[] | undefined;
   /** This, or `run`. */
   readonly work?: WorkWire | undefined;
   readonly run?: RunWire | undefined;
@@ -67,15 +117,18 @@ export interface MountWire extends LeavingOut<MountPlan, 'source'> {
 export function toWire(plan: Plan): PlanWire {
   return {
     ...plan,
-    stages: plan.stages.map(({ scope, work, after, ...stage }) => ({
-      ...less(stage, STAGE_DEFAULTS),
+    stages: plan.stages.map(({ scope, work, mock, after, when, inputs, ...stage }) => ({
+      ...omitDefaults(stage, STAGE_DEFAULTS),
+      ...(inputs.length === 0 ? {} : { inputs: inputs.map((input) => omitDefaults(input, INPUT_DEFAULTS)) }),
+      ...(when === null ? {} : { when: omitDefaults(when, CONDITION_DEFAULTS) }),
+      ...(mock === undefined ? {} : { mock: omitDefaults(mock, MOCK_DEFAULTS) }),
       ...(scope === null ? { scope } : {}),
       ...(after.length === 0 ? {} : { after: after.map((edge) => (edge.on === 'success' ? edge.stage : edge)) }),
       work: workWire(work),
     })),
     scopes: plan.scopes.map(({ id, stages, sandbox }) => ({
       id,
-      ...less({ stages, sandbox: sandboxWire(sandbox) }, { stages: [id], sandbox: {} }),
+      ...omitDefaults({ stages, sandbox: sandboxWire(sandbox) }, { stages: [id], sandbox: {} }),
     })),
   };
 }
@@ -83,7 +136,21 @@ export function toWire(plan: Plan): PlanWire {
 function workWire(work: WorkPlan): WorkWire {
   switch (work.kind) {
     case 'command':
-      return less(work, COMMAND_DEFAULTS);
+      return omitDefaults(work, COMMAND_DEFAULTS);
+    case 'approval': {
+      const fields = work.fields.map((field): FieldWire => omitDefaults(field, FIELD_DEFAULTS));
+      return omitDefaults({ ...work, fields }, APPROVAL_DEFAULTS);
+    }
+    case 'wait':
+      return omitDefaults(work, WAIT_DEFAULTS);
+    case 'part':
+      return work;
+    case 'agent':
+      return omitDefaults(work, AGENT_DEFAULTS);
+    case 'shell':
+      return omitDefaults(work, SHELL_DEFAULTS);
+    case 'mock':
+      return omitDefaults(work, MOCK_DEFAULTS);
   }
 }
 
@@ -91,7 +158,7 @@ function sandboxWire({ mounts, ...sandbox }: SandboxPlan): SandboxWire {
   const short = mounts.map(({ source, ...mount }): MountWire =>
     source.kind === 'host' ? { hostPath: source.path, ...mount } : { source, ...mount },
   );
-  return less({ ...sandbox, mounts: short }, SANDBOX_DEFAULTS);
+  return omitDefaults({ ...sandbox, mounts: short }, SANDBOX_DEFAULTS);
 }
 
 /** Does not check: a stage that no scope holds comes out in a scope that does not exist. */
@@ -103,15 +170,19 @@ export function fromWire(wire: PlanWire): Plan {
   }));
   const holders = new Map(scopes.flatMap(({ id, stages }) => stages.map((stage) => [stage, id] as const)));
   const stages = wire.stages.map((each): StagePlan => {
-    const { id, scope, work: _work, run: _run, stdin: _stdin, after: _after, dependsOn: _dependsOn, ...stage } = each;
+    const { id, scope, when, mock, inputs, work: _work, run: _run, stdin: _stdin, ...others } = each;
+    const { after: _after, dependsOn: _dependsOn, ...stage } = others;
     const work = workOf(each);
     return {
       id,
       scope: scope !== undefined ? scope : (holders.get(id) ?? (needsVm(work) ? id : null)),
       ...STAGE_DEFAULTS,
-      ...given(stage),
+      ...omitUndefined(stage),
       after: edgesOf(each),
+      when: when === undefined || when === null ? null : { ...CONDITION_DEFAULTS, ...omitUndefined(when) },
+      inputs: (inputs ?? []).map((input) => ({ ...INPUT_DEFAULTS, ...omitUndefined(input) })),
       work,
+      ...(mock === undefined ? {} : { mock: { ...MOCK_DEFAULTS, ...omitUndefined(mock) } }),
     };
   });
   return { ...wire, stages, scopes };
@@ -119,10 +190,26 @@ export function fromWire(wire: PlanWire): Plan {
 
 function workOf({ work, run, stdin }: StageWire): WorkPlan {
   // A stage with neither is refused by the check of plans from outside.
-  const wire = work ?? { kind: 'command', program: '', ...given({ stdin }), ...given(run ?? {}) };
+  const wire = work ?? { kind: 'command', program: '', ...omitUndefined({ stdin }), ...omitUndefined(run ?? {}) };
   switch (wire.kind) {
     case 'command':
-      return { ...COMMAND_DEFAULTS, ...given(wire) };
+      return { ...COMMAND_DEFAULTS, ...omitUndefined(wire) };
+    case 'approval':
+      return {
+        ...APPROVAL_DEFAULTS,
+        ...omitUndefined(wire),
+        fields: (wire.fields ?? []).map((field) => ({ ...FIELD_DEFAULTS, ...omitUndefined(field) })),
+      };
+    case 'wait':
+      return { ...WAIT_DEFAULTS, ...omitUndefined(wire) };
+    case 'part':
+      return wire;
+    case 'agent':
+      return { ...AGENT_DEFAULTS, ...omitUndefined(wire) };
+    case 'shell':
+      return { ...SHELL_DEFAULTS, ...omitUndefined(wire) };
+    case 'mock':
+      return { ...MOCK_DEFAULTS, ...omitUndefined(wire) };
   }
 }
 
@@ -133,7 +220,7 @@ function edgesOf({ after, dependsOn }: StageWire): readonly EdgePlan[] {
 function sandboxOf({ mounts, ...sandbox }: SandboxWire): SandboxPlan {
   return {
     ...SANDBOX_DEFAULTS,
-    ...given(sandbox),
+    ...omitUndefined(sandbox),
     mounts: (mounts ?? []).map(({ hostPath, source, ...mount }) => ({
       source: source ?? { kind: 'host', path: hostPath ?? '' },
       ...mount,

@@ -1,12 +1,32 @@
 /** What the rest of the code asks about a stage's work: one function a question, each with a case for every kind. */
-import type { CommandWork, EdgePlan, EnvPlan, StagePlan, WorkPlan } from './plan.ts';
+import { formatDurationMs } from '../units/duration.ts';
+import type {
+  ApprovalWork,
+  CommandWork,
+  EdgePlan,
+  EnvPlan,
+  MockWork,
+  StagePlan,
+  WaitWork,
+  WorkPlan,
+  PartWork,
+} from './plan.ts';
 
-/** How the run machine has it done: by an activity, or by asking somebody and waiting for the answer. */
-export type Doing = 'run' | 'ask';
+/** How the run machine has it done: by an activity, by asking somebody and waiting for the answer, or by waiting alone. */
+export type Doing = 'run' | 'ask' | 'wait';
 
 export function doingOf(work: WorkPlan): Doing {
   switch (work.kind) {
     case 'command':
+      return 'run';
+    case 'approval':
+      return 'ask';
+    case 'wait':
+      return 'wait';
+    case 'part':
+    case 'agent':
+    case 'shell':
+    case 'mock':
       return 'run';
   }
 }
@@ -16,6 +36,15 @@ export function needsVm(work: WorkPlan): boolean {
   switch (work.kind) {
     case 'command':
       return true;
+    case 'approval':
+      return false;
+    case 'wait':
+    case 'mock':
+    case 'part':
+      return false;
+    case 'agent':
+    case 'shell':
+      return true;
   }
 }
 
@@ -24,6 +53,14 @@ export function outputsReadBy(work: WorkPlan): readonly string[] {
   switch (work.kind) {
     case 'command':
       return work.stdin.kind === 'stage-output' ? [work.stdin.stage] : [];
+    case 'part':
+      return work.output.kind === 'stage' ? [work.output.stage] : work.output.of.map(({ stage }) => stage);
+    case 'approval':
+    case 'wait':
+    case 'agent':
+    case 'shell':
+    case 'mock':
+      return [];
   }
 }
 
@@ -32,31 +69,121 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
   switch (work.kind) {
     case 'command':
       return work.env;
+    case 'approval':
+      return [];
+    case 'wait':
+    case 'mock':
+    case 'part':
+      return [];
+    case 'agent':
+    case 'shell':
+      return work.env;
   }
 }
 
-/** The command line, for people. */
+/** The command line, the question or the prompt, for people. */
 export function describeWork(work: WorkPlan): string {
   switch (work.kind) {
     case 'command':
       return [work.program, ...work.args].join(' ');
+    case 'approval':
+      return `asks: ${work.message}`;
+    case 'wait':
+      return describeWait(work);
+    case 'part':
+      return `ends the part ${work.source}`;
+    case 'agent':
+      return `agent: ${work.prompt.trim()}`;
+    case 'shell':
+      return 'a terminal';
+    case 'mock':
+      return `mocked: exit code ${work.exitCode}`;
   }
 }
 
-/** The command that runs first in the stage's VM. */
-export function commandOf(work: WorkPlan): CommandWork {
+/** What a stage does, for people. */
+export function describeStageWork({ work, loop }: Pick<StagePlan, 'work' | 'loop'>): string {
+  return loop === undefined ? describeWork(work) : `ends the loop once ${loop.until.source}`;
+}
+
+/** The command that runs first in the stage's VM; null for work that has none. */
+export function commandOf(work: WorkPlan): CommandWork | null {
   switch (work.kind) {
     case 'command':
       return work;
+    case 'approval':
+      return null;
+    case 'wait':
+    case 'part':
+    case 'agent':
+    case 'shell':
+    case 'mock':
+      return null;
   }
+}
+
+/** The question to people; null for work that asks none. */
+export function approvalOf(work: WorkPlan): ApprovalWork | null {
+  switch (work.kind) {
+    case 'command':
+      return null;
+    case 'approval':
+      return work;
+    case 'wait':
+    case 'part':
+    case 'agent':
+    case 'shell':
+    case 'mock':
+      return null;
+  }
+}
+
+/** What stands for the work of a mocked stage; null for work that is done. */
+export function mockOf(work: WorkPlan): MockWork | null {
+  return work.kind === 'mock' ? work : null;
+}
+
+/** What is waited for; null for work that does more. */
+export function waitOf(work: WorkPlan): WaitWork | null {
+  return work.kind === 'wait' ? work : null;
+}
+
+/** The part whose end it is; null for other work. */
+export function partOf(work: WorkPlan): PartWork | null {
+  return work.kind === 'part' ? work : null;
+}
+
+function describeWait({ forMs, untilMs }: WaitWork): string {
+  return untilMs === null
+    ? `waits for ${formatDurationMs(forMs ?? 0)}`
+    : `waits until ${new Date(untilMs).toISOString()}`;
 }
 
 /** Names of the host variables that these stages read, each once, in order. */
 export function hostVariablesOf(stages: readonly Pick<StagePlan, 'work'>[]): readonly string[] {
   const names = stages.flatMap(({ work }) =>
-    environmentOf(work).flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : [])),
+    [environmentOf(work), ...environmentsOfServers(work)]
+      .flat()
+      .flatMap(({ value }) => (value.kind === 'from-host' ? [value.fromHost] : [])),
   );
   return [...new Set(names)];
+}
+
+/** Of the servers that an agent calls, each its own. */
+export function environmentsOfServers(work: WorkPlan): readonly (readonly EnvPlan[])[] {
+  return work.kind === 'agent' ? work.skills.flatMap((skill) => (skill.kind === 'server' ? [skill.env] : [])) : [];
+}
+
+/** Those of them that must be set, with the first stage that demands each. */
+export function demandedVariablesOf(
+  stages: readonly Pick<StagePlan, 'id' | 'work'>[],
+): readonly { readonly name: string; readonly stage: string }[] {
+  const demanded = new Map<string, string>();
+  for (const { id, work } of stages)
+    for (const { value } of environmentOf(work))
+      if (value.kind === 'from-host' && value.ifUnset === undefined && !demanded.has(value.fromHost))
+        demanded.set(value.fromHost, id);
+  return [...demanded].map(([name, stage]) => ({ name, stage }));
 }
 
 export function edgesOnSuccess(stages: readonly string[]): readonly EdgePlan[] {

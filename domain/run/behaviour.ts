@@ -6,5 +6,19 @@
  * - 1: ids travel; a run whose history comes near the server's limits ends itself.
  * - 2: the workflow holds what the run machine needs of the plan, and not the plan; all calls of a run are cancelled by one
  *   scope, and the run hears of a call's end as soon as it has ended.
+ * - 3: a stage that failed without a result of its own has an event, which is written as soon as the stage has failed.
+ * - 4: a stage that failed is a failed activity, whose failure carries the result.
+ * - 5: a stage may ask people, and waits for their answer.
+ * - 6: pauses between attempts grow, and some failures are final.
+ * - 7: failures of some stages are tolerated.
+ * - 8: a run may be given what stages of an earlier run came to.
+ * - 9: a stage may wait for a time.
+ * - 10: a run's time may be limited.
+ * - 11: a stage may start after the failure of one of several.
+ * - 12: a stage may have a condition, which is decided before the stage starts.
+ * - 13: a stage may be done for each item of a list, by child workflows.
+ * - 14: the items of a stage are in fewer and larger windows, which are all open from the beginning.
+ * - 15: stages with `finally` run after all others, also when the run is cancelled.
+ * - 16: stages of a loop run again until a condition holds.
  */
-export const BEHAVIOUR = 2;
+export const BEHAVIOUR = 16;

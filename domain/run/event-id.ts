@@ -13,17 +13,37 @@ export const EVENT_ID = {
   scopeRestarted: (scope: string, generation: number): string => `run/scope-restarted/${scope}/${generation}`,
   releaseFailed: (scope: string, generation: number): string => `run/release-failed/${scope}/${generation}`,
 
+  variableUnset: (name: string): string => `run/variable-unset/${name}`,
+
   vm: (vmKey: string, transition: 'starting' | 'ready' | 'lost' | 'stopped'): string => `vm/${vmKey}/${transition}`,
 
   /** Of an attempt, by the exec key of its first command. */
   attempt: (
     execKey: string,
-    transition: 'started' | 'finished' | 'retrying' | 'asking' | 'answered' | 'not-redacted',
+    transition:
+      | 'started'
+      | 'finished'
+      | 'failed'
+      | 'retrying'
+      | 'asking'
+      | 'answered'
+      | 'sleeping'
+      | 'woken'
+      | 'not-redacted',
   ): string => `stage/${execKey}/${transition}`,
   reattached: (execKey: string, vmKey: string, fence: number): string =>
     `stage/${execKey}/reattached/${vmKey}/${fence}`,
+  /** What an earlier run came to stands for the stage. */
+  given: (stage: string): string => `stage/${stage}/given`,
   /** @param times  from 1: once more for each time that a lost VM had the stage looked at again */
   skipped: (stage: string, times: number): string => `stage/${stage}/skipped${times === 1 ? '' : `/${times}`}`,
+
+  /** @param evaluation  of the loop's condition, from 1: within another loop, visits are counted anew */
+  visited: (stage: string, evaluation: number): string => `stage/${stage}/visited/${evaluation}`,
+
+  /** @param evaluation  from 1: a lost VM has the stage decided again */
+  passed: (stage: string, evaluation: number): string =>
+    `stage/${stage}/passed${evaluation === 1 ? '' : `/${evaluation}`}`,
 
   /** @param from  where the piece begins in the stream, in bytes before redaction */
   output: (execKey: string, stream: 'stdout' | 'stderr', from: number): string => `exec/${execKey}/${stream}/${from}`,

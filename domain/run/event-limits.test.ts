@@ -126,6 +126,8 @@ test('every text is cut where it says something in words, and nothing else is', 
   }
   const answered = { type: 'stage-answered', stage: 's', execKey: 's/0/1', outcome: 'failed' } as const;
   expect(bytesOf({ ...answered, failure: WORST_FAILURE })).toBeLessThan(2 * 6 * EVENT_LIMITS.textCharacters + 200);
+  const failed = { type: 'stage-failed', stage: 's', execKey: 's/0/1' } as const;
+  expect(bytesOf({ ...failed, failure: WORST_FAILURE })).toBeLessThan(2 * 6 * EVENT_LIMITS.textCharacters + 200);
   const short = eventOf({ type: 'stage-reattached', stage: 's', execKey: 's/0/1', fence: 1 });
   expect(storableEvent(short)).toEqual(short);
 });
@@ -134,8 +136,8 @@ test('what no reader would take has a problem that names it', () => {
   expect(eventProblem(eventOf({ type: 'notice', level: 'info', message: WORST_TEXT }))).toBeNull();
   const stages = Array.from({ length: 40_000 }, (_, index) => ({ id: nameOf(index), dependsOn: [] }));
   const body = { type: 'run-admitted', name: 'n', kind: 'k', hostId: 'h', stages, outputStage: null } as const;
-  expect(eventProblem(eventOf(body))).toMatch(/^the event has \d{7} bytes of JSON, more than 1048576: /);
+  expect(eventProblem(eventOf(body))).toMatch(/^the event has \d{7} bytes of JSON; at most 1048576 are allowed: /);
   expect(() => storableEvent(eventOf(body))).toThrow('"run-admitted" is not written');
   const shapeless = eventOf({ type: 'vm-lost', vmKey: 'v', scope: 's', generation: 0 } as unknown as RunEventBody);
-  expect(eventProblem(shapeless)).toBe('the event.body.reason is not a text');
+  expect(eventProblem(shapeless)).toBe('the event.body.reason is not a string');
 });

@@ -4,9 +4,11 @@
  *
  * Bytes of JSON of the largest, against the limit of 1,048,576:
  * - `run-admitted`: names and edges as a workflow holds them (`PLAN_LIMITS.machineBytes`, 524,288), and for each of
- *   2,000 stages at most 15 more (`,"dependsOn":[]`).
+ *   2,000 stages at most 15 more (`,"dependsOn":[]`); the id of an origin (6,000); names of mocked stages (134,000).
+ * - `stage-given`: 2,000 refs of named outputs, as `stage-finished`; the id of a run.
  * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256; three texts of a failure.
  * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
+ * - `stage-asking`: an approval as the plan has it (`PLAN_LIMITS.approvalBytes`, 131,072).
  * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
  * What is larger by nature (outputs, inputs, plans) is an artifact, and its event carries the ref.
  */
@@ -47,7 +49,7 @@ function cutAndChecked({ id, atMs, body }: NewRunEvent): NewRunEvent | string {
   const bytes = utf8Length(JSON.stringify(cutEvent));
   return bytes <= EVENT_LIMITS.bytes
     ? cutEvent
-    : `the event has ${bytes} bytes of JSON, more than ${EVENT_LIMITS.bytes}: what is larger belongs into an artifact`;
+    : `the event has ${bytes} bytes of JSON; at most ${EVENT_LIMITS.bytes} are allowed: store larger values as artifacts`;
 }
 
 function withTextsCut(body: RunEventBody): RunEventBody {
@@ -69,12 +71,24 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       return { ...body, result: { ...body.result, failure: failureCut(body.result.failure) } };
     case 'run-finished':
       return { ...body, outcome: { ...body.outcome, failure: failureCut(body.outcome.failure) } };
+    case 'stage-failed':
+      return { ...body, failure: shortened(body.failure) };
     case 'stage-answered':
-      return { ...body, failure: failureCut(body.failure) };
+      return {
+        ...body,
+        failure: failureCut(body.failure),
+        ...(body.by === undefined ? {} : { by: cut(body.by) }),
+        ...(body.comment === undefined ? {} : { comment: cut(body.comment) }),
+      };
     // Names and numbers; output comes in pieces.
     case 'output':
+    case 'loop-visited':
     case 'run-admitted':
+    case 'stage-given':
     case 'stage-asking':
+    case 'stage-sleeping':
+    case 'stage-woken':
+    case 'stage-passed':
     case 'stage-started':
     case 'vm-starting':
     case 'vm-stopped':
@@ -86,7 +100,10 @@ function withTextsCut(body: RunEventBody): RunEventBody {
 }
 
 function failureCut(failure: StageFailure | null): StageFailure | null {
-  if (failure === null) return null;
+  return failure === null ? null : shortened(failure);
+}
+
+function shortened(failure: StageFailure): StageFailure {
   // The last lines of standard error say most at their end.
   const { stderrTail } = failure;
   return { ...failure, message: cut(failure.message), stderrTail: stderrTail.slice(-EVENT_LIMITS.textCharacters) };

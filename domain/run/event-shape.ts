@@ -1,7 +1,10 @@
 /** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
+import { FIELD_TYPES, TIMEOUT_ANSWERS } from '../plan/plan.ts';
 import type { RunEventBody } from './event.ts';
+import { ORIGIN_KINDS } from './origin.ts';
 import {
   aCount,
+  aFlag,
   aNumber,
   aText,
   aTime,
@@ -16,6 +19,8 @@ import {
 } from './shape.ts';
 
 export const dataRefShape: Check = objectOf({ sha256: aText, sizeBytes: aCount, mediaType: aText });
+
+export const originShape: Check = objectOf({ runId: aText, kind: oneOf(...ORIGIN_KINDS), from: orNull(aText) });
 
 const failure = objectOf({ code: aText, message: aText, stderrTail: aText });
 const vm = { vmKey: aText, scope: aText, generation: aCount };
@@ -46,6 +51,23 @@ const outcome = objectOf({
   failedStage: orNull(aText),
   failure: orNull(failure),
   output: orNull(dataRefShape),
+  tolerated: optional(listOf(aText)),
+});
+
+const question = objectOf({
+  message: aText,
+  by: listOf(aText),
+  fields: listOf(
+    objectOf({
+      name: aText,
+      type: oneOf(...FIELD_TYPES),
+      required: aFlag,
+      description: aText,
+      choices: listOf(aText),
+    }),
+  ),
+  deadlineAtMs: orNull(aTime),
+  onTimeout: oneOf(...TIMEOUT_ANSWERS),
 });
 
 const outputRange = {
@@ -68,6 +90,15 @@ const body = kindOf<RunEventBody['type']>(
       hostId: aText,
       stages: listOf(objectOf({ id: aText, dependsOn: listOf(aText) })),
       outputStage: orNull(aText),
+      origin: optional(originShape),
+      mocked: optional(listOf(aText)),
+    }),
+    'stage-given': objectOf({
+      stage: aText,
+      runId: aText,
+      outcome: oneOf('succeeded', 'passed'),
+      output: orNull(dataRefShape),
+      outputs: valuesOf(dataRefShape),
     }),
     'run-resumed': objectOf({ by: aText }),
     'run-finished': objectOf({ outcome }),
@@ -84,19 +115,27 @@ const body = kindOf<RunEventBody['type']>(
     'vm-lost': objectOf({ ...vm, reason: aText }),
     'vm-stopped': objectOf(vm),
     'scope-restarted': objectOf({ scope: aText, reason: aText, stages: listOf(aText) }),
-    'stage-started': objectOf({ stage: aText, execKey: aText, attempt: aCount }),
+    'loop-visited': objectOf({ stage: aText, visit: aCount, stages: listOf(aText) }),
+    'stage-started': objectOf({ stage: aText, execKey: aText, attempt: aCount, items: optional(aCount) }),
     'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
     'stage-finished': objectOf({ stage: aText, execKey: aText, result }),
     'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
-    'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount }),
+    'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount, question: optional(question) }),
     'stage-answered': objectOf({
       stage: aText,
       execKey: aText,
       outcome: oneOf('succeeded', 'failed', 'cancelled'),
       failure: orNull(failure),
+      by: optional(aText),
+      comment: optional(aText),
+      output: optional(dataRefShape),
     }),
+    'stage-sleeping': objectOf({ stage: aText, execKey: aText, attempt: aCount, untilMs: aTime }),
+    'stage-woken': objectOf({ stage: aText, execKey: aText, outcome: oneOf('succeeded', 'cancelled') }),
+    'stage-failed': objectOf({ stage: aText, execKey: aText, failure }),
     'stage-skipped': objectOf({ stage: aText, reason: aText }),
+    'stage-passed': objectOf({ stage: aText, output: optional(dataRefShape) }),
     notice: objectOf({ level: oneOf('info', 'warning'), message: aText }),
   },
   { others: true },

@@ -3,7 +3,8 @@
  * fold them into views and never ask a worker. Ids are given by nature, so that a second writer of the same
  * fact writes the same id and the store keeps the first; `seq` is given by the store.
  */
-import type { DataRef, IsolationLevel } from '../plan/plan.ts';
+import type { ApprovalField, DataRef, IsolationLevel, TimeoutAnswer } from '../plan/plan.ts';
+import type { RunOrigin } from './origin.ts';
 import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
 /** What a writer hands to the store. */
@@ -38,6 +39,23 @@ export type RunEventBody =
       readonly stages: readonly { readonly id: string; readonly dependsOn: readonly string[] }[];
       /** Null: the result is merged of several. */
       readonly outputStage: string | null;
+      /** The earlier run that this one is a retry or a fork of; absent: none. */
+      readonly origin?: RunOrigin;
+      /** Stages whose work is not done: they come to what their author wrote. Absent: none. */
+      readonly mocked?: readonly string[];
+    }
+  /**
+   * The stage does not run: what it came to in an earlier run stands for it. By `admit`, behind `run-admitted`. It is the
+   * stage's end.
+   */
+  | {
+      readonly type: 'stage-given';
+      readonly stage: string;
+      /** In which it ran: the origin, or one that the origin took it from. */
+      readonly runId: string;
+      readonly outcome: 'succeeded' | 'passed';
+      readonly output: DataRef | null;
+      readonly outputs: Readonly<Record<string, DataRef>>;
     }
   /**
    * A worker has started on this host and takes up the open run: by that worker, once. Stages go on by
@@ -85,8 +103,8 @@ export type RunEventBody =
    */
   | { readonly type: 'vm-stopped'; readonly vmKey: string; readonly scope: string; readonly generation: number }
   /**
-   * The run machine tries a scope again whose VM was lost; `stages` are open once more, whatever they had come to. For
-   * the workflow. `vm-starting` of the next generation follows, and `stage-started` under new keys.
+   * The run machine tries a scope again whose VM was lost; `stages` are open once more, whatever they had come to: those
+   * that the loss interrupted, those that had ended in the VM, and what is needed again because of them. For the workflow. `vm-starting` of the next generation follows, and `stage-started` under new keys.
    */
   | {
       readonly type: 'scope-restarted';
@@ -98,7 +116,14 @@ export type RunEventBody =
    * An attempt has its VM and is about to start its command: by the stage's activity. `output`, `stage-reattached` and
    * `stage-finished` follow.
    */
-  | { readonly type: 'stage-started'; readonly stage: string; readonly execKey: string; readonly attempt: number }
+  | {
+      readonly type: 'stage-started';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly attempt: number;
+      /** It is done for each of so many items, whose events follow under keys of their own; absent: it is done once. */
+      readonly items?: number;
+    }
   /**
    * Another try of the activity found the attempt under way, and takes over its output: by that try, once for its
    * fence.
@@ -147,13 +172,20 @@ export type RunEventBody =
       readonly delayMs: number;
     }
   /**
-   * The stage waits for an answer, without a VM and a slot. For the workflow, as `stage-answered` is, which follows
-   * unless the run ends first.
+   * The stage waits for an answer, without a VM and a slot: by the activity that asks. `stage-answered` follows, unless the
+   * run ends first.
    */
-  | { readonly type: 'stage-asking'; readonly stage: string; readonly execKey: string; readonly attempt: number }
+  | {
+      readonly type: 'stage-asking';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly attempt: number;
+      /** Absent in events of earlier builds. */
+      readonly question?: Question;
+    }
   /**
-   * The answer came, or the question was withdrawn (`cancelled`). A stage that failed so may be asking again after
-   * `stage-retrying`.
+   * The answer came, or the question was withdrawn (`cancelled`). For the workflow. A stage that failed so may be asking
+   * again after `stage-retrying`.
    */
   | {
       readonly type: 'stage-answered';
@@ -162,17 +194,78 @@ export type RunEventBody =
       readonly outcome: 'succeeded' | 'failed' | 'cancelled';
       /** With `failed`. */
       readonly failure: StageFailure | null;
+      /** Who said so; absent where nobody did: at a deadline, and in events of earlier builds. */
+      readonly by?: string;
+      /** What was said beside it. */
+      readonly comment?: string;
+      /** The stage's output: the answer as JSON. */
+      readonly output?: DataRef;
     }
+  /** The stage waits for a time, without a VM and a slot. For the workflow. `stage-woken` follows, unless the run ends first. */
+  | {
+      readonly type: 'stage-sleeping';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly attempt: number;
+      /** Milliseconds since the epoch, by the server's clock. */
+      readonly untilMs: number;
+    }
+  /** The time has come, or the wait was cancelled. For the workflow. It is the stage's end. */
+  | {
+      readonly type: 'stage-woken';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly outcome: 'succeeded' | 'cancelled';
+    }
+  /**
+   * An attempt failed without a result of its own: its host or its VM failed once too often, or no worker finished it in
+   * time. For the workflow. `execKey` is of the attempt, or of the next one where no VM came for it. It is the stage's end.
+   */
+  | { readonly type: 'stage-failed'; readonly stage: string; readonly execKey: string; readonly failure: StageFailure }
   /**
    * The stage will not start: what it waits for came to something else, or the run was cancelled or gave up. For the
    * workflow. It is the stage's end, unless `scope-restarted` opens it again.
    */
   | { readonly type: 'stage-skipped'; readonly stage: string; readonly reason: string }
   /**
+   * The stage's condition does not hold, so that it does not run: those that wait for its success go on. For the workflow. It
+   * is the stage's end, unless `scope-restarted` opens it again.
+   */
+  | {
+      readonly type: 'stage-passed';
+      readonly stage: string;
+      /** What those that carry its output on get in its place; absent: nothing. */
+      readonly output?: DataRef;
+    }
+  /**
+   * A loop goes on: its condition did not hold after the visit before, and `stages` are open once more, under attempts that are
+   * counted on. For the workflow. Their `stage-started` follow.
+   */
+  | {
+      readonly type: 'loop-visited';
+      /** The one that ends the loop. */
+      readonly stage: string;
+      /** From 2. */
+      readonly visit: number;
+      readonly stages: readonly string[];
+    }
+  /**
    * For people, of what changes no state: a value that could not be redacted, a VM that could not be released, events
    * that were restored.
    */
   | { readonly type: 'notice'; readonly level: 'info' | 'warning'; readonly message: string };
+
+/** What people are asked. */
+export interface Question {
+  readonly message: string;
+  /** Who is asked; nothing checks who answers. */
+  readonly by: readonly string[];
+  readonly fields: readonly ApprovalField[];
+  /** Milliseconds since the epoch; null: it waits for as long as the run goes on. */
+  readonly deadlineAtMs: number | null;
+  /** What happens then. */
+  readonly onTimeout: TimeoutAnswer;
+}
 
 export interface RunOutcome {
   readonly state: 'succeeded' | 'failed' | 'cancelled' | 'terminated';
@@ -180,4 +273,6 @@ export interface RunOutcome {
   readonly failedStage: string | null;
   readonly failure: StageFailure | null;
   readonly output: DataRef | null;
+  /** Stages that failed with `continueOnError`; absent: none. */
+  readonly tolerated?: readonly string[];
 }

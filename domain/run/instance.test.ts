@@ -72,7 +72,7 @@ describe('the text of an instance path', () => {
     expect(instanceText(fits)).toHaveLength(119);
     expect(parseInstance(instanceText(exactly))).toEqual(exactly);
     expect(instanceText(exactly)).toHaveLength(INSTANCE_LIMITS.textBytes);
-    expect(instanceProblem(over)).toContain('come to 121 bytes, at most 120 are allowed');
+    expect(instanceProblem(over)).toContain('have 121 bytes in total, at most 120 are allowed');
     expect(parseInstance(`${'x'.repeat(57)}~10~${'y'.repeat(57)}~10`)).toBeNull();
   });
 

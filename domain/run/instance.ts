@@ -67,9 +67,15 @@ export function instanceProblem(path: InstancePath): string | null {
   const { length } = textOf(path);
   return length <= INSTANCE_LIMITS.textBytes
     ? null
-    : `the names of nested parts and their items come to ${length} bytes, at most ${INSTANCE_LIMITS.textBytes} are allowed: give ${path.map(({ part }) => part).join(', ')} shorter names`;
+    : `the names of nested parts and their items have ${length} bytes in total, at most ${INSTANCE_LIMITS.textBytes} are allowed: give ${path.map(({ part }) => part).join(', ')} shorter names`;
 }
 
 function textOf(path: InstancePath): string {
   return path.length === 0 ? EMPTY : path.map(({ part, item }) => `${part}~${item}`).join('~');
+}
+
+/** A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one. */
+export function shownStage(stage: string, path: InstancePath): string {
+  const parts = path.map(({ part, item }) => `${part}[${item}]`);
+  return path.at(-1)?.part === stage ? parts.join('.') : [...parts, stage].join('.');
 }

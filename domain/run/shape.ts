@@ -4,7 +4,7 @@
  */
 export type Check = (value: unknown, at: string) => string | null;
 
-export const aText: Check = (value, at) => (typeof value === 'string' ? null : `${at} is not a text`);
+export const aText: Check = (value, at) => (typeof value === 'string' ? null : `${at} is not a string`);
 
 export const aFlag: Check = (value, at) => (typeof value === 'boolean' ? null : `${at} is not true or false`);
 
@@ -84,7 +84,7 @@ export function kindOf<K extends string>(
   return (value, at) => {
     if (!isObject(value)) return `${at} is not an object`;
     const kind = value[key];
-    if (typeof kind !== 'string') return `${at}.${key} is not a text`;
+    if (typeof kind !== 'string') return `${at}.${key} is not a string`;
     if (Object.hasOwn(kinds, kind)) return kinds[kind as K](value, at);
     return options.others === true ? null : `${at}.${key} is not one of ${Object.keys(kinds).join(', ')}`;
   };

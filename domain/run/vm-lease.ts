@@ -12,7 +12,7 @@ export interface VmLease {
 
 /**
  * The lease in an answer of `acquireVm`, without anything else; null when there is none. Any client that reaches the server can
- * complete an activity with any value, and a queue that is not a text would fail the workflow's task again and again.
+ * complete an activity with any value, and a queue that is not a string would fail the workflow's task again and again.
  */
 export function vmLeaseOf(value: unknown): VmLease | null {
   if (typeof value !== 'object' || value === null) return null;

@@ -1,63 +1,157 @@
 /**
  * Aho–Corasick over small alphabets: one step per symbol, whatever the number of patterns. Symbols are bytes
- * or UTF-16 units; those that no pattern has share one class, so that the table stays small.
+ * or UTF-16 units; those that no pattern has share one class. A state has a row with the way of every class. Where these
+ * would take too much memory, states with one way on take a few bytes instead, but for the first, which ordinary text
+ * goes through.
  */
 export interface Automaton {
-  /** `next[state * classes + classOf[symbol]]`; 0 is the start. */
-  readonly next: Int32Array;
   readonly classOf: Uint16Array;
-  readonly classes: number;
+  /** Where a state's row begins in `ways`, or -1. */
+  readonly rows: Int32Array;
+  readonly ways: Int32Array;
+  /** Without a row: the class of the one way on, and where it leads. */
+  readonly labels: Uint16Array;
+  readonly children: Int32Array;
+  /** Without a row: the state of the longest proper suffix, which has the other ways. */
+  readonly suffixes: Int32Array;
   /** How many of the last symbols may still become a match. */
   readonly depth: Int32Array;
   /** Length of the longest pattern that ends here; 0 is none. */
   readonly longest: Int32Array;
+  /** 1 where line breaks inside of a pattern are passed over. */
+  readonly wraps: Uint8Array;
 }
 
-export function buildAutomaton(patterns: readonly ArrayLike<number>[], symbols: number): Automaton {
+/** Of 4 bytes: with more of them a table is slower than no table, since it does not fit into a processor's cache. */
+const TABLE_ENTRIES = 512 * 1024;
+
+export interface Patterns {
+  readonly plain: readonly ArrayLike<number>[];
+  /** Those that may be broken into lines. */
+  readonly wrapped: readonly ArrayLike<number>[];
+}
+
+export function buildAutomaton({ plain, wrapped }: Patterns, symbols: number): Automaton {
+  const patterns = [...plain, ...wrapped];
+  const { classOf, classes } = classify(patterns, symbols);
+  const most = patterns.reduce((sum, pattern) => sum + pattern.length, 1);
+  const trie = {
+    labels: new Uint16Array(most),
+    children: new Int32Array(most),
+    siblings: new Int32Array(most),
+    depth: new Int32Array(most),
+    longest: new Int32Array(most),
+    wraps: new Uint8Array(most),
+    states: 1,
+  };
+  for (const pattern of plain) insert(trie, pattern, classOf, 0);
+  for (const pattern of wrapped) insert(trie, pattern, classOf, 1);
+  return link(trie, classOf, classes);
+}
+
+/** The next state. Code that steps for every byte has a copy of this loop. */
+export function step({ rows, ways, labels, children, suffixes }: Automaton, from: number, symbol: number): number {
+  let state = from;
+  while (rows[state]! < 0) {
+    if (labels[state] === symbol) return children[state]!;
+    state = suffixes[state]!;
+  }
+  return ways[rows[state]! + symbol]!;
+}
+
+interface Trie {
+  /** Of the way that leads to a state. */
+  readonly labels: Uint16Array;
+  readonly children: Int32Array;
+  readonly siblings: Int32Array;
+  readonly depth: Int32Array;
+  readonly longest: Int32Array;
+  readonly wraps: Uint8Array;
+  states: number;
+}
+
+function classify(
+  patterns: readonly ArrayLike<number>[],
+  symbols: number,
+): { readonly classOf: Uint16Array; readonly classes: number } {
   const classOf = new Uint16Array(symbols);
   let classes = 1;
-  let states = 1;
-  for (const pattern of patterns) {
-    states += pattern.length;
+  for (const pattern of patterns)
     for (let index = 0; index < pattern.length; index += 1)
       if (classOf[pattern[index]!] === 0) classOf[pattern[index]!] = classes++;
-  }
-  const next = new Int32Array(states * classes);
-  const depth = new Int32Array(states);
-  const longest = new Int32Array(states);
-  let used = 1;
-  for (const pattern of patterns) {
-    let state = 0;
-    for (let index = 0; index < pattern.length; index += 1) {
-      const edge = state * classes + classOf[pattern[index]!]!;
-      if (next[edge] === 0) {
-        depth[used] = depth[state]! + 1;
-        next[edge] = used++;
-      }
-      state = next[edge]!;
-    }
-    longest[state] = pattern.length;
-  }
-  close(next, classes, longest);
-  return { next, classOf, classes, depth, longest };
+  return { classOf, classes };
 }
 
-/** Breadth first: where a state has no edge, it goes where its longest proper suffix goes. */
-function close(next: Int32Array, classes: number, longest: Int32Array): void {
-  const suffix = new Int32Array(longest.length);
-  const queue = [0];
-  for (let head = 0; head < queue.length; head += 1) {
-    const state = queue[head]!;
-    for (let symbol = 0; symbol < classes; symbol += 1) {
-      const child = next[state * classes + symbol]!;
-      const fallback = state === 0 ? 0 : next[suffix[state]! * classes + symbol]!;
-      if (child === 0) {
-        next[state * classes + symbol] = fallback;
-        continue;
-      }
-      suffix[child] = fallback;
-      longest[child] = Math.max(longest[child]!, longest[fallback]!);
-      queue.push(child);
+function insert(trie: Trie, pattern: ArrayLike<number>, classOf: Uint16Array, wraps: 0 | 1): void {
+  let state = 0;
+  for (let index = 0; index < pattern.length; index += 1) {
+    const label = classOf[pattern[index]!]!;
+    let child = trie.children[state]!;
+    while (child !== 0 && trie.labels[child] !== label) child = trie.siblings[child]!;
+    if (child === 0) {
+      child = trie.states++;
+      trie.labels[child] = label;
+      trie.depth[child] = index + 1;
+      trie.siblings[child] = trie.children[state]!;
+      trie.children[state] = child;
     }
+    state = child;
+    // Behind the last symbol there is nothing to wait for.
+    if (index < pattern.length - 1) trie.wraps[state]! |= wraps;
   }
+  trie.longest[state] = pattern.length;
+}
+
+/** Breadth first: where a state has no way, it goes where its longest proper suffix goes. */
+function link(trie: Trie, classOf: Uint16Array, classes: number): Automaton {
+  const { states, siblings } = trie;
+  const isSmall = states * classes <= TABLE_ENTRIES;
+  const made = {
+    classOf,
+    rows: new Int32Array(states).fill(-1),
+    ways: new Int32Array(classes * rowsOf(trie, isSmall)),
+    labels: new Uint16Array(states),
+    children: new Int32Array(states),
+    suffixes: new Int32Array(states),
+    depth: trie.depth.slice(0, states),
+    longest: trie.longest.slice(0, states),
+    wraps: trie.wraps.slice(0, states),
+  };
+  let used = 0;
+  const queue = new Int32Array(states);
+  let end = 1;
+  for (let head = 0; head < end; head += 1) {
+    const state = queue[head]!;
+    const suffix = made.suffixes[state]!;
+    for (let child = trie.children[state]!; child !== 0; child = siblings[child]!) {
+      const to = state === 0 ? 0 : step(made, suffix, trie.labels[child]!);
+      made.suffixes[child] = to;
+      made.longest[child] = Math.max(made.longest[child]!, made.longest[to]!);
+      queue[end++] = child;
+    }
+    if (!isSmall && !hasRow(trie, state)) {
+      made.labels[state] = trie.labels[trie.children[state]!]!;
+      made.children[state] = trie.children[state]!;
+      continue;
+    }
+    const row = used;
+    used += classes;
+    if (state !== 0)
+      for (let symbol = 0; symbol < classes; symbol += 1) made.ways[row + symbol] = step(made, suffix, symbol);
+    for (let child = trie.children[state]!; child !== 0; child = siblings[child]!)
+      made.ways[row + trie.labels[child]!] = child;
+    made.rows[state] = row;
+  }
+  return made;
+}
+
+function hasRow({ children, siblings, depth }: Trie, state: number): boolean {
+  return depth[state]! < 2 || (children[state] !== 0 && siblings[children[state]!] !== 0);
+}
+
+function rowsOf(trie: Trie, isSmall: boolean): number {
+  if (isSmall) return trie.states;
+  let rows = 0;
+  for (let state = 0; state < trie.states; state += 1) if (hasRow(trie, state)) rows += 1;
+  return rows;
 }

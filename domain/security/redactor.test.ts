@@ -99,10 +99,117 @@ describe('a stream', () => {
   });
 });
 
-test('a secret is known as JSON, as part of a URL and by its lines', () => {
-  const known = secrets('pa"ss/wörd', '-----BEGIN-----\nc2VjcmV0IGtleQ==\n-----END-----\n');
-  expect(redactText('{"p":"pa\\"ss/wörd"} ?p=pa%22ss%2Fw%C3%B6rd', known)).toBe(`{"p":"${REDACTED}"} ?p=${REDACTED}`);
-  expect(redactText('key: c2VjcmV0IGtleQ==', known)).toBe(`key: ${REDACTED}`);
+describe('a secret is known', () => {
+  // With what JSON, HTML, URLs and base64 write otherwise, and letters outside of ASCII.
+  const SECRET = 'pa"ss/wörd+<&=\'> ÿ~?\u{1f511}\n(end)';
+  const bytes = Buffer.from(SECRET);
+  const json = JSON.stringify(SECRET).slice(1, -1);
+  const uri = encodeURIComponent(SECRET);
+  const hex = bytes.toString('hex');
+  const python = json.replaceAll(/[^\x20-\x7e]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`);
+  const lower = (text: string): string => text.replaceAll(/%../g, (code) => code.toLowerCase());
+  const unreserved = uri.replaceAll(/[!'()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
+
+  const FORMS: Readonly<Record<string, string>> = {
+    'as it is': SECRET,
+    'in JSON': json,
+    'in JSON of PHP': python.replaceAll('/', '\\/'),
+    'in JSON of Python': python,
+    'in JSON with upper case digits': python.replaceAll(/\\u..../g, (unit) => `\\u${unit.slice(2).toUpperCase()}`),
+    'in JSON of Go': json.replaceAll('<', '\\u003c').replaceAll('>', '\\u003e').replaceAll('&', '\\u0026'),
+    'in JSON in JSON': JSON.stringify(json).slice(1, -1),
+    'in a URL': uri,
+    'in a URL with lower case digits': lower(uri),
+    'in a URL with all that is reserved': unreserved,
+    'in a path of a URL': unreserved.replaceAll('%2F', '/'),
+    'in a whole URL': encodeURI(SECRET),
+    'in a form': new URLSearchParams({ a: SECRET }).toString().slice(2),
+    'in percent codes alone': hex.replaceAll(/../g, '%$&'),
+    'in hexadecimal digits': hex,
+    'in upper case hexadecimal digits': hex.toUpperCase(),
+  };
+
+  test.each(Object.entries(FORMS))('%s', (_name, form) => {
+    const known = secrets(SECRET);
+    for (const size of [1, 7, 1_000]) expect(through(`<${form}>`, known, size)).toBe(`<${REDACTED}>`);
+    expect(redactText(`<${form}>`, known)).toBe(`<${REDACTED}>`);
+  });
+
+  test.each(['base64', 'base64url'] as const)('in %s, also in the middle of a longer text', (alphabet) => {
+    for (const value of [SECRET, 'hunter2-hunter2', 'abcdef', '>>>???>>>???'])
+      for (const before of ['', 'u', 'us', 'user:'])
+        for (const after of ['', '\n', ' and more', '!!']) {
+          const whole = Buffer.from(`${before}${value}${after}`).toString(alphabet);
+          const left = redactText(whole, secrets(value));
+          expect(left, whole).toContain(REDACTED);
+          // Of the value, no more than the bits beside it in a shared character stay.
+          const digits = left.replace(REDACTED, '').replaceAll('=', '');
+          const own = Buffer.byteLength(before) * 8 + Buffer.byteLength(after) * 8;
+          expect(digits.length, `${whole} became ${left}`).toBeLessThanOrEqual(Math.ceil(own / 6) + 2);
+          for (const size of [1, 5]) expect(through(whole, secrets(value), size)).toBe(left);
+        }
+  });
+
+  test.each([
+    ['base64', 76, '\n'],
+    ['base64', 64, '\r\n'],
+    ['hex', 60, '\n'],
+  ] as const)('in %s that is broken at %d columns', (alphabet, columns, end) => {
+    const key = Array.from({ length: 40 }, (_, index) => `k${index * 7919}`).join('-');
+    const text = Buffer.from(`config: ${key} and so on`)
+      .toString(alphabet)
+      .replaceAll(new RegExp(`.{${columns}}`, 'g'), `$&${end}`);
+    const left = redactText(text, secrets(key));
+    expect(left.length).toBeLessThan(50);
+    expect(left).toContain(REDACTED);
+    for (const size of [1, 10, 77, 5_000]) expect(through(text, secrets(key), size)).toBe(left);
+  });
+
+  test('by each of its lines, in each form', () => {
+    const known = secrets('-----BEGIN-----\nc2VjcmV0IGtleQ==\n-----END-----\n');
+    expect(redactText('key: c2VjcmV0IGtleQ==', known)).toBe(`key: ${REDACTED}`);
+    expect(redactText(Buffer.from('c2VjcmV0IGtleQ==').toString('hex'), known)).toBe(REDACTED);
+  });
+
+  test('when it is long', () => {
+    const key = Array.from({ length: 3_000 }, (_, index) => String.fromCharCode(97 + ((index * 7) % 26))).join('');
+    for (const form of [key, Buffer.from(key).toString('base64'), encodeURIComponent(key)])
+      expect(redactText(`<${form}>`, secrets(key)).length).toBeLessThan(20);
+  });
+});
+
+test('the padding of base64 goes with the secret', () => {
+  expect(redactText(`<${Buffer.from('hunter2').toString('base64')}>`, secrets('hunter2'))).toBe(`<${REDACTED}>`);
+});
+
+test('the end of a line is not held back for what may follow', () => {
+  // `a` begins the secret in base64: in a line of this length it is an ordinary letter.
+  const stream = createRedactor(secrets('hunter2-hunter2', 'Zunter2-hunter2')).stream();
+  const line = Buffer.from('waiting for input a\n');
+  expect(Buffer.concat(stream.push(line).map(({ bytes }) => bytes)).toString()).toBe('waiting for input a\n');
+});
+
+test('line breaks without an end are not held back', () => {
+  const value = 'hunter2-hunter2';
+  const stream = createRedactor(secrets(value)).stream();
+  const begun = `${'x'.repeat(80)}${Buffer.from(value).toString('base64').slice(0, 6)}`;
+  for (const end of ['\r', '\n', '\r\n'])
+    for (let round = 0; round < 100; round += 1) {
+      const text = Buffer.from(`${begun}${end.repeat(1_000)}`);
+      const given = [...stream.push(text)].reduce((sum, { from, to }) => sum + to - from, 0);
+      expect(given).toBeGreaterThan(text.length - 200);
+    }
+});
+
+test('the end of a stream that is read from its reach on shows no part of a secret', () => {
+  const value = 'x9'.repeat(2_000);
+  const redactor = createRedactor(secrets(value));
+  for (const form of [
+    value,
+    Buffer.from(value).toString('base64').replaceAll(/.{57}/g, '$&\r\n'),
+    encodeURIComponent(value),
+  ])
+    expect(Buffer.byteLength(form)).toBeLessThanOrEqual(redactor.reach);
 });
 
 test('short values are named, not redacted', () => {

@@ -1,9 +1,10 @@
 /**
  * Takes secrets out of whatever leaves a stage: output, events, failures. Overlapping secrets are taken out
- * together. Besides its value, a secret is known as JSON and URLs write it and, where it has several lines, by each line.
+ * together. Besides its value, a secret is known in the forms of `secret-forms.ts`.
  */
 import { utf8Encode } from '../units/utf8.ts';
-import { type Automaton, buildAutomaton } from './automaton.ts';
+import { type Automaton, buildAutomaton, step } from './automaton.ts';
+import { formsOf, SECRET_MIN_BYTES } from './secret-forms.ts';
 
 export interface Secret {
   /** Names the secret in reports; never its value. */
@@ -28,13 +29,12 @@ export interface StreamRedactor {
 export interface Redactor {
   /** Names of secrets too short to be told from ordinary text; they are not redacted, and a run says so. */
   readonly tooShort: readonly string[];
+  /** Bytes of the longest text that is taken out as one; a reader of the end of a stream begins that much earlier. */
+  readonly reach: number;
   /** @param offset  of the stream's first byte that will be pushed: the end of a piece that is stored */
   stream(offset?: number): StreamRedactor;
   text(text: string): string;
 }
-
-/** Shorter values would redact ordinary words. */
-export const SECRET_MIN_BYTES = 6;
 
 export const REDACTED = '[redacted]';
 
@@ -43,29 +43,41 @@ const RUN_LIMIT = 64 * 1024;
 
 const MARK = utf8Encode(REDACTED);
 
+/** Tools break lines of base64 and hexadecimal digits at 60, 64 or 76 columns; a shorter line is not held back for what follows. */
+const WRAP_COLUMNS = 57;
+const LINE_FEED = 10;
+const CARRIAGE_RETURN = 13;
+
 export function createRedactor(secrets: readonly Secret[]): Redactor {
   const isLong = ({ value }: Secret): boolean => utf8Encode(value).length >= SECRET_MIN_BYTES;
-  const patterns = [...new Set(secrets.filter(isLong).flatMap(({ value }) => formsOf(value)))];
+  const forms = [...new Set(secrets.filter(isLong).map(({ value }) => value))].map(formsOf);
+  const plain = [...new Set(forms.flatMap((form) => form.plain))];
+  const wrapped = [...new Set(forms.flatMap((form) => form.wrapped))];
   const tooShort = secrets.filter((secret) => secret.value !== '' && !isLong(secret)).map(({ name }) => name);
-  if (patterns.length === 0) return { tooShort, stream: passThrough, text: (text) => text };
-  const bytes = buildAutomaton(patterns.map(utf8Encode), 256);
-  const units = buildAutomaton(patterns.map(unitsOf), 65_536);
-  return { tooShort, stream: (offset = 0) => redactStream(bytes, offset), text: (text) => redactWith(units, text) };
+  if (plain.length === 0) return { tooShort, reach: 0, stream: passThrough, text: (text) => text };
+  const plainBytes = plain.map(utf8Encode);
+  const wrappedBytes = wrapped.map(utf8Encode);
+  const lengthOf = (most: number, { length }: Uint8Array): number => Math.max(most, length);
+  const longestWrapped = wrappedBytes.reduce(lengthOf, 0);
+  // Many stages print no failure, and some no output.
+  const bytes = once(() => buildAutomaton({ plain: plainBytes, wrapped: wrappedBytes }, 256));
+  const units = once(() => buildAutomaton({ plain: plain.map(unitsOf), wrapped: wrapped.map(unitsOf) }, 65_536));
+  return {
+    tooShort,
+    reach: plainBytes.reduce(lengthOf, longestWrapped + 2 * Math.ceil(longestWrapped / WRAP_COLUMNS)),
+    stream: (offset = 0) => redactStream(bytes(), offset),
+    text: (text) => redactWith(units(), text),
+  };
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | null = null;
+  return () => (made ??= { value: make() }).value;
 }
 
 /** Redacts one text, such as a failure's message. */
 export function redactText(text: string, secrets: readonly Secret[]): string {
   return createRedactor(secrets).text(text);
-}
-
-function formsOf(value: string): readonly string[] {
-  const lines = value.split(/\r?\n/).map((line) => line.trim());
-  const bases = [value, value.trim(), ...lines].filter((form) => utf8Encode(form).length >= SECRET_MIN_BYTES);
-  return bases.flatMap((form) => [form, JSON.stringify(form).slice(1, -1), percentEncoded(form)]);
-}
-
-function percentEncoded(text: string): string {
-  return encodeURIComponent(text.replaceAll(/\p{Surrogate}/gu, '\ufffd'));
 }
 
 function unitsOf(text: string): readonly number[] {
@@ -94,6 +106,10 @@ function redactStream(automaton: Automaton, offset: number): StreamRedactor {
   let held: Uint8Array = new Uint8Array(0);
   let heldFrom = offset;
   let state = 0;
+  /** Where the line began; of the first one after the begin of the stream that is not known. */
+  let lineFrom = offset === 0 ? 0 : Number.NEGATIVE_INFINITY;
+  /** Line breaks inside of what may become a secret. */
+  let breaks: number[] = [];
   /** Secrets found in what is held; apart from each other, in order. */
   let spans: Span[] = [];
 
@@ -123,12 +139,34 @@ function redactStream(automaton: Automaton, offset: number): StreamRedactor {
     push(chunk) {
       const scanFrom = heldFrom + held.length;
       held = held.length === 0 ? chunk : joined(held, chunk);
-      const { next, classOf, classes, longest, depth } = automaton;
+      const { classOf, rows, ways, labels, children, suffixes, longest, depth, wraps } = automaton;
       for (let index = 0; index < chunk.length; index += 1) {
-        state = next[state * classes + classOf[chunk[index]!]!]!;
-        if (longest[state]! > 0) addSpan(spans, scanFrom + index + 1 - longest[state]!, scanFrom + index + 1);
+        const byte = chunk[index]!;
+        const symbol = classOf[byte]!;
+        if (byte === LINE_FEED || byte === CARRIAGE_RETURN) {
+          const at = scanFrom + index;
+          const isBreak =
+            wraps[state] === 1 && isEndOfLine(byte, at, lineFrom, breaks) && step(automaton, state, symbol) === 0;
+          if (byte === LINE_FEED) lineFrom = at + 1;
+          if (isBreak) {
+            breaks.push(at);
+            continue;
+          }
+        }
+        // A copy of `step`: the call would cost more than the rest.
+        let row = rows[state]!;
+        while (row < 0 && labels[state] !== symbol) {
+          state = suffixes[state]!;
+          row = rows[state]!;
+        }
+        state = row < 0 ? children[state]! : ways[row + symbol]!;
+        if (longest[state]! > 0) {
+          const to = scanFrom + index + 1;
+          addSpan(spans, beforeBreaks(breaks, to, longest[state]!), to);
+        }
       }
-      const certain = scanFrom + chunk.length - depth[state]!;
+      const certain = beforeBreaks(breaks, scanFrom + chunk.length, depth[state]!);
+      if (breaks.length > 0) breaks = breaks.filter((at) => at >= certain);
       // A secret that reaches into the uncertain part may grow; it is held back whole.
       const growing = spans.find(({ from, to }) => from < certain && to > certain);
       return giveOut(growing === undefined || certain - growing.from > RUN_LIMIT ? certain : growing.from);
@@ -141,12 +179,26 @@ function redactStream(automaton: Automaton, offset: number): StreamRedactor {
   };
 }
 
-function redactWith({ next, classOf, classes, longest }: Automaton, text: string): string {
+function redactWith(automaton: Automaton, text: string): string {
+  const { classOf, longest, wraps } = automaton;
   const spans: Span[] = [];
+  const breaks: number[] = [];
   let state = 0;
+  // A text may be a part of a larger one.
+  let lineFrom = Number.NEGATIVE_INFINITY;
   for (let index = 0; index < text.length; index += 1) {
-    state = next[state * classes + classOf[text.charCodeAt(index)]!]!;
-    if (longest[state]! > 0) addSpan(spans, index + 1 - longest[state]!, index + 1);
+    const unit = text.charCodeAt(index);
+    const next = step(automaton, state, classOf[unit]!);
+    if (unit === LINE_FEED || unit === CARRIAGE_RETURN) {
+      const isBreak = wraps[state] === 1 && isEndOfLine(unit, index, lineFrom, breaks) && next === 0;
+      if (unit === LINE_FEED) lineFrom = index + 1;
+      if (isBreak) {
+        breaks.push(index);
+        continue;
+      }
+    }
+    state = next;
+    if (longest[state]! > 0) addSpan(spans, beforeBreaks(breaks, index + 1, longest[state]!), index + 1);
   }
   let redacted = '';
   let at = 0;
@@ -155,6 +207,18 @@ function redactWith({ next, classOf, classes, longest }: Automaton, text: string
     at = to;
   }
   return redacted + text.slice(at);
+}
+
+/** Whether a tool may have broken its digits here. Of carriage returns one is taken, so that no number of them is held back. */
+function isEndOfLine(symbol: number, at: number, lineFrom: number, breaks: readonly number[]): boolean {
+  return at - lineFrom >= WRAP_COLUMNS && (symbol === LINE_FEED || breaks.at(-1) !== at - 1);
+}
+
+/** Where something begins that ends at `to` and has this many symbols, line breaks not counted. */
+function beforeBreaks(breaks: readonly number[], to: number, symbols: number): number {
+  let from = to - symbols;
+  for (let index = breaks.length - 1; index >= 0 && breaks[index]! >= from; index -= 1) from -= 1;
+  return from;
 }
 
 /** Spans come by rising `to`; one that overlaps earlier ones swallows them. */

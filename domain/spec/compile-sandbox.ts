@@ -1,5 +1,5 @@
 import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
-import { type MountPlan, PLAN_LIMITS, type SandboxPlan } from '../plan/plan.ts';
+import { type MountPlan, PLAN_LIMITS, type SandboxNeeds, type SandboxPlan } from '../plan/plan.ts';
 import { MOUNT_MODE_DEFAULT } from './grammar/sandbox-table.ts';
 import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from './paths.ts';
 import { sharesSource } from './mount-source.ts';
@@ -10,11 +10,13 @@ import { type Located, type Position, quote } from './tree.ts';
 /**
  * The sandbox of a scope: the spec's own, with what a step or box says over it; mounts of both.
  * @param baseDir  the folder that relative host paths start from; null when the spec has none
+ * @param memoryMib  where neither says any
  */
 export function compileSandbox(
   base: SandboxSpec | null,
   own: SandboxSpec | null,
   baseDir: string | null,
+  memoryMib: number,
   problems: Problems,
 ): SandboxPlan {
   const mode = own?.mode ?? base?.mode ?? null;
@@ -24,19 +26,55 @@ export function compileSandbox(
     problems.error(
       'spec/isolation',
       isolation.at,
-      `\`isolation: ${isolation.value}\` cannot be had with \`mode: mock\`, which isolates nothing`,
-      'take `isolation` out, or write `mode: auto`',
+      `\`isolation: ${isolation.value}\` is impossible with \`mode: mock\`, which isolates nothing`,
+      'remove `isolation`, or write `mode: auto`',
     );
   }
   const mounts = [...(base?.mounts ?? []), ...(own?.mounts ?? [])];
   return {
     mode: mode?.value ?? SANDBOX_DEFAULTS.mode,
     isolation: isMock ? 'none' : (isolation?.value ?? SANDBOX_DEFAULTS.isolation),
-    memoryMib: own?.memoryMib ?? base?.memoryMib ?? SANDBOX_DEFAULTS.memoryMib,
+    memoryMib: own?.memoryMib ?? base?.memoryMib ?? memoryMib,
     vcpus: own?.vcpus ?? base?.vcpus ?? SANDBOX_DEFAULTS.vcpus,
     diskMib: own?.diskMib ?? base?.diskMib ?? SANDBOX_DEFAULTS.diskMib,
     mounts: compileMounts(mounts, baseDir, problems),
+    ...compileNeeds(base, own, baseDir, problems),
   };
+}
+
+/** What no VM of this build has: carried by the plan, and refused by `run`. */
+function compileNeeds(
+  base: SandboxSpec | null,
+  own: SandboxSpec | null,
+  baseDir: string | null,
+  problems: Problems,
+): Pick<SandboxPlan, 'needs'> {
+  const text = (key: 'image' | 'guestImage' | 'snapshot'): Partial<SandboxNeeds> => {
+    const said = own?.[key] ?? base?.[key] ?? null;
+    if (said === null || said.value === '') return {};
+    if (said.value.length > PLAN_LIMITS.referenceCharacters)
+      problems.error(
+        'spec/too-large',
+        said.at,
+        `a name of an image or a snapshot has ${said.value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
+        'write a shorter one',
+      );
+    return { [key]: said.value };
+  };
+  const file = (key: 'kernel' | 'initramfs'): Partial<SandboxNeeds> => {
+    const said = own?.[key] ?? base?.[key] ?? null;
+    const path = said === null ? null : compileHostPath(said, `\`${key}\``, baseDir, problems);
+    return path === null ? {} : { [key]: path };
+  };
+  const needs: SandboxNeeds = {
+    ...((own?.network ?? base?.network) === true ? { network: true } : {}),
+    ...text('image'),
+    ...text('guestImage'),
+    ...file('kernel'),
+    ...file('initramfs'),
+    ...text('snapshot'),
+  };
+  return Object.keys(needs).length === 0 ? {} : { needs };
 }
 
 function compileMounts(specs: readonly MountSpec[], baseDir: string | null, problems: Problems): readonly MountPlan[] {
@@ -52,7 +90,7 @@ function compileMounts(specs: readonly MountSpec[], baseDir: string | null, prob
   for (const spec of specs.slice(0, PLAN_LIMITS.mountsPerScope)) {
     const mode = spec.mode?.value ?? MOUNT_MODE_DEFAULT;
     const guestPath = compileGuestPath(spec.guestPath, 'a mount', problems);
-    const hostPath = compileHostPath(spec.hostPath, baseDir, problems);
+    const hostPath = compileHostPath(spec.hostPath, 'a mount', baseDir, problems);
     if (guestPath === null || hostPath === null) continue;
     if (mode === 'ro' && mustStayWritable(guestPath)) {
       problems.error(
@@ -75,8 +113,8 @@ function checkPair(first: MountPlan, second: MountPlan, at: Position, problems: 
     problems.error(
       'spec/path-conflict',
       at,
-      `two mounts of a VM lie on or in each other: ${first.guestPath} and ${second.guestPath}`,
-      'give each a folder of its own in the guest',
+      `two mounts of a VM overlap: ${first.guestPath} and ${second.guestPath}`,
+      'give each its own folder in the guest',
     );
   }
   const writes = first.mode === 'rw' || second.mode === 'rw';
@@ -90,25 +128,32 @@ function checkPair(first: MountPlan, second: MountPlan, at: Position, problems: 
   }
 }
 
-function compileHostPath(path: Located<string>, baseDir: string | null, problems: Problems): string | null {
+/** An absolute path of the host; null, and reported, when there is none. */
+export function compileHostPath(
+  path: Located<string>,
+  what: string,
+  baseDir: string | null,
+  problems: Problems,
+): string | null {
   const refuse = (message: string, remedy: string): null => {
     problems.error('spec/bad-path', path.at, message, remedy);
     return null;
   };
-  if (path.value === '') return refuse('the host path of a mount is empty', 'write a folder, `.` is that of the spec');
+  if (path.value === '')
+    return refuse(`the host path of ${what} is empty`, 'write a path; `.` is the folder of the spec');
   if (path.value === '~' || path.value.startsWith('~/'))
     return refuse(
-      `the host path ${quote(path.value)} of a mount begins with \`~\`, which is not expanded`,
+      `the host path ${quote(path.value)} of ${what} begins with \`~\`, which is not expanded`,
       "write the path out, or relative to the spec's folder",
     );
   if (baseDir === null && !path.value.startsWith('/'))
     return refuse(
-      `the host path ${quote(path.value)} of a mount is relative, and this spec comes without a folder`,
+      `the host path ${quote(path.value)} of ${what} is relative, and this spec comes without a folder`,
       'write an absolute path',
     );
   return (
     resolveFrom(baseDir ?? '/', path.value) ??
-    refuse(`the host path ${quote(path.value)} of a mount climbs above the root`, 'write a path that exists')
+    refuse(`the host path ${quote(path.value)} of ${what} climbs above the root`, 'write a path that exists')
   );
 }
 
@@ -129,7 +174,7 @@ export function compileGuestPath(path: Located<string>, what: string, problems: 
       'spec/bad-path',
       path.at,
       `the guest path ${quote(path.value)} of ${what} is ${refusal}`,
-      'use a folder of your own, such as /workspace/data or /data',
+      'use another folder, such as /workspace/data or /data',
     );
   else return normal;
   return null;

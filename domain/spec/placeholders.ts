@@ -1,60 +1,43 @@
 import { PLAN_LIMITS } from '../plan/plan.ts';
 import type { Problems } from './problems.ts';
-import type { ParamSpec } from './spec.ts';
+import type { ParamValues } from './params.ts';
 import { type Located, type Position, quote } from './tree.ts';
 
-/** The values of a spec's parameters in one run. A null value was reported as missing. */
-export type ParamValues = ReadonlyMap<string, string | null>;
-
-/** Defaults, and what was given over them. */
-export function resolveParams(
-  declared: readonly ParamSpec[],
-  given: Readonly<Record<string, string>>,
-  at: Position,
-  problems: Problems,
-): ParamValues {
-  const values = new Map<string, string | null>();
-  for (const { name, at: paramAt, defaultText } of declared) {
-    const value = Object.hasOwn(given, name) ? given[name]! : defaultText;
-    if (value === null)
-      problems.error(
-        'spec/missing-param',
-        paramAt,
-        `parameter ${quote(name)} has no default and was given no value`,
-        `give it with --param ${name}=…, or write a default`,
-      );
-    if (value?.includes('\0'))
-      problems.error(
-        'spec/bad-value',
-        paramAt,
-        `the value of parameter ${quote(name)} has a zero byte in it`,
-        'take the zero byte out: no program can be given one',
-      );
-    values.set(name, value);
-  }
-  for (const name of Object.keys(given)) {
-    if (values.has(name)) continue;
-    problems.error(
-      'spec/undeclared-param',
-      at,
-      `a value was given for the parameter ${quote(name)}, which the spec does not declare${problems.suggest(name, values.keys())}`,
-      `declare it: \`params: {${name}: …}\`, or leave the value out`,
-    );
-  }
-  return values;
-}
-
 /** `$${{` is a literal `${{`; anything else that begins so must be a placeholder. */
-const PLACEHOLDER = /\$\$\{\{|\$\{\{([^{}]*)\}\}|\$\{\{/g;
+const PLACEHOLDER = /\$\$\{\{|\$\{\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}\}|\$\{\{([^{}]*)\}\}|\$\{\{/gs;
+/** What is evaluated in the run names what it reads. */
+const EXPRESSION = /\bstages\b/;
+/** A parameter as shells and templates write one. */
+const NEARLY =
+  /(?<![${])\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}|\$\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}/g;
 const PARAM = /^\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*$/;
 
 /** Fills `${{ params.x }}` in; values are not looked at for placeholders again. */
 export type Filler = (text: Located<string>) => string;
 
+/** As a `Filler`, of a text in which expressions may stand. */
+export type Splitter = (text: Located<string>) => readonly (string | PlacedExpression)[];
+
+export interface PlacedExpression {
+  readonly source: string;
+  /** UTF-16 code units before it in the text. */
+  readonly offset: number;
+}
+
+/** Whether a value in it is known only in the run. */
+export function hasExpression(text: string): boolean {
+  if (!text.includes('${{')) return false;
+  for (const [, quoted, plain] of text.matchAll(PLACEHOLDER)) if (EXPRESSION.test(quoted ?? plain ?? '')) return true;
+  return false;
+}
+
 /** Characters that placeholders may add in all: a small text with many of them must not make a huge one. */
 const FILLED_LIMIT = 2 * PLAN_LIMITS.planBytes;
 
-export function createFiller(values: ParamValues, problems: Problems): Filler {
+export function createFiller(
+  values: ParamValues,
+  problems: Problems,
+): { readonly fill: Filler; readonly split: Splitter } {
   let filled = 0;
   const one = (found: string, inner: string | undefined, at: Position): string => {
     if (found === '$${{') return '${{';
@@ -65,31 +48,71 @@ export function createFiller(values: ParamValues, problems: Problems): Filler {
         at,
         inner === undefined
           ? 'a placeholder is not closed: `${{` without `}}`'
-          : `the placeholder ${quote(found)} is none that can be filled in`,
-        'write `${{ params.name }}`, or `$${{` for the literal text',
+          : `the placeholder ${quote(found)} cannot be filled in`,
+        inner !== undefined && EXPRESSION.test(inner)
+          ? 'outputs of stages may stand in `args`, and in `env` of a step or box with `run`'
+          : 'write `${{ params.name }}`, or `$${{` for the literal text',
       );
       return found;
     }
-    const value = values.get(name);
-    if (value === undefined)
+    const param = values.get(name);
+    if (param === undefined)
       problems.error(
         'spec/unknown-param',
         at,
         `the placeholder ${quote(found)} names a parameter that is not declared${problems.suggest(name, values.keys())}`,
         `declare it: \`params: {${name}: …}\``,
       );
-    filled += value?.length ?? 0;
-    if (filled <= FILLED_LIMIT) return value ?? '';
+    const text = param?.text ?? '';
+    filled += text.length;
+    if (filled <= FILLED_LIMIT) return text;
     problems.error(
       'spec/too-large',
       at,
       `placeholders add more than ${FILLED_LIMIT} characters to the plan`,
-      'pass large values by `--input` or by file',
+      'pass large values with `--input` or as a file',
     );
     return '';
   };
-  return ({ value, at }) =>
-    value.includes('${{')
-      ? value.replace(PLACEHOLDER, (found: string, inner: string | undefined) => one(found, inner, at))
+  const warnOfNearly = (text: string, at: Position): void => {
+    for (const [found, inTemplate, inShell] of text.matchAll(NEARLY)) {
+      const name = inTemplate ?? inShell!;
+      if (values.has(name))
+        problems.warning(
+          'spec/bad-placeholder',
+          at,
+          `${quote(found)} is not a placeholder: the text stays as it is`,
+          `write \`\${{ params.${name} }}\` for the parameter's value`,
+        );
+    }
+  };
+  const fill: Filler = ({ value, at }) => {
+    if (value.includes('params.')) warnOfNearly(value, at);
+    return value.includes('${{')
+      ? value.replace(PLACEHOLDER, (found: string, quoted: string | undefined, plain: string | undefined) =>
+          one(found, quoted ?? plain, at),
+        )
       : value;
+  };
+  const split: Splitter = ({ value, at }) => {
+    const parts: (string | PlacedExpression)[] = [];
+    let literal = '';
+    let done = 0;
+    for (const match of value.matchAll(PLACEHOLDER)) {
+      const [found, quoted, plain] = match;
+      const inner = quoted ?? plain;
+      literal += value.slice(done, match.index);
+      done = match.index + found.length;
+      if (inner === undefined || !EXPRESSION.test(inner)) literal += one(found, inner, at);
+      else {
+        if (literal !== '') parts.push(literal);
+        literal = '';
+        const source = inner.trim();
+        parts.push({ source, offset: match.index + found.indexOf(source, 3) });
+      }
+    }
+    literal += value.slice(done);
+    return literal === '' ? parts : [...parts, literal];
+  };
+  return { fill, split };
 }

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Plan } from '../plan/plan.ts';
 import { toWire } from '../plan/wire.ts';
+import { checkExpressions } from './expression/check.ts';
 import { compileText } from './load.ts';
 import { checkPlan } from './plan-schema.ts';
 
@@ -98,13 +99,33 @@ test('edges on the end and on a failure, and a folder beside the spec, travel', 
   expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
 });
 
+/** A stage that ends the part of `a`. */
+const withPart =
+  (change: object, stage: object = {}) =>
+  (plan: any): unknown =>
+    plan.stages.push({
+      id: 'part',
+      scope: null,
+      after: ['a'],
+      work: { kind: 'part', source: './a.yaml', stages: ['a'], output: { kind: 'stage', stage: 'a' }, ...change },
+      ...stage,
+    });
+
+test('the end of a part travels', () => {
+  const plan = fresh();
+  withPart({})(plan);
+  const checked = checkPlan(plan) as { plan: Plan };
+  expect(checked.plan.stages.at(-1)).toMatchObject({ scope: null, work: { kind: 'part', source: './a.yaml' } });
+  expect(checkPlan(JSON.parse(JSON.stringify(toWire(checked.plan))))).toEqual(checked);
+});
+
 describe('refused', () => {
   test.each<[string, (plan: any) => unknown, RegExp]>([
     ['another version', (plan) => (plan.version = 2), /^version: /],
     ['an unknown key', (plan) => (plan.stages[0].extra = 1), /^stages.0: .*extra/],
     ['a stage without work', (plan) => delete plan.stages[0].work, /^stages.0: either `work` or `run`/],
     ['work said twice', (plan) => (plan.stages[0].run = { program: 'true' }), /^stages.0: either `work` or `run`/],
-    ['work of an unknown kind', (plan) => (plan.stages[0].work.kind = 'agent'), /^stages.0.work.kind/],
+    ['work of an unknown kind', (plan) => (plan.stages[0].work.kind = 'spell'), /^stages.0.work.kind/],
     ['a missing key', (plan) => delete plan.stages[0].work.program, /^stages.0.work.program: /],
     ['a number that is none', (plan) => (plan.maxParallel = 1.5), /^maxParallel: /],
     ['a stage id with a slash', (plan) => (plan.stages[0].id = 'a/b'), /^stages.0.id: /],
@@ -117,6 +138,29 @@ describe('refused', () => {
     ['no stages', (plan) => (plan.stages = []), /^stages: /],
     ['two stages of one id', (plan) => plan.stages.push(plan.stages[0]), /two stages have the id a/],
     ['two scopes of one id', (plan) => plan.scopes.push(plan.scopes[0]), /two scopes have the id/],
+    [
+      'a part with a stage that is not there',
+      withPart({ stages: ['z'] }),
+      /ends a part with the stage z, which is not another/,
+    ],
+    ['a part of itself', withPart({ stages: ['part'] }), /ends a part with the stage part, which is not another/],
+    ['a part that has a stage twice', withPart({ stages: ['a', 'a'] }), /ends a part that has the stage a twice/],
+    [
+      'a part whose output is of a stage that it does not wait for',
+      withPart({ output: { kind: 'stage', stage: 'b' } }),
+      /takes data of b and does not depend on its success/,
+    ],
+    [
+      'a part that merges an output twice',
+      withPart({ output: { kind: 'merge', of: [0, 1].map(() => ({ name: 'a', stage: 'a' })) } }),
+      /stage part merges two outputs as a/,
+    ],
+    [
+      'a part that is tolerated',
+      withPart({}, { continueOnError: true }),
+      /ends a part and has what only a command has/,
+    ],
+    ['a part in a VM', withPart({}, { scope: 'a' }), /needs no VM and has the scope a/],
     ['a stage in no scope', (plan) => plan.scopes[0].stages.pop(), /stage b is held by 0 scopes/],
     ['a stage in a scope that does not hold it', (plan) => (plan.stages[0].scope = 'other'), /holds the stage a/],
     ['a dependency that does not exist', (plan) => plan.stages[0].after.push('z'), /depends on z/],
@@ -197,5 +241,310 @@ describe('refused', () => {
     const value: Record<string, unknown> = {};
     value['self'] = value;
     expect(checkPlan(value)).toEqual({ problems: ['the plan is not JSON'] });
+  });
+});
+
+describe('a plan with stages that wait or whose failure is tolerated', () => {
+  const SPEC = `kind: workflow
+name: flow
+workflow:
+  steps:
+    - { name: lint, continue_on_error: true, run: { program: "true" }, outputs: [{ name: o }] }
+    - { name: pause, depends_on: [lint], wait: { for: 1s } }
+    - { name: last, depends_on: [lint, pause], run: { program: cat } }
+`;
+  const broken = (change: (plan: any) => unknown): readonly string[] => {
+    const plan = JSON.parse(JSON.stringify(compileText(SPEC, 'x.yaml', { baseDir: '/' }).plan)) as any;
+    change(plan);
+    const checked = checkPlan(plan);
+    return 'problems' in checked ? checked.problems : [];
+  };
+
+  test('is admitted', () => {
+    expect(broken(() => undefined)).toEqual([]);
+  });
+
+  test.each<[string, (plan: any) => unknown, RegExp]>([
+    [
+      'standard input of a failure',
+      (plan) => (plan.stages[2].work.stdin = { kind: 'stage-output', stage: 'lint' }),
+      /takes data of lint, which may fail/,
+    ],
+    [
+      'inputs of a failure',
+      (plan) => plan.stages[2].inputs.push({ fromStage: 'lint', output: 'o', guestPath: '/x' }),
+      /takes data of lint, which may fail/,
+    ],
+    [
+      'data of a wait',
+      (plan) => (plan.stages[2].input = { kind: 'carry', stage: 'pause' }),
+      /takes data of pause, which waits and has none/,
+    ],
+    ['a merge of a wait', (plan) => (plan.output = { kind: 'merge', stages: ['pause'] }), /merges pause, which waits/],
+    ['a wait without an end', (plan) => (plan.stages[1].work.forMs = null), /either `forMs` or `untilMs`/],
+    ['a wait with two ends', (plan) => (plan.stages[1].work.untilMs = 1), /either `forMs` or `untilMs`/],
+    ['a wait that is too long', (plan) => (plan.stages[1].work.forMs = 401 * 86_400_000), /stages.1.work.forMs/],
+    [
+      'a wait until no time',
+      (plan) => (plan.stages[1].work = { kind: 'wait', untilMs: 9e15 }),
+      /stages.1.work.untilMs/,
+    ],
+    ['a wait in a VM', (plan) => (plan.stages[1].scope = '_shared'), /stage pause needs no VM/],
+    ['a tolerance that is no flag', (plan) => (plan.stages[0].continueOnError = 'yes'), /continueOnError/],
+  ])('with %s is refused', (_what, change, message) => {
+    expect(broken(change).join('\n')).toMatch(message);
+  });
+});
+
+describe('texts with outputs', () => {
+  const made = {
+    sources: ['stages.a.json.tag + params.n'],
+    stages: ['a'],
+    params: { n: 'x' },
+    texts: [{ place: { kind: 'env', name: 'TAG' }, parts: ['v', 0] }],
+  };
+  const withTexts = (change: object, other: (stage: any) => void = () => undefined): readonly string[] =>
+    problemsOf((plan) => {
+      plan.stages[1].work.env = [{ name: 'TAG', value: { kind: 'literal', text: 'as written' } }];
+      plan.stages[1].texts = { ...made, ...change };
+      other(plan.stages[1]);
+      return plan;
+    });
+  const at = (place: object, parts: readonly unknown[] = [0]): object => ({ texts: [{ place, parts }] });
+
+  test('that say what they read are admitted, as they travel too', () => {
+    expect(withTexts({})).toEqual([]);
+    const plan = fresh();
+    plan.stages[1].work.args = ['as written'];
+    plan.stages[1].texts = { ...made, ...at({ kind: 'arg', index: 0 }) };
+    expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
+  });
+
+  test.each<[object, RegExp]>([
+    [{ sources: ['stages.a.json.'] }, /^stage b: texts: /],
+    [{ sources: ['stages.a.state + params.n'] }, /`.state` is for `when`/],
+    [{ sources: ['stages.c.output + params.n'] }, /texts.stages are not the stages that its texts read/],
+    [{ stages: ['a', 'a'] }, /texts have a twice/],
+    [{ stages: [] }, /stages.1.texts.stages/],
+    [{ params: {} }, /texts.params are not the parameters/],
+    [{ params: { n: 1, m: 1 } }, /texts.params are not the parameters/],
+    [at({ kind: 'arg', index: 9 }), /its command has no args\[9\]/],
+    [at({ kind: 'env', name: 'PATH' }), /its command has no env.PATH/],
+    [at({ kind: 'env', name: 'TAG' }, [1]), /env.TAG has an expression that texts.sources lacks/],
+    [{ texts: [...made.texts, ...made.texts] }, /two texts are env.TAG/],
+    [{ sources: Array.from({ length: 65 }, (_, n) => `stages.a.output + "${n}"`) }, /stages.1.texts.sources/],
+  ])('are refused %#', (change, problem) => {
+    expect(withTexts(change).join('\n')).toMatch(problem);
+  });
+
+  test('are refused of a stage that is not waited for', () => {
+    expect(withTexts({}, (stage) => (stage.after = [])).join('\n')).toMatch(
+      /stage b takes data of a and does not depend on its success/,
+    );
+  });
+});
+
+describe('a loop', () => {
+  const SPEC = `kind: pipeline
+name: x
+pipeline:
+  boxes: [{ name: a, run: { program: cat } }, { name: b, run: { program: cat } }]
+  stages: [{ type: loop, name: l, boxes: [a, b], until: stages.b.json.ok, max_visits: 3 }]
+`;
+  const broken = (change: (plan: any) => unknown): readonly string[] => {
+    const options = { baseDir: '/', checkExpression: checkExpressions };
+    const plan = JSON.parse(JSON.stringify(compileText(SPEC, 'x.yaml', options).plan)) as any;
+    change(plan);
+    const checked = checkPlan(plan);
+    return 'problems' in checked ? checked.problems : [];
+  };
+
+  test('is admitted', () => {
+    expect(broken(() => undefined)).toEqual([]);
+  });
+
+  test.each<[string, (plan: any) => unknown, RegExp]>([
+    ['more visits than may be', (plan) => (plan.stages[2].loop.maxVisits = 1_001), /loop.maxVisits/],
+    [
+      'visits that its stages do not have',
+      (plan) => (plan.stages[0].visits = 4),
+      /stage a may be done in 3 visits, and says 4/,
+    ],
+    ['visits outside of it', (plan) => (plan.stages[2].visits = 2), /stage l may be done in 1 visits, and says 2/],
+    [
+      'a stage that it does not wait for',
+      (plan) => plan.stages[2].after.splice(1),
+      /stage l ends a loop and does not wait for a/,
+    ],
+    ['an input of no loop', (plan) => (plan.stages[0].again = ['b']), /which is no loop around it/],
+    ['a condition of its own', (plan) => (plan.stages[2].when = { source: 'true' }), /has a condition of its own/],
+    [
+      'what its condition does not read',
+      (plan) => plan.stages[2].loop.until.stages.push('a'),
+      /loop.until.stages has a/,
+    ],
+    [
+      'a merge',
+      (plan) => (plan.stages[2].work.output = { kind: 'merge', of: [{ name: 'b', stage: 'b' }] }),
+      /does not hand on the output/,
+    ],
+    [
+      'stages that share a VM',
+      (plan) => {
+        plan.stages[1].scope = 'a';
+        plan.scopes = [{ ...plan.scopes[0], stages: ['a', 'b'] }];
+      },
+      /stage a is in the loop l and shares its VM/,
+    ],
+    [
+      'a stage that waits for a failure',
+      (plan) => (plan.stages[1].after = [{ stage: 'a', on: 'failure' }]),
+      /stage b is in the loop l and waits for a failure/,
+    ],
+  ])('with %s is refused', (_what, change, message) => {
+    expect(broken(change).join('\n')).toMatch(message);
+  });
+
+  test('has at most 5,000 runs of its stages', () => {
+    const boxes = Array.from({ length: 6 }, (_, at) => `b${at}`);
+    const { diagnostics } = compileText(
+      `kind: pipeline
+name: x
+pipeline:
+  boxes: [${boxes.map((name) => `{ name: ${name}, run: { program: cat } }`).join(', ')}]
+  stages: [{ type: loop, name: l, boxes: [${boxes.join(', ')}], until: "true", max_visits: 1000 }]
+`,
+      'x.yaml',
+      { baseDir: '/', checkExpression: checkExpressions },
+    );
+    expect(diagnostics.map(({ code, message }) => `${code} ${message}`)).toEqual([
+      'spec/too-large the boxes in loops may run 6000 times in all; at most 5000 are allowed',
+    ]);
+  });
+});
+
+describe('a condition', () => {
+  const when = { source: 'stages.a.json.ok && params.n > 1', stages: ['a'], params: { n: 2 } };
+  const withWhen = (change: object): readonly string[] =>
+    problemsOf((plan) => {
+      plan.stages[1].when = { ...when, ...change };
+      return plan;
+    });
+
+  test('that reads what its plan says is admitted, as it travels too', () => {
+    expect(withWhen({})).toEqual([]);
+    const plan = fresh();
+    plan.stages[1].when = when;
+    expect(checkPlan(JSON.parse(JSON.stringify(toWire(plan as Plan))))).toEqual({ plan });
+  });
+
+  test.each<[object, string]>([
+    [{ source: 'stages.a.json.ok &&' }, 'stage b: when: unexpected token: EOF'],
+    [{ source: 'true' }, 'stage b: when.stages has a, which is not read'],
+    [{ stages: [] }, 'stage b: when.stages lacks a'],
+    [{ stages: ['a', 'a'] }, 'stage b: when.stages has a twice'],
+    [{ params: {} }, 'stage b: when.params lacks n'],
+    [{ params: { n: 2, m: 1 } }, 'stage b: when.params has m, which is not read'],
+    [
+      { source: 'stages.c.state == ""', stages: ['c'], params: {} },
+      'stage b is decided by c and does not depend on it',
+    ],
+    [{ source: 'x'.repeat(5_000) }, 'stages.1.when.source: Too big: expected string to have <=4096 characters'],
+    [{ params: { n: deep(40) } }, 'stages.1.when.params.n: JSON that is not nested too deep'],
+  ])('is refused %#', (change, problem) => {
+    expect(withWhen(change)).toContain(problem);
+  });
+
+  test('of a stage keeps others from taking its data', () => {
+    const problems = problemsOf((plan) => {
+      plan.stages[0].when = { source: 'true' };
+      return plan;
+    });
+    expect(problems).toEqual(['stage b takes data of a, which may fail or be passed and let it start without']);
+  });
+
+  function deep(levels: number): unknown {
+    return levels === 0 ? 1 : [deep(levels - 1)];
+  }
+});
+
+describe('a stage that runs whatever happens', () => {
+  const withLast = (change: (plan: any, last: any) => unknown = () => undefined): readonly string[] =>
+    problemsOf((plan) => {
+      const [first] = plan.stages;
+      const last = { ...first, id: 'last', scope: 'last', finally: true, outputs: [], input: { kind: 'none' } };
+      plan.stages.push(last);
+      plan.scopes.push({ ...plan.scopes[0], id: 'last', stages: ['last'] });
+      plan.graceMs = 60_000;
+      change(plan, last);
+    });
+
+  test('is admitted, also with data that may be absent and a condition on any other', () => {
+    const taken = { fromStage: 'a', output: 'o', guestPath: '/workspace/in', optional: true };
+    expect(withLast()).toEqual([]);
+    expect(withLast((_plan, last) => (last.inputs = [taken]))).toEqual([]);
+    expect(
+      withLast((_plan, last) => (last.when = { source: 'stages.b.state == "failed"', stages: ['b'], params: {} })),
+    ).toEqual([]);
+  });
+
+  test.each<[string, (plan: any, last: any) => unknown, string]>([
+    ['after others', (_plan, last) => (last.after = ['a']), 'stage last has `finally` and depends on others'],
+    ['before others', (plan) => (plan.stages[1].after = ['a', 'last']), 'stage b depends on last, which has `finally`'],
+    ['no time', (plan) => delete plan.graceMs, 'graceMs is missing: stages have `finally`'],
+    [
+      'the result',
+      (plan) => (plan.output = { kind: 'stage', stage: 'last' }),
+      'the output is of the stage last, which has `finally`',
+    ],
+    [
+      'outputs',
+      (_plan, last) => (last.outputs = [{ name: 'x', guestPath: '/workspace/x' }]),
+      'stage last has `finally` and is no plain command without named outputs',
+    ],
+    [
+      'data that it demands',
+      (_plan, last) => (last.inputs = [{ fromStage: 'a', output: 'o', guestPath: '/workspace/in' }]),
+      'stage last takes data of a, which may fail or be passed and let it start without',
+    ],
+    [
+      'a carry',
+      (_plan, last) => (last.input = { kind: 'carry', stage: 'a' }),
+      'stage last has `finally` and the output of others as its input',
+    ],
+    [
+      'the VM of others',
+      (plan, last) => {
+        last.scope = '_shared';
+        plan.scopes.pop();
+        plan.scopes[0].stages.push('last');
+      },
+      'stage last has `finally` and shares its VM',
+    ],
+    [
+      'itself alone',
+      (plan) => {
+        for (const stage of plan.stages) Object.assign(stage, { finally: true });
+      },
+      'every stage has `finally`',
+    ],
+    [
+      'sixteen others',
+      (plan, last) => {
+        for (let more = 0; more < 16; more += 1) {
+          plan.stages.push({ ...last, id: `m${more}`, scope: `m${more}` });
+          plan.scopes.push({ ...plan.scopes.at(-1), id: `m${more}`, stages: [`m${more}`] });
+        }
+      },
+      '17 stages have `finally`; at most 16 may',
+    ],
+  ])('with %s is refused', (_what, change, problem) => {
+    expect(withLast(change)).toContain(problem);
+  });
+
+  test('is missed by a time for it', () => {
+    expect(problemsOf((plan) => (plan.graceMs = 60_000))).toEqual([
+      'graceMs is of stages with `finally`; there is none',
+    ]);
   });
 });

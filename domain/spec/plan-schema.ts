@@ -1,22 +1,57 @@
 import * as z from 'zod';
-import { machineBytes, machinePlanOf, takenBy } from '../pipeline/machine-plan.ts';
+import { machineBytes, machinePlanOf, dataTakenBy, mayLackOutput } from '../pipeline/machine-plan.ts';
 import {
+  AGENT_MODES,
+  type ConditionPlan,
+  type ConditionValue,
+  FIELD_TYPES,
+  type JsonValue,
   ISOLATION_LEVELS,
+  LLM_PROVIDERS,
   MOUNT_MODES,
+  ON_LIMITS,
   PLAN_KINDS,
   PLAN_LIMITS,
   PLAN_VERSION,
   type Plan,
   SANDBOX_MODES,
+  TIMEOUT_ANSWERS,
 } from '../plan/plan.ts';
+import { holdsOnlyWith } from '../plan/both-conditions.ts';
 import { fromWire, planBytes, type PlanWire, type WorkWire } from '../plan/wire.ts';
-import { environmentOf, hostVariablesOf, needsVm, stagesBefore } from '../plan/work.ts';
-import { isPlanId } from '../run/instance.ts';
+import {
+  approvalOf,
+  commandOf,
+  environmentOf,
+  environmentsOfServers,
+  hostVariablesOf,
+  needsVm,
+  partOf,
+  stagesBefore,
+  waitOf,
+} from '../plan/work.ts';
+import { instanceProblem, isPlanId } from '../run/instance.ts';
 import { utf8Length } from '../units/utf8.ts';
-import { NAME, type NumberRange, RANGES, scaled, SCALES, VARIABLE, VARIABLE_LIMITS } from './grammar/values.ts';
+import {
+  DURATIONS,
+  NAME,
+  type NumberRange,
+  RANGES,
+  REPOSITORY,
+  applyScale,
+  SCALES,
+  VARIABLE,
+  VARIABLE_LIMITS,
+} from './grammar/values.ts';
+import { checkCondition, checkText } from './expression/check.ts';
+import { EXPRESSION_LIMITS } from './expression/limits.ts';
+import { takenCount, writableIn } from './compile-items.ts';
 import { cycles } from './graph.ts';
+import { loopProblems } from './loop-problems.ts';
+import { OUTPUT_SCHEMA_LIMITS } from './output-schema.ts';
 import { sharesSource } from './mount-source.ts';
 import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
+import { SOURCE_LIMITS } from './source.ts';
 
 /** At most this many problems are named. */
 const PROBLEMS_LIMIT = 50;
@@ -36,7 +71,9 @@ const scopeId = z
 const text = z.string().refine((value) => !value.includes('\0'), 'no zero byte');
 const whole = (min: number, max: number) => z.number().int().min(min).max(max);
 /** The range of a spec in a plan's unit. */
-const within = ({ min, max }: NumberRange, scale?: number) => whole(scaled(min, scale), scaled(max, scale));
+const within = ({ min, max }: NumberRange, scale?: number) => whole(applyScale(min, scale), applyScale(max, scale));
+/** Of what a date can be. */
+const LAST_DATE_MS = 8.64e15;
 const absolute = text.refine((path) => normalizeAbsolute(path) === path, 'an absolute path without `.` and `..`');
 const guestPath = absolute.refine((path) => guestPathRefusal(path) === null, 'a guest path outside of system folders');
 const variable = z.string().regex(VARIABLE, 'letters, digits and `_`').max(VARIABLE_LIMITS.nameLength);
@@ -45,7 +82,7 @@ const env = z.strictObject({
   name: variable,
   value: z.discriminatedUnion('kind', [
     z.strictObject({ kind: z.literal('literal'), text }),
-    z.strictObject({ kind: z.literal('from-host'), fromHost: variable }),
+    z.strictObject({ kind: z.literal('from-host'), fromHost: variable, ifUnset: z.literal('empty').optional() }),
   ]),
 });
 
@@ -56,39 +93,6 @@ const stdin = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('none') }),
   z.strictObject({ kind: z.literal('stage-output'), stage: name }),
 ]);
-const works = {
-  command: run.extend({ kind: z.literal('command'), stdin: stdin.optional() }),
-} satisfies Record<WorkWire['kind'], z.ZodType<WorkWire>>;
-const work = z.discriminatedUnion('kind', [works.command]);
-const edge = z.union([name, z.strictObject({ stage: name, on: z.enum(['success', 'end', 'failure']) })]);
-const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
-
-const stage = z.strictObject({
-  id: name,
-  scope: scopeId.nullable(),
-  after: z.array(edge).max(PLAN_LIMITS.stages),
-  dependsOn: z.array(name).max(PLAN_LIMITS.stages),
-  work,
-  run,
-  stdin,
-  input: z.discriminatedUnion('kind', [
-    z.strictObject({ kind: z.literal('none') }),
-    z.strictObject({ kind: z.literal('run-input') }),
-    z.strictObject({ kind: z.literal('carry'), stage: name }),
-    z.strictObject({ kind: z.literal('merge'), stages: names }),
-  ]),
-  inputs: z.array(z.strictObject({ fromStage: name, output: name, guestPath })),
-  outputs: z.array(z.strictObject({ name, guestPath })),
-  outputFile: guestPath.nullable(),
-  timeoutMs: within(RANGES.timeoutSecs, SCALES.msPerSecond),
-  retry: z.strictObject({
-    maxAttempts: within(RANGES.attempts),
-    backoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond),
-  }),
-  // A spec counts in MiB, a plan in bytes.
-  maxOutputBytes: whole(1, scaled(RANGES.outputMib.max, SCALES.bytesPerMib)),
-});
-
 const relative = text.refine(
   (path) => path !== '' && relativePath(path) === path,
   "a path from the spec's folder, without `.` and `..` but for `.` alone",
@@ -97,6 +101,215 @@ const source = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('host'), path: absolute }),
   z.strictObject({ kind: z.literal('spec-folder'), path: relative }),
 ]);
+
+const label = text.min(1).max(256);
+const approval = z.strictObject({
+  kind: z.literal('approval'),
+  message: text.min(1).max(PLAN_LIMITS.messageCharacters),
+  by: z.array(label).max(PLAN_LIMITS.approvers).optional(),
+  timeoutMs: whole(DURATIONS.approval.minMs, DURATIONS.approval.maxMs).nullable().optional(),
+  onTimeout: z.enum(TIMEOUT_ANSWERS).optional(),
+  fields: z
+    .array(
+      z
+        .strictObject({
+          name,
+          type: z.enum(FIELD_TYPES).optional(),
+          required: z.boolean().optional(),
+          description: text.max(PLAN_LIMITS.messageCharacters).optional(),
+          choices: z.array(label).max(PLAN_LIMITS.choices).optional(),
+        })
+        .refine(
+          ({ type, choices }) => (type === 'choice') === (choices ?? []).length > 0,
+          '`choices` with the type `choice`, and with no other',
+        ),
+    )
+    .max(PLAN_LIMITS.approvalFields)
+    .optional(),
+});
+const wait = z
+  .strictObject({
+    kind: z.literal('wait'),
+    forMs: whole(DURATIONS.wait.minMs, DURATIONS.wait.maxMs).nullable().optional(),
+    untilMs: whole(-LAST_DATE_MS, LAST_DATE_MS).nullable().optional(),
+  })
+  .refine(
+    ({ forMs, untilMs }) => ((forMs ?? null) === null) !== ((untilMs ?? null) === null),
+    'either `forMs` or `untilMs`',
+  );
+const reference = text.min(1).max(PLAN_LIMITS.referenceCharacters);
+const segment = z.string().regex(NAME).max(PLAN_LIMITS.referenceCharacters);
+const skill = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('agent'), name }),
+  z.strictObject({ kind: z.literal('file'), source }),
+  z.strictObject({ kind: z.literal('remote'), repository: reference.regex(REPOSITORY), skill: segment.nullable() }),
+  z.strictObject({ kind: z.enum(['cli', 'mcp']), name }),
+  z.strictObject({ kind: z.literal('image'), image: reference, guestPath, readOnly: z.boolean() }),
+  z.strictObject({ kind: z.literal('server'), command: text.min(1), args: z.array(text), env: z.array(env) }),
+  z.strictObject({ kind: z.literal('inline'), name, content: text }),
+]);
+const agent = z
+  .strictObject({
+    kind: z.literal('agent'),
+    mode: z.enum(AGENT_MODES).optional(),
+    prompt: text,
+    llm: z
+      .strictObject({
+        provider: z.enum(LLM_PROVIDERS),
+        model: reference.nullable(),
+        baseUrl: reference.nullable(),
+        apiKeyEnv: variable.nullable(),
+        credentialProxy: z.boolean(),
+      })
+      .nullable()
+      .optional(),
+    skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
+    env: z.array(env).optional(),
+    messaging: z.boolean().optional(),
+  })
+  .refine(({ mode, prompt }) => mode === 'interactive' || prompt.trim() !== '', 'a prompt, or the mode `interactive`');
+const mock = z.strictObject({
+  // No program takes it, so it may hold a zero byte.
+  output: z
+    .string()
+    .refine((value) => utf8Length(value) <= PLAN_LIMITS.mockBytes, 'a shorter output')
+    .optional(),
+  exitCode: within(RANGES.exitCode).optional(),
+});
+const part = z.strictObject({
+  kind: z.literal('part'),
+  source: text.min(1).max(PLAN_LIMITS.referenceCharacters),
+  stages: z.array(name).min(1).max(PLAN_LIMITS.stages),
+  output: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('stage'), stage: name }),
+    z.strictObject({
+      kind: z.literal('merge'),
+      of: z
+        .array(z.strictObject({ name, stage: name }))
+        .min(1)
+        .max(PLAN_LIMITS.stages),
+    }),
+  ]),
+});
+const works = {
+  command: run.extend({ kind: z.literal('command'), stdin: stdin.optional(), service: z.literal(true).optional() }),
+  approval,
+  wait,
+  part,
+  agent,
+  shell: z.strictObject({ kind: z.literal('shell'), env: z.array(env).optional() }),
+  mock: mock.extend({ kind: z.literal('mock') }),
+} satisfies Record<WorkWire['kind'], z.ZodType<WorkWire>>;
+const work = z.discriminatedUnion('kind', [
+  works.command,
+  works.approval,
+  works.wait,
+  works.part,
+  works.agent,
+  works.shell,
+  works.mock,
+]);
+const edge = z.union([name, z.strictObject({ stage: name, on: z.enum(['success', 'end', 'failure']) })]);
+/** What JSON has, no deeper than a spec may write it. */
+const conditionValue = z.custom<ConditionValue>(
+  (value) => isShallow(value, SOURCE_LIMITS.depth),
+  'JSON that is not nested too deep',
+);
+const condition = z.strictObject({
+  source: text.min(1).max(EXPRESSION_LIMITS.characters),
+  stages: z.array(name).max(PLAN_LIMITS.stages),
+  params: z.record(name, conditionValue),
+});
+const names = z.array(name).min(1).max(PLAN_LIMITS.stages);
+
+const each = z.strictObject({
+  list: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('inline'), items: z.array(z.json()).max(PLAN_LIMITS.items) }),
+    z.strictObject({ kind: z.literal('stage-output'), stage: name, path: z.array(text).max(PLAN_LIMITS.listPath) }),
+  ]),
+  maxParallel: within(RANGES.maxParallel),
+  failFast: z.boolean(),
+  allowFailures: whole(0, PLAN_LIMITS.items),
+});
+
+const texts = z.strictObject({
+  sources: z.array(text.min(1).max(EXPRESSION_LIMITS.characters)).min(1).max(PLAN_LIMITS.textSources),
+  stages: z.array(name).min(1).max(PLAN_LIMITS.stages),
+  params: z.record(name, conditionValue),
+  texts: z
+    .array(
+      z.strictObject({
+        place: z.discriminatedUnion('kind', [
+          z.strictObject({ kind: z.literal('arg'), index: z.number().int().min(0) }),
+          z.strictObject({ kind: z.literal('env'), name: variable }),
+        ]),
+        parts: z.array(z.union([text, z.number().int().min(0)])).min(1),
+      }),
+    )
+    .min(1),
+});
+
+const stage = z.strictObject({
+  id: name,
+  scope: scopeId.nullable(),
+  each: each.optional(),
+  loop: z
+    .strictObject({
+      until: condition,
+      maxVisits: within(RANGES.visits),
+      onLimit: z.enum(ON_LIMITS),
+    })
+    .optional(),
+  visits: whole(1, PLAN_LIMITS.stageVisits).optional(),
+  again: names.optional(),
+  after: z.array(edge).max(PLAN_LIMITS.stages),
+  dependsOn: z.array(name).max(PLAN_LIMITS.stages),
+  work,
+  texts: texts.optional(),
+  mock,
+  // Whether it is a schema, admission asks where that can be ended.
+  outputSchema: z
+    .custom<JsonValue>(
+      (value) =>
+        typeof value === 'object' && value !== null && !Array.isArray(value) && isShallow(value, SOURCE_LIMITS.depth),
+      'a mapping that is not nested too deep',
+    )
+    .refine((value) => (jsonBytes(value) ?? Infinity) <= OUTPUT_SCHEMA_LIMITS.schemaBytes, 'a shorter schema'),
+  run,
+  stdin,
+  input: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('none') }),
+    z.strictObject({ kind: z.literal('run-input') }),
+    z.strictObject({ kind: z.literal('carry'), stage: name }),
+    z.strictObject({ kind: z.literal('merge'), stages: names }),
+  ]),
+  when: condition.partial({ stages: true, params: true }).nullable(),
+  inputs: z.array(z.strictObject({ fromStage: name, output: name, guestPath, optional: z.boolean().optional() })),
+  outputs: z.array(z.strictObject({ name, guestPath })),
+  outputFile: guestPath.nullable(),
+  timeoutMs: within(RANGES.timeoutSecs, SCALES.msPerSecond),
+  retry: z.strictObject({
+    maxAttempts: within(RANGES.attempts),
+    backoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond),
+    factor: z.number().min(RANGES.backoff.min).max(RANGES.backoff.max).optional(),
+    maxBackoffMs: within(RANGES.backoffSecs, SCALES.msPerSecond).optional(),
+    // Codes of another build are not known here.
+    nonRetryable: z
+      .array(
+        z
+          .string()
+          .regex(/^(?:exit:(?:0|[1-9]\d{0,2})|[a-z]+\/[a-z-]+)$/, 'an error code or `exit:N`')
+          .max(64),
+      )
+      .max(PLAN_LIMITS.nonRetryable)
+      .optional(),
+  }),
+  continueOnError: z.literal(true),
+  anyFailure: z.literal(true),
+  finally: z.literal(true),
+  // A spec counts in MiB, a plan in bytes.
+  maxOutputBytes: whole(1, applyScale(RANGES.outputMib.max, SCALES.bytesPerMib)),
+});
 
 const sandbox = z.strictObject({
   mode: z.enum(SANDBOX_MODES),
@@ -119,6 +332,16 @@ const sandbox = z.strictObject({
         ),
     )
     .max(PLAN_LIMITS.mountsPerScope),
+  needs: z
+    .strictObject({
+      network: z.literal(true),
+      image: reference,
+      guestImage: reference,
+      kernel: absolute,
+      initramfs: absolute,
+      snapshot: reference,
+    })
+    .partial(),
 });
 
 const plan = z.strictObject({
@@ -142,13 +365,14 @@ const plan = z.strictObject({
     .max(PLAN_LIMITS.stages),
   scopes: z
     .array(z.strictObject({ id: scopeId, stages: names.optional(), sandbox: sandbox.partial().optional() }))
-    .min(1)
     .max(PLAN_LIMITS.stages),
   output: z.discriminatedUnion('kind', [
     z.strictObject({ kind: z.literal('stage'), stage: name }),
     z.strictObject({ kind: z.literal('merge'), stages: names }),
   ]),
   maxParallel: within(RANGES.maxParallel),
+  timeoutMs: within(RANGES.runTimeoutSecs, SCALES.msPerSecond).optional(),
+  graceMs: within(RANGES.graceSecs, SCALES.msPerSecond).optional(),
   hostVariables: z.array(variable),
 });
 
@@ -182,11 +406,22 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
   const problems = [
     ...duplicateProblems(checked),
     ...scopeProblems(checked),
+    ...itemProblems(checked),
+    ...partProblems(checked),
+    ...loopProblems(checked),
     ...referenceProblems(checked),
     ...mountProblems(checked),
     ...variableProblems(checked),
+    ...conditionProblems(checked),
+    ...textProblems(checked),
+    ...finallyProblems(checked),
   ];
   return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
+}
+
+function isShallow(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true;
+  return levels > 0 && Object.values(value).every((each) => isShallow(each, levels - 1));
 }
 
 function tooLarge(bytes: number): string {
@@ -215,12 +450,19 @@ function duplicateProblems(checked: Plan): readonly string[] {
       ),
     );
     problems.push(...repeated(stagesBefore(each)).map((other) => `stage ${id} depends on ${other} twice`));
+    for (const variables of [environmentOf(work), ...environmentsOfServers(work)])
+      problems.push(
+        ...repeated(variables.map(({ name: variableName }) => variableName)).map(
+          (twice) => `stage ${id} sets the variable ${twice} twice`,
+        ),
+      );
+  }
+  for (const { id, work } of checked.stages)
     problems.push(
-      ...repeated(environmentOf(work).map(({ name: variableName }) => variableName)).map(
-        (twice) => `stage ${id} sets the variable ${twice} twice`,
+      ...repeated((approvalOf(work)?.fields ?? []).map((field) => field.name)).map(
+        (field) => `stage ${id} has two fields with the name ${field}`,
       ),
     );
-  }
   const outputs = checked.stages.reduce((sum, each) => sum + each.outputs.length, 0);
   if (outputs > PLAN_LIMITS.outputs)
     problems.push(`the plan has ${outputs} named outputs; at most ${PLAN_LIMITS.outputs} are allowed`);
@@ -239,10 +481,60 @@ function scopeProblems(checked: Plan): readonly string[] {
   for (const id of checked.scopes.flatMap((scope) => scope.stages)) held.set(id, (held.get(id) ?? 0) + 1);
   for (const { id, scope, work } of checked.stages) {
     if (needsVm(work) && scope === null) problems.push(`stage ${id} needs a VM and has no scope`);
+    if (!needsVm(work) && scope !== null) problems.push(`stage ${id} needs no VM and has the scope ${scope}`);
     if (scope !== null && held.get(id) !== 1) problems.push(`stage ${id} is held by ${held.get(id) ?? 0} scopes`);
   }
   return problems;
 }
+
+/** Each item has a VM of its own, and is its command's input. */
+function itemProblems(checked: Plan): readonly string[] {
+  const sizeOf = new Map(checked.scopes.map(({ id, stages }) => [id, stages.length]));
+  return checked.stages.flatMap((stage) => {
+    const { id, each: items, work, scope, input, outputs } = stage;
+    if (items === undefined) return [];
+    const taken = takenCount(stage);
+    const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
+    return [
+      ...(commandOf(work) !== null ? [] : [`stage ${id} is done for each item and runs no command`]),
+      ...(scope !== null && sizeOf.get(scope) !== 1 ? [`stage ${id} is done for each item and shares its VM`] : []),
+      ...(input.kind === 'none' ? [] : [`stage ${id} is done for each item, which is its input, and has another`]),
+      ...(outputs.length === 0 ? [] : [`stage ${id} is done for each item and has named outputs`]),
+      ...(writableIn(checked.scopes, scope) === undefined
+        ? []
+        : [`stage ${id} is done for each item and has a writable mount`]),
+      ...(taken <= PLAN_LIMITS.itemInputs
+        ? []
+        : [
+            `stage ${id} is done for each item and takes ${taken} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`,
+          ]),
+      ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
+    ];
+  });
+}
+
+/** What is done of a part without its stages would be done twice, or never. */
+function partProblems({ stages }: Plan): readonly string[] {
+  const ids = new Set(stages.map(({ id }) => id));
+  return stages.flatMap(({ id, work: one, continueOnError, inputs, outputs, outputFile, retry: { maxAttempts } }) => {
+    const ended = partOf(one);
+    if (ended === null) return [];
+    const merged = ended.output.kind === 'merge' ? ended.output.of : [];
+    return [
+      ...ended.stages
+        .filter((each) => !ids.has(each) || each === id)
+        .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another of the plan`),
+      ...repeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
+      ...repeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
+      ...repeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
+      ...(continueOnError === true || maxAttempts > 1 || inputs.length + outputs.length > 0 || outputFile !== null
+        ? [`stage ${id} ends a part and has what only a command has`]
+        : []),
+    ];
+  });
+}
+
+const NO_INPUT = { kind: 'none' } as const;
 
 /** Whatever a stage takes is of a stage that it depends on, and nothing waits for itself. */
 function referenceProblems(checked: Plan): readonly string[] {
@@ -250,15 +542,35 @@ function referenceProblems(checked: Plan): readonly string[] {
   const outputs = new Map(
     checked.stages.map(({ id, outputs: list }) => [id, new Set(list.map((output) => output.name))]),
   );
+  const waits = new Set(checked.stages.flatMap(({ id, work }) => (waitOf(work) === null ? [] : [id])));
+  const mayBeAbsent = new Set(checked.stages.flatMap((stage) => (mayLackOutput(stage) ? [stage.id] : [])));
   const problems: string[] = [];
   for (const stage of checked.stages) {
     const { id, after, input, inputs } = stage;
-    const dependencies = new Set(after.flatMap((each) => (each.on === 'success' ? [each.stage] : [])));
+    // One with `finally` starts after all others, and finds what there is of them.
+    const isLast = stage.finally === true;
+    const dependencies = isLast
+      ? new Set(checked.stages.flatMap((each) => (each.finally === true ? [] : [each.id])))
+      : new Set(after.flatMap((each) => (each.on === 'success' ? [each.stage] : [])));
     for (const other of stagesBefore(stage))
       if (!index.has(other)) problems.push(`stage ${id} depends on ${other}, which does not exist`);
-    for (const { stage: taken } of takenBy(stage))
+    for (const { stage: taken } of dataTakenBy(stage))
       if (!dependencies.has(taken))
         problems.push(`stage ${id} takes data of ${taken} and does not depend on its success`);
+    for (const { stage: taken } of dataTakenBy(stage))
+      if (waits.has(taken)) problems.push(`stage ${id} takes data of ${taken}, which waits and has none`);
+    const demanded = inputs.filter(({ optional }) => !optional);
+    for (const { stage: taken, output, outputs: named } of dataTakenBy({
+      ...stage,
+      inputs: demanded,
+      input: NO_INPUT,
+      texts: undefined,
+    }))
+      if (
+        (output || named.length > 0) &&
+        (isLast || (mayBeAbsent.has(taken) && !mayTakeNothing(stage, checked.stages[index.get(taken)!]!)))
+      )
+        problems.push(`stage ${id} takes data of ${taken}, which may fail or be passed and let it start without`);
     if (input.kind === 'merge')
       problems.push(...repeated(input.stages).map((source) => `stage ${id} merges ${source} twice`));
     for (const { fromStage, output } of inputs)
@@ -273,6 +585,9 @@ function referenceProblems(checked: Plan): readonly string[] {
   const results = checked.output.kind === 'stage' ? [checked.output.stage] : checked.output.stages;
   for (const result of results)
     if (!index.has(result)) problems.push(`the output is of the stage ${result}, which does not exist`);
+  if (checked.output.kind === 'merge')
+    for (const result of results)
+      if (waits.has(result)) problems.push(`the output merges ${result}, which waits and has none`);
   problems.push(...repeated(results).map((result) => `the output merges ${result} twice`));
   if (problems.length > 0) return problems;
   const groups = cycles(checked.stages.map((stage) => stagesBefore(stage).map((other) => index.get(other)!)));
@@ -283,6 +598,124 @@ function referenceProblems(checked: Plan): readonly string[] {
         .map((position) => checked.stages[position]!.id)
         .join(', ')}`,
   );
+}
+
+/** It starts only where the other has run, or it ends a part with a merge, which leaves out what is absent. */
+function mayTakeNothing(taker: Plan['stages'][number], source: Plan['stages'][number]): boolean {
+  if (partOf(taker.work)?.output.kind === 'merge') return true;
+  if (taker.when === null || source.when === null || source.continueOnError === true) return false;
+  return holdsOnlyWith(taker.when, source.when);
+}
+
+/** A condition reads what its plan says that it reads: the run machine hands it nothing else. */
+function conditionProblems(checked: Plan): readonly string[] {
+  const others = checked.stages.flatMap((each) => (each.finally === true ? [] : [each.id]));
+  return checked.stages.flatMap((stage) => {
+    // Of several failures that may start it, only one has come.
+    const ended = stage.after.filter(({ on }) => !(on === 'failure' && stage.anyFailure === true));
+    const before = new Set(stage.finally === true ? others : ended.map((edge) => edge.stage));
+    return [
+      ...(stage.when === null ? [] : problemsOfCondition(stage.id, stage.when, 'when', before)),
+      ...(stage.loop === undefined ? [] : problemsOfCondition(stage.id, stage.loop.until, 'loop.until', before)),
+    ];
+  });
+}
+
+function problemsOfCondition(
+  id: string,
+  condition: ConditionPlan,
+  key: string,
+  before: ReadonlySet<string>,
+): readonly string[] {
+  const read = checkCondition(condition.source);
+  if ('problems' in read) return read.problems.map(({ message }) => `stage ${id}: ${key}: ${message}`);
+  const stages = new Set(read.stages.map((reference) => reference.stage));
+  const params = new Set(read.params.map((reference) => reference.name));
+  return [
+    ...repeated(condition.stages).map((twice) => `stage ${id}: ${key}.stages has ${twice} twice`),
+    ...[...stages]
+      .filter((each) => !condition.stages.includes(each))
+      .map((each) => `stage ${id}: ${key}.stages lacks ${each}`),
+    ...condition.stages
+      .filter((each) => !stages.has(each))
+      .map((each) => `stage ${id}: ${key}.stages has ${each}, which is not read`),
+    ...condition.stages
+      .filter((each) => !before.has(each))
+      .map((each) => `stage ${id} is decided by ${each} and does not depend on it`),
+    ...[...params]
+      .filter((each) => !Object.hasOwn(condition.params, each))
+      .map((each) => `stage ${id}: ${key}.params lacks ${each}`),
+    ...Object.keys(condition.params)
+      .filter((each) => !params.has(each))
+      .map((each) => `stage ${id}: ${key}.params has ${each}, which is not read`),
+  ];
+}
+
+/** Stages with `finally` stand behind all others, each for itself and in its own VM. */
+function finallyProblems(checked: Plan): readonly string[] {
+  const last = new Set(checked.stages.flatMap((each) => (each.finally === true ? [each.id] : [])));
+  if (last.size === 0)
+    return checked.graceMs === undefined ? [] : ['graceMs is of stages with `finally`; there is none'];
+  const sizeOf = new Map(checked.scopes.map(({ id, stages }) => [id, stages.length]));
+  const results = checked.output.kind === 'stage' ? [checked.output.stage] : checked.output.stages;
+  return [
+    ...(checked.graceMs === undefined ? ['graceMs is missing: stages have `finally`'] : []),
+    ...(last.size === checked.stages.length ? ['every stage has `finally`'] : []),
+    ...(last.size > PLAN_LIMITS.finallyStages
+      ? [`${last.size} stages have \`finally\`; at most ${PLAN_LIMITS.finallyStages} may`]
+      : []),
+    ...results.filter((id) => last.has(id)).map((id) => `the output is of the stage ${id}, which has \`finally\``),
+    ...checked.stages.flatMap(({ id, after, work, scope, each: items, outputs, input, finally: isLast }) => [
+      ...after
+        .filter(({ stage: other }) => last.has(other))
+        .map((edge) => `stage ${id} depends on ${edge.stage}, which has \`finally\``),
+      ...(isLast !== true
+        ? []
+        : [
+            ...(after.length === 0 ? [] : [`stage ${id} has \`finally\` and depends on others`]),
+            ...(commandOf(work) !== null && items === undefined && outputs.length === 0
+              ? []
+              : [`stage ${id} has \`finally\` and is no plain command without named outputs`]),
+            ...(scope !== null && sizeOf.get(scope) !== 1 ? [`stage ${id} has \`finally\` and shares its VM`] : []),
+            ...(input.kind === 'none' || input.kind === 'run-input'
+              ? []
+              : [`stage ${id} has \`finally\` and the output of others as its input`]),
+          ]),
+    ]),
+  ];
+}
+
+/** Texts stand in places that the work has, and read what the plan says that they read. */
+function textProblems(checked: Plan): readonly string[] {
+  return checked.stages.flatMap(({ id, work, texts: made }) => {
+    if (made === undefined) return [];
+    const command = commandOf(work);
+    if (command === null) return [`stage ${id} has texts and runs no command`];
+    const { sources, stages, params } = made;
+    const problems = [...repeated(sources), ...repeated(stages)].map(
+      (twice) => `stage ${id}: texts have ${twice} twice`,
+    );
+    const read = sources.map((source) => checkText(source));
+    for (const each of read)
+      if ('problems' in each) problems.push(...each.problems.map(({ message }) => `stage ${id}: texts: ${message}`));
+    const readable = read.flatMap((each) => ('problems' in each ? [] : [each]));
+    const named = new Set(readable.flatMap((each) => each.stages.map((reference) => reference.stage)));
+    const valued = new Set(readable.flatMap((each) => each.params.map((reference) => reference.name)));
+    if (named.size !== stages.length || !stages.every((each) => named.has(each)))
+      problems.push(`stage ${id}: texts.stages are not the stages that its texts read`);
+    if (valued.size !== Object.keys(params).length || ![...valued].every((each) => Object.hasOwn(params, each)))
+      problems.push(`stage ${id}: texts.params are not the parameters that its texts read`);
+    const placed = made.texts.map(({ place }) => (place.kind === 'arg' ? `args[${place.index}]` : `env.${place.name}`));
+    problems.push(...repeated(placed).map((twice) => `stage ${id}: two texts are ${twice}`));
+    const variables = new Set(command.env.map((each) => each.name));
+    made.texts.forEach(({ place, parts }, position) => {
+      if (place.kind === 'arg' ? place.index >= command.args.length : !variables.has(place.name))
+        problems.push(`stage ${id}: its command has no ${placed[position]}`);
+      if (parts.some((part) => typeof part === 'number' && part >= sources.length))
+        problems.push(`stage ${id}: ${placed[position]} has an expression that texts.sources lacks`);
+    });
+    return problems;
+  });
 }
 
 function mountProblems(checked: Plan): readonly string[] {

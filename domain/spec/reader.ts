@@ -1,17 +1,49 @@
 /** Reads values out of a positioned tree; a value of the wrong shape is a diagnostic and then absent. */
 import { PLAN_LIMITS } from '../plan/plan.ts';
-import { NAME, type NumberRange } from './grammar/values.ts';
-import type { Problems } from './problems.ts';
-import { describe, type Located, type MapEntry, type MapNode, type Position, quote, type TreeNode } from './tree.ts';
+import { formatDurationMs, parseDurationMs } from '../units/duration.ts';
+import { isRounded } from '../units/rounded.ts';
+import { type DurationRange, NAME, type NumberRange } from './grammar/values.ts';
+import type { Json, JsonSpec, JsonType } from './grammar/json.ts';
+import type { SpecCode } from '../errors/spec-codes.ts';
+import type { Gap, Problems } from './problems.ts';
+import {
+  describe,
+  inYamlQuotes,
+  type Located,
+  type MapEntry,
+  type MapNode,
+  type Position,
+  quote,
+  type TreeNode,
+} from './tree.ts';
 
 /** A key that other versions or systems have; said instead of "unknown key". */
 export interface UnsupportedKey {
   readonly severity: 'error' | 'warning';
+  /** `spec/unsupported` where it is left out. */
+  readonly code?: SpecCode;
   readonly message: string;
   readonly remedy: string;
 }
 
-/** One mapping while its keys are read. `finish` reports what nobody asked for. */
+/** A key that a word stands for, how it is written, what is said of its value, and what is open without it. */
+export interface MeantKey {
+  readonly key: string;
+  readonly form: string;
+  readonly unit: string;
+  readonly feeds?: Gap | undefined;
+}
+
+/** What is said of keys that a mapping does not have, each by its `plainKey`. */
+export interface OtherKeys {
+  readonly unsupported: ReadonlyMap<string, UnsupportedKey>;
+  /** Keys of other mappings, what those are called, and the key that has them, if it is one of this mapping. */
+  readonly misplaced: ReadonlyMap<string, MeantKey & { readonly owner: string; readonly within: string | null }>;
+  /** Keys of the mapping, by other words too. */
+  readonly meant: ReadonlyMap<string, MeantKey>;
+}
+
+/** One mapping while its keys are read. `finish` reports what nobody asked for, and what was asked for and is not there. */
 export class MapReader {
   readonly at: Position;
   readonly problems: Problems;
@@ -19,6 +51,8 @@ export class MapReader {
   what: string;
   readonly #entries: ReadonlyMap<string, MapEntry>;
   readonly #asked = new Set<string>();
+  /** Required keys that are not there, and how they are written. */
+  readonly #missing = new Map<string, string>();
 
   constructor(node: MapNode, what: string, problems: Problems) {
     this.at = node.at;
@@ -37,13 +71,7 @@ export class MapReader {
   /** @param form  how the key is written, for who has not seen it yet */
   required(key: string, form = key): TreeNode | null {
     const node = this.optional(key);
-    if (node === null)
-      this.problems.error(
-        'spec/missing-key',
-        this.#entries.get(key)?.keyAt ?? this.at,
-        `${this.what} has no \`${key}\``,
-        `add \`${form}\``,
-      );
+    if (node === null) this.#missing.set(key, form);
     return node;
   }
 
@@ -55,22 +83,80 @@ export class MapReader {
     return this.#entries.get(key)?.keyAt ?? this.at;
   }
 
-  finish(unsupported: Readonly<Record<string, UnsupportedKey>> = {}): void {
-    for (const [key, { keyAt }] of this.#entries) {
-      if (this.#asked.has(key)) continue;
-      const known = Object.hasOwn(unsupported, key) ? unsupported[key] : undefined;
-      if (known?.severity === 'error') this.problems.error('spec/unsupported', keyAt, known.message, known.remedy);
-      else if (known?.severity === 'warning')
-        this.problems.warning('spec/unsupported', keyAt, known.message, known.remedy);
-      else
-        this.problems.warning(
-          'spec/unknown-key',
-          keyAt,
-          `${this.what} has the unknown key ${quote(key)}${this.problems.suggestKey(key, this.#asked)}`,
-          'mend its spelling or take it out: it has no effect',
-        );
+  /** Once all keys were asked for. */
+  finish(others: OtherKeys): void {
+    for (const [word, { keyAt }] of this.#entries) if (!this.#asked.has(word)) this.#reportOther(word, keyAt, others);
+    this.reportMissing();
+  }
+
+  /** Of a mapping whose other keys cannot be judged. */
+  reportMissing(): void {
+    for (const [key, form] of this.#missing)
+      this.problems.error('spec/missing-key', this.keyAt(key), `${this.what} has no \`${key}\``, `add \`${form}\``);
+    this.#missing.clear();
+  }
+
+  #reportOther(word: string, at: Position, others: OtherKeys): void {
+    const { problems } = this;
+    const plain = plainKey(word);
+    const known = others.meant.get(plain);
+    const meant = known !== undefined && this.#asked.has(known.key) ? known : this.#nearMissing(word, others);
+    // A key of the other kind is refused by whatever name it has.
+    const unsupported = others.unsupported.get(known === undefined ? plain : plainKey(known.key));
+    const misplaced = others.misplaced.get(plain);
+    if (meant !== null) this.#reportWrong(word, at, meant);
+    else if (unsupported !== undefined) {
+      const { severity, code = 'spec/unsupported', message, remedy } = unsupported;
+      problems[severity](code, at, message, remedy);
+    } else if (misplaced !== undefined) {
+      problems.error(
+        'spec/wrong-key',
+        at,
+        `${this.what} has \`${word}\`, which belongs to ${misplaced.owner}`,
+        word === misplaced.key ? 'move it there' : `write \`${misplaced.form}\` there${misplaced.unit}`,
+      );
+      if (misplaced.within !== null) this.#missing.delete(misplaced.within);
+    } else {
+      const slip = this.#keyOfSlip(word, others);
+      if (slip !== null) return this.#reportWrong(word, at, slip);
+      problems.warning(
+        'spec/unknown-key',
+        at,
+        `${this.what} has the unknown key ${quote(word)}${problems.suggestKey(word, this.#asked)}`,
+        'fix its spelling or remove it: it has no effect',
+      );
     }
   }
+
+  /** Left out, the key would change the run that its author expects. */
+  #reportWrong(word: string, at: Position, meant: MeantKey): void {
+    if (meant.feeds !== undefined) this.problems.gap(meant.feeds);
+    this.problems.error(
+      'spec/wrong-key',
+      at,
+      `\`${word}\` is not a key of ${this.what}; did you mean \`${meant.key}\`?`,
+      `write \`${this.#missing.get(meant.key) ?? meant.form}\`${meant.unit}`,
+    );
+    this.#missing.delete(meant.key);
+  }
+
+  /** The key of this mapping that a misspelt one means; beside that key itself the other one may be anything. */
+  #keyOfSlip(word: string, { meant }: OtherKeys): MeantKey | null {
+    const absent = [...this.#asked].filter((key) => !this.#entries.has(key));
+    const key = this.problems.withoutSlip(word, absent);
+    return key === null ? null : (meant.get(plainKey(key)) ?? null);
+  }
+
+  /** The required key that is not there for a slip in its name. */
+  #nearMissing(word: string, { meant }: OtherKeys): MeantKey | null {
+    const key = this.problems.nearest(word, this.#missing.keys());
+    return key === null ? null : (meant.get(plainKey(key)) ?? { key, form: key, unit: '' });
+  }
+}
+
+/** `dependsOn` and `depends-on` are `depends_on` in another spelling. */
+export function plainKey(word: string): string {
+  return word.length > 64 ? word : word.toLowerCase().replace(/[-_ ]/g, '');
 }
 
 /** @param form  how the mapping is written, made of the text that stands in its place */
@@ -98,8 +184,15 @@ export function readMap(
 export function readList(node: TreeNode | null, what: string, problems: Problems): readonly TreeNode[] {
   if (node === null) return [];
   if (node.kind === 'list') return node.items;
-  wrongType(node, what, 'a list', 'write it as `[a, b]` or as lines that begin with `- `', problems);
+  wrongType(node, what, 'a list', listRemedy(node), problems);
   return [];
+}
+
+/** A word in the place of a list is most often its only item. */
+function listRemedy(node: TreeNode): string {
+  return node.kind === 'scalar' && /^[\w./-]{1,80}$/.test(node.text)
+    ? `write it as \`[${node.text}]\``
+    : 'write it as `[a, b]` or as lines that begin with `- `';
 }
 
 /** Keys with texts, as of `env` and `params`. */
@@ -123,25 +216,25 @@ export function readText(
 ): Located<string> | null {
   if (node === null) return null;
   if (node.kind !== 'scalar' || node.value === null || (!lenient && typeof node.value !== 'string')) {
-    wrongType(
-      node,
-      what,
-      'a text',
-      node.kind === 'scalar' && node.value !== null ? `put it in quotes: "${node.text}"` : 'write a text',
-      problems,
-    );
+    wrongType(node, what, 'a string', textRemedy(node), problems);
     return null;
   }
   if (node.text.includes('\0')) {
     problems.error(
       'spec/bad-value',
       node.at,
-      `${what} has a zero byte in it`,
-      'take the zero byte out: no program can be given one',
+      `${what} contains a zero byte`,
+      'remove the zero byte: no program can take one',
     );
     return null;
   }
   return { value: node.text, at: node.at };
+}
+
+/** A mapping is seldom meant: YAML makes one of `echo a: b`, and a list of `[ -f x ]`. */
+function textRemedy(node: TreeNode): string {
+  const written = node.kind === 'scalar' ? node.text : (node.source ?? '');
+  return written === '' ? 'write a string' : `put it in quotes: ${inYamlQuotes(written)}`;
 }
 
 /** A text in which no placeholder may stand. */
@@ -169,6 +262,77 @@ export function readNumber(node: TreeNode | null, what: string, range: NumberRan
     return null;
   }
   return node.value;
+}
+
+/** In milliseconds. */
+export function readDuration(
+  node: TreeNode | null,
+  what: string,
+  { minMs, maxMs }: DurationRange,
+  problems: Problems,
+): number | null {
+  if (node === null) return null;
+  const remedy = 'write a number with its unit (`ms`, `s`, `m`, `h`, `d`), such as `90s`, `1h30m` or `2d`';
+  const ms = node.kind === 'scalar' && typeof node.value === 'string' ? parseDurationMs(node.value) : null;
+  if (ms === null) {
+    wrongType(node, what, 'a duration', remedy, problems);
+    return null;
+  }
+  if (ms >= minMs && ms <= maxMs) return ms;
+  const range = `from ${formatDurationMs(minMs)} to ${formatDurationMs(maxMs)}`;
+  problems.error('spec/bad-value', node.at, `${what} is ${inner(node)}; a duration ${range} is allowed`, remedy);
+  return null;
+}
+
+function inner(node: TreeNode): string {
+  return node.kind === 'scalar' ? node.text : 'of another shape';
+}
+
+/** A text, a number, a boolean or a list, as a run could give it. */
+export function readJson(
+  node: TreeNode | null,
+  what: string,
+  { holds, shapes }: JsonType,
+  problems: Problems,
+): JsonSpec | null {
+  if (node === null) return null;
+  const value = node.kind === 'map' && !shapes.includes('object') ? null : jsonOf(node);
+  const shape = Array.isArray(value) ? 'array' : typeof value;
+  if (value === null || !(shapes as readonly string[]).includes(shape) || !isJson(value, shapes)) {
+    wrongType(node, what, `a ${holds}`, `write a ${holds}`, problems);
+    return null;
+  }
+  if (node.kind !== 'scalar' && refuseRounded(node, what, problems)) return null;
+  return { at: node.at, text: node.kind === 'scalar' ? node.text : JSON.stringify(value), value };
+}
+
+/** Alone a number is kept as it is written; in a list it would become another one. */
+function refuseRounded(node: TreeNode, what: string, problems: Problems): boolean {
+  if (node.kind === 'list') return node.items.filter((item) => refuseRounded(item, what, problems)).length > 0;
+  if (node.kind === 'map')
+    return [...node.entries.values()].filter(({ value }) => refuseRounded(value, what, problems)).length > 0;
+  if (typeof node.value !== 'number' || !isRounded(node.value)) return false;
+  // A number has no character that `quote` escapes; it may be long.
+  const quoted = quote(node.text);
+  problems.error(
+    'spec/bad-value',
+    node.at,
+    `${what} has the number ${quoted.slice(1, -1)}, which has no exact value`,
+    `write it in quotes: ${quoted}`,
+  );
+  return true;
+}
+
+/** YAML has numbers that JSON has not; alone they are kept as text, where a text may stand. */
+function isJson(value: Json, shapes: JsonType['shapes']): boolean {
+  if (typeof value === 'number') return shapes.includes('string') || Number.isFinite(value);
+  return typeof value !== 'object' || value === null || Object.values(value).every((each: Json) => isJson(each, []));
+}
+
+function jsonOf(node: TreeNode): Json {
+  if (node.kind === 'scalar') return node.value;
+  if (node.kind === 'list') return node.items.map(jsonOf);
+  return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, jsonOf(value)]));
 }
 
 export function readBoolean(node: TreeNode | null, what: string, problems: Problems): boolean | null {
@@ -224,5 +388,5 @@ function suchAs(text: string): string {
 }
 
 function wrongType(node: TreeNode, what: string, wanted: string, remedy: string, problems: Problems): void {
-  problems.error('spec/wrong-type', node.at, `${what} takes ${wanted} and has ${describe(node)}`, remedy);
+  problems.error('spec/wrong-type', node.at, `${what} must be ${wanted}, got ${describe(node)}`, remedy);
 }

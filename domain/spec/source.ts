@@ -1,7 +1,21 @@
-import { isAlias, isMap, isScalar, isSeq, Lexer, LineCounter, type Node, type Pair, parseDocument } from 'yaml';
+import {
+  isAlias,
+  isMap,
+  isNode,
+  isPair,
+  isScalar,
+  isSeq,
+  Lexer,
+  LineCounter,
+  type Node,
+  type Pair,
+  parseDocument,
+  type Scalar,
+  type YAMLParseError,
+} from 'yaml';
 import { utf8Length } from '../units/utf8.ts';
 import type { Problems } from './problems.ts';
-import { type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
+import { inYamlQuotes, type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
 
 /** What a text may cost before anything of it is believed. */
 export const SOURCE_LIMITS = {
@@ -31,7 +45,7 @@ export function readSource(text: string, problems: Problems): TreeNode | null {
     problems.error(
       'spec/too-large',
       START,
-      `the spec has more than ${SOURCE_LIMITS.tokens} words and marks`,
+      `the spec has more than ${SOURCE_LIMITS.tokens} YAML tokens`,
       'keep data out of the spec: mount a folder, or let a command fetch it',
     );
     return null;
@@ -65,7 +79,7 @@ export function readSource(text: string, problems: Problems): TreeNode | null {
       );
     else if (error.code === 'MULTIPLE_DOCS')
       problems.error('spec/syntax', at, 'the text holds more than one document', 'keep one spec per file');
-    else problems.error('spec/syntax', at, lowerFirst(error.message), syntaxRemedy(text, error.pos[0]));
+    else problems.error('spec/syntax', at, lowerFirst(error.message), syntaxRemedy(text, error));
   }
   if (document.errors.length > 0) return null;
   if (document.contents === null) {
@@ -77,15 +91,28 @@ export function readSource(text: string, problems: Problems): TreeNode | null {
     );
     return null;
   }
-  return new TreeBuilder(position, problems).build(document.contents);
+  return new TreeBuilder(text, position, problems).build(document.contents);
 }
 
-function syntaxRemedy(text: string, offset: number): string {
+function syntaxRemedy(text: string, { code, pos: [offset, end] }: YAMLParseError): string {
   // Braces end a value that stands in `[…]` or `{…}` without quotes.
-  const isPlaceholder = text.slice(Math.max(0, offset - 2), offset + 3).includes('${{');
-  return isPlaceholder
-    ? 'put the value with the placeholder in quotes: "${{ params.name }}"'
-    : 'mend the YAML at this place; indentation and quotes are the usual reasons';
+  if (text.slice(Math.max(0, offset - 2), offset + 3).includes('${{'))
+    return 'put the value with the placeholder in quotes: "${{ params.name }}"';
+  const quoteIt = (value: string): string | null =>
+    /:\s/.test(value) && isShort(value) ? `put a value that holds \`: \` in quotes: ${inYamlQuotes(value)}` : null;
+  const [toEndOfLine = ''] = /^[^\r\n]{0,120}?(?=\s+#|\s*$)/m.exec(text.slice(offset, offset + 121)) ?? [];
+  const quoted =
+    code === 'BLOCK_AS_IMPLICIT_KEY'
+      ? quoteIt(toEndOfLine)
+      : code === 'BLOCK_IN_FLOW'
+        ? quoteIt(text.slice(offset, end).trim())
+        : null;
+  return quoted ?? 'fix the YAML at this place; indentation and quotes are the usual causes';
+}
+
+/** Short enough to be written once more in a remedy. */
+function isShort(text: string): boolean {
+  return text.length <= 80 && !/\p{Cc}/u.test(text);
 }
 
 function hasTooManyTokens(text: string): boolean {
@@ -97,6 +124,7 @@ function hasTooManyTokens(text: string): boolean {
 }
 
 class TreeBuilder {
+  readonly #text: string;
   readonly #position: (offset: number) => Position;
   /** Anchors met so far, and what each alias meant where it stands: the nearest anchor before it. */
   readonly #anchors = new Map<string, Node>();
@@ -104,7 +132,8 @@ class TreeBuilder {
   readonly #problems: Problems;
   #nodes = 0;
 
-  constructor(position: (offset: number) => Position, problems: Problems) {
+  constructor(text: string, position: (offset: number) => Position, problems: Problems) {
+    this.#text = text;
     this.#position = position;
     this.#problems = problems;
   }
@@ -137,7 +166,7 @@ class TreeBuilder {
       this.#problems.error(
         'spec/syntax',
         at,
-        `the alias *${node.source} has no anchor before it`,
+        `the alias *${node.source} has no earlier anchor`,
         `write &${node.source} where the value is first written`,
       );
       return { kind: 'scalar', at, value: null, text: '' };
@@ -147,9 +176,10 @@ class TreeBuilder {
       this.#targets.set(node, node);
       this.#anchors.set(anchor, node);
     }
-    if (isScalar(node)) return scalar(node.value, node.source, at);
-    if (isSeq(node)) return { kind: 'list', at, items: node.items.map((item) => this.#child(item, at, depth)) };
-    if (isMap(node)) return this.#map(node.items as Pair<Node, Node | null>[], at, depth);
+    if (isScalar(node)) return { ...scalar(node.value, node.source, at), ...this.#textAt(node, at) };
+    if (isSeq(node))
+      return { kind: 'list', at, ...this.#source(node), items: node.items.map((item) => this.#child(item, at, depth)) };
+    if (isMap(node)) return { ...this.#map(node.items as Pair<Node, Node | null>[], at, depth), ...this.#source(node) };
     return { kind: 'scalar', at, value: null, text: '' };
   }
 
@@ -170,12 +200,26 @@ class TreeBuilder {
         this.#problems.error(
           'spec/duplicate-key',
           keyAt,
-          `the key ${quote(key)} stands twice, first on line ${entries.get(key)!.keyAt.line}`,
+          `the key ${quote(key)} appears twice, first on line ${entries.get(key)!.keyAt.line}`,
           'keep one of them',
         );
       else entries.set(key, { keyAt, value });
     }
     return { kind: 'map', at, entries };
+  }
+
+  #textAt({ range, value }: Scalar, { line, column }: Position): { readonly textAt?: Position } {
+    if (!range || typeof value !== 'string' || /[\r\n]/.test(value)) return {};
+    const written = this.#text.slice(range[0], range[1]);
+    if (written === value) return { textAt: { line, column } };
+    return /^["']/.test(written) && written.slice(1, -1) === value ? { textAt: { line, column: column + 1 } } : {};
+  }
+
+  #source(node: Node): { readonly source?: string } {
+    const [start, end] = [node.range?.[0], endOf(node)];
+    if (start === undefined || end === null || end - start > 80) return {};
+    const source = this.#text.slice(start, end);
+    return isShort(source) ? { source } : {};
   }
 
   /** An absent value stands where its key or list does. */
@@ -188,6 +232,16 @@ class TreeBuilder {
   #at(node: Node): Position {
     return node.range ? this.#position(node.range[0]) : START;
   }
+}
+
+/** Where a value ends; lines and comments behind its last part count to it for the parser. */
+function endOf(node: Node): number | null {
+  if ((isMap(node) || isSeq(node)) && node.flow !== true) {
+    const last: unknown = node.items.at(-1);
+    const inner = isPair(last) ? (last.value ?? last.key) : last;
+    return isNode(inner) ? endOf(inner) : null;
+  }
+  return node.range?.[1] ?? null;
 }
 
 class Refused extends Error {

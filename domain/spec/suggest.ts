@@ -3,9 +3,17 @@ const CANDIDATES_LIMIT = 200;
 
 /** The known word that a misspelt one most likely means; null when none is near. */
 export function nearest(word: string, known: Iterable<string>): string | null {
+  return nearestWithin(word, known, Math.max(1, Math.floor(word.length / 3)));
+}
+
+/** The known word that one with a typing slip means: one letter of a short word, two of a longer one. */
+export function withoutSlip(word: string, known: Iterable<string>): string | null {
+  return word.length < 3 ? null : nearestWithin(word, known, word.length < 8 ? 1 : 2);
+}
+
+function nearestWithin(word: string, known: Iterable<string>, limit: number): string | null {
   // Beyond this length a near miss is no typing slip, and hostile words must stay cheap.
   if (word.length === 0 || word.length > 64) return null;
-  const limit = Math.max(1, Math.floor(word.length / 3));
   let best: string | null = null;
   let bestDistance = limit + 1;
   let looked = 0;
@@ -18,30 +26,8 @@ export function nearest(word: string, known: Iterable<string>): string | null {
   return best;
 }
 
-/** Words that other systems have for keys of ours. */
-const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = {
-  after: ['depends_on'],
-  cmd: ['run', 'program'],
-  command: ['run', 'program'],
-  concurrency: ['max_parallel'],
-  cpu: ['vcpus'],
-  cpus: ['vcpus'],
-  environment: ['env'],
-  jobs: ['steps', 'boxes'],
-  needs: ['depends_on'],
-  parallel: ['max_parallel'],
-  result: ['output_step', 'output_box'],
-  retries: ['retry'],
-  script: ['run', 'args'],
-  steps: ['boxes'],
-  boxes: ['steps'],
-  tasks: ['steps', 'boxes'],
-  variables: ['env', 'params'],
-  version: ['api_version'],
-  volumes: ['mounts'],
-  workdir: ['cwd'],
-  working_directory: ['cwd'],
-};
+/** Words that other systems have for keys of ours, and that change nothing when they are left out. */
+const OTHER_WORDS: Readonly<Record<string, readonly string[]>> = { version: ['api_version'] };
 
 /** The known key that a wrong one most likely means: a slip, a key cut short (`timeout`), or another system's word. */
 export function nearestKey(word: string, known: ReadonlySet<string>): string | null {

@@ -14,17 +14,23 @@ export interface ScalarNode {
   readonly value: string | number | boolean | null;
   /** As it was written, without quotes: `1e3` and `0x10` stay what the author typed. */
   readonly text: string;
+  /** Where `text` begins; absent where it is not written as it is read, on one line. */
+  readonly textAt?: Position;
 }
 
 export interface ListNode {
   readonly kind: 'list';
   readonly at: Position;
+  /** As it was written, if that is short and on one line. */
+  readonly source?: string;
   readonly items: readonly TreeNode[];
 }
 
 export interface MapNode {
   readonly kind: 'map';
   readonly at: Position;
+  /** As it was written, if that is short and on one line. */
+  readonly source?: string;
   readonly entries: ReadonlyMap<string, MapEntry>;
 }
 
@@ -37,6 +43,8 @@ export interface MapEntry {
 export interface Located<T> {
   readonly value: T;
   readonly at: Position;
+  /** Of a text in which mistakes have places of their own: where it begins, as in `ScalarNode`. */
+  readonly textAt?: Position;
 }
 
 /** What a node is, in the words of a message. */
@@ -44,7 +52,13 @@ export function describe(node: TreeNode): string {
   if (node.kind === 'list') return 'a list';
   if (node.kind === 'map') return 'a mapping';
   if (node.value === null) return 'nothing';
-  return typeof node.value === 'string' ? `the text ${quote(node.value)}` : `the ${typeof node.value} ${node.text}`;
+  return typeof node.value === 'string' ? `the string ${quote(node.value)}` : `the ${typeof node.value} ${node.text}`;
+}
+
+/** A text as YAML takes it for nothing else. */
+export function inYamlQuotes(text: string): string {
+  if (!/["\\]/.test(text)) return `"${text}"`;
+  return `'${text.replaceAll("'", "''")}'`;
 }
 
 /** A value in a message: quoted, on one line, shortened. */

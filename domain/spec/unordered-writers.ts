@@ -15,8 +15,10 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
   if (writers.size === 0) return;
   const order = createOrder(plan.stages);
   if (order === null) return;
+  // One with `finally` starts after all others have ended.
+  const last = new Set(plan.stages.flatMap((stage) => (stage.finally === true ? [stage.id] : [])));
   for (const [hostPath, stages] of writers) {
-    const pair = firstUnordered(stages, order);
+    const pair = firstUnordered(stages, order, (id) => last.has(id));
     if (pair === null) continue;
     const [first, second] = pair;
     const what = plan.kind === 'workflow' ? 'steps' : 'boxes';
@@ -24,7 +26,7 @@ export function warnOfUnorderedWriters(plan: Plan, at: (stage: string) => Positi
       'spec/unordered-writers',
       at(second),
       `${what} ${quote(first)} and ${quote(second)} may run at the same time, and both can write to the mount of ${hostPath}: the end of one copies back what the other has half written`,
-      'order them (`depends_on`, `stages`), give each a folder of its own, or mount it `mode: ro` where it is only read',
+      'order them (`depends_on`, `stages`), give each its own folder, or mount it `mode: ro` where it is only read',
     );
   }
 }
@@ -49,10 +51,20 @@ function writersOf(plan: Plan): ReadonlyMap<string, readonly string[]> {
   );
 }
 
-function firstUnordered(stages: readonly string[], order: Order): readonly [string, string] | null {
+function firstUnordered(
+  stages: readonly string[],
+  order: Order,
+  isLast: (stage: string) => boolean,
+): readonly [string, string] | null {
   for (const [index, second] of stages.entries()) {
     for (const first of stages.slice(0, index))
-      if (first !== second && !order.isBefore(first, second) && !order.isBefore(second, first)) return [first, second];
+      if (
+        first !== second &&
+        isLast(first) === isLast(second) &&
+        !order.isBefore(first, second) &&
+        !order.isBefore(second, first)
+      )
+        return [first, second];
   }
   return null;
 }

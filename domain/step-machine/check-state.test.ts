@@ -66,7 +66,7 @@ describe('a state', () => {
       [{ ...state, requests: Array.from({ length: 10_001 }, () => ({})) }, 'requests are not a list of at most 10000'],
       [{ ...state, records: null }, 'no records'],
       [{ ...state, records: { ...state.records, length: 7 } }, 'not counted right'],
-      [{ ...state, records: { ...state.records, flushedRef: '/../../../etc/passwd' } }, 'have a name that is none'],
+      [{ ...state, records: { ...state.records, flushedRef: '/../../../etc/passwd' } }, 'have an invalid name'],
     ] as const)
       expect(problemOfState(wrong, 's1'), problem).toContain(problem);
   });

@@ -55,7 +55,7 @@ function problemOfRecords(value: unknown): string | null {
     return 'its records are not counted right';
   return flushedRef === null || (typeof flushedRef === 'string' && isSha256(flushedRef))
     ? null
-    : 'its older records have a name that is none';
+    : 'its older records have an invalid name';
 }
 
 /** Why an action does not follow from the state and the skill; null when it does. The shape of `state` has been looked at. */

@@ -1,6 +1,6 @@
 /** What the engine asks for, in order. A command with a cursor is answered by one event, or by `threw`. */
 import type { ObserverName } from './definition.ts';
-import type { CliResult } from './result.ts';
+import type { SessionResult } from './result.ts';
 
 interface AtStep {
   readonly cursor: number;
@@ -63,7 +63,7 @@ export type Command =
   /** No answer: fire the signals of these cursors' actions. */
   | { readonly type: 'abort'; readonly cursors: readonly number[]; readonly reason: string }
   /** No answer: what the client of that request gets. */
-  | { readonly type: 'reply'; readonly request: string; readonly result: CliResult };
+  | { readonly type: 'reply'; readonly request: string; readonly result: SessionResult };
 
 export type WaitReason = 'wait' | 'retry' | 'deadline';
 

@@ -63,7 +63,7 @@ test('names that mean something else are refused', () => {
     },
   );
   expect(messages(skill)).toEqual([
-    'error : skill "sample": entry step "begin" not found in steps',
+    'error : skill "sample": entry step "begin" not found in steps. There are: self, a/b, topic:x, all, .',
     'error : skill "sample": store name "steps" is reserved',
     'error : Sub-skill name "x/y" is empty or has a "/", which separates it from its steps.',
     'error self: Step name "self" is reserved.',
@@ -95,19 +95,19 @@ test('what does not go together is refused', () => {
     },
   });
   expect(messages(skill)).toEqual([
-    'error a: Step "a" has wait, which nobody answers; put the prompt into a step before it.',
-    'error a: Step "a": wait.durationMs is -1; it takes milliseconds, from 0 to 3155760000000 (100 years).',
+    'error a: Step "a" has wait, which no answer can reach; move the prompt into a step before it.',
+    'error a: Step "a": wait.durationMs is -1; it must be milliseconds, from 0 to 3155760000000 (100 years).',
     'error b: Step "b" is for a person, who needs a prompt.',
-    'error b: Step "b": maxVisits is 0; it takes a whole number from 1.',
+    'error b: Step "b": maxVisits is 0; it must be a whole number from 1.',
     'error c: Step "c" has human.deadlineMs; say with human.onExpiry where to go when it has passed.',
     'warning c: Step "c" has retry or timeoutMs but no action.',
-    'error c: Step "c": maxInvalid is 1.5; it takes a whole number from 1.',
-    'error c: Step "c": retry.maxAttempts is 0; it takes a whole number from 1.',
+    'error c: Step "c": maxInvalid is 1.5; it must be a whole number from 1.',
+    'error c: Step "c": retry.maxAttempts is 0; it must be a whole number from 1.',
     'error d: Step "d": next is an empty list of branches.',
     'warning d: Step "d" has a response schema but no prompt: its response is {}, which must fit.',
-    'error e: Step "e": retry.maxBackoffMs is NaN; it takes milliseconds, from 0 to 3155760000000 (100 years).',
-    'error e: Step "e": retry.backoffFactor is -2; it takes a number above 0.',
-    'error e: Step "e": timeoutMs is 9007199254740991; it takes milliseconds, from 0 to 3155760000000 (100 years).',
+    'error e: Step "e": retry.maxBackoffMs is NaN; it must be milliseconds, from 0 to 3155760000000 (100 years).',
+    'error e: Step "e": retry.backoffFactor is -2; it must be a number above 0.',
+    'error e: Step "e": timeoutMs is 9007199254740991; it must be milliseconds, from 0 to 3155760000000 (100 years).',
   ]);
 });
 

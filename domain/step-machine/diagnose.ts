@@ -1,7 +1,7 @@
 /** Mistakes in a definition that can be seen without running it, all of them at once. */
 import { PARENT_TARGET, RESERVED_STORES, type SkillDefinition, type StepConfig } from './definition.ts';
 import { edgesOf } from './facts.ts';
-import { reachable } from './graph.ts';
+import { findReachable } from './graph.ts';
 import { splitTarget } from './moves.ts';
 import { envProblems } from './skill-variables.ts';
 
@@ -43,7 +43,7 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
     found.push({
       rule: 'entry-step',
       severity: 'error',
-      message: `skill "${definition.name}": entry step "${entry}" not found in steps`,
+      message: `skill "${definition.name}": ${missingEntry(entry, Object.keys(steps))}`,
     });
   for (const store of Object.keys(definition.stores ?? {})) {
     if (RESERVED_STORES.has(store))
@@ -72,7 +72,7 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
     checkNumbers(name, config, add);
     if (config.parallel === undefined) continue;
     for (const branch of config.parallel.branches) {
-      for (const inside of reachable(edges, [branch], config.parallel.join)) {
+      for (const inside of findReachable(edges, [branch], config.parallel.join)) {
         if (isTerminal(steps[inside]?.config) && !leadsAnywhere(definition, [branch], config.parallel.join)) {
           add(
             'parallel-join',
@@ -84,6 +84,10 @@ export function diagnoseAlone(definition: SkillDefinition, prefix = ''): readonl
     }
   }
   return found;
+}
+
+export function missingEntry(entry: string, steps: readonly string[]): string {
+  return `entry step "${entry}" not found in steps. There are: ${steps.join(', ') || 'none'}.`;
 }
 
 type Add = (rule: DefinitionRule, severity: SkillDiagnostic['severity'], message: string) => void;
@@ -152,8 +156,14 @@ function checkTargets(definition: SkillDefinition, name: string, config: StepCon
 
 function checkShape(name: string, config: StepConfig, add: Add): void {
   const { next, parallel, wait, human, call, prompt, response, action } = config;
-  const isObject = typeof next === 'object' && !Array.isArray(next);
-  if (next === undefined && parallel === undefined) add('step-fields', 'error', `Step "${name}": next is required`);
+  const isAbsent = (next ?? undefined) === undefined;
+  const isObject = typeof next === 'object' && !isAbsent && !Array.isArray(next);
+  if (isAbsent && parallel === undefined)
+    add(
+      'step-fields',
+      'error',
+      `Step "${name}": next is required. Name the step that comes next, or end the skill with next: terminal.`,
+    );
   if (isObject && (next as { terminal?: unknown }).terminal !== true)
     add('step-fields', 'error', `Step "${name}": next is an object without \`terminal: true\`.`);
   if (Array.isArray(next) && next.length === 0)
@@ -176,11 +186,11 @@ function checkShape(name: string, config: StepConfig, add: Add): void {
       add(
         'step-fields',
         'error',
-        `Step "${name}" has ${key}, which nobody answers; put the prompt into a step before it.`,
+        `Step "${name}" has ${key}, which no answer can reach; move the prompt into a step before it.`,
       );
   }
   if (call !== undefined && (action !== undefined || wait !== undefined || parallel !== undefined))
-    add('step-fields', 'error', `Step "${name}" has call; it takes no action, wait or parallel beside it.`);
+    add('step-fields', 'error', `Step "${name}" has call, so it cannot have action, wait or parallel.`);
   if (human !== undefined && prompt === undefined)
     add('step-fields', 'error', `Step "${name}" is for a person, who needs a prompt.`);
   if (human?.deadlineMs !== undefined && human.onExpiry === undefined)
@@ -211,11 +221,11 @@ export function isDuration(value: number): boolean {
 function checkNumbers(name: string, config: StepConfig, add: Add): void {
   const whole = (value: number | undefined, key: string): void => {
     if (value !== undefined && (!Number.isInteger(value) || value < 1))
-      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes a whole number from 1.`);
+      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it must be a whole number from 1.`);
   };
   const time = (value: unknown, key: string): void => {
     if (typeof value === 'number' && !isDuration(value))
-      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it takes ${DURATION}.`);
+      add('step-numbers', 'error', `Step "${name}": ${key} is ${value}; it must be ${DURATION}.`);
   };
   whole(config.maxVisits, 'maxVisits');
   whole(config.maxInvalid, 'maxInvalid');
@@ -224,7 +234,11 @@ function checkNumbers(name: string, config: StepConfig, add: Add): void {
   time(config.retry?.maxBackoffMs, 'retry.maxBackoffMs');
   const { backoffFactor = 1 } = config.retry ?? {};
   if (!Number.isFinite(backoffFactor) || backoffFactor <= 0)
-    add('step-numbers', 'error', `Step "${name}": retry.backoffFactor is ${backoffFactor}; it takes a number above 0.`);
+    add(
+      'step-numbers',
+      'error',
+      `Step "${name}": retry.backoffFactor is ${backoffFactor}; it must be a number above 0.`,
+    );
   time(config.timeoutMs, 'timeoutMs');
   time(config.wait?.durationMs, 'wait.durationMs');
   time(config.human?.deadlineMs, 'human.deadlineMs');
@@ -236,7 +250,7 @@ function isTerminal(config: StepConfig | undefined): boolean {
 
 /** Whether a function decides somewhere on the way, so that nothing can be said of where the branch ends. */
 function leadsAnywhere(definition: SkillDefinition, from: readonly string[], join: string): boolean {
-  return [...reachable(edgesOf(definition), from, join)].some(
+  return [...findReachable(edgesOf(definition), from, join)].some(
     (step) => typeof definition.steps[step]?.config.next === 'function',
   );
 }

@@ -28,7 +28,7 @@ export interface Outcome {
 export class Draft {
   readonly facts: SkillFacts;
   commands: Command[] = [];
-  /** Of the event that is heard at present. */
+  /** Of the event that is being applied. */
   atMs: number;
   /** Visits that are recorded and not left yet. */
   readonly recorded: { readonly cursor: number; readonly outcome: Outcome }[] = [];

@@ -3,7 +3,7 @@
  * a transport may be part of a bundle that holds none, and takes the door of an installed Voidbox when it runs.
  */
 import type { Handshake } from './definition.ts';
-import type { CliResult } from './result.ts';
+import type { SessionResult } from './result.ts';
 
 /** Of the calls below. A door of another number is refused by name. */
 export const DURABLE_DOOR = 1;
@@ -42,7 +42,7 @@ export interface DurableAnswer {
 export type DurableRefusal = 'unknown' | 'exists' | 'unavailable' | 'params' | 'full';
 
 export type DurableReply =
-  | { readonly kind: 'answered'; readonly session: string; readonly result: CliResult }
+  | { readonly kind: 'answered'; readonly session: string; readonly result: SessionResult }
   | { readonly kind: 'refused'; readonly refusal: DurableRefusal; readonly message: string; readonly remedy: string };
 
 /** The stack is started when it is not running, and looked for again when it has died. */

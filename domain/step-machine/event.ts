@@ -1,4 +1,4 @@
-/** What the engine hears. Events of a cursor that is no longer in the phase they answer are ignored. */
+/** Events that the engine takes. Events of a cursor that is no longer in the phase they answer are ignored. */
 import type { WaitReason } from './command.ts';
 import type { ErrorFacts, RenderedPrompt } from './state.ts';
 

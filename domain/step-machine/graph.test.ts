@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { components, cycleMembers, reachable, type Edges } from './graph.ts';
+import { findComponents, cycleMembers, findReachable, type Edges } from './graph.ts';
 
 const graph = (edges: Record<string, string[]>): Edges => new Map(Object.entries(edges));
 
@@ -18,8 +18,9 @@ test('components agree with what can reach each other, on random graphs', () => 
   for (let round = 0; round < 200; round++) {
     const names = Array.from({ length: 1 + random(8) }, (_, i) => `n${i}`);
     const edges = graph(Object.fromEntries(names.map((name) => [name, names.filter(() => random(4) === 0)])));
-    const mutual = (a: string, b: string): boolean => reachable(edges, [a]).has(b) && reachable(edges, [b]).has(a);
-    for (const members of components(edges)) {
+    const mutual = (a: string, b: string): boolean =>
+      findReachable(edges, [a]).has(b) && findReachable(edges, [b]).has(a);
+    for (const members of findComponents(edges)) {
       for (const a of names) expect(members.includes(a)).toBe(mutual(a, members[0]!));
     }
   }

@@ -6,7 +6,7 @@ interface Visit {
 }
 
 /** Strongly connected components by Tarjan's algorithm, without recursion: a skill may be a chain of thousands of steps. */
-export function components(edges: Edges): readonly (readonly string[])[] {
+export function findComponents(edges: Edges): readonly (readonly string[])[] {
   const index = new Map<string, number>();
   const low = new Map<string, number>();
   const open: string[] = [];
@@ -46,14 +46,14 @@ export function components(edges: Edges): readonly (readonly string[])[] {
 
 /** Every step that lies on some cycle; a step that leads to itself is one. */
 export function cycleMembers(edges: Edges): ReadonlySet<string> {
-  const cyclic = components(edges).filter(
+  const cyclic = findComponents(edges).filter(
     (members) => members.length > 1 || edges.get(members[0]!)!.includes(members[0]!),
   );
   return new Set(cyclic.flat());
 }
 
 /** What can be reached from some steps, those included, without passing through `stop`. */
-export function reachable(edges: Edges, from: readonly string[], stop?: string): ReadonlySet<string> {
+export function findReachable(edges: Edges, from: readonly string[], stop?: string): ReadonlySet<string> {
   const seen = new Set(from.filter((step) => step !== stop));
   for (const step of seen) for (const target of edges.get(step) ?? []) if (target !== stop) seen.add(target);
   return seen;

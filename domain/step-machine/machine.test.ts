@@ -201,16 +201,16 @@ test('a state that was looked at stays what it was, whatever is folded afterward
   const facts = factsFor({ a: { save: true, inCycle: true, next: { kind: 'to', to: 'a' } } });
   const fold = new Fold(facts, sealed(begin(facts)));
   const said: [SessionState, string][] = [];
-  const hear = (event: SessionEventBody): void => {
-    fold.hear(event, fold.current.nowMs + 10);
+  const apply = (event: SessionEventBody): void => {
+    fold.apply(event, fold.current.nowMs + 10);
     const { state } = fold;
     said.push([sealed(state), JSON.stringify(state)]);
   };
-  hear(START);
+  apply(START);
   for (let turn = 1; turn <= 4; turn++) {
-    hear(rendered(turn));
-    hear(advance('a'));
-    hear({ type: 'saved', cursor: turn, writes: { notes: { turn } } });
+    apply(rendered(turn));
+    apply(advance('a'));
+    apply({ type: 'saved', cursor: turn, writes: { notes: { turn } } });
   }
   for (const [state, text] of said)
     expect(
@@ -225,15 +225,15 @@ test('a state that was looked at stays what it was, whatever is folded afterward
 test('half an event is never taken for a state: after a bug the fold says so to whoever asks', () => {
   const facts = factsFor({ a: { save: true } });
   const fold = new Fold(facts, begin(facts));
-  fold.hear(START, 1);
-  fold.hear(rendered(1), 2);
-  fold.hear(advance('a'), 3);
+  fold.apply(START, 1);
+  fold.apply(rendered(1), 2);
+  fold.apply(advance('a'), 3);
   const writes = {
     get notes(): never {
       throw new Error('no value');
     },
   };
-  expect(() => fold.hear({ type: 'saved', cursor: 1, writes }, 4)).toThrow('no value');
+  expect(() => fold.apply({ type: 'saved', cursor: 1, writes }, 4)).toThrow('no value');
   expect(() => fold.state).toThrow('no value');
-  expect(() => fold.hear({ type: 'tick' }, 5)).toThrow('no value');
+  expect(() => fold.apply({ type: 'tick' }, 5)).toThrow('no value');
 });

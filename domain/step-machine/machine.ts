@@ -109,7 +109,7 @@ export function newSession(facts: SkillFacts, { session, params, atMs, subskill,
 
 export function transition(facts: SkillFacts, state: SessionState, event: SessionEvent): Transition {
   const fold = new Fold(facts, state);
-  const commands = fold.hear(event, event.atMs);
+  const commands = fold.apply(event, event.atMs);
   return { state: fold.state, commands };
 }
 
@@ -134,12 +134,12 @@ export class Fold {
   }
 
   /** @param atMs  milliseconds since 1970, by the caller's clock */
-  hear(event: SessionEventBody, atMs: number): readonly Command[] {
+  apply(event: SessionEventBody, atMs: number): readonly Command[] {
     if (this.#broken !== null) throw this.#broken.cause;
     const draft = this.#draft;
     try {
       draft.open(atMs);
-      hear(draft, event);
+      apply(draft, event);
       for (let left = draft.recorded.shift(); left !== undefined; left = draft.recorded.shift()) {
         const cursor = draft.cursor(left.cursor);
         if (cursor !== undefined) leave(draft, cursor, left.outcome);
@@ -154,8 +154,8 @@ export class Fold {
   }
 }
 
-function hear(draft: Draft, event: SessionEventBody): void {
-  if ('cursor' in event) return hearOf(draft, event);
+function apply(draft: Draft, event: SessionEventBody): void {
+  if ('cursor' in event) return applyAnswer(draft, event);
   switch (event.type) {
     case 'start':
       return start(draft, event.request);
@@ -177,7 +177,7 @@ function hear(draft: Draft, event: SessionEventBody): void {
 type AnswerEvent = Extract<SessionEventBody, { readonly cursor: number }>;
 
 /** Answers to commands; one that comes too late changes nothing. */
-function hearOf(draft: Draft, event: AnswerEvent): void {
+function applyAnswer(draft: Draft, event: AnswerEvent): void {
   const cursor = draft.cursor(event.cursor);
   if (cursor === undefined) return;
   const { phase } = cursor;
@@ -254,7 +254,7 @@ function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance
       request,
       step,
       'order',
-      `The time to answer step "${step}" is over; the session has gone on.`,
+      `The deadline of step "${step}" has passed; the session has moved on.`,
       false,
     );
   }
@@ -267,7 +267,7 @@ function advance(draft: Draft, event: Extract<SessionEventBody, { type: 'advance
       request,
       address,
       'order',
-      `Turn ${event.turn} of step "${address}" is over; its turn is ${cursor.turn}.`,
+      `Turn ${event.turn} of step "${address}" has ended; the current turn is ${cursor.turn}.`,
       false,
     );
   }
@@ -336,7 +336,7 @@ function dueNow(draft: Draft): string {
   if (stuck.length > 0) return `${stuck.join(' and ')} failed; name it to try again.`;
   const waiting = named('waiting');
   return waiting.length > 0
-    ? `Nothing can be answered until ${waiting.join(' and ')} is over.`
+    ? `Nothing can be answered until ${waiting.join(' and ')} has ended.`
     : 'Nothing can be answered at present.';
 }
 
@@ -353,7 +353,7 @@ function measured(draft: Draft, cursor: Cursor, durationMs: number): void {
     return draft.fail(
       cursor,
       'Error',
-      `Step "${draft.addressOf(cursor)}": wait.durationMs gave ${durationMs}; it takes ${DURATION}.`,
+      `Step "${draft.addressOf(cursor)}": wait.durationMs returned ${durationMs}; it must be ${DURATION}.`,
     );
   work(draft, cursor, { kind: 'waiting', dueMs: draft.atMs + durationMs });
 }

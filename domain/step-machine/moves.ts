@@ -32,7 +32,7 @@ export function go(draft: Draft, cursor: Cursor, target: unknown, outcome: Pick<
     return draft.fail(
       cursor,
       'Error',
-      `Step "${draft.addressOf(cursor)}": next gave ${target === null ? 'null' : typeof target}, not the name of a step.`,
+      `Step "${draft.addressOf(cursor)}": next returned ${target === null ? 'null' : typeof target}, not the name of a step.`,
     );
   }
   const to = admit(draft, cursor, target === 'self' ? cursor.step : target);
@@ -112,7 +112,7 @@ function fork(
       return draft.fail(
         cursor,
         'Error',
-        `Branch "${branch}" of the parallel step "${draft.addressOf(cursor)}" leads to "${to}", which is no step.`,
+        `Branch "${branch}" of the parallel step "${draft.addressOf(cursor)}" leads to "${to}", which is not a step.`,
       );
     }
     tellTransition(draft, cursor, to, 'next');
@@ -144,7 +144,7 @@ function join(draft: Draft, last: Cursor): void {
     return;
   }
   if (!isStep(draft.skillOf(last.frame), to))
-    return draft.fail(last, 'Error', `The join "${group.join}" leads to "${to}", which is no step.`);
+    return draft.fail(last, 'Error', `The join "${group.join}" leads to "${to}", which is not a step.`);
   enter(draft, { frame: last.frame, step: to, group: group.parent, request: last.request, depth: last.depth }, last);
 }
 

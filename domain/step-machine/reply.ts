@@ -1,6 +1,6 @@
 /** What clients are answered once nobody works for them any more. */
 import type { Draft } from './draft.ts';
-import type { CliResult, OpenStep, PromptResult } from './result.ts';
+import type { SessionResult, OpenStep, PromptResult } from './result.ts';
 import { frameOf, ownCount, type Cursor, type RequestState, type SessionState } from './state.ts';
 import { isBusy } from './work.ts';
 import { recordsOf } from './records.ts';
@@ -28,15 +28,15 @@ function canAnswer(draft: Draft, request: RequestState): boolean {
 }
 
 /** What a client would be answered that asks how the session stands. */
-export function currentResult(state: SessionState): CliResult {
+export function currentResult(state: SessionState): SessionResult {
   return resultOf(state, { id: '', step: '', autoAdvanced: [] }, null);
 }
 
-function resultOf(state: SessionState, request: RequestState, id: string | null): CliResult {
+function resultOf(state: SessionState, request: RequestState, id: string | null): SessionResult {
   const completed = request.completed === undefined ? {} : { completed: completedOf(request.completed) };
   const auto = request.autoAdvanced.length === 0 ? {} : { autoAdvanced: request.autoAdvanced.map(completedOf) };
   const { status } = state;
-  const over = (error: 'failed' | 'cancelled', step: string, message: string): CliResult => ({
+  const over = (error: 'failed' | 'cancelled', step: string, message: string): SessionResult => ({
     kind: 'error',
     error,
     step,
@@ -63,7 +63,7 @@ function openResult(
   id: string | null,
   completed: Pick<PromptResult, 'completed'>,
   auto: Pick<PromptResult, 'autoAdvanced'>,
-): CliResult {
+): SessionResult {
   const { cursors } = state;
   const asking = cursors.filter(({ phase }) => phase.kind === 'asking');
   const shown = asking.find(({ request }) => request !== null && request === id) ?? asking[0];

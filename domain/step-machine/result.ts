@@ -68,4 +68,4 @@ export interface WaitingResult {
   readonly completed?: StepResult;
   readonly autoAdvanced?: readonly StepResult[];
 }
-export type CliResult = PromptResult | DoneResult | ValidationErrorResult | RedirectResult | WaitingResult;
+export type SessionResult = PromptResult | DoneResult | ValidationErrorResult | RedirectResult | WaitingResult;

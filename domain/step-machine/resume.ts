@@ -90,7 +90,7 @@ function known(facts: SkillFacts, state: SessionState): SessionState {
         ? 'name its successor in renamedSteps'
         : `keep it in the sub-skill "${skill.join('/')}", or start a new session`;
     throw new Error(
-      `Session "${state.session}" stands at step "${addressIn(state, cursor)}", which version ${facts.version} does not have; ${remedy}.`,
+      `Session "${state.session}" is at step "${addressIn(state, cursor)}", which version ${facts.version} does not have; ${remedy}.`,
     );
   }
   return state;

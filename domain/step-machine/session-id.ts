@@ -7,9 +7,9 @@ const ANY = /^(?![.~])[A-Za-z0-9._~-]{1,200}$/;
 const CALL = '~';
 
 /** What to do about a name that is none. */
-export const SESSION_NAME_RULE = 'Take 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", no "." in front.';
+export const SESSION_NAME_RULE = 'Use 1 to 128 of A-Z, a-z, 0-9, ".", "_", "-", not starting with ".".';
 /** The same of every id, as the end of a sentence. */
-export const SESSION_ID_RULE = '1 to 200 of A-Z, a-z, 0-9, ".", "_", "-", "~", no "." or "~" in front';
+export const SESSION_ID_RULE = '1 to 200 of A-Z, a-z, 0-9, ".", "_", "-", "~", not starting with "." or "~"';
 
 export function isSessionName(text: string): boolean {
   return NAMED.test(text);

@@ -27,7 +27,7 @@ export function parseSessionRequest<T extends Given>(given: T): T {
   const { version, codeHash, subskill, path, handshake } = request as Readonly<Record<keyof Given, unknown>>;
   for (const [key, value] of Object.entries({ version, subskill }))
     if (value !== undefined && !isName(value))
-      throw wrong(`\`${key}\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
+      throw wrong(`\`${key}\` is not a string of 1 to ${MOST_CHARACTERS} characters`);
   if (codeHash !== undefined && !(typeof codeHash === 'string' && isSha256Beginning(codeHash)))
     throw wrong('`codeHash` is not 8 to 64 hexadecimal digits');
   if (path !== undefined && !isListOfNames(path, MOST_LEVELS))
@@ -40,7 +40,7 @@ function checkHandshake(handshake: unknown): void {
   if (!isPlain(handshake)) throw wrong('`handshake` is not an object');
   const { host, toolsAvailable, isSubagent } = handshake as Readonly<Record<keyof Handshake, unknown>>;
   if (host !== undefined && !isName(host))
-    throw wrong(`\`handshake.host\` is not a text of 1 to ${MOST_CHARACTERS} characters`);
+    throw wrong(`\`handshake.host\` is not a string of 1 to ${MOST_CHARACTERS} characters`);
   if (toolsAvailable !== undefined && !isListOfNames(toolsAvailable, MOST_TOOLS))
     throw wrong(`\`handshake.toolsAvailable\` is not a list of at most ${MOST_TOOLS} names`);
   if (isSubagent !== undefined && typeof isSubagent !== 'boolean')

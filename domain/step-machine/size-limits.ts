@@ -26,16 +26,16 @@ export function jsonBytes(value: unknown): number {
 }
 
 /** What is told about a `value` that is nested deeper than an answer may be; null for any other. `what`: `the answer has`. */
-export function tooDeep(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
+export function depthProblem(what: string, value: unknown, mostLevels: number = MOST_LEVELS): string | null {
   return isDeeperThan(value, mostLevels)
-    ? `${what} more than ${MOST_LEVELS} levels of objects and arrays in each other. Write it flatter.`
+    ? `${what} more than ${MOST_LEVELS} levels of nested objects and arrays. Write it flatter.`
     : null;
 }
 
 /** What is told about `value` when it is too large, or too deep to be JSON; null when it is not. `what`: `the answer has`. */
-export function tooLarge(what: string, value: unknown, mostBytes: number = MOST_TURN_BYTES): string | null {
-  const deep = tooDeep(what, value, MOST_LEVELS + LEVELS_AROUND);
+export function sizeProblem(what: string, value: unknown, mostBytes: number = MOST_TURN_BYTES): string | null {
+  const deep = depthProblem(what, value, MOST_LEVELS + LEVELS_AROUND);
   if (deep !== null) return deep;
   const bytes = jsonBytes(value);
-  return bytes <= mostBytes ? null : `${what} ${bytes} bytes; the most is ${mostBytes}. ${ADVICE}`;
+  return bytes <= mostBytes ? null : `${what} ${bytes} bytes; at most ${mostBytes} are allowed. ${ADVICE}`;
 }

@@ -33,7 +33,7 @@ describe('what a skill declares', () => {
     [['A', 'B', 'A'], 'has "A" twice'],
     [
       Array.from({ length: MOST_VARIABLES + 1 }, (_, index) => `V${index}`),
-      `has ${MOST_VARIABLES + 1} names; the most is ${MOST_VARIABLES}`,
+      `has ${MOST_VARIABLES + 1} names; at most ${MOST_VARIABLES} are allowed`,
     ],
   ])('%j is refused', (env, problem) => {
     expect(envProblems(env).join('\n')).toContain(problem);

@@ -33,7 +33,7 @@ export function envProblems(env: unknown): readonly string[] {
   });
   const twice = names.find((name, index) => names.indexOf(name) !== index);
   if (twice !== undefined) problems.push(`has ${JSON.stringify(twice)} twice`);
-  if (names.length > MOST_VARIABLES) problems.push(`has ${names.length} names; the most is ${MOST_VARIABLES}`);
+  if (names.length > MOST_VARIABLES) problems.push(`has ${names.length} names; at most ${MOST_VARIABLES} are allowed`);
   return problems;
 }
 

@@ -75,6 +75,6 @@ export default skill({
   .topic('style', { label: 'How code looks here', content: () => 'Names are full words. A comment says why.' })
   .topic('review', {
     label: 'How reviews go',
-    content: () => 'Two people read each change; whoever wrote it merges it.',
+    content: () => 'Two people read each change; its author merges it.',
   })
   .build();

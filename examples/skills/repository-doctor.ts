@@ -1,4 +1,4 @@
-/** Finds what a repository lacks and has it mended, round by round: a loop with a bound, a branch, an action. */
+/** Finds what a repository lacks and gets it fixed, round by round: a loop with a bound, a branch, an action. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { action, prompt, skill, terminal, z } from 'voidbox/skill-kit';
@@ -23,11 +23,11 @@ const examine = action({
 export default skill({
   name: 'repository-doctor',
   version: '1.0.0',
-  description: 'Finds what a repository lacks and has it mended.',
+  description: 'Finds what a repository lacks and gets it fixed.',
   triggers: ['repository health', 'missing readme'],
   entry: 'examine',
   params: z.object({ folder: z.string().describe('The repository') }),
-  stores: { visit: z.object({ mended: z.array(z.string()) }) },
+  stores: { visit: z.object({ repaired: z.array(z.string()) }) },
 })
   .step('examine', {
     action: { run: examine, mapInput: ({ params }) => ({ folder: params.folder }) },
@@ -46,15 +46,15 @@ export default skill({
       `;
     },
     response: z.object({ file: z.string() }),
-    save: ({ response, store }) => ({ visit: { mended: [...(store.visit?.mended ?? []), response.file] } }),
+    save: ({ response, store }) => ({ visit: { repaired: [...(store.visit?.repaired ?? []), response.file] } }),
     next: 'examine',
   })
   .step('discharge', {
-    save: ({ store }) => ({ step: { healthy: true, mended: store.visit?.mended ?? [] } }),
+    save: ({ store }) => ({ step: { healthy: true, repaired: store.visit?.repaired ?? [] } }),
     next: terminal,
   })
   .step('refer', {
-    save: ({ store }) => ({ step: { healthy: false, mended: store.visit?.mended ?? [] } }),
+    save: ({ store }) => ({ step: { healthy: false, repaired: store.visit?.repaired ?? [] } }),
     next: terminal,
   })
   .build();

@@ -23,13 +23,13 @@ describe('repository-doctor', () => {
     return { file };
   };
 
-  it('mends what is missing, one file a round', async () => {
+  it('repairs what is missing, one file a round', async () => {
     for (const file of ['README.md', 'LICENSE']) writeFileSync(join(folder, file), 'text\n');
     const { response, path } = await runSkill(repositoryDoctor, {
       params: { folder },
       model: mockModel({ treat: diligent }),
     });
-    expect(response).toEqual({ healthy: true, mended: ['CHANGELOG.md', '.gitignore'] });
+    expect(response).toEqual({ healthy: true, repaired: ['CHANGELOG.md', '.gitignore'] });
     expect(path).toEqual(['examine', 'treat', 'examine', 'treat', 'examine', 'discharge']);
   });
 
@@ -38,7 +38,7 @@ describe('repository-doctor', () => {
       params: { folder },
       model: mockModel({ treat: diligent }),
     });
-    expect(response).toEqual({ healthy: true, mended: ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'] });
+    expect(response).toEqual({ healthy: true, repaired: ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'] });
   });
 
   it('a healthy repository needs no model', async () => {
@@ -46,7 +46,7 @@ describe('repository-doctor', () => {
       writeFileSync(join(folder, file), 'text\n');
     expect((await runSkill(repositoryDoctor, { params: { folder }, model: mockModel({}) })).response).toEqual({
       healthy: true,
-      mended: [],
+      repaired: [],
     });
   });
 

@@ -76,9 +76,11 @@ class InputPump {
   }
 
   async #run(vm: MicroVm, key: string, stdin: NonNullable<ExecRequest['stdin']>): Promise<void> {
+    const { sizeBytes } = stdin;
+    if (sizeBytes === null) return await vm.execOpenStdin(key, stdin.open(0), this.#stopped.signal);
     for (let tries = 1; ; tries += 1) {
       try {
-        return await vm.execStdin(key, stdin.sizeBytes, (offset) => stdin.open(offset), this.#stopped.signal);
+        return await vm.execStdin(key, sizeBytes, (offset) => stdin.open(offset), this.#stopped.signal);
       } catch (error) {
         if (!(error instanceof ConnectionError) || tries > STALLS_ALLOWED || this.#stopped.signal.aborted) throw error;
         await new Promise((resolve) => setTimeout(resolve, RESUME_PAUSE_MS));

@@ -1,8 +1,8 @@
 /** The Sandbox port over one client of a keeper. */
 import type { Exec, ExecRequest, Sandbox, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { MicroVm } from '../../native/index.ts';
-import { requireEndMarker } from '../tar/complete.ts';
+import { OPEN_STDIN_BYTES, type MicroVm } from '../../native/index.ts';
+import { requireEndMarker } from '../../tar/complete.ts';
 import { createQemuExec } from './exec.ts';
 
 /** The guest's user: no name resolution, no supplementary groups. */
@@ -26,13 +26,20 @@ export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () 
           cwd: request.cwd,
           uid: GUEST_UID,
           gid: GUEST_GID,
-          stdinBytes: stdin === null ? null : stdin.sizeBytes,
+          stdinBytes: stdin === null ? null : (stdin.sizeBytes ?? OPEN_STDIN_BYTES),
           timeoutMs: request.timeoutMs,
           maxOutputBytes: request.maxOutputBytes,
         },
         signal,
       );
       return createQemuExec(vm, request.key, stdin, known);
+    },
+
+    async execs() {
+      const { execs } = await vm.status();
+      return execs
+        .filter(({ state }) => state !== 'acknowledged')
+        .map(({ execKey, state }) => ({ key: execKey, isRunning: state === 'running' }));
     },
 
     writeFile: (guestPath, sizeBytes, bytes, signal) => vm.putFile(guestPath, FILE_MODE, sizeBytes, bytes, signal),
@@ -74,7 +81,7 @@ async function whyTarWasCut(vm: MicroVm, guestPath: string): Promise<Error> {
   return new CodedError(
     'stage/bad-output',
     reason === null
-      ? `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them (${vm.logPath} names the entry)`
+      ? `${guestPath} holds what may not leave a VM: leave regular files, folders and links that stay inside, at most 1,000,000 of them; which entry it is, this VM's keeper is of a build too old to say`
       : `${guestPath} may not leave its VM: ${reason}`,
   );
 }

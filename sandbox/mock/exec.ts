@@ -14,12 +14,14 @@ export class MockExec {
   readonly spool: MockSpool;
   readonly ended: Promise<ExecExit>;
   readonly stdin: MockStdin;
+  isRunning = true;
+  isAcknowledged = false;
   readonly #killed = new AbortController();
   #killReason: { readonly reason: KillReason; readonly exitCode: number } | null = null;
 
   constructor(request: ExecRequest, program: MockProgram | null, known: readonly string[], files: MockFiles) {
     this.spool = new MockSpool(request.maxOutputBytes);
-    this.stdin = new MockStdin(request.stdin?.sizeBytes ?? 0);
+    this.stdin = new MockStdin(request.stdin === null ? 0 : request.stdin.sizeBytes);
     this.ended = this.#run(request, program, known, files);
   }
 
@@ -38,6 +40,7 @@ export class MockExec {
   ): Promise<ExecExit> {
     const startedAtMs = Date.now();
     const finish = (reason: ExecExit['reason'], exitCode: number, message: string): ExecExit => {
+      this.isRunning = false;
       this.spool.complete();
       this.stdin.close();
       return {
@@ -55,7 +58,7 @@ export class MockExec {
       return finish(
         'cannot-start',
         127,
-        `${JSON.stringify(request.program)} is not simulated: mode mock has only ${known.join(', ')}; take \`mode: mock\` out of the spec for a real VM`,
+        `${JSON.stringify(request.program)} is not simulated: mode mock has only ${known.join(', ')}; for a real VM, run without \`--mode mock\`, and without \`mode: mock\` in the spec`,
       );
     }
     const node = files.find(request.cwd);
@@ -99,7 +102,8 @@ export class MockExec {
 
 /** Standard input: one sender at a time, the newest; a reader that may be slow. */
 export class MockStdin {
-  readonly #sizeBytes: number;
+  /** Null until the end of a source that did not say it. */
+  #sizeBytes: number | null;
   readonly #held: Buffer[] = [];
   #heldBytes = 0;
   #receivedBytes = 0;
@@ -107,7 +111,7 @@ export class MockStdin {
   #sender = 0;
   #changed: (() => void)[] = [];
 
-  constructor(sizeBytes: number) {
+  constructor(sizeBytes: number | null) {
     this.#sizeBytes = sizeBytes;
   }
 
@@ -116,7 +120,7 @@ export class MockStdin {
     const mine = ++this.#sender;
     this.#wake();
     const isMine = (): boolean => mine === this.#sender && !this.#isClosed;
-    if (this.#receivedBytes >= this.#sizeBytes) return;
+    if (this.#isWhole()) return;
     for await (const chunk of open(this.#receivedBytes)) {
       while (isMine() && this.#heldBytes >= STDIN_HELD_BYTES) await this.#change();
       if (!isMine()) return;
@@ -125,7 +129,10 @@ export class MockStdin {
       this.#receivedBytes += chunk.length;
       this.#wake();
     }
-    if (isMine() && this.#receivedBytes !== this.#sizeBytes)
+    if (!isMine()) return;
+    this.#sizeBytes ??= this.#receivedBytes;
+    this.#wake();
+    if (this.#receivedBytes !== this.#sizeBytes)
       throw new Error(`standard input ended at ${this.#receivedBytes} of ${this.#sizeBytes} bytes`);
   }
 
@@ -136,7 +143,7 @@ export class MockStdin {
         this.#heldBytes -= chunk.length;
         this.#wake();
         yield chunk;
-      } else if (this.#isClosed || this.#receivedBytes >= this.#sizeBytes) {
+      } else if (this.#isClosed || this.#isWhole()) {
         return;
       } else {
         await this.#change();
@@ -147,6 +154,10 @@ export class MockStdin {
   close(): void {
     this.#isClosed = true;
     this.#wake();
+  }
+
+  #isWhole(): boolean {
+    return this.#sizeBytes !== null && this.#receivedBytes >= this.#sizeBytes;
   }
 
   #wake(): void {

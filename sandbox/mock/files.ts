@@ -2,8 +2,8 @@
 import { Buffer } from 'node:buffer';
 import { posix } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { TarEntry } from '../tar/read.ts';
-import type { TarItem } from '../tar/write.ts';
+import type { TarEntry } from '../../tar/read.ts';
+import type { TarItem } from '../../tar/write.ts';
 
 export type MockNode =
   | { readonly kind: 'file'; readonly mode: number; readonly body: Buffer }

@@ -2,8 +2,8 @@
 import { Buffer } from 'node:buffer';
 import type { Exec, Sandbox } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { readTar } from '../tar/read.ts';
-import { writeTar } from '../tar/write.ts';
+import { readTar } from '../../tar/read.ts';
+import { writeTar } from '../../tar/write.ts';
 import type { MockExec } from './exec.ts';
 import type { MockHold, MockVm } from './vm.ts';
 
@@ -13,7 +13,12 @@ const CHUNK_BYTES = 64 * 1024;
 
 export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean): Sandbox {
   /** Ends with the caller's signal or with the hold. */
-  const bound = (signal: AbortSignal): AbortSignal => AbortSignal.any([signal, hold.cut.signal]);
+  const bounds = new Map<AbortSignal, AbortSignal>();
+  const bound = (signal: AbortSignal): AbortSignal => {
+    const known = bounds.get(signal) ?? AbortSignal.any([signal, hold.cut.signal]);
+    bounds.set(signal, known);
+    return known;
+  };
   const check = (signal?: AbortSignal): void => {
     vm.check(hold);
     signal?.throwIfAborted();
@@ -39,6 +44,11 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
       const { stdin } = request;
       const feeding = stdin === null ? null : exec.stdin.feed((offset) => guarded(stdin.open(offset), hold.cut.signal));
       return mockExec(vm, hold, exec, known, feeding, bound);
+    },
+
+    async execs() {
+      check();
+      return vm.execs;
     },
 
     async writeFile(guestPath, sizeBytes, bytes, signal) {
@@ -86,7 +96,8 @@ export function createMockSandbox(vm: MockVm, hold: MockHold, attached: boolean)
     },
 
     detach() {
-      hold.cut.abort(new CodedError('fence/stale', `mock VM ${vm.name}: this holder has let go of it`));
+      if (!hold.cut.signal.aborted)
+        hold.cut.abort(new CodedError('fence/stale', `mock VM ${vm.name}: this holder has detached from it`));
     },
 
     async stop() {
@@ -131,6 +142,7 @@ function mockExec(
     },
     async acknowledge() {
       vm.check(hold);
+      exec.isAcknowledged = true;
     },
   };
 }

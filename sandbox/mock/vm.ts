@@ -1,7 +1,7 @@
 /** A mock VM: files, commands by key, and who may drive it. */
 import { randomUUID } from 'node:crypto';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import type { ExecRequest } from '../../activities/ports/sandbox.ts';
+import type { ExecRequest, ExecState } from '../../activities/ports/sandbox.ts';
 import { MockExec } from './exec.ts';
 import { MockFiles } from './files.ts';
 import type { MockProgram } from './programs.ts';
@@ -41,6 +41,11 @@ export class MockVm {
 
   get hadCommands(): boolean {
     return this.#execs.size > 0;
+  }
+
+  get execs(): readonly ExecState[] {
+    const left = [...this.#execs].filter(([, exec]) => !exec.isAcknowledged);
+    return left.map(([key, exec]) => ({ key, isRunning: exec.isRunning }));
   }
 
   get isAlive(): boolean {

@@ -5,10 +5,10 @@ import { mkdir, open, rename, rm, type FileHandle } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import type { MountKey } from '../../activities/ports/mounts.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { endMarker, paddingBytes, writeHeader } from '../tar/entry.ts';
-import { cleanPath, linkStaysInside } from './changes.ts';
+import { endMarker, paddingBytes, writeHeader } from '../../tar/entry.ts';
+import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
 import { errno, Folder, isAbsent } from './folder.ts';
-import { ManifestLimit, shown, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
+import { ManifestLimit, printablePath, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
 import { isStaging } from './staging.ts';
 
 export const CAPTURE_TAR = 'capture.tar';
@@ -118,7 +118,7 @@ class Capture {
     if (stat === null) return;
     // Nothing is put into a VM that could not come back.
     if (cleanPath(path) === null)
-      throw unusable(this.#hostPath, `${shown(path)} lies too deep in it, or its path is too long`);
+      throw unusable(this.#hostPath, `${printablePath(path)} is nested too deeply, or its path is too long`);
     const mode = Number(stat.mode) & 0o777;
     const modifiedS = Math.max(0, Number(stat.mtimeNs / 1_000_000_000n));
     if (stat.isDirectory()) {
@@ -196,7 +196,7 @@ class Capture {
       if (error instanceof CodedError || errno(error) === '') throw error;
       // It went, or became something else, since its folder was read.
       if (path !== '' && (isAbsent(error) || errno(error) === 'ELOOP')) throw new Torn();
-      const place = path === '' ? '' : ` at ${shown(path)}`;
+      const place = path === '' ? '' : ` at ${printablePath(path)}`;
       throw unusable(
         this.#hostPath,
         `it cannot be read${place} (${errno(error)}): let the user that runs the worker read it, or mount a folder that holds less`,

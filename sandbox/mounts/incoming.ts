@@ -2,9 +2,10 @@
 import { Buffer } from 'node:buffer';
 import { createHash } from 'node:crypto';
 import { CodedError } from '../../domain/errors/coded-error.ts';
-import { streamTar, type StreamedEntry } from '../tar/stream.ts';
-import { cleanPath, linkStaysInside, parentOf } from './changes.ts';
-import { ManifestLimit, sameEntry, shown, type Manifest, type MountEntry } from './manifest.ts';
+import { streamTar, type StreamedEntry } from '../../tar/stream.ts';
+import { cleanPath, linkStaysInside } from '../../tar/inside.ts';
+import { parentOf } from './changes.ts';
+import { ManifestLimit, sameEntry, printablePath, type Manifest, type MountEntry } from './manifest.ts';
 import { isStaging, type Staging } from './staging.ts';
 
 /** Contents up to this size that may be what they were are compared before anything is written. */
@@ -30,7 +31,7 @@ export async function readIncoming(
     // The folder itself.
     if (path === null && /^(\.?\/)*\.?$/.test(item.path)) continue;
     if (path === null) throw refused(item.path, 'a path that does not stay inside, or is too long or too deep');
-    if (isStaging(path)) throw refused(path, 'a name that is kept for copies');
+    if (isStaging(path)) throw refused(path, 'a name that is reserved for copies');
     const entry = await entryOf(item, path, before.get(path) ?? null, staging, staged);
     const over = limit.add(path, entry);
     if (over !== null)
@@ -42,7 +43,8 @@ export async function readIncoming(
   }
   for (const path of entries.keys()) {
     const parent = parentOf(path);
-    if (parent !== '' && entries.get(parent)?.kind !== 'dir') throw refused(path, 'an entry whose folder is none');
+    if (parent !== '' && entries.get(parent)?.kind !== 'dir')
+      throw refused(path, 'an entry whose parent is not a folder');
   }
   return { entries, staged };
 }
@@ -60,7 +62,7 @@ async function entryOf(
       return { kind: 'dir', mode: (item.mode & 0o777) | 0o700 };
     case 'symlink':
       if (!linkStaysInside(path, item.linkTarget))
-        throw refused(path, `a link to ${shown(item.linkTarget)}, which does not stay inside`);
+        throw refused(path, `a link to ${printablePath(item.linkTarget)}, which does not stay inside`);
       return { kind: 'link', target: item.linkTarget };
     case 'file':
       return fileOf(item, path, before, staging, staged);
@@ -137,5 +139,5 @@ async function stage(
 }
 
 function refused(path: string, why: string): CodedError {
-  return new CodedError('stage/bad-output', `a writable mount may not hold ${shown(path)}: ${why}`);
+  return new CodedError('stage/bad-output', `a writable mount may not hold ${printablePath(path)}: ${why}`);
 }

@@ -33,7 +33,7 @@ export function sameEntry(a: MountEntry | null, b: MountEntry | null): boolean {
 }
 
 /** A path for people: whatever bytes it has, on one line. */
-export function shown(path: string): string {
+export function printablePath(path: string): string {
   return sanitizeLine(Buffer.from(path, 'latin1').toString('utf8'));
 }
 
@@ -96,7 +96,7 @@ export async function readManifest(path: string): Promise<Map<string, MountEntry
       crlfDelay: Number.POSITIVE_INFINITY,
     })) {
       const value = JSON.parse(line) as unknown;
-      if (isComplete) throw new SyntaxError('lines behind its end');
+      if (isComplete) throw new SyntaxError('lines after its end');
       if (Array.isArray(value)) entries.set(...checkedLine(value));
       else isComplete = (value as { readonly count?: unknown } | null)?.count === entries.size;
     }
@@ -129,7 +129,7 @@ function checkedLine(line: readonly unknown[]): [string, MountEntry | null] {
     if (kind === 'file' && typeof sizeBytes === 'number' && typeof sha256 === 'string')
       return [path, { kind, mode, sizeBytes, sha256 }];
   }
-  throw new SyntaxError(`an entry of no known kind for ${shown(path)}`);
+  throw new SyntaxError(`an entry of an unknown kind for ${printablePath(path)}`);
 }
 
 function damaged(path: string, why: string): CodedError {

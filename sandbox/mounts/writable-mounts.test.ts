@@ -20,9 +20,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { CopiedBack, WritableMounts } from '../../activities/ports/mounts.ts';
-import { endMarker, writeHeader } from '../tar/entry.ts';
-import { writeTar, type TarItem } from '../tar/write.ts';
-import { MAX_DEPTH } from './changes.ts';
+import { endMarker, writeHeader } from '../../tar/entry.ts';
+import { writeTar, type TarItem } from '../../tar/write.ts';
+import { MAX_DEPTH } from '../../tar/inside.ts';
 import { MAX_ENTRIES } from './manifest.ts';
 import { createWritableMounts } from './writable-mounts.ts';
 
@@ -241,7 +241,7 @@ describe('a copy back', () => {
     const names = readdirSync(host);
     const { refusal } = await copyBack();
     expect(refusal).toMatchObject({ code: 'stage/mount-conflict' });
-    expect(refusal?.message).toMatch(new RegExp(`: ${path.replaceAll('/', '\\/')} changed`));
+    expect(refusal?.message).toMatch(new RegExp(`: ${path.replaceAll('/', '\\/')} also changed`));
     expect(readdirSync(host)).toEqual(names);
     expect(before).toBeGreaterThan(0);
   });

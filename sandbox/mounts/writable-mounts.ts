@@ -15,7 +15,7 @@ import { errno, Folder, FolderPath, syncEntries } from './folder.ts';
 import { readIncoming } from './incoming.ts';
 import { readManifest, sameEntry, syncFolder, writeManifest, type MountEntry } from './manifest.ts';
 import { Staging } from './staging.ts';
-import { carryOut, checkChanges, type Refusal } from './write-back.ts';
+import { applyChanges, checkChanges, type Refusal } from './write-back.ts';
 
 /** What the host has by us: the capture, and every copy since. */
 const COPIED = 'copied.jsonl';
@@ -98,7 +98,7 @@ class Copy {
     } catch (error) {
       return this.#refused({
         code: 'stage/mount-conflict',
-        message: `the folder itself is no longer one (${errno(error)})`,
+        message: `the folder itself is no longer a folder (${errno(error)})`,
       });
     }
     const staging = new Staging(root, JSON.stringify([this.#key.runId, this.#key.scope, this.#key.guestPath]));
@@ -115,7 +115,7 @@ class Copy {
       if (checked.refusal !== null) return this.#refused(checked.refusal);
       await this.#assertNewest();
       await writeManifest(join(this.#dir, COPYING), targets(changes));
-      const refusal = await carryOut(root, checked.todo, incoming.staged, staging);
+      const refusal = await applyChanges(root, checked.todo, incoming.staged, staging);
       await this.#assertNewest();
       if (refusal !== null) {
         await this.#settle(root, before);
@@ -176,7 +176,7 @@ class Copy {
   async #assertNewest(): Promise<void> {
     const newest = await readFile(join(this.#dir, COPIER), 'utf8');
     if (newest !== this.#name)
-      throw new CodedError('fence/stale', `another worker has begun to copy ${this.#key.guestPath} back since`);
+      throw new CodedError('fence/stale', `another worker has started to copy ${this.#key.guestPath} back meanwhile`);
   }
 
   /** Only for what is on the disk. A plan that came back behind a power loss would take later edits of the host for its own. */

@@ -6,7 +6,7 @@ import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { deepestFirst, nameOf, parentOf, removesFirst, removesFolder, type Change } from './changes.ts';
 import { errno, isAbsent, type Folder, FolderPath, type Found } from './folder.ts';
-import { sameEntry, shown, type Manifest, type MountEntry } from './manifest.ts';
+import { sameEntry, printablePath, type Manifest, type MountEntry } from './manifest.ts';
 import type { Staging } from './staging.ts';
 
 /** Paths that a refusal names. */
@@ -70,7 +70,7 @@ export async function checkChanges(
 }
 
 /** Carries checked changes out. What could not be done is told; the host then has what came before it. */
-export async function carryOut(
+export async function applyChanges(
   root: Folder,
   todo: readonly Checked[],
   staged: ReadonlyMap<string, string>,
@@ -139,7 +139,7 @@ async function place(
     }
     case 'file': {
       if (stagedName === undefined)
-        throw new Error(`the contents of ${shown(change.path)} are not in the staging folder`);
+        throw new Error(`the contents of ${printablePath(change.path)} are not in the staging folder`);
       return (await staging.folder()).moveTo(stagedName, folder, name);
     }
   }
@@ -220,17 +220,17 @@ function isOfTheHost(error: unknown): boolean {
 
 function conflict(paths: readonly string[]): Refusal {
   const unique = [...new Set(paths)].sort();
-  const named = unique.slice(0, NAMED_PATHS).map((path) => (path === '' ? 'the folder itself' : shown(path)));
+  const named = unique.slice(0, NAMED_PATHS).map((path) => (path === '' ? 'the folder itself' : printablePath(path)));
   const more = unique.length > NAMED_PATHS ? ` and ${unique.length - NAMED_PATHS} more` : '';
   return {
     code: 'stage/mount-conflict',
-    message: `${named.join(', ')}${more} changed on the host too since the stage's VM got it`,
+    message: `${named.join(', ')}${more} also changed on the host since the stage's VM got it`,
   };
 }
 
 function unwritable(path: string, why: string): Refusal {
   return {
     code: 'stage/mount-unwritable',
-    message: `${path === '' ? 'the folder itself' : shown(path)} cannot be written on the host (${why})`,
+    message: `${path === '' ? 'the folder itself' : printablePath(path)} cannot be written on the host (${why})`,
   };
 }

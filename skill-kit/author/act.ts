@@ -10,6 +10,7 @@ import type {
   AskUserOption,
   PrimitiveConfig,
 } from '../../domain/step-machine/definition.ts';
+import { refuse } from './refuse.ts';
 
 /** What question tools can show. */
 const HEADER_CHARACTERS_MAX = 12;
@@ -31,7 +32,7 @@ export const act: ActBuilder = Object.freeze({
   checklist: (input) => segment({ kind: 'checklist', ...input }),
   subagent: (input) => segment({ kind: 'subagent', ...input }),
   survey(questions) {
-    if (questions.length === 0) throw new Error('survey: must have at least 1 question');
+    if (questions.length === 0) refuse(new Error('survey: must have at least 1 question'));
     for (const { header, options } of questions) {
       checkHeader('survey', header);
       checkOptions('survey: each question must have 2–4 options', options);
@@ -46,12 +47,14 @@ function segment(primitive: PrimitiveConfig): ActSegment {
 
 function checkHeader(primitive: string, header: string | undefined): void {
   if (header !== undefined && header.length > HEADER_CHARACTERS_MAX) {
-    throw new Error(
-      `${primitive}: header must be ≤${HEADER_CHARACTERS_MAX} characters, got ${header.length}. Shorten "${header}".`,
+    refuse(
+      new Error(
+        `${primitive}: header must be ≤${HEADER_CHARACTERS_MAX} characters, got ${header.length}. Shorten "${header}".`,
+      ),
     );
   }
 }
 
 function checkOptions(rule: string, options: readonly AskUserOption[]): void {
-  if (options.length < OPTIONS_MIN || options.length > OPTIONS_MAX) throw new Error(`${rule}, got ${options.length}`);
+  if (options.length < OPTIONS_MIN || options.length > OPTIONS_MAX) refuse(new Error(`${rule}, got ${options.length}`));
 }

@@ -1,21 +1,21 @@
 /** Tells results apart by their `kind`. */
 import type {
-  CliResult,
+  SessionResult,
   DoneResult,
   PromptResult,
   RedirectResult,
   ValidationErrorResult,
 } from '../../domain/step-machine/result.ts';
 
-export function isPrompt(result: CliResult): result is PromptResult {
+export function isPrompt(result: SessionResult): result is PromptResult {
   return result.kind === 'prompt';
 }
-export function isDone(result: CliResult): result is DoneResult {
+export function isDone(result: SessionResult): result is DoneResult {
   return result.kind === 'done';
 }
-export function isError(result: CliResult): result is ValidationErrorResult {
+export function isError(result: SessionResult): result is ValidationErrorResult {
   return result.kind === 'error';
 }
-export function isRedirect(result: CliResult): result is RedirectResult {
+export function isRedirect(result: SessionResult): result is RedirectResult {
   return result.kind === 'redirect';
 }

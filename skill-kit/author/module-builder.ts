@@ -3,6 +3,7 @@ import type { ModuleDefinition } from '../../domain/step-machine/definition.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { StepDefinition, StepOptions } from './author-types.ts';
 import { checkSteps } from './check-definition.ts';
+import { refuse } from './refuse.ts';
 import { StepRegistry } from './step-registry.ts';
 import type {
   AnyRan,
@@ -90,7 +91,7 @@ export class ModuleBuilder<TEntry extends string = string, TSteps extends AnyRan
 
   /** @throws {Error} when name, entry or steps are missing */
   build(): TypedModule<TSteps, TEdges, TEntry> {
-    if (!this.#name) throw new Error('module: name is required');
+    if (!this.#name) refuse(new Error('module: name is required'));
     const steps = this.#steps.frozen();
     checkSteps(`module "${this.#name}"`, this.#entry, steps);
     return Object.freeze({ kind: 'module', name: this.#name, entry: this.#entry, steps });

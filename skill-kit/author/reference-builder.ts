@@ -1,5 +1,6 @@
 /** Reference skills: texts by topic, without steps. */
 import type { Frontmatter, ReferenceDefinition, TopicConfig } from '../../domain/step-machine/definition.ts';
+import { refuse } from './refuse.ts';
 
 /** A version that the author gives, or that of the nearest package.json, read when the skill is built. */
 export type VersionStrategy =
@@ -25,11 +26,13 @@ export class ReferenceBuilder {
   /** @throws {Error} when name, description or topics are missing */
   build(): ReferenceDefinition {
     const { name, description, version = DEFAULT_VERSION, resolveVersion = false } = this.#config;
-    if (!name) throw new Error('reference: name is required');
-    if (!description) throw new Error(`reference "${name}": description is required. Agents choose a skill by it.`);
+    if (!name) refuse(new Error('reference: name is required'));
+    if (!description) refuse(new Error(`reference "${name}": description is required. Agents choose a skill by it.`));
     if (Object.keys(this.#topics).length === 0)
-      throw new Error(
-        `reference "${name}": at least one topic is required. Add one with .topic(name, { label, content }).`,
+      refuse(
+        new Error(
+          `reference "${name}": at least one topic is required. Add one with .topic(name, { label, content }).`,
+        ),
       );
     return Object.freeze({
       ...this.#config,
@@ -50,6 +53,6 @@ export function reference(config: ReferenceBuilderConfig): ReferenceBuilder {
 /** @throws {Error} for a name that is taken */
 export function addTopic(where: string, topics: Record<string, TopicConfig>, name: string, config: TopicConfig): void {
   if (Object.hasOwn(topics, name))
-    throw new Error(`${where}: topic "${name}" is registered twice. Give one of them another name.`);
+    return refuse(new Error(`${where}: topic "${name}" is registered twice. Give one of them another name.`));
   topics[name] = Object.freeze({ ...config });
 }

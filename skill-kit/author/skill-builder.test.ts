@@ -1,7 +1,7 @@
 import { type } from 'arktype';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, expectTypeOf, it } from 'vitest';
 import { z } from 'zod';
-import type { StepConfig } from '../../domain/step-machine/definition.ts';
+import type { StepConfig, StoreAccessor } from '../../domain/step-machine/definition.ts';
 import {
   act,
   action,
@@ -42,7 +42,10 @@ describe('build', () => {
       .topic('t', { label: 'T', content })
       .build();
     expect(built).toMatchObject({ version: '1.2.3', system: 'Be kind.', license: 'MIT', params, stores });
-    expect(built.subskills).toEqual({ sub: { definition: sub, params: toParams } });
+    expect(built.subskills).toEqual({ sub: { definition: sub, paramsMap: toParams, params: toParams } });
+    expectTypeOf(built.subskills!['sub']!.paramsMap).toEqualTypeOf<
+      ((response: unknown, store: StoreAccessor) => unknown) | undefined
+    >();
     expect(built.topics).toEqual({ t: { label: 'T', content } });
   });
 

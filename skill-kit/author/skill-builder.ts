@@ -12,7 +12,8 @@ import type { StepDefinition, StepOptions, StepOverrides } from './author-types.
 import { checkSkillDefinition } from './check-definition.ts';
 import type { TypedModule } from './module-builder.ts';
 import { addTopic, DEFAULT_VERSION, type VersionStrategy } from './reference-builder.ts';
-import { erased } from './step.ts';
+import { refuse } from './refuse.ts';
+import { eraseTypes } from './step.ts';
 import { StepRegistry } from './step-registry.ts';
 import type {
   AnyRan,
@@ -213,7 +214,7 @@ export class SkillBuilder<
           GuaranteedAt<TEdges, TName>
         >
       > {
-    this.#steps.add(name, base.extend(erased(overrides)));
+    this.#steps.add(name, base.extend(eraseTypes(overrides)));
     return this as never;
   }
 
@@ -242,14 +243,16 @@ export class SkillBuilder<
       params,
     }: { readonly params?: (response: TResponse, store: StoreAt<TSteps, never, TStores, string>) => unknown } = {},
   ): this {
-    if (Object.hasOwn(this.#subskills, name))
-      throw new Error(
-        `skill "${this.#config.name}": subskill "${name}" is registered twice. Give one of them another name.`,
+    if (Object.hasOwn(this.#subskills, name)) {
+      refuse(
+        new Error(
+          `skill "${this.#config.name}": subskill "${name}" is registered twice. Give one of them another name.`,
+        ),
       );
-    this.#subskills[name] = Object.freeze({
-      definition,
-      ...(params && { params: params as (response: never, store: never) => unknown }),
-    });
+      return this;
+    }
+    const paramsMap = params as ((response: never, store: never) => unknown) | undefined;
+    this.#subskills[name] = Object.freeze({ definition, ...(paramsMap && { paramsMap, params: paramsMap }) });
     return this;
   }
 

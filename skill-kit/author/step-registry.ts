@@ -1,7 +1,7 @@
 /** The steps that a builder has been given: skills and modules collect them alike. */
 import type { StepConfig, StepDefinition } from '../../domain/step-machine/definition.ts';
 import { checkActionInput } from './check-definition.ts';
-import { defineStep, erased } from './step.ts';
+import { defineStep, eraseTypes } from './step.ts';
 
 export class StepRegistry {
   /** Without a prototype, so that a step may have any name. */
@@ -13,7 +13,7 @@ export class StepRegistry {
    * @throws {Error} when `next` is missing, or a reusable action without `mapInput` needs what the response has not
    */
   add(name: string, step: object): void {
-    const definition = isDefinition(step) ? step : defineStep(erased(step));
+    const definition = isDefinition(step) ? step : defineStep(eraseTypes(step));
     checkActionInput(name, definition.config);
     this.#steps[name] = definition;
   }

@@ -1,6 +1,7 @@
 /** Steps and actions that stand on their own, to be used in several skills. */
 import type { StepConfig as ErasedStepConfig, StoreAccessor } from '../../domain/step-machine/definition.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
+import { refuse } from './refuse.ts';
 import type { AnyTarget } from './store-types.ts';
 import type { ActionConfig, ActionDefinition, StepDefinition, StepOptions } from './author-types.ts';
 
@@ -34,19 +35,22 @@ export function step<
     TJoin
   >,
 ): StepDefinition<TResponse, TAction, TSave, TNext> {
-  return defineStep(erased(config));
+  checkNext(eraseTypes(config));
+  return defineStep(eraseTypes(config));
 }
 
 /** What the compiler knows of a step ends here; the engine checks what callbacks return. */
-export function erased(config: object): ErasedStepConfig {
+export function eraseTypes(config: object): ErasedStepConfig {
   return config as ErasedStepConfig;
 }
 
-/** As `step`, without types: what builders call. */
+function checkNext({ next, parallel }: ErasedStepConfig): void {
+  if (next || parallel !== undefined) return;
+  refuse(new Error('step: next is required. Name the step that comes next, or end the skill with next: terminal.'));
+}
+
+/** As `step`, without types and without a look at `next`: what builders call, who find a missing one by the step's name. */
 export function defineStep(config: ErasedStepConfig): StepDefinition<never, never, never, never> {
-  if (!config.next && config.parallel === undefined) {
-    throw new Error('step: next is required. Name the step that comes next, or end the skill with next: terminal.');
-  }
   return Object.freeze({
     kind: 'step',
     config: Object.freeze({ ...config }),
@@ -62,9 +66,9 @@ export function action<TInput extends AnySchema, TOutput extends AnySchema>(
   config: ActionConfig<TInput, TOutput>,
 ): ActionDefinition<TInput, TOutput> {
   const where = config.name ? `action "${config.name}"` : 'action';
-  if (!config.name) throw new Error('action: name is required');
-  if (!config.input) throw new Error(`${where}: input schema is required`);
-  if (!config.output) throw new Error(`${where}: output schema is required`);
-  if (typeof config.run !== 'function') throw new Error(`${where}: run function is required`);
+  if (!config.name) refuse(new Error('action: name is required'));
+  if (!config.input) refuse(new Error(`${where}: input schema is required`));
+  if (!config.output) refuse(new Error(`${where}: output schema is required`));
+  if (typeof config.run !== 'function') refuse(new Error(`${where}: run function is required`));
   return Object.freeze({ kind: 'action', ...config });
 }

@@ -146,13 +146,13 @@ describe('the examples, built', () => {
       expect(Buffer.from(text, 'base64').toString()).not.toContain(ROOT);
   });
 
-  it('repository-doctor runs its action and mends, round by round', async () => {
+  it('repository-doctor runs its action and repairs, round by round', async () => {
     using patient = new TemporaryFolder();
     for (const file of ['README.md', 'LICENSE', 'CHANGELOG.md', '.gitignore'])
       writeFileSync(patient.file(file), 'text');
     expect(await wentThrough(join(out, 'repository-doctor'), { folder: patient.path }, {})).toEqual({
       healthy: true,
-      mended: [],
+      repaired: [],
     });
     rmSync(patient.file('LICENSE'));
     const referred = await wentThrough(
@@ -160,7 +160,7 @@ describe('the examples, built', () => {
       { folder: patient.path },
       { treat: { file: 'none' } },
     );
-    expect(referred).toEqual({ healthy: false, mended: ['none', 'none', 'none', 'none', 'none'] });
+    expect(referred).toEqual({ healthy: false, repaired: ['none', 'none', 'none', 'none', 'none'] });
   });
 
   it('contributor-guide leads to its sub-skill, and to a topic', async () => {
@@ -321,7 +321,7 @@ describe('a skill with references and a package of its own', () => {
     cpSync(source(), folder.file('reader'), { recursive: true });
     expect(await build('reader', 'reader', [], { cwd: folder.path })).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining('no build made it') as string,
+      stderr: expect.stringContaining('that no build made') as string,
     });
     expect(existsSync(folder.file('reader/SKILL.md'))).toBe(false);
     await mustBuild(folder.file('reader'), folder.file('reader'), ['--force']);
@@ -385,7 +385,7 @@ describe('a skill with references and a package of its own', () => {
     put('source/references', 'x');
     expect(await build(source(), out())).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/references is no folder/) as string,
+      stderr: expect.stringMatching(/references is not a folder/) as string,
     });
   });
 
@@ -490,7 +490,7 @@ chmod 755 "$5"
 
     it.each([
       [['--mode', 'bun', '--targets', 'win32-x64'], 'unknown build target: `win32-x64`'],
-      [['--mode', 'bun', '--targets', 'linux-x64', '--single'], 'different things'],
+      [['--mode', 'bun', '--targets', 'linux-x64', '--single'], 'exclude each other'],
       [['--mode', 'deno'], '--mode is `deno`'],
       [['--protocol', 'x'], '--protocol is `x`'],
     ])('%j is a wrong command line', async (args, message) => {

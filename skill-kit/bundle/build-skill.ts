@@ -85,7 +85,7 @@ async function fillFolder(
   if (problems.length > 0)
     throw new CodedError(
       'skill/not-compliant',
-      `${source.entry} is no skill of agentskills.io: ${problems.join('; ')}`,
+      `${source.entry} is not a valid skill of agentskills.io: ${problems.join('; ')}`,
     );
   const version = versionOf(source);
   checkTarget(target, force);
@@ -118,7 +118,7 @@ function versionOf({ definition, folder, entry }: LoadedSource): string {
   if (version !== null) return version;
   throw new CodedError(
     'skill/not-compliant',
-    `${entry} leaves its version to a package.json (resolveVersion), and none above it has one`,
+    `${entry} takes its version from a package.json (resolveVersion), and none above it has a version`,
   );
 }
 
@@ -168,8 +168,7 @@ async function compileForBun(
 
 function copyShipped(from: string, names: readonly string[], to: string): void {
   for (const path of names.map((name) => join(from, name)).filter((one) => existsSync(one))) {
-    if (!statSync(path).isDirectory())
-      throw new CodedError('skill/unusable', `${path} is no folder, and what a skill ships lies in one`);
+    if (!statSync(path).isDirectory()) throw new CodedError('skill/unusable', `${path} is not a folder`);
     copyTree(path, join(to, basename(path)));
   }
 }
@@ -197,9 +196,7 @@ function notesOn(definition: Buildable): readonly string[] {
   const fields = hostFieldNames(definition);
   return fields.length === 0
     ? []
-    : [
-        `SKILL.md has ${fields.join(', ')}, which agentskills.io does not know: hosts that are strict about it may refuse the skill`,
-      ];
+    : [`SKILL.md has ${fields.join(', ')}, which agentskills.io does not define: strict hosts may refuse the skill`];
 }
 
 /** A shell that stands in the folder would see an empty one. */

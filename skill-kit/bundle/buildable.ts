@@ -6,5 +6,5 @@ export function asBuildable(found: unknown): Buildable | string {
   if (kind === 'skill' || kind === 'reference') return found as Buildable;
   return typeof build === 'function'
     ? 'exports a builder by default: its `.build()` is missing'
-    : 'has a default export that is no built skill or reference; write `export default skill({ … }).step(…).build();`';
+    : 'has a default export that is not a built skill or reference; write `export default skill({ … }).step(…).build();`';
 }

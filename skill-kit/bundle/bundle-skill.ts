@@ -23,7 +23,7 @@ export function bundleFile(stateDir: string, codeHash: string): string {
 export async function bundleSkill(entry: string, stateDir: string): Promise<BundledSkill> {
   // A skill's own script may lie in a folder below it.
   const folder = skillDirOf(entry);
-  const { code, modules } = await bundle(entry, { isHosted: true });
+  const { code, modules } = await bundle(entry, { forWorker: true });
   const references = referencesOf(folder);
   const hash = createHash('sha256').update(code);
   for (const file of references) hash.update(`\0${relative(folder, file)}\0`).update(readFileSync(file));

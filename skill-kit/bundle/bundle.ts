@@ -45,7 +45,9 @@ export interface BundleOptions {
   /** Code that stands around the entry; without it the entry is bundled as it is. */
   readonly program?: Program | null;
   /** Whoever loads the bundle wants the definition: an entry that calls `main` hands it over and serves nothing. */
-  readonly isHosted?: boolean;
+  readonly forWorker?: boolean;
+  /** Modules that stay outside, by the names under which they are imported: the URL of each. */
+  readonly external?: Readonly<Record<string, string>>;
   readonly output?: Pick<OutputOptions, 'minify' | 'comments' | 'sourcemap' | 'sourcemapPathTransform'>;
 }
 
@@ -59,13 +61,18 @@ const PROGRAM = '\0program';
 /** @throws BundleError, a CodedError `skill/unusable`, with every mistake */
 export async function bundle(
   entry: string,
-  { program = null, isHosted = false, output = {} }: BundleOptions = {},
+  { program = null, forWorker = false, external = {}, output = {} }: BundleOptions = {},
 ): Promise<Bundle> {
-  const { chunks } = await generated(entry, program, resolution(isHosted), {
-    format: 'esm',
-    codeSplitting: false,
-    ...output,
-  });
+  const { chunks } = await generated(
+    entry,
+    program,
+    { ...resolution(forWorker), external },
+    {
+      format: 'esm',
+      codeSplitting: false,
+      ...output,
+    },
+  );
   const [{ code, moduleIds }] = chunks;
   return { code, modules: moduleIds.filter((id) => existsSync(id)) };
 }
@@ -99,6 +106,7 @@ export async function bundleProgram(
 interface Resolution {
   readonly alias: Record<string, string>;
   readonly modules: string[];
+  readonly external?: BundleOptions['external'];
 }
 
 interface Generated {
@@ -110,7 +118,7 @@ interface Generated {
 async function generated(
   entry: string,
   program: Program | null,
-  resolve: Resolution,
+  { external = {}, ...resolve }: Resolution,
   output: OutputOptions,
 ): Promise<Generated> {
   const unresolved: RolldownLog[] = [];
@@ -129,6 +137,7 @@ async function generated(
         if (log.code === 'EMPTY_IMPORT_META') onlyEsm = true;
       },
       plugins: [
+        outside(external),
         ...(output.format === 'cjs' ? [noticing(LOOKS_FOR_COMMONJS, () => (onlyEsm = true))] : []),
         ...(program === null ? [] : [virtual(program), ...(program.plugins ?? [])]),
       ],
@@ -176,6 +185,13 @@ function noticing(pattern: RegExp, notice: () => void): Plugin {
   };
 }
 
+function outside(external: Readonly<Record<string, string>>): Plugin {
+  return {
+    name: 'outside',
+    resolveId: (id) => (Object.hasOwn(external, id) ? { id: external[id]!, external: true } : null),
+  };
+}
+
 /** Modules that stand in no file. */
 function virtual({ main, modules = {} }: Program): Plugin {
   const texts: Readonly<Record<string, string>> = { ...modules, [PROGRAM]: main };
@@ -187,7 +203,7 @@ function virtual({ main, modules = {} }: Program): Plugin {
 }
 
 /** A skill runs with the skill-kit of whoever bundles it. */
-function resolution(isHosted: boolean): Resolution {
+function resolution(forWorker: boolean): Resolution {
   const root = packageRoot();
   const kit = join(root, 'dist/skill-kit');
   // Installed, our dependencies lie beside us.
@@ -195,7 +211,7 @@ function resolution(isHosted: boolean): Resolution {
   return {
     alias: {
       'voidbox/skill-kit/test': join(kit, 'test.js'),
-      'voidbox/skill-kit/cli': join(kit, isHosted ? 'cli.hosted.js' : 'cli.js'),
+      'voidbox/skill-kit/cli': join(kit, forWorker ? 'cli.worker.js' : 'cli.js'),
       'voidbox/skill-kit': join(kit, 'index.bundled.js'),
     },
     modules: ['node_modules', join(root, 'node_modules'), ...beside],

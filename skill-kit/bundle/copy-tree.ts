@@ -18,16 +18,16 @@ import { CodedError } from '../../domain/errors/coded-error.ts';
  */
 export function copyTree(from: string, to: string, around: readonly string[] = []): void {
   const found = reading(from, () => statSync(from, { throwIfNoEntry: false }));
-  if (found === undefined) throw new CodedError('skill/unusable', `${from} is a link to nothing, and is to be copied`);
+  if (found === undefined) throw new CodedError('skill/unusable', `${from} cannot be copied: it is a broken link`);
   if (found.isFile()) {
     reading(from, () => accessSync(from, constants.R_OK));
     copyFileSync(from, to);
     return chmodSync(to, (found.mode & 0o111) === 0 ? 0o644 : 0o755);
   }
-  if (!found.isDirectory()) throw new CodedError('skill/unusable', `${from} is no file, and is to be copied`);
+  if (!found.isDirectory()) throw new CodedError('skill/unusable', `${from} cannot be copied: it is not a file`);
   const real = realpathSync(from);
   if (around.includes(real))
-    throw new CodedError('skill/unusable', `${from} leads to ${real}, which it lies in, and is to be copied`);
+    throw new CodedError('skill/unusable', `${from} cannot be copied: it leads to ${real}, which contains it`);
   mkdirSync(to, { recursive: true, mode: 0o755 });
   for (const name of reading(from, () => readdirSync(from)))
     copyTree(join(from, name), join(to, name), [...around, real]);
@@ -38,7 +38,7 @@ function reading<T>(path: string, work: () => T): T {
   try {
     return work();
   } catch (cause) {
-    throw new CodedError('skill/unusable', `${path} cannot be read, and is to be copied: ${(cause as Error).message}`, {
+    throw new CodedError('skill/unusable', `${path} cannot be copied: ${(cause as Error).message}`, {
       cause,
     });
   }

@@ -33,7 +33,7 @@ function builtProgram(folder: string): string | null {
 export function findEntry(path: string, cwd: string): string {
   const full = resolve(cwd, path);
   const found = statOf(full);
-  if (found === undefined) throw new CodedError('skill/not-found', `there is no ${full}`);
+  if (found === undefined) throw new CodedError('skill/not-found', `${full} does not exist`);
   if (found.isDirectory()) {
     const entry = firstFile(full, [...SKILL_FILES, ...INDEX_FILES]);
     if (entry === null)
@@ -44,7 +44,7 @@ export function findEntry(path: string, cwd: string): string {
     return behindLink(entry);
   }
   if (!CODE.includes(extname(full)))
-    throw new CodedError('skill/not-found', `${full} is no TypeScript or JavaScript (${CODE.join(', ')})`);
+    throw new CodedError('skill/not-found', `${full} is not a TypeScript or JavaScript file (${CODE.join(', ')})`);
   return behindLink(full);
 }
 

@@ -29,7 +29,7 @@ export function complianceProblems(
   const problems: string[] = [];
   const add = (isWrong: boolean, problem: string): void => void (isWrong && problems.push(problem));
   const isNamed = NAME.test(name) && name.length <= MOST_NAME;
-  add(!isNamed, `the name "${name}" is to be 1 to ${MOST_NAME} of a-z, 0-9 and single "-" between them`);
+  add(!isNamed, `the name "${name}" must be 1 to ${MOST_NAME} of a-z, 0-9 and single "-" between them`);
   add(
     isNamed && name !== folderName,
     `the folder is called "${folderName}" and the skill "${name}": build it into a folder of the skill's name (-o …/${name})`,

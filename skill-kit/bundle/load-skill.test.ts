@@ -116,8 +116,8 @@ describe('loading a skill from its source', () => {
   });
 
   it.each([
-    ['there is nothing', 'none.ts', null, 'skill/not-found', /there is no .*none\.ts/],
-    ['it is no code', 'skill.md', 'x', 'skill/not-found', /skill\.md is no TypeScript or JavaScript/],
+    ['there is nothing', 'none.ts', null, 'skill/not-found', /none\.ts does not exist/],
+    ['it is no code', 'skill.md', 'x', 'skill/not-found', /skill\.md is not a TypeScript or JavaScript file/],
     ['it does not parse', 'skill.ts', 'export default {\n  a: ;\n}', 'skill/unusable', /skill\.ts:2:6: /],
     [
       'a file that it imports is missing',
@@ -160,7 +160,7 @@ describe('loading a skill from its source', () => {
       'skill.ts',
       'export default { steps: {} };',
       'skill/unusable',
-      /no built skill or reference/,
+      /not a built skill or reference/,
     ],
   ])('says what is wrong when %s', async (_when, name, code, errorCode, message) => {
     if (code !== null) put(name, code);
@@ -174,7 +174,7 @@ describe('loading a skill from its source', () => {
     const entry = put('skill.ts', GREETER);
     await expect(loadSkill(join(entry, 'more'))).rejects.toMatchObject({
       code: 'skill/not-found',
-      message: expect.stringMatching(/ENOTDIR|there is no/) as string,
+      message: expect.stringMatching(/ENOTDIR|does not exist/) as string,
     });
   });
 

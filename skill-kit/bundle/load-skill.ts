@@ -4,7 +4,7 @@ import { dirname, join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
-import { takeOffers } from '../hosted.ts';
+import { takeOffers } from '../worker-handoff.ts';
 import { asBuildable } from './buildable.ts';
 import { bundle } from './bundle.ts';
 import { findEntry } from './find-entry.ts';
@@ -32,7 +32,7 @@ export interface LoadedSource {
  */
 export async function loadSkill(path: string, cwd: string = process.cwd()): Promise<LoadedSource> {
   const entry = findEntry(path, cwd);
-  const { code, modules } = await bundle(entry, { isHosted: true });
+  const { code, modules } = await bundle(entry, { forWorker: true });
   return {
     definition: definitionIn(await imported(entry, code), entry),
     entry,

@@ -42,7 +42,7 @@ describe('a folder that is to be built into', () => {
 
   it('is never a file', () => {
     put('out');
-    expect(() => taken(true)).toThrow('is no folder');
+    expect(() => taken(true)).toThrow('is not a folder');
   });
 });
 
@@ -156,9 +156,9 @@ describe('copying what a skill ships', () => {
   });
 
   it.each([
-    ['..', /leads to .*from, which it lies in/],
-    ['nowhere', /link to nothing/],
-    ['/dev/null', /is no file/],
+    ['..', /leads to .*from, which contains it/],
+    ['nowhere', /is a broken link/],
+    ['/dev/null', /is not a file/],
   ])('refuses a link to %s', (target, message) => {
     put('from/a/b.md');
     symlinkSync(target, folder.file('from/a/link'));

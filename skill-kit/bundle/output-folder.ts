@@ -30,9 +30,9 @@ export function realTarget(folder: string): string {
 export function checkTarget(folder: string, force: boolean): void {
   const found = statSync(folder, { throwIfNoEntry: false });
   if (found === undefined) return;
-  if (!found.isDirectory()) throw new CodedError('skill/output-taken', `${folder} is there and is no folder`);
+  if (!found.isDirectory()) throw new CodedError('skill/output-taken', `${folder} exists and is not a folder`);
   if (force || readdirSync(folder).every((name) => name === 'package.json') || isBuilt(folder)) return;
-  throw new CodedError('skill/output-taken', `${folder} holds files, and no build made it`);
+  throw new CodedError('skill/output-taken', `${folder} holds files that no build made`);
 }
 
 function isBuilt(folder: string): boolean {
@@ -70,7 +70,7 @@ export async function replaceFolder(
     if (!moves.undo())
       throw new CodedError(
         'skill/output-taken',
-        `${target} could not be put back; what stood there lies in ${beside}`,
+        `${target} could not be restored; its former contents are in ${beside}`,
         { cause: error },
       );
     rmSync(beside, { recursive: true, force: true });

@@ -22,5 +22,5 @@ export function existingPackage(folder: string): Readonly<Record<string, unknown
   } catch (cause) {
     throw new CodedError('skill/output-taken', `${file} cannot be merged: ${(cause as Error).message}`, { cause });
   }
-  throw new CodedError('skill/output-taken', `${file} cannot be merged: it is no JSON object`);
+  throw new CodedError('skill/output-taken', `${file} cannot be merged: it is not a JSON object`);
 }

@@ -109,7 +109,7 @@ function versionIn(file: string): string | null {
     return typeof version === 'string' ? version : null;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
-    throw new Error(`${file} cannot be read, and the skill's version may stand there: ${(error as Error).message}`, {
+    throw new Error(`${file} cannot be read, but may hold the skill's version: ${(error as Error).message}`, {
       cause: error,
     });
   }

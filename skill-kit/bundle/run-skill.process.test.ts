@@ -125,7 +125,7 @@ it.each([
     SKILL.replace("next: 'end'", "next: 'gone'"),
     /^error: .*skill\.ts fails when it is loaded: skill "reader": .*"gone".*\n$/,
   ],
-  ['exports something else', 'export default 5;', /^error: the entry has a default export that is no built skill/],
+  ['exports something else', 'export default 5;', /^error: the entry has a default export that is not a built skill/],
   [
     'waits for ever',
     `await new Promise(() => undefined);${SKILL}`,

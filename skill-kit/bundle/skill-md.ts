@@ -1,7 +1,7 @@
 /** SKILL.md: what an agent reads first. It says how the program is called; what to do is in the program's prompts. */
 import type { Buildable, ReferenceDefinition, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { declaredVariables } from '../../domain/step-machine/skill-variables.ts';
-import { HOST_TOOLS } from '../prompt/hosts.ts';
+import { HOST_TOOLS } from '../prompt/agent-hosts.ts';
 import { inputJsonSchema } from '../author/schema.ts';
 import { frontmatter, type Head, hasTopics, mcpTools } from './frontmatter.ts';
 import { parameterTable } from './parameter-table.ts';
@@ -63,7 +63,7 @@ function withSession(definition: SkillDefinition): string {
     indented(fenced('json', '{"type":"output","step":"<step>","output":<answer>}')),
     '3. Hand it in; the number that is printed is the line with what comes next:',
     indented(fenced('sh', 'scripts/run advance --session <sessionId>')),
-    '4. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: mend the answer, append it again, hand it in again. `waiting` means: hand in again when `dueMs` (since 1970) has come. Calling `advance` twice does no harm.',
+    '4. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer, append it again, hand it in again. `waiting` means: hand in again when `dueMs` (since 1970) has come. Calling `advance` twice does no harm.',
     '5. `scripts/run cleanup --session <sessionId>` removes the file.',
   ].join('\n');
 }
@@ -83,7 +83,7 @@ function withoutSession(definition: SkillDefinition): string {
       ),
     ),
     '   To the history, an array that begins empty, append `completed` and then all of `autoAdvanced` of each result, in that order. What is long goes into a file: `--history-file <path>`, `--output-file <path>`.',
-    '3. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: mend the answer and hand it in again.',
+    '3. Go on with 2 until `kind` is `done`; `finalOutput` is the result. `error` with `"retry": true` means: fix the answer and hand it in again.',
   ].join('\n');
 }
 

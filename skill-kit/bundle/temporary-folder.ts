@@ -11,7 +11,7 @@ export async function temporaryFolder(): Promise<string> {
     const why = (cause as Error).message;
     throw new CodedError(
       'skill/unusable',
-      `${tmpdir()}, where temporary files go, takes no folder: ${why}. Set TMPDIR to a folder that can be written`,
+      `${tmpdir()}, the folder for temporary files, is not usable: ${why}. Set TMPDIR to a writable folder`,
       {
         cause,
       },

@@ -35,7 +35,7 @@ function begin(): void {
   own.write = process.stdout.write;
   withholdVariables(isBaseVariable);
   process.exit = (code) => {
-    throw new Error(`it calls process.exit(${code ?? ''}), and would end whoever loads it`);
+    throw new Error(`it calls process.exit(${code ?? ''}), which would end the program that loads it`);
   };
   process.stdout.write = process.stderr.write.bind(process.stderr) as typeof own.write;
 }

@@ -125,7 +125,7 @@ function ownerOf(path: string): string | null {
     if (code === 'ENOENT') return null;
     // Links are all that is ever made there.
     throw code === 'EINVAL'
-      ? new Error(`${path} is no claim on the session. Remove it and try again.`, { cause })
+      ? new Error(`${path} is not a claim on the session. Remove it and try again.`, { cause })
       : cause;
   }
 }

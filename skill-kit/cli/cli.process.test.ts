@@ -273,7 +273,7 @@ it('the default folder is 0700, and refused when it is not', async () => {
   symlinkSync(folder.file('elsewhere'), dir);
   expect(await run(['start', '--session', 'new'], { env }).ended).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('is no folder'),
+    stderr: expect.stringContaining('is not a folder'),
   });
 });
 
@@ -360,18 +360,18 @@ it('defect: starting a skill that uses zod alone loads no ArkType', async () => 
 
 it('refuses a history that never ends, as a file and on standard input', async () => {
   const ask = ['advance', '--step', 'a', '--output', '{"v":1}'];
-  const why = 'cannot be read: there is more of it than 256 MiB.';
+  const why = 'cannot be read: it has more than 256 MiB.';
   const file = await run([...ask, '--history-file', '/dev/zero']).ended;
   expect(file).toEqual({
     code: 1,
     stdout: '',
-    stderr: `error: --history-file /dev/zero ${why} Give the path of a file that holds JSON.\n`,
+    stderr: `error: --history-file /dev/zero ${why} Pass the path of a JSON file.\n`,
   });
   const endless = run([...ask, '--history', '-'], { stdin: createReadStream('/dev/zero') });
   expect(await endless.ended).toEqual({
     code: 1,
     stdout: '',
-    stderr: `error: --history (standard input) ${why} Hand in JSON that ends.\n`,
+    stderr: `error: --history (standard input) ${why} Pass JSON that ends.\n`,
   });
 });
 

@@ -9,12 +9,11 @@ import { advanceStored } from './session-advance.ts';
 import { cleanupStored, startStored } from './session-start.ts';
 import type { Outcome, SkillCall } from './skill-call.ts';
 import { advanceStateless, startStateless } from './stateless.ts';
-import { topicList, topicText } from './topics.ts';
+import { topicList, topicText, type Topics } from './topics.ts';
+import { checkUsage, type Command, isDurable, surplusArgument } from './usage.ts';
 
 const EXIT_ERROR = 1;
 const EXIT_USAGE = 2;
-
-type Command = 'start' | 'advance' | 'cleanup';
 
 interface Route {
   readonly command: Command;
@@ -27,9 +26,10 @@ export async function runSkillCommand(definition: SkillDefinition, io: CommandIo
   return reported(io, async () => {
     const refs = lazyLoader(io, refsBase);
     const { topics } = definition;
-    const [first, second] = io.argv;
-    if (topics !== undefined && first === 'topics' && !isHelp(second)) return io.stdout(topicList(topics));
-    if (topics !== undefined && first === 'topic' && !isHelp(second)) return io.stdout(topicText(topics, second, refs));
+    if (topics !== undefined && !io.argv.some(isHelp)) {
+      const text = topicOutput(topics, io.argv, refs);
+      if (text !== null) return io.stdout(text);
+    }
     const route = routeOf(definition, io.argv);
     if (route === null) return io.stderr(skillHelp(definition));
     const { flags, subskill } = route;
@@ -48,20 +48,29 @@ export async function runReferenceCommand(
   base?: string,
 ): Promise<number> {
   return reported(io, async () => {
-    const [first = 'topics', second] = io.argv;
-    if (io.argv.some(isHelp)) return io.stderr(referenceHelp({ topics, ...reference }));
-    if (first === 'topics') return io.stdout(topicList(topics));
-    if (first === 'topic') return io.stdout(topicText(topics, second, lazyLoader(io, base)));
-    throw new Error(`unknown command "${first}". There are: topics, topic <name>, mcp.`);
+    const { argv } = io;
+    if (argv.some(isHelp)) return io.stderr(referenceHelp({ topics, ...reference }));
+    const text = topicOutput(topics, argv.length === 0 ? ['topics'] : argv, lazyLoader(io, base));
+    if (text === null) throw new UsageError(`"${argv[0]}" is not a command. Commands: topics, topic <name>, mcp.`);
+    io.stdout(text);
   });
+}
+
+/** Null: the command is another one. @throws {Error} for a topic that does not exist @throws {UsageError} */
+function topicOutput(topics: Topics, [command, ...args]: readonly string[], refs: ReferenceLoader): string | null {
+  if (command !== 'topics' && command !== 'topic') return null;
+  const surplus = args[command === 'topics' ? 0 : 1];
+  if (surplus !== undefined) throw surplusArgument(command, surplus);
+  return command === 'topics' ? topicList(topics) : topicText(topics, args[0], refs);
 }
 
 async function outcomeOf(command: Command, call: SkillCall): Promise<Outcome> {
   const { session, turn } = call.flags.text;
   // A durable session has got them at its start, and answers to it need none.
-  if (command === 'start' || (command === 'advance' && !isDurable(command, call))) call.io.enter?.(call.definition);
-  if (isDurable(command, call)) return await durableOutcome(command, call);
-  if (turn !== undefined) call.io.stderr('warning: ignoring --turn, which durable sessions have\n');
+  if (command === 'start' || (command === 'advance' && !isDurable(command, call.flags)))
+    call.io.enter?.(call.definition);
+  if (isDurable(command, call.flags)) return await durableOutcome(command, call);
+  if (turn !== undefined) call.io.stderr('warning: ignoring --turn, which is for durable sessions\n');
   switch (command) {
     case 'start':
       return session === undefined ? startStateless(call) : startStored(call);
@@ -85,26 +94,29 @@ async function durableOutcome(command: Command, call: SkillCall): Promise<Outcom
   }
 }
 
-/** Ids of sessions in files are hexadecimal; those that are made for durable ones have dashes. */
-function isDurable(command: Command, { flags }: SkillCall): boolean {
-  return flags.durable || (command !== 'start' && flags.text.session?.includes('-') === true);
-}
-
-/** Null: nothing that can be run, so the help is shown. @throws {UsageError} for a sub-skill that is none */
-function routeOf({ subskills = {} }: SkillDefinition, argv: readonly string[]): Route | null {
+/** Null: the help is asked for. @throws {UsageError} for a command or a sub-skill that does not exist */
+function routeOf({ subskills = {}, topics }: SkillDefinition, argv: readonly string[]): Route | null {
   const [first, ...rest] = argv;
-  if (first === undefined) return null;
+  if (first === undefined || isHelp(first)) return null;
   const own = commandAt(argv);
   // Commands come before sub-skills of the same name, which --subskill reaches.
   const sub = own === null && Object.hasOwn(subskills, first) ? first : undefined;
   const found = sub === undefined ? own : rest.length === 0 ? { command: 'start' as const, args: [] } : commandAt(rest);
-  if (found === null) return null;
+  if (found === null) {
+    const known = ['start', 'advance', 'cleanup', 'mcp', ...(topics === undefined ? [] : ['topics', 'topic'])];
+    if (sub !== undefined)
+      throw new UsageError(`"${rest[0]}" is not a command of ${sub}. There are: start, advance, cleanup.`);
+    throw new UsageError(
+      `"${first}" is not a command. There are: ${[...known, ...Object.keys(subskills)].join(', ')}.`,
+    );
+  }
   const flags = parseFlags(found.args);
   if (flags.help) return null;
+  checkUsage(found.command, flags);
   const subskill = flags.text.subskill ?? sub;
   if (subskill === undefined || Object.hasOwn(subskills, subskill)) return { command: found.command, subskill, flags };
   throw new UsageError(
-    `--subskill "${subskill}" is no sub-skill. There are: ${Object.keys(subskills).join(', ') || 'none'}.`,
+    `--subskill "${subskill}" is not a sub-skill. There are: ${Object.keys(subskills).join(', ') || 'none'}.`,
   );
 }
 

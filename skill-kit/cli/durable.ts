@@ -5,9 +5,6 @@ import { handshakeOf } from './flags.ts';
 import { UsageError } from './io.ts';
 import { failureOf, type Outcome, type SkillCall } from './skill-call.ts';
 
-/** Of flags that mean something for sessions in files only, or without a session. */
-const MEANINGLESS = ['session-dir', 'output-mode', 'history', 'history-file'] as const;
-
 /** @throws {Error} with its remedy */
 export async function startDurable(call: SkillCall): Promise<Outcome> {
   const { flags, inputs, subskill } = call;
@@ -49,20 +46,17 @@ export async function cleanupDurable(call: SkillCall): Promise<Outcome> {
 
 function sessionOf({ flags: { text } }: SkillCall, command: string): string {
   if (text.session !== undefined && text.session !== 'new') return text.session;
-  throw new UsageError(`${command} --durable takes --session <id>, the "session" that start printed.`);
+  throw new UsageError(`${command} --durable needs --session <id>, the "session" that start printed.`);
 }
 
 function turnOf(text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
   if (!/^[1-9]\d{0,8}$/.test(text))
-    throw new UsageError(`--turn is "${text}"; it takes the "turn" of the prompt that is answered.`);
+    throw new UsageError(`--turn is "${text}"; it must be the "turn" of the prompt that is answered.`);
   return Number(text);
 }
 
-async function open({ definition, flags, io }: SkillCall): Promise<DurableSessions> {
-  for (const name of MEANINGLESS)
-    if (flags.text[name] !== undefined)
-      io.stderr(`warning: ignoring --${name}, which means nothing for a durable session\n`);
+async function open({ definition, io }: SkillCall): Promise<DurableSessions> {
   return await openDurable(definition, io.script, (line) => io.stderr(`==> ${line}\n`));
 }
 

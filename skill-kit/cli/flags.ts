@@ -1,7 +1,7 @@
 /** The flags of every command, read in one place. */
 import { parseArgs } from 'node:util';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
-import { toolNames } from '../prompt/hosts.ts';
+import { toolNames } from '../prompt/agent-hosts.ts';
 import { UsageError } from './io.ts';
 import type { SessionOutputMode } from './session-lines.ts';
 
@@ -23,6 +23,8 @@ const TEXT_FLAGS = [
   'turn',
 ] as const;
 
+const BOOLEAN_FLAGS: ReadonlySet<string> = new Set(['subagent', 'durable', 'help']);
+
 type TextFlag = (typeof TEXT_FLAGS)[number];
 
 export interface Flags {
@@ -32,6 +34,8 @@ export interface Flags {
   readonly help: boolean;
   /** What was given and means nothing, for a warning. */
   readonly ignored: readonly string[];
+  /** Words that belong to no flag. */
+  readonly surplus: readonly string[];
 }
 
 /** A value is taken as it stands, even when it starts with `--`. Of a flag that is given twice the last counts. */
@@ -54,18 +58,16 @@ export function parseFlags(args: readonly string[]): Flags {
   for (const name of TEXT_FLAGS) {
     const value = values[name];
     if (typeof value === 'string') text[name] = value;
-    else if (value !== undefined) ignored.push(`--${name}, which was given no value`);
+    else if (value !== undefined) ignored.push(`--${name}, which has no value`);
   }
+  const surplus: string[] = [];
+  let unknownAt = Number.NEGATIVE_INFINITY;
   for (const token of tokens) {
-    if (
-      token.kind !== 'option' ||
-      token.name in options ||
-      token.name === 'subagent' ||
-      token.name === 'durable' ||
-      token.name === 'help'
-    )
-      continue;
+    // The word behind an unknown flag is most likely its value, and is ignored with it.
+    if (token.kind === 'positional' && token.index !== unknownAt + 1) surplus.push(token.value);
+    if (token.kind !== 'option' || token.name in options || BOOLEAN_FLAGS.has(token.name)) continue;
     ignored.push(`the unknown flag ${token.rawName}`);
+    unknownAt = token.index;
   }
   return {
     text,
@@ -73,6 +75,7 @@ export function parseFlags(args: readonly string[]): Flags {
     durable: values['durable'] !== undefined,
     help: values['help'] !== undefined,
     ignored,
+    surplus,
   };
 }
 
@@ -85,6 +88,6 @@ export function outputModeOf({ text }: Flags): SessionOutputMode {
   const mode = text['output-mode'] ?? 'file';
   if (mode === 'file' || mode === 'flag') return mode;
   throw new UsageError(
-    `--output-mode is "${mode}"; it takes file (you write each answer to the session file) or flag (you pass it with --output).`,
+    `--output-mode is "${mode}"; it must be file (you write each answer to the session file) or flag (you pass it with --output).`,
   );
 }

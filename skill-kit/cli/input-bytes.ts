@@ -12,8 +12,7 @@ export class InputBytes {
   /** @throws {Error} when it is too much */
   add(chunk: Uint8Array): void {
     this.#length += chunk.byteLength;
-    if (this.#length > MOST_INPUT_BYTES)
-      throw new Error(`there is more of it than ${MOST_INPUT_BYTES / 1024 / 1024} MiB`);
+    if (this.#length > MOST_INPUT_BYTES) throw new Error(`it has more than ${MOST_INPUT_BYTES / 1024 / 1024} MiB`);
     this.#chunks.push(chunk);
   }
 

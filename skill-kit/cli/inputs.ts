@@ -2,7 +2,7 @@
  * JSON that a client hands in: as a flag, as a file, or on standard input. Linux takes at most 128 KiB in one argument, so
  * whatever can grow has to have another way in.
  */
-import { tooDeep } from '../../domain/step-machine/size-limits.ts';
+import { depthProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Flags } from './flags.ts';
 import { readTextFile } from './input-bytes.ts';
 import { type CommandIo, messageOf, UsageError } from './io.ts';
@@ -36,7 +36,7 @@ export class Inputs {
     const source = await this.#source(name);
     if (source === null) return undefined;
     const value = parseJson(source.text, source.where);
-    const deep = tooDeep(`${source.where} has`, value);
+    const deep = depthProblem(`${source.where} has`, value);
     if (deep !== null) throw new Error(deep);
     return value;
   }
@@ -50,7 +50,7 @@ export class Inputs {
     const inline = this.#flags.text[name];
     const file = this.#flags.text[`${name}-file`];
     if (inline !== undefined && file !== undefined)
-      throw new UsageError(`--${name} and --${name}-file are both given. Give one of them.`);
+      throw new UsageError(`--${name} and --${name}-file are both given. Pass only one of them.`);
     if (inline === '-' || file === '-')
       return { text: await this.#stdin(name), where: `--${name} (standard input)`, isInline: false };
     if (inline !== undefined) return { text: inline, where: `--${name}`, isInline: true };
@@ -58,24 +58,23 @@ export class Inputs {
     try {
       return { text: readTextFile(file), where: `--${name}-file ${file}`, isInline: false };
     } catch (cause) {
-      throw new Error(
-        `--${name}-file ${file} cannot be read: ${messageOf(cause)}. Give the path of a file that holds JSON.`,
-        { cause },
-      );
+      throw new Error(`--${name}-file ${file} cannot be read: ${messageOf(cause)}. Pass the path of a JSON file.`, {
+        cause,
+      });
     }
   }
 
   async #stdin(name: InputName): Promise<string> {
     if (this.#stdinTakenBy !== null) {
       throw new UsageError(
-        `--${this.#stdinTakenBy} and --${name} both ask for standard input, which can be read once. Give one of them as a file.`,
+        `--${this.#stdinTakenBy} and --${name} both read standard input, which can be read only once. Pass one of them as a file.`,
       );
     }
     this.#stdinTakenBy = name;
     try {
       return await this.#io.readStdin();
     } catch (cause) {
-      throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Hand in JSON that ends.`, {
+      throw new Error(`--${name} (standard input) cannot be read: ${messageOf(cause)}. Pass JSON that ends.`, {
         cause,
       });
     }

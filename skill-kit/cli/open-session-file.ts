@@ -20,8 +20,8 @@ export function openSessionFile(path: string, flags: number): number {
   }
   if (fstatSync(fd).isFile()) return fd;
   closeSync(fd);
-  throw new Error(`Refusing to use ${path}: it is no file. ${REMEDY}`);
+  throw new Error(`Refusing to use ${path}: it is not a file. ${REMEDY}`);
 }
 
 /** What opening says of links, folders, and pipes without a reader. */
-const NO_FILE: Readonly<Record<string, string>> = { ELOOP: 'a link', EISDIR: 'a folder', ENXIO: 'no file' };
+const NO_FILE: Readonly<Record<string, string>> = { ELOOP: 'a link', EISDIR: 'a folder', ENXIO: 'not a file' };

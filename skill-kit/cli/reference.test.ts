@@ -33,13 +33,16 @@ it('a reference lists its topics, also without a command, and prints one', async
 });
 
 it('errors name what there is', async () => {
-  expect(await run('topic', 'three')).toEqual([1, '', 'error: Unknown topic "three". There are: one, two.\n']);
-  expect(await run('topic')).toEqual([1, '', 'error: topic takes the name of one. There are: one, two.\n']);
+  expect(await run('topic', 'three')).toEqual([1, '', 'error: Unknown topic "three". Topics: one, two.\n']);
+  expect(await run('topic')).toEqual([1, '', 'error: topic needs the name of a topic. Topics: one, two.\n']);
   expect(await run('start')).toEqual([
-    1,
+    2,
     '',
-    'error: unknown command "start". There are: topics, topic <name>, mcp.\n',
+    'error: "start" is not a command. Commands: topics, topic <name>, mcp.\n',
   ]);
+  const surplus = 'takes no argument "bogus". --help lists its flags.\n';
+  expect(await run('topics', 'bogus')).toEqual([2, '', `error: topics ${surplus}`]);
+  expect(await run('topic', 'one', 'bogus')).toEqual([2, '', `error: topic ${surplus}`]);
   expect((await run('topic', 'two'))[2]).toContain('The reference "two.md" cannot be read');
   const [code, stdout, stderr] = await run('--help');
   expect([code, stdout]).toEqual([0, '']);

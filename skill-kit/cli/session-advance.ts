@@ -1,6 +1,6 @@
 /** `advance --session`: one answer of a session in files, given once however often and by however many it is asked for. */
 import { factsOf, type SkillFacts } from '../../domain/step-machine/facts.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { canResume, migrate, type Resumption } from '../../domain/step-machine/resume.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
@@ -21,7 +21,7 @@ import {
   type OutputLine,
   type SessionView,
 } from './session-view.ts';
-import { codeHashOf, failureOf, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
+import { codeHashOf, failureOf, createWarn, type Outcome, type SkillCall } from './skill-call.ts';
 
 /** @throws {Error} */
 export async function advanceStored(call: SkillCall, id: string): Promise<Outcome> {
@@ -52,7 +52,7 @@ function openLog(path: string, notFound: () => Error): SessionLog {
 
 interface Answered {
   readonly line: LogLine | null;
-  readonly result: CliResult;
+  readonly result: SessionResult;
 }
 
 class StoredAdvance {
@@ -129,7 +129,7 @@ class StoredAdvance {
     try {
       const view = this.#look(ask);
       const move = nextMove(view, ask, Date.now());
-      const written = await this.#carryOut(view, move, claim);
+      const written = await this.#execute(view, move, claim);
       isWritten = true;
       const line = this.#publish(written);
       claim.release();
@@ -140,7 +140,7 @@ class StoredAdvance {
     }
   }
 
-  async #carryOut(view: SessionView, move: Move, claim: Claim): Promise<StoredSession> {
+  async #execute(view: SessionView, move: Move, claim: Claim): Promise<StoredSession> {
     const { stored } = view;
     switch (move.kind) {
       case 'resume':
@@ -225,16 +225,16 @@ class StoredAdvance {
   #open(
     stored: StoredSession,
     line: number | null,
-  ): { readonly session: Session; readonly replies: ReadonlyMap<string, CliResult> } {
+  ): { readonly session: Session; readonly replies: ReadonlyMap<string, SessionResult> } {
     const { definition, refs, io } = this.#call;
     const { state, older } = this.#prepare(stored);
-    const replies = new Map<string, CliResult>();
+    const replies = new Map<string, SessionResult>();
     const runtime = createRuntime(definition, {
       handshake: stored.handshake,
       refs,
       ...(this.#codeHash === null ? {} : { codeHash: this.#codeHash }),
       olderRecords: older,
-      warn: warnOn(io),
+      warn: createWarn(io),
       onCommand: (command) => {
         if (command.type === 'reply') replies.set(command.request, command.result);
         if (command.type === 'run-action') this.#writeDown(stored, session.state, line);

@@ -10,7 +10,7 @@ const SESSION_ID = /^[a-f0-9]{32}$/;
 export function checkSessionId(id: string): void {
   if (!SESSION_ID.test(id)) {
     throw new UsageError(
-      `--session "${id}" is no session id: it takes the 32 characters of 0-9 and a-f that \`start --session new\` printed.`,
+      `--session "${id}" is not a session id: it must be the 32 characters of 0-9 and a-f that \`start --session new\` printed.`,
     );
   }
 }
@@ -27,15 +27,15 @@ export function sessionFolder(named: string | undefined, make: boolean): string 
   if (make) makeFolder(folder);
   const facts = factsOf(folder, named === undefined);
   if (facts === null && make)
-    throw new Error(`Refusing to use ${folder}: it is a link to nothing. Name another with --session-dir.`);
+    throw new Error(`Refusing to use ${folder}: it is a broken link. Name another with --session-dir.`);
   if (facts === null) return null;
   if (!facts.isDirectory())
-    throw new Error(`Refusing to use ${folder}: it is no folder. Name another with --session-dir.`);
+    throw new Error(`Refusing to use ${folder}: it is not a folder. Name another with --session-dir.`);
   const uid = process.getuid?.();
   if (uid === undefined) return folder;
   if (facts.uid !== uid)
     throw new Error(
-      `Refusing to use ${folder}: owned by uid ${facts.uid}, expected ${uid}. Name a folder of your own with --session-dir.`,
+      `Refusing to use ${folder}: owned by uid ${facts.uid}, expected ${uid}. Name another with --session-dir.`,
     );
   const mode = facts.mode & 0o777;
   if (named === undefined && mode !== 0o700) {

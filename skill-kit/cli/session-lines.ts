@@ -1,5 +1,5 @@
 /** What stands in a session file, line by line, and what `start --session new` prints of it. */
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 
 /** Who writes outputs to the file: the client (`file`), or the command line, which is given them by flags (`flag`). */
 export type SessionOutputMode = 'file' | 'flag';
@@ -33,8 +33,8 @@ export interface SessionOutputLine {
 }
 
 /** `type` is the result's `kind`. */
-export type SessionResultLine = ResultLineOf<CliResult>;
-type ResultLineOf<Result extends CliResult> = Result extends CliResult
+export type SessionResultLine = ResultLineOf<SessionResult>;
+type ResultLineOf<Result extends SessionResult> = Result extends SessionResult
   ? { readonly type: Result['kind'] } & Result
   : never;
 

@@ -5,7 +5,7 @@
  */
 import { closeSync, constants, fstatSync, readSync } from 'node:fs';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { openSessionFile } from './open-session-file.ts';
 import type {
   SessionHeader,
@@ -60,7 +60,7 @@ export function headerLine({ sessionId, skill, handshake, params, createdAt, out
   return line(header);
 }
 
-export function resultLine(result: CliResult): string {
+export function resultLine(result: SessionResult): string {
   return line({ type: result.kind, ...result } as SessionResultLine);
 }
 

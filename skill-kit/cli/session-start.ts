@@ -8,7 +8,7 @@ import { basePath, checkSessionId, removeSession, sessionFolder } from './sessio
 import type { SessionPointer } from './session-lines.ts';
 import { createLog, headerLine, resultLine } from './session-log.ts';
 import { readStored, type StoredContent, type StoredSession, writeStored } from './session-state.ts';
-import { codeHashOf, failureOf, followsRedirects, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
+import { codeHashOf, failureOf, followsRedirects, createWarn, type Outcome, type SkillCall } from './skill-call.ts';
 
 /** The file's line that holds the first prompt. */
 const FIRST_RESULT_LINE = 2;
@@ -32,7 +32,7 @@ export async function startStored({ definition, flags, inputs, io, refs, subskil
     refs,
     followRedirects: followsRedirects(definition),
     throws: false,
-    warn: warnOn(io),
+    warn: createWarn(io),
     ...(codeHash === null ? {} : { codeHash }),
     ...(subskill === undefined ? {} : { subskill }),
   });

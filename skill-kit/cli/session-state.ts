@@ -65,7 +65,7 @@ export function readStored(base: string): StoredSession | null {
   if (typeof stored !== 'object' || stored === null || !('format' in stored)) throw damaged('it has no format');
   if (stored.format !== FORMAT) {
     throw new Error(
-      `${path} has format ${String(stored.format)}, and this skill reads ${FORMAT}. Go on with the skill that began the session, or start a new one.`,
+      `${path} has format ${String(stored.format)}, and this skill reads ${FORMAT}. Continue with the skill that started the session, or start a new one.`,
     );
   }
   if (isStored(stored)) return stored;

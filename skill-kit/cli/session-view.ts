@@ -1,5 +1,5 @@
 /** A session between two calls as one call finds it, and what that call has to do about it. */
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { type LogLine, type LogPlace, readOutput, type SessionLog, type SessionOutput } from './session-log.ts';
@@ -71,7 +71,8 @@ export function viewOf(stored: StoredSession, log: SessionLog, from: LogPlace = 
     answered: outputs.find(({ number }) => number === stored.answered),
     working: outputs.find(({ number }) => number === stored.underWay?.line),
     unanswered: outputs.findLast(({ number }) => number > answeredNumber),
-    damage: last !== undefined && typeof damage === 'string' ? `Line ${last.number} is no output: ${damage}.` : null,
+    damage:
+      last !== undefined && typeof damage === 'string' ? `Line ${last.number} is not an output: ${damage}.` : null,
   };
 }
 
@@ -99,7 +100,7 @@ function moveOfFile(view: SessionView, answer: Move, isLate: boolean, nowMs: num
   if (isDue(stored.state, nowMs)) return { kind: 'tick' };
   const isAsking = currentResult(stored.state).kind === 'prompt';
   if (view.damage !== null && isAsking)
-    return { kind: 'refuse', message: `${view.damage} It takes {"type":"output","step":"…","output":…}.` };
+    return { kind: 'refuse', message: `${view.damage} It must be {"type":"output","step":"…","output":…}.` };
   if (isAsking && !isLate && stored.outputMode === 'flag')
     return { kind: 'refuse', message: '--step and --output are required for advance in flag mode' };
   if (isAsking && stored.number === 1) {
@@ -134,7 +135,7 @@ function moveOfGiven(view: SessionView, ask: Ask, given: SessionOutput, answer: 
 function answerAfter({ lines }: SessionView, output: OutputLine): Move | undefined {
   const line = lines.find(({ number, text }) => number > output.number && readOutput(text) === null);
   if (line === undefined) return undefined;
-  return { kind: 'answer', line: line.number, failure: failureOf(JSON.parse(line.text) as CliResult) };
+  return { kind: 'answer', line: line.number, failure: failureOf(JSON.parse(line.text) as SessionResult) };
 }
 
 /** Both came from JSON; two writings of the same object differ at most in the order of keys, and then are two answers. */
@@ -167,6 +168,6 @@ export function stuckStep(state: SessionState): string | undefined {
 
 /** The step whose wait is over; answering it tells the client what was passed. */
 export function waitedStep(state: SessionState, nowMs: number): string | undefined {
-  const result: CliResult = currentResult(state);
+  const result: SessionResult = currentResult(state);
   return result.kind === 'waiting' && result.dueMs <= nowMs ? result.step : undefined;
 }

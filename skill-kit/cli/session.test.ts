@@ -181,12 +181,12 @@ it('a line that was meant to be an output is named, with what is wrong', async (
   expect(await client.advance()).toMatchObject({
     code: 1,
     stdout: '',
-    stderr: expect.stringMatching(/^error: Line 3 is no output: it is not JSON .*"output":…\}\.\n$/),
+    stderr: expect.stringMatching(/^error: Line 3 is not an output: it is not JSON .*"output":…\}\.\n$/),
   });
   appendFileSync(client.file, '{"type":"output","output":1}\n');
   expect(await client.advance()).toMatchObject({
     code: 1,
-    stderr: expect.stringContaining('Line 4 is no output: it has no `step`'),
+    stderr: expect.stringContaining('Line 4 is not an output: it has no `step`'),
   });
 });
 
@@ -224,7 +224,7 @@ it('defect: a session id that leads elsewhere is refused', async () => {
   mkdirSync(folder.file('in'), { mode: 0o700 });
   for (const command of ['cleanup', 'advance']) {
     const ran = await runCommand(two, [command, '--session', '/../../precious', '--session-dir', folder.file('in')]);
-    expect(ran).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('is no session id') });
+    expect(ran).toMatchObject({ code: 2, stdout: '', stderr: expect.stringContaining('is not a session id') });
   }
   expect(existsSync(folder.file('precious.jsonl'))).toBe(true);
 });
@@ -359,7 +359,7 @@ it('in flag mode two calls at the same time are one answer when they say the sam
     kind: 'error',
     error: 'order',
     step: 'a',
-    message: expect.stringMatching(/^Turn \d+ of step "a" is over/),
+    message: expect.stringMatching(/^Turn \d+ of step "a" has ended/),
   });
   expect(keys.length).toBe(1);
 });
@@ -626,7 +626,7 @@ it('a folder for sessions that cannot be made or is none is named, with the flag
   writeFileSync(folder.file('file'), '');
   const start = (dir: string): Promise<Ran> => runCommand(two, ['start', '--session', 'new', '--session-dir', dir]);
   expect((await start(folder.file('file'))).stderr).toMatch(
-    /^error: Refusing to use .*file: it is no folder\. Name another with --session-dir\.\n$/,
+    /^error: Refusing to use .*file: it is not a folder\. Name another with --session-dir\.\n$/,
   );
   expect((await start(folder.file('file/below'))).stderr).toMatch(
     /^error: .*file\/below cannot be made: ENOTDIR.* Name another with --session-dir\.\n$/,
@@ -636,7 +636,7 @@ it('a folder for sessions that cannot be made or is none is named, with the flag
   );
   symlinkSync('nothing', folder.file('link'));
   expect((await start(folder.file('link'))).stderr).toMatch(
-    /^error: Refusing to use .*link: it is a link to nothing\. Name another with --session-dir\.\n$/,
+    /^error: Refusing to use .*link: it is a broken link\. Name another with --session-dir\.\n$/,
   );
   expect((await start(folder.file('some/folders/below'))).code).toBe(0);
 });
@@ -671,7 +671,7 @@ it('refuses an answer that is nested too deep, however it is handed in', async (
     .build();
   const client = await Client.start(any);
   const deep = '['.repeat(20_000) + ']'.repeat(20_000);
-  const message = 'more than 500 levels of objects and arrays in each other. Write it flatter.';
+  const message = 'more than 500 levels of nested objects and arrays. Write it flatter.';
   expect(await client.advance(['--step', 'a', '--output', deep])).toEqual({
     code: 1,
     stdout: '',
@@ -706,9 +706,9 @@ it.each(['jsonl', 'state', 'records-2.jsonl'])(
         stdout: '',
         stderr: expect.stringMatching(new RegExp(`^error: Refusing to use .*${ending}: it is ${what}\\. Start a new`)),
       });
-    expect(await made((path) => execFileSync('mkfifo', ['-m', '600', path]))).toEqual(refused('no file'));
+    expect(await made((path) => execFileSync('mkfifo', ['-m', '600', path]))).toEqual(refused('not a file'));
     expect(await made((path) => symlinkSync('elsewhere', path))).toEqual(refused('a link'));
-    expect(await made((path) => mkdirSync(path))).toEqual(refused('(a folder|no file)'));
+    expect(await made((path) => mkdirSync(path))).toEqual(refused('(a folder|not a file)'));
   },
 );
 
@@ -716,7 +716,7 @@ it('a file in the place of a claim is named, with what to do about it', async ()
   const client = await Client.start(two, ['--output-mode', 'flag']);
   const claim = client.file.replace(/jsonl$/, 'lock.2.0');
   writeFileSync(claim, '');
-  const stderr = `error: ${claim} is no claim on the session. Remove it and try again.\n`;
+  const stderr = `error: ${claim} is not a claim on the session. Remove it and try again.\n`;
   expect(await client.flag('a', { v: 1 })).toEqual({ code: 1, stdout: '', stderr });
   rmSync(claim);
   expect(await client.flag('a', { v: 1 })).toEqual(told(4));

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import type { ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import type { Flags } from './flags.ts';
 import type { Inputs } from './inputs.ts';
 import type { CommandIo } from './io.ts';
@@ -24,7 +24,7 @@ export interface Outcome {
 }
 
 /** What the author's code threw, or a session that has come to a bad end; a refused answer is none. */
-export function failureOf(result: CliResult): string | null {
+export function failureOf(result: SessionResult): string | null {
   if (result.kind !== 'error' || (result.error !== 'action' && result.error !== 'failed')) return null;
   const { step, message } = result;
   // What callbacks throw seldom says where.
@@ -37,7 +37,7 @@ export function followsRedirects({ subskills, topics }: SkillDefinition): boolea
 }
 
 /** What the engine has to say to whoever reads along. */
-export function warnOn(io: CommandIo): (message: string) => void {
+export function createWarn(io: CommandIo): (message: string) => void {
   return (message) => io.stderr(`[skill-kit] ${message}\n`);
 }
 

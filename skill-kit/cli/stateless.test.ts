@@ -79,7 +79,7 @@ it.each([
   expect(stderr).toContain(`error: ${message}`);
 });
 
-it.each([[[]], [['--help']], [['start', '-h']], [['nothing']], [['advance', '--help']]])(
+it.each([[[]], [['--help']], [['start', '-h']], [['advance', '--help']]])(
   '%j: help on stderr, exit 0',
   async (argv: string[]) => {
     const { code, stdout, stderr } = await runCommand(two, argv);
@@ -88,13 +88,47 @@ it.each([[[]], [['--help']], [['start', '-h']], [['nothing']], [['advance', '--h
   },
 );
 
+const noArgument = (command: string): string => `${command} takes no argument "bogus". --help lists its flags.`;
+const fileFlag = (flag: string, session: string): string =>
+  `${flag} applies to a session in a file, and there is no --session. Add --session ${session}, or leave out ${flag}.`;
+const durableFlag = (flag: string): string =>
+  `${flag} does not apply to a durable session, and --durable is given. Leave out ${flag}, or --durable.`;
+
+it.each([
+  [['bogus'], '"bogus" is not a command. There are: start, advance, cleanup, mcp.'],
+  [['start', 'bogus'], noArgument('start')],
+  [['--params', '{"who":"x"}', 'bogus'], noArgument('start')],
+  [['start', '--params', '{"who":"x"}', '--verbose', 'yes', 'bogus'], noArgument('start')],
+  [['advance', 'bogus', '--step', 'a', '--output', '{}'], noArgument('advance')],
+  [['cleanup', '--session', 'x', 'bogus'], noArgument('cleanup')],
+  [['start', '--params', '{"who":"x"}', '--session-dir', '/d'], fileFlag('--session-dir', 'new')],
+  [['advance', '--session-dir', '/d', '--step', 'a', '--output', '{}'], fileFlag('--session-dir', '<id>')],
+  [['advance', '--output-mode', 'flag', '--step', 'a', '--output', '{}'], fileFlag('--output-mode', '<id>')],
+  [['start', '--durable', '--session', 'mine', '--session-dir', '/d'], durableFlag('--session-dir')],
+  [['start', '--durable', '--output-mode', 'flag'], durableFlag('--output-mode')],
+  [['advance', '--durable', '--session', 'mine', '--history', '[]'], durableFlag('--history')],
+  [
+    ['advance', '--session', 'my-own', '--session-dir', '/d'],
+    '--session-dir does not apply to a durable session, and "my-own" has a dash, as ids of durable sessions have. Leave out --session-dir, or give the id of a session in a file.',
+  ],
+  [
+    ['advance', '--session', '0123', '--history-file', 'h'],
+    '--history-file and --session exclude each other: the session file has the history. Leave out one of them.',
+  ],
+])('%j: wrong usage, exit 2, before anything runs', async (argv, message) => {
+  expect(await runCommand(two, argv)).toEqual({ code: 2, stdout: '', stderr: `error: ${message}\n` });
+});
+
+it('the word behind an unknown flag is ignored with it', async () => {
+  const { code, stderr } = await runCommand(two, ['start', '--verbose', 'yes', '--params', '{"who":"x"}']);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: 'warning: ignoring the unknown flag --verbose\n' });
+});
+
 it('a value is taken as it stands; what means nothing is said on stderr', async () => {
   const { code, stderr, stdout } = await runCommand(two, ['start', '--params', '{"who":"--x"}', '--verbose', '--host']);
   expect(code).toBe(0);
   expect(stdout).toContain('Hello --x');
-  expect(stderr).toBe(
-    'warning: ignoring --host, which was given no value\nwarning: ignoring the unknown flag --verbose\n',
-  );
+  expect(stderr).toBe('warning: ignoring --host, which has no value\nwarning: ignoring the unknown flag --verbose\n');
   const verbatim = await runCommand(two, ['advance', '--params', '{"who":"x"}', '--step', '--step', '--output', '{}']);
   expect(JSON.parse(verbatim.stdout)).toMatchObject({ step: '--step', message: 'Unknown step "--step"', retry: false });
 });
@@ -181,7 +215,7 @@ it('an output comes by file or standard input; two things on standard input are 
   ]) {
     const { code, stdout, stderr } = await runCommand(grower, argv, { stdin: '{"note":"x"}' });
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
-    expect(stderr).toMatch(/^error: --.* Give one of them/);
+    expect(stderr).toMatch(/^error: --.* Pass (?:only )?one of them/);
   }
   const missing = await runCommand(grower, [...answer, '--output-file', folder.file('none')]);
   expect(missing).toMatchObject({ code: 1, stderr: expect.stringContaining('cannot be read') });
@@ -305,7 +339,7 @@ it('defect: topics are listed, shown and led to, of a skill without sub-skills t
   expect(await runCommand(told, ['topic', 'toString'])).toEqual({
     code: 1,
     stdout: '',
-    stderr: 'error: Unknown topic "toString". There are: how.\n',
+    stderr: 'error: Unknown topic "toString". Topics: how.\n',
   });
   const end = await json(told, ['advance', '--step', 'a', '--output', '{}']);
   expect(end).toMatchObject({ kind: 'done', finalOutput: { topic: 'how', content: 'Well' }, completed: { step: 'a' } });
@@ -369,7 +403,7 @@ it('without a session, a deadline that nobody will measure is said to be none', 
   });
   expect(start).toMatchObject({
     code: 0,
-    stderr: expect.stringMatching(/^warning: nobody measures the deadline of step "ask" \(\d{4}-.*--session new/),
+    stderr: expect.stringMatching(/^warning: nothing measures the deadline of step "ask" \(\d{4}-.*--session new/),
   });
   // Nothing is said of a person without a deadline.
   expect(await runCommand(approval, ['advance', '--step', 'ask', '--output', '{}'])).toMatchObject({
@@ -395,6 +429,6 @@ it('a branch that is answered without the history of its split is warned about, 
   const { code, stderr } = await runCommand(split, right);
   expect(code).toBe(1);
   expect(stderr).toMatch(
-    /^\[skill-kit\] step "right" is answered as one that stands alone.* "both" was passed.* autoAdvanced .*\nerror: step "sum": Cannot read .*\n$/,
+    /^\[skill-kit\] step "right" is answered on its own, .* parallel step "both"\..* autoAdvanced .*\nerror: step "sum": Cannot read .*\n$/,
   );
 });

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { SkillDefinition, StepResult } from '../../domain/step-machine/definition.ts';
 import { readEntry } from '../../domain/step-machine/replay.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import {
   advanceSession,
   createSession,
@@ -15,7 +15,7 @@ import {
 import { handshakeOf } from './flags.ts';
 import { type Checkpoint, type History, NO_HISTORY, readHistory } from './history.ts';
 import type { Source } from './inputs.ts';
-import { codeHashOf, failureOf, followsRedirects, warnOn, type Outcome, type SkillCall } from './skill-call.ts';
+import { codeHashOf, failureOf, followsRedirects, createWarn, type Outcome, type SkillCall } from './skill-call.ts';
 
 /** Longer waits need a session, for nothing here remembers when they began. */
 const LONGEST_WAIT_MS = 60_000;
@@ -43,8 +43,8 @@ export async function advanceStateless(call: SkillCall): Promise<Outcome> {
   const split = splitNotPassed(call.definition, session, step);
   if (split !== null) {
     const remedy = 'Append autoAdvanced of every reply to the history as well';
-    warnOn(call.io)(
-      `step "${step}" is answered as one that stands alone, for the history does not show that "${split}" was passed, whose branch it is. ${remedy}.`,
+    createWarn(call.io)(
+      `step "${step}" is answered on its own, because the history does not show its parallel step "${split}". ${remedy}.`,
     );
   }
   const result = await waitedFor(session, await advanceSession(session, { step, output }));
@@ -66,7 +66,7 @@ function checkpointIdentity(
 }
 
 /** The client appends it with the record that it appends anyway. */
-function withCheckpoint(result: CliResult, checkpoint: Checkpoint): CliResult {
+function withCheckpoint(result: SessionResult, checkpoint: Checkpoint): SessionResult {
   if (result.kind !== 'prompt' || result.completed === undefined) return result;
   return { ...result, completed: { ...result.completed, checkpoint } as StepResult };
 }
@@ -96,7 +96,7 @@ function open({ definition, flags, refs, io }: SkillCall, params: unknown, subsk
     handshake: handshakeOf(flags),
     followRedirects: followsRedirects(definition),
     throws: false,
-    warn: warnOn(io),
+    warn: createWarn(io),
     ...(subskill === undefined ? {} : { subskill }),
   });
 }
@@ -124,14 +124,14 @@ function splitNotPassed({ steps }: SkillDefinition, { state }: Session, step: st
 }
 
 /** @throws {Error} for a wait that would take too long */
-async function waitedFor(session: Session, first: CliResult): Promise<CliResult> {
+async function waitedFor(session: Session, first: SessionResult): Promise<SessionResult> {
   let result = first;
   while (result.kind === 'waiting') {
     const { step, dueMs } = result;
     const waitMs = dueMs - session.runtime.now();
     if (waitMs > LONGEST_WAIT_MS) {
       throw new Error(
-        `Step "${step}" waits until ${new Date(dueMs).toISOString()}, and calls without a session forget since when. Start the skill with --session new.`,
+        `Step "${step}" waits until ${new Date(dueMs).toISOString()}, and calls without a session do not know since when. Start the skill with --session new.`,
       );
     }
     if (waitMs > 0) await delay(waitMs);
@@ -141,7 +141,7 @@ async function waitedFor(session: Session, first: CliResult): Promise<CliResult>
 }
 
 /** Both in one answer, for the client has to append all that was completed to its history. */
-function joined(before: CliResult, after: CliResult): CliResult {
+function joined(before: SessionResult, after: SessionResult): SessionResult {
   if (after.kind === 'error' || before.kind === 'error') return after;
   const { completed, autoAdvanced: _shown, ...rest } = after;
   const passed: readonly StepResult[] = [
@@ -153,11 +153,11 @@ function joined(before: CliResult, after: CliResult): CliResult {
   return { ...rest, ...(before.completed === undefined ? {} : { completed: before.completed }), ...auto };
 }
 
-function outcomeOf({ io }: SkillCall, result: CliResult): Outcome {
+function outcomeOf({ io }: SkillCall, result: SessionResult): Outcome {
   const failure = failureOf(result);
   if (result.kind === 'prompt' && result.human?.dueMs !== undefined) {
     io.stderr(
-      `warning: nobody measures the deadline of step "${result.step}" (${new Date(result.human.dueMs).toISOString()}): calls without a session forget it. Start the skill with --session new to have it kept.\n`,
+      `warning: nothing measures the deadline of step "${result.step}" (${new Date(result.human.dueMs).toISOString()}): calls without a session forget it. Start the skill with --session new to have it kept.\n`,
     );
   }
   return { stdout: failure === null ? `${JSON.stringify(result)}\n` : '', failure };

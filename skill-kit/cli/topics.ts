@@ -12,8 +12,8 @@ export function topicList(topics: Topics): string {
 
 /** @throws {Error} naming the topics that there are */
 export function topicText(topics: Topics, name: string | undefined, refs: ReferenceLoader): string {
-  const known = `There are: ${Object.keys(topics).join(', ') || 'none'}.`;
-  if (name === undefined) throw new Error(`topic takes the name of one. ${known}`);
+  const known = `Topics: ${Object.keys(topics).join(', ') || 'none'}.`;
+  if (name === undefined) throw new Error(`topic needs the name of a topic. ${known}`);
   if (!Object.hasOwn(topics, name)) throw new Error(`Unknown topic "${name}". ${known}`);
   return `${topicContent(topics, name, refs)}\n`;
 }

@@ -15,7 +15,7 @@ it('writes at a place, and says how many bytes that took', () => {
 it('a full disk is named, with the file and what to do', () => {
   const fd = openSync('/dev/full', 'w');
   expect(() => writeFully(fd, '/sessions/s.state', 'x')).toThrow(
-    /^\/sessions\/s\.state cannot be written: ENOSPC.* Make room and try again\.$/,
+    /^\/sessions\/s\.state cannot be written: ENOSPC.* Free space and try again\.$/,
   );
   closeSync(fd);
 });

@@ -13,7 +13,7 @@ export function writeFully(fd: number, path: string, text: string, at: number | 
     for (let done = 0; done < bytes.length;)
       done += writeSync(fd, bytes, done, bytes.length - done, at === null ? null : at + done);
   } catch (cause) {
-    throw new Error(`${path} cannot be written: ${messageOf(cause)}. Make room and try again.`, { cause });
+    throw new Error(`${path} cannot be written: ${messageOf(cause)}. Free space and try again.`, { cause });
   }
   return bytes.length;
 }

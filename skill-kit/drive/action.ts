@@ -2,7 +2,7 @@
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { ActionUse } from '../../domain/step-machine/definition.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
-import { frozen, type Place } from './callbacks.ts';
+import { freeze, type Place } from './callbacks.ts';
 import { checkMade } from '../author/schema.ts';
 import { startTimer } from './timer.ts';
 
@@ -33,7 +33,7 @@ export async function runAction(
         cursor,
         attempt,
         ok: true,
-        ...(value === undefined ? {} : { value: frozen(value) }),
+        ...(value === undefined ? {} : { value: freeze(value) }),
       },
       left,
     };

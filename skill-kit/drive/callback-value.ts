@@ -5,11 +5,11 @@ import type { ReferenceLoader, TopicConfig } from '../../domain/step-machine/def
  * A callback that is synchronous by contract may have been written `async`; its promise would be taken for the value.
  * @throws {Error} for a promise
  */
-export function settled<T>(value: T, where: string): T {
+export function requireSynchronous<T>(value: T, where: string): T {
   if (typeof value !== 'object' || value === null || !('then' in value) || typeof value.then !== 'function')
     return value;
   void Promise.resolve(value).catch(() => undefined);
-  throw new Error(`${where} gave a promise; it has to be synchronous. Do what takes time in the step's action.`);
+  throw new Error(`${where} returned a promise; it must be synchronous. Do slow work in the step's action.`);
 }
 
 /** @throws {Error} when the topic's callback gives no text, and what it throws */
@@ -18,7 +18,9 @@ export function topicContent(
   name: string,
   refs: ReferenceLoader,
 ): string {
-  const content: unknown = settled<unknown>(topics[name]!.content({ refs }), `topic "${name}": content`);
+  const content: unknown = requireSynchronous<unknown>(topics[name]!.content({ refs }), `topic "${name}": content`);
   if (typeof content === 'string') return content;
-  throw new Error(`topic "${name}": content gave ${content === null ? 'null' : typeof content}; it gives a text.`);
+  throw new Error(
+    `topic "${name}": content returned ${content === null ? 'null' : typeof content}; it must return a string.`,
+  );
 }

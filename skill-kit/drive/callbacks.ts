@@ -11,11 +11,11 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import type { AnySchema } from '../../domain/step-machine/schema.ts';
 import type { RecordLog, StepRecord } from '../../domain/step-machine/records.ts';
 import { describeIssues } from '../../domain/step-machine/schema.ts';
-import { MOST_LEVELS, tooDeep } from '../../domain/step-machine/size-limits.ts';
+import { MOST_LEVELS, depthProblem } from '../../domain/step-machine/size-limits.ts';
 import { type FrameState, frameOf, type SessionState } from '../../domain/step-machine/state.ts';
 import { storeView } from '../../domain/step-machine/store-view.ts';
 import { act } from '../author/act.ts';
-import { settled, topicContent } from './callback-value.ts';
+import { requireSynchronous, topicContent } from './callback-value.ts';
 import type { SkillRuntime } from './runtime.ts';
 import { writePreamble, writePrompt } from '../prompt/prompt-xml.ts';
 import { type Checked, checkMade, checkValue, inputJsonSchema } from '../author/schema.ts';
@@ -50,7 +50,7 @@ export function definitionAt(root: SkillDefinition, path: readonly string[]): Sk
 }
 
 /** @throws whatever the author's callback throws */
-export function carryOut(runtime: SkillRuntime, state: SessionState, command: CallbackCommand): SessionEventBody {
+export function execute(runtime: SkillRuntime, state: SessionState, command: CallbackCommand): SessionEventBody {
   const { cursor } = command;
   const at = new Place(runtime, state, command);
   switch (command.type) {
@@ -58,11 +58,11 @@ export function carryOut(runtime: SkillRuntime, state: SessionState, command: Ca
       return { type: 'rendered', cursor, prompt: renderPrompt(runtime, at, command) };
     case 'validate': {
       // Accepted, it would be in the session for good, and what comes of it could not be told.
-      const deep = tooDeep('the answer has', command.value);
+      const deep = depthProblem('the answer has', command.value);
       if (deep !== null) return { type: 'validated', cursor, ok: false, message: deep };
       const checked = checkValue(at.config.response!, command.value, `step "${command.step}": response`);
       return checked.ok
-        ? { type: 'validated', cursor, ok: true, value: frozen(checked.value) }
+        ? { type: 'validated', cursor, ok: true, value: freeze(checked.value) }
         : { type: 'validated', cursor, ok: false, message: checked.message };
     }
     case 'save':
@@ -127,7 +127,7 @@ export class Place {
 }
 
 /** Deeper values stay as they are: freezing what a schema gave must not cost more than checking it did. */
-export function frozen<T>(value: T): T {
+export function freeze<T>(value: T): T {
   // Bytes, as a file read without an encoding gives them, cannot be frozen.
   return ArrayBuffer.isView(value) ? value : Object.freeze(value);
 }
@@ -152,7 +152,7 @@ function renderPrompt(
   const { handshake, refs } = runtime;
   const pieces =
     typeof prompt === 'function'
-      ? settled(
+      ? requireSynchronous(
           prompt({
             store: at.store,
             params: at.frame.params,
@@ -177,7 +177,7 @@ function save(
   at: Place,
   { response, actionResult }: Extract<Command, { type: 'save' }>,
 ): { result?: { readonly value: unknown }; writes: Readonly<Record<string, unknown>> } {
-  const returned = settled(
+  const returned = requireSynchronous(
     at.config.save!({ response, actionResult, store: at.store, params: at.frame.params }),
     `step "${at.step}": save`,
   );
@@ -195,7 +195,7 @@ function save(
     const warning = writeWarning(declared[store]!, before, write, store);
     if (warning !== null) runtime.warn(`save validation warning at step "${at.step}": ${warning}`);
   }
-  return { ...(result === undefined ? {} : { result: { value: frozen(result) } }), writes };
+  return { ...(result === undefined ? {} : { result: { value: freeze(result) } }), writes };
 }
 
 /** What is wrong with a write, and not merely absent from it: sub-stores are filled bit by bit. */
@@ -229,10 +229,10 @@ function chooseNext(
   const context: TransitionContext = { response, attempts, actionResult, params: at.frame.params, store: at.store };
   const { next } = at.config;
   const where = `step "${at.step}": next`;
-  if (typeof next === 'function') return settled(next(context), where);
+  if (typeof next === 'function') return requireSynchronous(next(context), where);
   if (!Array.isArray(next)) return next;
   const branches = next as readonly { readonly to: string; when?(context: TransitionContext): boolean }[];
-  const taken = branches.find((branch) => branch.when === undefined || settled(branch.when(context), where));
+  const taken = branches.find((branch) => branch.when === undefined || requireSynchronous(branch.when(context), where));
   if (taken === undefined)
     throw new Error(`Step "${at.step}": no branch matched and no default (entry without \`when\`) was provided.`);
   return taken.to;
@@ -249,10 +249,10 @@ function checkFinal(
   const check = (value: unknown): Checked<unknown> =>
     checkMade(definition.finalOutput!, value, `skill "${definition.name}": finalOutput`);
   const result = check(finalOutput);
-  if (result.ok) return { ok: true, value: frozen(result.value) };
+  if (result.ok) return { ok: true, value: freeze(result.value) };
   // Without a schema nobody answered: the response is {} by convention, which would hide a wrong result.
   const answer = config.response === undefined ? null : check(response);
-  if (answer?.ok === true) return { ok: true, value: frozen(answer.value) };
+  if (answer?.ok === true) return { ok: true, value: freeze(answer.value) };
   const neither =
     answer === null || answer.message === result.message ? '' : ` Nor is its response: ${answer.message}.`;
   return {
@@ -262,20 +262,20 @@ function checkFinal(
 }
 
 function childParams(at: Place, { subskill, response }: Extract<Command, { type: 'start-child' }>): unknown {
-  const { definition, params } = at.definition.subskills![subskill]!;
+  const { definition, params, paramsMap = params } = at.definition.subskills![subskill]!;
   return validParams(
     definition,
-    params === undefined ? {} : settled(params(response, at.store), `sub-skill "${subskill}": params`),
+    paramsMap === undefined ? {} : requireSynchronous(paramsMap(response, at.store), `sub-skill "${subskill}": params`),
   );
 }
 
 /** Params with defaults applied. @throws {Error} `Invalid params ...` */
 export function validParams(definition: SkillDefinition, params: unknown): unknown {
-  if (definition.params === undefined) return frozen(params ?? {});
+  if (definition.params === undefined) return freeze(params ?? {});
   const checked = checkMade(definition.params, params ?? {}, `skill "${definition.name}": params`);
   if (!checked.ok)
     throw new Error(
       `Invalid params for skill "${definition.name}": ${checked.message}. Pass --params with the required fields.`,
     );
-  return frozen(checked.value);
+  return freeze(checked.value);
 }

@@ -236,12 +236,12 @@ describe('callbacks that throw', () => {
 
   test('a callback that is async although it must not be is named', async () => {
     const session = await started(skillOf({ a: { prompt: 'a', save: (async () => ({})) as never, next: TERMINAL } }));
-    await expect(answer(session, 'a')).rejects.toThrow('step "a": save gave a promise');
+    await expect(answer(session, 'a')).rejects.toThrow('step "a": save returned a promise');
     await expect(started(skillOf({ a: { prompt: (async () => 'a') as never, next: TERMINAL } }))).rejects.toThrow(
-      'step "a": prompt gave a promise',
+      'step "a": prompt returned a promise',
     );
     const topics = { t: { label: 'T', content: (async () => 'text') as never } };
     const topical = await started(skillOf({ a: { prompt: 'a', next: 'topic:t' } }, { topics }));
-    await expect(answer(topical, 'a')).rejects.toThrow('topic "t": content gave a promise');
+    await expect(answer(topical, 'a')).rejects.toThrow('topic "t": content returned a promise');
   });
 });

@@ -75,7 +75,7 @@ describe('parallel steps', () => {
       good: { action: () => ++acted, next: 'z' },
       z: { prompt: 'z', next: TERMINAL },
     });
-    await expect(startSession(open(skill))).rejects.toThrow('wait.durationMs gave NaN');
+    await expect(startSession(open(skill))).rejects.toThrow('wait.durationMs returned NaN');
     expect(acted).toBe(0);
   });
 

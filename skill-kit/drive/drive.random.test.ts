@@ -91,7 +91,7 @@ function expectSameOneByOne({ runtime, state }: Session, from: SessionState, eve
   let one = from;
   for (const event of events) {
     const { state: next, commands } = transition(runtime.facts, one, event);
-    expect(row.hear(event, event.atMs)).toEqual(commands);
+    expect(row.apply(event, event.atMs)).toEqual(commands);
     one = sealed(next);
   }
   expect(row.state).toEqual(one);

@@ -40,7 +40,7 @@ describe('changed code', () => {
     expect(migrated.state).toMatchObject({ version: '2.0.0', codeHash: 'bbb', frames: [{ stores: { fresh: {} } }] });
     expect(await answer(migrated, 'new')).toMatchObject({ kind: 'done' });
     expect(() => resumeSession({ ...v2, migrations: [{ from: '1.0.0' }] }, onJson(session.state))).toThrow(
-      'stands at step "old"',
+      'is at step "old"',
     );
   });
 
@@ -66,7 +66,7 @@ describe('changed code', () => {
       const session = await started(top('1', x));
       await answer(session, 'a');
       expect(() => resumeSession(top('2', { y: { prompt: 'y', next: TERMINAL } }), onJson(session.state))).toThrow(
-        'stands at step "run/x", which version 2 does not have; keep it in the sub-skill "sub"',
+        'is at step "run/x", which version 2 does not have; keep it in the sub-skill "sub"',
       );
       const alone = skillOf(
         { a: { prompt: 'a', next: 'run' }, run: { prompt: 'r', next: TERMINAL } },

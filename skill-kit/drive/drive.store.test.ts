@@ -102,12 +102,12 @@ describe('results and store', () => {
       expect(await answer(session, 'a', 500)).toMatchObject({ kind: 'prompt', step: 'a' });
   });
 
-  test('an answer that is nested too deep is refused, and can be mended', async () => {
+  test('an answer that is nested too deep is refused, and can be corrected', async () => {
     const session = await started(skillOf({ a: { prompt: 'a', response: z.unknown(), next: TERMINAL } }), {
       throws: false,
     });
     for (const levels of [501, 20_000]) {
-      const message = 'the answer has more than 500 levels of objects and arrays in each other. Write it flatter.';
+      const message = 'the answer has more than 500 levels of nested objects and arrays. Write it flatter.';
       expect(await answer(session, 'a', nested(levels))).toMatchObject({
         kind: 'error',
         error: 'validation',

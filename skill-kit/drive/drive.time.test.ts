@@ -63,7 +63,7 @@ describe('time', () => {
     expect(await answer(session, 'approve')).toMatchObject({
       kind: 'error',
       error: 'order',
-      message: 'The time to answer step "approve" is over; the session has gone on.',
+      message: 'The deadline of step "approve" has passed; the session has moved on.',
     });
     expect(session.result).toMatchObject({ step: 'escalate' });
     expect(pathOf(session)).toEqual([]);

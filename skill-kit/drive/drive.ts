@@ -8,12 +8,12 @@ import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { Fold, newSession } from '../../domain/step-machine/machine.ts';
 import { readEntry, splitAddress } from '../../domain/step-machine/replay.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import type { SessionOptions, SessionState } from '../../domain/step-machine/state.ts';
 import { pendingCommands } from '../../domain/step-machine/work.ts';
 import { errorFacts, runAction } from './action.ts';
-import { carryOut, definitionAt, Place, validParams } from './callbacks.ts';
+import { execute, definitionAt, Place, validParams } from './callbacks.ts';
 import { createRuntime, newSessionId, type RuntimeOptions, type SkillRuntime } from './runtime.ts';
 import { Observers, withOlderPath } from './observers.ts';
 
@@ -40,7 +40,7 @@ export interface Answer {
 }
 
 interface Waiter {
-  resolve(result: CliResult): void;
+  resolve(result: SessionResult): void;
   reject(cause: unknown): void;
   cause?: { readonly of: unknown };
 }
@@ -72,12 +72,12 @@ export class Session {
   }
 
   /** How the session stands, without moving it. */
-  get result(): CliResult {
+  get result(): SessionResult {
     return currentResult(this.#fold.current);
   }
 
   /** Feeds an event that a client waits for. */
-  request(make: (request: string) => SessionEventBody): Promise<CliResult> {
+  request(make: (request: string) => SessionEventBody): Promise<SessionResult> {
     const request = `r${++this.#requests}`;
     return new Promise((resolve, reject) => {
       this.#waiters.set(request, { resolve, reject });
@@ -96,7 +96,7 @@ export class Session {
         const next = this.#queue.shift();
         const command = next === undefined ? this.#commands.shift() : undefined;
         if (next !== undefined) this.#apply(next);
-        else if (command !== undefined) this.#carryOut(command);
+        else if (command !== undefined) this.#execute(command);
         else return;
       }
     } finally {
@@ -106,7 +106,7 @@ export class Session {
 
   /** Asks again for everything that was under way when the state was written. */
   resume(): void {
-    for (const command of pendingCommands(this.runtime.facts, this.#fold.current)) this.#carryOut(command);
+    for (const command of pendingCommands(this.runtime.facts, this.#fold.current)) this.#execute(command);
   }
 
   /** Until nothing is under way and every observer has heard what there was. @throws what whoever keeps the session could not do */
@@ -120,7 +120,7 @@ export class Session {
     const { runtime } = this;
     const atMs = runtime.now();
     const before = this.#fold.current.status;
-    const commands = this.#fold.hear(event, atMs);
+    const commands = this.#fold.apply(event, atMs);
     runtime.onEvent?.({ ...event, atMs });
     const { status } = this.#fold.current;
     if (status.kind === 'failed' && before.kind !== 'failed') this.#blame(status.error);
@@ -133,7 +133,7 @@ export class Session {
     for (const waiter of this.#waiters.values()) waiter.cause = { of };
   }
 
-  #carryOut(command: Command): void {
+  #execute(command: Command): void {
     // The session may have ended since it was asked for.
     if ('cursor' in command && !this.#fold.current.cursors.some(({ id }) => id === command.cursor)) return;
     this.runtime.onCommand?.(command);
@@ -178,9 +178,9 @@ export class Session {
     });
   }
 
-  #call(command: Parameters<typeof carryOut>[2]): void {
+  #call(command: Parameters<typeof execute>[2]): void {
     try {
-      this.#queue.push(this.runtime.redaction.value(carryOut(this.runtime, this.#fold.current, command)));
+      this.#queue.push(this.runtime.redaction.value(execute(this.runtime, this.#fold.current, command)));
     } catch (cause) {
       this.#remember(command.cursor, cause);
       this.#queue.push({
@@ -225,7 +225,7 @@ export class Session {
     if (waiter !== undefined) waiter.cause = { of };
   }
 
-  #reply(request: string, result: CliResult): void {
+  #reply(request: string, result: SessionResult): void {
     const waiter = this.#waiters.get(request);
     if (waiter === undefined) return;
     this.#waiters.delete(request);
@@ -292,7 +292,7 @@ export function resumeSession(
   return session;
 }
 
-export function startSession(session: Session): Promise<CliResult> {
+export function startSession(session: Session): Promise<SessionResult> {
   return session.request((request) => ({ type: 'start', request }));
 }
 
@@ -300,7 +300,7 @@ export function startSession(session: Session): Promise<CliResult> {
  * @throws what an action or another callback throws, and CycleGuardError; unless the session was made with `throws: false`.
  * After an action has failed, the same step can be answered again.
  */
-export function advanceSession(session: Session, { step, output, turn }: Answer): Promise<CliResult> {
+export function advanceSession(session: Session, { step, output, turn }: Answer): Promise<SessionResult> {
   return session.request((request) => ({
     type: 'advance',
     request,
@@ -311,13 +311,13 @@ export function advanceSession(session: Session, { step, output, turn }: Answer)
 }
 
 /** Lets everything happen whose time has come, and says how the session stands then. */
-export async function tickSession(session: Session): Promise<CliResult> {
+export async function tickSession(session: Session): Promise<SessionResult> {
   session.feed({ type: 'tick' });
   await session.idle();
   return session.result;
 }
 
-export function cancelSession(session: Session, reason: string): CliResult {
+export function cancelSession(session: Session, reason: string): SessionResult {
   session.feed({ type: 'cancel', reason });
   return session.result;
 }

@@ -48,7 +48,7 @@ export class Observers {
       return structuredClone(payload);
     } catch (cause) {
       this.#warn(
-        `observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it is told what JSON can say of it`,
+        `observer ${observer}: its payload cannot be cloned (${errorFacts(cause).message}); it gets the JSON of it`,
       );
       return Object.fromEntries(Object.entries(payload).map(([key, value]) => [key, sayable(value)]));
     }

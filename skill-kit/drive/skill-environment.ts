@@ -13,7 +13,7 @@ import {
   valuesOf,
 } from '../../domain/step-machine/skill-variables.ts';
 import { createRedactor } from '../../domain/security/redactor.ts';
-import { grantVariables, surroundings, withholdVariables } from '../../setup/environment.ts';
+import { grantVariables, originalVariables, withholdVariables } from '../../setup/environment.ts';
 
 /** Takes the values of variables out of texts, and out of all texts in a value. */
 export interface Redaction {
@@ -36,7 +36,7 @@ export function withholdEnvironment(): void {
 export function grantDeclared(definition: SkillDefinition): void {
   withholdEnvironment();
   const names = declaredVariables(definition);
-  const values = valuesOf(names, surroundings());
+  const values = valuesOf(names, originalVariables());
   const missing = missingOf(names, values);
   if (missing.length > 0)
     throw new Error(
@@ -56,7 +56,7 @@ function redactPrinted(stream: NodeJS.WriteStream, { text }: Redaction): void {
 
 /** Those of this process that every program needs. */
 export function baseVariables(): Readonly<Record<string, string>> {
-  const all = surroundings();
+  const all = originalVariables();
   return valuesOf(Object.keys(all).filter(isBaseVariable), all);
 }
 

@@ -2,7 +2,7 @@
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import type { SessionEvent, SessionEventBody } from '../../domain/step-machine/event.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import { createRuntime, type RuntimeOptions } from './runtime.ts';
 import { Session } from './drive.ts';
@@ -14,7 +14,7 @@ export interface Turn {
   /** What takes time, and is not done here: each is to be answered by an event. */
   readonly deferred: readonly Command[];
   /** By the ids of the requests that got their answer. */
-  readonly replies: Readonly<Record<string, CliResult>>;
+  readonly replies: Readonly<Record<string, SessionResult>>;
 }
 
 /**
@@ -29,7 +29,7 @@ export async function runTurn(
 ): Promise<Turn> {
   const events: SessionEvent[] = [];
   const deferred: Command[] = [];
-  const replies: Record<string, CliResult> = {};
+  const replies: Record<string, SessionResult> = {};
   const runtime = createRuntime(definition, {
     defer: takesTime,
     ...options,

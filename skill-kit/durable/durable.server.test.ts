@@ -224,7 +224,7 @@ describe('a skill’s command line', { timeout: 180_000 }, () => {
     expect(lost).toMatchObject({ kind: 'error', error: expect.stringMatching(/busy|order/), retry: false });
     expect(keys(session)).toHaveLength(1);
     expect((await run([script, 'start', '--durable', '--session', 'raced-1']).ended).stderr).toContain(
-      'exists already',
+      'already exists',
     );
   });
 

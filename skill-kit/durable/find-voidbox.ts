@@ -9,7 +9,7 @@ import { delimiter, dirname, join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { DURABLE_DOOR, type DurableDoor, type DurableSessions } from '../../domain/step-machine/durable-port.ts';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
-import { readEnvironment, surroundings } from '../../setup/environment.ts';
+import { readEnvironment, originalVariables } from '../../setup/environment.ts';
 import { skillDirOf } from '../prompt/reference-loader.ts';
 import { runOrigin } from '../bundle/run-origin.ts';
 
@@ -44,19 +44,19 @@ export async function openDurable(
   if (door.DURABLE_DOOR !== DURABLE_DOOR) {
     throw new DurableError(
       `The Voidbox in ${root} does not fit this skill (its door is ${door.DURABLE_DOOR}, not ${DURABLE_DOOR}).`,
-      'Install the version that the skill was made with.',
+      'Install the version that the skill was built with.',
     );
   }
   if (door.TAKES_VARIABLES !== true) {
     throw new DurableError(
-      `The Voidbox in ${root} is older than this skill, and would not be told its variables.`,
-      'Install the version that the skill was made with.',
+      `The Voidbox in ${root} is older than this skill, and cannot receive its variables.`,
+      'Install the version that the skill was built with.',
     );
   }
   return door.openDurableSessions(
     { name, version, entry: origin?.entry ?? entryOf(script) },
     onProgress,
-    surroundings(),
+    originalVariables(),
   );
 }
 
@@ -77,7 +77,7 @@ function installedVoidbox(script: string): string {
     const root = rootAbove(voidboxBin);
     if (root !== null) return root;
     throw new DurableError(
-      `VOIDBOX_BIN is ${voidboxBin}, which is no \`voidbox\` of an installation.`,
+      `VOIDBOX_BIN is ${voidboxBin}, which is not the \`voidbox\` of an installation.`,
       'Set it to the path of bin/voidbox.js, or unset it.',
     );
   }
@@ -88,7 +88,7 @@ function installedVoidbox(script: string): string {
     rootOnPath(path);
   if (found !== null) return found;
   throw new DurableError(
-    `Durable sessions need Voidbox, which is found neither in the node_modules of ${dirname(script)} or ${process.cwd()}, nor as \`voidbox\` on the PATH.`,
+    `Durable sessions need Voidbox, which was found neither in the node_modules of ${dirname(script)} or ${process.cwd()}, nor as \`voidbox\` on the PATH.`,
     'Install it (npm install voidbox), or set VOIDBOX_BIN to the path of its bin/voidbox.js.',
   );
 }

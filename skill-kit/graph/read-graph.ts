@@ -16,7 +16,7 @@ export async function readGraph(
 ): Promise<{ readonly entry: string; readonly graph: SkillGraph }> {
   const { definition, entry } = await loadSkill(path, cwd);
   if (definition.kind === 'reference')
-    throw new CodedError('skill/unusable', `${entry} exports a reference, which has topics and no steps to draw`);
+    throw new CodedError('skill/unusable', `${entry} exports a reference, which has topics but no steps to draw`);
   const sources = Sources.read(entry);
   const insights = new Insights(sources, buildersOf(sources));
   return { entry, graph: graphOf(definition, (skill) => insights.of(skill)) };

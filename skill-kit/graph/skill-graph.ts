@@ -1,7 +1,7 @@
 /** A step machine as a drawing needs it: steps in the order in which they are reached, and every way between them. Pure. */
 import type { SkillDefinition, StepConfig } from '../../domain/step-machine/definition.ts';
 import { edgesOf } from '../../domain/step-machine/facts.ts';
-import { components, reachable } from '../../domain/step-machine/graph.ts';
+import { findComponents, findReachable } from '../../domain/step-machine/graph.ts';
 import type { SkillInsight } from '../lint/skill-insight.ts';
 
 export type EdgeKind =
@@ -66,13 +66,15 @@ export interface SkillGraph {
 export function graphOf(definition: SkillDefinition, insightOf: (skill: SkillDefinition) => SkillInsight): SkillGraph {
   const insight = insightOf(definition);
   const ways = edgesOf(definition, (step) => insight.targetsOf(step)?.names ?? []);
-  const reached = Object.hasOwn(definition.steps, definition.entry) ? [...reachable(ways, [definition.entry])] : [];
+  const reached = Object.hasOwn(definition.steps, definition.entry) ? [...findReachable(ways, [definition.entry])] : [];
   const isOpen = reached.some(
     (step) => typeof definition.steps[step]!.config.next === 'function' && insight.targetsOf(step)?.isComplete !== true,
   );
   const order = [...new Set([...reached, ...Object.keys(definition.steps)])];
   const rank = new Map(order.map((step, index) => [step, index]));
-  const circle = new Map(components(ways).flatMap((members, index) => members.map((step) => [step, index] as const)));
+  const circle = new Map(
+    findComponents(ways).flatMap((members, index) => members.map((step) => [step, index] as const)),
+  );
   const isBack = (from: string, to: string | null): boolean =>
     to !== null &&
     circle.get(to) !== undefined &&

@@ -1,6 +1,6 @@
 /** Skills and modules as they stand in the source: which calls add which step, and what stands in a step. */
 import { propertyOf, type Sources } from './sources.ts';
-import { bare, below, type Call, is, keyName, memberName, type Node } from './syntax.ts';
+import { unwrap, below, type Call, is, keyName, memberName, type Node } from './syntax.ts';
 
 /** The parts of a step, by key. */
 export interface ConfigSource {
@@ -57,7 +57,7 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
     if (rootKind(sources, node) !== null) begins.push(node);
     if (!is(node, 'CallExpression')) continue;
     const method = methodOf(node);
-    const root = method === null ? null : roots.of((bare(node.callee) as Node & { object: Node }).object);
+    const root = method === null ? null : roots.of((unwrap(node.callee) as Node & { object: Node }).object);
     if (method === null || root === null) continue;
     const known = calls.get(root) ?? [];
     calls.set(root, known);
@@ -76,7 +76,7 @@ export function buildersOf(sources: Sources): readonly BuilderSource[] {
           ? [{ name: sources.textOf(call.arguments[0]), nameNode: call.arguments[0] }]
           : [],
       );
-    const [config] = (bare(root) as Call).arguments;
+    const [config] = (unwrap(root) as Call).arguments;
     const configValue = config === undefined ? null : sources.valueOf(config);
     const nameNode = configValue === null ? null : propertyOf(configValue, 'name');
     const builder: BuilderSource = {
@@ -126,7 +126,7 @@ function rootKind(sources: Sources, node: Node): BuilderSource['kind'] | null {
 }
 
 function methodOf(call: Call): string | null {
-  const callee = bare(call.callee);
+  const callee = unwrap(call.callee);
   const name = is(callee, 'MemberExpression') ? memberName(callee) : null;
   return name !== null && METHODS.has(name) ? name : null;
 }
@@ -148,7 +148,7 @@ class Roots {
     while (at !== null && root === null && !links.has(at)) {
       links.add(at);
       root = rootKind(this.#sources, at) === null ? (this.#known.get(at) ?? null) : at;
-      const callee: Node | null = is(at, 'CallExpression') && methodOf(at) !== null ? bare(at.callee) : null;
+      const callee: Node | null = is(at, 'CallExpression') && methodOf(at) !== null ? unwrap(at.callee) : null;
       at = is(callee, 'MemberExpression') ? this.#sources.firstValueOf(callee.object) : null;
     }
     for (const link of links) this.#known.set(link, root);
@@ -171,7 +171,7 @@ function configOf(sources: Sources, node: Node, hops = 0): ConfigSource {
     const [argument] = value.arguments;
     if (argument === undefined) return NOTHING;
     if (sources.kitExport(value.callee) === 'step') return configOf(sources, argument, hops + 1);
-    const callee = bare(value.callee);
+    const callee = unwrap(value.callee);
     if (!is(callee, 'MemberExpression') || memberName(callee) !== 'extend') return NOTHING;
     return merged(configOf(sources, callee.object, hops + 1), configOf(sources, argument, hops + 1));
   }

@@ -20,7 +20,7 @@ it('each diagnostic has rule, severity, message, step and remedy', () => {
     {
       rule: 'cycle-guard',
       severity: 'warning',
-      message: 'Step "a" leads to itself without maxVisits.',
+      message: 'Step "a" leads to itself without maxVisits; the implicit limit of 10 visits applies.',
       step: 'a',
       remedy: expect.stringContaining('maxVisits') as string,
     },
@@ -64,7 +64,7 @@ it('sub-skills are looked at too, those of sub-skills included', () => {
     .subskill('mid', middle)
     .build();
   expect(said(top)).toEqual([
-    'warning cycle-guard a: [subskill:mid] [subskill:low] Step "a" leads to itself without maxVisits.',
+    'warning cycle-guard a: [subskill:mid] [subskill:low] Step "a" leads to itself without maxVisits; the implicit limit of 10 visits applies.',
   ]);
 });
 

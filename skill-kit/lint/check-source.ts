@@ -2,8 +2,9 @@
 import type { Buildable } from '../../domain/step-machine/definition.ts';
 import { findEntry } from '../bundle/find-entry.ts';
 import { checkSkill } from './check-skill.ts';
-import { type LintDiagnostic, said } from './diagnostic.ts';
-import { type LintOptions, loadOrExplain } from './lint-skill.ts';
+import { type LintDiagnostic, createDiagnostic } from './diagnostic.ts';
+import type { LintOptions } from './lint-skill.ts';
+import { loadOrExplain } from './load-or-explain.ts';
 import { ruleOf } from './rules.ts';
 import type { Place } from './sources.ts';
 
@@ -17,24 +18,28 @@ export interface CheckedSource {
 export async function checkSource(path: string, { cwd = process.cwd() }: LintOptions = {}): Promise<CheckedSource> {
   const entry = findEntry(path, cwd);
   const loaded = await loadOrExplain(entry);
+  const refused = loaded.refused.flatMap(({ mistakes }) =>
+    mistakes.map((one) => ({ ...one, remedy: ruleOf(one.rule).remedy })),
+  );
   switch (loaded.kind) {
-    case 'definition':
-      return {
-        definition: loaded.definition,
-        diagnostics: loaded.definition.kind === 'skill' ? checkSkill(loaded.definition) : [],
-      };
-    case 'mistakes':
+    case 'definition': {
+      const { definition } = loaded;
+      const diagnostics = [...refused, ...(definition.kind === 'skill' ? checkSkill(definition) : [])];
+      // Where a builder refuses something, nothing is built but for lint.
+      return { definition: loaded.isRefused ? null : definition, diagnostics };
+    }
+    case 'refused':
+      return { definition: null, diagnostics: refused };
+    case 'not-bundled':
       return {
         definition: null,
-        diagnostics: loaded.mistakes.map((one) => ({ ...one, remedy: ruleOf(one.rule).remedy })),
+        diagnostics: [...refused, ...loaded.mistakes.map(({ message, place }) => failed(message, place))],
       };
-    case 'not-bundled':
-      return { definition: null, diagnostics: loaded.mistakes.map(({ message, place }) => failed(message, place)) };
     case 'failure':
-      return { definition: null, diagnostics: [failed(loaded.message, null)] };
+      return { definition: null, diagnostics: [...refused, failed(loaded.message, null)] };
   }
 }
 
 function failed(message: string, place: Place | null): LintDiagnostic {
-  return { ...said(ruleOf('definition'), message), ...place };
+  return { ...createDiagnostic(ruleOf('definition'), message), ...place };
 }

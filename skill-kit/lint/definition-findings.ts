@@ -2,7 +2,7 @@
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { diagnoseAlone } from '../../domain/step-machine/diagnose.ts';
 import { edgesOf } from '../../domain/step-machine/facts.ts';
-import { type LintDiagnostic, said } from './diagnostic.ts';
+import { type LintDiagnostic, createDiagnostic } from './diagnostic.ts';
 import type { SkillDetails, Tell } from './rule.ts';
 import { type ListedRule, ruleOf, RULES } from './rules.ts';
 import type { SkillInsight } from './skill-insight.ts';
@@ -28,7 +28,7 @@ export function definitionFindings(
   const teller =
     (rule: ListedRule): Tell =>
     (message, { severity, ...more } = {}) =>
-      void found.push({ ...said(rule, prefix + message, severity), skill: definition, path, ...more });
+      void found.push({ ...createDiagnostic(rule, prefix + message, severity), skill: definition, path, ...more });
   for (const { rule, message, step, severity } of diagnoseAlone(definition))
     teller(ruleOf(rule))(message, { severity, ...(step === undefined ? {} : { step }) });
   const subject: SkillSubject = {

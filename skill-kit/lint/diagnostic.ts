@@ -16,7 +16,7 @@ export interface LintDiagnostic {
 }
 
 /** @param severity  for rules that can be either */
-export function said(
+export function createDiagnostic(
   { code, severity: declared, remedy }: ListedRule,
   message: string,
   severity: LintDiagnostic['severity'] = declared === 'warning' ? 'warning' : 'error',
@@ -32,7 +32,7 @@ export interface PlacedDiagnostic extends LintDiagnostic {
 }
 
 /** By place, then by rule and text; what is said twice of one place is said once. */
-export function sorted(diagnostics: readonly PlacedDiagnostic[]): readonly PlacedDiagnostic[] {
+export function sortDiagnostics(diagnostics: readonly PlacedDiagnostic[]): readonly PlacedDiagnostic[] {
   const text = ({ file, line, column, rule, message }: PlacedDiagnostic): string =>
     JSON.stringify([file, line, column, rule, message]);
   const unique = [...new Map(diagnostics.map((one) => [text(one), one])).values()];

@@ -1,6 +1,6 @@
 /** Which tools a host is known to have where a test has passed or failed. */
 import type { Sources } from './sources.ts';
-import { bare, below, is, isFunction, memberName, type Node, type NodeOf } from './syntax.ts';
+import { unwrap, below, is, isFunction, memberName, type Node, type NodeOf } from './syntax.ts';
 
 /** Names of tools, by how the test ends. */
 export interface Guards {
@@ -34,7 +34,7 @@ export function isToolList(sources: Sources, node: Node): boolean {
 /** Null when this is no question for a tool, or the tool is not known. */
 export function toolQuestion(sources: Sources, node: Node): ToolQuestion | null {
   if (!is(node, 'CallExpression')) return null;
-  const callee = bare(node.callee);
+  const callee = unwrap(node.callee);
   const [argument] = node.arguments;
   if (
     !is(callee, 'MemberExpression') ||
@@ -48,7 +48,7 @@ export function toolQuestion(sources: Sources, node: Node): ToolQuestion | null 
 
 export function guardsOf(sources: Sources, test: Node, depth = 0): Guards {
   if (depth > MAX_DEPTH) return { ifTrue: NONE, ifFalse: NONE };
-  const inner = bare(test);
+  const inner = unwrap(test);
   const of = (node: Node): Guards => guardsOf(sources, node, depth + 1);
   if (is(inner, 'UnaryExpression') && inner.operator === '!') {
     const { ifTrue, ifFalse } = of(inner.argument);
@@ -57,12 +57,12 @@ export function guardsOf(sources: Sources, test: Node, depth = 0): Guards {
   if (is(inner, 'LogicalExpression')) {
     const [left, right] = [of(inner.left), of(inner.right)];
     // Behind `a || b` either may be there, so that a text may name both.
-    return { ifTrue: both(left.ifTrue, right.ifTrue), ifFalse: both(left.ifFalse, right.ifFalse) };
+    return { ifTrue: union(left.ifTrue, right.ifTrue), ifFalse: union(left.ifFalse, right.ifFalse) };
   }
   const asked = toolQuestion(sources, inner);
   if (
     asked !== null &&
-    memberName(bare((inner as Node & { callee: Node }).callee) as Parameters<typeof memberName>[0]) !== 'indexOf'
+    memberName(unwrap((inner as Node & { callee: Node }).callee) as Parameters<typeof memberName>[0]) !== 'indexOf'
   )
     return { ifTrue: new Set([asked.tool]), ifFalse: NONE };
   const value = sources.valueOf(inner);
@@ -71,7 +71,7 @@ export function guardsOf(sources: Sources, test: Node, depth = 0): Guards {
   return is(inner, 'BinaryExpression') ? { ifTrue: named, ifFalse: named } : { ifTrue: named, ifFalse: NONE };
 }
 
-export function both(one: ReadonlySet<string>, other: ReadonlySet<string>): ReadonlySet<string> {
+export function union(one: ReadonlySet<string>, other: ReadonlySet<string>): ReadonlySet<string> {
   return other.size === 0 ? one : new Set([...one, ...other]);
 }
 

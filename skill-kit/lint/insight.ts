@@ -42,6 +42,11 @@ export class Insights {
     );
   }
 
+  /** The first one, skill or module, that declares one of the steps. */
+  builderWith(steps: readonly string[]): BuilderSource | null {
+    return this.#builders.find((builder) => steps.some((step) => stepsByName(builder).has(step))) ?? null;
+  }
+
   /** Null where the prompt is not written in the files. */
   promptOf(step: StepSource): PromptSource | null {
     const prompt = step.config.parts.get('prompt');

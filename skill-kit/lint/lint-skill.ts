@@ -1,15 +1,12 @@
 /** Everything that lint has to say of a skill: of its source, of its definition, and of its files. */
 import { dirname } from 'node:path';
-import { isCodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
-import type { SkillDiagnostic } from '../../domain/step-machine/diagnose.ts';
-import { BundleError, type BundleMistake } from '../bundle/bundle.ts';
 import { findEntry } from '../bundle/find-entry.ts';
-import { loadSkill } from '../bundle/load-skill.ts';
 import { type BuilderSource, buildersOf } from './builders.ts';
 import { definitionFindings } from './definition-findings.ts';
-import { type PlacedDiagnostic, said, sorted } from './diagnostic.ts';
+import { type PlacedDiagnostic, createDiagnostic, sortDiagnostics } from './diagnostic.ts';
 import { Insights, type SourceInsight } from './insight.ts';
+import { loadOrExplain, type Refused } from './load-or-explain.ts';
 import { ruleOf, type RuleName } from './rules.ts';
 import { sourceFindings } from './source-findings.ts';
 import { type Place, Sources } from './sources.ts';
@@ -38,37 +35,14 @@ export async function lintSkill(
   const whole = wholePlace(sources, entry);
   const found = [...sourceFindings({ sources, builders, insights, whole, folder: dirname(entry) })];
   // What does not parse would only be said once more.
-  if (found.some(({ rule }) => rule === 'syntax')) return sorted(found);
+  if (found.some(({ rule }) => rule === 'syntax')) return sortDiagnostics(found);
   const loaded = await loadOrExplain(entry);
   if (loaded.kind === 'definition') found.push(...definitionDiagnostics(sources, insights, loaded.definition, whole));
-  else if (loaded.kind === 'mistakes') found.push(...mistakesIn(sources, insights, loaded, whole));
   else if (loaded.kind === 'not-bundled')
     found.push(...loaded.mistakes.map(({ message, place }) => saidAt(place ?? whole, 'definition', message)));
-  else if (!isSaidAlready(found, loaded.message)) found.push(saidAt(whole, 'definition', loaded.message));
-  return sorted(found);
-}
-
-type Loaded =
-  | { readonly kind: 'definition'; readonly definition: Buildable }
-  | { readonly kind: 'mistakes'; readonly skill: string; readonly mistakes: readonly SkillDiagnostic[] }
-  | { readonly kind: 'not-bundled'; readonly mistakes: readonly BundleMistake[] }
-  | { readonly kind: 'failure'; readonly message: string };
-
-/** The definition, or what its builder or its code says against it. @throws what is no mistake of the author */
-export async function loadOrExplain(entry: string): Promise<Loaded> {
-  try {
-    return { kind: 'definition', definition: (await loadSkill(entry)).definition };
-  } catch (error) {
-    if (!isCodedError(error) || error.code !== 'skill/unusable') throw error;
-    if (error instanceof BundleError) return { kind: 'not-bundled', mistakes: error.mistakes };
-    const { cause } = error;
-    if (!(cause instanceof Error)) return { kind: 'failure', message: error.message };
-    // The class is the bundle's own.
-    const { skill, mistakes } = cause as { skill?: unknown; mistakes?: unknown };
-    if (cause.name === 'SkillDefinitionError' && typeof skill === 'string' && Array.isArray(mistakes))
-      return { kind: 'mistakes', skill, mistakes };
-    return { kind: 'failure', message: cause.message };
-  }
+  else if (loaded.kind === 'failure') found.push(saidAt(whole, 'definition', loaded.message));
+  for (const refused of loaded.refused) found.push(...refusedDiagnostics(sources, insights, refused, whole));
+  return sortDiagnostics(found.filter((one) => !isSaidBetter(found, one)));
 }
 
 function definitionDiagnostics(
@@ -107,17 +81,15 @@ function placeOf(
   return found === null ? whole : sources.placeOf(found);
 }
 
-function mistakesIn(
+function refusedDiagnostics(
   sources: Sources,
   insights: Insights,
-  { skill, mistakes }: { readonly skill: string; readonly mistakes: readonly SkillDiagnostic[] },
+  refused: Refused,
   whole: Place,
 ): readonly PlacedDiagnostic[] {
-  const builder = insights.builderOf(
-    skill,
-    mistakes.flatMap(({ step }) => step ?? []),
-  );
-  return mistakes.map(({ rule, severity, message, step }) => {
+  const steps = refused.mistakes.flatMap(({ step }) => step ?? []);
+  const builder = refused.skill === null ? insights.builderWith(steps) : insights.builderOf(refused.skill, steps);
+  return refused.mistakes.map(({ rule, severity, message, step }) => {
     const node = step === undefined ? builder?.root : (stepNode(builder, step) ?? builder?.root);
     return {
       ...saidAt(node === undefined ? whole : sources.placeOf(node), rule, message, severity),
@@ -136,15 +108,15 @@ function saidAt(
   message: string,
   severity?: PlacedDiagnostic['severity'],
 ): PlacedDiagnostic {
-  return { ...said(ruleOf(rule), message, severity), ...place };
+  return { ...createDiagnostic(ruleOf(rule), message, severity), ...place };
 }
 
-/** Builders refuse what is registered twice; its place is known from the source. */
-function isSaidAlready(found: readonly PlacedDiagnostic[], failure: string): boolean {
-  return (
-    failure.includes('registered twice') &&
-    found.some(({ rule }) => rule === 'composite-duplicate-subskill' || rule === 'composite-duplicate-topic')
-  );
+/** What a builder says without a place, and the source or the built definition with one. */
+function isSaidBetter(found: readonly PlacedDiagnostic[], { rule, message }: PlacedDiagnostic): boolean {
+  if (rule !== 'definition') return false;
+  const others = found.filter((one) => one.rule !== 'definition');
+  if (message.includes('registered twice')) return others.some((one) => one.rule.startsWith('composite-duplicate-'));
+  return message.startsWith('step: next is required') && others.some((one) => one.message.includes('next is required'));
 }
 
 /** Where the entry exports the skill. */

@@ -1,6 +1,6 @@
 /** Where a function given as `next` may lead, as far as its returns say it. */
 import type { Sources } from './sources.ts';
-import { bare, childrenOf, type FunctionNode, is, isFunction, memberName, type Node } from './syntax.ts';
+import { unwrap, childrenOf, type FunctionNode, is, isFunction, memberName, type Node } from './syntax.ts';
 
 export interface PossibleTarget {
   readonly name: string;
@@ -42,7 +42,7 @@ function valuesOf(sources: Sources, node: Node, depth: number): PossibleTargets 
   if (text !== null) return { targets: [{ name: text, node }], isComplete: true };
   const either = (...nodes: readonly Node[]): PossibleTargets =>
     joined(nodes.map((one) => valuesOf(sources, one, depth + 1)));
-  const inner = bare(node);
+  const inner = unwrap(node);
   if (is(inner, 'ConditionalExpression')) return either(inner.consequent, inner.alternate);
   // What is on the left of `||` and `??` may be something that is not a name; then the right is given.
   if (is(inner, 'LogicalExpression') && inner.operator !== '&&') return either(inner.left, inner.right);

@@ -1,7 +1,7 @@
 /** What a step's prompt can say: the texts in it and in what it calls, each with the tests that stand before it. */
-import { askedOf, both, guardsOf, isToolList, type ToolQuestion, toolQuestion } from './guards.ts';
+import { askedOf, union, guardsOf, isToolList, type ToolQuestion, toolQuestion } from './guards.ts';
 import { propertyOf, type Sources } from './sources.ts';
-import { bare, childrenOf, is, isFunction, keyName, memberName, type Node, type NodeOf } from './syntax.ts';
+import { unwrap, childrenOf, is, isFunction, keyName, memberName, type Node, type NodeOf } from './syntax.ts';
 import { toolsNamedIn } from './tool-names.ts';
 
 export interface SourceMention {
@@ -60,7 +60,7 @@ class PromptReader {
   }
 
   #visit(given: Node, there: Names, depth: number): void {
-    const node = bare(given);
+    const node = unwrap(given);
     if (depth > MAX_DEPTH) return;
     const each = (nodes: readonly Node[], known = there): void =>
       nodes.forEach((one) => this.#visit(one, known, depth + 1));
@@ -70,8 +70,8 @@ class PromptReader {
     if (is(node, 'IfStatement', 'ConditionalExpression')) {
       const guards = guardsOf(this.#sources, node.test);
       this.#test(node.test, there, depth);
-      each([node.consequent], both(there, guards.ifTrue));
-      return each(node.alternate ? [node.alternate] : [], both(there, guards.ifFalse));
+      each([node.consequent], union(there, guards.ifTrue));
+      return each(node.alternate ? [node.alternate] : [], union(there, guards.ifFalse));
     }
     if (is(node, 'LogicalExpression')) {
       const guards = guardsOf(this.#sources, node.left);
@@ -79,11 +79,11 @@ class PromptReader {
       else each([node.left]);
       return each(
         [node.right],
-        both(there, node.operator === '&&' ? guards.ifTrue : node.operator === '||' ? guards.ifFalse : new Set()),
+        union(there, node.operator === '&&' ? guards.ifTrue : node.operator === '||' ? guards.ifFalse : new Set()),
       );
     }
     if (is(node, 'BinaryExpression') && COMPARISONS.has(node.operator))
-      return each([node.left, node.right].filter((side) => !is(bare(side), 'Literal')));
+      return each([node.left, node.right].filter((side) => !is(unwrap(side), 'Literal')));
     if (is(node, 'SwitchCase')) return each(node.consequent);
     if (is(node, 'CallExpression')) return this.#call(node, there, depth);
     if (is(node, 'Identifier', 'MemberExpression')) return this.#name(node, there, depth);
@@ -111,8 +111,8 @@ class PromptReader {
       this.#visit(statement, there, depth + 1);
       if (!is(statement, 'IfStatement')) continue;
       const guards = guardsOf(this.#sources, statement.test);
-      if (alwaysLeaves(statement.consequent)) there = both(there, guards.ifFalse);
-      if (statement.alternate && alwaysLeaves(statement.alternate)) there = both(there, guards.ifTrue);
+      if (alwaysLeaves(statement.consequent)) there = union(there, guards.ifFalse);
+      if (statement.alternate && alwaysLeaves(statement.alternate)) there = union(there, guards.ifTrue);
     }
   }
 
@@ -138,14 +138,14 @@ class PromptReader {
       this.#branchesOnHost = true;
       return;
     }
-    const callee = bare(node.callee);
+    const callee = unwrap(node.callee);
     if (is(callee, 'MemberExpression') && memberName(callee) === 'askUser' && this.#isAct(callee.object))
       this.#ask(node);
     // refs.load('apply_patch.md'), text.includes('Bash'): names of files and what is looked for are no prose.
     if (is(callee, 'MemberExpression') && LOOK_UPS.has(memberName(callee) ?? ''))
       return this.#visit(callee.object, there, depth + 1);
     this.#visit(callee, there, depth + 1);
-    const known = both(there, askedOf(this.#sources, node));
+    const known = union(there, askedOf(this.#sources, node));
     for (const argument of node.arguments) this.#visit(argument, known, depth + 1);
   }
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { regularFilesBelow } from '../../setup/files-below.ts';
 import { contentOf, type Sources } from './sources.ts';
-import { bare, below, is, isFunction, memberName, type Node } from './syntax.ts';
+import { unwrap, below, is, isFunction, memberName, type Node } from './syntax.ts';
 
 /**
  * @returns paths below `references/`, or none where some file is loaded by a name that is made at run time
@@ -51,7 +51,7 @@ function mentions(text: string, file: string): boolean {
 /** What names the call may load: none, a pattern, or null for any. */
 function loadedBy(sources: Sources, node: Node): readonly (RegExp | null)[] {
   if (!is(node, 'CallExpression')) return [];
-  const callee = bare(node.callee);
+  const callee = unwrap(node.callee);
   const origin =
     is(callee, 'MemberExpression') && ['load', 'asset'].includes(memberName(callee) ?? '')
       ? sources.originOf(callee.object)

@@ -1,6 +1,6 @@
 /** What the source alone says, also where the skill cannot be loaded. */
 import { type BuilderSource, sharedSteps } from './builders.ts';
-import { type PlacedDiagnostic, said } from './diagnostic.ts';
+import { type PlacedDiagnostic, createDiagnostic } from './diagnostic.ts';
 import type { Insights } from './insight.ts';
 import { orphanReferences } from './references.ts';
 import type { TellAt } from './rule.ts';
@@ -34,7 +34,7 @@ function teller(rule: ListedRule, found: PlacedDiagnostic[]): TellAt {
   const told = new Set<string>();
   return (place, message, { once, ...more } = {}) => {
     const key = JSON.stringify([place, once]);
-    if (once === undefined || !told.has(key)) found.push({ ...said(rule, message), ...more, ...place });
+    if (once === undefined || !told.has(key)) found.push({ ...createDiagnostic(rule, message), ...more, ...place });
     told.add(key);
   };
 }

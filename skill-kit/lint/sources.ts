@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { type Binding, exportedName, type Scopes, scopesOf } from './scope.ts';
 import {
-  bare,
+  unwrap,
   below,
   type FunctionNode,
   is,
@@ -132,7 +132,7 @@ export class Sources {
 
   /** The initial value of a variable that may be assigned again; builders are mutated, so that it stays the same builder. */
   firstValueOf(node: Node): Node | null {
-    const inner = bare(node);
+    const inner = unwrap(node);
     const binding = is(inner, 'Identifier') ? this.#binding(inner.name, inner) : undefined;
     if (binding?.kind === 'variable' && !binding.isConst && binding.path?.length === 0) return binding.init;
     return this.valueOf(node);
@@ -144,7 +144,7 @@ export class Sources {
 
   #origin(node: Node, hops: number): Origin {
     if (hops > MAX_HOPS) return UNKNOWN;
-    const inner = bare(node);
+    const inner = unwrap(node);
     if (is(inner, 'Identifier')) return this.#nameOrigin(inner.name, inner, hops);
     if (is(inner, 'MemberExpression')) {
       const name = memberName(inner);

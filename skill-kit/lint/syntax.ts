@@ -83,7 +83,7 @@ export function* below(node: Node): Generator<Node> {
 }
 
 /** Wrappers that only the type checker sees, and parentheses. */
-export function bare(node: Node): Node {
+export function unwrap(node: Node): Node {
   let inner = node;
   while (WRAPPERS.has(inner.type)) inner = (inner as Node & { readonly expression: Node }).expression;
   return inner;
@@ -131,7 +131,7 @@ export function keyName({ key, computed }: { readonly key: Node; readonly comput
 
 /** The text of a string, or of a template without gaps. */
 export function literalText(node: Node): string | null {
-  const inner = bare(node);
+  const inner = unwrap(node);
   if (is(inner, 'Literal')) return typeof inner.value === 'string' ? inner.value : null;
   if (is(inner, 'TemplateLiteral') && inner.expressions.length === 0) return inner.quasis[0]?.value.cooked ?? null;
   return null;

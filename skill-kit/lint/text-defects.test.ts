@@ -210,8 +210,8 @@ describe('names', () => {
   it('steps whose names are made at run time are said to stand where the skill begins', async () => {
     const skill = `${IMPORTS}const built = skill({ name: 's', entry: 'step-0' });\nfor (const number of [0, 1, 2]) built.step(\`step-\${number}\`, { prompt: 'Go on.', next: terminal });\nexport default built.build();\n`;
     expect(await said(skill)).toEqual([
-      'skill.ts:2:15 warning[unreachable-step] No way leads from "step-0" to step "step-1".',
-      'skill.ts:2:15 warning[unreachable-step] No way leads from "step-0" to step "step-2".',
+      'skill.ts:2:15 warning[unreachable-step] No transition leads from "step-0" to step "step-1".',
+      'skill.ts:2:15 warning[unreachable-step] No transition leads from "step-0" to step "step-2".',
     ]);
   });
 });
@@ -221,7 +221,7 @@ describe('cycle-guard', () => {
     const steps =
       "  .step('a', { prompt: 'a', next: [{ to: 'b', when: () => true }, { to: 'c' }] })\n  .step('b', { prompt: 'b', next: [{ to: 'a', when: () => true }, { to: 'end' }] })\n  .step('c', { prompt: 'c', next: 'b' })\n";
     expect((await linted(chain(steps + END))).map(({ message }) => message)).toEqual([
-      'Steps "a", "b", "c" lead to each other without maxVisits.',
+      'Steps "a", "b", "c" lead to each other without maxVisits; the implicit limit of 10 visits applies.',
     ]);
   });
 
@@ -358,7 +358,7 @@ it('sub-skills are looked at where they are written, those of other files too', 
     'skill.ts': `import { inner } from './inner.ts';\n${chain("  .step('a', { prompt: 'a', next: 'subskill:in' })\n  .subskill('in', inner)")}`,
   };
   expect(await said(files)).toEqual([
-    'inner.ts:3:9 warning[cycle-guard] [subskill:in] Step "x" leads to itself without maxVisits.',
+    'inner.ts:3:9 warning[cycle-guard] [subskill:in] Step "x" leads to itself without maxVisits; the implicit limit of 10 visits applies.',
     'inner.ts:4:29 error[no-host-tool-names] Step "y" names the tool "TodoWrite" in its prompt.',
   ]);
 });

@@ -1,5 +1,5 @@
 /** Names of hosts' tools in a text, told from the words that they are spelled like. */
-import { HOST_TOOLS } from '../prompt/hosts.ts';
+import { HOST_TOOLS } from '../prompt/agent-hosts.ts';
 import { PRIMITIVES } from '../prompt/primitives.ts';
 
 export interface ToolMention {

@@ -6,7 +6,7 @@ import { type AddressInfo, isIPv4 } from 'node:net';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js';
 import { createMcpServer, type SkillServer } from './server.ts';
-import { CUT_OFF_MS, within } from './patience.ts';
+import { CUT_OFF_MS, waitAtMost } from './patience.ts';
 import type { ToolSet } from './tool-set.ts';
 
 export interface HttpOptions {
@@ -46,7 +46,7 @@ export async function serveHttp(tools: ToolSet, options: HttpOptions): Promise<H
   const isLoopback = listen === 'localhost' || listen === '::1' || (isIPv4(listen) && listen.startsWith('127.'));
   if (!isLoopback && token === undefined) {
     throw new Error(
-      `Listening on ${listen} lets others than this machine in, and needs a token. Pass --token-file <path>, or listen on 127.0.0.1.`,
+      `Listening on ${listen} admits other machines, and needs a token. Pass --token-file <path>, or listen on 127.0.0.1.`,
     );
   }
   const connections = new Connections(tools, options);
@@ -71,7 +71,7 @@ export async function serveHttp(tools: ToolSet, options: HttpOptions): Promise<H
       const closed = once(server, 'close');
       server.close();
       await tools.close();
-      await within(CUT_OFF_MS, connections.answered());
+      await waitAtMost(CUT_OFF_MS, connections.answered());
       await connections.close();
       server.closeAllConnections();
       await closed;
@@ -122,7 +122,7 @@ class Gate {
       ];
     }
     const path = url?.split('?', 1)[0];
-    return path === PATH ? null : [404, `There is nothing here; the server is at ${PATH}.`];
+    return path === PATH ? null : [404, `Not found; the server is at ${PATH}.`];
   }
 
   #isOwn(host: string): boolean {
@@ -184,7 +184,7 @@ class Connections {
       return refuse(
         response,
         503,
-        `${this.#max} clients are connected, as many as this server takes. Try again later.`,
+        `${this.#max} clients are connected, the most that this server takes. Try again later.`,
         { 'retry-after': '60' },
       );
     }

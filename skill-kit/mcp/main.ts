@@ -1,7 +1,7 @@
 /** The `mcp` command of a skill. The protocol's library is loaded only when it runs. */
 import type { ReferenceDefinition, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { sanitize } from '../../domain/security/sanitize.ts';
-import { offerToHost } from '../hosted.ts';
+import { offerToWorker } from '../worker-handoff.ts';
 import { grantDeclared, processRedaction, withholdEnvironment } from '../drive/skill-environment.ts';
 import { createReferenceLoader, skillDirOf } from '../prompt/reference-loader.ts';
 import { MCP_HELP, type McpOptions, parseMcpOptions } from './options.ts';
@@ -15,7 +15,7 @@ import type { ToolSet } from './tool-set.ts';
  * @param argv  flags, after `mcp`; default: those of this process
  */
 export async function mcpMain(definition: SkillDefinition, baseDir?: string, argv?: readonly string[]): Promise<void> {
-  if (offerToHost(definition)) return;
+  if (offerToWorker(definition)) return;
   await run(argv, baseDir, async (options, refs) => {
     grantDeclared(definition);
     const { skillTools } = await import('./skill-tools.ts');
@@ -55,7 +55,7 @@ export async function mcpReferenceMain(
   baseDir?: string,
   argv?: readonly string[],
 ): Promise<void> {
-  if (offerToHost(definition)) return;
+  if (offerToWorker(definition)) return;
   await run(argv, baseDir, async (_options, refs) => {
     const { referenceTools } = await import('./reference-tools.ts');
     return referenceTools(definition, refs);

@@ -57,7 +57,7 @@ describe('several sessions', () => {
     expect((await rig.call('start')).isError).toBe(false);
     const third = await rig.call('start');
     expect(third).toMatchObject({ isError: true, structured: { status: 'error', error: 'full', retry: true } });
-    expect(third.structured['message']).toBe('2 sessions are open, as many as this server keeps.');
+    expect(third.structured['message']).toBe('2 sessions are open, the most that this server keeps.');
     expect(third.structured['remedy']).toContain('--max-sessions');
     await rig.call('advance', { session: first.structured['session'], step: 'a', output: {} });
     expect((await rig.call('start')).isError).toBe(false);

@@ -1,7 +1,7 @@
 /** Sessions in the memory of this process: bounded in number, gone when nobody has asked for them for a while. */
 import { randomInt } from 'node:crypto';
 import type { ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { createRuntime } from '../drive/runtime.ts';
 import { advanceSession, cancelSession, createSession, type Session, startSession } from '../drive/drive.ts';
 import type { Refusal, SessionReply, SessionStore, StartRequest, StepAnswer } from './session-store.ts';
@@ -28,7 +28,7 @@ interface OpenSession {
   lastUsedMs: number;
 }
 
-type EndedSession = { readonly why: 'expired' } | { readonly why: 'over'; readonly result: CliResult };
+type EndedSession = { readonly why: 'expired' } | { readonly why: 'over'; readonly result: SessionResult };
 
 export class MemorySessions implements SessionStore {
   readonly #definition: SkillDefinition;
@@ -55,8 +55,8 @@ export class MemorySessions implements SessionStore {
     if (this.#open.size >= this.#maxSessions) {
       return refused(
         'full',
-        `${this.#open.size} sessions are open, as many as this server keeps.`,
-        `Go on with an open session, or try again when one has ended or been idle for ${minutes(this.#idleMs)}. The server's --max-sessions sets how many it keeps.`,
+        `${this.#open.size} sessions are open, the most that this server keeps.`,
+        `Continue an open session, or try again when one has ended or been idle for ${minutes(this.#idleMs)}. The server's --max-sessions sets how many it keeps.`,
       );
     }
     const id = this.#newId();
@@ -102,7 +102,7 @@ export class MemorySessions implements SessionStore {
     id: string,
     entry: OpenSession,
     exclusiveFor: string,
-    work: () => Promise<CliResult> | null,
+    work: () => Promise<SessionResult> | null,
   ): Promise<SessionReply> {
     const { turns } = entry;
     entry.running++;
@@ -176,7 +176,7 @@ const ID_LENGTH = 8;
 /** Without characters that look alike: models copy ids by hand. Together 46 bits, because whoever has the id has the session. */
 const ID_ALPHABET = 'abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789';
 
-async function look(session: Session): Promise<CliResult> {
+async function look(session: Session): Promise<SessionResult> {
   session.feed({ type: 'tick' });
   const { result } = session;
   if (result.kind !== 'error' || result.error !== 'busy') return result;

@@ -57,10 +57,10 @@ describe('the flags of an MCP server', () => {
   });
 
   it('are refused when they make no sense, by name', () => {
-    expect(() => parse('--http', 'x')).toThrow('--http takes a whole number from 0 to 65535, not "x".');
-    expect(() => parse('--http', '70000')).toThrow('--http takes');
-    expect(() => parse('--max-sessions', '0')).toThrow('--max-sessions takes');
-    expect(() => parse('--listen', '0.0.0.0')).toThrow('--listen means nothing on stdio');
+    expect(() => parse('--http', 'x')).toThrow('--http must be a whole number from 0 to 65535, got "x".');
+    expect(() => parse('--http', '70000')).toThrow('--http must be');
+    expect(() => parse('--max-sessions', '0')).toThrow('--max-sessions must be');
+    expect(() => parse('--listen', '0.0.0.0')).toThrow('--listen has no effect on stdio');
     expect(() => parse('--prot', '1')).toThrow('--prot');
     expect(() => parse('--http', '1', '--token-file', tokenFile('a b'))).toThrow('one token without white space');
     expect(() => parse('--http', '1', '--token-file', tokenFile('\n'))).toThrow('one token without white space');

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import type { Handshake } from '../../domain/step-machine/definition.ts';
-import { toolNames } from '../prompt/hosts.ts';
+import { toolNames } from '../prompt/agent-hosts.ts';
 
 export interface McpOptions {
   readonly handshake: Partial<Handshake>;
@@ -20,19 +20,19 @@ export interface McpOptions {
   } | null;
 }
 
-export const MCP_HELP = `mcp: serves this skill over the Model Context Protocol, on stdio unless --http is given.
+export const MCP_HELP = `mcp: serves this skill over the Model Context Protocol, on stdio or with --http over HTTP.
 
   --http <port>           streamable HTTP at /mcp; 0 takes a free port
-  --listen <address>      default 127.0.0.1; any other than loopback takes a token
-  --token-file <path>     clients have to send the token in this file
-  --allow-host <name>     a further name that clients call this server by; may be repeated
-  --durable               sessions live on a Temporal server and outlive this one; needs Voidbox installed
-  --max-sessions <n>      open at the same time; default 100
-  --idle-minutes <n>      after which a session is given up, unless it is durable; default 60
-  --max-message-mib <n>   what a client may send at once; default 16 on stdio, 4 over HTTP
-  --host <name>           the agent's host, e.g. claude-code; default: what the client calls itself
-  --tools <a,b>           tools that the agent has
-  --subagent              the agent was started by another
+  --listen <address>      default 127.0.0.1; an address other than loopback needs --token-file
+  --token-file <path>     clients must send the token in this file
+  --allow-host <name>     another name that clients may use for this server; may be repeated
+  --durable               sessions live on a Temporal server and outlive this process; needs Voidbox installed
+  --max-sessions <n>      open sessions at the same time; default 100
+  --idle-minutes <n>      time after which an idle session ends, unless it is durable; default 60
+  --max-message-mib <n>   the largest message of a client; default 16 on stdio, 4 over HTTP
+  --host <name>           the agent's host, e.g. claude-code; default: the name that the client sends
+  --tools <a,b>           the agent's tools
+  --subagent              the agent is a subagent
 `;
 
 /** @returns null when the help is asked for @throws {Error} naming the flag that is wrong */
@@ -83,7 +83,7 @@ interface HttpFlags {
 function httpOptions({ http, ...flags }: HttpFlags): McpOptions['http'] {
   if (http === undefined) {
     const [flag] = (['listen', 'token-file', 'allow-host'] as const).filter((name) => flags[name] !== undefined);
-    if (flag !== undefined) throw new Error(`--${flag} means nothing on stdio. Add --http <port>, or leave it out.`);
+    if (flag !== undefined) throw new Error(`--${flag} has no effect on stdio. Add --http <port>, or leave it out.`);
     return null;
   }
   const tokenFile = flags['token-file'];
@@ -98,12 +98,12 @@ function httpOptions({ http, ...flags }: HttpFlags): McpOptions['http'] {
 function readToken(path: string): string {
   const token = readFileSync(path, 'utf8').trim();
   if (token === '' || /\s/.test(token))
-    throw new Error(`--token-file ${path}: it has to hold one token without white space, and nothing else.`);
+    throw new Error(`--token-file ${path}: it must hold one token without white space, and nothing else.`);
   return token;
 }
 
 function count(flag: string, value: string, min: number, max: number): number {
   const number = Number(value);
   if (/^\d+$/.test(value) && number >= min && number <= max) return number;
-  throw new Error(`${flag} takes a whole number from ${min} to ${max}, not "${value}".`);
+  throw new Error(`${flag} must be a whole number from ${min} to ${max}, got "${value}".`);
 }

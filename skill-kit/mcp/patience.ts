@@ -4,7 +4,7 @@
 export const CUT_OFF_MS = 500;
 
 /** Until the task is over, or the time is. */
-export async function within(limitMs: number, task: Promise<unknown>): Promise<void> {
+export async function waitAtMost(limitMs: number, task: Promise<unknown>): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const over = new Promise<void>((resolve) => {
     timer = setTimeout(resolve, limitMs);

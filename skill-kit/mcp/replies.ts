@@ -1,6 +1,6 @@
 /** What a session answered, as the tools say it. */
 import type {
-  CliResult,
+  SessionResult,
   ErrorKind,
   PromptResult,
   ValidationErrorResult,
@@ -10,7 +10,7 @@ import type { SessionReply } from './session-store.ts';
 import { failure, type ToolReply } from './tool-set.ts';
 
 /** @param output  the answer that this is the reply to; undefined when there was none */
-export function resultReply(session: string, result: CliResult, output: unknown, nowMs: number): ToolReply {
+export function resultReply(session: string, result: SessionResult, output: unknown, nowMs: number): ToolReply {
   switch (result.kind) {
     case 'prompt':
       return { structured: { session, status: 'prompt', ...promptFields(result) }, isError: false };
@@ -24,7 +24,7 @@ export function resultReply(session: string, result: CliResult, output: unknown,
       return failure(
         'redirect',
         `The skill leads to "${result.redirect}", which it does not have.`,
-        'Tell the user; this has to be mended in the skill.',
+        'Tell the user; this must be fixed in the skill.',
         false,
         {
           session,
@@ -86,16 +86,16 @@ function errorReply(
   { error, message, retry, step }: ValidationErrorResult,
   output: unknown,
 ): ToolReply {
-  const remedy = error === 'validation' && retry ? mend(output) : REMEDIES[error];
+  const remedy = error === 'validation' && retry ? fix(output) : REMEDIES[error];
   return failure(error, message, remedy, retry, { session, step });
 }
 
 /** Hosts that do not know the type of an argument pass its JSON as a text. */
-function mend(output: unknown): string {
-  const mended = "Mend the output so that it fits the step's schema, and call advance again with the same step.";
+function fix(output: unknown): string {
+  const fixed = "Fix the output so that it fits the step's schema, and call advance again with the same step.";
   return typeof output === 'string' && /^\s*[[{]/.test(output)
-    ? `${mended} It was a string that holds JSON: pass the value itself.`
-    : mended;
+    ? `${fixed} It was a string that holds JSON: pass the value itself.`
+    : fixed;
 }
 
 export function refusedReply(

@@ -1,7 +1,7 @@
 /** Where the sessions of an MCP server live. In memory they die with the server; behind the same calls durable ones can stand. */
 import type { Handshake } from '../../domain/step-machine/definition.ts';
 import type { DurableRefusal } from '../../domain/step-machine/durable-port.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 
 export interface StartRequest {
   readonly params?: unknown;
@@ -27,7 +27,7 @@ export interface StepAnswer {
 export type Refusal = 'expired' | 'finished' | DurableRefusal;
 
 export type SessionReply =
-  | { readonly kind: 'answered'; readonly session: string; readonly result: CliResult }
+  | { readonly kind: 'answered'; readonly session: string; readonly result: SessionResult }
   | { readonly kind: 'refused'; readonly refusal: Refusal; readonly message: string; readonly remedy: string };
 
 export interface SessionStore {

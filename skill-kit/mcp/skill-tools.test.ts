@@ -91,7 +91,7 @@ describe('start and advance', () => {
     });
   });
 
-  it('refuse an answer that does not fit, and take the mended one', async () => {
+  it('refuse an answer that does not fit, and take the corrected one', async () => {
     const rig = await serve(twoSteps());
     const session = await sessionOf(rig);
     const refused = await rig.call('advance', { session, step: 'ask', output: { n: 'x' } });
@@ -124,7 +124,10 @@ describe('start and advance', () => {
       retry: false,
     });
     const { structured } = await rig.call('advance', { session, step: 'ask', output: { n: 1 }, turn: 7 });
-    expect(structured).toMatchObject({ error: 'order', message: 'Turn 7 of step "ask" is over; its turn is 1.' });
+    expect(structured).toMatchObject({
+      error: 'order',
+      message: 'Turn 7 of step "ask" has ended; the current turn is 1.',
+    });
     expect((await rig.call('advance', { session, step: 'ask', output: { n: 1 }, turn: 1 })).structured['step']).toBe(
       'tell',
     );
@@ -151,16 +154,16 @@ describe('start and advance', () => {
       expect(structured).toMatchObject({ status: 'error', error: 'arguments', retry: true });
       return structured['message'];
     };
-    expect(await wrong('start', { param: {} })).toBe('`param` is no argument of start.');
+    expect(await wrong('start', { param: {} })).toBe('`param` is not an argument of start.');
     expect(await wrong('start', { params: '{}', tools: [1] })).toBe(
-      '`params` has to be of type object, not string; `tools` has to hold values of type string only.',
+      '`params` must be of type object, not string; `tools` must hold values of type string only.',
     );
-    expect(await wrong('start', { subskill: 'x' })).toBe('`subskill` is no argument of start.');
+    expect(await wrong('start', { subskill: 'x' })).toBe('`subskill` is not an argument of start.');
     expect(await wrong('advance', { step: 'ask', output: {} })).toBe('`session` is missing.');
     expect(await wrong('advance', { session, output: {} })).toContain('`step` is missing');
     expect(await wrong('advance', { session, step: 'ask' })).toContain('`output` is missing');
     expect(await wrong('advance', { session, step: 'ask', output: {}, turn: 1.5 })).toBe(
-      '`turn` has to be of type integer, not number.',
+      '`turn` must be of type integer, not number.',
     );
   });
 

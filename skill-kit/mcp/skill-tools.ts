@@ -1,7 +1,7 @@
 /** A skill as tools: `start`, `advance`, and its topics. */
 import type { Handshake, ReferenceLoader, SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { errorFacts } from '../drive/action.ts';
-import { HOST_TOOLS } from '../prompt/hosts.ts';
+import { HOST_TOOLS } from '../prompt/agent-hosts.ts';
 import { checkValue } from '../author/schema.ts';
 import { callerError, refusedReply, resultReply } from './replies.ts';
 import type { SessionReply, SessionStore } from './session-store.ts';
@@ -34,7 +34,7 @@ export function skillTools(definition: SkillDefinition, options: SkillToolsOptio
       if (tool === 'topic') return readTopic(topics, args['name'], refs);
       // Params that are missing are refused by the skill's own schema, which says what is missing in them.
       const wrong = tool === 'start' ? wrongArguments(start, { params: {}, ...args }) : wrongArguments(advance, args);
-      if (wrong !== null) return callerError('arguments', wrong, 'Mend the arguments and call again.');
+      if (wrong !== null) return callerError('arguments', wrong, 'Fix the arguments and call again.');
       const reply = tool === 'start' ? await begin(definition, options, args, caller) : await goOn(store, args);
       if ('isError' in reply) return reply;
       return reply.kind === 'refused'
@@ -122,6 +122,6 @@ export function brokenCall(tool: string, cause: unknown): ToolReply {
   return callerError(
     'internal',
     `${tool} failed: ${name}: ${message}`,
-    'Tell the user; this is a mistake in the skill or in the server. Other sessions go on.',
+    'Tell the user; this is a mistake in the skill or in the server. Other sessions continue.',
   );
 }

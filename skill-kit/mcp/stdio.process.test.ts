@@ -161,7 +161,7 @@ describe('a skill over stdio', () => {
   });
 
   it.each([
-    ['--max-sessions', 'none', 'error: --max-sessions takes a whole number from 1 to 1000000, not "none".'],
+    ['--max-sessions', 'none', 'error: --max-sessions must be a whole number from 1 to 1000000, got "none".'],
     ['--nothing', 'x', "error: Unknown option '--nothing'"],
   ])('refuses %s %s with exit code 1', async (flag, value, message) => {
     const { ended, errors } = start(await skillScript(LOOP), [flag, value]);

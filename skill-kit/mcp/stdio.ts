@@ -3,7 +3,7 @@ import { Writable } from 'node:stream';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { claimStdout, type OwnStdout } from '../cli/own-stdout.ts';
 import { createMcpServer } from './server.ts';
-import { CUT_OFF_MS, within } from './patience.ts';
+import { CUT_OFF_MS, waitAtMost } from './patience.ts';
 import type { ToolSet } from './tool-set.ts';
 
 export interface StdioOptions {
@@ -43,11 +43,11 @@ export async function serveStdio(
   try {
     await server.connect(new StdioServerTransport(process.stdin, streamOf(stdout), { maxBufferSize: maxMessageBytes }));
     await Promise.race([gone, toldToStop]);
-    if (signal?.aborted !== true) await Promise.race([within(graceMs, idle()), toldToStop]);
+    if (signal?.aborted !== true) await Promise.race([waitAtMost(graceMs, idle()), toldToStop]);
   } finally {
     await tools.close();
     // Calls that were cut off are answered, if anybody still listens.
-    await within(CUT_OFF_MS, idle());
+    await waitAtMost(CUT_OFF_MS, idle());
     await server.close();
     stdout.giveBack();
   }

@@ -38,7 +38,7 @@ export interface ToolSet {
   close(): Promise<void>;
 }
 
-/** What went wrong and what to do about it. `retry`: the same call can be made again, mended. */
+/** What went wrong and what to do about it. `retry`: the same call can be made again, corrected. */
 export function failure(
   error: string,
   message: string,
@@ -57,17 +57,17 @@ export function wrongArguments({ name, inputSchema }: ToolSpec, args: Arguments)
   const missing = required.filter((key) => args[key] === undefined).map((key) => `\`${key}\` is missing`);
   const unknown = Object.keys(args)
     .filter((key) => !Object.hasOwn(properties, key))
-    .map((key) => `\`${key}\` is no argument of ${name}`);
+    .map((key) => `\`${key}\` is not an argument of ${name}`);
   const wrong = Object.entries(args).flatMap(([key, value]) => {
     const { items, type } = (Object.hasOwn(properties, key) ? properties[key] : {}) as {
       readonly type?: unknown;
       readonly items?: { readonly type?: unknown };
     };
     if (typeof type !== 'string' || value === undefined) return [];
-    if (!isOfType(value, type)) return [`\`${key}\` has to be of type ${type}, not ${typeName(value)}`];
+    if (!isOfType(value, type)) return [`\`${key}\` must be of type ${type}, not ${typeName(value)}`];
     const wrongItem =
       Array.isArray(value) && typeof items?.type === 'string' && value.some((item) => typeName(item) !== items.type);
-    return wrongItem ? [`\`${key}\` has to hold values of type ${String(items.type)} only`] : [];
+    return wrongItem ? [`\`${key}\` must hold values of type ${String(items.type)} only`] : [];
   });
   const problems = [...missing, ...unknown, ...wrong];
   return problems.length === 0 ? null : `${problems.join('; ')}.`;

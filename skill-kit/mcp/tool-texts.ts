@@ -47,7 +47,7 @@ const SESSION_OUTPUT: ToolSpec['outputSchema'] = {
     finalOutput: { description: 'What the skill gave; any JSON.' },
     error: { ...STRING, description: 'The kind of error.' },
     message: STRING,
-    retry: { ...BOOLEAN, description: 'The same call can be made again, mended.' },
+    retry: { ...BOOLEAN, description: 'The same call can be made again, corrected.' },
     remedy: { ...STRING, description: 'What to do next.' },
   },
   required: ['status'],
@@ -104,7 +104,7 @@ export function advanceTool(): ToolSpec {
         },
         turn: {
           ...INTEGER,
-          description: 'The turn that the prompt named; the answer is refused when the session has gone on since.',
+          description: 'The turn that the prompt named; the answer is refused when the session has moved on.',
         },
       },
       required: ['session'],
@@ -158,7 +158,7 @@ export function skillInstructions({ description, name, subskills = {}, topics = 
       '2. Do what the prompt says. Then call `advance` with the session, the step, and as `output` a JSON value that fits the schema.',
       '3. Go on until `status` is `done`; `finalOutput` is the result.',
     ].join('\n'),
-    'When `status` is `error`, follow `remedy`: with `retry` true, mend the call and make it again. When it is `waiting`, come back at `dueAt`. If you have lost a prompt, call `advance` with `session` alone. Never make up a step or an answer of the user.',
+    'When `status` is `error`, follow `remedy`: with `retry` true, fix the call and make it again. When it is `waiting`, come back at `dueAt`. If you have lost a prompt, call `advance` with `session` alone. Never make up a step or an answer of the user.',
   ];
   const subNames = Object.keys(subskills);
   if (subNames.length > 0) {

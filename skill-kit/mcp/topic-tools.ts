@@ -62,7 +62,7 @@ export function listTopics(topics: Topics): ToolReply {
 export function readTopic(topics: Topics, name: unknown, refs: ReferenceLoader): ToolReply {
   const available = `Available: ${Object.keys(topics).join(', ')}.`;
   if (typeof name !== 'string')
-    return failure('arguments', 'topic takes `name`, the name of a topic.', available, true, { name: '' });
+    return failure('arguments', 'topic needs `name`, the name of a topic.', available, true, { name: '' });
   if (!Object.hasOwn(topics, name)) return failure('topic', `Unknown topic "${name}".`, available, true, { name });
   try {
     return { structured: { name, content: topicContent(topics, name, refs) }, isError: false };
@@ -71,7 +71,7 @@ export function readTopic(topics: Topics, name: unknown, refs: ReferenceLoader):
     return failure(
       'topic',
       `Topic "${name}" cannot be read: ${message}`,
-      'Tell the user; this has to be mended in the skill.',
+      'Tell the user; this must be fixed in the skill.',
       false,
       { name },
     );

@@ -74,7 +74,7 @@ describe('segments', () => {
 
   it('view does not take its label for a text that is missing', () => {
     expect(() => view('Card', undefined as never)).toThrow(
-      'view: the text of "Card" is undefined. Give a text, or several in a list.',
+      'view: the text of "Card" is undefined. Pass a string, or a list of strings.',
     );
     expect(() => view(7 as never)).toThrow('view: the text is number.');
   });

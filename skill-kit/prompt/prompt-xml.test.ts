@@ -2,7 +2,7 @@ import { type } from 'arktype';
 import { describe, expect, it } from 'vitest';
 import type { Handshake, PromptReturn } from '../../domain/step-machine/definition.ts';
 import { act } from '../author/act.ts';
-import { HOST_TOOLS, toolsOf } from './hosts.ts';
+import { HOST_TOOLS, toolsOf } from './agent-hosts.ts';
 import { PRIMITIVES, toolFor } from './primitives.ts';
 import { writePreamble, writePrompt } from './prompt-xml.ts';
 import { system, view } from './segments.ts';

@@ -1,6 +1,6 @@
 /** A step's pieces as the one text that the agent gets, and the preamble that says once how to read such texts. */
 import type { Handshake, PrimitiveConfig, PromptPiece, PromptReturn } from '../../domain/step-machine/definition.ts';
-import { toolsOf } from './hosts.ts';
+import { toolsOf } from './agent-hosts.ts';
 import { PRIMITIVES, toolFor, writePrimitive } from './primitives.ts';
 import { attributes, escapeText } from './xml.ts';
 
@@ -63,7 +63,7 @@ export function writePreamble(handshake: Handshake, system?: string): string {
   const text = [
     'You are working through a skill one step at a time; a program decides which step comes next.',
     'Each step gives you a prompt and, where an answer is due, the JSON Schema of that answer.',
-    'Do what the prompt says, then hand in JSON that fits the schema. If it is refused, mend it and hand it in again.',
+    'Do what the prompt says, then hand in JSON that fits the schema. If it is refused, fix it and hand it in again.',
     '',
     'Prompts are made of the tags below. Go through them in the order in which they stand; `&lt;` in them is a `<` of a text.',
     '',

@@ -33,13 +33,13 @@ describe('a reference loader', () => {
   });
 
   it.each(['../secret.md', 'deep/../../secret.md', '/etc/passwd', ''])('leads nowhere else: "%s"', (name) => {
-    expect(() => createReferenceLoader(base).load(name)).toThrow('lies outside');
+    expect(() => createReferenceLoader(base).load(name)).toThrow('is outside');
   });
 
   it('gives the full path of what else the skill ships, and of nothing beyond', () => {
     const { asset } = createReferenceLoader(base);
     expect(asset('bin/tool')).toBe(join(base, 'bin/tool'));
-    expect(() => asset('../tool')).toThrow('lies outside');
+    expect(() => asset('../tool')).toThrow('is outside');
   });
 });
 

@@ -28,7 +28,7 @@ export function createReferenceLoader(baseDir: string): ReferenceLoader {
 function within(folder: string, name: string, what: string): string {
   const path = resolve(folder, name);
   if (path.startsWith(folder + sep)) return path;
-  throw new Error(`The ${what} "${name}" lies outside of ${folder}. Name a file below it.`);
+  throw new Error(`The ${what} "${name}" is outside of ${folder}. Name a file below it.`);
 }
 
 function read(path: string, filename: string, folder: string): string {
@@ -39,7 +39,7 @@ function read(path: string, filename: string, folder: string): string {
     const there = existsSync(folder) ? readdirSync(folder, { recursive: true }).join(', ') : '';
     const what = there === '' ? `There is nothing in ${folder}` : `${folder} holds: ${there}`;
     throw new Error(
-      `The reference "${filename}" cannot be read (${code ?? String(cause)}). ${what}. Put the file there, or mend its name.`,
+      `The reference "${filename}" cannot be read (${code ?? String(cause)}). ${what}. Put the file there, or correct its name.`,
       { cause },
     );
   }

@@ -21,6 +21,6 @@ export function view(
   const text = Array.isArray(content) ? content.join('\n\n') : content;
   if (typeof text === 'string') return Object.freeze({ kind: 'view', label, text });
   throw new Error(
-    `view: the text${label === undefined ? '' : ` of "${label}"`} is ${text === null ? 'null' : typeof text}. Give a text, or several in a list.`,
+    `view: the text${label === undefined ? '' : ` of "${label}"`} is ${text === null ? 'null' : typeof text}. Pass a string, or a list of strings.`,
   );
 }

@@ -27,6 +27,7 @@ export function createFileArtifactStore(stateDir: string): ArtifactStore {
         throw storeFailure('cannot store below', dir, error);
       }
     },
+    claim: (ref) => Promise.resolve(isSha256(ref.sha256) && claim(dir, ref)),
     open: (ref, offset = 0) => read(dir, ref, offset),
   };
 }
@@ -60,16 +61,26 @@ async function put(
       await partial.write(chunk);
     }
     const sha256 = hash.digest('hex');
-    if (!claimExisting(dir, sha256, sizeBytes)) await partial.publish(artifactPath(dir, sha256), folders);
+    const path = artifactPath(dir, sha256);
+    if (!claimAt(path, sizeBytes)) await partial.publish(path, folders);
     return { sha256, sizeBytes, mediaType };
   } finally {
     await partial.discard();
   }
 }
 
-/** Renews the time by which prune knows that somebody relies on the artifact again. */
-function claimExisting(dir: string, sha256: string, sizeBytes: number): boolean {
+/** Prune moves an artifact aside and back: looked for here, there and here again it cannot be missed. */
+function claim(dir: string, { sha256, sizeBytes }: DataRef): boolean {
   const path = artifactPath(dir, sha256);
+  try {
+    return [path, trashPath(dir, sha256), path].some((place) => claimAt(place, sizeBytes));
+  } catch (error) {
+    throw storeFailure('cannot claim', path, error);
+  }
+}
+
+/** Renews the time by which prune knows that somebody relies on the artifact again. */
+function claimAt(path: string, sizeBytes: number): boolean {
   try {
     if (statSync(path).size !== sizeBytes) return false;
     const now = new Date();

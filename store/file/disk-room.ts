@@ -29,7 +29,8 @@ function statfsAt(path: string): StatsFs {
   try {
     return statfsSync(path);
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error;
+    const isThere = !['ENOENT', 'ENOTDIR'].includes(errnoOf(error) ?? '');
+    if (isThere || dirname(path) === path) throw error;
     return statfsAt(dirname(path));
   }
 }

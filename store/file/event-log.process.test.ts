@@ -155,6 +155,18 @@ describe('file event log', () => {
     await expect(store.append('r', [noticeEvent('late')])).rejects.toMatchObject({ code: 'store/io' });
   });
 
+  test('knows nothing of a run that was pruned while its log is open, and reads another of its id', async () => {
+    await store.append('r', [noticeEvent('a'), outputEvent('a/0/1', 0, 'x')]);
+    await rm(join(dir, 'runs/r'), { recursive: true });
+    expect(await store.find('r', 'a')).toBeNull();
+    expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(0);
+    const other = await open(dir);
+    await other.append('r', [noticeEvent('b')]);
+    await other.close();
+    await expect(store.find('r', 'b')).rejects.toMatchObject({ code: 'store/io' });
+    expect(await store.find('r', 'b')).toMatchObject({ id: 'b' });
+  });
+
   test('says so when the log became shorter', async () => {
     await store.append('r', [noticeEvent('a')]);
     await truncate(log, 3);

@@ -5,7 +5,7 @@ import type { Durability } from './durability.ts';
 import { DurableFolders } from './layout.ts';
 import { LogReader } from './log-reader.ts';
 import { hasLog, runFolderName } from './run-folder.ts';
-import { RunLog } from './run-log.ts';
+import { isRelied, RunLog } from './run-log.ts';
 
 /** Logs held open for appending; the one that was used longest ago is closed for another. */
 const OPEN_LOGS = 64;
@@ -22,19 +22,20 @@ export interface FileEventLog extends EventLog {
  */
 export function createFileEventLog(stateDir: string, durability: Durability = 'power'): FileEventLog {
   const token = `${process.pid}-${randomBytes(6).toString('hex')}`;
-  const logs = new OpenLogs(stateDir, token, durability);
+  const logs = new OpenLogs(stateDir, token);
   return {
-    append: (runId, events, writer) =>
-      logs.use(runId, async (log) => {
-        if (!log.isRelied(events)) return log.append(events, writer);
+    append: (runId, events, writer) => {
+      if (!isRelied(durability, events)) return logs.useAtOnce(runId, (log) => log.append(events, writer));
+      return logs.use(runId, async (log) => {
         await log.settleOutput();
         const count = log.append(events, writer);
         await log.settle();
         return count;
-      }),
+      });
+    },
     async find(runId, id) {
-      if (!hasLog(stateDir, runId)) return null;
-      if (!(await logs.use(runId, (log) => Promise.resolve(log.has(id))))) return null;
+      if (!logs.isOpen(runId) && !hasLog(stateDir, runId)) return null;
+      if (!(await logs.useAtOnce(runId, (log) => log.has(id)))) return null;
       const reader = new LogReader(stateDir, runId, 0, false);
       try {
         for await (const event of reader.toEnd()) if (event.id === id) return event;
@@ -44,8 +45,8 @@ export function createFileEventLog(stateDir: string, durability: Durability = 'p
       }
     },
     async outputCursor(runId, execKey, stream) {
-      if (!hasLog(stateDir, runId)) return 0;
-      return logs.use(runId, (log) => Promise.resolve(log.outputCursor(execKey, stream)));
+      if (!logs.isOpen(runId) && !hasLog(stateDir, runId)) return 0;
+      return logs.useAtOnce(runId, (log) => log.outputCursor(execKey, stream));
     },
     close: () => logs.close(),
   };
@@ -54,7 +55,6 @@ export function createFileEventLog(stateDir: string, durability: Durability = 'p
 class OpenLogs {
   readonly #stateDir: string;
   readonly #token: string;
-  readonly #durability: Durability;
   readonly #folders: DurableFolders;
   /** In the order of last use. */
   readonly #entries = new Map<string, OpenLog>();
@@ -63,11 +63,33 @@ class OpenLogs {
   #opened = 0;
   #isClosed = false;
 
-  constructor(stateDir: string, token: string, durability: Durability) {
+  constructor(stateDir: string, token: string) {
     this.#stateDir = stateDir;
     this.#token = token;
-    this.#durability = durability;
     this.#folders = new DurableFolders(stateDir);
+  }
+
+  /** True for a log that is open and still in its folder, which costs less to know than whether the file is there. */
+  isOpen(runId: string): boolean {
+    return this.#entries.get(runId)?.opened?.isInFolder === true;
+  }
+
+  /**
+   * For work that waits for nothing. Where the log is open it is done before this returns: each promise between a stage and its
+   * log costs about what the write does, and a stage comes here ten times.
+   */
+  useAtOnce<T>(runId: string, work: (log: RunLog) => T): Promise<T> {
+    const entry = this.#entries.get(runId);
+    const log = entry?.opened ?? null;
+    if (entry === undefined || log === null || this.#isClosed) return this.use(runId, async (opened) => work(opened));
+    this.#entries.delete(runId);
+    this.#entries.set(runId, entry);
+    try {
+      return Promise.resolve(work(log));
+    } catch (error) {
+      this.#close(runId, entry);
+      return Promise.reject(error as Error);
+    }
   }
 
   async use<T>(runId: string, work: (log: RunLog) => Promise<T>): Promise<T> {
@@ -76,9 +98,7 @@ class OpenLogs {
     // A log that is opened again writes another output file: the earlier one has its own end.
     const entry =
       this.#entries.get(runId) ??
-      new OpenLog(
-        RunLog.open(this.#stateDir, this.#folders, runId, `${this.#token}-${this.#opened++}`, this.#durability),
-      );
+      new OpenLog(RunLog.open(this.#stateDir, this.#folders, runId, `${this.#token}-${this.#opened++}`));
     this.#entries.delete(runId);
     this.#entries.set(runId, entry);
     entry.users++;
@@ -118,13 +138,15 @@ class OpenLogs {
 /** A log and how many use it: it is closed behind the last of them. */
 class OpenLog {
   readonly log: Promise<RunLog>;
+  /** Null until it is open. */
+  opened: RunLog | null = null;
   users = 0;
   readonly #unused: Promise<void>;
   #free!: () => void;
   #closed: Promise<void> | null = null;
 
   constructor(log: Promise<RunLog>) {
-    this.log = log;
+    this.log = log.then((opened) => (this.opened = opened));
     this.#unused = new Promise((resolve) => (this.#free = resolve));
   }
 

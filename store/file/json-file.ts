@@ -4,6 +4,7 @@ import { closeSync, fsync, openSync, readFileSync, renameSync, rmSync, statSync,
 import { rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { promisify } from 'node:util';
+import type { Durability } from './durability.ts';
 import { damaged, runFileFailure } from './damage.ts';
 import { type DurableFolders, errnoOf, storeFailure, syncDir } from './layout.ts';
 
@@ -13,7 +14,12 @@ const sync = promisify(fsync);
  * Only waiting for the disk goes through the thread pool: the other calls end in the page cache within microseconds,
  * and a trip to the pool costs a hundred.
  */
-export async function writeJson(folders: DurableFolders, path: string, value: unknown): Promise<void> {
+export async function writeJson(
+  folders: DurableFolders,
+  path: string,
+  value: unknown,
+  durability: Durability = 'power',
+): Promise<void> {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`record ${path}: a value that JSON cannot say`);
   const partial = `${path}.${randomBytes(6).toString('hex')}.partial`;
@@ -22,16 +28,22 @@ export async function writeJson(folders: DurableFolders, path: string, value: un
     const fd = openSync(partial, 'wx', 0o600);
     try {
       writeFileSync(fd, text);
-      await sync(fd);
+      if (durability === 'power') await sync(fd);
     } finally {
       closeSync(fd);
     }
     renameSync(partial, path);
-    await syncDir(dirname(path));
+    if (durability === 'power') await syncDir(dirname(path));
   } catch (error) {
     rmSync(partial, { force: true });
     throw runFileFailure('cannot write', path, error);
   }
+}
+
+/** False for a file that is not there. */
+export function isEmptyFile(path: string): boolean {
+  const found = statSync(path, { throwIfNoEntry: false });
+  return found?.isFile() === true && found.size === 0;
 }
 
 /** Null for a file that is not there; what is in one is never null. */

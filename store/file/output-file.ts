@@ -112,7 +112,7 @@ export class OutputFileReader {
 
   async #fill(place: OutputPlace): Promise<void> {
     if (!FILE_NAME.test(place.file))
-      throw damaged(this.#dir, `the log names ${JSON.stringify(place.file)}, which is no name of an output file`);
+      throw damaged(this.#dir, `the log names ${JSON.stringify(place.file)}, which is not the name of an output file`);
     const path = join(this.#dir, place.file);
     try {
       let handle = this.#handles.get(place.file);

@@ -1,19 +1,27 @@
 /** What the records of a run have to look like when they are read back; see `activities/admit.ts` and its neighbours for who writes them. */
 import {
+  AGENT_MODES,
+  type AgentSkill,
   type EnvValue,
+  FIELD_TYPES,
   type InputPlan,
   ISOLATION_LEVELS,
+  type ListPlan,
+  LLM_PROVIDERS,
   MOUNT_MODES,
   type MountSource,
+  type PartOutput,
   type Plan,
   PLAN_KINDS,
   SANDBOX_MODES,
   type StdinPlan,
+  TIMEOUT_ANSWERS,
   type WorkPlan,
 } from '../../domain/plan/plan.ts';
-import { dataRefShape } from '../../domain/run/event-shape.ts';
+import { dataRefShape, originShape } from '../../domain/run/event-shape.ts';
 import {
   aCount,
+  aFlag,
   anything,
   aNumber,
   aText,
@@ -40,12 +48,90 @@ const stdin = optional(
   kindOf<StdinPlan['kind']>('kind', { none: anything, 'stage-output': objectOf({ stage: aText }) }),
 );
 const command = { program: aText, args: optional(listOf(aText)), cwd: optional(aText), env: optional(listOf(env)) };
+const approval = objectOf({
+  message: aText,
+  by: optional(listOf(aText)),
+  timeoutMs: optional(orNull(aNumber)),
+  onTimeout: optional(oneOf(...TIMEOUT_ANSWERS)),
+  fields: optional(
+    listOf(
+      objectOf({
+        name: aText,
+        type: optional(oneOf(...FIELD_TYPES)),
+        required: optional(aFlag),
+        description: optional(aText),
+        choices: optional(listOf(aText)),
+      }),
+    ),
+  ),
+});
+const wait = objectOf({ forMs: optional(orNull(aNumber)), untilMs: optional(orNull(aNumber)) });
+const part = objectOf({
+  source: aText,
+  stages: listOf(aText),
+  output: kindOf<PartOutput['kind']>('kind', {
+    stage: objectOf({ stage: aText }),
+    merge: objectOf({ of: listOf(objectOf({ name: aText, stage: aText })) }),
+  }),
+});
+const source = kindOf<MountSource['kind']>('kind', {
+  host: objectOf({ path: aText }),
+  'spec-folder': objectOf({ path: aText }),
+});
+const skill = kindOf<AgentSkill['kind']>('kind', {
+  agent: objectOf({ name: aText }),
+  file: objectOf({ source }),
+  remote: objectOf({ repository: aText, skill: orNull(aText) }),
+  cli: objectOf({ name: aText }),
+  mcp: objectOf({ name: aText }),
+  image: objectOf({ image: aText, guestPath: aText, readOnly: aFlag }),
+  server: objectOf({ command: aText, args: listOf(aText), env: listOf(env) }),
+  inline: objectOf({ name: aText, content: aText }),
+});
+const llm = objectOf({
+  provider: oneOf(...LLM_PROVIDERS),
+  model: orNull(aText),
+  baseUrl: orNull(aText),
+  apiKeyEnv: orNull(aText),
+  credentialProxy: aFlag,
+});
+const agent = objectOf({
+  mode: optional(oneOf(...AGENT_MODES)),
+  prompt: aText,
+  llm: optional(orNull(llm)),
+  skills: optional(listOf(skill)),
+  env: optional(listOf(env)),
+  messaging: optional(aFlag),
+});
 const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
+const each = objectOf({
+  list: kindOf<ListPlan['kind']>('kind', {
+    inline: objectOf({ items: listOf(anything) }),
+    'stage-output': objectOf({ stage: aText, path: listOf(aText) }),
+  }),
+  maxParallel: aCount,
+  failFast: aFlag,
+  allowFailures: aCount,
+});
+const mock = objectOf({ output: optional(aText), exitCode: optional(aCount) });
 const stageFields = objectOf({
   id: aText,
+  each: optional(each),
   scope: optional(orNull(aText)),
   after: optional(listOf(edge)),
-  work: optional(kindOf<WorkPlan['kind']>('kind', { command: objectOf({ ...command, stdin }) })),
+  work: optional(
+    kindOf<WorkPlan['kind']>('kind', {
+      command: objectOf({ ...command, stdin, service: optional(aFlag) }),
+      approval,
+      wait,
+      part,
+      agent,
+      shell: objectOf({ env: optional(listOf(env)) }),
+      mock,
+    }),
+  ),
+  mock: optional(mock),
+  outputSchema: optional(anything),
   // As the first builds said them.
   dependsOn: optional(listOf(aText)),
   run: optional(objectOf(command)),
@@ -62,7 +148,18 @@ const stageFields = objectOf({
   outputs: optional(listOf(objectOf({ name: aText, guestPath: aText }))),
   outputFile: optional(orNull(aText)),
   timeoutMs: optional(aNumber),
-  retry: optional(objectOf({ maxAttempts: aCount, backoffMs: aNumber })),
+  retry: optional(
+    objectOf({
+      maxAttempts: aCount,
+      backoffMs: aNumber,
+      factor: optional(aNumber),
+      maxBackoffMs: optional(aNumber),
+      nonRetryable: optional(listOf(aText)),
+    }),
+  ),
+  continueOnError: optional(aFlag),
+  anyFailure: optional(aFlag),
+  finally: optional(aFlag),
   maxOutputBytes: optional(aNumber),
 });
 /** Its work stands under one of two keys. */
@@ -71,10 +168,6 @@ const stage: Check = (value, at) => {
   if (problem !== null || Object.hasOwn(value as object, 'work')) return problem;
   return Object.hasOwn(value as object, 'run') ? null : `${at}.work is not an object`;
 };
-const source = kindOf<MountSource['kind']>('kind', {
-  host: objectOf({ path: aText }),
-  'spec-folder': objectOf({ path: aText }),
-});
 const sandbox = objectOf({
   mode: optional(oneOf(...SANDBOX_MODES)),
   isolation: optional(oneOf(...ISOLATION_LEVELS)),
@@ -85,6 +178,16 @@ const sandbox = objectOf({
     listOf(
       objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf(...MOUNT_MODES) }),
     ),
+  ),
+  needs: optional(
+    objectOf({
+      network: optional(aFlag),
+      image: optional(aText),
+      guestImage: optional(aText),
+      kernel: optional(aText),
+      initramfs: optional(aText),
+      snapshot: optional(aText),
+    }),
   ),
 });
 const plan = objectOf({
@@ -98,12 +201,21 @@ const plan = objectOf({
     merge: objectOf({ stages: listOf(aText) }),
   }),
   maxParallel: aCount,
+  timeoutMs: optional(aNumber),
+  graceMs: optional(aNumber),
   hostVariables: listOf(aText),
 });
 
 const input = kindOf<'inline' | 'ref'>('kind', {
   inline: objectOf({ text: aText }),
   ref: objectOf({ ref: dataRefShape }),
+});
+
+const given = objectOf({
+  output: orNull(dataRefShape),
+  outputs: valuesOf(dataRefShape),
+  passed: optional(aFlag),
+  ranIn: optional(aText),
 });
 
 const SHAPES: Readonly<Record<string, Check>> = {
@@ -119,15 +231,28 @@ const SHAPES: Readonly<Record<string, Check>> = {
     behaviour: optional(aCount),
     executionId: optional(aText),
     mounts: optional(valuesOf(aText)),
+    // Of a run that takes outputs of an earlier one.
+    origin: optional(originShape),
+    given: optional(valuesOf(given)),
+    command: optional(objectOf({ workflowId: aText, runId: aText, activityId: aText })),
   }),
   refusal: objectOf({ executionId: aText, code: aText, message: aText }),
   plan,
   client: objectOf({ baseDir: aText }),
+  source: objectOf({
+    path: orNull(aText),
+    text: orNull(aText),
+    params: valuesOf(aText),
+    mode: orNull(oneOf('mock')),
+  }),
   manifest: objectOf({ version: aCount, refs: listOf(dataRefShape) }),
 };
 
 /** Of the records that are known by the beginning of their name. */
-const PREFIXED: readonly (readonly [string, Check])[] = [['prepared-', objectOf({ generation: aCount })]];
+const PREFIXED: readonly (readonly [string, Check])[] = [
+  ['prepared-', objectOf({ generation: aCount })],
+  ['items-', objectOf({ count: aCount, list: dataRefShape })],
+];
 
 /** What is wrong with a record of this name; null when it is as it should be, or of a name that is not known here. */
 export function recordProblem(name: string, value: unknown): string | null {

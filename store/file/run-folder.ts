@@ -91,7 +91,7 @@ export async function makeRunFolder(stateDir: string, folders: DurableFolders, r
 /** A run that was set aside has no data here any more; whoever goes on with it must not begin from nothing. */
 export function refuseSetAside(stateDir: string, folder: string): void {
   const aside = join(damagedDir(stateDir), folder);
-  if (existsSync(aside)) throw damaged(aside, 'the run was set aside; to use its id again, take that folder away');
+  if (existsSync(aside)) throw damaged(aside, 'the run was set aside; to use its id again, remove that folder');
 }
 
 function readHashedId(parent: string, name: string): string {

@@ -54,9 +54,12 @@ class FileRunIndex {
     this.#readSummary = readSummary;
   }
 
-  async list({ state, name, before, limit }: RunQuery): Promise<RunPage> {
-    if (!(limit >= 1)) throw new RangeError(`a page of runs has at least one, not ${limit}`);
-    const behind = (await this.inOrder()).filter((run) => before === undefined || inOrder(before, run) < 0);
+  async list({ state, name, sinceMs, before, limit }: RunQuery): Promise<RunPage> {
+    if (!(limit >= 1)) throw new RangeError(`a page of runs has at least 1, not ${limit}`);
+    const behind = (await this.inOrder()).filter(
+      (run) =>
+        (before === undefined || inOrder(before, run) < 0) && (sinceMs === undefined || run.startedAtMs >= sinceMs),
+    );
     const runs: IndexedRun[] = [];
     for (const [at, listed] of behind.entries()) {
       const run = await this.#indexed(listed);

@@ -34,15 +34,19 @@ const MAX_TRIES = 10_000;
 const DURABLE: Readonly<Record<Durability, ReadonlySet<RunEventBody['type']>>> = {
   // The first and the last event of a run also here: without the first a run cannot go on, and after the last nothing restores the log.
   process: new Set(['run-admitted', 'run-finished']),
-  power: new Set(['run-admitted', 'stage-finished', 'run-finished']),
+  power: new Set(['run-admitted', 'stage-finished', 'stage-answered', 'run-finished']),
 };
+
+/** Whether an append of these is to be followed by `settle`, and output that is named before them to be on the disk first. */
+export function isRelied(durability: Durability, events: readonly NewRunEvent[]): boolean {
+  return events.some(({ body }) => DURABLE[durability].has(body.type));
+}
 
 export class RunLog {
   readonly #path: string;
   readonly #dir: string;
   readonly #admissionPath: string;
   readonly #token: string;
-  readonly #durability: Durability;
   readonly #fd: number;
   readonly #shared = new SharedSync(() => this.#sync());
   readonly #fold: CommitFold;
@@ -56,13 +60,7 @@ export class RunLog {
   #lostLine = false;
 
   /** @throws CodedError `store/io`, `store/damaged` */
-  static async open(
-    stateDir: string,
-    folders: DurableFolders,
-    runId: string,
-    token: string,
-    durability: Durability,
-  ): Promise<RunLog> {
+  static async open(stateDir: string, folders: DurableFolders, runId: string, token: string): Promise<RunLog> {
     const path = eventLogPath(stateDir, runId);
     try {
       await makeRunFolder(stateDir, folders, runId);
@@ -71,7 +69,7 @@ export class RunLog {
         constants.O_RDWR | constants.O_APPEND | constants.O_CREAT | constants.O_NONBLOCK,
         0o600,
       );
-      if (fstatSync(fd).isFile()) return new RunLog(stateDir, runId, token, fd, durability);
+      if (fstatSync(fd).isFile()) return new RunLog(stateDir, runId, token, fd);
       closeSync(fd);
     } catch (error) {
       throw runFileFailure('cannot open', path, error);
@@ -79,12 +77,11 @@ export class RunLog {
     throw damaged(path, 'it is not a file');
   }
 
-  private constructor(stateDir: string, runId: string, token: string, fd: number, durability: Durability) {
+  private constructor(stateDir: string, runId: string, token: string, fd: number) {
     this.#path = eventLogPath(stateDir, runId);
     this.#dir = runDir(stateDir, runId);
     this.#admissionPath = join(recordsDir(stateDir, runId), 'admission.json');
     this.#token = token;
-    this.#durability = durability;
     this.#fd = fd;
     this.#fold = new CommitFold(this.#path);
     this.#output = new OutputFileWriter(outputDir(stateDir, runId), token);
@@ -104,9 +101,9 @@ export class RunLog {
     }
   }
 
-  /** Whether an append of these is to be followed by `settle`, and output that is named before them to be on the disk first. */
-  isRelied(events: readonly NewRunEvent[]): boolean {
-    return events.some(({ body }) => DURABLE[this.#durability].has(body.type));
+  /** False once the run was pruned. */
+  get isInFolder(): boolean {
+    return fstatSync(this.#fd).nlink > 0;
   }
 
   /** Output that was appended lies in a file of its own. */
@@ -249,7 +246,7 @@ export class RunLog {
     if (writer.fence < known) {
       throw new CodedError(
         'fence/stale',
-        `exec ${writer.execKey} is driven under fence ${known}; fence ${writer.fence} may not append`,
+        `a newer attempt (fence ${known}) continues ${writer.execKey}; this one (fence ${writer.fence}) writes nothing more`,
       );
     }
   }
@@ -272,7 +269,7 @@ export class RunLog {
     if (body.to <= cursor) return false;
     if (body.from < cursor) {
       throw new Error(
-        `output ${body.from}..${body.to} of ${body.execKey} ${body.stream} overlaps what is stored up to ${cursor}: go on from outputCursor`,
+        `output ${body.from}..${body.to} of ${body.execKey} ${body.stream} overlaps what is stored up to ${cursor}: continue from outputCursor`,
       );
     }
     batch.set(key, body.to);

@@ -1,9 +1,9 @@
-import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
-import { createFileRunRecords } from './run-records.ts';
+import { createFileHostMarks, createFileRunRecords } from './run-records.ts';
 
 let dir: string;
 let records: RunRecords;
@@ -104,7 +104,7 @@ test.each([
 
 test.each([
   ['admission', [], 'admission is not an object'],
-  ['admission', { ...ADMISSION, serverId: 5 }, 'admission.serverId is not a text'],
+  ['admission', { ...ADMISSION, serverId: 5 }, 'admission.serverId is not a string'],
   [
     'admission',
     { ...ADMISSION, plan: { ...PLAN, stages: [{ id: 'a' }] } },
@@ -112,7 +112,7 @@ test.each([
   ],
   ['admission', { ...ADMISSION, input: { kind: 'ref', ref: 'x' } }, 'admission.input.ref is not an object'],
   ['plan', { ...PLAN, scopes: {} }, 'plan.scopes is not a list'],
-  ['client', { baseDir: ['/x'] }, 'client.baseDir is not a text'],
+  ['client', { baseDir: ['/x'] }, 'client.baseDir is not a string'],
   [
     'manifest',
     { version: 1, refs: [{ sha256: 'x', sizeBytes: -1, mediaType: 'a/b' }] },
@@ -125,4 +125,17 @@ test.each([
     code: 'store/damaged',
     message: expect.stringContaining(problem),
   });
+});
+
+test('a mark of a VM that a power cut has emptied is none; any other damage is said', async () => {
+  const marks = createFileHostMarks(dir);
+  expect(await marks.getOfVm('r', 'prepared-a/0/1')).toBeNull();
+  await marks.putOfVm('r', 'prepared-a/0/1', { generation: 0, vmLife: 'x' });
+  expect(await createFileHostMarks(dir).getOfVm('r', 'prepared-a/0/1')).toEqual({ generation: 0, vmLife: 'x' });
+  const path = join(dir, 'runs/r/records/prepared-a%2F0%2F1.json');
+  await truncate(path, 1);
+  await expect(marks.getOfVm('r', 'prepared-a/0/1')).rejects.toMatchObject({ code: 'store/damaged' });
+  await truncate(path, 0);
+  expect(await marks.getOfVm('r', 'prepared-a/0/1')).toBeNull();
+  await expect(marks.get('r', 'prepared-a/0/1')).rejects.toMatchObject({ code: 'store/damaged' });
 });

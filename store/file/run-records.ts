@@ -4,7 +4,8 @@ import type { HostMarks } from '../../activities/ports/host-marks.ts';
 import type { RunRecords } from '../../activities/ports/run-records.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { damaged } from './damage.ts';
-import { readJson, removeFile, writeJson } from './json-file.ts';
+import type { Durability } from './durability.ts';
+import { isEmptyFile, readJson, removeFile, writeJson } from './json-file.ts';
 import { DurableFolders } from './layout.ts';
 import { recordProblem } from './record-shapes.ts';
 import { makeRunFolder, recordsDir, refuseSetAside, runFolderName } from './run-folder.ts';
@@ -19,11 +20,7 @@ const MAX_NAME_BYTES = 220;
 export function createFileRunRecords(stateDir: string): RunRecords {
   const folders = new DurableFolders(stateDir);
   return {
-    async put(runId, name, value) {
-      const path = recordPath(stateDir, runId, name);
-      await makeRunFolder(stateDir, folders, runId);
-      await writeJson(folders, path, value);
-    },
+    put: (runId, name, value) => writeRecord(stateDir, folders, runId, name, value, 'power'),
     get: async (runId, name) => readRecord(stateDir, runId, name),
     drop: async (runId, name) => removeFile(recordPath(stateDir, runId, name)),
   };
@@ -31,8 +28,29 @@ export function createFileRunRecords(stateDir: string): RunRecords {
 
 /** A state folder is one host's, so that whoever has its records has its marks. */
 export function createFileHostMarks(stateDir: string): HostMarks {
+  const folders = new DurableFolders(stateDir);
   const { put, get } = createFileRunRecords(stateDir);
-  return { put, get };
+  return {
+    put,
+    get,
+    // Two waits for the disk would be most of what an item with a short command costs.
+    putOfVm: (runId, name, value) => writeRecord(stateDir, folders, runId, name, value, 'process'),
+    // What was renamed before its bytes were on the disk is empty after a power cut. Anything else is damage.
+    getOfVm: async (runId, name) => (isEmptyFile(recordPath(stateDir, runId, name)) ? null : get(runId, name)),
+  };
+}
+
+async function writeRecord(
+  stateDir: string,
+  folders: DurableFolders,
+  runId: string,
+  name: string,
+  value: unknown,
+  durability: Durability,
+): Promise<void> {
+  const path = recordPath(stateDir, runId, name);
+  await makeRunFolder(stateDir, folders, runId);
+  await writeJson(folders, path, value, durability);
 }
 
 function recordPath(stateDir: string, runId: string, name: string): string {
@@ -40,7 +58,7 @@ function recordPath(stateDir: string, runId: string, name: string): string {
   if (file === '' || file.length > MAX_NAME_BYTES) {
     throw new CodedError(
       'store/io',
-      `record name ${JSON.stringify(name)} of run ${runId} has to be 1 to ${MAX_NAME_BYTES} bytes when escaped`,
+      `record name ${JSON.stringify(name)} of run ${runId} must be 1 to ${MAX_NAME_BYTES} bytes when escaped`,
     );
   }
   return join(recordsDir(stateDir, runId), `${file}.json`);

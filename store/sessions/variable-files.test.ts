@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { answerWanted, handedOver, waitForVariables } from './variable-files.ts';
+import { answerRequests, valuesHandedOver, waitForVariables } from './variable-files.ts';
 
 const NAMES = ['TOKEN'];
 
@@ -24,7 +24,7 @@ const wanted = (firstRun: string) => ({ skill: 'curious', names: NAMES, firstRun
 /** As a client does that waits for the session's start. */
 async function whileAnswering<T>(stateDir: string, session: string, token: string, work: () => Promise<T>): Promise<T> {
   const opened = new AbortController();
-  const answering = answerWanted(stateDir, session, { TOKEN: token }, opened.signal, () => undefined);
+  const answering = answerRequests(stateDir, session, { TOKEN: token }, opened.signal, () => undefined);
   try {
     return await work();
   } finally {
@@ -36,10 +36,10 @@ async function whileAnswering<T>(stateDir: string, session: string, token: strin
 test('a session that has the id of a terminated one is handed its own values', async () => {
   const state = stateDir();
   await whileAnswering(state, 's', 'old', () => waitForVariables(state, 's', wanted('run-1'), {}));
-  expect(handedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'old' });
+  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'old' });
   await whileAnswering(state, 's', 'new', () => waitForVariables(state, 's', wanted('run-2'), {}));
-  expect(handedOver(state, { session: 's', firstRun: 'run-2' }, 'curious')).toEqual({ TOKEN: 'new' });
-  expect(handedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});
+  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-2' }, 'curious')).toEqual({ TOKEN: 'new' });
+  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});
 });
 
 test("values of a terminated session do not take the place of the worker's own", async () => {
@@ -53,7 +53,7 @@ test('the same workflow that is opened twice keeps its values', async () => {
   const state = stateDir();
   await whileAnswering(state, 's', 'first', () => waitForVariables(state, 's', wanted('run-1'), {}));
   await waitForVariables(state, 's', wanted('run-1'), {});
-  expect(handedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'first' });
+  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'first' });
 });
 
 test('a client answers a worker of an earlier build, and a session that such a pair has opened goes on', async () => {
@@ -62,11 +62,11 @@ test('a client answers a worker of an earlier build, and a session that such a p
   const file = join(state, 'sessions/s/variables.json');
   await whileAnswering(state, 's', 'value', () => expect.poll(() => existsSync(file), { timeout: 10_000 }).toBe(true));
   expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual({ skill: 'curious', values: { TOKEN: 'value' } });
-  expect(handedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'value' });
+  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({ TOKEN: 'value' });
 });
 
 test.each([7, null, 'x'.repeat(201)])('a first run %s is none', async (firstRun) => {
   const state = stateDir();
   leave(state, 's', 'variables.json', { skill: 'curious', values: { TOKEN: 'old' }, firstRun });
-  expect(handedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});
+  expect(valuesHandedOver(state, { session: 's', firstRun: 'run-1' }, 'curious')).toEqual({});
 });

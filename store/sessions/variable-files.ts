@@ -55,7 +55,7 @@ export interface Receiver {
 }
 
 /** Nothing when it was handed nothing, or another skill or another workflow of that id was. */
-export function handedOver(stateDir: string, { session, firstRun }: Receiver, skill: string): Values {
+export function valuesHandedOver(stateDir: string, { session, firstRun }: Receiver, skill: string): Values {
   const found = readHandedOver(stateDir, session);
   if (found?.skill !== skill) return {};
   return firstRun === null || found.firstRun === undefined || found.firstRun === firstRun ? found.values : {};
@@ -73,7 +73,7 @@ export async function waitForVariables(
 ): Promise<void> {
   const { skill, names, firstRun } = wanted;
   const missing = (): readonly string[] =>
-    missingOf(names, { ...own, ...handedOver(stateDir, { session, firstRun }, skill) });
+    missingOf(names, { ...own, ...valuesHandedOver(stateDir, { session, firstRun }, skill) });
   const before = readHandedOver(stateDir, session);
   // Of a workflow that had the id before and was terminated; nobody has answered this one yet.
   if (before !== null && before.firstRun !== firstRun) dropVariables(stateDir, session);
@@ -92,7 +92,7 @@ export async function waitForVariables(
 }
 
 /** While a session is being opened: hands over what its worker wants, once. */
-export async function answerWanted(
+export async function answerRequests(
   stateDir: string,
   session: string,
   variables: Variables,
@@ -108,7 +108,7 @@ export async function answerWanted(
       if (bytes > MOST_VARIABLE_BYTES) {
         throw new CodedError(
           'skill/variable-missing',
-          `the values of ${wanted.names.join(', ')} have ${bytes} bytes; the most is ${MOST_VARIABLE_BYTES}`,
+          `the values of ${wanted.names.join(', ')} have ${bytes} bytes; at most ${MOST_VARIABLE_BYTES} are allowed`,
         );
       }
       const { skill, firstRun } = wanted;

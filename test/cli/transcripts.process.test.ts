@@ -48,6 +48,9 @@ describe('usage', () => {
     'help rnu',
     'run',
     'run none.yaml',
+    'worker --help',
+    'down --help',
+    'skill --help',
     'run none.yaml --colour',
     'status none',
     'prune --older-than soon',
@@ -95,7 +98,7 @@ workflow:
     const { diagnostics } = JSON.parse(stdout === '' ? stderr : stdout) as {
       diagnostics: { line: number; code: string }[];
     };
-    expect([...new Set(diagnostics.map(({ line }) => line))]).toEqual([4, 5, 8, 9, 10]);
+    expect([...new Set(diagnostics.map(({ line }) => line))]).toEqual([4, 8, 9, 10]);
   });
 });
 
@@ -141,7 +144,7 @@ describe('what was typed or set wrong is told before anything starts', () => {
     expect(await transcript('status some-run')).toMatchSnapshot('profile');
   });
 
-  test('up, where the server is one of its own', async () => {
+  test('up, where the environment names your own server', async () => {
     terminal.variables = { TEMPORAL_ADDRESS: '127.0.0.1:1' };
     expect(await transcript('up')).toMatchSnapshot();
   });
@@ -168,6 +171,42 @@ describe('runs that have ended', () => {
     expect((await terminal.type('result', 'sales')).code).toBe(2);
   });
 
+  test('logs have times, a beginning, an end and a text to look for', async () => {
+    const whole = (await terminal.type('logs', 'sales-bad')).stdout.trimEnd().split('\n');
+    const timed = (await terminal.type('logs', 'sales-bad', '--timestamps')).stdout.trimEnd().split('\n');
+    expect(timed.map((line) => line.replace(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z /, ''))).toEqual(whole);
+    expect((await terminal.type('logs', 'sales-bad', '--tail', '2')).stdout.trimEnd().split('\n')).toEqual(
+      whole.slice(-2),
+    );
+    expect(await transcript('logs sales-bad --grep row')).toBe(
+      '$ voidbox logs sales-bad --grep row\nstdout:\n[load] loaded 9 rows\n[check] row 7 is empty\nexit 0',
+    );
+    expect((await terminal.type('logs', 'sales-bad', '--grep', 'rows', '--stage', 'check')).stdout).toBe('');
+    // The runs ended ten days and a half ago; the second stage half a second after the first.
+    expect((await terminal.type('logs', 'sales-bad', '--since', '10d')).stdout).toBe('');
+    expect((await terminal.type('logs', 'sales-bad', '--since', '11d')).stdout).toBe(`${whole.join('\n')}\n`);
+    const second = timed.find((line) => line.includes('row 7'))!.slice(0, 24);
+    const since = (await terminal.type('logs', 'sales-bad', '--since', second)).stdout;
+    expect(since.startsWith('==> load')).toBe(false);
+    expect(since).toContain('[check] row 7 is empty\n');
+    expect(since).not.toContain('loaded 9 rows');
+    const events = (await terminal.type('logs', 'sales-bad', '--since', second, '--json')).stdout;
+    expect(events).not.toContain('loaded 9 rows');
+    expect(events).toContain('row 7 is empty');
+  });
+
+  test.each([
+    ['--tail 10001', /at most 10000/],
+    ['--tail some', /a number of lines/],
+    ['--since yesterday', /an age \(90s, 10m, 2h, 1d\), a time/],
+    ['--json --grep x', /--grep and --json exclude each other/],
+    ['--raw --timestamps', /--timestamps and --raw exclude each other/],
+  ])('logs %s is refused', async (flags, why) => {
+    const { code, stdout, stderr } = await terminal.type('logs', 'sales-bad', ...flags.split(' '));
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' });
+    expect(stderr).toMatch(why);
+  });
+
   test('logs in JSON are the events', async () => {
     const { stdout } = await terminal.type('logs', 'sales-good', '--json');
     const events = stdout
@@ -181,7 +220,7 @@ describe('runs that have ended', () => {
   test('prune deletes them, and then there is nothing', async () => {
     expect((await terminal.type('prune', '--older-than', '1h')).code).toBe(0);
     expect(readdirSync(join(terminal.stateDir, 'runs'))).toEqual([]);
-    expect(JSON.parse((await terminal.type('runs', '--json')).stdout)).toEqual({ runs: [] });
+    expect(JSON.parse((await terminal.type('runs', '--json')).stdout)).toEqual({ runs: [], hasMore: false });
   });
 
   test('prune keeps the last ones however old they are, and takes no word for a number', async () => {
@@ -219,7 +258,7 @@ describe('runs that have ended', () => {
       (await terminal.type('prune', '--older-than', '1m', '--keep-last', '1', '--json')).stdout,
     ) as { runs: string[] };
     expect(runs).toEqual(['sales-bad']);
-    expect((await terminal.type('prune', '--help')).stdout).toContain('Each option that is given protects');
+    expect((await terminal.type('prune', '--help')).stdout).toContain('Each option protects runs');
   });
 });
 

@@ -324,7 +324,7 @@ export function describeEventLog(subject: RunsSubject): void {
       // Pieces of another cut that lie within what is stored.
       expect(await other.append('r', [outputEvent('a/0/1', 2, 'llo wo')])).toBe(0);
       await expect(other.append('r', [outputEvent('a/0/1', 8, 'rld and more')])).rejects.toThrow(
-        /go on from outputCursor/,
+        /continue from outputCursor/,
       );
       expect(await store.outputCursor('r', 'a/0/1', 'stdout')).toBe(11);
     });
@@ -338,7 +338,10 @@ export function describeEventLog(subject: RunsSubject): void {
       await expect(
         old.append('r', [outputEvent('a/0/1', 3, 'two')], { execKey: 'a/0/1', fence: 1 }),
       ).rejects.toMatchObject({ code: 'fence/stale' });
-      await expect(old.append('r', [], { execKey: 'a/0/1', fence: 1 })).rejects.toMatchObject({ code: 'fence/stale' });
+      await expect(old.append('r', [], { execKey: 'a/0/1', fence: 1 })).rejects.toMatchObject({
+        code: 'fence/stale',
+        message: expect.stringContaining('a newer attempt'),
+      });
       expect(await old.append('r', [outputEvent('b/0/1', 0, 'b')], { execKey: 'b/0/1', fence: 1 })).toBe(1);
       expect(await young.append('r', [outputEvent('a/0/1', 3, 'TWO')], { execKey: 'a/0/1', fence: 2 })).toBe(1);
       // A store opened later knows the fence too.
@@ -546,6 +549,15 @@ export function describeArtifactStore(subject: ArtifactStoreSubject): void {
       await expect(bytesOf(store.open({ ...absent, sha256: '../../etc/passwd' }))).rejects.toMatchObject({
         code: 'store/damaged',
       });
+    });
+
+    test('is claimed where it is there, and nowhere else', async () => {
+      const store = await fresh();
+      const ref = await store.put(chunksOf(Buffer.from('abc'), 1), 'a/b');
+      expect(await (await subject.open(location)).claim(ref)).toBe(true);
+      expect(await store.claim({ ...ref, sizeBytes: 4 })).toBe(false);
+      expect(await store.claim({ ...ref, sha256: 'ab'.repeat(32) })).toBe(false);
+      expect(await store.claim({ ...ref, sha256: '../../etc/passwd' })).toBe(false);
     });
 
     test('says so when the ref has another size', async () => {

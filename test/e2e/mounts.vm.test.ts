@@ -19,7 +19,7 @@ interface Step {
   readonly more?: string;
 }
 
-function spec(steps: readonly Step[]): string {
+function spec(steps: readonly Step[], { live = false } = {}): string {
   const list = steps.map(
     ({ name, script, more = '' }) =>
       `    - name: ${name}\n${more}      run: { program: sh, args: [-c, ${JSON.stringify(script)}] }\n`,
@@ -29,7 +29,7 @@ kind: workflow
 name: mounts
 sandbox:
   memory_mb: 256
-  mounts: [{ host: work, guest: /data, mode: rw }]
+  mounts: [{ host: work, guest: /data, mode: rw }${live ? ', { host: live, guest: /live }' : ''}]
 workflow:
   output_step: ${steps.at(-1)!.name}
   steps:
@@ -141,18 +141,24 @@ test('an entry that changed on the host meanwhile fails the step with its path, 
   await using rig = new Rig();
   const work = makeWork(rig);
   const steps: readonly Step[] = [
-    { name: 'edit', script: 'echo begun; sleep 4; echo of the step > /data/kept; echo new > /data/new' },
+    {
+      name: 'edit',
+      script: `echo begun; ${WAIT_FOR('/live/go')}; echo of the step > /data/kept; echo new > /data/new`,
+    },
   ];
-  await rig.launch(rig.spec('spec.yaml', spec(steps)), 'edited');
+  const live = join(rig.specDir, 'live');
+  mkdirSync(live);
+  await rig.launch(rig.spec('spec.yaml', spec(steps, { live: true })), 'edited');
   await rig.waitOutput('edited', 'edit', 'begun');
   writeFileSync(join(work, 'kept'), 'of the host');
   writeFileSync(join(work, 'file'), 'of the host');
   chmodSync(join(work, 'program'), 0o755);
   const before = tree(work);
+  writeFileSync(join(live, 'go'), '');
   const { failure } = (await rig.finish('edited')).outcome;
   expect(failure).toMatchObject({
     code: 'stage/mount-conflict',
-    message: expect.stringContaining('kept changed on the host') as string,
+    message: expect.stringContaining(': kept also changed on the host') as string,
   });
   expect(tree(work)).toEqual(before);
   await rig.assertNothingLeft();

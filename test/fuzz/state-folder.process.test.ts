@@ -49,7 +49,7 @@ function type(stateDir: string, ...argv: readonly string[]): Promise<Typed> {
 /** @throws when it is a crash and not an answer */
 async function answer(stateDir: string, codes: readonly number[], ...argv: readonly string[]): Promise<Typed> {
   const typed = await type(stateDir, ...argv);
-  expect(typed.stderr).not.toMatch(/bug of voidbox|\n\s+at /);
+  expect(typed.stderr).not.toMatch(/bug in voidbox|\n\s+at /);
   expect(codes, `${argv.join(' ').slice(0, 80)} ended with ${typed.code}: ${typed.stderr}`).toContain(typed.code);
   // Nothing of it may drive a terminal.
   const printed = argv.includes('--json') ? '' : typed.stdout + typed.stderr;

@@ -1,13 +1,28 @@
 import { type MachinePlan, machinePlanOf } from '../../domain/pipeline/machine-plan.ts';
 import { SANDBOX_DEFAULTS, STAGE_DEFAULTS } from '../../domain/plan/defaults.ts';
-import type { EdgePlan, Plan, StagePlan } from '../../domain/plan/plan.ts';
+import type { EdgePlan, OnLimit, Plan, RetryPlan, StagePlan } from '../../domain/plan/plan.ts';
 
 export interface PlanOptions {
   readonly shared?: string;
   readonly maxParallel?: number;
   readonly backoffMs?: number;
+  /** Beside the attempts and the pause. */
+  readonly retry?: Partial<RetryPlan>;
+  /** These need one of the failures that they wait for. */
+  readonly anyFailure?: string;
+  /** These have `finally`; they stand alone. */
+  readonly finally?: string;
+  readonly graceMs?: number;
+  /** These have `continueOnError`. */
+  readonly tolerate?: string;
   readonly carry?: boolean;
+  /** Each finds the output of the one before, as boxes of a pipeline do. */
+  readonly chain?: boolean;
+  /** Each finds the output of the only one before it, or the merge of several. */
+  readonly mixed?: boolean;
   readonly merge?: string;
+  /** Stages with a condition, on all whose success they wait for. */
+  readonly when?: string;
 }
 
 /**
@@ -16,6 +31,10 @@ export interface PlanOptions {
  */
 export function planOf(text: string, options: PlanOptions = {}): Plan {
   const shared = new Set((options.shared ?? '').split(' ').filter((id) => id !== ''));
+  const any = new Set((options.anyFailure ?? '').split(' '));
+  const tolerated = new Set((options.tolerate ?? '').split(' '));
+  const last = new Set((options.finally ?? '').split(' '));
+  const when = new Set((options.when ?? '').split(' '));
   const stages = text.split(' ').map((part): StagePlan => {
     const [head, deps] = part.split('>');
     const [id, attempts] = head!.split(':');
@@ -26,10 +45,21 @@ export function planOf(text: string, options: PlanOptions = {}): Plan {
       id: id!,
       scope: shared.has(id!) ? '_shared' : id!,
       after,
+      when: when.has(id!)
+        ? { source: 'true', stages: after.filter(({ on }) => on === 'success').map(({ stage }) => stage), params: {} }
+        : null,
       work: { kind: 'command', program: 'true', args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' } },
-      input: options.carry === true && carried.length > 0 ? { kind: 'merge', stages: carried } : { kind: 'none' },
+      input:
+        (options.chain === true || (options.mixed === true && carried.length === 1)) && carried.length > 0
+          ? { kind: 'carry', stage: carried[0]! }
+          : (options.carry === true || options.mixed === true) && carried.length > 0
+            ? { kind: 'merge', stages: carried }
+            : { kind: 'none' },
       timeoutMs: 1_000,
-      retry: { maxAttempts: Number(attempts ?? '1'), backoffMs: options.backoffMs ?? 0 },
+      retry: { maxAttempts: Number(attempts ?? '1'), backoffMs: options.backoffMs ?? 0, ...options.retry },
+      ...(any.has(id!) ? { anyFailure: true } : {}),
+      ...(tolerated.has(id!) ? { continueOnError: true } : {}),
+      ...(last.has(id!) ? { finally: true } : {}),
       maxOutputBytes: 1_024,
     };
   });
@@ -46,26 +76,42 @@ export function planOf(text: string, options: PlanOptions = {}): Plan {
     scopes,
     output:
       options.merge === undefined
-        ? { kind: 'stage', stage: stages.at(-1)!.id }
+        ? { kind: 'stage', stage: stages.findLast((stage) => stage.finally !== true)!.id }
         : { kind: 'merge', stages: options.merge.split(' ') },
     maxParallel: options.maxParallel ?? 8,
+    ...(options.graceMs === undefined ? {} : { graceMs: options.graceMs }),
     hostVariables: [],
   };
 }
 
-/** What the run machine holds of such a plan. Stages in `ask` ask, and have no VM; those in `bare` run without one. */
+interface MachineOptions extends PlanOptions {
+  readonly ask?: string;
+  readonly bare?: string;
+  readonly wait?: string;
+  /** This stage ends a loop over the others, of which each waits for the one before and the first finds what the last came to. */
+  readonly loop?: {
+    readonly end: string;
+    readonly stages: string;
+    readonly maxVisits: number;
+    readonly onLimit: OnLimit;
+  };
+}
+
+/** What the run machine holds of such a plan. Stages in `ask` ask and those in `wait` wait, and have no VM; those in `bare` run without one. */
 export function machineOf(
   text: string,
-  { ask = '', bare = '', ...options }: PlanOptions & { readonly ask?: string; readonly bare?: string } = {},
+  { ask = '', bare = '', wait = '', loop, ...options }: MachineOptions = {},
 ): MachinePlan {
-  const machine = machinePlanOf(planOf(text, options));
+  const machine = machinePlanOf(withLoop(planOf(text, options), loop));
   const asking = new Set(ask.split(' '));
-  const without = new Set([...asking, ...bare.split(' ')]);
+  const waiting = new Set(wait.split(' '));
+  const without = new Set([...asking, ...waiting, ...bare.split(' ')]);
   return {
     ...machine,
     stages: machine.stages.map((stage) => ({
       ...stage,
-      doing: asking.has(stage.id) ? 'ask' : stage.doing,
+      doing: asking.has(stage.id) ? 'ask' : waiting.has(stage.id) ? 'wait' : stage.doing,
+      ...(waiting.has(stage.id) ? { wait: { forMs: 1_000, untilMs: null } } : {}),
       scope: without.has(stage.id) ? null : stage.scope,
     })),
     scopes: machine.scopes.flatMap(({ id, stages }) => {
@@ -73,6 +119,27 @@ export function machineOf(
       return held.length === 0 ? [] : [{ id, stages: held }];
     }),
   };
+}
+
+function withLoop(plan: Plan, loop: MachineOptions['loop']): Plan {
+  if (loop === undefined) return plan;
+  const within = loop.stages.split(' ');
+  const last = within.at(-1)!;
+  const { maxVisits, onLimit } = loop;
+  const stages = plan.stages.map((stage): StagePlan => {
+    if (within.includes(stage.id))
+      return { ...stage, visits: maxVisits, ...(stage.id === within[0] ? { again: [loop.end] } : {}) };
+    if (stage.id !== loop.end) return stage;
+    return {
+      ...stage,
+      scope: null,
+      after: within.map((id) => ({ stage: id, on: id === last ? 'success' : 'end' })),
+      when: null,
+      work: { kind: 'part', source: 'loop', stages: within, output: { kind: 'stage', stage: last } },
+      loop: { until: { source: 'true', stages: [last], params: {} }, maxVisits, onLimit },
+    };
+  });
+  return { ...plan, stages, scopes: plan.scopes.filter(({ id }) => id !== loop.end) };
 }
 
 function edgeOf(text: string): EdgePlan {

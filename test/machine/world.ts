@@ -1,5 +1,5 @@
 import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
-import type { DataRef } from '../../domain/plan/plan.ts';
+import type { DataRef, EdgePlan } from '../../domain/plan/plan.ts';
 import type { RunOutcome } from '../../domain/run/event.ts';
 import { type StageFailure, type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
@@ -15,10 +15,20 @@ import {
   type Transition,
   transition,
 } from '../../domain/pipeline/machine.ts';
+import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
 import { flatRows } from '../../domain/pipeline/rows.ts';
-import type { RunState, StagePhase } from '../../domain/pipeline/state.ts';
+import { isEnd, type RunState, type StagePhase } from '../../domain/pipeline/state.ts';
 
-export type Ending = 'ok' | 'pass' | 'fail' | 'lost' | 'broken' | 'cancelled' | 'acquire-lost' | 'acquire-broken';
+export type Ending =
+  | 'ok'
+  | 'not'
+  | 'pass'
+  | 'fail'
+  | 'lost'
+  | 'broken'
+  | 'cancelled'
+  | 'acquire-lost'
+  | 'acquire-broken';
 
 /** Carries out what the machine asks for, one answer at a time, and notes what a real world could not do. */
 export class World {
@@ -34,7 +44,10 @@ export class World {
   readonly #vms = new Set<string>();
   /** Of shared VMs that were acquired well. */
   readonly #leases = new Map<string, VmLease>();
+  /** Stages whose condition held, and which may start. */
+  readonly #held = new Set<string>();
   #transitions = 0;
+  #finallyMayStart = true;
 
   constructor(plan: MachinePlan, context: RunContext = {}) {
     this.plan = plan;
@@ -54,7 +67,7 @@ export class World {
   /** Answers the first pending command that the words name: `a` a stage, `vm` an acquire, `release`, `timer`. */
   answer(what: string, ending: Ending = 'ok'): this {
     const index = this.pending.findIndex((command) =>
-      command.type === 'run-stage' || command.type === 'ask'
+      command.type === 'run-stage' || command.type === 'ask' || command.type === 'wait' || command.type === 'evaluate'
         ? command.stageId === what
         : what ===
           { 'acquire-vm': 'vm', 'release-vm': 'release', 'start-timer': 'timer' }[command.type as 'acquire-vm'],
@@ -80,8 +93,17 @@ export class World {
     return this;
   }
 
-  send(event: MachineEvent): void {
+  /** Whether somebody asked that this end before its time. */
+  isToStop(command: Command): boolean {
+    if (command.type === 'run-stage' && this.plan.stages.find(({ id }) => id === command.stageId)!.finally === true)
+      return this.state.finallyStop !== null;
+    return this.state.cancelRequested;
+  }
+
+  send(event: MachineEvent): this {
     this.#transitions += 1;
+    if (stopsLast(event, this.state.finallyBegun)) this.#finallyMayStart = false;
+    if (event.type === 'condition-evaluated' && this.#letsStart(event)) this.#noteHeld(event);
     if (event.type === 'vm-acquired') this.#leases.set(`${event.scope}/${event.generation}`, event.lease);
     const before = JSON.stringify(this.state);
     const step = transition(this.plan, this.state, event);
@@ -91,6 +113,7 @@ export class World {
       this.complaints.push('the same event from the same state gave something else');
     this.state = step.state;
     this.#take(step);
+    return this;
   }
 
   get transitions(): number {
@@ -99,6 +122,9 @@ export class World {
 
   #take(step: Transition): void {
     this.events.push(...step.events);
+    // In another visit each is decided anew.
+    for (const { body } of step.events)
+      if (body.type === 'loop-visited') for (const stage of body.stages) this.#held.delete(stage);
     for (const command of step.commands) {
       this.log.push(describe(command));
       if (this.outcome !== null) this.complaints.push(`${describe(command)} after finish`);
@@ -107,6 +133,20 @@ export class World {
       else if (command.type !== 'finish' && command.type !== 'cancel-stages') this.pending.push(command);
     }
     if (step.state.running > step.state.maxParallel) this.complaints.push(`${step.state.running} stages run at once`);
+  }
+
+  /** A loop may go on with what its last visit came to. */
+  #letsStart({ stageId, outcome }: { readonly stageId: string; readonly outcome: string }): boolean {
+    const index = this.plan.stages.findIndex(({ id }) => id === stageId);
+    const { loop } = this.plan.stages[index]!;
+    const isLast = flatRows(this.state.stages)[index]!.visits + 1 >= (loop?.maxVisits ?? Infinity);
+    return outcome === 'holds' || (outcome === 'does-not-hold' && loop?.onLimit === 'pass' && isLast);
+  }
+
+  /** As long as what it read stands: a stage that has not begun is decided again. */
+  #noteHeld({ stageId, evaluation }: { readonly stageId: string; readonly evaluation: number }): void {
+    const state = flatRows(this.state.stages)[this.plan.stages.findIndex(({ id }) => id === stageId)]!;
+    if (state.phase === 'deciding' && state.evaluations === evaluation) this.#held.add(stageId);
   }
 
   #withdraw(stageId: string, attempt: number): void {
@@ -123,18 +163,22 @@ export class World {
     if (command.type === 'acquire-vm') this.#acquire(`${command.scope}/${command.generation}`);
     if (command.type === 'release-vm') this.#release(command, `${command.scope}/${command.generation}`);
     if (command.type === 'run-stage' || command.type === 'ask') this.#checkStart(command);
+    if (command.type === 'evaluate') this.#checkDecision(command);
     if (command.type === 'run-stage' && command.scope !== null) this.#checkRun(command, command.scope);
     if (command.type !== 'finish') return;
     this.finish = command;
+    for (const { id, finally: isLast } of this.plan.stages)
+      if (isLast === true && this.#finallyMayStart && ['skipped', 'cancelled'].includes(this.#phaseAfter(id)))
+        this.complaints.push(`${id} was to run whatever happens, and is ${this.#phaseAfter(id)}`);
     const { output } = this.plan;
     if (
       output.kind === 'merge' &&
       command.merge === null &&
-      output.stages.every((stage) => this.#phaseAfter(stage) === 'succeeded')
+      output.stages.every((stage) => this.#phaseAfter(stage) === 'succeeded' && !this.#waits(stage))
     )
       this.complaints.push('succeeds without its merge');
     if (this.#vms.size > 0) this.complaints.push(`never released: ${[...this.#vms].join(', ')}`);
-    const open = this.pending.filter(({ type }) => type !== 'start-timer');
+    const open = this.pending.filter(({ type }) => type !== 'start-timer' && type !== 'wait' && type !== 'evaluate');
     if (open.length > 0) this.complaints.push(`finish while open: ${open.map(describe).join(', ')}`);
   }
 
@@ -160,13 +204,50 @@ export class World {
     const attempt = `${command.stageId} attempt ${command.attempt}`;
     if (this.#execKeys.has(attempt)) this.complaints.push(`${attempt} given out twice`);
     this.#execKeys.add(attempt);
-    const { after, takes } = this.plan.stages.find(({ id }) => id === command.stageId)!;
+    const {
+      after,
+      anyFailure,
+      takes,
+      condition,
+      finally: isLast,
+    } = this.plan.stages.find(({ id }) => id === command.stageId)!;
+    if (condition !== null && !this.#held.has(command.stageId)) this.complaints.push(`${attempt} starts undecided`);
+    const holding = after.filter((edge) => this.#holds(edge));
+    if (anyFailure === true && after.some(({ on }) => on === 'failure') && !holding.some(({ on }) => on === 'failure'))
+      this.complaints.push(`${attempt} starts after no failure`);
     for (const edge of after) {
-      const phase = this.#phaseAfter(edge.stage);
-      if (edgeState(edge.on, phase) !== 'holds')
-        this.complaints.push(`${attempt} starts for the ${edge.on} of ${edge.stage}, which is ${phase}`);
+      if (holding.includes(edge) || (anyFailure === true && edge.on === 'failure')) continue;
+      this.complaints.push(
+        `${attempt} starts for the ${edge.on} of ${edge.stage}, which is ${this.#phaseAfter(edge.stage)}`,
+      );
     }
+    if (isLast === true) this.#checkLast(attempt);
     if (!takes.every(({ stage }) => stage in command.upstream)) this.complaints.push(`${attempt} lacks data`);
+  }
+
+  #checkLast(attempt: string): void {
+    if (!this.#finallyMayStart) this.complaints.push(`${attempt} starts after its time`);
+    for (const { id, finally: isLast } of this.plan.stages)
+      if (isLast !== true && !isEnd(this.#phaseAfter(id)))
+        this.complaints.push(`${attempt} starts before ${id} has ended`);
+  }
+
+  /** Decided once for each time that its edges came to hold, on what has ended; and nothing starts that has a condition undecided. */
+  #checkDecision({ stageId, evaluation, upstream }: Command & { readonly type: 'evaluate' }): void {
+    const name = `${stageId} evaluation ${evaluation}`;
+    if (this.#execKeys.has(name)) this.complaints.push(`${name} asked twice`);
+    this.#execKeys.add(name);
+    const { after, anyFailure, condition } = this.plan.stages.find(({ id }) => id === stageId)!;
+    // What has begun keeps its decision.
+    const hasBegun = [...this.#execKeys].some((key) => key.startsWith(`${stageId} attempt `));
+    if (this.#held.has(stageId) && hasBegun) this.complaints.push(`${name} after its condition held`);
+    this.#held.delete(stageId);
+    for (const edge of after)
+      if (!this.#holds(edge) && !(anyFailure === true && edge.on === 'failure'))
+        this.complaints.push(`${name} before ${edge.stage} has ended`);
+    for (const source of condition ?? [])
+      if (upstream[source]?.state !== this.#phaseAfter(source))
+        this.complaints.push(`${name} reads ${source} as ${upstream[source]?.state ?? 'absent'}`);
   }
 
   #checkRun(command: Command & { readonly type: 'run-stage' }, scope: string): void {
@@ -185,6 +266,15 @@ export class World {
     if (!isShared) this.#execKeys.add(`own ${vm}`);
   }
 
+  #holds({ stage, on }: EdgePlan): boolean {
+    const isTolerated = this.plan.stages.find(({ id }) => id === stage)!.continueOnError === true;
+    return edgeState(on, this.#phaseAfter(stage), isTolerated) === 'holds';
+  }
+
+  #waits(id: string): boolean {
+    return this.plan.stages.find((stage) => stage.id === id)!.wait !== undefined;
+  }
+
   /** The phase of a stage as of the latest answer; commands are checked before `state` is replaced. */
   #phaseAfter(id: string): StagePhase {
     return this.phases[id]!;
@@ -194,6 +284,13 @@ export class World {
     const stages = flatRows(this.state.stages);
     return Object.fromEntries(this.plan.stages.map(({ id }, index) => [id, stages[index]!.phase]));
   }
+}
+
+function stopsLast(event: MachineEvent, haveBegun: boolean): boolean {
+  if (event.type === 'timer-fired') return event.id === FINALLY_TIMER;
+  return (
+    event.type === 'cancel-finally' || (event.type === 'give-up' && haveBegun && event.failure.code !== 'run/timeout')
+  );
 }
 
 /** Each VM on a host of its own: whatever goes to another one's is seen. */
@@ -226,6 +323,19 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
         result: resultOf(stageId, execKey, ending === 'fail' ? 'failed' : ending === 'pass' ? 'passed' : 'succeeded'),
       };
     }
+    case 'evaluate': {
+      const { stageId, evaluation } = command;
+      const about = { type: 'condition-evaluated', stageId, evaluation } as const;
+      if (ending === 'not' || ending === 'pass') return { ...about, outcome: 'does-not-hold', output: null };
+      const isFailed = ending === 'fail' || ending === 'broken';
+      if (isFailed)
+        return {
+          ...about,
+          outcome: 'failed',
+          failure: { code: 'stage/condition', message: 'no such key', stderrTail: '' },
+        };
+      return { ...about, outcome: 'holds' };
+    }
     case 'ask': {
       const { stageId, attempt } = command;
       const isNo = ending === 'fail' || ending === 'broken' || ending === 'lost';
@@ -234,7 +344,7 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
           type: 'answered',
           stageId,
           attempt,
-          answer: { outcome: 'failed', failure: { code: 'stage/declined', message: 'no', stderrTail: '' } },
+          answer: { outcome: 'failed', failure: { code: 'stage/rejected', message: 'no', stderrTail: '' } },
         };
       return {
         type: 'answered',
@@ -243,6 +353,8 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
         answer: { outcome: 'succeeded', outputs: { output: refOf(`${stageId}/0/${attempt}`), outputs: {} } },
       };
     }
+    case 'wait':
+      return { type: 'waited', stageId: command.stageId, attempt: command.attempt };
     case 'withdraw':
     case 'cancel-stages':
     case 'finish':
@@ -277,6 +389,9 @@ function refOf(name: string): DataRef {
 
 function describe(command: Command): string {
   switch (command.type) {
+    case 'evaluate':
+      return `evaluate ${command.stageId}#${command.evaluation}`;
+    case 'wait':
     case 'ask':
     case 'withdraw':
       return `${command.type} ${command.stageId}/0/${command.attempt}`;
@@ -300,7 +415,10 @@ function describe(command: Command): string {
 export function transitionBound(plan: MachinePlan): number {
   const vms = LOST_VM_ATTEMPTS + 1;
   return (
-    plan.stages.reduce((sum, { retry }) => sum + 4 * (retry.maxAttempts + vms) * vms, 0) +
+    plan.stages.reduce(
+      (sum, { retry, visits = 1, loop }) => sum + 6 * (retry.maxAttempts + vms) * vms * visits + (loop?.maxVisits ?? 0),
+      0,
+    ) +
     plan.scopes.length * 4 * vms +
     1
   );

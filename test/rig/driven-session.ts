@@ -2,7 +2,7 @@
 import { afterEach } from 'vitest';
 import type { SkillDefinition } from '../../domain/step-machine/definition.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
 import {
   advanceSession,
@@ -26,7 +26,7 @@ export async function started(skill: SkillDefinition, config: SessionConfig = {}
   return session;
 }
 
-export function answer(session: Session, step: string, output: unknown = {}): Promise<CliResult> {
+export function answer(session: Session, step: string, output: unknown = {}): Promise<SessionResult> {
   return advanceSession(session, { step, output });
 }
 

@@ -30,7 +30,7 @@ const setUpAnswers = { tools: { tools: { cargo: '1.90' } }, build: { passed: tru
 
 export const EXAMPLE_RUNS: readonly ExampleRun[] = [
   {
-    what: 'repository-doctor mends two files in two rounds',
+    what: 'repository-doctor repairs two files in two rounds',
     definition: repositoryDoctor,
     prepare() {
       const folder = mkdtempSync(join(tmpdir(), 'voidbox-doctor-'));
@@ -44,7 +44,7 @@ export const EXAMPLE_RUNS: readonly ExampleRun[] = [
       return { params: { folder }, answers: { treat } };
     },
     asked: ['treat', 'treat'],
-    finalOutput: { healthy: true, mended: ['CHANGELOG.md', '.gitignore'] },
+    finalOutput: { healthy: true, repaired: ['CHANGELOG.md', '.gitignore'] },
   },
   {
     what: 'contributor-guide leads to a sub-skill',

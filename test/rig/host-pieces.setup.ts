@@ -1,4 +1,4 @@
-/** Before any test that needs a server or a VM: every piece is here, or the whole group fails with the line that mends it. */
+/** Before any test that needs a server or a VM: every piece is here, or the whole group fails with the command that gets it. */
 import { readEnvironment } from '../../setup/environment.ts';
 import { resolveHostPieces, SetupError } from '../../setup/resolve.ts';
 

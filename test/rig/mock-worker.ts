@@ -1,14 +1,26 @@
 /** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
 import type { ActivityDeps } from '../../activities/deps.ts';
+import type { CommandStage } from '../../activities/requests.ts';
+import type { CheckOutput } from '../../activities/ports/output-check.ts';
+import { NO_LENT_VARIABLES } from '../../activities/ports/lent-variables.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
-import type { StagePlan } from '../../domain/plan/plan.ts';
+import { evaluateCondition, evaluateTexts } from '../../domain/spec/expression/evaluate.ts';
+import { judgeOutput, schemaProblem } from '../../domain/spec/output-schema.ts';
+import { loadSchemaEngine } from '../../domain/spec/schema-engine.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
 import { mountsDir } from '../../store/file/run-folder.ts';
 import type { Stores } from '../../store/open-stores.ts';
 import { createHostLeases } from '../../workers/host-leases.ts';
+
+const judgeHere: CheckOutput = async (schema, text) => {
+  const engine = await loadSchemaEngine();
+  if (text !== null) return judgeOutput(engine, schema, text);
+  const problem = schemaProblem(engine, schema);
+  return problem === null ? { fits: true } : { problem };
+};
 
 interface WorkerOnFiles {
   readonly stateDir: string;
@@ -24,6 +36,7 @@ export function mockWorkerDeps(
   const placement = { hostId: 'h', hostQueue: 'voidbox-host:h' };
   return {
     ...stores,
+    lentVariables: NO_LENT_VARIABLES,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
     leases: createHostLeases({
@@ -40,6 +53,10 @@ export function mockWorkerDeps(
     serverId: 'embedded',
     searchAttributes: [],
     mountPolicy: { allowedRoots: [], specFolder: false },
+    evaluateTexts: (sources, values) => Promise.resolve(evaluateTexts(sources, values)),
+    evaluate: (source, values) => Promise.resolve(evaluateCondition(source, values)),
+    checkOutput: judgeHere,
+    parentOf: () => Promise.resolve(null),
     compileSpec: () => ({ problems: [] }),
     checkPlan: () => ({ problems: [] }),
     now: Date.now,
@@ -52,12 +69,13 @@ export function plainStage(
   id: string,
   scope: string,
   [program, ...args]: readonly [string, ...string[]],
-  change: Partial<StagePlan> = {},
-): StagePlan {
+  change: Partial<CommandStage> = {},
+): CommandStage {
   return {
     id,
     scope,
     after: [],
+    when: null,
     work: { kind: 'command', program, args, cwd: '/workspace', env: [], stdin: { kind: 'none' } },
     input: { kind: 'none' },
     inputs: [],

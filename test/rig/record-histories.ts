@@ -22,6 +22,6 @@ export async function recordHistoriesOf(client: Client, workflowIds: readonly st
       .replaceAll(/"identity": "[^"]*"/g, '"identity": "worker"')
       .replaceAll(/"name": "\d+@[^"]*"/g, '"name": "worker"')
       .replaceAll(/"stackTrace": "(?:[^"\\]|\\.)*"/g, '"stackTrace": ""');
-    writeFileSync(join(folder, `${workflowId}.json`), `${json}\n`);
+    writeFileSync(join(folder, `${workflowId.replaceAll('/', '-')}.json`), `${json}\n`);
   }
 }

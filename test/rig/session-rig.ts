@@ -6,7 +6,7 @@ import { readEnvironment } from '../../setup/environment.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { resolveHostPieces } from '../../setup/resolve.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
-import { keepChild, type KeptChild } from '../../workers/embedded/kept-child.ts';
+import { startRestarting, type RestartingProcess } from '../../workers/embedded/restarting-process.ts';
 import { embeddedAddress } from '../../client/temporal-address.ts';
 import { startTestServer } from './test-server.ts';
 
@@ -47,7 +47,7 @@ export async function startSessionRig(temporalCli: string, serverArgs: readonly 
   let ready = new Promise<void>((resolve) => (isReady = resolve));
   const { keeper } = await resolveHostPieces(readEnvironment(), { install: false });
   const script = join(packageRoot(), 'dist/workers/main.js');
-  const worker: KeptChild = keepChild({
+  const worker: RestartingProcess = startRestarting({
     env: { ...readEnvironment().variables, VOIDBOX_SKILL_TURN_LIMIT_MS: String(TURN_LIMIT_MS) },
     command: () =>
       Promise.resolve({

@@ -54,6 +54,18 @@ export default skill({
   .build();
 `;
 
+/** A step whose name is longer than a summary may be, with an action. */
+const LONG_STEP = 'x'.repeat(500);
+export const LONG = `export default skill({ name: 'long', entry: '${LONG_STEP}' })
+  .step('${LONG_STEP}', {
+    prompt: 'Go on?',
+    response: z.object({ ok: z.boolean() }),
+    action: () => Promise.resolve(1),
+    next: terminal,
+  })
+  .build();
+`;
+
 /** Callbacks that harm. */
 export const EVIL = `export default skill({ name: 'evil', entry: 'ask', stores: { kept: z.object({ said: z.string() }) } })
   .step('ask', {

@@ -5,8 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createActivities } from '../../activities/create-activities.ts';
-import { ofThisHost } from '../../activities/of-this-host.ts';
+import { guardByHost } from '../../activities/host-guard.ts';
+import type { Activities } from '../../activities/contract.ts';
 import type { ActivityDeps } from '../../activities/deps.ts';
+import { NO_LENT_VARIABLES } from '../../activities/ports/lent-variables.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { createVmPool } from '../../activities/vm-pool.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
@@ -16,7 +18,9 @@ import { openStores, type Stores } from '../../store/open-stores.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
 import { bundleWorkflows, type WorkflowBundle } from '../../workers/bundle.ts';
+import { parentOf } from '../../client/workflow-run.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
+import { createConditionThreads } from '../../workers/conditions/threads.ts';
 import { createHostLeases } from '../../workers/host-leases.ts';
 import { createLog, type Log } from '../../workers/log.ts';
 import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
@@ -32,7 +36,8 @@ export interface TestStack {
   readonly stores: Stores;
   readonly deps: ActivityDeps;
   readonly bundle: WorkflowBundle;
-  startWorker(): Promise<RunningWorkers>;
+  /** `change`: activities that do otherwise, as those of another build. */
+  startWorker(change?: (activities: Activities) => Partial<Activities>): Promise<RunningWorkers>;
   eventsOf(runId: string): Promise<RunEvent[]>;
   artifact(ref: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string }): Promise<string>;
   stop(): Promise<void>;
@@ -56,8 +61,10 @@ export async function startTestStack(
   const bundle = { code: await bundleWorkflows(workflowsPath) };
   const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
   const stores = await openStores({ stateDir });
+  const conditions = createConditionThreads();
   const deps: ActivityDeps = {
     ...stores,
+    lentVariables: NO_LENT_VARIABLES,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
     backendFor: () => backend,
     leases: createHostLeases({
@@ -74,6 +81,10 @@ export async function startTestStack(
     serverId: 'embedded',
     searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
     mountPolicy: { allowedRoots: [], specFolder: true },
+    evaluate: conditions.evaluate,
+    evaluateTexts: conditions.evaluateTexts,
+    checkOutput: conditions.checkOutput,
+    parentOf: (workflowId, executionId) => parentOf(runs.client, workflowId, executionId),
     compileSpec,
     checkPlan,
     now: Date.now,
@@ -86,15 +97,11 @@ export async function startTestStack(
     stores,
     deps,
     bundle,
-    startWorker: () =>
-      startWorkers({
-        target,
-        hostId: HOST_ID,
-        activities,
-        sharedActivities: ofThisHost(activities, deps.records, HOST_ID),
-        sessions: null,
-        bundle,
-      }),
+    startWorker(change = () => ({})) {
+      const changed = { ...activities, ...change(activities) };
+      const sharedActivities = guardByHost(changed, deps.records, HOST_ID);
+      return startWorkers({ target, hostId: HOST_ID, activities: changed, sharedActivities, sessions: null, bundle });
+    },
     async eventsOf(runId) {
       const events: RunEvent[] = [];
       for await (const event of deps.reader.read(runId, 0)) events.push(event);
@@ -107,6 +114,7 @@ export async function startTestStack(
     },
     async stop() {
       await runs.close();
+      await conditions.close();
       await server.stop();
       await stores.close();
       rmSync(stateDir, { recursive: true, force: true });

@@ -5,7 +5,7 @@ import { basename, dirname, join, relative } from 'node:path';
 import { isSha256 } from '../../domain/units/sha256.ts';
 
 /** Names of files that are written and then renamed: each is half a file for as long as it lies there. */
-const HALF = /(?:\.partial|\.new|\.tmp)$|^\.voidbox-partial|^stack\.json\.\d+$/;
+const HALF = /(?:\.partial|\.new|\.tmp)$|^\.voidbox-partial|\.json\.\d+$/;
 
 /** Every file, folder, link and socket below a folder, as paths relative to it. */
 export function entriesBelow(folder: string): readonly string[] {

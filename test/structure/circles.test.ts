@@ -2,13 +2,13 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { components } from '../../domain/step-machine/graph.ts';
+import { findComponents } from '../../domain/step-machine/graph.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { importGraph, type ImportGraph, pathsOf } from './imports.ts';
 
 /** Of each circle the shortest way round: the arrows to look at, however many files hang on it. */
 function circlesIn(graph: ImportGraph): readonly string[] {
-  return components(graph)
+  return findComponents(graph)
     .map((files) => files.map((file) => wayRound(graph, file)).filter((way) => way !== null))
     .filter((ways) => ways.length > 0)
     .map((ways) => ways.toSorted((a, b) => a.length - b.length)[0]!.join(' → '));

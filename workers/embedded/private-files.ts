@@ -5,7 +5,7 @@ import { databaseFiles } from './server-process.ts';
 import { logsDir, stackFile, stackLockFile } from '../../client/embedded/stack-info.ts';
 
 /** Takes from group and others what older builds, or a shell's umask, have left them. By name: the folder may hold what is not the stack's. */
-export function closeToOthers(stateDir: string): void {
+export function restrictToOwner(stateDir: string): void {
   const files = [
     ...databaseFiles(stateDir),
     stackFile(stateDir),

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { Durability } from '../../setup/environment.ts';
 import type { StackPieces } from '../../setup/host-pieces.ts';
-import type { ChildCommand } from './kept-child.ts';
+import type { ChildCommand } from './restarting-process.ts';
 
 const DATABASE = 'temporal.db';
 

@@ -94,8 +94,11 @@ test(
       10_000,
     );
     await runs.close();
+    const unfinished = `${stackFile(env.stateDir)}.${first.supervisorPid}`;
+    writeFileSync(unfinished, '{');
 
     const second = await start();
+    expect(existsSync(unfinished)).toBe(false);
     expect(second.supervisorPid).not.toBe(first.supervisorPid);
     const again = await connectRuns(embeddedAddress(second.address));
     expect((await awaitOutcome(again.client, 'taken-up')).state).toBe('succeeded');
@@ -273,6 +276,59 @@ describe('a stack whose folder', () => {
     },
   );
 });
+
+test(
+  'a stack has the ports of the one before; one that is taken is replaced, and told',
+  { timeout: 180_000 },
+  async () => {
+    const first = await start();
+    const [grpc, ui] = [first.address, first.uiUrl];
+    await stopStack(env);
+    expect(await start()).toMatchObject({ address: grpc, uiUrl: ui });
+    await stopStack(env);
+    const strangers = [grpc, new URL(ui).host].map((at) =>
+      createServer().listen(Number(at.split(':')[1]), '127.0.0.1'),
+    );
+    onTestFinished(() => void strangers.map((stranger) => stranger.close()));
+    const said: string[] = [];
+    const moved = await ensureStack(env, { pieces, onProgress: (line) => said.push(line) });
+    expect(moved.address).not.toBe(grpc);
+    expect(moved.uiUrl).not.toBe(ui);
+    expect(said.join('\n')).toContain(
+      `gRPC port ${grpc.split(':')[1]} is taken by another program, now ${moved.address}; UI port ${new URL(ui).port} is taken by another program, now ${moved.uiUrl}`,
+    );
+    await stopStack(env);
+    // From now on these are the ones that are known.
+    expect(await start()).toMatchObject({ address: moved.address, uiUrl: moved.uiUrl });
+  },
+);
+
+test(
+  'histories are kept for 30 days, in an older database too, and longer where somebody says so',
+  { timeout: 180_000 },
+  async () => {
+    const days = async (change?: number): Promise<number> => {
+      const { address, namespace } = await start();
+      const { connection, close } = await connectRuns(embeddedAddress(address));
+      const { workflowService } = connection;
+      if (change !== undefined) {
+        const ttl = { seconds: change * 86_400 } as unknown as NonNullable<typeof ttlOf>;
+        await workflowService.updateNamespace({ namespace, config: { workflowExecutionRetentionTtl: ttl } });
+      }
+      const { config } = await workflowService.describeNamespace({ namespace });
+      const ttlOf = config?.workflowExecutionRetentionTtl;
+      await close();
+      return Number(ttlOf?.seconds) / 86_400;
+    };
+    expect(await days()).toBe(30);
+    expect(await days(1)).toBe(1);
+    await stopStack(env);
+    expect(await days()).toBe(30);
+    expect(await days(90)).toBe(90);
+    await stopStack(env);
+    expect(await days()).toBe(90);
+  },
+);
 
 test('a supervisor that is stopped is seen, and ends when it shall', { timeout: 120_000 }, async () => {
   const first = await start();

@@ -11,17 +11,19 @@ import { hostId } from '../host-id.ts';
 import { createLog, textOf, type Log } from '../log.ts';
 import { openCappedLog } from './capped-log.ts';
 import { childLog } from './child-log.ts';
+import { allowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { folderId, type StackAnswer, type StackOp } from '../../client/embedded/control.ts';
 import { openControl } from './control-server.ts';
 import { watchFolder, type FolderWatch } from './folder-watch.ts';
 import { watchIdle } from './idle-watch.ts';
-import { keepChild, type ChildCommand, type KeptChild } from './kept-child.ts';
+import { startRestarting, type ChildCommand, type RestartingProcess } from './restarting-process.ts';
 import { keepDatabase, prepareDatabase } from './new-database.ts';
 import { freePort, isFree } from './ports.ts';
-import { closeToOthers } from './private-files.ts';
+import { restrictToOwner } from './private-files.ts';
 import { secretHostName, serverCommand, type ServerPorts } from './server-process.ts';
 import { skillPaths } from '../../client/embedded/skill-paths.ts';
 import { keepStackFile, logsDir, removeStackFile, type StackInfo } from '../../client/embedded/stack-info.ts';
+import { keepStackPorts, readStackPorts, type StackPorts } from '../../client/embedded/stack-ports.ts';
 import { openUiDoor, type UiDoor } from './ui-door.ts';
 import { createUiPages, type UiPages } from './ui-pages.ts';
 
@@ -58,12 +60,13 @@ class Supervisor {
   readonly #pages: UiPages;
   readonly #ended: Promise<boolean>;
   #settle: (wasUp: boolean) => void = () => undefined;
-  #server: KeptChild | null = null;
-  #worker: KeptChild | null = null;
+  #server: RestartingProcess | null = null;
+  #worker: RestartingProcess | null = null;
   #ui: UiDoor | null = null;
   #control: { close(): void } | null = null;
   #timers: readonly NodeJS.Timeout[] = [];
   #ports: ServerPorts | null = null;
+  readonly #portsBefore: StackPorts | null;
   #workerReady = false;
   #stopping = false;
   #published: StackInfo | null = null;
@@ -73,10 +76,11 @@ class Supervisor {
 
   constructor(options: SupervisorOptions) {
     const { stateDir, pieces } = options;
-    closeToOthers(stateDir);
+    restrictToOwner(stateDir);
     const file = openCappedLog(join(logsDir(stateDir), 'supervisor.log'));
     const pagesLog = openCappedLog(join(logsDir(stateDir), 'temporal-ui.log'));
     this.#options = options;
+    this.#portsBefore = readStackPorts(stateDir);
     this.#log = createLog('supervisor', (line) => file.write(line));
     this.#pages = createUiPages({
       pieces,
@@ -90,6 +94,7 @@ class Supervisor {
   async run(): Promise<boolean> {
     const { stateDir } = this.#options;
     this.#ui = await openUiDoor({
+      port: this.#portsBefore?.ui ?? null,
       api: () => (this.#ports === null ? null : { port: this.#ports.http, hostName: this.#httpHost }),
       pagesPort: () => this.#pages.port(),
       onProblem: (message) => this.#log('warning', `UI: ${message}`),
@@ -114,25 +119,25 @@ class Supervisor {
     return await this.#ended;
   }
 
-  #keepServer(): KeptChild {
+  #keepServer(): RestartingProcess {
     const says = childLog(
       'the Temporal server',
       join(logsDir(this.#options.stateDir), 'temporal.log'),
       this.#log,
       (what, words) => this.#giveUp(what, words),
     );
-    return keepChild({
+    return startRestarting({
       env: readEnvironment().variables,
       command: async () => {
         if (this.#ports === null || !(await isFree(this.#ports.grpc)) || !(await isFree(this.#ports.http))) {
           const moved = this.#ports !== null;
-          this.#ports = { grpc: await freePort(), http: await freePort() };
+          this.#ports = { grpc: await this.#grpcPort(), http: await freePort() };
           if (moved) this.#worker?.restart();
         }
         // Another folder's database is not to be looked at, much less removed.
         if (this.#folder.isGone()) throw new Error(`the state folder ${this.#options.stateDir} is gone`);
         if (prepareDatabase(this.#options.stateDir))
-          this.#log('warning', 'the database of a server that never came up is made anew');
+          this.#log('warning', 'the database of a server that never came up is created again');
         const durability = durabilityOf(readEnvironment(), 'embedded');
         return serverCommand({ ...this.#options, ports: this.#ports, httpHost: this.#httpHost, durability });
       },
@@ -146,11 +151,18 @@ class Supervisor {
     });
   }
 
-  #keepWorker(): KeptChild {
+  /** The one that clients of this folder know already, when it is free. */
+  async #grpcPort(): Promise<number> {
+    const before = this.#portsBefore?.grpc;
+    if (before === undefined || before === this.#ui?.port || !(await isFree(before))) return await freePort();
+    return before;
+  }
+
+  #keepWorker(): RestartingProcess {
     const says = childLog('the worker', join(logsDir(this.#options.stateDir), 'worker.log'), this.#log, (what, words) =>
       this.#giveUp(what, words),
     );
-    return keepChild({
+    return startRestarting({
       env: readEnvironment().variables,
       command: async () => {
         // The worker loads its code while the server starts, and waits for it by itself.
@@ -202,6 +214,8 @@ class Supervisor {
     if (this.#published === null || this.#stopping || this.#folder.isGone()) return;
     try {
       keepStackFile(this.#options.stateDir, this.#published);
+      if (this.#ports !== null && this.#ui !== null)
+        keepStackPorts(this.#options.stateDir, { grpc: this.#ports.grpc, ui: this.#ui.port });
       this.#fileProblem = null;
     } catch (error) {
       // Often a full disk. The stack is up all the same, and the file comes once there is room.
@@ -272,6 +286,7 @@ function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPor
   const script = join(packageRoot(), 'dist/workers/main.js');
   const server = ['--address', addressOf(ports), '--namespace', NAMESPACE];
   const skills = skillPaths(stateDir).flatMap((path) => ['--skills', path]);
+  const mounts = allowedMounts(stateDir).flatMap((folder) => ['--allow-mounts', folder]);
   return {
     file: pieces.keeper,
     args: [
@@ -286,6 +301,7 @@ function workerCommand({ pieces, stateDir }: SupervisorOptions, ports: ServerPor
       '--keeper',
       pieces.keeper,
       ...skills,
+      ...mounts,
     ],
   };
 }

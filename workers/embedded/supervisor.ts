@@ -6,7 +6,10 @@
 import { parseArgs } from 'node:util';
 import type { StackPieces } from '../../setup/host-pieces.ts';
 import { exitWithoutOpenFiles } from '../../setup/require-open-files.ts';
-import { removeStackFile } from '../../client/embedded/stack-info.ts';
+import { clearStopMark } from '../../client/embedded/stop-mark.ts';
+import { removeUnfinished } from '../../client/embedded/replace-file.ts';
+import { removeStackFile, stackFile } from '../../client/embedded/stack-info.ts';
+import { stackPortsFile } from '../../client/embedded/stack-ports.ts';
 
 const IDLE_LIMIT_MS = 10 * 60_000;
 const EXIT_NOT_STARTED = 1;
@@ -23,6 +26,8 @@ const { values } = parseArgs({
 });
 const stateDir = values['state-dir'] ?? '';
 removeStackFile(stateDir);
+for (const file of [stackFile(stateDir), stackPortsFile(stateDir)]) removeUnfinished(file);
+clearStopMark(stateDir);
 const { supervise } = await import('./supervise.ts');
 const isUp = await supervise({
   stateDir,

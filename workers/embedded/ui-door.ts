@@ -8,6 +8,7 @@ import {
   type IncomingHttpHeaders,
   type IncomingMessage,
   type OutgoingHttpHeaders,
+  type Server,
   type ServerResponse,
 } from 'node:http';
 import { isApi, refusal } from './ui-guard.ts';
@@ -40,6 +41,8 @@ const NOT_GIVEN_OUT = new Set([
 ]);
 
 export interface UiDoorOptions {
+  /** The port that it had before, which it has again when it is free. */
+  readonly port: number | null;
   /** Null while the server is not up. */
   readonly api: () => { readonly port: number; readonly hostName: string } | null;
   readonly pagesPort: () => Promise<number>;
@@ -63,13 +66,10 @@ export async function openUiDoor(options: UiDoorOptions): Promise<UiDoor> {
     },
   );
   server.maxConnections = MAX_CONNECTIONS;
-  server.on('error', (error) => options.onProblem(error.message));
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
-    server.listen({ host: '127.0.0.1', port: 0 }, resolve);
-  });
+  if (options.port === null || !(await listens(server, options.port))) await listens(server, 0);
   const address = server.address();
   port = typeof address === 'object' && address !== null ? address.port : 0;
+  server.on('error', (error) => options.onProblem(error.message));
   return {
     port,
     close() {
@@ -77,6 +77,19 @@ export async function openUiDoor(options: UiDoorOptions): Promise<UiDoor> {
       server.closeAllConnections();
     },
   };
+}
+
+/** False when the port is taken. Port 0 is any that is free. */
+function listens(server: Server, port: number): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const onError = (error: NodeJS.ErrnoException): void =>
+      port !== 0 && error.code === 'EADDRINUSE' ? resolve(false) : reject(error);
+    server.once('error', onError);
+    server.listen({ host: '127.0.0.1', port }, () => {
+      server.off('error', onError);
+      resolve(true);
+    });
+  });
 }
 
 async function answer(

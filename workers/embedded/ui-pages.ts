@@ -5,7 +5,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { StackPieces } from '../../setup/host-pieces.ts';
-import { keepChild, type KeptChild } from './kept-child.ts';
+import { startRestarting, type RestartingProcess } from './restarting-process.ts';
 import { freePort, isFree } from './ports.ts';
 import { pagesCommand } from './server-process.ts';
 
@@ -30,7 +30,7 @@ export interface UiPages {
 }
 
 export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS }: UiPagesOptions): UiPages {
-  let server: KeptChild | null = null;
+  let server: RestartingProcess | null = null;
   let port = 0;
   let idle: NodeJS.Timeout | undefined;
 
@@ -42,8 +42,8 @@ export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS
     await ending?.stop(STOP_GRACE_MS);
   };
 
-  const start = (): KeptChild =>
-    keepChild({
+  const start = (): RestartingProcess =>
+    startRestarting({
       // Without a home: a server in memory would write a name for itself into its user's settings.
       env: { ...env, HOME: undefined, XDG_CONFIG_HOME: undefined },
       async command() {
@@ -66,7 +66,7 @@ export function createUiPages({ pieces, env, onLine, idleLimitMs = IDLE_LIMIT_MS
       const until = Date.now() + START_LIMIT_MS;
       // A port that is free has no server yet, or none any more.
       while (port === 0 || (await isFree(port))) {
-        if (Date.now() > until) throw new Error('the pages of the Temporal UI did not come up');
+        if (Date.now() > until) throw new Error('the pages of the Temporal UI did not start');
         await sleep(POLL_MS);
       }
       return port;

@@ -66,10 +66,10 @@ export class SkillCatalog {
       ...(codeHash === undefined ? [] : [` with code ${codeHash}`]),
     ];
     const wanted = `"${name}"${which.join('')}`;
-    const here = loaded.length === 0 ? 'none is loaded' : `loaded: ${loaded.join(', ')}`;
+    const here = loaded.length === 0 ? 'no skill is loaded' : `loaded: ${loaded.join(', ')}`;
     throw new CodedError(
       broken.length > 0 && named.length === 0 ? 'skill/unusable' : 'skill/unknown',
-      [`there is no skill ${wanted}; ${here}. Folders: ${this.#options.paths.join(', ')}`, ...broken].join('\n'),
+      [`skill ${wanted} is not loaded; ${here}. Folders: ${this.#options.paths.join(', ')}`, ...broken].join('\n'),
     );
   }
 
@@ -150,7 +150,10 @@ function shortHash({ codeHash }: LoadedSkill): string {
   return codeHash.slice(0, SHOWN_DIGITS);
 }
 
-/** A bundle may have been pruned. What could not be loaded may have been mended in a file that nobody got to see: who starts a session tries it. */
+/**
+ * A bundle may have been pruned. What could not be loaded may have been corrected in a file that the catalog does not
+ * watch, so the start of a session tries again.
+ */
 function isFresh({ signature, inputs, skill }: Looked, anew: boolean): boolean {
   return (typeof skill === 'string' ? !anew : existsSync(skill.bundle)) && signature === signatureOf(inputs);
 }

@@ -18,16 +18,16 @@ import { factsOf } from '../../domain/step-machine/facts.ts';
 import { EMPTY_LOG, type StepRecord } from '../../domain/step-machine/records.ts';
 import { canResume, migrate } from '../../domain/step-machine/resume.ts';
 import { declaredVariables, isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
-import { MOST_STATE_BYTES, tooLarge } from '../../domain/step-machine/size-limits.ts';
+import { MOST_STATE_BYTES, sizeProblem } from '../../domain/step-machine/size-limits.ts';
 import type { SessionState } from '../../domain/step-machine/state.ts';
-import { carryOut, definitionAt, Place, validParams } from '../../skill-kit/drive/callbacks.ts';
+import { execute, definitionAt, Place, validParams } from '../../skill-kit/drive/callbacks.ts';
 import { errorFacts, runAction } from '../../skill-kit/drive/action.ts';
 import { createRuntime, type RuntimeOptions, type SkillRuntime } from '../../skill-kit/drive/runtime.ts';
 import { withOlderPath } from '../../skill-kit/drive/observers.ts';
 import { runTurn } from '../../skill-kit/drive/turn.ts';
 import { type Redaction, redactionOf } from '../../skill-kit/drive/skill-environment.ts';
 import { grantVariables, withdrawVariables } from '../../setup/environment.ts';
-import { takeOffers } from '../../skill-kit/hosted.ts';
+import { takeOffers } from '../../skill-kit/worker-handoff.ts';
 import {
   ANSWER_FD,
   type AbortRequest,
@@ -131,7 +131,7 @@ function open(root: SkillDefinition, { path, params, checked, subskill }: Of<'op
     throw new Failed('skill/unusable', (error as Error).message);
   }
   const valid = checked ? params : checkedParams(started, params);
-  const large = tooLarge('its params have', valid);
+  const large = sizeProblem('its params have', valid);
   if (large !== null) throw new Failed('skill/params', large);
   return { facts: factsOf(definition, codeHash), params: valid, observers: observersOf(definition, []) };
 }
@@ -202,7 +202,7 @@ function isElsewhere(command: Command): boolean {
 function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChild): Calls[number] {
   const { cursor } = command;
   try {
-    const ready = carryOut(runtime, state, command);
+    const ready = execute(runtime, state, command);
     return { cursor, params: ready.type === 'child-ready' ? redaction.value(ready.params) : {} };
   } catch (error) {
     return { cursor, error: redaction.value(errorFacts(error)) };
@@ -212,8 +212,8 @@ function paramsOf(runtime: SkillRuntime, state: SessionState, command: StartChil
 /** @param added  what becomes part of the session: events, params of sub-skills */
 function checkSize(added: unknown, state: SessionState): void {
   const large =
-    tooLarge('this turn adds', added) ??
-    tooLarge('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
+    sizeProblem('this turn adds', added) ??
+    sizeProblem('the session carries', { ...state, records: EMPTY_LOG }, MOST_STATE_BYTES);
   if (large !== null) throw new Error(large);
 }
 
@@ -229,7 +229,7 @@ async function act(
     const { event, left } = await runAction(new Place(runtime, state, command), command, acting);
     // One request at a time: an action that does not listen is ended with its process by whoever waits for this.
     await left;
-    const large = tooLarge('what the action gave has', event);
+    const large = sizeProblem('what the action gave has', event);
     if (large === null) return redaction.value(event);
     const { cursor, attempt } = command;
     return {
@@ -333,7 +333,8 @@ try {
   });
   lines.on('line', (line) => {
     const request = JSON.parse(line) as ChildRequest | AbortRequest;
-    if (request.op === 'abort') return acting?.abort(new Error('the session or its worker has let go of this action'));
+    if (request.op === 'abort')
+      return acting?.abort(new Error('the session or its worker no longer waits for this action'));
     void answer(root, request).then(
       (ok) => say({ ok: ok ?? null }),
       (error: unknown) => say(failed(error)),

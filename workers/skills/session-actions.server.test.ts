@@ -1,7 +1,7 @@
 /** What a step may ask of its action and of its sub-skills, in sessions on a real Temporal server. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { advanceSession, cancelSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
@@ -96,12 +96,13 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-const start = (session: string, skill: string): Promise<CliResult> => startSession(rig.runs.client, session, { skill });
+const start = (session: string, skill: string): Promise<SessionResult> =>
+  startSession(rig.runs.client, session, { skill });
 const answer = (
   session: string,
   { step, turn }: { step: string; turn?: number },
   output: unknown,
-): Promise<CliResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+): Promise<SessionResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 
 test(
   'an action is tried again under one key, and its failures are kept with the visit',

@@ -1,7 +1,7 @@
 /** Sub-skills that a session calls in branches of their own, side by side, on a real Temporal server. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { advanceSession, startSession, viewSession } from '../../client/sessions.ts';
 import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
@@ -32,15 +32,16 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-const start = (session: string, skill: string): Promise<CliResult> => startSession(rig.runs.client, session, { skill });
+const start = (session: string, skill: string): Promise<SessionResult> =>
+  startSession(rig.runs.client, session, { skill });
 const answer = (
   session: string,
   { step, turn }: { step: string; turn?: number },
   output: unknown,
-): Promise<CliResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+): Promise<SessionResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
 
-function prompt(result: CliResult): PromptResult {
+function prompt(result: SessionResult): PromptResult {
   if (result.kind !== 'prompt') throw new Error(`not a prompt: ${JSON.stringify(result)}\n${rig.log().slice(-2_000)}`);
   return result;
 }

@@ -4,7 +4,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { CliResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult } from '../../domain/step-machine/result.ts';
 import { callRetry } from '../../client/call-retry.ts';
 import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import { recordHistoriesOf } from '../../test/rig/record-histories.ts';
@@ -119,7 +119,7 @@ test(
     const first = await startSession(rig.runs.client, 'beside', { skill: 'beside' });
     if (first.kind !== 'prompt') throw new Error(JSON.stringify(first));
     const acting = advanceSession(rig.runs.client, 'beside', { step: 'long', turn: first.turn!, output: {} });
-    const answer = (turn: number): Promise<CliResult> =>
+    const answer = (turn: number): Promise<SessionResult> =>
       advanceSession(rig.runs.client, 'beside', { step: 'short', turn, output: {} });
     let { turn } = first.open![0]!;
     let at = await answer(turn);
@@ -132,7 +132,7 @@ test(
       error: 'busy',
       step: 'short',
       retry: true,
-      message: expect.stringMatching(/begins anew.*\(40\)/),
+      message: expect.stringMatching(/continues as new.*\(40\)/),
     });
     expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn });
     writeFileSync(join(rig.stateDir, 'lines.go'), '');
@@ -163,7 +163,8 @@ test(
     const first = await starting;
     expect(first).toMatchObject({ kind: 'prompt', step: 'ask' });
     const { turn } = first as { turn: number };
-    const answer = (): Promise<CliResult> => advanceSession(rig.runs.client, 'poll', { step: 'ask', turn, output: {} });
+    const answer = (): Promise<SessionResult> =>
+      advanceSession(rig.runs.client, 'poll', { step: 'ask', turn, output: {} });
     const acting = answer();
     await nextRun();
     // Sent again, it is the same answer.

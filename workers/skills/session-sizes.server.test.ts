@@ -2,7 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
 import { MOST_TURN_BYTES } from '../../domain/step-machine/size-limits.ts';
 import { advanceSession, recordsOfSession, startSession, viewSession } from '../../client/sessions.ts';
 import { startSessionRig, type SessionRig } from '../../test/rig/session-rig.ts';
@@ -44,14 +44,14 @@ afterAll(async () => {
   await rig?.stop();
 });
 
-const start = (session: string, params: unknown = {}, skill = 'large'): Promise<CliResult> =>
+const start = (session: string, params: unknown = {}, skill = 'large'): Promise<SessionResult> =>
   startSession(rig.runs.client, session, { skill, params });
 
-async function answer(session: string, { step, turn }: PromptResult, output: unknown): Promise<CliResult> {
+async function answer(session: string, { step, turn }: PromptResult, output: unknown): Promise<SessionResult> {
   return await advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 }
 
-function prompt(result: CliResult): PromptResult {
+function prompt(result: SessionResult): PromptResult {
   if (result.kind !== 'prompt')
     throw new Error(`not a prompt: ${JSON.stringify(result).slice(0, 2_000)}\n${rig.log().slice(-2_000)}`);
   return result;
@@ -81,7 +81,7 @@ test('what is too large is refused by its name and size, and the session goes on
   const pad = 'x'.repeat(TOO_MUCH);
   await expect(start('params', { pad })).rejects.toMatchObject({
     code: 'skill/params',
-    message: expect.stringContaining('the params have 3145738 bytes; the most is 262144'),
+    message: expect.stringContaining('the params have 3145738 bytes; at most 262144 are allowed'),
   });
   let at = prompt(await start('refused'));
   expect(await answer('refused', at, { how: 'again', pad })).toMatchObject({
@@ -132,7 +132,7 @@ test(
     const { runId } = await rig.runs.client.workflow.getHandle('beside').describe();
     const acting = answer('beside', at, {});
     let due: PromptResult = { ...at, ...at.open![0]! };
-    let short: CliResult = due;
+    let short: SessionResult = due;
     for (let n = 1; n <= 100 && short.kind === 'prompt'; n += 1) {
       due = short;
       short = await answer('beside', due, { pad: ALMOST });
@@ -140,7 +140,7 @@ test(
     expect(short).toMatchObject({
       error: 'busy',
       retry: true,
-      message: expect.stringContaining('begins anew when "long" has ended'),
+      message: expect.stringContaining('continues as new when "long" has ended'),
     });
     expect(await viewSession(rig.runs.client, 'beside')).toMatchObject({ status: 'open', turn: due.turn });
     writeFileSync(join(rig.stateDir, 'lines.go'), '');

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { CliResult, PromptResult } from '../../domain/step-machine/result.ts';
+import type { SessionResult, PromptResult } from '../../domain/step-machine/result.ts';
 import {
   advanceSession,
   cancelSession,
@@ -22,6 +22,7 @@ import {
   DEPLOYER,
   EVIL,
   GREETER,
+  LONG,
   PAIR,
   REVIEW,
   versioned,
@@ -44,6 +45,7 @@ beforeAll(async () => {
   rig.writeSkill('counter', COUNTER);
   rig.writeSkill('caller', CALLER);
   rig.writeSkill('review', REVIEW);
+  rig.writeSkill('long', LONG);
 });
 
 afterAll(async () => {
@@ -80,19 +82,19 @@ async function recordHistories(): Promise<void> {
   ]);
 }
 
-function prompt(result: CliResult): PromptResult {
+function prompt(result: SessionResult): PromptResult {
   if (result.kind !== 'prompt') throw new Error(`not a prompt: ${JSON.stringify(result)}\n${rig.log().slice(-2_000)}`);
   return result;
 }
 
-const start = (session: string, skill: string, params?: unknown): Promise<CliResult> =>
+const start = (session: string, skill: string, params?: unknown): Promise<SessionResult> =>
   startSession(rig.runs.client, session, { skill, ...(params === undefined ? {} : { params }) });
 
 const answer = (
   session: string,
   { step, turn }: { step: string; turn?: number },
   output: unknown,
-): Promise<CliResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
+): Promise<SessionResult> => advanceSession(rig.runs.client, session, { step, turn: turn!, output });
 
 const view = (session: string): ReturnType<typeof viewSession> => viewSession(rig.runs.client, session);
 
@@ -104,6 +106,15 @@ async function pageOf(session: string): Promise<string> {
   return currentDetails;
 }
 
+/** What the Temporal UI shows beside each row of its history. */
+async function summariesOf(session: string): Promise<readonly string[]> {
+  const { events } = await rig.runs.client.workflow.getHandle(session).fetchHistory();
+  return (events ?? []).flatMap(({ userMetadata }) => {
+    const data = userMetadata?.summary?.data;
+    return data ? [JSON.parse(Buffer.from(data).toString('utf8')) as string] : [];
+  });
+}
+
 async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
   for (const end = Date.now() + 30_000; !(await holds());) {
     if (Date.now() > end) throw new Error(`not within 30 s: ${what}\n${rig.log()}`);
@@ -112,6 +123,18 @@ async function until(what: string, holds: () => boolean | Promise<boolean>): Pro
 }
 
 describe('a session', () => {
+  test('shows in its history which step each call was for, however long its name is', { timeout: 30_000 }, async () => {
+    const asked = prompt(await start('summaries', 'long'));
+    expect(await answer('summaries', asked, { ok: true })).toMatchObject({ kind: 'done' });
+    const [, opened, started, answered, acted, ended, ...others] = await summariesOf('summaries');
+    expect({ opened, started, others }).toEqual({ opened: 'long', started: 'start', others: [] });
+    for (const text of [answered, acted, ended]) expect(text).toMatch(new RegExp(`^x{100,}…$`));
+    await answer('summaries-short', prompt(await start('summaries-short', 'greeter', { place: 'Ulm' })), {
+      name: 'Ada',
+    });
+    expect((await summariesOf('summaries-short')).slice(1)).toEqual(['greeter', 'start', 'ask: answer']);
+  });
+
   test('goes from prompt to prompt to its final output, and can be read on the way', async () => {
     const first = prompt(await start('happy', 'greeter', { place: 'Ulm' }));
     expect(first).toMatchObject({ step: 'ask', turn: 1, preamble: expect.any(String) });
@@ -127,7 +150,14 @@ describe('a session', () => {
     });
     const { raw } = await rig.runs.client.workflow.getHandle('happy').describe();
     expect(raw.executionConfig?.userMetadata?.summary).toBeTruthy();
-    for (const text of ['greeter', 'confirm', 'turn 2', '| ask | 1 |', 'Ada'])
+    for (const text of [
+      'greeter',
+      'confirm',
+      'turn 2',
+      'Prompt and status: `voidbox session status happy`',
+      '| ask\u00a0\u00a0\u00a0 | 1',
+      'Ada',
+    ])
       expect(await pageOf('happy')).toContain(text);
     const again = prompt(await answer('happy', second, { yes: false }));
     const third = prompt(await answer('happy', again, { name: 'Grace' }));
@@ -294,7 +324,7 @@ describe('a session', () => {
       answer('parallel', other!, { note: 'b' }),
     ]);
     expect(both.some((result) => result.kind === 'prompt' && result.step === 'sign')).toBe(true);
-    expect(await pageOf('parallel')).toMatch(/\*\*sign\*\* \(asking, turn \d+, boss, by 2\d{3}-/);
+    expect(await pageOf('parallel')).toMatch(/\*\*sign\*\* \(waits for boss until 2\d{3}-[^,]*, turn \d+\)/);
     await until('nobody signs', async () => (await view('parallel')).open.some(({ step }) => step === 'late'));
     const late = prompt((await view('parallel')).current!);
     expect(late.prompt).toContain('Nobody signed style:a safety:b');
@@ -305,11 +335,11 @@ describe('code that harms', () => {
   const fresh = async (session: string): Promise<PromptResult> => prompt(await start(session, 'evil'));
 
   test.each([
-    ['loop', new RegExp(`did not come back within ${TURN_LIMIT_MS} ms`)],
+    ['loop', new RegExp(`did not return within ${TURN_LIMIT_MS} ms`)],
     ['exit', /exit code 7/],
     ['abort', /signal SIGABRT/],
     ['throw', /no thanks/],
-    ['huge', /the most is 262144/],
+    ['huge', /at most 262144/],
   ])('a callback that does "%s" costs its process and nothing else', async (said, message) => {
     const starts = rig.starts();
     const first = await fresh(`evil-${said}`);
@@ -385,7 +415,7 @@ describe('a worker that is killed', () => {
     process.kill(rig.workerPid()!, 'SIGKILL');
     await sleep(500);
     expect(orphans().length).toBeGreaterThan(0);
-    expect(await failing).toMatchObject({ error: 'action', message: expect.stringContaining('did not come back') });
+    expect(await failing).toMatchObject({ error: 'action', message: expect.stringContaining('did not return') });
     await until('all are gone', () => orphans().length === 0);
   });
 

@@ -29,7 +29,12 @@ import type { OpenAnswer, TurnAnswer } from './protocol.ts';
 import { sessionRecordsDir } from '../../store/sessions/record-files.ts';
 import { markUse } from '../../store/sessions/server-mark.ts';
 import { SkillPool } from './skill-pool.ts';
-import { dropVariables, handedOver, type Receiver, waitForVariables } from '../../store/sessions/variable-files.ts';
+import {
+  dropVariables,
+  valuesHandedOver,
+  type Receiver,
+  waitForVariables,
+} from '../../store/sessions/variable-files.ts';
 import { SkillProcess, SkillProcessGone, type SkillProcessOptions, SkillRequestFailed } from './skill-process.ts';
 
 /** Callbacks decide; what takes longer is an action. */
@@ -263,17 +268,17 @@ class ProcessSkillHost implements RunningSkillHost {
   }
 
   #variables(of: Receiver, skill: string, names: readonly string[]): Readonly<Record<string, string>> {
-    const values = valuesOf(names, { ...this.#own(), ...handedOver(this.#options.stateDir, of, skill) });
+    const values = valuesOf(names, { ...this.#own(), ...valuesHandedOver(this.#options.stateDir, of, skill) });
     const missing = missingOf(names, values);
     if (missing.length > 0)
       throw new CodedError(
         'skill/variable-missing',
-        `${missingMessage(skill, missing)}: session "${of.session}" was not handed over any`,
+        `${missingMessage(skill, missing)}: session "${of.session}" was passed none`,
       );
     return values;
   }
 
-  /** On a server of one's own the worker's operator sets them; the embedded worker has none of its shell. */
+  /** On your own Temporal server the worker's operator sets them; the embedded worker has none of its shell. */
   #own(): Variables {
     return this.#options.ownVariables ? this.#options.env : {};
   }

@@ -75,7 +75,7 @@ export class SkillPool {
         const index = at.idle.findIndex((one) => one.process === process);
         if (index < 0) return;
         at.idle.splice(index, 1);
-        process.end('nobody needed it', false);
+        process.end('it was idle', false);
         this.#forget(at, process);
       }, this.#options.idleMs ?? IDLE_MS);
       timer.unref();

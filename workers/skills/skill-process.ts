@@ -113,7 +113,7 @@ export class SkillProcess {
     };
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      const answer = this.#limited(limitMs, 'it did not come back within');
+      const answer = this.#limited(limitMs, 'it did not return within');
       this.#write(request);
       return await answer;
     } finally {
@@ -153,14 +153,14 @@ export class SkillProcess {
     stream.on('data', (chunk: string) => {
       text += chunk;
       for (let end = text.indexOf('\n'); end >= 0; end = text.indexOf('\n')) {
-        this.#hear(text.slice(0, end));
+        this.#receive(text.slice(0, end));
         text = text.slice(end + 1);
       }
       if (text.length > MOST_LINE_BYTES) this.end(`it answered with more than ${MOST_LINE_BYTES} bytes`, false);
     });
   }
 
-  #hear(line: string): void {
+  #receive(line: string): void {
     let answer: ChildAnswer;
     try {
       answer = JSON.parse(line) as ChildAnswer;

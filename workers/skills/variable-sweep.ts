@@ -37,6 +37,6 @@ export async function sweepVariables(
   for (const session of sessionsWithVariables(stateDir, serverId, nowMs)) {
     if (await isOpen(session)) continue;
     dropVariables(stateDir, session);
-    log('info', `dropped the variables of session ${session}, which is over`);
+    log('info', `dropped the variables of session ${session}, which has ended`);
   }
 }

@@ -1,7 +1,13 @@
-/** The run's board in the Temporal UI: a markdown table of its stages. */
+/** The run's board in the Temporal UI: what failed first, where its logs are, and a table of its stages. */
 import type { MachinePlan } from '../../domain/pipeline/machine-plan.ts';
+import { toleratedIn } from '../../domain/pipeline/outcome.ts';
 import { flatRows, rowAt } from '../../domain/pipeline/rows.ts';
-import type { RunState, StagePhase, StageState } from '../../domain/pipeline/state.ts';
+import { isEnd, type RunState, type StagePhase, type StageState } from '../../domain/pipeline/state.ts';
+import type { RunOutcome } from '../../domain/run/event.ts';
+import type { RunOrigin } from '../../domain/run/origin.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
+import type { ItemsProgress } from '../items/run-items.ts';
+import { code, commandLines, markdownTable } from '../markdown.ts';
 
 /** A board longer than this is not read; what runs and what failed comes first. */
 const MOST_ROWS = 60;
@@ -11,15 +17,31 @@ const ORDER: Readonly<Record<StagePhase, number>> = {
   asking: 1,
   running: 2,
   backoff: 3,
-  ready: 4,
-  cancelled: 5,
-  waiting: 6,
-  succeeded: 7,
-  passed: 8,
-  skipped: 9,
+  sleeping: 4,
+  deciding: 4,
+  ready: 5,
+  cancelled: 6,
+  waiting: 7,
+  succeeded: 8,
+  passed: 9,
+  skipped: 10,
 };
 
-export function stageTable(plan: MachinePlan, state: RunState): string {
+/**
+ * A text that is made when somebody looks: the SDK turns details into JSON for the query that the UI sends, and does nothing else
+ * with them. A run of 2,000 stages would otherwise make thousands of boards that nobody sees.
+ */
+export function lazyText(make: () => string): string {
+  return { toJSON: make } as unknown as string;
+}
+
+export function runBoard(
+  runId: string,
+  plan: MachinePlan,
+  state: RunState,
+  origin?: RunOrigin,
+  items: ReadonlyMap<string, ItemsProgress> = new Map(),
+): string {
   const counts = new Map<StagePhase, number>();
   const stages = flatRows(state.stages);
   for (const { phase } of stages) counts.set(phase, (counts.get(phase) ?? 0) + 1);
@@ -29,21 +51,108 @@ export function stageTable(plan: MachinePlan, state: RunState): string {
     .join(', ');
   const shown = firstOf(stages);
   const rows = shown.map((index) => {
-    const { phase, attempt } = rowAt(state.stages, index);
-    return `| ${plan.stages[index]!.id} | ${phase} | ${attempt === 0 ? '' : attempt} |`;
+    const { phase, attempt, visits } = rowAt(state.stages, index);
+    const { id, loop } = plan.stages[index]!;
+    const visit = loop === undefined || isEnd(phase) ? '' : `, visit ${visits + 1} of at most ${loop.maxVisits}`;
+    const standing = phase === 'failed' ? '**failed**' : phase;
+    return [id, `${standing}${visit}${itemsNote(items.get(id))}`, attempt === 0 ? '' : attempt];
   });
   const rest = plan.stages.length - shown.length;
   return [
     `**${plan.name}**: ${summary}`,
+    ...originLines(origin),
+    ...mockedLines(plan),
+    ...failureLines(state),
+    ...toleratedLines(plan, state),
+    ...finallyLines(plan, state),
+    ...questionLines(runId, plan, stages),
+    ...commandLines('Logs', 'voidbox logs', runId),
     '',
-    '| stage | state | attempt |',
-    '|---|---|---|',
-    ...rows,
+    ...markdownTable(['stage', 'state', 'attempt'], rows),
     ...(rest > 0 ? ['', `and ${rest} more`] : []),
   ].join('\n');
 }
 
-/** Stages that need a look before others, each kind in the plan's order. One pass: it is made anew with each workflow task. */
+/** The pending children of the run say more. */
+function itemsNote(progress: ItemsProgress | undefined): string {
+  if (progress === undefined) return '';
+  const { items, windows, ended, failed } = progress;
+  const done = windows === 0 ? '' : `, ${ended} of ${windows} ${windows === 1 ? 'window' : 'windows'} done`;
+  return `: ${items} ${items === 1 ? 'item' : 'items'}${done}${failed === 0 ? '' : `, ${failed} failed`}`;
+}
+
+function originLines(origin: RunOrigin | undefined): readonly string[] {
+  if (origin === undefined) return [];
+  const { kind, runId, from } = origin;
+  return [
+    '',
+    `A ${kind} of ${code(runId)}${from === null ? '' : ` from **${from}**`}: stages without an attempt have their outputs from it.`,
+  ];
+}
+
+function mockedLines({ stages }: MachinePlan): readonly string[] {
+  const mocked = stages.filter((stage) => stage.mocked === true);
+  if (mocked.length === 0) return [];
+  const shown = mocked.slice(0, 8).map(({ id }) => `**${id}**`);
+  const rest = mocked.length > shown.length ? ` and ${mocked.length - shown.length} more` : '';
+  return ['', `Mocked, so that their work is not done: ${shown.join(', ')}${rest}`];
+}
+
+/** How the first stage that asks is answered. */
+function questionLines(runId: string, plan: MachinePlan, stages: readonly StageState[]): readonly string[] {
+  const asking = stages.findIndex(({ phase }) => phase === 'asking');
+  if (asking === -1) return [];
+  const { id } = plan.stages[asking]!;
+  return ['', `**${id}** waits for an answer.`, ...commandLines('Answer', 'voidbox approve', runId, id)];
+}
+
+function toleratedLines(plan: MachinePlan, state: RunState): readonly string[] {
+  const stages = toleratedIn(plan, state);
+  if (stages.length === 0) return [];
+  const shown = stages.slice(0, 8).map((id) => `**${id}**`);
+  const rest = stages.length > shown.length ? ` and ${stages.length - shown.length} more` : '';
+  return ['', `${stages.length} ${stages.length === 1 ? 'failure' : 'failures'} tolerated: ${shown.join(', ')}${rest}`];
+}
+
+/** Why a run that is cancelled, or has failed, goes on. */
+function finallyLines(plan: MachinePlan, { finallyBegun, finallyStop, stages }: RunState): readonly string[] {
+  if (!finallyBegun || finallyStop !== null) return [];
+  const open = plan.stages.flatMap(({ id, finally: isLast }, index) =>
+    isLast === true && !isEnd(rowAt(stages, index).phase) ? [`**${id}**`] : [],
+  );
+  return open.length === 0 ? [] : ['', `All other stages have ended; \`finally\`: ${open.join(', ')}`];
+}
+
+function failureLines({ gaveUp, firstFailure }: RunState): readonly string[] {
+  if (gaveUp !== null) return ['', `The run gave up: ${said(gaveUp)}`];
+  return firstFailure === null ? [] : ['', firstFailureLine(firstFailure.stage, firstFailure.failure)];
+}
+
+function firstFailureLine(stage: string, failure: StageFailure): string {
+  return `First failure: **${stage}**, ${said(failure)}`;
+}
+
+function said({ code: type, message }: StageFailure): string {
+  return `${code(type)} ${code(message)}`;
+}
+
+/** Whether a reset found a run that had ended. What its stages then say of themselves is not what became of them. */
+export function foundAnEnd({ firstFailure }: RunState): boolean {
+  return firstFailure?.failure.code === 'run/ended';
+}
+
+/** @param outcome  what the run ended with before it was reset */
+export function endedBoard(runId: string, plan: MachinePlan, { state, failedStage, failure }: RunOutcome): string {
+  return [
+    `**${plan.name}**: ${state} before it was reset. The reset ran nothing again; red rows of \`run/ended\` mean that.`,
+    ...mockedLines(plan),
+    ...(failure === null || failedStage === null ? [] : ['', firstFailureLine(failedStage, failure)]),
+    ...commandLines('Stages', 'voidbox status', runId),
+    ...commandLines('Logs', 'voidbox logs', runId),
+  ].join('\n');
+}
+
+/** Stages that need a look before others, each kind in the plan's order. One pass. */
 function firstOf(stages: readonly StageState[]): readonly number[] {
   if (stages.length <= MOST_ROWS) return stages.map((_, index) => index);
   const byPhase = Object.keys(ORDER).map((): number[] => []);

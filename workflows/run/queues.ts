@@ -1,8 +1,8 @@
 /** Which task queue takes which activity of a run: what its admission and the leases of its VMs say. */
-import { ApplicationFailure } from '@temporalio/workflow';
 import type { Placement } from '../../activities/contract.ts';
 import { isQueueName } from '../../domain/run/host.ts';
 import type { VmLease } from '../../domain/run/vm-lease.ts';
+import { workflowFailure } from '../failure.ts';
 
 export interface RunQueues {
   /** Of stages that own their VM. */
@@ -20,11 +20,10 @@ export interface RunQueues {
 export function queuesOf({ hostQueue, storeQueue = hostQueue, leaseQueue = hostQueue }: Placement): RunQueues {
   for (const queue of [hostQueue, storeQueue, leaseQueue])
     if (!isQueueName(queue))
-      throw ApplicationFailure.create({
-        type: 'internal/bug',
-        message: `the admission names ${JSON.stringify(queue) ?? 'nothing'} as a task queue`,
-        nonRetryable: true,
-      });
+      throw workflowFailure(
+        'internal/bug',
+        `the admission names ${JSON.stringify(queue) ?? 'nothing'} as a task queue`,
+      );
   return { host: hostQueue, store: storeQueue, lease: leaseQueue };
 }
 

@@ -1,7 +1,10 @@
 /** The workflow of a run: admits it, then carries out what the run machine asks for until it says `finish`. */
 import {
+  allHandlersFinished,
   CancellationScope,
-  CancelledFailure,
+  condition,
+  defineQuery,
+  defineSignal,
   defineUpdate,
   isCancellation,
   proxyActivities,
@@ -10,9 +13,19 @@ import {
   sleep,
   workflowInfo,
 } from '@temporalio/workflow';
-import type { Activities, Admission, RunRequest, ScopeCall, WholeScopeCall } from '../../activities/contract.ts';
-import { toErrorCode } from '../../domain/errors/error-code.ts';
+import type {
+  Activities,
+  Admission,
+  ApprovalCall,
+  AskCall,
+  ConditionResult,
+  EvaluateCall,
+  RunRequest,
+  ScopeCall,
+  WholeScopeCall,
+} from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
+import { FINALLY_TIMER } from '../../domain/pipeline/draft.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
 import {
@@ -22,32 +35,48 @@ import {
   type MachineStage,
 } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
-import type { Plan } from '../../domain/plan/plan.ts';
+import { onlyWaits, type RunState } from '../../domain/pipeline/state.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
+import type { DataRef, Plan } from '../../domain/plan/plan.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
-import { toStageResult } from '../../domain/run/stage-result.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
-import { reasonOf, stageFailureEvent } from '../activity-outcome.ts';
-import { workflowFailure } from '../failure.ts';
-import { answerOf, answerProblem, type AnswerRequest } from '../answers.ts';
-import { stageTable } from './current-details.ts';
-import { historyFull } from './history-limit.ts';
+import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
+import { runFailure, workflowCancelled, workflowFailure } from '../failure.ts';
+import { answerProblem, type AnswerReceipt, type AnswerRequest } from './answer-request.ts';
+import { Conditions } from './conditions.ts';
+import { endedBoard, foundAnEnd, lazyText, runBoard } from './current-details.ts';
+import { historyFull, limitWithFinally } from './history-limit.ts';
+import {
+  type RunStatus,
+  stagesAsked,
+  type Standing,
+  statusBeforeAdmission,
+  statusOf,
+  type ViewRequest,
+} from './run-status.ts';
 import { RUN_MESSAGES } from '../messages.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
+import { Questions } from './questions.ts';
+import { RunClock } from './run-clock.ts';
 import { queuesOf, releaseQueue, type RunQueues, stageQueue } from './queues.ts';
 import { setAttributes } from '../search-attributes.ts';
-import { stageCall, wholeStageCall } from './stage-call.ts';
+import { eventsSummary, summaryOf } from '../summary.ts';
+import { type ItemsProgress, runItems } from '../items/run-items.ts';
+import { stageCall, takenBy, wholeStageCall } from './stage-call.ts';
 import { OneScope, ScopeForEachCall, type WorkUnderWay } from '../work-under-way.ts';
 
-const answerUpdate = defineUpdate<void, [AnswerRequest]>(RUN_MESSAGES.answer);
+const answerUpdate = defineUpdate<AnswerReceipt, [AnswerRequest]>(RUN_MESSAGES.answer);
+const cancelFinallySignal = defineSignal(RUN_MESSAGES.cancelFinally);
+const viewQuery = defineQuery<RunStatus, [ViewRequest?]>(RUN_MESSAGES.view);
 
 const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
-const { acquireVm, runStage, releaseVm, appendEvents, finishRun } = proxyActivities<Activities>(
-  ACTIVITY_OPTIONS.runStage,
-);
+const { acquireVm, runStage, releaseVm, evaluateCondition, askApproval, recordApproval, appendEvents, finishRun } =
+  proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
 
 /**
  * @returns the outcome of a run that succeeded
@@ -58,22 +87,46 @@ export async function voidboxRun(request: RunRequest): Promise<RunOutcome> {
   return CancellationScope.nonCancellable(async () => {
     let run: RunLoop | null = null;
     // Before anything is awaited: a message that comes first is answered, and not left lying.
-    setHandler(answerUpdate, (answer) => run?.answer(answer), {
+    setHandler(answerUpdate, async (answer) => CancellationScope.nonCancellable(() => run!.questions.answer(answer)), {
       validator(answer) {
-        const problem = answerProblem(answer, run?.asked ?? null);
+        const problem = answerProblem(answer) ?? whyNobodyAsks(run, answer);
         if (problem !== null) throw workflowFailure('call/refused', problem);
       },
     });
-    const admission = await admitted(request);
-    const loop = new RunLoop(admission, workflowInfo().workflowId);
-    run = loop;
-    outer.cancelRequested.catch(() => loop.hear({ type: 'cancel-requested' }));
-    const outcome = await loop.toEnd();
-    return concluded(outcome);
+    setHandler(cancelFinallySignal, () => run?.receive({ type: 'cancel-finally' }));
+    let broken: StageFailure | null = null;
+    setHandler(viewQuery, (asked) => answerView(run, broken, asked));
+    try {
+      const admission = await callAdmit(request);
+      const loop = new RunLoop(admission, workflowInfo().workflowId);
+      run = loop;
+      outer.cancelRequested.catch(() => loop.receive({ type: 'cancel-requested' }));
+      const outcome = await loop.toEnd();
+      // Who answers while the run ends is told so, and not that the workflow has gone.
+      if (!allHandlersFinished()) await condition(allHandlersFinished);
+      return concluded(outcome);
+    } catch (error) {
+      broken = { ...reasonOf(error), stderrTail: '' };
+      throw error;
+    }
   });
 }
 
-async function admitted(request: unknown): Promise<Admission> {
+function whyNobodyAsks(run: RunLoop | null, { stage }: AnswerRequest): string | null {
+  return run === null ? 'the run is not admitted yet: answer when its stage asks' : run.questions.problem(stage);
+}
+
+/** @param broken  why the run was not admitted, or could not write its end */
+function answerView(run: RunLoop | null, broken: StageFailure | null, asked: unknown): RunStatus {
+  const { workflowId } = workflowInfo();
+  const standing = run?.standing(broken) ?? null;
+  if (standing === null) return statusBeforeAdmission(workflowId, broken);
+  const stages = stagesAsked(standing.plan, asked);
+  if (typeof stages === 'string') throw workflowFailure('call/refused', stages);
+  return statusOf(workflowId, standing, stages);
+}
+
+async function callAdmit(request: unknown): Promise<Admission> {
   // Whatever a client sent is handed on as it is: `admit` says what is wrong with it.
   if (isUnreadable(request))
     throw workflowFailure('admit/invalid', `the argument can't be read: ${request.unreadable}`);
@@ -81,11 +134,32 @@ async function admitted(request: unknown): Promise<Admission> {
     typeof request === 'object' && request !== null && !Array.isArray(request) ? (request as RunRequest) : {};
   try {
     const { workflowId, originalExecutionRunId } = workflowInfo();
-    return await admit({ ...fields, runId: workflowId, originalExecutionRunId, behaviour: BEHAVIOUR });
+    const admission = await admit({ ...fields, runId: workflowId, originalExecutionRunId, behaviour: BEHAVIOUR });
+    refuseForgottenOrigin(fields, admission);
+    refuseForgottenMock(fields, admission);
+    return admission;
   } catch (error) {
     const { code, message } = reasonOf(error);
     throw workflowFailure(code, message);
   }
+}
+
+/** A worker of an earlier build admits a retry as a run of its own, which would do again what has been done. */
+function refuseForgottenOrigin({ origin }: RunRequest, admission: Admission): void {
+  if (origin === undefined || origin === null || admission.origin !== undefined) return;
+  throw workflowFailure(
+    'admit/invalid',
+    'the worker that admitted the run is of a build of Voidbox without retry and fork: update every worker of the queue',
+  );
+}
+
+/** One of an earlier build would do the work of stages that are to be mocked. */
+function refuseForgottenMock({ mock }: RunRequest, { machine }: Admission): void {
+  if (mock === undefined || mock === null || machine?.stages.some(({ mocked }) => mocked === true) === true) return;
+  throw workflowFailure(
+    'admit/invalid',
+    'the worker that admitted the run is of a build of Voidbox without mocks: update every worker of the queue',
+  );
 }
 
 function isUnreadable(value: unknown): value is UnreadablePayload {
@@ -98,20 +172,9 @@ function concluded(outcome: RunOutcome): RunOutcome {
       return outcome;
     case 'cancelled':
     case 'terminated':
-      throw new CancelledFailure('the run was cancelled', [outcome]);
-    case 'failed': {
-      const { failure, failedStage } = outcome;
-      const tail =
-        failure === null || failure.stderrTail === ''
-          ? ''
-          : `\n\nlast lines of its standard error:\n${failure.stderrTail}`;
-      const named =
-        failure === null || failedStage === null || failure.message.includes(failedStage)
-          ? ''
-          : `stage ${failedStage}: `;
-      const message = failure === null ? 'the run failed' : `${named}${failure.message}${tail}`;
-      throw workflowFailure(toErrorCode(failure?.code), message, outcome);
-    }
+      throw workflowCancelled('the run was cancelled', outcome);
+    case 'failed':
+      throw runFailure(outcome);
   }
 }
 
@@ -126,15 +189,23 @@ class RunLoop {
   readonly #wholePlan: Plan | null;
   readonly #runId: string;
   readonly #behaviour: number;
+  /** By stage. */
+  readonly #items = new Map<string, ItemsProgress>();
   readonly #stages: ReadonlyMap<string, MachineStage>;
-  readonly #heard: MachineEvent[] = [];
-  #gaveUp = false;
-  /** Ends the wait for something to hear. */
+  readonly #received: MachineEvent[] = [];
+  /** Where the machine stands, for those who look. */
+  #state: RunState | null = null;
+  #outcome: RunOutcome | null = null;
+  /** `finally`: also what would have run whatever happens. */
+  #gaveUp: 'no' | 'yes' | 'finally' = 'no';
+  /** Ends the wait for an event. */
   #wake: () => void = () => undefined;
   readonly #underWay: WorkUnderWay;
   readonly #timers = new CancellationScope();
-  /** Stages that wait for an answer, with the attempt that asks. */
-  readonly #asked = new Map<string, number>();
+  /** Null: the run may take as long as it likes. */
+  readonly #clock: RunClock | null;
+  readonly questions: Questions;
+  readonly #conditions: Conditions;
   /** Events that wait for the next activity to write them. */
   #unwritten: NewRunEvent[] = [];
   #appending: Promise<void> = Promise.resolve();
@@ -146,26 +217,27 @@ class RunLoop {
     this.#behaviour = admission.behaviour ?? 0;
     this.#wholePlan = admission.plan === undefined ? null : fromWire(admission.plan);
     this.#plan = planIn(admission, this.#wholePlan);
-    const hear = (event: MachineEvent): void => this.hear(event);
-    this.#underWay = this.#behaviour < 2 ? new ScopeForEachCall(hear) : new OneScope(hear);
+    const receive = (event: MachineEvent): void => this.receive(event);
+    this.#clock = clockOf(this.#plan, receive);
+    this.#underWay = this.#behaviour < 2 ? new ScopeForEachCall(receive) : new OneScope(receive);
+    this.questions = new Questions({ ask: (call) => this.#ask(call), record: (call) => this.#record(call), receive });
+    this.#conditions = new Conditions({ evaluate: (call) => this.#evaluate(call), receive });
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
   }
 
-  hear(event: MachineEvent): void {
-    this.#heard.push(event);
+  receive(event: MachineEvent): void {
+    this.#received.push(event);
     this.#wake();
   }
 
-  get asked(): ReadonlyMap<string, number> {
-    return this.#asked;
-  }
-
-  answer(request: AnswerRequest): void {
-    const attempt = this.#asked.get(request.stage);
-    // Another answer may have come with the same workflow task.
-    if (attempt === undefined) return;
-    this.#asked.delete(request.stage);
-    this.hear({ type: 'answered', stageId: request.stage, attempt, answer: answerOf(request) });
+  /** Null until its first commands are made. `broken`: it ended without writing its outcome. */
+  standing(broken: StageFailure | null): Standing | null {
+    if (this.#state === null) return null;
+    const outcome =
+      this.#outcome ??
+      (broken === null ? null : { state: 'failed' as const, failedStage: null, failure: broken, output: null });
+    const { hostId: host, origin = null } = this.#admission;
+    return { host, origin, plan: this.#plan, state: this.#state, outcome };
   }
 
   async toEnd(): Promise<RunOutcome> {
@@ -175,27 +247,37 @@ class RunLoop {
       host: this.#admission.hostId,
       state: 'running',
     });
-    let step = start(plan);
+    const { given, origin } = this.#admission;
+    let step = start(plan, given === undefined ? {} : { given });
     for (;;) {
-      const finish = this.#carryOut(step);
+      const finish = this.#execute(step);
       if (finish !== null) {
-        setCurrentDetails(stageTable(plan, step.state));
-        return this.#finish(finish);
+        const { state } = step;
+        setCurrentDetails(lazyText(() => runBoard(this.#runId, plan, state, origin, this.#items)));
+        const outcome = await this.#finish(finish);
+        if (foundAnEnd(state)) setCurrentDetails(lazyText(() => endedBoard(this.#runId, plan, outcome)));
+        return outcome;
       }
-      if (this.#heard.length === 0) {
-        // Once for all that a workflow task brought.
-        setCurrentDetails(stageTable(plan, step.state));
+      if (this.#received.length === 0) {
+        const { state } = step;
+        setCurrentDetails(lazyText(() => runBoard(this.#runId, plan, state, origin, this.#items)));
+        // What is to happen whatever the run comes to has a time of its own.
+        if (onlyWaits(state) || state.finallyBegun) this.#clock?.stop();
+        else this.#clock?.run();
         // Not `condition`: each round in which one holds is another entry into the workflow's isolate.
         await new Promise<void>((resolve) => (this.#wake = resolve));
       }
       this.#giveUpInTime();
-      step = transition(plan, step.state, this.#heard.shift()!);
+      step = transition(plan, step.state, this.#received.shift()!);
     }
   }
 
-  #carryOut(step: Transition): CommandOf<'finish'> | null {
+  #execute(step: Transition): CommandOf<'finish'> | null {
+    this.#state = step.state;
     const atMs = Date.now();
-    this.#unwritten.push(...step.events.map((event) => ({ ...event, atMs })));
+    // An event more may be a call more, which histories of earlier behaviours do not have.
+    const events = this.#behaviour < 3 ? step.events.filter(({ body }) => body.type !== 'stage-failed') : step.events;
+    this.#unwritten.push(...events.map((event) => ({ ...event, atMs })));
     for (const command of step.commands) {
       switch (command.type) {
         case 'run-stage':
@@ -207,11 +289,17 @@ class RunLoop {
         case 'release-vm':
           this.#releaseVm(command);
           break;
+        case 'evaluate':
+          this.#conditions.decide(command);
+          break;
         case 'ask':
-          this.#asked.set(command.stageId, command.attempt);
+          this.questions.open(this.#stages.get(command.stageId)!, command);
+          break;
+        case 'wait':
+          this.#wait(command);
           break;
         case 'withdraw':
-          this.#asked.delete(command.stageId);
+          this.questions.withdraw(command.stageId);
           break;
         case 'start-timer':
           this.#startTimer(command);
@@ -230,19 +318,24 @@ class RunLoop {
     return null;
   }
 
-  /** Before what was heard, so that nothing starts because of it. */
+  /** Before what was received, so that nothing starts because of it. */
   #giveUpInTime(): void {
     const limit = this.#admission.historyLimit;
-    const failure = this.#behaviour === 0 || limit === undefined || this.#gaveUp ? null : historyFull(limit);
+    if (this.#behaviour === 0 || limit === undefined) return;
+    const haveBegun = this.#state?.finallyBegun === true;
+    const next = haveBegun ? 'finally' : 'yes';
+    if (this.#gaveUp === next) return;
+    const failure = historyFull(haveBegun ? limitWithFinally(limit) : limit);
     if (failure === null) return;
-    this.#gaveUp = true;
-    this.#heard.unshift({ type: 'give-up', failure });
+    this.#gaveUp = next;
+    this.#received.unshift({ type: 'give-up', failure });
   }
 
   #runStage(command: CommandOf<'run-stage'>): void {
     const { stageId, execKey, attempt, lease } = command;
     const stage = this.#stages.get(stageId)!;
     const events = this.#takeUnwritten();
+    if (stage.each !== undefined) return this.#runItems(stage, command, events);
     this.#underWay.start(execKey, {
       run: () =>
         runStage.executeWithOptions(
@@ -250,7 +343,7 @@ class RunLoop {
             ...ACTIVITY_OPTIONS.runStage,
             taskQueue: stageQueue(this.#queues, lease),
             scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
-            summary: attempt === 1 ? stageId : `${stageId} (attempt ${attempt})`,
+            summary: stageSummary(stage, attempt),
           },
           [
             this.#behaviour === 0 && this.#wholePlan !== null
@@ -258,16 +351,79 @@ class RunLoop {
               : stageCall(this.#runId, stage, command, events),
           ],
         ),
-      onResult: (result) => ({ type: 'stage-finished', result: toStageResult(result) }),
+      onResult: (result) => stageResultEvent(result, stageId, execKey),
       onFailure: (error, isCancelled) => stageFailureEvent(error, stageId, execKey, isCancelled),
     });
+  }
+
+  async #evaluate(call: Omit<EvaluateCall, 'runId' | 'events'>): Promise<ConditionResult> {
+    const events = this.#takeUnwritten();
+    const decided = evaluateCondition.executeWithOptions(
+      {
+        ...ACTIVITY_OPTIONS.evaluateCondition,
+        taskQueue: this.#queues.store,
+        summary: summaryOf(`condition of ${call.stage}`),
+      },
+      [{ runId: this.#runId, ...call, events }],
+    );
+    // A condition that cannot be decided fails its call, which has written the events.
+    this.#written(
+      decided.then(
+        () => undefined,
+        (error: unknown) => {
+          if (reasonOf(error).code !== 'stage/condition') throw error;
+        },
+      ),
+      events,
+    );
+    return await decided;
+  }
+
+  #runItems(stage: MachineStage, { execKey, attempt, upstream }: CommandOf<'run-stage'>, events: NewRunEvent[]): void {
+    const { id } = stage;
+    const items = {
+      runId: this.#runId,
+      queues: this.#queues,
+      stage,
+      attempt,
+      upstream: takenBy(stage, upstream),
+      events,
+      behaviour: this.#behaviour,
+      onProgress: (progress: ItemsProgress) => void this.#items.set(id, progress),
+    };
+    this.#underWay.start(execKey, {
+      run: () => runItems(items),
+      onResult: (result) => stageResultEvent(result, id, execKey),
+      onFailure: (error, isCancelled) => stageFailureEvent(error, id, execKey, isCancelled),
+    });
+  }
+
+  async #ask(call: Omit<AskCall, 'runId' | 'events'>): Promise<void> {
+    const events = this.#takeUnwritten();
+    const asked = askApproval.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.askApproval, taskQueue: this.#queues.store, summary: `${call.stage} asks` },
+      [{ runId: this.#runId, ...call, events }],
+    );
+    this.#written(asked, events);
+    await asked;
+  }
+
+  async #record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef> {
+    return recordApproval.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.recordApproval, taskQueue: this.#queues.store, summary: `answer to ${call.stage}` },
+      [{ runId: this.#runId, ...call }],
+    );
   }
 
   #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {
     this.#underWay.start(vmName(scope, generation), {
       run: () =>
         acquireVm.executeWithOptions(
-          { ...ACTIVITY_OPTIONS.acquireVm, taskQueue: this.#queues.lease, summary: `VM of ${scope}` },
+          {
+            ...ACTIVITY_OPTIONS.acquireVm,
+            taskQueue: this.#queues.lease,
+            summary: summaryOf(`VM of ${this.#stagesIn(scope)}`),
+          },
           [this.#scopeCall(scope, generation)],
         ),
       onResult: (answer) => {
@@ -288,7 +444,7 @@ class RunLoop {
   #releaseVm({ scope, generation, lease }: CommandOf<'release-vm'>): void {
     const taskQueue = releaseQueue(this.#queues, lease, this.#isShared(scope));
     const call = releaseVm.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.releaseVm, taskQueue, summary: `stop the VM of ${scope}` },
+      { ...ACTIVITY_OPTIONS.releaseVm, taskQueue, summary: summaryOf(`stop the VM of ${this.#stagesIn(scope)}`) },
       [this.#scopeCall(scope, generation)],
     );
     void call
@@ -304,14 +460,33 @@ class RunLoop {
           },
         });
       })
-      .then(() => this.hear({ type: 'vm-released', scope, generation }));
+      .then(() => this.receive({ type: 'vm-released', scope, generation }));
   }
 
   #startTimer({ id, delayMs }: CommandOf<'start-timer'>): void {
+    const stage = planIndex(this.#plan).stageOfTimer(id);
+    if (id === FINALLY_TIMER) return this.#sleep(delayMs, 'time limit of the last stages', { type: 'timer-fired', id });
+    const summary = stage === null ? id : `${this.#plan.stages[stage]!.id}: wait for the next attempt`;
+    this.#sleep(delayMs, summary, { type: 'timer-fired', id });
+  }
+
+  #wait({ stageId: stage, execKey, attempt }: CommandOf<'wait'>): void {
+    const atMs = Date.now();
+    const { forMs, untilMs: until } = this.#stages.get(stage)!.wait!;
+    const untilMs = until ?? atMs + (forMs ?? 0);
+    const waited: MachineEvent = { type: 'waited', stageId: stage, attempt };
+    if (untilMs <= atMs) return this.receive(waited);
+    const body = { type: 'stage-sleeping', stage, execKey, attempt, untilMs } as const;
+    this.#unwritten.push({ id: EVENT_ID.attempt(execKey, 'sleeping'), atMs, body });
+    this.#sleep(untilMs - atMs, `${stage}: wait until ${new Date(untilMs).toISOString()}`, waited);
+  }
+
+  /** A timer that is dropped when the run ends. */
+  #sleep(delayMs: number, summary: string, then: MachineEvent): void {
     this.#timers
-      .run(() => sleep(delayMs, { summary: id }))
+      .run(() => sleep(delayMs, { summary: summaryOf(summary) }))
       .then(
-        () => this.hear({ type: 'timer-fired', id }),
+        () => this.receive(then),
         (error: unknown) => {
           if (!isCancellation(error)) throw error;
         },
@@ -321,22 +496,29 @@ class RunLoop {
   #appendNow(): void {
     const events = this.#takeUnwritten();
     const call = appendEvents.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#queues.store, summary: 'record what happened' },
+      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#queues.store, summary: eventsSummary(events) },
       [{ runId: this.#runId, events }],
     );
-    // Events that could not be written within days are offered again with the last activity of the run.
+    this.#written(call, events);
+  }
+
+  /** Events that could not be written within days are offered again with the last activity of the run. */
+  #written(call: Promise<void>, events: readonly NewRunEvent[]): void {
     const settled = call.catch(() => void this.#unwritten.push(...events));
     this.#appending = this.#appending.then(() => settled);
   }
 
   async #finish({ outcome, merge }: CommandOf<'finish'>): Promise<RunOutcome> {
     this.#timers.cancel();
+    this.#clock?.stop();
+    this.#conditions.drop();
     await this.#appending;
     const request = { runId: this.#runId, outcome, merge, events: this.#takeUnwritten() };
     const written = await finishRun.executeWithOptions(
       { ...ACTIVITY_OPTIONS.finishRun, taskQueue: this.#queues.store, summary: 'finish' },
       [request],
     );
+    this.#outcome = written;
     setAttributes(this.#admission.searchAttributes, { state: written.state });
     return written;
   }
@@ -345,6 +527,13 @@ class RunLoop {
     const events = this.#unwritten;
     this.#unwritten = [];
     return events;
+  }
+
+  /** The stages of a scope, for summaries: ids of scopes appear in no spec. */
+  #stagesIn(scope: string): string {
+    const { stages } = this.#plan.scopes[planIndex(this.#plan).scopeById(scope)!]!;
+    const [first = scope, ...others] = stages;
+    return others.length === 0 ? first : `${first} and ${others.length} more`;
   }
 
   #isShared(scope: string): boolean {
@@ -364,6 +553,18 @@ function planIn({ machine }: Admission, whole: Plan | null): MachinePlan {
   if (machine !== undefined) return machineFromWire(machine);
   if (whole !== null) return machinePlanOf(whole);
   throw workflowFailure('internal/bug', 'the admission holds no plan');
+}
+
+function clockOf({ timeoutMs }: MachinePlan, receive: (event: MachineEvent) => void): RunClock | null {
+  if (timeoutMs === undefined) return null;
+  const message = `the run took longer than its ${formatDurationMs(timeoutMs)} (\`timeout_secs\`), without the time in which it only waited`;
+  const failure = { code: 'run/timeout', message, stderrTail: '' } as const;
+  return new RunClock(timeoutMs, () => receive({ type: 'give-up', failure }));
+}
+
+function stageSummary({ id, mocked }: MachineStage, attempt: number): string {
+  const notes = [...(mocked === true ? ['mocked'] : []), ...(attempt === 1 ? [] : [`attempt ${attempt}`])];
+  return notes.length === 0 ? id : `${id} (${notes.join(', ')})`;
 }
 
 function vmName(scope: string, generation: number): string {

@@ -22,7 +22,7 @@ export function stageCall(
     attempt,
     generation,
     lease: sent(command.lease),
-    upstream: taken(stage, command.upstream),
+    upstream: takenBy(stage, command.upstream),
     events,
   };
 }
@@ -59,11 +59,17 @@ function sent(lease: VmLease | null): VmLease | null {
 }
 
 /** An earlier stage may have hundreds of outputs of which this one takes one. */
-function taken({ takes }: MachineStage, upstream: RunStage['upstream']): Readonly<Record<string, UpstreamOutputs>> {
+export function takenBy(
+  { takes }: MachineStage,
+  upstream: RunStage['upstream'],
+): Readonly<Record<string, UpstreamOutputs>> {
+  const taken = new Set(takes.map(({ stage }) => stage));
+  // Of a merge that a stage without an output had found.
+  const parts = Object.entries(upstream).filter(([source]) => !taken.has(source));
   const entries = takes.map(({ stage: source, output, outputs }): [string, UpstreamOutputs] => {
     const result = upstream[source]!;
     const named = Object.entries(result.outputs).filter(([name]) => outputs.includes(name));
     return [source, { output: output ? result.output : null, outputs: Object.fromEntries(named) }];
   });
-  return Object.fromEntries(entries);
+  return Object.fromEntries([...entries, ...parts]);
 }

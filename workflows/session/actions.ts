@@ -4,17 +4,18 @@ import type { SessionActivities } from '../../activities/contract-session.ts';
 import type { Command } from '../../domain/step-machine/command.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { reasonOf } from '../activity-outcome.ts';
+import { summaryOf } from '../summary.ts';
 import { activities } from './calls.ts';
 
 type RunAction = Extract<Command, { readonly type: 'run-action' }>;
 
 export class SessionActions {
   readonly #scopes = new Map<number, CancellationScope>();
-  readonly #hear: (event: SessionEventBody) => void;
+  readonly #receive: (event: SessionEventBody) => void;
 
-  /** @param hear  takes how an action has ended */
-  constructor(hear: (event: SessionEventBody) => void) {
-    this.#hear = hear;
+  /** @param receive  takes how an action has ended */
+  constructor(receive: (event: SessionEventBody) => void) {
+    this.#receive = receive;
   }
 
   get isRunning(): boolean {
@@ -24,7 +25,7 @@ export class SessionActions {
   start({ cursor, step, attempt }: RunAction, input: Parameters<SessionActivities['sessionAction']>[0]): void {
     const scope = new CancellationScope();
     this.#scopes.set(cursor, scope);
-    const summary = attempt === 1 ? step : `${step} (attempt ${attempt})`;
+    const summary = summaryOf(attempt === 1 ? step : `${step} (attempt ${attempt})`);
     scope
       .run(() => activities.sessionAction.executeWithOptions({ summary }, [input]))
       .then(
@@ -57,6 +58,6 @@ export class SessionActions {
   #ended(cursor: number, scope: CancellationScope, event: SessionEventBody): void {
     // The same cursor may be at its next attempt.
     if (this.#scopes.get(cursor) === scope) this.#scopes.delete(cursor);
-    this.#hear(event);
+    this.#receive(event);
   }
 }

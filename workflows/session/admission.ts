@@ -1,8 +1,8 @@
 /** What the validator of `advance` looks at: turn, step and state. Whether an answer fits its schema is its handler's. */
 import type { AdvanceRequest, TakenAnswer } from '../../activities/contract-session.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
-import type { CliResult, ErrorKind, ValidationErrorResult } from '../../domain/step-machine/result.ts';
-import { tooLarge } from '../../domain/step-machine/size-limits.ts';
+import type { SessionResult, ErrorKind, ValidationErrorResult } from '../../domain/step-machine/result.ts';
+import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
 import type { Cursor, Phase, SessionState } from '../../domain/step-machine/state.ts';
 
 /** An answer moves these on: one for a step that waits is told when its time has come. */
@@ -19,11 +19,11 @@ export interface Answered {
 }
 
 /** @param session  null while it is being opened. @returns null: the answer is let in */
-export function refusalOf(session: Answered | null, request: unknown): CliResult | null {
+export function refusalOf(session: Answered | null, request: unknown): SessionResult | null {
   if (!isAdvance(request))
-    return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a text) and `output`.');
+    return error('validation', '', 'An answer is an object with `turn` (a number), `step` (a string) and `output`.');
   const { turn, step, output } = request;
-  const large = tooLarge('the answer has', output);
+  const large = sizeProblem('the answer has', output);
   if (large !== null) return { ...error('validation', step, large), retry: true };
   if (session === null) return error('busy', step, 'The session is being opened; its first prompt is not there yet.');
   if (session.isFull) return { ...error('busy', step, fullFor(session.state)), retry: true };
@@ -45,13 +45,13 @@ export function keyOf({ key, output }: AdvanceRequest): string {
   return key ?? JSON.stringify(output) ?? '';
 }
 
-function placeRefusal(state: SessionState, step: string, turn: number): CliResult | null {
+function placeRefusal(state: SessionState, step: string, turn: number): SessionResult | null {
   const { kind } = state.status;
   if (kind !== 'open' && kind !== 'new') {
     const over = currentResult(state);
     return over.kind === 'error'
       ? over
-      : error('order', step, `The session is over (${kind}); nothing can be answered any more.`);
+      : error('order', step, `The session has ended (${kind}); it takes no more answers.`);
   }
   const cursor = named(state, step);
   if (cursor === undefined) return error('order', step, `Step "${step}" is not the current step. ${dueIn(state)}`);
@@ -69,10 +69,10 @@ function fullFor(state: SessionState): string {
     busy.length === 0
       ? 'what is under way has ended'
       : `${busy.join(', ')} ${busy.length === 1 ? 'has' : 'have'} ended`;
-  return `The session's history is full and begins anew when ${until}; the answer was not taken. Give it again then.`;
+  return `The session's history is full; it continues as new when ${until}. The answer was not taken: send it again then.`;
 }
 
-function answered(state: SessionState, step: string, turn: number): CliResult {
+function answered(state: SessionState, step: string, turn: number): SessionResult {
   return error(
     'order',
     step,

@@ -3,20 +3,24 @@ import { CancellationScope, startChild } from '@temporalio/workflow';
 import type { ChildSession, SessionRequest } from '../../activities/contract-session.ts';
 import type { SessionEventBody } from '../../domain/step-machine/event.ts';
 import { SESSION_WORKFLOW_TYPE } from '../messages.ts';
+import { summaryOf } from '../summary.ts';
 
 export class SessionChildren {
   #sessions: readonly ChildSession[] = [];
   readonly #scopes = new Map<string, CancellationScope>();
   readonly #begun = new Set<string>();
-  readonly #hear: (event: SessionEventBody) => Promise<void>;
+  readonly #receive: (event: SessionEventBody) => Promise<void>;
   readonly #asks: (cursor: number, child: ChildSession) => void;
 
   /**
-   * @param hear  takes how one has ended; resolves when the session has gone on
+   * @param receive  takes how one has ended; resolves when the session has gone on
    * @param asks  is called when the session of a sub-skill is there to be asked
    */
-  constructor(hear: (event: SessionEventBody) => Promise<void>, asks: (cursor: number, child: ChildSession) => void) {
-    this.#hear = hear;
+  constructor(
+    receive: (event: SessionEventBody) => Promise<void>,
+    asks: (cursor: number, child: ChildSession) => void,
+  ) {
+    this.#receive = receive;
     this.#asks = asks;
   }
 
@@ -62,7 +66,7 @@ export class SessionChildren {
       args: [request],
       parentClosePolicy: 'REQUEST_CANCEL',
       cancellationType: 'WAIT_CANCELLATION_COMPLETED',
-      staticSummary: summary,
+      staticSummary: summaryOf(summary),
     });
     this.#begun.add(child.session);
     this.#asks(cursor, child);
@@ -73,7 +77,7 @@ export class SessionChildren {
   #returned(child: ChildSession, event: SessionEventBody): void {
     this.#scopes.delete(child.session);
     this.#begun.delete(child.session);
-    void this.#hear(event).then(
+    void this.#receive(event).then(
       () => (this.#sessions = this.#sessions.filter(({ session }) => session !== child.session)),
     );
   }

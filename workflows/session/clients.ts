@@ -4,7 +4,7 @@ import type { AdvanceRequest, ChildSession, SessionAnswer, TakenAnswer } from '.
 import { currentResult } from '../../domain/step-machine/reply.ts';
 import { isBusy } from '../../domain/step-machine/work.ts';
 import { type Answered, keyOf, refusalOf } from './admission.ts';
-import { fittingAnswer } from './sizes.ts';
+import { fitAnswer } from './sizes.ts';
 
 /** Who sends an answer again because it lost the reply asks soon. */
 const MOST_TAKEN_ANSWERS = 8;
@@ -110,7 +110,7 @@ export class SessionClients {
   tell(request: string, answer: SessionAnswer): void {
     const waiter = this.#waiters.get(request);
     this.#waiters.delete(request);
-    waiter?.(fittingAnswer(answer));
+    waiter?.(fitAnswer(answer));
   }
 
   /** Whoever waits for an answer goes on with the sub-skill. */

@@ -28,7 +28,8 @@ import { SessionChildren } from './children.ts';
 import { type Awaited, SessionClients } from './clients.ts';
 import { ObserverQueue } from './observers.ts';
 import { SessionTimers } from './timers.ts';
-import { fittingCarried, isHistoryFull } from './sizes.ts';
+import { fitCarried, isHistoryFull } from './sizes.ts';
+import { turnSummary } from '../summary.ts';
 import { lastOf, sessionPage, type Viewed } from './view.ts';
 
 /** More records than this are written elsewhere, so that a turn costs the same after ten thousand of them. */
@@ -54,9 +55,9 @@ export class SessionLoop implements Awaited, Viewed {
   #blocked: string | null = null;
   /** Somebody wants to go on who is blocked: it may be worth a try. */
   #asked = false;
-  /** Events are heard one after the other: what callbacks decide is decided on the state that it is applied to. */
-  #hearing: Promise<void> = Promise.resolve();
-  #unheard = 0;
+  /** Events are processed one after the other: what callbacks decide is decided on the state that it is applied to. */
+  #processing: Promise<void> = Promise.resolve();
+  #unprocessed = 0;
   /** Of the records that the state holds. */
   #recordBytes = 0;
   readonly #timers: SessionTimers;
@@ -72,10 +73,10 @@ export class SessionLoop implements Awaited, Viewed {
     this.#request = request;
     this.#opened = opened;
     this.#state = state;
-    this.#timers = new SessionTimers((cursor, reason) => void this.#hear({ type: 'timer-fired', cursor, reason }));
-    this.#actions = new SessionActions((event) => void this.#hear(event));
+    this.#timers = new SessionTimers((cursor, reason) => void this.#receive({ type: 'timer-fired', cursor, reason }));
+    this.#actions = new SessionActions((event) => void this.#receive(event));
     this.#children = new SessionChildren(
-      (event) => this.#hear(event),
+      (event) => this.#receive(event),
       (cursor, child) => this.#clients.tellCalled(cursor, child),
     );
     this.#observers = new ObserverQueue(observed, () => this.#place());
@@ -92,7 +93,7 @@ export class SessionLoop implements Awaited, Viewed {
       ...(subskill === undefined ? {} : { subskill }),
     });
     const loop = new SessionLoop(request, { opened, state, observed: 0, answers: [] });
-    void loop.#hear({ type: 'start', request: loop.#clients.awaitStart() });
+    void loop.#receive({ type: 'start', request: loop.#clients.awaitStart() });
     return loop;
   }
 
@@ -148,7 +149,7 @@ export class SessionLoop implements Awaited, Viewed {
   }
 
   hearAnswer(request: string, { turn, step, output }: AdvanceRequest): void {
-    void this.#hear({ type: 'advance', request, step, value: output, turn });
+    void this.#receive({ type: 'advance', request, step, value: output, turn });
   }
 
   tryAgain(): void {
@@ -174,7 +175,7 @@ export class SessionLoop implements Awaited, Viewed {
       if (this.#isOver()) return { kind: 'over' };
       await this.#inOrder(() => this.#flush());
       // Somebody may have come while the records were written.
-      if (this.#isIdle()) return { kind: 'carry', carried: fittingCarried(this.#carried()) };
+      if (this.#isIdle()) return { kind: 'carry', carried: fitCarried(this.#carried()) };
     }
   }
 
@@ -214,7 +215,7 @@ export class SessionLoop implements Awaited, Viewed {
 
   #isQuiet(): boolean {
     const isWorking =
-      this.#unheard > 0 || this.#actions.isRunning || this.#children.isRunning || this.#observers.isTelling;
+      this.#unprocessed > 0 || this.#actions.isRunning || this.#children.isRunning || this.#observers.isTelling;
     return !isWorking;
   }
 
@@ -222,14 +223,14 @@ export class SessionLoop implements Awaited, Viewed {
     return this.#isQuiet() && allHandlersFinished();
   }
 
-  #hear(event: SessionEventBody): Promise<void> {
+  #receive(event: SessionEventBody): Promise<void> {
     return this.#inOrder(() => this.#turn(event));
   }
 
   #inOrder(work: () => Promise<void>): Promise<void> {
-    this.#unheard += 1;
-    this.#hearing = this.#hearing.then(work).finally(() => (this.#unheard -= 1));
-    return this.#hearing;
+    this.#unprocessed += 1;
+    this.#processing = this.#processing.then(work).finally(() => (this.#unprocessed -= 1));
+    return this.#processing;
   }
 
   async #turn(event: SessionEventBody): Promise<void> {
@@ -266,7 +267,9 @@ export class SessionLoop implements Awaited, Viewed {
 
   async #outcomeOf(event: SessionEventBody): Promise<TurnOutcome> {
     try {
-      return await localActivities.sessionTurn({ ...this.#place(), ...ofWorkflow(), state: this.#state, event });
+      return await localActivities.sessionTurn.executeWithOptions({ summary: turnSummary(this.#state, event) }, [
+        { ...this.#place(), ...ofWorkflow(), state: this.#state, event },
+      ]);
     } catch (error) {
       return { kind: 'crashed', atMs: Date.now(), message: reasonOf(error).message };
     }
@@ -295,7 +298,7 @@ export class SessionLoop implements Awaited, Viewed {
     const { state, commands } = transition(this.#opened.facts, this.#state, event);
     this.#state = state;
     for (const record of recordsOf(state.records, length)) this.#recordBytes += jsonBytes(record);
-    for (const command of commands) this.#carryOut(command, calls);
+    for (const command of commands) this.#execute(command, calls);
     this.#timers.keep(state.cursors);
     if (this.#isOver()) {
       this.#children.cancel();
@@ -305,7 +308,7 @@ export class SessionLoop implements Awaited, Viewed {
   }
 
   /** Commands that are missing here were carried out by the turn: the next event answers them. */
-  #carryOut(command: Command, calls: Calls): void {
+  #execute(command: Command, calls: Calls): void {
     switch (command.type) {
       case 'reply':
         return this.#clients.tell(command.request, { kind: 'answer', result: command.result });
@@ -342,7 +345,7 @@ export class SessionLoop implements Awaited, Viewed {
     const found = calls.find((one) => one.cursor === cursor);
     // The turn that asks for it has crashed, and says so for this cursor, too.
     if (found === undefined) return;
-    if ('error' in found) return void this.#hear({ type: 'threw', cursor, error: found.error });
+    if ('error' in found) return void this.#receive({ type: 'threw', cursor, error: found.error });
     const { skill, prefix } = frameOf(this.#state, frame);
     // The turn is another one when a call that failed is made again.
     const { turn } = this.#state.cursors.find(({ id }) => id === cursor)!;
@@ -362,12 +365,14 @@ export class SessionLoop implements Awaited, Viewed {
     const { records } = this.#state;
     if (records.length === 0) return;
     const last = lastOf(this);
-    const ref = await localActivities.flushRecords({
-      ...ofWorkflow(),
-      session: this.#state.session,
-      previous: records.flushedRef,
-      records: [...recordsOf(records)],
-    });
+    const ref = await localActivities.flushRecords.executeWithOptions({ summary: `${records.length} records` }, [
+      {
+        ...ofWorkflow(),
+        session: this.#state.session,
+        previous: records.flushedRef,
+        records: [...recordsOf(records)],
+      },
+    ]);
     // Cancelling applies at once and adds no record: what was written is what there is.
     this.#lastFlushed = last;
     this.#recordBytes = 0;

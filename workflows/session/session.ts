@@ -3,7 +3,6 @@ import {
   allHandlersFinished,
   ApplicationFailure,
   CancellationScope,
-  CancelledFailure,
   condition,
   defineQuery,
   defineUpdate,
@@ -24,11 +23,12 @@ import type {
 } from '../../activities/contract-session.ts';
 import { currentResult } from '../../domain/step-machine/reply.ts';
 import { recordsOf } from '../../domain/step-machine/records.ts';
-import { tooLarge } from '../../domain/step-machine/size-limits.ts';
+import { sizeProblem } from '../../domain/step-machine/size-limits.ts';
 import { reasonOf } from '../activity-outcome.ts';
-import { workflowFailure } from '../failure.ts';
+import { workflowCancelled, workflowFailure } from '../failure.ts';
 import { SESSION_MESSAGES, SESSION_REFUSED, SESSION_STARTED_AT_MEMO } from '../messages.ts';
 import { setAttributes } from '../search-attributes.ts';
+import { summaryOf } from '../summary.ts';
 import type { UnreadablePayload } from '../payload-converter.ts';
 import { closing, localActivities } from './calls.ts';
 import { ofWorkflow, SessionLoop } from './loop.ts';
@@ -103,11 +103,13 @@ async function open(given: unknown): Promise<SessionLoop> {
     );
   const session = workflowInfo().workflowId;
   const request = (isRecord(given) ? given : {}) as unknown as SessionRequest;
-  const large = tooLarge('the params have', request.params);
+  const large = sizeProblem('the params have', request.params);
   if (large !== null) throw workflowFailure('skill/params', large);
   let opened: OpenedSession;
   try {
-    opened = await localActivities.openSession({ session, request, ...ofWorkflow() });
+    opened = await localActivities.openSession.executeWithOptions({ summary: summaryOf(String(request.skill)) }, [
+      { session, request, ...ofWorkflow() },
+    ]);
   } catch (error) {
     const { code, message } = reasonOf(error);
     throw workflowFailure(code, message);
@@ -133,7 +135,7 @@ async function concluded(loop: SessionLoop): Promise<{ readonly finalOutput: unk
     case 'done':
       return { finalOutput: status.finalOutput };
     case 'cancelled':
-      throw new CancelledFailure(`the session was cancelled: ${status.reason}`);
+      throw workflowCancelled(`the session was cancelled: ${status.reason}`);
     case 'failed':
       throw workflowFailure(
         'session/failed',

@@ -25,7 +25,7 @@ export function isHistoryFull({
 }
 
 /** Without what was completed when that makes it too long: the history has it. */
-export function fittingAnswer(answer: SessionAnswer): SessionAnswer {
+export function fitAnswer(answer: SessionAnswer): SessionAnswer {
   if (answer.kind !== 'answer' || jsonBytes(answer) <= MOST_REPLY_BYTES) return answer;
   const { result } = answer;
   if (result.kind === 'error') return answer;
@@ -34,7 +34,7 @@ export function fittingAnswer(answer: SessionAnswer): SessionAnswer {
 }
 
 /** With the newest of its answers that there is room for. */
-export function fittingCarried(carried: SessionCarried): SessionCarried {
+export function fitCarried(carried: SessionCarried): SessionCarried {
   let left = MOST_CARRIED_BYTES - jsonBytes({ ...carried, answers: [] });
   const dropped = carried.answers.findLastIndex((taken) => (left -= jsonBytes(taken)) < 0);
   return dropped < 0 ? carried : { ...carried, answers: carried.answers.slice(dropped + 1) };

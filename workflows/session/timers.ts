@@ -1,6 +1,7 @@
 /** Waits and deadlines of a session, by cursor and reason. */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
 import type { Command } from '../../domain/step-machine/command.ts';
+import { summaryOf } from '../summary.ts';
 
 type WaitCommand = Extract<Command, { readonly type: 'wait' }>;
 
@@ -18,7 +19,7 @@ export class SessionTimers {
     const scope = new CancellationScope();
     this.#running.set(key, { cursor, scope });
     scope
-      .run(() => sleep(durationMs, { summary: `${reason} of ${step}` }))
+      .run(() => sleep(durationMs, { summary: summaryOf(`${reason} of ${step}`) }))
       .then(
         () => {
           if (this.#running.get(key)?.scope === scope) this.#running.delete(key);

@@ -3,6 +3,7 @@ import type { ChildSession, SessionView } from '../../activities/contract-sessio
 import { recordsOf, type StepRecord } from '../../domain/step-machine/records.ts';
 import { addressIn, currentResult } from '../../domain/step-machine/reply.ts';
 import type { Cursor, SessionState } from '../../domain/step-machine/state.ts';
+import { code, commandLines, markdownTable } from '../markdown.ts';
 
 /** Of values that the UI shows. */
 const SHOWN_CHARACTERS = 400;
@@ -54,12 +55,18 @@ export function viewOf(session: Viewed): SessionView {
       step: addressIn(state, cursor),
       turn: cursor.turn,
       phase: cursor.phase.kind,
+      ...personAsked(cursor),
     })),
     visits: visitsIn(state),
     last: lastOf(session),
     childSessions,
     blocked,
   };
+}
+
+function personAsked({ phase, human, deadlineMs }: Cursor): Pick<SessionView['open'][number], 'human'> {
+  if (phase.kind !== 'asking' || human === null) return {};
+  return { human: { ...human, ...(deadlineMs === null ? {} : { dueMs: deadlineMs }) } };
 }
 
 function visitsIn(state: SessionState): Record<string, number> {
@@ -77,15 +84,16 @@ export function lastOf({ state: { records }, lastFlushed }: Pick<Viewed, 'state'
 export function sessionPage(session: Viewed): string {
   const { state, childSessions, blocked } = session;
   const last = lastOf(session);
-  const rows = Object.entries(visitsIn(state)).map(([step, count]) => `| ${step} | ${count} |`);
+  const rows = Object.entries(visitsIn(state));
   const current = state.cursors.map((cursor) => `**${addressIn(state, cursor)}** (${standing(cursor)})`);
   return [
     `**${state.skill}** ${state.version}, code ${(state.codeHash ?? '').slice(0, 12)}: ${state.status.kind}${reason(state)}`,
     ...(current.length === 0 ? [] : ['', `Current: ${current.join(', ')}`]),
-    ...(blocked === null ? [] : ['', `Cannot go on: ${blocked}`]),
+    ...(state.status.kind === 'open' ? commandLines('Prompt and status', 'voidbox session status', state.session) : []),
+    ...(blocked === null ? [] : ['', `Blocked: ${code(blocked)}`]),
     ...childSessions.map(({ session, prefix }) => `\nSub-skill \`${prefix}\` runs as session \`${session}\``),
-    ...(last === null ? [] : ['', `Last answer, to ${last.step}: \`${shown(last.response)}\``]),
-    ...(rows.length === 0 ? [] : ['', '| step | visits |', '|---|---|', ...rows]),
+    ...(last === null ? [] : ['', `Last answer, to ${last.step}: ${shown(last.response)}`]),
+    ...(rows.length === 0 ? [] : ['', ...markdownTable(['step', 'visits'], rows)]),
   ].join('\n');
 }
 
@@ -95,12 +103,16 @@ function reason({ status }: SessionState): string {
 }
 
 function standing({ phase, turn, human, deadlineMs }: Cursor): string {
-  const said: string[] = [phase.kind, `turn ${turn}`];
+  const said: string[] = [];
+  if (phase.kind === 'asking' && human !== null) {
+    const until = deadlineMs === null ? '' : ` until ${dateOf(deadlineMs)}`;
+    said.push(`waits for ${human.assignee ?? 'a person'}${until}`);
+  } else said.push(phase.kind);
+  said.push(`turn ${turn}`);
   if (phase.kind === 'waiting' || phase.kind === 'backoff') said.push(`until ${dateOf(phase.dueMs)}`);
   if (phase.kind === 'acting' && phase.attempt > 1) said.push(`attempt ${phase.attempt}`);
   if (phase.kind === 'stuck') said.push(shown(phase.error.message));
-  if (phase.kind === 'asking' && human !== null) said.push(human.assignee ?? 'a person');
-  if (phase.kind === 'asking' && deadlineMs !== null) said.push(`by ${dateOf(deadlineMs)}`);
+  if (phase.kind === 'asking' && human === null && deadlineMs !== null) said.push(`until ${dateOf(deadlineMs)}`);
   return said.join(', ');
 }
 
@@ -109,6 +121,6 @@ function dateOf(ms: number): string {
 }
 
 function shown(value: unknown): string {
-  const text = (JSON.stringify(value) ?? 'nothing').replaceAll('`', "'");
-  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`;
+  const text = JSON.stringify(value) ?? 'nothing';
+  return code(text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS)}…`);
 }

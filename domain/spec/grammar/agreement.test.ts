@@ -3,8 +3,8 @@ import { expect, test } from 'vitest';
 import { compileEditorSchema } from '../../../test/rig/editor-schema.ts';
 import { parseSpec } from '../parse.ts';
 import { specSchema } from './json-schema.ts';
-import { SPEC } from './spec-table.ts';
-import type { Key, MappingTable, ValueType } from './table.ts';
+import { SECTION_KINDS, SPEC } from './spec-table.ts';
+import { goesWith, type Key, type MappingTable, type ValueType } from './table.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 const ROUNDS = 150;
@@ -29,23 +29,42 @@ function some<T>(least: number, make: () => T, random: Random): readonly T[] {
 
 function makeMapping({ keys }: MappingTable, kind: PlanKind, random: Random): Record<string, unknown> {
   const here = Object.entries<Key>(keys).filter(([, key]) => key.kinds === undefined || key.kinds.includes(kind));
-  const said = here.filter(([, key]) => key.required === true || random(3) === 0);
-  return Object.fromEntries(said.map(([name, key]) => [name, make(key.type, kind, random)]));
+  const ofGroup = here.filter(([, key]) => key.group !== undefined);
+  const [chosen] = ofGroup.length === 0 ? [undefined] : oneOf(ofGroup, random);
+  const said = here.filter(([name, key]) => {
+    if (key.group !== undefined) return name === chosen;
+    return goesWith(key, chosen) && (key.required === true || random(3) === 0);
+  });
+  const excluded = new Set(said.flatMap(([, key]) => key.excludes ?? []));
+  return Object.fromEntries(
+    said.filter(([name]) => !excluded.has(name)).map(([name, key]) => [name, make(key.type, kind, random)]),
+  );
 }
 
 function make(type: ValueType, kind: PlanKind, random: Random): unknown {
   switch (type.is) {
     case 'text':
       if (type.absolute === true) return '/x/y';
-      return oneOf(type.lenient === true ? ['x', '', 7, 1.5, true] : ['x', '7'], random);
+      if (type.variable === true) return oneOf(['A', '_b1'], random);
+      if (type.lenient !== true) return oneOf(['x', '7'], random);
+      return oneOf(type.filled === undefined ? ['x', '', 7, 1.5, true] : ['x', 7, 1.5, true], random);
     case 'name':
       return oneOf(['a', 'a.b_c-d', '7', 'x'.repeat(64)], random);
     case 'word':
       return oneOf([...type.words, ...Object.keys(type.aliases ?? {})], random);
     case 'number':
       return oneOf([type.range.min, type.range.max, Math.ceil((type.range.min + type.range.max) / 2)], random);
+    case 'duration':
+      return oneOf(['1s', '90m', '1h30m', '366d'], random);
     case 'flag':
       return false;
+    case 'json':
+      return oneOf(
+        ['x', 7, true, ['a', 7], { a: [7, { b: 'x' }] }].filter((value) =>
+          (type.shapes as readonly string[]).includes(Array.isArray(value) ? 'array' : typeof value),
+        ),
+        random,
+      );
     case 'variables':
       return oneOf([{}, { A: '', _b1: 'x' }, { A: 7, B: true }], random);
     case 'parameters':
@@ -54,9 +73,20 @@ function make(type: ValueType, kind: PlanKind, random: Random): unknown {
       return some(type.filled === undefined ? 0 : 1, () => make(type.of, kind, random), random);
     case 'stages':
       return some(1, () => makeMapping(type.table, kind, random), random);
+    case 'parts': {
+      const chosen = oneOf(SECTION_KINDS, random);
+      const keys = Object.entries(type.table.keys).filter(
+        ([name, { group }]) => group === undefined || name === chosen,
+      );
+      return oneOf([{}, { a: makeMapping({ keys: Object.fromEntries(keys) }, chosen, random) }], random);
+    }
     case 'mapping':
     case 'section':
       return makeMapping(type.table, kind, random);
+    case 'forms': {
+      if (random(2) === 0) return `${oneOf(type.prefixes, random)}:x`;
+      return makeMapping(oneOf(Object.values(type.tables), random), kind, random);
+    }
     case 'variants': {
       const [word, table] = oneOf(Object.entries(type.tables), random);
       return { [type.by.key]: word, ...makeMapping(table, kind, random) };

@@ -1,19 +1,36 @@
 /** The tables of keys in docs/spec.md; a test keeps the file equal to them. */
+import { formatDurationMs } from '../../units/duration.ts';
+import { plainKey } from '../reader.ts';
+import { AGENT, LLM } from './agent-table.ts';
+import { APPROVAL } from './approval-table.ts';
+import { MOCK } from './mock-table.ts';
+import { otherKeys } from './other-keys.ts';
 import { SANDBOX } from './sandbox-table.ts';
-import { PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
+import { PART, PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
+import { WAIT } from './wait-table.ts';
 import { STAGE } from './stage-table.ts';
-import type { Json, Key, MappingTable, ValueType } from './table.ts';
+import type { Json } from './json.ts';
+import type { Key, MappingTable, ValueType } from './table.ts';
 
 /** Tables with a place of their own in the docs, by the name that the marker there has. */
 const SECTIONS: Readonly<Record<string, MappingTable>> = {
   spec: SPEC,
   workflow: WORKFLOW,
   pipeline: PIPELINE,
+  part: PART,
   stage: STAGE,
+  approval: APPROVAL,
+  wait: WAIT,
+  mock: MOCK,
+  agent: AGENT,
+  llm: LLM,
   sandbox: SANDBOX,
 };
 
 const HEAD = ['| key | value | default | example | |', '|---|---|---|---|---|'];
+
+/** Where the list of keys that are mistakes stands. */
+const MISTAKES = /(<!-- mistaken keys -->\n)[^]*?(<!-- end -->)/;
 
 /** Between `<!-- keys: stage -->` and `<!-- end -->` stands a table of keys; the text with all of them written anew. */
 export function writeTables(text: string): string {
@@ -23,7 +40,7 @@ export function writeTables(text: string): string {
     (_all, begin: string, name: string, end: string) => {
       const table = SECTIONS[name];
       if (table === undefined || !missing.delete(name))
-        throw new Error(`docs/spec.md has a marker for ${name}, which is no table or stands there twice`);
+        throw new Error(`docs/spec.md has a marker for ${name}, which is not a table or appears twice`);
       return `${begin}${[...HEAD, ...rowsOf(table, '')].join('\n')}\n${end}`;
     },
   );
@@ -31,12 +48,73 @@ export function writeTables(text: string): string {
     throw new Error(
       `docs/spec.md has no place for the keys of ${[...missing].join(', ')}: write <!-- keys: … --> and <!-- end -->`,
     );
-  return written;
+  if (!MISTAKES.test(written))
+    throw new Error(
+      'docs/spec.md has no place for keys that are mistakes: write <!-- mistaken keys --> and <!-- end -->',
+    );
+  return written.replace(
+    MISTAKES,
+    (_all, begin: string, end: string) => `${begin}${[...MISTAKES_HEAD, ...mistakes()].join('\n')}\n${end}`,
+  );
+}
+
+const MISTAKES_HEAD = ['| in | instead of | write |', '|---|---|---|'];
+
+function mistakes(): readonly string[] {
+  const seen = new Set<MappingTable>();
+  const of = (name: string, table: MappingTable): readonly string[] => {
+    if (seen.has(table)) return [];
+    seen.add(table);
+    return [
+      ...Object.entries(table.keys).flatMap(([key, { mistaken = [] }]) =>
+        mistaken.length === 0 ? [] : [cells([name, mistaken.map(code).join(', '), code(key)])],
+      ),
+      ...misplacements(table).map(([owner, keys]) =>
+        cells([name, keys.map(code).join(', '), `it belongs to ${owner}`]),
+      ),
+      ...refusals(table).map(([remedy, keys]) =>
+        // Only the other kind has no such key.
+        cells([
+          keys.some((key) => key in table.keys) ? 'a box' : name,
+          keys.map(code).join(', '),
+          `nothing: ${remedy}`,
+        ]),
+      ),
+      ...Object.entries(table.keys).flatMap(([key, { type }]) =>
+        tablesOf(type).flatMap((inner) => of(type.is === 'stages' ? 'a step or box' : code(key), inner)),
+      ),
+    ];
+  };
+  return of('the top level', SPEC);
+}
+
+/** Keys of other mappings, by what those are called. */
+function misplacements(table: MappingTable): readonly (readonly [string, readonly string[]])[] {
+  const { misplaced, meant, unsupported } = otherKeys(table);
+  const byOwner = new Map<string, string[]>();
+  for (const [word, { key, owner }] of misplaced)
+    if (word === plainKey(key) && !meant.has(word) && !unsupported.has(word))
+      byOwner.set(owner, [...(byOwner.get(owner) ?? []), key]);
+  return [...byOwner];
+}
+
+/** Keys that are refused, by what is said of them. */
+function refusals({ unsupported = {} }: MappingTable): readonly (readonly [string, readonly string[]])[] {
+  const byRemedy = new Map<string, string[]>();
+  for (const [key, { severity, remedy }] of Object.entries(unsupported))
+    if (severity === 'error') byRemedy.set(remedy, [...(byRemedy.get(remedy) ?? []), key]);
+  return [...byRemedy];
+}
+
+function tablesOf(type: ValueType): readonly MappingTable[] {
+  if (type.is === 'list') return tablesOf(type.of);
+  if (type.is === 'variants' || type.is === 'forms') return Object.values(type.tables);
+  return 'table' in type ? [type.table] : [];
 }
 
 function rowsOf({ keys }: MappingTable, prefix: string): readonly string[] {
   return Object.entries(keys).flatMap(([name, key]) => [
-    row(`${prefix}${name}`, key),
+    row(`${prefix}${name}`, key, alternatives(keys, key)),
     ...rowsBelow(key.type, `${prefix}${name}`),
   ]);
 }
@@ -46,6 +124,10 @@ function rowsBelow(type: ValueType, path: string): readonly string[] {
   if (type.is === 'list') return rowsBelow(type.of, `${path}[]`);
   if (type.is === 'parameters') return rowsOf(type.table, `${path}.NAME.`);
   if (type.is === 'mapping') return Object.values(SECTIONS).includes(type.table) ? [] : rowsOf(type.table, `${path}.`);
+  if (type.is === 'forms')
+    return Object.entries(type.tables).flatMap(([key, table]) =>
+      rowsOf(table, `${path}.`).map((line) => line.replace(' |', ` with \`${key}\` |`)),
+    );
   if (type.is !== 'variants') return [];
   const variants = Object.entries(type.tables);
   const words = variants.map(([word]) => code(word)).join(', ');
@@ -57,19 +139,29 @@ function rowsBelow(type: ValueType, path: string): readonly string[] {
   ];
 }
 
-function row(path: string, key: Key): string {
-  const kinds = key.kinds === undefined ? [] : [`Kind ${key.kinds.map(code).join(', ')} only.`];
-  return cells([code(path), valueOf(key.type), defaultOf(key), code(flow(key.example)), [key.doc, ...kinds].join(' ')]);
+/** The keys of its group, of which a mapping has exactly one. */
+function alternatives(keys: MappingTable['keys'], { group }: Key): readonly string[] {
+  return group === undefined ? [] : Object.keys(keys).filter((name) => keys[name]!.group === group);
 }
 
-function defaultOf(key: Key): string {
+function row(path: string, key: Key, group: readonly string[]): string {
+  const kinds = key.kinds === undefined ? [] : [`Kind ${key.kinds.map(code).join(', ')} only.`];
+  const besides = key.goesWith === undefined ? [] : [`With ${key.goesWith.map(code).join(', ')} only.`];
+  const without = key.excludes === undefined ? [] : [`Not with ${key.excludes.map(code).join(', ')}.`];
+  const doc = [key.doc, ...kinds, ...besides, ...without].join(' ');
+  return cells([code(path), valueOf(key.type), defaultOf(key, group), code(flow(key.example)), doc]);
+}
+
+function defaultOf(key: Key, group: readonly string[]): string {
   if (key.required === true) return 'required';
+  if (group.length > 0) return `one of ${group.map(code).join(', ')}`;
   return key.default === undefined ? (key.otherwise ?? 'none') : code(flow(key.default));
 }
 
 function valueOf(type: ValueType): string {
   switch (type.is) {
     case 'text':
+    case 'json':
       return type.holds;
     case 'name':
       return 'name';
@@ -77,6 +169,8 @@ function valueOf(type: ValueType): string {
       return type.words.map(code).join(', ');
     case 'number':
       return `${type.range.min} to ${type.range.max} (${type.range.unit}${type.range.integer ? '' : ', decimals allowed'})`;
+    case 'duration':
+      return `duration, ${formatDurationMs(type.range.minMs)} to ${formatDurationMs(type.range.maxMs)}`;
     case 'flag':
       return type.refused === undefined ? '`true`, `false`' : '`false`';
     case 'list':
@@ -87,7 +181,9 @@ function valueOf(type: ValueType): string {
     case 'parameters':
     case 'mapping':
     case 'section':
+    case 'parts':
     case 'variants':
+    case 'forms':
       return 'mapping';
   }
 }

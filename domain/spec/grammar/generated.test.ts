@@ -16,8 +16,12 @@ test.each<[string, (text: string) => string]>([
 });
 
 test.each([
-  ['a marker of no table', '<!-- keys: stages -->\n<!-- end -->\n', 'a marker for stages, which is no table'],
-  ['a table without a marker', '# The spec\n', 'no place for the keys of spec, workflow, pipeline, stage, sandbox'],
+  ['a marker of no table', '<!-- keys: stages -->\n<!-- end -->\n', 'a marker for stages, which is not a table'],
+  [
+    'a table without a marker',
+    '# The spec\n',
+    'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, mock, agent, llm, sandbox',
+  ],
 ])('%s in docs/spec.md is told', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);
 });

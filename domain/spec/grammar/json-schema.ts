@@ -5,11 +5,14 @@
  * together by names, paths and sizes is the compiler's to say.
  */
 import { PLAN_KINDS, PLAN_LIMITS, type PlanKind } from '../../plan/plan.ts';
+import { AGENT, LLM } from './agent-table.ts';
+import { PARAM_DEFAULT } from './param-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
-import { SPEC } from './spec-table.ts';
+import { PIPELINE, SECTION_KINDS, SPEC, WORKFLOW } from './spec-table.ts';
 import { STAGE } from './stage-table.ts';
-import type { Key, MappingTable, TextType, ValueType, VariantsType } from './table.ts';
-import { NAME, VARIABLE, VARIABLE_LIMITS } from './values.ts';
+import type { FormsType, Key, MappingTable, TextType, ValueType, VariantsType, WordType } from './table.ts';
+import { goesWith } from './table.ts';
+import { DURATION, NAME, VARIABLE, VARIABLE_LIMITS } from './values.ts';
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
@@ -29,14 +32,20 @@ const DEFINITIONS = [
   { name: 'step', table: STAGE, kind: 'workflow' },
   { name: 'box', table: STAGE, kind: 'pipeline' },
   { name: 'sandbox', table: SANDBOX, kind: null },
+  { name: 'llm', table: LLM, kind: null },
+  { name: 'workflow', table: WORKFLOW, kind: null },
+  { name: 'pipeline', table: PIPELINE, kind: null },
+  { name: 'agent', table: AGENT, kind: null },
 ] as const;
 
 export function specSchema(): JsonSchema {
   const sections = PLAN_KINDS.map((kind) => ({
     if: { properties: { kind: { const: kind } }, required: ['kind'] },
     then: {
-      required: [kind],
-      properties: Object.fromEntries(PLAN_KINDS.filter((other) => other !== kind).map((other) => [other, false])),
+      required: SECTION_KINDS.filter((section) => section === kind),
+      properties: Object.fromEntries(
+        SECTION_KINDS.filter((section) => section !== kind).map((section) => [section, false]),
+      ),
     },
   }));
   const { properties } = mappingSchema(SPEC, null);
@@ -66,12 +75,40 @@ function mappingSchema(
     ([, key]) => kind === null || key.kinds === undefined || key.kinds.includes(kind),
   );
   const required = here.filter(([, key]) => key.required === true).map(([name]) => name);
+  const choices = [...groupsOf(keys), ...exclusionsOf(keys)];
   return {
     type: 'object',
     ...(required.length === 0 ? {} : { required }),
+    ...(choices.length === 0 ? {} : { allOf: choices }),
     properties: Object.fromEntries(here.map(([name, key]) => [name, keySchema(key)])),
     additionalProperties: false,
   };
+}
+
+/** Of each group one key: a second one is marked where it stands, as is what does not go with the first. */
+function groupsOf(keys: MappingTable['keys']): readonly JsonSchema[] {
+  const groups = new Map<string, string[]>();
+  for (const [name, { group }] of Object.entries(keys))
+    if (group !== undefined) groups.set(group, [...(groups.get(group) ?? []), name]);
+  return [...groups.values()].flatMap((names) => [
+    { anyOf: names.map((name) => ({ required: [name] })) },
+    ...names.flatMap((name, place) => {
+      const foreign = Object.entries(keys).flatMap(([other, key]) => (goesWith(key, name) ? [] : [other]));
+      const refused = [...names.slice(place + 1), ...foreign];
+      if (refused.length === 0) return [];
+      return [
+        { if: { required: [name] }, then: { properties: Object.fromEntries(refused.map((key) => [key, false])) } },
+      ];
+    }),
+  ]);
+}
+
+function exclusionsOf(keys: MappingTable['keys']): readonly JsonSchema[] {
+  return Object.entries(keys).flatMap(([name, { excludes = [] }]) =>
+    excludes.length === 0
+      ? []
+      : [{ if: { required: [name] }, then: { properties: Object.fromEntries(excludes.map((key) => [key, false])) } }],
+  );
 }
 
 function keySchema(key: Key): JsonSchema {
@@ -95,11 +132,19 @@ function valueSchema(type: ValueType): JsonSchema {
     case 'name':
       return NAME_SCHEMA;
     case 'word':
-      return { enum: [...type.words, ...Object.keys(type.aliases ?? {})] };
+      return wordSchema(type);
     case 'number':
       return { type: type.range.integer ? 'integer' : 'number', minimum: type.range.min, maximum: type.range.max };
+    case 'duration':
+      return {
+        type: 'string',
+        pattern: DURATION.source,
+        patternErrorMessage: 'Write a number with its unit, such as 90s, 1h30m or 2d.',
+      };
     case 'flag':
       return type.refused === undefined ? { type: 'boolean' } : { const: false };
+    case 'json':
+      return { type: type.shapes };
     case 'variables':
       return {
         type: 'object',
@@ -108,7 +153,7 @@ function valueSchema(type: ValueType): JsonSchema {
         additionalProperties: { type: LENIENT },
       };
     case 'parameters': {
-      const bare = { type: [...LENIENT, 'null'] };
+      const bare = { type: [...PARAM_DEFAULT.shapes, 'null'] };
       return {
         type: 'object',
         propertyNames: NAME_SCHEMA,
@@ -129,21 +174,56 @@ function valueSchema(type: ValueType): JsonSchema {
         maxItems: PLAN_LIMITS.stages,
         items: { $ref: `#/definitions/${type.noun}` },
       };
-    case 'mapping': {
+    case 'mapping':
+    case 'section': {
       const defined = DEFINITIONS.find(({ table }) => table === type.table);
       // Beside a `$ref` draft 7 knows nothing, so a description would be lost there.
       return defined === undefined
         ? mappingSchema(type.table, null)
         : { allOf: [{ $ref: `#/definitions/${defined.name}` }] };
     }
-    case 'section':
-      return mappingSchema(type.table, null);
+    case 'parts':
+      return { type: 'object', propertyNames: NAME_SCHEMA, additionalProperties: mappingSchema(type.table, null) };
     case 'variants':
       return variantsSchema(type);
+    case 'forms':
+      return formsSchema(type);
   }
 }
 
-function textSchema({ lenient, absolute, filled }: TextType): JsonSchema {
+function wordSchema({ words, aliases = {}, anyCase }: WordType): JsonSchema {
+  const all = [...words, ...Object.keys(aliases)];
+  if (anyCase !== true) return { enum: all };
+  // What an editor offers stands first; the pattern allows the rest.
+  const pattern = all.map((word) => word.replace(/[a-z]/g, (letter) => `[${letter}${letter.toUpperCase()}]`));
+  return { anyOf: [{ enum: all }, { type: 'string', pattern: `^(?:${pattern.join('|')})$` }] };
+}
+
+/** By `if`, for the same reason as variants. */
+function formsSchema({ prefixes, tables }: FormsType): JsonSchema {
+  const keys = Object.keys(tables);
+  return {
+    type: ['string', 'object'],
+    if: { type: 'object' },
+    then: {
+      anyOf: keys.map((key) => ({ required: [key] })),
+      allOf: keys.map((key, place) => ({
+        if: {
+          required: [key],
+          ...(place === 0 ? {} : { not: { anyOf: keys.slice(0, place).map((other) => ({ required: [other] })) } }),
+        },
+        then: mappingSchema(tables[key]!, null),
+      })),
+    },
+    else: {
+      pattern: `^(?:${prefixes.join('|')}):[^]`,
+      patternErrorMessage: `Write one of ${prefixes.join(', ')}, a colon, and what it names.`,
+    },
+  };
+}
+
+function textSchema({ lenient, absolute, filled, variable }: TextType): JsonSchema {
+  if (variable === true) return { type: 'string', pattern: VARIABLE.source, maxLength: VARIABLE_LIMITS.nameLength };
   return {
     type: lenient === true ? LENIENT : 'string',
     ...(absolute === true

@@ -2,7 +2,7 @@ import type { Problems } from '../problems.ts';
 import { readEntries, readText } from '../reader.ts';
 import { quote, type TreeNode } from '../tree.ts';
 import type { EnvSpec } from './table.ts';
-import { VARIABLE, VARIABLE_LIMITS } from './values.ts';
+import { isVariable, VARIABLE_LIMITS, VARIABLE_REMEDY } from './values.ts';
 
 /** `env` mappings: an empty value names a host's variable. */
 export function readVariables(node: TreeNode | null, what: string, problems: Problems): readonly EnvSpec[] {
@@ -16,13 +16,8 @@ export function readVariables(node: TreeNode | null, what: string, problems: Pro
       'put large settings into a file that is mounted',
     );
   return entries.slice(0, VARIABLE_LIMITS.count).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
-    if (!VARIABLE.test(name) || name.length > VARIABLE_LIMITS.nameLength) {
-      problems.error(
-        'spec/bad-name',
-        keyAt,
-        `${what} names the variable ${quote(name)}`,
-        'use letters, digits and `_`, not a digit first',
-      );
+    if (!isVariable(name)) {
+      problems.error('spec/bad-name', keyAt, `${what} names the variable ${quote(name)}`, VARIABLE_REMEDY);
       return [];
     }
     if (value.kind === 'scalar' && value.value === null) {

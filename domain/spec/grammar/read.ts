@@ -3,7 +3,9 @@ import type { Problems } from '../problems.ts';
 import {
   MapReader,
   readBoolean,
+  readDuration,
   readEntries,
+  readJson,
   readList,
   readMap,
   readName,
@@ -12,11 +14,15 @@ import {
   readText,
   readWord,
 } from '../reader.ts';
-import { type Located, quote, type TreeNode } from '../tree.ts';
+import { type Located, quote, type ScalarNode, type TreeNode } from '../tree.ts';
+import { otherKeys } from './other-keys.ts';
+import { PARAM_DEFAULT, type PARAMETER } from './param-table.ts';
 import { readVariables } from './read-variables.ts';
+import { goesWith } from './table.ts';
 import type {
   FieldsOf,
   FlagType,
+  FormsType,
   Key,
   ListType,
   MappingTable,
@@ -29,12 +35,14 @@ import type {
   WordType,
 } from './table.ts';
 import type { PlanKind } from '../../plan/plan.ts';
-import { scaled } from './values.ts';
+import { applyScale, isVariable, VARIABLE_REMEDY } from './values.ts';
 
 /** What diagnostics of a mapping's values depend on. */
 export interface Place {
   /** Null: not known yet; keys that only one kind has are left out. */
   readonly kind: PlanKind | null;
+  /** The key of a group that the mapping has; others that do not go with it are left out. */
+  readonly beside?: string;
   /** As in `MappingTable`. */
   readonly of?: MappingTable['of'];
   /** The mapping that holds this one, in the words of a message. */
@@ -45,11 +53,26 @@ export interface Place {
 export function readKeys<const K extends ReadableKeys>(map: MapReader, keys: K, place: Place): FieldsOf<K> {
   const values: Record<string, unknown> = {};
   for (const [name, key] of Object.entries<ReadableKeys[string]>(keys)) {
-    const isHere = key.kinds === undefined || (place.kind !== null && key.kinds.includes(place.kind));
-    values[key.as] = isHere ? readKey(map, name, key, place) : readValue(key.type, null, '', map, place);
+    const isOfKind = key.kinds === undefined || (place.kind !== null && key.kinds.includes(place.kind));
+    const isHere = isOfKind && goesWith(key, place.beside);
+    values[key.as] = isHere
+      ? map.problems.watch(key.feeds, () => readKey(map, name, key, place))
+      : readValue(key.type, null, '', map, place);
+    if (isHere) refuseExcluded(map, name, key);
   }
   // The type says of each key what `readValue` gives for its type.
   return values as FieldsOf<K>;
+}
+
+function refuseExcluded(map: MapReader, name: string, { excludes = [] }: Key): void {
+  const other = map.has(name) ? excludes.find((each) => map.has(each)) : undefined;
+  if (other !== undefined)
+    map.problems.error(
+      'spec/wrong-key',
+      map.keyAt(name),
+      `${map.what} has both \`${name}\` and \`${other}\``,
+      `keep one of them: \`${name}\` goes with none of ${excludes.map((each) => `\`${each}\``).join(', ')}`,
+    );
 }
 
 function readKey(map: MapReader, name: string, key: ReadableKeys[string], place: Place): unknown {
@@ -82,8 +105,12 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
       return null;
     case 'number': {
       const value = readNumber(node, what, type.range, problems);
-      return value === null ? null : scaled(value, type.scale);
+      return value === null ? null : applyScale(value, type.scale);
     }
+    case 'duration':
+      return readDuration(node, what, type.range, problems);
+    case 'json':
+      return readJson(node, what, type, problems);
     case 'variables':
       return readVariables(node, what, problems);
     case 'parameters':
@@ -103,22 +130,47 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
       });
     case 'variants':
       return readVariants(type, readMap(node, what, problems, type.form), place);
+    case 'forms':
+      return readForms(type, node, what, place, problems);
   }
+}
+
+/** Of each group one key. False: none is there, or several. */
+export function checkGroups(map: MapReader, { keys }: MappingTable): boolean {
+  const groups = new Set(Object.values(keys).flatMap(({ group }) => group ?? []));
+  return [...groups].every((group) => {
+    const names = Object.keys(keys).filter((name) => keys[name]!.group === group);
+    const [first, second] = names.filter((name) => map.has(name));
+    if (first === undefined) map.required(names[0]!, keys[names[0]!]!.form);
+    if (second !== undefined)
+      map.problems.error(
+        'spec/wrong-key',
+        map.keyAt(second),
+        `${map.what} has both \`${first}\` and \`${second}\``,
+        'keep one of them',
+      );
+    return first !== undefined && second === undefined;
+  });
 }
 
 /** Null when a required value is missing: the mapping means nothing without it. */
 function readWhole(map: MapReader | null, table: MappingTable, place: Place): Record<string, unknown> | null {
   if (map === null) return null;
   const values: Record<string, unknown> = readKeys(map, table.keys as ReadableKeys, place);
-  map.finish(table.unsupported);
+  const isChosen = checkGroups(map, table);
+  map.finish(otherKeys(table));
   const isWhole = Object.values(table.keys).every((key) => key.required !== true || values[key.as] !== null);
-  return isWhole ? { at: map.at, ...values } : null;
+  return isWhole && isChosen ? { at: map.at, ...values } : null;
 }
 
 function readVariants(type: VariantsType, map: MapReader | null, place: Place): unknown {
   const { key, form } = type.by;
   const word = map === null ? null : readText(map.required(key, form), `\`${key}\` of ${map.what}`, map.problems);
-  if (map === null || word === null) return null;
+  if (map === null) return null;
+  if (word === null) {
+    map.reportMissing();
+    return null;
+  }
   const table = Object.hasOwn(type.tables, word.value) ? type.tables[word.value] : undefined;
   if (table !== undefined) {
     const values = readWhole(map, table, place);
@@ -134,11 +186,42 @@ function readVariants(type: VariantsType, map: MapReader | null, place: Place): 
   return null;
 }
 
+function readForms(type: FormsType, node: TreeNode | null, what: string, place: Place, problems: Problems): unknown {
+  if (node === null) return null;
+  if (node.kind === 'map') {
+    const map = new MapReader(node, what, problems);
+    const variant = Object.keys(type.tables).find((key) => map.has(key));
+    const values = variant === undefined ? null : readWhole(map, type.tables[variant]!, place);
+    if (variant !== undefined) return values === null ? null : { variant, ...values };
+    const keys = Object.keys(type.tables).map((key) => `\`${key}\``);
+    problems.error('spec/missing-key', node.at, `${what} has none of ${keys.join(', ')}`, `write \`${type.form}\``);
+    return null;
+  }
+  const text = readPlainText(node, what, problems);
+  if (text === null) return null;
+  const colon = text.value.indexOf(':');
+  const prefix = text.value.slice(0, Math.max(0, colon));
+  if (type.prefixes.includes(prefix) && colon < text.value.length - 1)
+    return { variant: 'text', at: text.at, prefix, text: text.value.slice(colon + 1) };
+  problems.error(
+    'spec/bad-value',
+    text.at,
+    `${what} is ${quote(text.value)}${colon < 0 ? '' : problems.suggest(prefix, type.prefixes)}`,
+    `write \`TYPE:VALUE\` with one of the types ${type.prefixes.join(', ')}`,
+  );
+  return null;
+}
+
 function readTextOf(type: TextType, node: TreeNode | null, what: string, problems: Problems): Located<string> | null {
   const text = type.plain === true ? readPlainText(node, what, problems) : readText(node, what, problems, type.lenient);
   if (text?.value === '' && type.filled !== undefined)
     problems.error('spec/bad-value', text.at, `${what} is empty`, type.filled);
-  return text;
+  if (text !== null && type.variable === true && !isVariable(text.value)) {
+    problems.error('spec/bad-name', text.at, `${what} is ${quote(text.value)}`, VARIABLE_REMEDY);
+    return null;
+  }
+  const isPlaced = type.places === true && text !== null && node?.kind === 'scalar' && node.textAt !== undefined;
+  return isPlaced ? { ...text, textAt: node.textAt } : text;
 }
 
 function readOneOf(
@@ -159,10 +242,17 @@ function readOneOf(
     return null;
   }
   const aliases = type.aliases ?? {};
-  const word = readWord(node, what, [...type.words, ...Object.keys(aliases)], problems, type.remedy);
+  const said =
+    type.anyCase === true && node?.kind === 'scalar' && typeof node.value === 'string' ? inLowerCase(node) : node;
+  const word = readWord(said, what, [...type.words, ...Object.keys(aliases)], problems, type.remedy);
   return word === null
     ? null
     : { value: Object.hasOwn(aliases, word.value) ? aliases[word.value]! : word.value, at: word.at };
+}
+
+function inLowerCase(node: ScalarNode): ScalarNode {
+  const text = node.text.toLowerCase();
+  return { ...node, value: text, text };
 }
 
 function readFlag(type: FlagType, node: TreeNode | null, what: string, map: MapReader): boolean | null {
@@ -188,19 +278,32 @@ function readParameters(
   what: string,
   problems: Problems,
 ): readonly ParamSpec[] {
-  return readEntries(node, what, problems).flatMap(([name, { keyAt, value }]): ParamSpec[] => {
-    if (readName({ kind: 'scalar', at: keyAt, value: name, text: name }, 'the name of a parameter', problems) === null)
-      return [];
-    return [{ name, at: keyAt, defaultText: readDefault(type, value, `parameter ${quote(name)}`, problems) }];
+  const entries = problems.watch('params', () => readEntries(node, what, problems));
+  return entries.flatMap(([name, { keyAt, value }]): ParamSpec[] => {
+    const written = { kind: 'scalar', at: keyAt, value: name, text: name } as const;
+    if (problems.watch('params', () => readName(written, 'the name of a parameter', problems)) === null) return [];
+    return [{ name, at: keyAt, ...readParameter(type, value, `parameter ${quote(name)}`, problems) }];
   });
 }
 
+const PLAIN_PARAM = { type: null, fallback: null, isOpen: false, min: null, max: null, choices: [] } as const;
+
 /** A bare value is the default; a mapping may have one; nothing means that the run has to give it. */
-function readDefault(type: ParametersType, value: TreeNode, what: string, problems: Problems): string | null {
-  if (value.kind === 'scalar' && value.value === null) return null;
-  if (value.kind !== 'map') return readText(value, what, problems, true)?.value ?? '';
+function readParameter(
+  type: ParametersType,
+  value: TreeNode,
+  what: string,
+  problems: Problems,
+): Omit<ParamSpec, 'name' | 'at'> {
+  if (value.kind === 'scalar' && value.value === null) return PLAIN_PARAM;
+  if (value.kind !== 'map') {
+    const fallback = readJson(value, what, PARAM_DEFAULT, problems);
+    return { ...PLAIN_PARAM, fallback, isOpen: fallback === null };
+  }
   const map = new MapReader(value, what, problems);
-  const fallback = (readWhole(map, type.table, { kind: null })?.['default'] ?? null) as Located<string> | null;
+  const read = readWhole(map, type.table, { kind: null }) as FieldsOf<typeof PARAMETER.keys> | null;
+  if (read === null) return { ...PLAIN_PARAM, isOpen: true };
+  const { default: fallback, description: _description, ...rest } = read;
   // A default that could not be read was reported; the parameter still has one.
-  return map.has('default') ? (fallback?.value ?? '') : null;
+  return { ...rest, fallback, isOpen: fallback === null && map.has('default') };
 }

@@ -1,12 +1,10 @@
-import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
+import { AGENT_STAGE_DEFAULTS, SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
 import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, SANDBOX_MODES } from '../../plan/plan.ts';
 import type { MappingTable } from './table.ts';
 import { RANGES } from './values.ts';
 
 /** What a mount is where its `mode` is left out. */
 export const MOUNT_MODE_DEFAULT = 'ro';
-
-const OWN_IMAGE = 'take it out: VMs run the guest image that Voidbox brings';
 
 export const MOUNT = {
   form: (text) => {
@@ -17,6 +15,7 @@ export const MOUNT = {
   keys: {
     host: {
       as: 'hostPath',
+      mistaken: ['source', 'src', 'host_path', 'from'],
       type: { is: 'text', holds: 'path', plain: true },
       required: true,
       doc: "A folder of the host: absolute, or relative to the spec's folder. `~` is not expanded.",
@@ -24,16 +23,19 @@ export const MOUNT = {
     },
     guest: {
       as: 'guestPath',
+      mistaken: ['target', 'destination', 'dest', 'dst', 'guest_path', 'to'],
       type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
       required: true,
-      doc: "Where it lies in the guest, outside of the guest's system folders.",
+      doc: "The path in the guest, outside the guest's system folders.",
       example: '/data',
     },
     mode: {
       as: 'mode',
       type: { is: 'word', words: MOUNT_MODES },
+      mistaken: ['access', 'read_only', 'readonly', 'writable', 'rw'],
+      form: 'mode: ro` or `mode: rw',
       default: MOUNT_MODE_DEFAULT,
-      doc: '`ro` shows the folder as it is; `rw` is a copy, whose changes go back after each stage that succeeds.',
+      doc: '`ro` is a live view of the folder; `rw` is a copy; changes are copied back after each successful stage.',
       example: 'rw',
     },
   },
@@ -45,40 +47,35 @@ export const SANDBOX = {
       as: 'mode',
       type: { is: 'word', words: SANDBOX_MODES, aliases: { local: 'auto' } },
       default: SANDBOX_DEFAULTS.mode,
-      doc: '`auto` (also `local`) takes the best real backend. `mock` runs nothing for real, and nothing but this word chooses it.',
+      doc: '`auto` (also `local`) selects the best real backend. `mock` starts no VM and is never selected automatically.',
       example: 'qemu',
     },
     isolation: {
       as: 'isolation',
       type: { is: 'word', words: ISOLATION_LEVELS },
       default: SANDBOX_DEFAULTS.isolation,
-      doc: 'The weakest that is accepted; a host that cannot give it fails the run. `none` with `mode: mock`.',
+      doc: 'The weakest isolation that you accept; the run fails on a host that cannot provide it. `mode: mock` allows only `none`.',
       example: 'process',
     },
     network: {
       as: 'network',
-      type: {
-        is: 'flag',
-        refused: {
-          code: 'spec/no-network',
-          message: 'asks for network; guests get none until there is an egress policy',
-          remedy: 'take `network: true` out; bring data in with `mounts` or `inputs`',
-        },
-      },
+      type: { is: 'flag' },
       default: false,
-      doc: '`true` is refused until there is an egress policy.',
+      doc: 'Guests have no network yet: `run` refuses `true`.',
       example: false,
     },
     memory_mb: {
       as: 'memoryMib',
       type: { is: 'number', range: RANGES.memoryMib },
-      default: SANDBOX_DEFAULTS.memoryMib,
+      mistaken: ['memory', 'mem', 'ram', 'memory_mib', 'memory_gb', 'memory_bytes', 'memory_limit'],
+      otherwise: `\`${SANDBOX_DEFAULTS.memoryMib}\`; \`${AGENT_STAGE_DEFAULTS.memoryMib}\` of a VM for agents`,
       doc: 'Memory of the VM.',
       example: 1024,
     },
     vcpus: {
       as: 'vcpus',
       type: { is: 'number', range: RANGES.vcpus },
+      mistaken: ['cpu', 'cpus', 'cores', 'vcpu'],
       default: SANDBOX_DEFAULTS.vcpus,
       doc: 'Processors of the VM.',
       example: 2,
@@ -86,32 +83,64 @@ export const SANDBOX = {
     disk_mb: {
       as: 'diskMib',
       type: { is: 'number', range: RANGES.diskMib },
+      mistaken: ['disk', 'disk_mib', 'disk_gb', 'disk_size', 'storage'],
       default: SANDBOX_DEFAULTS.diskMib,
-      doc: 'For `/workspace`, `/tmp` and home together. Only what is written takes space.',
+      doc: 'For `/workspace`, `/tmp` and home together. Space on the host is used only for what is written.',
       example: 4096,
     },
     env: {
       as: 'env',
       type: { is: 'variables' },
+      mistaken: ['environment', 'variables', 'env_vars'],
       doc: 'Variables of all commands in the VM. See [Variables](#variables).',
       example: { LANG: 'C.UTF-8' },
     },
     mounts: {
       as: 'mounts',
       type: { is: 'list', of: { is: 'mapping', table: MOUNT }, item: 'a mount', most: PLAN_LIMITS.mountsPerScope },
+      mistaken: ['volumes', 'mount', 'binds'],
+      form: 'mounts: [{ host: FOLDER, guest: PATH }]',
       doc: 'Folders of the host. See [Mounts](#mounts).',
       example: [{ host: './data', guest: '/data' }],
     },
+    image: {
+      as: 'image',
+      type: { is: 'text', holds: 'image', plain: true, filled: 'name an image, such as alpine:3.20, or remove it' },
+      mistaken: ['base_image', 'container'],
+      doc: "A container image as the guest's root. `run` refuses it.",
+      example: 'alpine:3.20',
+    },
+    guest_image: {
+      as: 'guestImage',
+      type: { is: 'text', holds: 'image', plain: true },
+      doc: 'A container image that holds kernel and initramfs; `""` means nothing. `run` refuses it.',
+      example: 'ghcr.io/acme/guest:v1',
+    },
+    kernel: {
+      as: 'kernel',
+      type: { is: 'text', holds: 'path', plain: true, filled: 'name a file, or remove it' },
+      doc: "A kernel of the host, relative to the spec's folder. `run` refuses it.",
+      example: './vmlinuz',
+    },
+    initramfs: {
+      as: 'initramfs',
+      type: { is: 'text', holds: 'path', plain: true, filled: 'name a file, or remove it' },
+      doc: "Its initramfs, relative to the spec's folder. `run` refuses it.",
+      example: './initramfs.cpio.gz',
+    },
+    snapshot: {
+      as: 'snapshot',
+      type: { is: 'text', holds: 'text', plain: true, filled: 'name a snapshot, or remove it' },
+      doc: 'A snapshot that the VM starts from: a prefix of its hash, or its folder. `run` refuses it.',
+      example: '0f3c9a21',
+    },
   },
   unsupported: {
-    image: { severity: 'error', message: 'not supported yet: `image` of a sandbox', remedy: OWN_IMAGE },
-    guest_image: { severity: 'error', message: 'not supported yet: `guest_image` of a sandbox', remedy: OWN_IMAGE },
-    kernel: { severity: 'error', message: 'not supported yet: `kernel` of a sandbox', remedy: OWN_IMAGE },
-    initramfs: { severity: 'error', message: 'not supported yet: `initramfs` of a sandbox', remedy: OWN_IMAGE },
-    snapshot: {
+    secrets: {
       severity: 'error',
-      message: 'not supported yet: `snapshot` of a sandbox',
-      remedy: 'take it out: each VM boots fresh',
+      code: 'spec/wrong-key',
+      message: 'a sandbox has no `secrets`: a secret reaches only the stages that name it',
+      remedy: 'write `secrets` at each step or box that needs it',
     },
   },
 } as const satisfies MappingTable;

@@ -1,47 +1,118 @@
+import { AGENT, LLM } from './agent-table.ts';
+import { PARAMETER } from './param-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
-import { STAGE } from './stage-table.ts';
-import type { MappingTable } from './table.ts';
-import { PLAN_KINDS } from '../../plan/plan.ts';
-import { DEFAULT_MAX_PARALLEL, RANGES } from './values.ts';
+import { BESIDE_RUN, STAGE } from './stage-table.ts';
+import type { Keys, MappingTable } from './table.ts';
+import { GRACE_MS } from '../../plan/defaults.ts';
+import { ON_LIMITS, PLAN_KINDS, type PlanKind } from '../../plan/plan.ts';
+import { DEFAULT_MAX_PARALLEL, RANGES, SCALES, VARIABLE_LIMITS } from './values.ts';
 
-const PARAMETER = {
+/** Of stages that run commands; each where the stage says nothing. */
+const DEFAULTS = {
   keys: {
-    default: {
-      as: 'default',
-      type: { is: 'text', holds: 'text', lenient: true },
-      called: 'the default',
-      otherwise: 'each run has to give it',
-      doc: 'Numbers and booleans are taken as they are written.',
-      example: 100,
-    },
-    description: {
-      as: 'description',
-      type: { is: 'text', holds: 'text' },
-      called: 'the description',
-      doc: 'For those who read the spec.',
-      example: 'how many rows',
-    },
+    env: BESIDE_RUN.env,
+    timeout_secs: BESIDE_RUN.timeout_secs,
+    retry: BESIDE_RUN.retry,
+    max_output_mb: BESIDE_RUN.max_output_mb,
   },
+  misplaced: { 'each step or box': BESIDE_RUN },
 } as const satisfies MappingTable;
+
+/** Keys of the top level that all kinds have. */
+const OF_ALL_KINDS = {
+  params: {
+    as: 'params',
+    mistaken: ['parameters', 'variables', 'vars', 'inputs'],
+    type: { is: 'parameters', table: PARAMETER },
+    doc: 'Values that a run can set. See [Parameters](#parameters).',
+    example: { region: 'north', rows: { default: 100 } },
+  },
+  sandbox: {
+    as: 'sandbox',
+    type: { is: 'mapping', table: SANDBOX },
+    otherwise: 'the defaults of its keys',
+    doc: 'Resources, mounts and variables of VMs. See [Sandbox](#sandbox).',
+    example: { memory_mb: 1024 },
+  },
+  secrets: {
+    as: 'secrets',
+    type: {
+      is: 'list',
+      of: { is: 'text', holds: "a variable's name", variable: true },
+      item: 'a secret',
+      items: 'names of variables',
+      filled: { remedy: 'remove it: without it each stage may name any', of: 'nothing' },
+      most: VARIABLE_LIMITS.count,
+    },
+    feeds: 'secrets',
+    mistaken: ['secret', 'credentials'],
+    otherwise: 'what the stages name',
+    doc: 'All secrets that stages may name, so that a reader sees them in one place. No stage gets one that it does not name. See [Secrets](#secrets).',
+    example: ['API_TOKEN'],
+  },
+  llm: {
+    as: 'llm',
+    type: { is: 'mapping', table: LLM },
+    otherwise: "the worker's choice",
+    doc: 'Who answers to agents. See [Agents](#agents).',
+    example: { provider: 'claude' },
+  },
+  max_parallel: {
+    as: 'maxParallel',
+    mistaken: ['parallel', 'parallelism', 'concurrency', 'max_concurrency', 'max_parallelism'],
+    type: { is: 'number', range: RANGES.maxParallel },
+    default: DEFAULT_MAX_PARALLEL,
+    doc: 'At most this many stages run at the same time; fewer when the host is short of memory.',
+    example: 8,
+  },
+  defaults: {
+    as: 'defaults',
+    type: { is: 'mapping', table: DEFAULTS },
+    mistaken: ['default', 'step_defaults', 'stage_defaults', 'box_defaults'],
+    form: 'defaults: { timeout_secs: 600 }',
+    doc: 'What holds for each stage with `run` that does not say it itself. See [How a stage runs and fails](#how-a-stage-runs-and-fails).',
+    example: { timeout_secs: 600, retry: { max_attempts: 2, initial_secs: 1 }, env: { LANG: 'C.UTF-8' } },
+  },
+  timeout_secs: {
+    as: 'timeoutMs',
+    type: { is: 'number', range: RANGES.runTimeoutSecs, scale: SCALES.msPerSecond },
+    mistaken: ['timeout', 'run_timeout_secs', 'timeout_seconds', 'timeout_minutes', 'deadline', 'time_limit'],
+    otherwise: 'no limit',
+    doc: 'Time limit for the run, without the time in which it only waits. See [The time of a run](#the-time-of-a-run).',
+    example: 3600,
+  },
+  grace_secs: {
+    as: 'graceMs',
+    type: { is: 'number', range: RANGES.graceSecs, scale: SCALES.msPerSecond },
+    mistaken: ['grace', 'grace_period', 'grace_period_secs', 'finally_timeout_secs', 'cleanup_timeout_secs'],
+    default: GRACE_MS / SCALES.msPerSecond,
+    doc: 'Time limit for all stages with `finally` together. See [Whatever happens](#whatever-happens).',
+    example: 60,
+  },
+} as const satisfies Keys;
 
 export const WORKFLOW = {
   keys: {
     steps: {
       as: 'stages',
+      mistaken: ['jobs', 'tasks', 'boxes', 'stages'],
       type: { is: 'stages', noun: 'step', table: STAGE },
       required: true,
-      doc: 'What runs. See [A stage](#a-stage-a-step-or-a-box).',
+      doc: 'The steps. See [A stage](#a-stage-a-step-or-a-box).',
       example: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }],
     },
     output_step: {
       as: 'output',
+      feeds: 'result',
+      mistaken: ['output', 'result', 'output_box'],
       type: { is: 'text', holds: "a step's name" },
       of: 'nothing',
-      otherwise: 'the only step with nothing after it',
-      doc: "Whose output is the run's result. Needed when several steps have nothing after them.",
+      otherwise: 'the only step on which no other depends',
+      doc: "The step whose output is the run's result. Required when several steps have no dependents.",
       example: 'report',
     },
   },
+  misplaced: { 'the top level of the spec': OF_ALL_KINDS },
 } as const satisfies MappingTable;
 
 const PIPELINE_BOX = {
@@ -58,7 +129,7 @@ const PIPELINE_BOX = {
 
 const PIPELINE_FAN_OUT = {
   keys: {
-    name: { as: 'name', type: { is: 'name' }, doc: 'For those who read the spec.', example: 'tables' },
+    name: { as: 'name', type: { is: 'name' }, doc: 'For readers of the spec; no effect.', example: 'tables' },
     boxes: {
       as: 'boxes',
       type: {
@@ -69,8 +140,63 @@ const PIPELINE_FAN_OUT = {
         filled: { remedy: 'add at least one' },
       },
       required: true,
-      doc: 'Boxes that run side by side.',
+      doc: 'Boxes that run in parallel.',
       example: ['left', 'right'],
+    },
+  },
+} as const satisfies MappingTable;
+
+const PIPELINE_LOOP = {
+  keys: {
+    name: {
+      as: 'name',
+      type: { is: 'name' },
+      required: true,
+      doc: 'What the loop is called; its output and its state stand under this name.',
+      example: 'refine',
+    },
+    boxes: {
+      as: 'boxes',
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: "a box's name" },
+        item: 'a box',
+        items: 'names of boxes',
+        filled: { remedy: 'add at least one' },
+      },
+      required: true,
+      doc: 'Boxes of a visit, one after the other.',
+      example: ['write', 'judge'],
+    },
+    until: {
+      as: 'until',
+      mistaken: ['while', 'when', 'condition', 'break_if'],
+      type: {
+        is: 'text',
+        holds: 'expression',
+        lenient: true,
+        places: true,
+        filled: 'write a condition, such as `stages.judge.json.score >= 8`',
+      },
+      required: true,
+      form: 'until: EXPRESSION',
+      doc: 'The loop ends once this holds after a visit. See [Conditions](#conditions).',
+      example: 'stages.judge.json.score >= 8',
+    },
+    max_visits: {
+      as: 'maxVisits',
+      mistaken: ['max_iterations', 'max_attempts', 'times', 'limit'],
+      type: { is: 'number', range: RANGES.visits },
+      required: true,
+      doc: 'Most visits.',
+      example: 5,
+    },
+    on_limit: {
+      as: 'onLimit',
+      type: { is: 'word', words: ON_LIMITS },
+      default: 'fail',
+      doc: 'What happens when `until` does not hold after the last visit: `fail` fails the run as `loop/limit`, `pass` goes on with the output of that visit.',
+      example: 'pass',
     },
   },
 } as const satisfies MappingTable;
@@ -79,9 +205,10 @@ export const PIPELINE = {
   keys: {
     boxes: {
       as: 'stages',
+      mistaken: ['jobs', 'tasks', 'steps'],
       type: { is: 'stages', noun: 'box', table: STAGE },
       required: true,
-      doc: 'Each has a VM of its own. See [A stage](#a-stage-a-step-or-a-box).',
+      doc: 'The boxes; each runs in its own VM. See [A stage](#a-stage-a-step-or-a-box).',
       example: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }],
     },
     stages: {
@@ -90,32 +217,81 @@ export const PIPELINE = {
         is: 'list',
         of: {
           is: 'variants',
-          by: { key: 'type', doc: 'One box, or several side by side.', form: 'type: box` or `type: fan_out' },
-          tables: { box: PIPELINE_BOX, fan_out: PIPELINE_FAN_OUT },
+          by: {
+            key: 'type',
+            doc: 'One box, several in parallel, or several again and again.',
+            form: 'type: box`, `type: fan_out` or `type: loop',
+          },
+          tables: { box: PIPELINE_BOX, fan_out: PIPELINE_FAN_OUT, loop: PIPELINE_LOOP },
           form: (text) => `{ type: box, name: ${text} }`,
         },
         item: 'stage #',
-        filled: { remedy: 'add at least one, or take `stages` out: then every box runs in order', of: 'nothing' },
+        filled: { remedy: 'add at least one, or remove `stages`: then every box runs in order', of: 'nothing' },
       },
       otherwise: 'every box, one after the other',
+      feeds: 'order',
+      mistaken: ['order', 'sequence'],
+      form: 'stages: [{ type: box, name: BOX }, …]',
       doc: 'The order in which boxes run.',
       example: [
         { type: 'box', name: 'fetch' },
         { type: 'fan_out', boxes: ['left', 'right'] },
+        { type: 'loop', name: 'refine', boxes: ['report'], until: 'stages.report.json.ok', max_visits: 5 },
       ],
     },
     output_box: {
       as: 'output',
+      mistaken: ['output', 'result', 'output_step'],
       type: { is: 'text', holds: "a box's name" },
       of: 'nothing',
-      otherwise: 'what a stage after the last would find',
-      doc: "Whose output is the run's result. Without it: the output of the last stage's box; after a `fan_out`, the merge of its boxes.",
+      otherwise: 'the output of the last stage',
+      doc: "The box whose output is the run's result. By default the last stage's output; of a `fan_out`, the merged output of its boxes.",
       example: 'report',
     },
   },
+  misplaced: { 'the top level of the spec': OF_ALL_KINDS },
 } as const satisfies MappingTable;
 
-const COMMANDS_ONLY = 'write the same as commands in a workflow or pipeline';
+/** Kinds that have a section of their name. The key `sandbox` is of all kinds. */
+export const SECTION_KINDS = ['workflow', 'pipeline', 'agent'] as const satisfies readonly PlanKind[];
+
+const { max_parallel, timeout_secs, grace_secs, ...OF_PARTS } = OF_ALL_KINDS;
+
+/** A part of the same file: what it would have in a file of its own. */
+export const PART = {
+  keys: {
+    ...OF_PARTS,
+    workflow: {
+      as: 'workflow',
+      type: { is: 'section', table: WORKFLOW },
+      group: 'section',
+      form: 'workflow: { steps: […] }` or `pipeline: { boxes: […] }',
+      doc: 'Its steps. See [`workflow`](#workflow).',
+      example: { steps: [{ name: 'lint', run: { program: 'lint' } }] },
+    },
+    pipeline: {
+      as: 'pipeline',
+      type: { is: 'section', table: PIPELINE },
+      group: 'section',
+      doc: 'Its boxes. See [`pipeline`](#pipeline).',
+      example: { boxes: [{ name: 'lint', run: { program: 'lint' } }] },
+    },
+    agent: {
+      as: 'agent',
+      type: { is: 'section', table: AGENT },
+      group: 'section',
+      doc: 'Its agent. See [Agents](#agents).',
+      example: { prompt: 'Review the code in /workspace.' },
+    },
+  },
+  misplaced: {
+    'the top level of the spec': { max_parallel, timeout_secs, grace_secs },
+    '`pipeline`': PIPELINE.keys,
+    '`workflow`': WORKFLOW.keys,
+  },
+} as const satisfies MappingTable;
+
+const COMMANDS_ONLY = 'write it as commands in a workflow or pipeline';
 
 export const SPEC = {
   of: 'nothing',
@@ -132,46 +308,34 @@ export const SPEC = {
       type: {
         is: 'word',
         words: PLAN_KINDS,
-        unsupported: { words: ['agent', 'sandbox', 'skill', 'chain'], remedy: COMMANDS_ONLY },
+        unsupported: { words: ['skill', 'chain'], remedy: COMMANDS_ONLY },
       },
       required: true,
       form: 'kind: workflow` (steps share a VM) or `kind: pipeline',
-      doc: 'Steps that share a VM, or boxes with a VM each.',
+      doc: 'Steps that share a VM, boxes with a VM each, one agent, or a VM for a terminal.',
       example: 'workflow',
     },
     name: {
       as: 'name',
       type: { is: 'name' },
       required: true,
-      doc: 'What runs of the spec are listed under.',
+      doc: 'The name of the spec, shown in lists of its runs.',
       example: 'hello',
     },
-    params: {
-      as: 'params',
-      type: { is: 'parameters', table: PARAMETER },
-      doc: 'Values that each run may give. See [Parameters](#parameters).',
-      example: { region: 'north', rows: { default: 100 } },
-    },
-    sandbox: {
-      as: 'sandbox',
-      type: { is: 'mapping', table: SANDBOX },
-      otherwise: 'the defaults of its keys',
-      doc: 'What VMs get. See [Sandbox](#sandbox).',
-      example: { memory_mb: 1024 },
-    },
-    max_parallel: {
-      as: 'maxParallel',
-      type: { is: 'number', range: RANGES.maxParallel },
-      default: DEFAULT_MAX_PARALLEL,
-      doc: 'Most stages that run at the same time; free memory of the host may lower it.',
-      example: 8,
+    ...OF_ALL_KINDS,
+    parts: {
+      as: 'parts',
+      type: { is: 'parts', table: PART },
+      mistaken: ['sub_pipelines', 'subworkflows', 'templates'],
+      doc: 'Parts that stages of this file can use by name. See [Parts](#parts).',
+      example: { checks: { workflow: { steps: [{ name: 'lint', run: { program: 'lint' } }] } } },
     },
     workflow: {
       as: 'workflow',
       type: { is: 'section', table: WORKFLOW },
       required: true,
       kinds: ['workflow'],
-      doc: 'What a run does. See [`workflow`](#workflow).',
+      doc: 'The steps of a workflow. See [`workflow`](#workflow).',
       example: { steps: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }] },
     },
     pipeline: {
@@ -179,17 +343,26 @@ export const SPEC = {
       type: { is: 'section', table: PIPELINE },
       required: true,
       kinds: ['pipeline'],
-      doc: 'What a run does. See [`pipeline`](#pipeline).',
+      doc: 'The boxes of a pipeline. See [`pipeline`](#pipeline).',
       example: { boxes: [{ name: 'hello', run: { program: 'echo', args: ['hello'] } }] },
     },
+    agent: {
+      as: 'agent',
+      type: { is: 'section', table: AGENT },
+      required: true,
+      kinds: ['agent'],
+      doc: 'The agent. See [Agents](#agents).',
+      example: { prompt: 'Review the code in /workspace.' },
+    },
+  },
+  misplaced: {
+    '`agent`': AGENT.keys,
+    'each step or box': BESIDE_RUN,
+    '`sandbox`': SANDBOX.keys,
+    '`pipeline`': PIPELINE.keys,
+    '`workflow`': WORKFLOW.keys,
   },
   unsupported: {
-    observe: { severity: 'warning', message: '`observe` has no effect yet', remedy: 'take it out' },
-    llm: { severity: 'warning', message: '`llm` has no effect yet: stages are commands', remedy: 'take it out' },
-    agent: {
-      severity: 'error',
-      message: 'the section `agent` is not supported yet',
-      remedy: 'take it out; supported sections: workflow, pipeline',
-    },
+    observe: { severity: 'warning', message: '`observe` has no effect yet', remedy: 'remove it' },
   },
 } as const satisfies MappingTable;

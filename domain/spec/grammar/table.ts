@@ -4,19 +4,20 @@
  * (`json-schema.ts`) are made from it, so a new key is one entry, and its meaning in `compilePlan`.
  */
 import type { SpecCode } from '../../errors/spec-codes.ts';
+import type { Gap } from '../problems.ts';
 import type { UnsupportedKey } from '../reader.ts';
+import type { Json, JsonSpec, JsonType } from './json.ts';
 import type { Located, Position } from '../tree.ts';
 import type { PlanKind } from '../../plan/plan.ts';
-import type { NumberRange } from './values.ts';
-
-/** A value as JSON and YAML write it. */
-export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+import type { DurationRange, NumberRange, PARAM_TYPES } from './values.ts';
 
 export interface MappingTable {
   /** In the order in which keys are read and documented. */
   readonly keys: Keys;
   /** Keys that other versions or systems have. */
   readonly unsupported?: Readonly<Record<string, UnsupportedKey>>;
+  /** Keys of other mappings that are easily put here, by what those are called. */
+  readonly misplaced?: Readonly<Record<string, Keys>>;
   /** How the mapping is written, made of a text that stands in its place; named in diagnostics. */
   readonly form?: (text: string) => string;
   /** What diagnostics name its values after, where that is not the mapping itself. */
@@ -37,12 +38,24 @@ export interface Key {
   readonly default?: Json;
   /** What an absent key stands for, where that is more than one value. Markdown. */
   readonly otherwise?: string;
+  /** Exactly one key of a group stands in a mapping. */
+  readonly group?: string;
+  /** The keys of a group that this one goes with; all where it is left out. */
+  readonly goesWith?: readonly string[];
+  /** Other keys that cannot stand beside it. */
+  readonly excludes?: readonly string[];
+  /** The key without which this one means nothing. */
+  readonly needs?: string;
   /** Kinds of specs that have the key; all where it is left out. */
   readonly kinds?: readonly PlanKind[];
   /** What it means; Markdown, for docs and editors. */
   readonly doc: string;
   readonly example: Json;
-  /** The key in the remedy for its absence, where its bare name says too little. */
+  /** Words that other systems have for it. Left out, the run would be another one, so they are errors. */
+  readonly mistaken?: readonly string[];
+  /** What is concluded from all values of the key in a spec; not where one of them could not be read. */
+  readonly feeds?: Gap;
+  /** The key in a remedy, where its bare name says too little. */
   readonly form?: string;
   /** The value in diagnostics, where that is not the key. */
   readonly called?: string;
@@ -54,14 +67,18 @@ export type ValueType =
   | NameType
   | WordType
   | NumberType
+  | DurationType
   | FlagType
+  | JsonType
   | VariablesType
   | ParametersType
   | ListType
   | MappingType
   | VariantsType
+  | FormsType
   | StagesType
-  | SectionType;
+  | SectionType
+  | PartsType;
 
 export interface TextType {
   readonly is: 'text';
@@ -75,6 +92,10 @@ export interface TextType {
   readonly absolute?: true;
   /** An empty one is a mistake, and this is the remedy. */
   readonly filled?: string;
+  /** The name of a variable, as `VARIABLE` in `values.ts` has it. */
+  readonly variable?: true;
+  /** Mistakes inside of it have places of their own. */
+  readonly places?: true;
 }
 
 export interface NameType {
@@ -86,6 +107,8 @@ export interface WordType {
   readonly words: readonly string[];
   /** Other words for some of `words`. */
   readonly aliases?: Readonly<Record<string, string>>;
+  /** `Claude` is `claude`. */
+  readonly anyCase?: true;
   /** Words of other versions. */
   readonly unsupported?: { readonly words: readonly string[]; readonly remedy: string };
   /** Instead of a list of the words. */
@@ -97,6 +120,12 @@ export interface NumberType {
   readonly range: NumberRange;
   /** Units of a Spec in one unit of the text; 1 where it is left out. */
   readonly scale?: number;
+}
+
+/** A text with units, such as `90s`, `1h30m` or `2d`; milliseconds in a Spec. */
+export interface DurationType {
+  readonly is: 'duration';
+  readonly range: DurationRange;
 }
 
 export interface FlagType {
@@ -118,7 +147,7 @@ export interface ParametersType {
 
 export interface ListType {
   readonly is: 'list';
-  readonly of: TextType | MappingType | VariantsType;
+  readonly of: TextType | MappingType | VariantsType | FormsType;
   /** An item in diagnostics; `#` is its place, from 1. */
   readonly item: string;
   /** What items are called in the docs, where they are texts. */
@@ -142,6 +171,16 @@ export interface VariantsType {
   readonly form: (text: string) => string;
 }
 
+/** A text with one of some prefixes, such as `file:PATH`, or a mapping that is known by one of its keys. */
+export interface FormsType {
+  readonly is: 'forms';
+  readonly prefixes: readonly string[];
+  /** How one is written, for remedies. */
+  readonly form: string;
+  /** By the key that only mappings of the table have. */
+  readonly tables: Readonly<Record<string, MappingTable>>;
+}
+
 /** Steps or boxes: `parse-stage.ts` reads them. */
 export interface StagesType {
   readonly is: 'stages';
@@ -155,16 +194,30 @@ export interface SectionType {
   readonly table: MappingTable;
 }
 
+/** Names, each with what a part of that name is: `parse.ts` reads them. */
+export interface PartsType {
+  readonly is: 'parts';
+  readonly table: MappingTable;
+}
+
 /** Types that `readKeys` reads; the others are read by who knows the whole spec. */
-export type ReadableType = Exclude<ValueType, StagesType | SectionType>;
+export type ReadableType = Exclude<ValueType, StagesType | SectionType | PartsType>;
 
 export type ReadableKeys = Readonly<Record<string, Key & { readonly type: ReadableType }>>;
 
+/** Whether it fits together is the compiler's to say. */
 export interface ParamSpec {
   readonly name: string;
   readonly at: Position;
+  /** Null: what its other keys ask for. */
+  readonly type: Located<(typeof PARAM_TYPES)[number]> | null;
   /** Null: a run has to give it. */
-  readonly defaultText: string | null;
+  readonly fallback: JsonSpec | null;
+  /** It has a default that could not be read. */
+  readonly isOpen: boolean;
+  readonly min: JsonSpec<number> | null;
+  readonly max: JsonSpec<number> | null;
+  readonly choices: readonly Located<string>[];
 }
 
 export interface EnvSpec {
@@ -179,25 +232,45 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
   ? Located<string>
   : T extends { readonly is: 'word'; readonly words: readonly (infer W)[] }
     ? Located<W>
-    : T extends { readonly is: 'number' }
+    : T extends { readonly is: 'number' | 'duration' }
       ? number
       : T extends { readonly is: 'flag' }
         ? boolean
-        : T extends { readonly is: 'variables' }
-          ? readonly EnvSpec[]
-          : T extends { readonly is: 'parameters' }
-            ? readonly ParamSpec[]
-            : T extends { readonly is: 'list'; readonly of: infer I }
-              ? readonly ValueOf<I>[]
-              : T extends { readonly is: 'mapping'; readonly table: { readonly keys: infer K } }
-                ? WholeOf<K>
-                : T extends { readonly is: 'variants'; readonly tables: infer V }
-                  ? {
-                      readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
-                        ? WholeOf<K> & { readonly variant: P }
+        : T extends { readonly is: 'json'; readonly shapes: readonly ['number'] }
+          ? JsonSpec<number>
+          : T extends { readonly is: 'json' }
+            ? JsonSpec
+            : T extends { readonly is: 'variables' }
+              ? readonly EnvSpec[]
+              : T extends { readonly is: 'parameters' }
+                ? readonly ParamSpec[]
+                : T extends { readonly is: 'list'; readonly of: infer I }
+                  ? readonly ValueOf<I>[]
+                  : T extends { readonly is: 'mapping'; readonly table: { readonly keys: infer K } }
+                    ? WholeOf<K>
+                    : T extends { readonly is: 'variants'; readonly tables: infer V }
+                      ? {
+                          readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
+                            ? WholeOf<K> & { readonly variant: P }
+                            : never;
+                        }[keyof V]
+                      : T extends {
+                            readonly is: 'forms';
+                            readonly tables: infer V;
+                            readonly prefixes: readonly (infer P)[];
+                          }
+                        ? | {
+                              readonly variant: 'text';
+                              readonly at: Position;
+                              readonly prefix: P;
+                              readonly text: string;
+                            }
+                          | {
+                              readonly [Q in keyof V]: V[Q] extends { readonly keys: infer K }
+                                ? WholeOf<K> & { readonly variant: Q }
+                                : never;
+                            }[keyof V]
                         : never;
-                    }[keyof V]
-                  : never;
 
 /** Values of keys, those of required ones too null where they could not be read. */
 export type FieldsOf<K> = { readonly [P in keyof K as PropertyOf<K[P]>]: MaybeOf<TypeOf<K[P]>> };
@@ -220,3 +293,8 @@ type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' }
       ? ValueOf<T> | null
       : ValueOf<T>
     : ValueOf<T> | null;
+
+/** @param beside  the key of a group that the mapping has */
+export function goesWith({ group, goesWith: others }: Key, beside: string | undefined): boolean {
+  return group !== undefined || others === undefined || beside === undefined || others.includes(beside);
+}

@@ -2,13 +2,19 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { compileEditorSchema } from '../../../test/rig/editor-schema.ts';
-import { compileText } from '../load.ts';
+import { checkExpressions } from '../expression/check.ts';
+import { compileText, type LoadOptions } from '../load.ts';
 import { parseSpec } from '../parse.ts';
 import { checkPlan } from '../plan-schema.ts';
 import { specSchema } from './json-schema.ts';
+import { LLM } from './agent-table.ts';
+import { MOCK } from './mock-table.ts';
+import { APPROVAL } from './approval-table.ts';
+import { WAIT } from './wait-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { SPEC } from './spec-table.ts';
-import type { Json, Key, MappingTable, ValueType } from './table.ts';
+import type { Json, JsonType } from './json.ts';
+import { goesWith, type Key, type MappingTable, type ValueType } from './table.ts';
 import { type PlanKind, PLAN_KINDS } from '../../plan/plan.ts';
 
 type Mapping = Record<string, unknown>;
@@ -18,6 +24,7 @@ interface Spot {
   readonly kind: PlanKind;
   readonly name: string;
   readonly key: Key;
+  readonly table: MappingTable;
   /** As docs/spec.md writes it: a mapping with a place of its own begins anew. */
   readonly path: string;
   readonly title: string;
@@ -28,8 +35,11 @@ const STAGE_INDEX = 3;
 
 /** A spec in which every name stands that examples refer to. */
 function baseSpec(kind: PlanKind): Mapping {
+  if (kind === 'sandbox') return { kind, name: 'base' };
+  if (kind === 'agent') return { kind, name: 'base', agent: { prompt: 'x' } };
   const stage = (name: string): Mapping => ({ name, run: { program: 'true' } });
-  const stages = [{ ...stage('fetch'), outputs: [{ name: 'tables' }] }, stage('left'), stage('right'), stage('report')];
+  const agent = { name: 'right', prompt: 'x' };
+  const stages = [{ ...stage('fetch'), outputs: [{ name: 'tables' }] }, stage('left'), agent, stage('report')];
   return {
     kind,
     name: 'base',
@@ -52,13 +62,41 @@ function spotsOf(
   return Object.entries<Key>(table.keys).flatMap(([name, key]) => {
     if (key.kinds !== undefined && !key.kinds.includes(kind)) return [];
     // Where the key is not there, its example gives what lies below it a place.
-    const value = (spec: Mapping): unknown => (mapping(spec)[name] ??= structuredClone(key.example));
+    const value = (spec: Mapping): unknown => {
+      const holder = mapping(spec);
+      makeRoom(holder, table, name);
+      return (holder[name] ??= structuredClone(key.example));
+    };
     const here = { docs: `${docs}${name}`, full: `${full}${name}` };
     return [
-      { kind, name, key, path: here.docs, title: `${kind}: ${here.full}`, mapping },
+      { kind, name, key, table, path: here.docs, title: `${kind}: ${here.full}`, mapping },
       ...spotsBelow(key.type, kind, here, value),
     ];
   });
+}
+
+/** No key stands beside one that excludes it. */
+function removeExcluded(holder: Mapping, { keys }: MappingTable, name: string): void {
+  const { excludes = [] } = keys[name]!;
+  for (const [other, key] of Object.entries<Key>(keys))
+    if (excludes.includes(other) || key.excludes?.includes(name) === true) delete holder[other];
+}
+
+/** Of a group one key stands in a mapping, beside what goes with it. */
+function makeRoom(holder: Mapping, table: MappingTable, name: string): void {
+  const { group, goesWith: others } = table.keys[name]!;
+  if (group !== undefined) return removeOthers(holder, table, name);
+  const beside = others?.[0];
+  if (others === undefined || beside === undefined || !(beside in table.keys)) return;
+  if (others.some((other) => other in holder)) return;
+  removeOthers(holder, table, beside);
+  holder[beside] ??= structuredClone(table.keys[beside]!.example);
+}
+
+function removeOthers(holder: Mapping, { keys }: MappingTable, name: string): void {
+  const { group } = keys[name]!;
+  for (const [other, key] of Object.entries<Key>(keys))
+    if (other !== name && (key.group === group || !goesWith(key, name))) delete holder[other];
 }
 
 function spotsBelow(
@@ -71,17 +109,31 @@ function spotsBelow(
   const item = (index: number) => (spec: Mapping) => (value(spec) as Mapping[])[index]!;
   const inline = { docs: `${docs}.`, full: `${full}.` };
   const apart = { docs: '', full: `${full}.` };
-  if (type.is === 'mapping') return spotsOf(type.table, kind, type.table === SANDBOX ? apart : inline, within);
+  if (type.is === 'mapping')
+    return spotsOf(
+      type.table,
+      kind,
+      ([SANDBOX, APPROVAL, WAIT, MOCK, LLM] as readonly MappingTable[]).includes(type.table) ? apart : inline,
+      within,
+    );
+  // Sections of a part have the tables of sections.
+  if (type.is === 'section' && full.startsWith('parts.')) return [];
   if (type.is === 'section') return spotsOf(type.table, kind, apart, within);
   if (type.is === 'stages') return spotsOf(type.table, kind, apart, item(STAGE_INDEX));
   if (type.is === 'parameters') {
     const rows = (spec: Mapping): Mapping => within(spec)['rows'] as Mapping;
     return spotsOf(type.table, kind, { docs: `${docs}.NAME.`, full: `${full}.NAME.` }, rows);
   }
+  // Those of one kind stand for all: a part has its own.
+  if (type.is === 'parts' && kind !== 'workflow') return [];
+  if (type.is === 'parts') {
+    const checks = (spec: Mapping): Mapping => within(spec)['checks'] as Mapping;
+    return spotsOf(type.table, kind, { docs: '', full: `${full}.NAME.` }, checks);
+  }
   if (type.is !== 'list') return [];
-  // The example has one item of each variant, in their order.
+  // The example has one item of each variant or form, in their order.
   const tables =
-    type.of.is === 'variants'
+    type.of.is === 'variants' || type.of.is === 'forms'
       ? Object.entries(type.of.tables)
       : type.of.is === 'mapping'
         ? [['', type.of.table] as const]
@@ -100,16 +152,34 @@ test('each key is looked at in one place', () => {
 const validate = compileEditorSchema(specSchema());
 
 /** The spec with a key set, or with it taken out. */
-function specWith({ kind, name, mapping }: Spot, value: Json | undefined): Mapping {
+function specWith({ kind, name, key, table, mapping }: Spot, value: Json | undefined): Mapping {
   const spec = baseSpec(kind);
   const holder = mapping(spec);
+  removeExcluded(holder, table, name);
+  if (value !== undefined || key.group === undefined) makeRoom(holder, table, name);
   if (value === undefined) delete holder[name];
-  else holder[name] = structuredClone(value);
+  else {
+    holder[name] = structuredClone(value);
+  }
+  const { needs } = table.keys[name]!;
+  if (needs !== undefined) {
+    removeExcluded(holder, table, needs);
+    holder[needs] = structuredClone(table.keys[needs]!.example);
+  }
   return spec;
 }
 
 function messagesOf(spec: Mapping): readonly string[] {
   return parseSpec(JSON.stringify(spec), 'x.json').diagnostics.map(({ message }) => message);
+}
+
+function takes({ shapes }: JsonType, shape: string): boolean {
+  return (shapes as readonly string[]).includes(shape);
+}
+
+function otherShape(type: ValueType): Json {
+  if (type.is === 'list' || type.is === 'stages') return 7;
+  return type.is === 'json' && !takes(type, 'object') ? { x: 'y' } : [['x']];
 }
 
 describe.each(SPOTS)('$title', (spot) => {
@@ -124,7 +194,9 @@ describe.each(SPOTS)('$title', (spot) => {
   });
 
   test('a value of another shape is refused by both', () => {
-    const spec = specWith(spot, key.type.is === 'list' || key.type.is === 'stages' ? 7 : [['x']]);
+    // Any JSON.
+    if (key.type.is === 'json' && takes(key.type, 'object') && takes(key.type, 'array')) return;
+    const spec = specWith(spot, otherShape(key.type));
     expect(messagesOf(spec)).toContainEqual(expect.stringContaining(key.called ?? `\`${name}\``));
     expect(validate(spec)).toBe(false);
   });
@@ -138,15 +210,46 @@ test.each(SPOTS.filter(({ key }) => key.required === true))(
   '$title: without it the spec is refused by both',
   (spot) => {
     const spec = specWith(spot, undefined);
-    expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has no \`${spot.name}\``));
+    expect(messagesOf(spec)).toContainEqual(expect.stringMatching(`has (?:no |none of .*)\`${spot.name}\``));
     expect(validate(spec)).toBe(false);
   },
 );
 
+/** Without what is concluded from the spec as a whole: no stage uses the part whose keys are looked at. */
+function compiled(text: string, options: LoadOptions): Pick<ReturnType<typeof compileText>, 'plan' | 'diagnostics'> {
+  const { plan, diagnostics } = compileText(text, 'x.json', options);
+  return { plan, diagnostics: diagnostics.filter(({ code }) => code !== 'spec/part-unused') };
+}
+
+/** What the example of `uses` names. */
+const PART = `{ kind: workflow, name: part, params: { branch: '' }, workflow: { steps: [{ name: a, run: { program: a } }] } }`;
+
+/** Each key by all that is taken for it: other systems' words, and its own in another spelling. */
+const MISTAKEN = SPOTS.flatMap((spot) => {
+  const camel = spot.name.replace(/_(.)/g, (_all, letter: string) => letter.toUpperCase());
+  const words = [...(spot.key.mistaken ?? []), ...(camel === spot.name ? [] : [camel, spot.name.replaceAll('_', '-')])];
+  return words.map((word) => ({ ...spot, word }));
+});
+
+test.each(MISTAKEN)('$title: written as `$word`, it is an error that names the key, and the only one', (spot) => {
+  const spec = specWith(spot, undefined);
+  spot.mapping(spec)[spot.word] = structuredClone(spot.key.example);
+  const { diagnostics } = compiled(JSON.stringify(spec), {
+    baseDir: '/',
+    checkExpression: checkExpressions,
+    readSpec: () => ({ text: PART }),
+  });
+  expect(diagnostics.map(({ severity, code }) => [severity, code])).toEqual([['error', 'spec/wrong-key']]);
+  expect(diagnostics[0]!.message).toMatch(
+    new RegExp(`^\`${spot.word}\` is not a key of .*; did you mean \`${spot.name}\`\\?$`),
+  );
+});
+
 test.each(SPOTS.filter(({ key }) => key.default !== undefined))(
   '$title: written, its default changes nothing',
   (spot) => {
-    const planOf = (spec: Mapping) => compileText(JSON.stringify(spec), 'x.json', { baseDir: '/', params: {} });
+    const planOf = (spec: Mapping) =>
+      compiled(JSON.stringify(spec), { baseDir: '/', params: {}, checkExpression: checkExpressions });
     const written = planOf(specWith(spot, spot.key.default));
     expect(written.diagnostics).toEqual([]);
     expect(written.plan).toEqual(planOf(specWith(spot, undefined)).plan);
@@ -158,7 +261,10 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
 
   test.each([range.min, range.max])('%s is in its range: for the reader, for editors, in a plan', (value) => {
     const spec = specWith(spot, value);
-    const { plan, diagnostics } = compileText(JSON.stringify(spec), 'x.json', { baseDir: '/' });
+    const { plan, diagnostics } = compiled(JSON.stringify(spec), {
+      baseDir: '/',
+      checkExpression: checkExpressions,
+    });
     expect(diagnostics).toEqual([]);
     expect(validate(spec), JSON.stringify(validate.errors)).toBe(true);
     expect(checkPlan(JSON.parse(JSON.stringify(plan)))).toEqual({ plan });
@@ -176,7 +282,7 @@ describe.each(SPOTS.filter(({ key }) => key.type.is === 'number'))('$title', (sp
 });
 
 test.each(SPOTS.filter(({ key }) => key.kinds !== undefined))('$title: a spec of the other kind has it not', (spot) => {
-  const other = PLAN_KINDS.find((each) => each !== spot.kind)!;
+  const other = PLAN_KINDS.find((each) => !spot.key.kinds!.includes(each))!;
   const spec = baseSpec(other);
   const stages = ((spec[other] as Mapping)[other === 'workflow' ? 'steps' : 'boxes'] as Mapping[])[STAGE_INDEX]!;
   (spot.path in SPEC.keys ? spec : stages)[spot.name] = spot.key.example;

@@ -1,10 +1,17 @@
 /** What values may be: words, patterns and ranges, for the tables of the grammar and for the check of plans from outside. */
+import { PLAN_LIMITS } from '../../plan/plan.ts';
 
 /** Stages that run at the same time where the spec says nothing. */
 export const DEFAULT_MAX_PARALLEL = 4;
 
 /** Of runs, stages, outputs and parameters; `PLAN_LIMITS.nameLength` bounds them. */
 export const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
+
+/** As `parseDurationMs` takes it. */
+export const DURATION = /^(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+$/;
+
+/** Of GitHub: its owner and its name. */
+export const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 export const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
@@ -13,6 +20,12 @@ export const VARIABLE_LIMITS = {
   /** In one mapping; each stage gets its own copy of them. */
   count: 256,
 } as const;
+
+export const VARIABLE_REMEDY = 'use letters, digits and `_`, not a digit first';
+
+export function isVariable(name: string): boolean {
+  return VARIABLE.test(name) && name.length <= VARIABLE_LIMITS.nameLength;
+}
 
 export interface NumberRange {
   readonly min: number;
@@ -25,18 +38,43 @@ export interface NumberRange {
 export const RANGES = {
   maxParallel: { min: 1, max: 1_000, integer: true, unit: 'stages' },
   timeoutSecs: { min: 0.001, max: 7 * 24 * 3_600, integer: false, unit: 'seconds' },
+  runTimeoutSecs: { min: 1, max: 400 * 24 * 3_600, integer: false, unit: 'seconds' },
+  graceSecs: { min: 1, max: 24 * 3_600, integer: false, unit: 'seconds' },
+  /** 0 is none but the longest that any stage has. */
+  agentTimeoutSecs: { min: 0, max: 7 * 24 * 3_600, integer: false, unit: 'seconds' },
+  visits: { min: 1, max: PLAN_LIMITS.visits, integer: true, unit: 'visits' },
   attempts: { min: 1, max: 100, integer: true, unit: 'attempts in all' },
   backoffSecs: { min: 0, max: 24 * 3_600, integer: false, unit: 'seconds' },
+  backoff: { min: 1, max: 100, integer: false, unit: 'times' },
   outputMib: { min: 1, max: 16 * 1024, integer: true, unit: 'MiB' },
   memoryMib: { min: 128, max: 65_536, integer: true, unit: 'MiB' },
   vcpus: { min: 1, max: 64, integer: true, unit: 'virtual CPUs' },
+  /** Of a parameter's value. */
+  listItems: { min: 0, max: 10_000, integer: true, unit: 'items' },
+  exitCode: { min: 0, max: 255, integer: true, unit: 'exit code' },
   diskMib: { min: 64, max: 1_048_576, integer: true, unit: 'MiB' },
 } as const satisfies Record<string, NumberRange>;
+
+/** Of parameters: `text` is what a run gives as it likes, `list` is JSON. */
+export const PARAM_TYPES = ['text', 'number', 'boolean', 'list', 'choice'] as const;
+
+/** Of a text with units, such as `90s` or `2d`. */
+export interface DurationRange {
+  readonly minMs: number;
+  readonly maxMs: number;
+}
+
+export const DURATIONS = {
+  /** Longer than any run that somebody still knows of. */
+  approval: { minMs: 1_000, maxMs: 366 * 24 * 3_600_000 },
+  /** As long as `PLAN_LIMITS.waitMs`. */
+  wait: { minMs: 1_000, maxMs: 400 * 24 * 3_600_000 },
+} as const satisfies Record<string, DurationRange>;
 
 /** What one unit of a spec is in a plan. */
 export const SCALES = { msPerSecond: 1_000, bytesPerMib: 1024 * 1024 } as const;
 
 /** A number of a spec in a plan's unit. */
-export function scaled(value: number, scale: number | undefined): number {
+export function applyScale(value: number, scale: number | undefined): number {
   return scale === undefined ? value : Math.round(value * scale);
 }

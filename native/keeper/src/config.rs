@@ -44,6 +44,15 @@ pub struct LaunchConfig {
     /// How long a VM waits while its host's disk is full.
     #[serde(default = "default_disk_full_timeout_ms")]
     pub disk_full_timeout_ms: u64,
+    /// What all VMs of the folder may take together; without it a launch is not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// The run directory is removed when the VM was stopped or its owner has gone: nobody asks for it again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub discard: bool,
+    /// For clients, which find it in `intent.json`; the keeper does not read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<serde_json::Map<String, serde_json::Value>>,
     /// Arguments of the program that plays the VMM; `{fd}` becomes the guest port's descriptor.
     #[cfg(feature = "test-vmm")]
     #[serde(default)]
@@ -55,6 +64,16 @@ pub struct LaunchConfig {
 pub struct Kernel {
     pub path: PathBuf,
     pub kind: KernelKind,
+}
+
+/// Memory that VMs are admitted by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Budget {
+    /// Of all VMs of the folder.
+    pub memory_mib: u32,
+    /// What this VM takes beside its guest's memory.
+    pub overhead_mib: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -23,6 +23,14 @@ impl Lease {
         self.ends.set(Instant::now() + self.length);
     }
 
+    /// Renews for as long as this is waited for; never returns.
+    pub async fn hold(&self) {
+        loop {
+            self.renew();
+            tokio::time::sleep(self.length / 3).await;
+        }
+    }
+
     pub fn left_ms(&self) -> u64 {
         let left = self.ends.get().saturating_duration_since(Instant::now());
         u64::try_from(left.as_millis()).unwrap_or(u64::MAX)

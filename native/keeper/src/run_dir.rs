@@ -172,6 +172,18 @@ impl RunDir {
     }
 }
 
+/// Takes an exclusive lock on a file beside run directories, which is made if absent; `None` when it is held.
+pub fn try_lock_file(path: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    Ok(ofd_lock(&file, libc::F_OFD_SETLK)?.then_some(file))
+}
+
 /// A new or emptied file that only its owner reads.
 pub fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()

@@ -280,6 +280,32 @@ fn what_a_killed_keeper_left_is_removed_by_a_sweep_and_by_a_seal() {
     }
 }
 
+/// A VM's folder that its keeper left, `minutes` ago.
+fn left_behind(vms: &Folder, name: &str, minutes: u64, discard: bool) -> PathBuf {
+    let folder = vms.0.join(name);
+    fs::create_dir(&folder).unwrap();
+    let intent = json!({ "vmKey": "direct/x", "discard": discard });
+    fs::write(folder.join("intent.json"), intent.to_string()).unwrap();
+    let started = fs::File::create(folder.join("started")).unwrap();
+    let then = std::time::SystemTime::now() - Duration::from_secs(60 * minutes);
+    started.set_modified(then).unwrap();
+    folder
+}
+
+#[test]
+fn what_nobody_launches_again_goes_with_a_sweep_after_a_while() {
+    let vms = Folder::new("discarded");
+    let old = left_behind(&vms, "old", 16, true);
+    let young = left_behind(&vms, "young", 14, true);
+    let of_a_run = left_behind(&vms, "run", 16, false);
+    let alive = left_behind(&vms, "alive", 16, true);
+    let dir = voidbox_keeper::run_dir::RunDir::at(&alive);
+    let _keeper = dir.try_lock().unwrap().expect("a free lock");
+    drop(command_output(&["sweep", "--vms", vms.0.to_str().unwrap()]));
+    let left = [&old, &young, &of_a_run, &alive].map(|folder| folder.exists());
+    assert_eq!(left, [false, true, true, true]);
+}
+
 #[test]
 fn a_sweep_leaves_the_socket_of_a_keeper_that_lives() {
     let vms = Folder::new("living-socket");

@@ -4,6 +4,6 @@ export const compositeStepName = {
   code: 'composite-step-name',
   severity: 'error',
   about: "a step's name contains `/`, which separates a sub-skill's name from its step's",
-  remedy: 'Give it a name without `/`.',
+  remedy: 'Remove the `/` from its name.',
   check: BY_BUILDER,
 } as const satisfies Rule;

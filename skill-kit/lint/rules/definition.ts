@@ -4,6 +4,6 @@ export const definition = {
   code: 'definition',
   severity: 'error',
   about: 'the code of the skill fails when it is loaded',
-  remedy: 'Mend what the message names; the other rules need the built definition.',
+  remedy: 'Correct what the message names. Rules that look at the definition wait for that.',
   check: BY_LOADER,
 } as const satisfies Rule;

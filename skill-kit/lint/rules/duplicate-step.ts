@@ -1,14 +1,14 @@
 import type { Rule } from '../rule.ts';
-import { twice } from '../twice.ts';
+import { findRepeated } from '../repeated-names.ts';
 
 export const duplicateStep = {
   code: 'duplicate-step',
   severity: 'warning',
-  about: 'a step is declared twice; the later one replaces the earlier',
-  remedy: 'Give one of them another name, or remove it.',
+  about: 'a step is declared twice; the second replaces the first',
+  remedy: 'Rename or remove one of them.',
   check: {
     source({ sources, builders }, tell) {
-      for (const { name, nameNode } of builders.flatMap(({ steps }) => twice(steps)))
+      for (const { name, nameNode } of builders.flatMap(({ steps }) => findRepeated(steps)))
         tell(sources.placeOf(nameNode), `Step "${name}" is declared twice; this one replaces the one before.`, {
           step: name,
         });

@@ -3,7 +3,7 @@ import { BY_BUILDER, type Rule } from '../rule.ts';
 export const entryStep = {
   code: 'entry-step',
   severity: 'error',
-  about: '`entry` names no step',
-  remedy: 'Name one of the steps.',
+  about: '`entry` does not name a step',
+  remedy: 'Set `entry` to the name of a step.',
   check: BY_BUILDER,
 } as const satisfies Rule;

@@ -3,8 +3,8 @@ import type { Rule } from '../rule.ts';
 export const hostBranchingDensity = {
   code: 'host-branching-density',
   severity: 'warning',
-  about: 'more than one step of a skill looks at `host.toolsAvailable`',
-  remedy: 'Use a primitive (act.*), which is written for each host.',
+  about: 'more than one step of a skill reads `host.toolsAvailable`',
+  remedy: 'Use a primitive (act.*), which each host maps to its own tool.',
   check: {
     source({ sources, builders, insights }, tell) {
       for (const { steps } of builders) {

@@ -5,8 +5,9 @@ import { toolsNamedIn } from '../tool-names.ts';
 export const noHostToolNames = {
   code: 'no-host-tool-names',
   severity: 'error',
-  about: "a prompt names a host's tool where no test has found that the host has it",
-  remedy: 'Say what is to be done and let the host choose (act.*), or ask host.toolsAvailable.includes(…) first.',
+  about: "a prompt names a host's tool without a check that the host has it",
+  remedy:
+    'Use a primitive (act.*), which each host maps to its own tool, or check host.toolsAvailable.includes(…) first.',
   check: {
     // Prompts that are no functions, where their source was not found.
     step({ step, config: { prompt }, insight }, tell) {

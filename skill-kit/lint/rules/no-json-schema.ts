@@ -4,10 +4,9 @@ import type { Rule } from '../rule.ts';
 export const noJsonSchema = {
   code: 'no-json-schema',
   severity: 'warning',
-  about:
-    'the schema of an answer, or of the params, cannot be written as JSON Schema, so that nobody is told what fits',
+  about: 'the schema of an answer or of the params has no JSON Schema, so agents are not told which values are valid',
   remedy:
-    'Take a schema that can be (`z` and `type` of voidbox/skill-kit, zod from 4.2, ArkType, Valibot through toStandardJsonSchema of @valibot/to-json-schema).',
+    'Use a schema that has one (`z` and `type` of voidbox/skill-kit, zod from 4.2, ArkType, Valibot through toStandardJsonSchema of @valibot/to-json-schema).',
   check: {
     skill({ definition: { params }, isSubskill }, tell) {
       if (isSubskill || params === undefined || inputJsonSchema(params) !== null) return;

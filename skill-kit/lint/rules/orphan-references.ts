@@ -3,7 +3,7 @@ import type { Rule } from '../rule.ts';
 export const orphanReferences = {
   code: 'orphan-references',
   severity: 'warning',
-  about: 'nothing mentions a file below `references/`',
+  about: 'no prompt, constant or other reference mentions a file below `references/`',
   remedy: 'Load it, mention it, or remove it.',
   check: {
     source({ orphanReferences, whole }, tell) {

@@ -7,8 +7,8 @@ export const primitiveSchemaMismatch = {
   code: 'primitive-schema-mismatch',
   severity: 'error or warning',
   about:
-    'an option of `act.askUser` that the response schema refuses (error), or a value of the schema that no option gives (warning)',
-  remedy: 'Make the options and the values of the schema the same.',
+    'the response schema rejects an option of `act.askUser` (error), or no option gives a value of the schema (warning)',
+  remedy: 'Give the options and the schema the same values.',
   check: {
     step({ step, config: { prompt, response }, insight }, tell) {
       if (response === undefined) return;

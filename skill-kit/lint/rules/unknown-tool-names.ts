@@ -4,7 +4,7 @@ import { KNOWN_TOOLS } from '../tool-names.ts';
 export const unknownToolNames = {
   code: 'unknown-tool-names',
   severity: 'warning',
-  about: '`host.toolsAvailable.includes(…)` asks for a tool that no known host has',
+  about: '`host.toolsAvailable.includes(…)` names a tool that no known host has',
   remedy: 'Correct the name.',
   check: {
     source({ sources, prompts }, tell) {

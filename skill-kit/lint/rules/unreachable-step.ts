@@ -1,21 +1,27 @@
-import { reachable } from '../../../domain/step-machine/graph.ts';
+import { diagnoseAlone } from '../../../domain/step-machine/diagnose.ts';
+import { findReachable } from '../../../domain/step-machine/graph.ts';
 import type { Rule } from '../rule.ts';
 
 export const unreachableStep = {
   code: 'unreachable-step',
   severity: 'warning',
-  about: 'no way leads from the entry to the step',
-  remedy: 'Lead to it from a step that is reached, or remove it.',
+  about: 'no transition leads from the entry to the step',
+  remedy: 'Add a transition to it from a reachable step, or remove it.',
   check: {
-    skill({ definition: { steps, entry }, edges, insight }, tell) {
+    skill({ definition, edges, insight }, tell) {
+      const { steps, entry } = definition;
       if (!Object.hasOwn(steps, entry)) return;
-      const reached = reachable(edges, [entry]);
+      const reached = findReachable(edges, [entry]);
       const mayLeadAnywhere = [...reached].some(
         (step) => typeof steps[step]!.config.next === 'function' && insight.targetsOf(step)?.isComplete !== true,
       );
-      if (mayLeadAnywhere) return;
+      // A name that does not exist was meant for some step: which one is not known.
+      const isMisnamed = diagnoseAlone(definition).some(
+        ({ rule, step }) => rule === 'unknown-target' && step !== undefined && reached.has(step),
+      );
+      if (mayLeadAnywhere || isMisnamed) return;
       for (const step of Object.keys(steps))
-        if (!reached.has(step)) tell(`No way leads from "${entry}" to step "${step}".`, { step });
+        if (!reached.has(step)) tell(`No transition leads from "${entry}" to step "${step}".`, { step });
     },
   },
 } as const satisfies Rule;

@@ -146,6 +146,44 @@ export const COMMANDS: readonly Behaviour[] = [
     },
   },
   {
+    name: 'input whose length only its end tells comes whole, also when there is none',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const body = countingBytes(700_001);
+      for (const chunks of [[], [body.subarray(0, 3), body.subarray(3, 400_000), body.subarray(400_000)]]) {
+        const source = async function* (): AsyncGenerator<Uint8Array, void, void> {
+          for (const chunk of chunks) {
+            await new Promise((resolve) => setTimeout(resolve, 5));
+            yield chunk;
+          }
+        };
+        const stdin = { sizeBytes: null, open: source };
+        const exec = await sandbox.exec(request('cat', [], { stdin }), limit());
+        assert.deepEqual(pick(await exec.wait(limit())), { reason: 'exited', exitCode: 0 });
+        assertSameBytes(await collect(exec.output('stdout', 0, limit())), Buffer.concat(chunks), 'bytes');
+        await exec.acknowledge();
+      }
+    },
+  },
+  {
+    name: 'commands are listed until they are acknowledged',
+    guest: 'any',
+    async run(c) {
+      const sandbox = await c.shared();
+      const asked = request('sleep', ['60']);
+      const exec = await sandbox.exec(asked, limit());
+      const listed = async (): Promise<readonly unknown[]> =>
+        (await sandbox.execs()).filter(({ key }) => key === asked.key);
+      assert.deepEqual(await listed(), [{ key: asked.key, isRunning: true }]);
+      await exec.signal('SIGKILL');
+      await exec.wait(limit());
+      assert.deepEqual(await listed(), [{ key: asked.key, isRunning: false }]);
+      await exec.acknowledge();
+      assert.deepEqual(await listed(), []);
+    },
+  },
+  {
     name: 'a program that is not there cannot start: 127',
     guest: 'any',
     async run(c) {

@@ -3,8 +3,8 @@ import assert from 'node:assert/strict';
 import { Buffer } from 'node:buffer';
 import { readFile, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { readTar } from '../../../sandbox/tar/read.ts';
-import { writeTar, type TarItem } from '../../../sandbox/tar/write.ts';
+import { readTar } from '../../../tar/read.ts';
+import { writeTar, type TarItem } from '../../../tar/write.ts';
 import {
   assertCode,
   assertSameBytes,

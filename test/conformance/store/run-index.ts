@@ -93,6 +93,19 @@ export function describeRunIndex(subject: Omit<RunsSubject, 'factoryModule' | 'r
       expect(await everyPage(store, { state: 'damaged', limit: 10 })).toEqual([]);
     });
 
+    test('finds runs that started since a moment, that moment included', async () => {
+      const store = await fresh();
+      for (const at of [1, 2, 3]) await store.append(`r${at}`, [admitted('sales', at * 1_000), ended('failed', 9_000)]);
+      expect((await store.index.list({ sinceMs: 2_000, limit: 10 })).runs.map(({ runId }) => runId)).toEqual([
+        'r3',
+        'r2',
+      ]);
+      const { runs, next } = await store.index.list({ sinceMs: 2_000, limit: 1 });
+      expect(runs.map(({ runId }) => runId)).toEqual(['r3']);
+      expect((await store.index.list({ sinceMs: 2_000, limit: 1, before: next! })).next).toBeNull();
+      expect(await store.index.list({ sinceMs: 3_001, limit: 10 })).toEqual({ runs: [], next: null });
+    });
+
     test('knows ids of any text, whole and by their beginning', async () => {
       const store = await fresh();
       const ids = ['a', 'a/b', 'a%2Fb', '..', 'x'.repeat(1_000), '実'.repeat(300)];

@@ -8,7 +8,7 @@ use voidbox_protocol::body::{Empty, PathRequest};
 use voidbox_protocol::message::Message;
 
 use super::fence;
-use super::request::{Call, ExecKey, FencedCall, Head, OpenCall, Ready, Signal};
+use super::request::{Call, ExecKey, FencedCall, Head, OpenCall, Ready, Signal, StdinEnd};
 use crate::error::{Code, Failure};
 use crate::exec::{self, Exec, StartExec};
 use crate::guest::transfer::Transfer;
@@ -19,7 +19,7 @@ use crate::vmm::{self, Usage};
 
 /// What this keeper can beyond the first version of the API, by the names of the ops: a client looks
 /// here before it asks for one of them. A name that stood here once stays.
-const FEATURES: &[&str] = &["keepalive", "tar.cut", "usage"];
+const FEATURES: &[&str] = &["exec.stdin.end", "keepalive", "tar.cut", "tie", "usage"];
 
 /// The answer to a call.
 pub async fn run(keeper: &Rc<Keeper>, head: &Head, call: Call) -> Result<Value, Failure> {
@@ -59,6 +59,7 @@ async fn fenced(keeper: &Rc<Keeper>, head: &Head, call: FencedCall) -> Result<Va
             keeper.exec(&exec_key)?.acknowledge()?;
             Ok(json!({}))
         }
+        FencedCall::ExecStdinEnd(args) => end_stdin(keeper, head.read(args)?).await,
         FencedCall::TarCut(args) => {
             let PathRequest { path } = head.read(args)?;
             Ok(match keeper.why_cut(&path) {
@@ -160,6 +161,19 @@ async fn start_exec(keeper: &Rc<Keeper>, head: &Head, start: StartExec) -> Resul
     )?;
     keeper.execs.borrow_mut().insert(key, exec);
     Ok(json!({ "known": false }))
+}
+
+async fn end_stdin(
+    keeper: &Rc<Keeper>,
+    StdinEnd {
+        exec_key,
+        size_bytes,
+    }: StdinEnd,
+) -> Result<Value, Failure> {
+    let exec = keeper.exec(&exec_key)?;
+    let link = keeper.guest().await?;
+    exec.end_stdin(&link, size_bytes).await?;
+    Ok(json!({}))
 }
 
 async fn signal_exec(

@@ -77,6 +77,8 @@ pub enum FencedCall {
     ExecSignal(Args<Signal>),
     #[serde(rename = "exec.ack")]
     ExecAck(Args<ExecKey>),
+    #[serde(rename = "exec.stdin.end")]
+    ExecStdinEnd(Args<StdinEnd>),
     #[serde(rename = "tar.cut")]
     TarCut(Args<PathRequest>),
     #[serde(rename = "tree.in")]
@@ -91,6 +93,8 @@ pub enum FencedCall {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op")]
 pub enum StreamOp {
+    #[serde(rename = "tie")]
+    Tie(Args<Tie>),
     #[serde(rename = "exec.stdin")]
     ExecStdin(Args<ExecKey>),
     #[serde(rename = "exec.output")]
@@ -115,6 +119,21 @@ pub struct Ready {
 #[serde(rename_all = "camelCase")]
 pub struct ExecKey {
     pub exec_key: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StdinEnd {
+    pub exec_key: String,
+    pub size_bytes: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tie {
+    /// The VM stays when the client goes, until its lease has run out.
+    #[serde(default)]
+    pub keep: bool,
 }
 
 #[derive(Debug, Deserialize)]

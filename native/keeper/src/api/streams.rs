@@ -10,13 +10,13 @@ use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::fence;
-use super::request::{ExecKey, Head, Output, StreamOp};
+use super::request::{ExecKey, Head, Output, StreamOp, Tie};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::Exec;
 use crate::guest::link::Link;
 use crate::guest::transfer::Transfer;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, Phase};
 use crate::transfer::tar_stream;
 
 const CHUNK_BYTES: usize = 64 << 10;
@@ -64,12 +64,41 @@ async fn carry_out(
     client: &mut Client,
 ) -> Result<(), Interrupted> {
     match op {
+        StreamOp::Tie(args) => {
+            tie(keeper, head, head.read(args)?, client).await;
+            Ok(())
+        }
         StreamOp::ExecOutput(args) => exec_output(keeper, head.read(args)?, client).await,
         StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
         StreamOp::FilePut(args) => file_put(keeper, head.read(args)?, client).await,
         StreamOp::FileGet(args) => file_get(keeper, head.read(args)?, client).await,
         StreamOp::TarPut(args) => tar_put(keeper, head.read(args)?, client).await,
         StreamOp::TarGet(args) => tar_get(keeper, head.read(args)?, client).await,
+    }
+}
+
+/// The VM lives as long as the client's connection. A higher fence takes it over from this one.
+async fn tie(keeper: &Rc<Keeper>, head: &Head, Tie { keep }: Tie, client: &mut Client) {
+    let mut phase = keeper.phase.subscribe();
+    let ended = async {
+        // The sender lives as long as the keeper.
+        let _ = phase
+            .wait_for(|phase| matches!(phase, Phase::Stopping(_) | Phase::Ended(_)))
+            .await;
+    };
+    let left = async {
+        if client.answer(&Ok(json!({}))).await.is_ok() {
+            client.left().await;
+        }
+    };
+    tokio::select! {
+        () = ended => return,
+        () = left => {}
+        () = keeper.lease.hold() => {}
+    }
+    let is_owner = head.fence == Some(*keeper.fence.borrow());
+    if is_owner && !keep {
+        keeper.owner_left.notify_one();
     }
 }
 

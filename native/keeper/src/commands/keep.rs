@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::time::timeout;
 
-use super::CommandError;
+use super::{CommandError, sweep};
 use crate::api;
 use crate::config::LaunchConfig;
 use crate::error::Failure;
-use crate::keeper::Keeper;
+use crate::keeper::{EndReason, Keeper};
 use crate::run_dir::{INTENT, RunDir, SOCKET};
 
 /// How long clients may take to read what is left for them after the VM's end.
@@ -51,14 +51,18 @@ pub fn run(args: &[OsString]) -> Result<ExitCode, CommandError> {
         .build()
         .map_err(CommandError::io("starting the event loop"))?;
     let local = tokio::task::LocalSet::new();
-    runtime.block_on(local.run_until(serve(dir, config)))?;
+    let discard = config.discard;
+    let reason = runtime.block_on(local.run_until(serve(dir.clone(), config)))?;
     runtime.shutdown_timeout(Duration::from_millis(200));
+    if discard && reason == EndReason::Stopped {
+        sweep::remove_locked(&dir).map_err(CommandError::io("removing the run directory"))?;
+    }
     drop(lock);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Serves one VM until its end. Returns once `exit.json` is written and clients have had their say.
-async fn serve(dir: RunDir, config: LaunchConfig) -> Result<(), Failure> {
+async fn serve(dir: RunDir, config: LaunchConfig) -> Result<EndReason, Failure> {
     let keeper = Keeper::new(dir, config)
         .map_err(|error| Failure::io("writing the run directory", &error))?;
     let keeper = Rc::new(keeper);
@@ -71,5 +75,5 @@ async fn serve(dir: RunDir, config: LaunchConfig) -> Result<(), Failure> {
     let _ = fs::remove_file(SOCKET);
     let _ = timeout(DRAIN, keeper.drained()).await;
     eprintln!("{:?}: {}", end.reason, end.failure.message);
-    Ok(())
+    Ok(end.reason)
 }

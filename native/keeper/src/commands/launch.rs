@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-use super::CommandError;
+use super::{CommandError, admission};
 use crate::config::LaunchConfig;
 use crate::error::{Code, Failure};
 use crate::run_dir::{INTENT, LOG, RunDir, SOCKET, VmState};
@@ -81,9 +81,12 @@ fn create(
     deadline: Instant,
 ) -> Result<&'static str, CommandError> {
     config.check_host()?;
+    let admitted = admission::admit(dir, config, deadline)?;
     let intent = serde_json::to_vec(config).expect("plain data serialises");
     dir.write_durable(INTENT, &intent)
         .map_err(CommandError::io("writing intent.json"))?;
+    // Its lock and its intent are there: from here on others count it.
+    drop(admitted);
     let _ = fs::remove_file(dir.file(SOCKET));
     let mut keeper = spawn_keeper(dir, &lock).map_err(CommandError::io("starting the keeper"))?;
     loop {

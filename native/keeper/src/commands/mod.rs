@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+mod admission;
 mod descriptors;
 mod keep;
 mod launch;

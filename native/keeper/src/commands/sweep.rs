@@ -33,6 +33,9 @@ struct Swept {
     ended: bool,
     /// A worker stopped this VM, so nobody needs its records any more.
     acknowledged: bool,
+    /// Nobody will launch its key again.
+    #[serde(skip)]
+    discard: bool,
     #[serde(skip)]
     ended_ago: Duration,
     bytes: u64,
@@ -76,6 +79,13 @@ fn sweep(vms: &Path, max_bytes: Option<u64>, stopped_known: Duration) -> io::Res
         if vm.ended_ago < stopped_known {
             vm.bytes = while_it_is_there(reduce(vms, vm))?.unwrap_or(0);
         } else {
+            vm.removed = while_it_is_there(remove(vms, vm))?.unwrap_or(true);
+        }
+    }
+    // Its keeper was killed before it could remove it, or it ended by itself: what it left is for a look at the reason.
+    for vm in found.iter_mut().filter(|vm| vm.discard && !vm.removed) {
+        let is_dead = matches!(vm.state, VmState::Lost | VmState::Stopped);
+        if is_dead && age(&vms.join(&vm.name).join(STARTED)) >= stopped_known {
             vm.removed = while_it_is_there(remove(vms, vm))?.unwrap_or(true);
         }
     }
@@ -152,9 +162,13 @@ fn look_at(entry: &fs::DirEntry) -> io::Result<Option<Swept>> {
         serde_json::from_slice(&fs::read(dir.file(name)).ok()?).ok()
     };
     let exit = json(EXIT);
+    let intent = json(INTENT);
     Ok(Some(Swept {
         name,
-        vm_key: json(INTENT).and_then(|intent| Some(intent.get("vmKey")?.as_str()?.to_owned())),
+        vm_key: intent
+            .as_ref()
+            .and_then(|intent| Some(intent.get("vmKey")?.as_str()?.to_owned())),
+        discard: intent.is_some_and(|intent| intent.get("discard") == Some(&true.into())),
         state,
         ended: exit.is_some(),
         acknowledged: state == VmState::Stopped
@@ -203,10 +217,18 @@ fn remove(vms: &Path, vm: &Swept) -> io::Result<bool> {
     let Some(_lock) = dir.try_lock()? else {
         return Ok(false);
     };
-    let trash = vms.join(trash_name(&vm.name));
-    fs::rename(dir.path(), &trash)?;
-    discard(&trash)?;
+    remove_locked(&dir)?;
     Ok(true)
+}
+
+/// Removes the directory of a dead VM; the caller holds its lock.
+pub fn remove_locked(dir: &RunDir) -> io::Result<()> {
+    let (Some(vms), Some(name)) = (dir.path().parent(), dir.path().file_name()) else {
+        return Ok(());
+    };
+    let trash = vms.join(trash_name(&name.to_string_lossy()));
+    fs::rename(dir.path(), &trash)?;
+    discard(&trash)
 }
 
 /// A name that no other removal has, of this process or another.

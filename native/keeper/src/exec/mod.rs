@@ -49,6 +49,8 @@ pub struct Exec {
     id: Cell<u32>,
     /// The guest has said something of it.
     is_begun: Cell<bool>,
+    /// Bytes of standard input in all; a client may say later that there are fewer.
+    stdin_total: Cell<u64>,
     /// Bytes of standard input that are on their way to the guest.
     stdin_taken: Cell<u64>,
     /// Which connection may feed standard input; the newest one does.
@@ -91,6 +93,7 @@ impl Exec {
             disk,
             id: Cell::new(0),
             is_begun: Cell::new(false),
+            stdin_total: Cell::new(start.stdin_bytes.unwrap_or(0)),
             stdin_taken: Cell::new(0),
             stdin_owner: Cell::new(0),
             state: RefCell::new(State {

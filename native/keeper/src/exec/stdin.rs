@@ -4,6 +4,7 @@ use voidbox_protocol::frame::MAX_CHUNK_BYTES;
 use voidbox_protocol::message::{Message, encode_data};
 
 use super::Exec;
+use crate::error::Failure;
 use crate::guest::link::Link;
 
 impl Exec {
@@ -32,10 +33,29 @@ impl Exec {
 
     /// Bytes of standard input that are still to come.
     pub fn stdin_left(&self) -> u64 {
-        self.start
-            .stdin_bytes
-            .unwrap_or(0)
-            .saturating_sub(self.stdin_taken.get())
+        let total = self.stdin_total.get();
+        total.saturating_sub(self.stdin_taken.get())
+    }
+
+    /// Says how long standard input is, for a client that did not know it at the start. The same
+    /// length said again changes nothing.
+    pub async fn end_stdin(&self, link: &Link, size_bytes: u64) -> Result<(), Failure> {
+        let (total, taken) = (self.stdin_total.get(), self.stdin_taken.get());
+        if size_bytes < taken || size_bytes > total {
+            return Err(Failure::bad_request(format!(
+                "standard input of exec {} cannot end at byte {size_bytes}: {taken} were sent, of at most {total}",
+                self.start.exec_key
+            )));
+        }
+        let was_open = total > taken;
+        self.stdin_total.set(size_bytes);
+        let end = Message::StreamEnd(Default::default()).encode(self.id.get());
+        if let (true, true, Ok(end)) = (was_open, size_bytes == taken, end)
+            && self.is_running()
+        {
+            link.send_data(end).await;
+        }
+        Ok(())
     }
 
     /// Hands standard input to the guest as fast as its window lets; false when `owner` was cut.

@@ -62,6 +62,8 @@ pub struct Keeper {
     pub vmm_pid: Cell<Option<u32>>,
     pub started_at_ms: u64,
     pub stop_asked: Notify,
+    /// The client that the VM was tied to has gone.
+    pub owner_left: Notify,
     /// Why the newest tars of some paths broke off, newest last.
     cut_tars: RefCell<VecDeque<(String, Failure)>>,
     pub connections: Cell<usize>,
@@ -98,6 +100,7 @@ impl Keeper {
             vmm_pid: Cell::new(None),
             started_at_ms: keeper_file.started_at_ms,
             stop_asked: Notify::new(),
+            owner_left: Notify::new(),
             cut_tars: RefCell::default(),
             connections: Cell::new(0),
             busy: Cell::new(0),
@@ -168,6 +171,11 @@ impl Keeper {
                 format!("{}, which is how long a VM waits for it: make room and run again", self.disk.limit_text()),
             ),
             () = self.stop_asked.notified() => End::new(EndReason::Stopped, Code::VmLost, "the VM was stopped"),
+            () = self.owner_left.notified() => End::new(
+                EndReason::Stopped,
+                Code::VmLost,
+                "the process that the VM was tied to has ended",
+            ),
             () = terminated() => End::new(EndReason::Terminated, Code::VmLost, "the keeper was told to end"),
         };
         if let Phase::Ready(link) = self

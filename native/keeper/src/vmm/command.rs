@@ -118,9 +118,9 @@ fn kernel_command_line(config: &LaunchConfig, tsc: HostTsc) -> String {
         line.push_str(&format!(" tsc_early_khz={}", tsc.khz));
     }
     if config.accelerator != Accelerator::Kvm {
-        // They mend a speculation that an emulated CPU does not have, and cost it a switch of page
-        // tables at every call of the kernel. Zeroing each page of the page cache, as Debian's kernel
-        // does, is 512 more instructions for it.
+        // An emulated CPU does not speculate, so it needs no mitigations, and they cost it a switch of
+        // page tables at every system call. Zeroing each page of the page cache, as Debian's kernel
+        // does, costs it 512 more instructions.
         line.push_str(" mitigations=off init_on_alloc=0");
         // An emulated TSC is the host's. The kernel checks it against a timer that is late whenever
         // one of two virtual CPUs waits for a CPU of the host, gives it up for that, and its clock

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 mod full_disk;
+mod owners;
 mod refusals;
 mod support;
 mod transfers;
@@ -33,6 +34,38 @@ fn a_command_reads_its_standard_input_and_its_end_comes_behind_its_output() {
         "cat gives what it got"
     );
     assert_eq!(vm.output("k", "stderr", 0).rest(), b"done\n");
+}
+
+#[test]
+fn standard_input_of_unknown_length_ends_where_the_client_says() {
+    let vm = Vm::with_agent("open-stdin", json!({}));
+    let fence = vm.attach();
+    let open = json!({ "stdinBytes": 9_007_199_254_740_991u64 });
+    let key = json!({ "fence": fence, "execKey": "k", "offset": 0 });
+    let end = |size: u64| {
+        let fields = json!({ "fence": fence, "execKey": "k", "sizeBytes": size });
+        vm.call("exec.stdin.end", fields)
+    };
+    vm.start(fence, "k", "head -n 1; cat; echo end", open);
+    let mut stdin = vm.stream("exec.stdin", key.clone());
+    stdin.socket.write_all(b"first\n").unwrap();
+    let mut output = vm.output("k", "stdout", 0);
+    let mut line = [0; 6];
+    output.socket.read_exact(&mut line).unwrap();
+    assert_eq!(
+        &line, b"first\n",
+        "the command answers while its input is open"
+    );
+    stdin.socket.write_all(b"second\n").unwrap();
+    let mut line = [0; 7];
+    output.socket.read_exact(&mut line).unwrap();
+    assert_eq!(end(12)["error"]["code"], "api/bad-request", "13 were sent");
+    // One more byte is announced before it comes.
+    assert_eq!(end(14)["ok"], json!({}));
+    stdin.socket.write_all(b"!").unwrap();
+    assert_eq!(output.rest(), b"!end\n");
+    assert_eq!(vm.wait("k")["exitCode"], 0);
+    assert_eq!(end(14)["ok"], json!({}), "said again it changes nothing");
 }
 
 #[test]

@@ -54,6 +54,16 @@ impl Vm {
         Self::launch(name, extra, Command::new(KEEPER))
     }
 
+    /// In a folder of VMs; the answer of a launch that did not come to one.
+    pub fn in_folder(folder: &Path, name: &str, extra: Value) -> Result<Self, Value> {
+        let vm = Self::at(folder.join(name), name);
+        let answer = vm.try_launch(extra, Command::new(KEEPER));
+        match answer["state"].as_str() {
+            Some("created") => Ok(vm),
+            _ => Err(answer),
+        }
+    }
+
     /// The same where no file may grow beyond `bytes`.
     pub fn with_agent_and_file_limit(name: &str, bytes: u64) -> Self {
         let mut command = Command::new("bash");
@@ -112,7 +122,13 @@ impl Vm {
     }
 
     /// The keeper's process id.
-    fn launch_by(&self, extra: Value, mut command: Command) -> u64 {
+    fn launch_by(&self, extra: Value, command: Command) -> u64 {
+        let answer = self.try_launch(extra, command);
+        assert_eq!(answer["state"], "created", "{answer}");
+        answer["pid"].as_u64().unwrap()
+    }
+
+    fn try_launch(&self, extra: Value, mut command: Command) -> Value {
         let mut config = json!({
             "v": 1, "vmKey": "run/scope/0", "memoryMib": 64, "vcpus": 1, "diskMib": 16,
             "kernel": { "path": "/dev/null", "kind": "debian" }, "initramfs": "/dev/null",
@@ -133,9 +149,7 @@ impl Vm {
         let stdin = launch.stdin.take().unwrap();
         { stdin }.write_all(config.to_string().as_bytes()).unwrap();
         let output = launch.wait_with_output().unwrap();
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(answer["state"], "created", "{answer}");
-        answer["pid"].as_u64().unwrap()
+        serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// A path that commands and files of the guest may use.
@@ -189,7 +203,7 @@ impl Vm {
         stream
     }
 
-    fn keeper_pid(&self) -> Option<u64> {
+    pub fn keeper_pid(&self) -> Option<u64> {
         let file = std::fs::read(self.dir.join("keeper.json")).ok()?;
         serde_json::from_slice::<Value>(&file).ok()?["pid"].as_u64()
     }

@@ -1,0 +1,346 @@
+/** The items of a stage: their list, what each command finds of its item, and what they come to together. */
+import { Buffer } from 'node:buffer';
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import { type DataRef, type EachPlan, ISOLATION_LEVELS, type JsonValue, PLAN_LIMITS } from '../domain/plan/plan.ts';
+import { parseExecKey } from '../domain/run/attempt.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
+import { type StageFailure, type StageResult, toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { isRounded } from '../domain/units/rounded.ts';
+import type { UpstreamOutputs } from './contract.ts';
+import type { ActivityDeps } from './deps.ts';
+import { stageFailure } from './failure.ts';
+import { withHeartbeat } from './heartbeat.ts';
+import { mergeItems } from './merge-outputs.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
+import type { RunRecords } from './ports/run-records.ts';
+import type { StageItem } from './requests.ts';
+import { readResult, writeResult } from './stage-record.ts';
+
+export interface EndItemsRequest {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  readonly execKey: string;
+  readonly each: EachPlan;
+  /** The run was cancelled: items may be missing. */
+  readonly cancelled: boolean;
+}
+
+export interface BeginItemsRequest extends EndItemsRequest {
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  readonly events: readonly NewRunEvent[];
+}
+
+/** Record `items-<stage>`. */
+interface ItemsRecord {
+  readonly count: number;
+  /** A JSON list. */
+  readonly list: DataRef;
+}
+
+/** A program's variables may have 128 KiB in one piece at most; beyond this the item is in its file alone. */
+const VARIABLE_BYTES = 32 * 1024;
+/** Of an item in a message. */
+const SHOWN_CHARACTERS = 200;
+/** Lists that are kept parsed; each has at most `PLAN_LIMITS.itemListBytes`. */
+const MOST_LISTS = 4;
+
+function recordName(stage: string): string {
+  return `items-${stage}`;
+}
+
+/** @throws ApplicationFailure with the stage's result where there is no list */
+export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest): Promise<{ readonly count: number }> {
+  const { runId, stage, execKey, attempt, each, upstream } = request;
+  if (request.events.length > 0) await deps.events.append(runId, request.events);
+  const earlier = await readResult(deps.events, runId, execKey);
+  if (earlier?.outcome === 'failed') throw stageFailure(earlier);
+  const known = (await deps.records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
+  const items = known ?? (await keptList(deps, request, await listOf(deps.artifacts, each, upstream)));
+  if ('code' in items) {
+    const failed = await writeResult(deps.events, runId, resultOf(request, 0, { failure: items }), null, deps.now());
+    throw stageFailure(failed);
+  }
+  await deps.events.append(runId, [
+    {
+      id: EVENT_ID.attempt(execKey, 'started'),
+      atMs: deps.now(),
+      body: { type: 'stage-started', stage, execKey, attempt, items: items.count },
+    },
+  ]);
+  return { count: items.count };
+}
+
+async function keptList(
+  { artifacts, records }: ActivityDeps,
+  { runId, stage }: BeginItemsRequest,
+  list: readonly JsonValue[] | StageFailure,
+): Promise<ItemsRecord | StageFailure> {
+  if ('code' in list) return list as StageFailure;
+  const values = list as readonly JsonValue[];
+  const ref = await artifacts.put(pieces([JSON.stringify(values)]), 'application/json');
+  const record: ItemsRecord = { count: values.length, list: ref };
+  await records.put(runId, recordName(stage), record);
+  return record;
+}
+
+async function listOf(
+  artifacts: ArtifactStore,
+  { list }: EachPlan,
+  upstream: BeginItemsRequest['upstream'],
+): Promise<readonly JsonValue[] | StageFailure> {
+  if (list.kind === 'inline') return list.items;
+  const output = upstream[list.stage]?.output ?? null;
+  const read = output === null ? null : await readList(artifacts, output, list.path);
+  const items = Array.isArray(read) && read.length <= PLAN_LIMITS.items ? (read as readonly JsonValue[]) : null;
+  const unfit = items === null ? null : unfitIn(items);
+  if (items !== null && unfit === null) return items;
+  const found =
+    output === null
+      ? 'is not there'
+      : typeof read === 'string'
+        ? read
+        : unfit !== null
+          ? unfit
+          : Array.isArray(read)
+            ? `is a list of ${read.length} items; at most ${PLAN_LIMITS.items} are allowed`
+            : 'is JSON and not a list';
+  const message = `the output of ${list.stage}, which \`for_each\` reads, ${found}`;
+  return { code: 'stage/bad-items', message, stderrTail: '' };
+}
+
+/** Why these items cannot be handed on as they were printed; null: they can. */
+function unfitIn(items: readonly JsonValue[]): string | null {
+  // Not recursive: nothing has bounded the depth yet.
+  const open: { readonly value: unknown; readonly depth: number }[] = items.map((value) => ({ value, depth: 1 }));
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const { value, depth } = next;
+    if (typeof value === 'number' && isRounded(value))
+      return `has a whole number near ${value}, which is beyond 2^53 and would be rounded: print it as a string`;
+    if (typeof value !== 'object' || value === null) continue;
+    if (depth > PLAN_LIMITS.itemLevels) return `has an item of more than ${PLAN_LIMITS.itemLevels} levels`;
+    for (const inner of Object.values(value)) open.push({ value: inner, depth: depth + 1 });
+  }
+  return null;
+}
+
+/** The JSON in it, or in words what it is instead. */
+async function readList(artifacts: ArtifactStore, ref: DataRef, path: readonly string[] = []): Promise<unknown> {
+  if (ref.sizeBytes > PLAN_LIMITS.itemListBytes)
+    return `has ${ref.sizeBytes} bytes, at most ${PLAN_LIMITS.itemListBytes} are allowed`;
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of artifacts.open(ref)) chunks.push(chunk);
+  try {
+    let value: unknown = JSON.parse(Buffer.concat(chunks).toString('utf8'));
+    for (const name of path) {
+      if (typeof value !== 'object' || value === null || Array.isArray(value) || !Object.hasOwn(value, name))
+        return `has no member ${JSON.stringify(name)}`;
+      value = (value as Readonly<Record<string, unknown>>)[name];
+    }
+    return typeof value === 'string' ? {} : value;
+  } catch {
+    return 'is not JSON';
+  }
+}
+
+export interface ItemLists {
+  /** Null for the run's own stages. @throws CodedError `call/refused` for an item that the list does not have */
+  itemOf(runId: string, stage: string, instance: InstancePath): Promise<StageItem | null>;
+}
+
+export function createItemLists({
+  artifacts,
+  records,
+}: {
+  readonly artifacts: ArtifactStore;
+  readonly records: Pick<RunRecords, 'get'>;
+}): ItemLists {
+  /** In the order of last use. */
+  const kept = new Map<string, Promise<readonly JsonValue[]>>();
+  const listIn = async (runId: string, stage: string): Promise<readonly JsonValue[]> => {
+    const record = (await records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
+    if (record === null || record === undefined) return [];
+    const { sha256 } = record.list;
+    const list = kept.get(sha256) ?? readList(artifacts, record.list).then((value) => value as readonly JsonValue[]);
+    kept.delete(sha256);
+    kept.set(sha256, list);
+    list.catch(() => kept.delete(sha256));
+    for (const oldest of kept.keys()) {
+      if (kept.size <= MOST_LISTS) break;
+      kept.delete(oldest);
+    }
+    return list;
+  };
+  return {
+    async itemOf(runId, stage, instance) {
+      const index = instance[0]?.item;
+      if (index === undefined) return null;
+      const list = await listIn(runId, stage);
+      if (index >= list.length)
+        throw new CodedError(
+          'call/refused',
+          `run ${runId}: stage ${stage} has ${list.length} items and no item ${index}`,
+        );
+      return { index, text: JSON.stringify(list[index]) };
+    },
+  };
+}
+
+/** What a command finds of its item beside `/workspace/input.json`; the author's own variables stand above these. */
+export function itemVariables(item: StageItem | null): Readonly<Record<string, string>> {
+  if (item === null) return {};
+  const index = { VOIDBOX_ITEM_INDEX: String(item.index) };
+  return Buffer.byteLength(item.text) > VARIABLE_BYTES ? index : { ...index, VOIDBOX_ITEM: item.text };
+}
+
+/** How an item ended. */
+type ItemEnd = { readonly output: DataRef | null } | { readonly failure: StageFailure };
+
+/** Of the latest attempts in the run's log: whatever workflows remember, what stands there is what happened. */
+export function endItems(deps: ActivityDeps, request: EndItemsRequest): Promise<StageResult> {
+  return withHeartbeat(async (life) => {
+    const { runId, stage, execKey, each } = request;
+    const earlier = await readResult(deps.events, runId, execKey);
+    if (earlier !== null) return earlier;
+    life.phase('reading results');
+    const record = (await deps.records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
+    if (record === null || record === undefined)
+      throw new CodedError('call/refused', `run ${runId}: the items of stage ${stage} have not begun`);
+    const list = (await readList(deps.artifacts, record.list)) as readonly JsonValue[];
+    const { ends, startedAtMs, vm } = await endsOf(deps, request);
+    const failed = list.flatMap((value, item) => {
+      const end = ends.get(item);
+      return end !== undefined && 'failure' in end ? [{ item, value, failure: end.failure }] : [];
+    });
+    const usage = { items: list.length, itemsFailed: failed.length };
+    const durationMs = Math.max(0, deps.now() - (startedAtMs ?? deps.now()));
+    const conclude = async (end: Partial<StageResult>): Promise<StageResult> =>
+      writeResult(deps.events, runId, { ...resultOf(request, durationMs, end), usage, vm }, null, deps.now());
+    if (request.cancelled)
+      return conclude({
+        outcome: 'cancelled',
+        failure: {
+          code: 'stage/cancelled',
+          message: `stage ${stage} was cancelled; ${ends.size} of its ${list.length} items had ended`,
+          stderrTail: '',
+        },
+      });
+    const missing = list.length - ends.size;
+    if (failed.length > each.allowFailures || missing > 0)
+      return conclude({ failure: failureOf(stage, list.length, failed, missing) });
+    life.phase('merging results');
+    const parts = list.map((value, item) => {
+      const end = ends.get(item)!;
+      return 'failure' in end
+        ? { item: JSON.stringify(value), failure: { code: end.failure.code, message: end.failure.message } }
+        : { item: JSON.stringify(value), output: end.output };
+    });
+    try {
+      const output = await mergeItems(deps.artifacts, parts);
+      return await conclude({ outcome: 'succeeded', failure: null, output });
+    } catch (error) {
+      if (!isCodedError(error) || error.code !== 'run/too-large') throw error;
+      return conclude({ failure: { code: error.code, message: error.message, stderrTail: '' } });
+    }
+  });
+}
+
+interface Ends {
+  readonly ends: ReadonlyMap<number, ItemEnd>;
+  readonly startedAtMs: number | null;
+  /** The weakest isolation that an item got; null where none had a VM. */
+  readonly vm: VmFacts | null;
+}
+
+async function endsOf(deps: ActivityDeps, { runId, stage, execKey: own }: EndItemsRequest): Promise<Ends> {
+  const ends = new Map<number, ItemEnd & { readonly attempt: number }>();
+  let startedAtMs: number | null = null;
+  let vm: VmFacts | null = null;
+  for await (const { atMs, body } of deps.reader.read(runId, 0, { output: false })) {
+    if (body.type === 'stage-started' && body.execKey === own) startedAtMs = atMs;
+    const end = endIn(body, stage);
+    if (end === null) continue;
+    const known = ends.get(end.item);
+    if (known === undefined || known.attempt <= end.attempt) ends.set(end.item, end);
+    if (body.type === 'stage-finished') vm = weaker(vm, toStageResult(body.result).vm);
+  }
+  return { ends, startedAtMs, vm };
+}
+
+function weaker(one: VmFacts | null, other: VmFacts | null): VmFacts | null {
+  if (one === null || other === null) return one ?? other;
+  const rank = ({ isolation }: VmFacts): number => ISOLATION_LEVELS.indexOf(isolation);
+  return rank(other) > rank(one) ? other : one;
+}
+
+/** A cancelled item has not ended: no later attempt stands for it either. */
+function endIn(
+  body: RunEventBody,
+  stage: string,
+): (ItemEnd & { readonly item: number; readonly attempt: number }) | null {
+  if ((body.type !== 'stage-finished' && body.type !== 'stage-failed') || body.stage !== stage) return null;
+  const name = parseExecKey(body.execKey);
+  const step = name?.instance[0];
+  if (name === null || step === undefined || step.part !== stage) return null;
+  const at = { item: step.item, attempt: name.attempt };
+  if (body.type === 'stage-failed') return { ...at, failure: body.failure };
+  const { outcome, output, failure } = toStageResult(body.result);
+  if (outcome === 'succeeded') return { ...at, output };
+  return outcome === 'failed' && failure !== null ? { ...at, failure } : null;
+}
+
+function failureOf(
+  stage: string,
+  count: number,
+  failed: readonly { readonly item: number; readonly value: JsonValue; readonly failure: StageFailure }[],
+  missing: number,
+): StageFailure {
+  const [first] = failed;
+  const left = missing === 0 ? '' : `; ${missing} did not end`;
+  if (first === undefined)
+    return {
+      code: 'stage/items-failed',
+      message: `of the ${count} items of stage ${stage} ${missing} have no result`,
+      stderrTail: '',
+    };
+  const { item, value, failure } = first;
+  return {
+    code: 'stage/items-failed',
+    message: `${failed.length} of ${count} items failed${left}; the first is item ${item}, ${shown(value)}: ${failure.message} (${failure.code})`,
+    stderrTail: failure.stderrTail,
+  };
+}
+
+function shown(value: JsonValue): string {
+  const text = sanitizeLine(JSON.stringify(value));
+  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
+}
+
+function resultOf(
+  { stage, attempt, execKey }: EndItemsRequest,
+  durationMs: number,
+  end: Partial<StageResult>,
+): StageResult {
+  return {
+    stage,
+    instance: [],
+    attempt,
+    execKey,
+    outcome: 'failed',
+    failure: null,
+    durationMs,
+    output: null,
+    outputs: {},
+    vm: null,
+    usage: {},
+    command: null,
+    ...end,
+  };
+}
+
+async function* pieces(texts: readonly string[]): AsyncIterable<Uint8Array> {
+  for (const text of texts) yield Buffer.from(text);
+}

@@ -1,0 +1,52 @@
+/** Whether what a stage left is what its `output_schema` says. */
+import { Buffer } from 'node:buffer';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { DataRef, Plan, StagePlan } from '../domain/plan/plan.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { OUTPUT_SCHEMA_LIMITS } from '../domain/spec/output-schema.ts';
+import { canonicalJson } from '../domain/units/canonical-json.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { OutcomeFailure } from './stage-outputs.ts';
+
+type Deps = Pick<ActivityDeps, 'artifacts' | 'checkOutput'>;
+
+/** Null: it fits, or the stage has no schema. What it says has words of the output in it. */
+export async function outputMismatch(
+  deps: Deps,
+  { id, outputSchema }: Pick<StagePlan, 'id' | 'outputSchema'>,
+  output: DataRef,
+): Promise<OutcomeFailure | null> {
+  if (outputSchema === undefined) return null;
+  const failed = (problem: string): OutcomeFailure => ({
+    code: 'stage/output-schema',
+    message: `stage ${id} left an output that does not fit its \`output_schema\`: ${sanitizeLine(problem)}`,
+  });
+  if (output.sizeBytes > OUTPUT_SCHEMA_LIMITS.outputBytes)
+    return failed(
+      `it has ${output.sizeBytes} bytes, and with a schema at most ${OUTPUT_SCHEMA_LIMITS.outputBytes} are allowed`,
+    );
+  const parts: Uint8Array[] = [];
+  for await (const part of deps.artifacts.open(output)) parts.push(part);
+  const answer = await deps.checkOutput(outputSchema, Buffer.concat(parts).toString('utf8'));
+  return 'problem' in answer ? failed(answer.problem) : null;
+}
+
+/**
+ * Of a plan that any client may have sent: a schema that is none would fail its stage after its work.
+ * @throws CodedError `admit/invalid`
+ */
+export async function refuseBadSchemas({ checkOutput }: Pick<Deps, 'checkOutput'>, { stages }: Plan): Promise<void> {
+  const seen = new Set<string>();
+  for (const { id, outputSchema } of stages) {
+    if (outputSchema === undefined) continue;
+    const key = canonicalJson(outputSchema);
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const answer = await checkOutput(outputSchema, null);
+    if ('problem' in answer)
+      throw new CodedError(
+        'admit/invalid',
+        `the \`output_schema\` of stage ${id} is not valid: ${sanitizeLine(answer.problem)}`,
+      );
+  }
+}

@@ -1,0 +1,53 @@
+import { expect, test } from 'vitest';
+import { createRedactor } from '../domain/security/redactor.ts';
+import type { LaunchSpec } from './ports/sandbox.ts';
+import { plainStage } from '../test/rig/mock-worker.ts';
+import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+import { describeExit } from './stage-result.ts';
+
+const SANDBOX: LaunchSpec = { mode: 'qemu', isolation: 'none', memoryMib: 256, vcpus: 1, diskMib: 64, mounts: [] };
+const REQUEST = {
+  stage: plainStage('sort', 'sort', ['sort']),
+  scope: { id: 'sort', sandbox: SANDBOX },
+  instance: [],
+  attempt: 1,
+  execKey: 'sort/0/1',
+} as unknown as StageRequest;
+const BACKEND = { name: 'qemu', isolation: 'microvm' } as unknown as SandboxBackend;
+const VM = { facts: { isolation: 'microvm', accelerator: 'tcg' } } as unknown as Sandbox;
+const EXEC = { async *output() {} } as unknown as Exec;
+const EXIT: ExecExit = {
+  reason: 'exited',
+  exitCode: 137,
+  message: '',
+  startedAtMs: 0,
+  endedAtMs: 1,
+  stdoutBytes: 0,
+  stderrBytes: 0,
+  droppedBytes: 0,
+};
+
+test.each<[string, Partial<ExecExit>, string]>([
+  [
+    'whose memory was full',
+    { message: "the kernel killed 1 of its processes: the guest's memory for users is full" },
+    'stage sort was ended by signal 9 (exit code 137): the VM ran out of memory, and its kernel killed a process of the command; `memory_mb` is 256, raise it',
+  ],
+  [
+    'of which a shell was left when its memory was full',
+    { exitCode: 2, message: "the kernel killed 12 of its processes: the guest's memory for users is full" },
+    'stage sort ended with exit code 2: the VM ran out of memory, and its kernel killed 12 processes of the command; `memory_mb` is 256, raise it',
+  ],
+  ['that was killed', {}, 'stage sort was ended by signal 9 (exit code 137)'],
+  [
+    'of which the guest says something else',
+    { message: 'odd\u001b[2J words' },
+    'stage sort was ended by signal 9 (exit code 137): odd words',
+  ],
+])('a command %s says so', async (_, change, message) => {
+  const signal = new AbortController().signal;
+  const exit = { ...EXIT, ...change };
+  const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), false, signal);
+  expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'stage/exit-nonzero', message } });
+});

@@ -1,0 +1,105 @@
+import { Buffer } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { expect, test } from 'vitest';
+import type { DataRef, TextsPlan } from '../domain/plan/plan.ts';
+import { evaluateTexts } from '../domain/spec/expression/evaluate.ts';
+import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
+import type { CommandStage } from './requests.ts';
+import { withTexts } from './texts.ts';
+
+const ENV = { name: 'V', value: { kind: 'literal', text: 'as written' } } as const;
+
+/** A stage whose second argument and variable V are made of the sources, over what stage `a` printed. */
+async function made(output: string | Uint8Array | null, sources: readonly string[], around = ''): Promise<unknown> {
+  const bytes = Buffer.from(output ?? '');
+  const ref: DataRef = {
+    sha256: createHash('sha256').update(bytes).digest('hex'),
+    sizeBytes: bytes.length,
+    mediaType: 'text/plain',
+  };
+  const artifacts = { open: () => [bytes] } as never;
+  const indices = sources.map((_, index) => index);
+  const texts: TextsPlan = {
+    sources,
+    stages: ['a'],
+    params: { p: 'P' },
+    texts: [
+      { place: { kind: 'arg', index: 1 }, parts: [around, ...indices] },
+      { place: { kind: 'env', name: 'V' }, parts: indices },
+    ],
+  };
+  const work = { kind: 'command', program: 'x', args: ['-', 'as written'], env: [ENV] };
+  const answer = await withTexts(
+    { artifacts, evaluateTexts: (...asked) => Promise.resolve(evaluateTexts(...asked)) },
+    {
+      stage: { id: 's', texts, work } as unknown as CommandStage,
+      upstream: { a: { output: output === null ? null : ref, outputs: {} } },
+    },
+  );
+  return 'problem' in answer ? answer.problem : [answer.work.args, answer.work.env[0]!.value];
+}
+
+const both = (arg: string, variable = arg): unknown => [['-', arg], { kind: 'literal', text: variable }];
+
+test.each([
+  '\'"; touch pwned; `id` $(id) ${IFS} \\ \r\n\t*?[a] && | <',
+  '${{ stages.a.output }} $${{ params.p }}',
+  '-rf',
+  '',
+  '\uFEFF💥é\u0001',
+  `${'x'.repeat(EXPRESSION_LIMITS.valueBytes)}`,
+])('what a stage printed stands in a text as it is: %#', async (output) => {
+  expect(await made(output, ['stages.a.output'], 'tag=')).toEqual(both(`tag=${output}`, output));
+});
+
+test('numbers and booleans stand as JSON has them, lists and mappings as JSON', async () => {
+  const output = '{"n":9007199254740993,"d":1.5,"b":true,"l":[1,"a",null,{"k":[]}],"m":{"__proto__":"\\u0000\\n"}}';
+  for (const [source, text] of [
+    ['stages.a.json.n', '9007199254740993'],
+    ['stages.a.json.d + 1.0', '2.5'],
+    ['stages.a.json.b', 'true'],
+    ['stages.a.json.l', '[1,"a",null,{"k":[]}]'],
+    ['stages.a.json.m', '{"__proto__":"\\u0000\\n"}'],
+    ['{"x": stages.a.json.n, "p": params.p}', '{"x":9007199254740993,"p":"P"}'],
+  ] as const)
+    expect(await made(output, [source]), source).toEqual(both(text));
+});
+
+test.each<[string, string | Uint8Array | null, string, RegExp]>([
+  ['a zero byte', 'a\0b', 'stages.a.output', /^the expression `stages.a.output`: its value has a zero byte/],
+  [
+    'bytes that are no text',
+    new Uint8Array([0x61, 0xff]),
+    'stages.a.output',
+    /^the output of stage a is not UTF-8 text$/,
+  ],
+  ['half a character', '"\\ud800"', 'stages.a.json', /half of a character/],
+  [
+    'a value beyond the limit',
+    'x'.repeat(EXPRESSION_LIMITS.valueBytes + 1),
+    'stages.a.output',
+    /has 32769 bytes; at most 32768/,
+  ],
+  [
+    'an output beyond the limit',
+    'x'.repeat(EXPRESSION_LIMITS.inputBytes),
+    'stages.a.output',
+    /^its expressions read 1048585 bytes; at most 1048576/,
+  ],
+  ['an absent output', null, 'stages.a.output', /no such key: output; ask for it with `has\(…\)` first/],
+  ['null', '{"x":null}', 'stages.a.json.x', /its value is null, which is not a text/],
+  ['what is no JSON', 'hi', 'stages.a.json', /the output of stage a is not JSON/],
+  ['an optional', '{}', 'stages.a.json.?x', /its value is of the type optional/],
+  ['a date in a list', '[]', 'stages.a.json + [timestamp("2020-01-01T00:00:00Z")]', /its value is not a text/],
+])('%s makes no text', async (_what, output, source, problem) => {
+  expect(await made(output, [source])).toMatch(problem);
+});
+
+test('all texts of a stage together have a limit', async () => {
+  const output = 'x'.repeat(EXPRESSION_LIMITS.valueBytes);
+  expect(await made(output, ['stages.a.output', 'stages.a.output + ""'])).toEqual(both(output + output));
+  const more = await made(output, ['stages.a.output', 'stages.a.output + ""'], 'y');
+  expect(more).toBe(
+    'arguments and variables with values of expressions have 131073 bytes together; at most 131072 are allowed: take large data with `inputs` or `stdin_from`',
+  );
+});

@@ -1,0 +1,74 @@
+/** The arguments and variables of an attempt in which values of expressions stand: made of earlier outputs, before there is a VM. */
+import { Buffer } from 'node:buffer';
+import type { DataRef, TextPlan, TextsPlan } from '../domain/plan/plan.ts';
+import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { CommandStage, StageRequest } from './requests.ts';
+
+type Deps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
+
+/** The stage with its texts, or why they cannot be made. The same outputs give the same texts. */
+export async function withTexts(
+  deps: Deps,
+  { stage, upstream }: Pick<StageRequest, 'stage' | 'upstream'>,
+): Promise<CommandStage | { readonly problem: string }> {
+  const { texts } = stage;
+  if (texts === undefined) return stage;
+  const outputs = await readOutputs(deps, texts, upstream);
+  if (typeof outputs === 'string') return { problem: outputs };
+  const answer = await deps.evaluateTexts(texts.sources, { stages: outputs, params: texts.params });
+  if ('problem' in answer)
+    return { problem: `the expression \`${shown(texts.sources[answer.source]!)}\`: ${answer.problem}` };
+  const made = texts.texts.map((text) => ({ ...text, value: valueOf(text, answer.texts) }));
+  const bytes = made.reduce((sum, { value }) => sum + Buffer.byteLength(value), 0);
+  if (bytes > EXPRESSION_LIMITS.textsBytes)
+    return {
+      problem: `arguments and variables with values of expressions have ${bytes} bytes together; at most ${EXPRESSION_LIMITS.textsBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``,
+    };
+  const args = [...stage.work.args];
+  const env = new Map(stage.work.env.map(({ name, value }) => [name, value]));
+  for (const { place, value } of made)
+    if (place.kind === 'arg') args[place.index] = value;
+    else env.set(place.name, { kind: 'literal', text: value });
+  return { ...stage, work: { ...stage.work, args, env: [...env].map(([name, value]) => ({ name, value })) } };
+}
+
+function valueOf({ parts }: TextPlan, values: readonly string[]): string {
+  return parts.map((part) => (typeof part === 'number' ? values[part]! : part)).join('');
+}
+
+type Outputs = Readonly<Record<string, { readonly output?: string }>>;
+
+/** In words what is wrong with them. A stage that ended without an output has none here either. */
+async function readOutputs(
+  { artifacts }: Deps,
+  { stages, params }: TextsPlan,
+  upstream: StageRequest['upstream'],
+): Promise<Outputs | string> {
+  const refs = stages.map((id): [string, DataRef | null] => [id, upstream[id]?.output ?? null]);
+  const bytes = refs.reduce((sum, [, ref]) => sum + (ref?.sizeBytes ?? 0), Buffer.byteLength(JSON.stringify(params)));
+  if (bytes > EXPRESSION_LIMITS.inputBytes)
+    return `its expressions read ${bytes} bytes; at most ${EXPRESSION_LIMITS.inputBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``;
+  const outputs: [string, { readonly output?: string }][] = [];
+  for (const [id, ref] of refs) {
+    const output = ref === null ? undefined : await textIn(artifacts, ref);
+    if (output === null) return `the output of stage ${id} is not UTF-8 text`;
+    outputs.push([id, output === undefined ? {} : { output }]);
+  }
+  return Object.fromEntries(outputs);
+}
+
+/** Null: a value of it would be another one than was printed. */
+async function textIn(artifacts: ActivityDeps['artifacts'], ref: DataRef): Promise<string | null> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of artifacts.open(ref)) chunks.push(chunk);
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(Buffer.concat(chunks));
+  } catch {
+    return null;
+  }
+}
+
+function shown(source: string): string {
+  return source.length > 200 ? `${source.slice(0, 199)}…` : source;
+}

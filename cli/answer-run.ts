@@ -1,0 +1,101 @@
+/** `voidbox approve` and `voidbox reject`: one answer to one stage. */
+import { userInfo } from 'node:os';
+import { AnswerError, answerStage, stagesThatAsk } from '../client/answers.ts';
+import { openServerLink } from '../client/server-link.ts';
+import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import type { AnswerReceipt, AnswerRequest, Decision } from '../workflows/run/answer-request.ts';
+import { CliError, environmentError, usageError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT, type ExitCode } from './exit-code.ts';
+import { describeMissingWorker } from './missing-worker.ts';
+import { shownRunId, typedRunId } from './run-id.ts';
+import { findRunOrElsewhere, isElsewhere } from './run-elsewhere.ts';
+import { readView } from './run-lookup.ts';
+
+export interface AnswerOptions {
+  readonly json?: boolean;
+  readonly comment?: string;
+  readonly by?: string;
+  readonly fields: Readonly<Record<string, string>>;
+}
+
+export async function answerRun(
+  decision: Decision,
+  [runText = '', stageText]: readonly string[],
+  options: AnswerOptions,
+  context: CliContext,
+): Promise<ExitCode> {
+  checkNote('--comment', options.comment, ANSWER_LIMITS.commentCharacters);
+  checkNote('--by', options.by, ANSWER_LIMITS.byCharacters);
+  const found = await findRunOrElsewhere(runText, context);
+  const runId = isElsewhere(found) ? found.runId : found;
+  // An answer needs a worker, so the stack is started when it sleeps.
+  const link = await openServerLink(context, {
+    start: true,
+    onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
+  });
+  if (link === null) throw new Error('the embedded stack was not started');
+  try {
+    const stage = stageText ?? onlyOne(runId, await link.briefly((client) => stagesThatAsk(client, runId)), decision);
+    const request: AnswerRequest = {
+      stage,
+      decision,
+      by: options.by ?? userInfo().username,
+      ...(options.comment === undefined ? {} : { comment: options.comment }),
+      ...(Object.keys(options.fields).length === 0 ? {} : { fields: options.fields }),
+    };
+    return await say(runId, await link.briefly((client) => answerStage(client, runId, request)), options, context);
+  } catch (error) {
+    if (!(error instanceof AnswerError)) throw error;
+    if (error.kind === 'silent')
+      throw environmentError(
+        'cli/no-server',
+        error.message,
+        (await describeMissingWorker(link, Date.now())) ?? 'Try again; `voidbox ps` shows whether the worker runs.',
+      );
+    const what = error.kind === 'ended' && !isElsewhere(found) ? await howItEnded(runId, context) : error.message;
+    throw new CliError(EXIT.runFailed, 'cli/answer-refused', what, `See: voidbox status ${typedRunId(runId)}`);
+  }
+}
+
+function checkNote(option: string, text: string | undefined, mostCharacters: number): void {
+  if (text !== undefined && text.length > mostCharacters)
+    throw usageError(`${option} has ${text.length} characters; at most ${mostCharacters} are allowed`, 'Shorten it.');
+}
+
+function onlyOne(runId: string, asking: readonly string[], decision: Decision): string {
+  const [first, ...others] = asking;
+  if (first === undefined) throw new AnswerError('refused', `no stage of run ${runId} waits for an answer`);
+  if (others.length === 0) return first;
+  throw usageError(
+    `${asking.length} stages of run ${shownRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
+    `Name one: voidbox ${decision} ${typedRunId(runId)} ${sanitizeLine(first)}`,
+  );
+}
+
+/** The end of the run, and what was answered before. */
+async function howItEnded(runId: string, context: CliContext): Promise<string> {
+  const view = await readView((await context.stores()).reader, runId);
+  const answered = view.stages.flatMap(({ id, reason, failure }) => {
+    if (reason?.startsWith('approved') === true) return [`${id} was ${reason}`];
+    return failure?.code === 'stage/rejected' || failure?.code === 'stage/no-answer' ? [failure.message] : [];
+  });
+  return [`run ${runId} has ended (${view.state}) and takes no answer`, ...answered].map(sanitizeLine).join('; ');
+}
+
+async function say(
+  runId: string,
+  receipt: AnswerReceipt,
+  options: AnswerOptions,
+  context: CliContext,
+): Promise<ExitCode> {
+  const { stage, decision, by } = receipt;
+  const done = decision === 'approve' ? 'approved' : 'rejected';
+  await context.stdout.write(
+    options.json === true
+      ? `${JSON.stringify({ runId, ...receipt })}\n`
+      : `${sanitizeLine(stage)} of ${shownRunId(runId)} ${done}${by === null ? '' : ` by ${sanitizeLine(by)}`}\n`,
+  );
+  return EXIT.success;
+}

@@ -1,0 +1,72 @@
+import { existsSync } from 'node:fs';
+import { extname, resolve } from 'node:path';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { unsupportedParts } from '../../domain/plan/unsupported.ts';
+import { fromWire, type PlanWire, toWire } from '../../domain/plan/wire.ts';
+import { CliError, usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
+import { EXIT } from '../exit-code.ts';
+import { loadSpec, parseParam } from '../load-spec.ts';
+import { renderDiagnostics } from '../render/diagnostics.ts';
+import { planToMermaid, renderPlanGraph } from '../render/plan-graph.ts';
+import { shownRunId } from '../run-id.ts';
+import { findRunId } from '../run-lookup.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly format: string;
+  readonly param?: Record<string, string>;
+}
+
+/** Endings of what is a spec even where there is no such file, so that a wrong path is not taken for a run. */
+const ENDINGS: readonly string[] = ['.yaml', '.yml', '.json', '.ts', '.mts', '.js', '.mjs'];
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<file|run>', 'a spec or its definition, - for standard input, or a run')
+      .option('--param <name=value>', 'the value of a spec parameter; repeatable', parseParam)
+      .option('-f, --format <format>', 'text, or mermaid: a flowchart for Markdown', 'text');
+  },
+  async execute([what = ''], options, context) {
+    const { format } = options;
+    if (format !== 'text' && format !== 'mermaid')
+      throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
+    const plan = isSpec(what, context) ? await planOfSpec(what, options, context) : await planOfRun(what, context);
+    const { stdout } = context;
+    if (options.json)
+      await stdout.write(
+        `${JSON.stringify({ name: plan.name, kind: plan.kind, plan: toWire(plan), unsupported: unsupportedParts(plan) })}\n`,
+      );
+    else await stdout.write(format === 'mermaid' ? planToMermaid(plan) : renderPlanGraph(plan, stdout.style));
+    return EXIT.success;
+  },
+});
+
+function isSpec(what: string, { cwd }: CliContext): boolean {
+  return what === '-' || ENDINGS.includes(extname(what)) || existsSync(resolve(cwd, what));
+}
+
+async function planOfSpec(file: string, options: Options, context: CliContext): Promise<Plan> {
+  const { plan, diagnostics, sources } = await loadSpec(file, options.param ?? {}, context);
+  if (plan !== null) return plan;
+  await context.stderr.write(
+    options.json
+      ? `${JSON.stringify({ diagnostics })}\n`
+      : renderDiagnostics(diagnostics, sources, { style: context.stderr.style, width: context.stderr.width() }),
+  );
+  throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
+}
+
+async function planOfRun(text: string, context: CliContext): Promise<Plan> {
+  const { index, records } = await context.stores();
+  const runId = await findRunId(index, text);
+  const wire = await records.get(runId, 'plan');
+  if (wire === null || wire === undefined)
+    throw usageError(
+      `run ${shownRunId(runId)} has no plan on this machine`,
+      'It was not admitted, or its files are on another host: voidbox status RUN',
+    );
+  return fromWire(wire as PlanWire);
+}

@@ -1,0 +1,21 @@
+import { defineCommand } from '../command.ts';
+
+interface Options {
+  readonly json?: boolean;
+  readonly comment?: string;
+  readonly by?: string;
+}
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .argument('[stage]', 'the stage that asks; may be left out when only one does')
+      .option('-c, --comment <text>', 'why; it stands in the run and in the failure')
+      .option('--by <name>', 'who answers; your user name when left out');
+  },
+  async execute(args, options, context) {
+    const { answerRun } = await import('../answer-run.ts');
+    return await answerRun('reject', args, { ...options, fields: {} }, context);
+  },
+});

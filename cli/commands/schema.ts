@@ -1,0 +1,12 @@
+import { renderSpecSchema } from '../../domain/spec/grammar/json-schema.ts';
+import { defineCommand } from '../command.ts';
+import { EXIT } from '../exit-code.ts';
+
+/** It is JSON with `--json` and without. */
+export const command = defineCommand<{ readonly json?: boolean }>({
+  configure: () => undefined,
+  async execute(_args, _options, { stdout }) {
+    await stdout.write(renderSpecSchema());
+    return EXIT.success;
+  },
+});

@@ -1,0 +1,112 @@
+/** From a file to a plan that runs, with every mistake told. */
+import { SOURCE_BYTES, type SourceRecord } from '../client/client-record.ts';
+import { type MockRequest, withMocks } from '../domain/plan/mocks.ts';
+import type { Plan } from '../domain/plan/plan.ts';
+import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
+import { listFiles } from '../sdk/list-files.ts';
+import { readSpec } from '../sdk/read-spec.ts';
+import { CliError, usageError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT } from './exit-code.ts';
+import { type LoadedSpec, loadSpec } from './load-spec.ts';
+import { renderDiagnostics } from './render/diagnostics.ts';
+import { refuseMissingSkills } from './skill-files.ts';
+
+export interface CompiledRun {
+  /** As it runs. */
+  readonly plan: Plan;
+  /** As its author wrote it: what the run is started with, beside `mock`. */
+  readonly written: Plan;
+  readonly mock: MockRequest | null;
+  readonly baseDir: string;
+  readonly source: SourceRecord;
+}
+
+interface CompileOptions {
+  readonly params: Readonly<Record<string, string>>;
+  readonly mode: 'mock' | null;
+  readonly mock: (plan: Plan) => MockRequest | null;
+  readonly json: boolean;
+}
+
+/** @throws CliError `spec/invalid`, `cli/skill-missing`, `admit/unsupported-work` */
+export async function compileRun(file: string, options: CompileOptions, context: CliContext): Promise<CompiledRun> {
+  return await accepted(await loadSpec(file, options.params, context), options, context);
+}
+
+/** As `compileRun`, of the text that an earlier run was compiled of. */
+export async function compileAgain(
+  { path, text }: { readonly path: string | null; readonly text: string },
+  baseDir: string,
+  options: CompileOptions,
+  context: CliContext,
+): Promise<CompiledRun> {
+  const { loadText } = await import('../domain/spec/load.ts');
+  const file = path ?? '<stdin>';
+  const { plan, diagnostics, parts } = await loadText(text, file, {
+    baseDir,
+    params: options.params,
+    readSpec,
+    listFiles,
+  });
+  const loaded = { file, path, text, baseDir, plan, diagnostics, sources: new Map([...parts, [file, text]]) };
+  return await accepted({ ...loaded, mountPlaces: new Map() }, options, context);
+}
+
+async function accepted(
+  { file, path, text, plan, baseDir, diagnostics, sources }: LoadedSpec,
+  { params, mode, mock, json }: CompileOptions,
+  context: CliContext,
+): Promise<CompiledRun> {
+  if (json && plan === null) {
+    await context.stderr.write(`${JSON.stringify({ diagnostics })}\n`);
+  } else if (diagnostics.length > 0 && !json) {
+    await context.stderr.write(
+      renderDiagnostics(diagnostics, sources, { style: context.stderr.style, width: context.stderr.width() }),
+    );
+  }
+  if (plan === null) throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
+  const written = mode === 'mock' ? inMock(plan) : plan;
+  const request = mock(written);
+  const chosen = mocked(written, request);
+  await refuseMissingSkills(chosen, baseDir, context);
+  refuseUnsupported(chosen, written);
+  const isKept = text !== null && Buffer.byteLength(text) <= SOURCE_BYTES;
+  return {
+    plan: chosen,
+    written,
+    mock: request,
+    baseDir,
+    source: { path, text: isKept ? text : null, params, mode },
+  };
+}
+
+/** Admission would refuse it too, after everything that the machine lacks was fetched and started. */
+function refuseUnsupported(plan: Plan, written: Plan): void {
+  const parts = unsupportedParts(plan);
+  const canMock = new Set(written.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [id])));
+  const isMockable = parts.every(({ stage }) => canMock.has(stage));
+  if (parts.length > 0)
+    throw new CliError(
+      EXIT.usage,
+      'admit/unsupported-work',
+      describeUnsupported(parts),
+      isMockable
+        ? 'Try the spec with the `mock` of these stages: voidbox run FILE --mock'
+        : 'Remove these parts; `voidbox validate FILE` checks the whole spec without running it',
+    );
+}
+
+function mocked(plan: Plan, request: MockRequest | null): Plan {
+  const made = withMocks(plan, request);
+  if ('plan' in made) return made.plan;
+  throw usageError(`the run cannot be mocked: ${made.problems.join('; ')}`);
+}
+
+/** The flag is a word of its own: it lowers the isolation that the spec demands. */
+function inMock(plan: Plan): Plan {
+  return {
+    ...plan,
+    scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, mode: 'mock', isolation: 'none' } })),
+  };
+}

@@ -1,0 +1,96 @@
+/** What this host says of a plan's mounts before a run is started. The worker decides again, at admission and at each launch of a VM. */
+import { realpathSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import type { Plan } from '../domain/plan/plan.ts';
+import { contains } from '../domain/spec/paths.ts';
+import type { Environment } from '../setup/environment.ts';
+import { allowedMounts, keepAllowedMounts } from '../client/embedded/allowed-mounts.ts';
+import { type RefusedMount, refusedMounts } from '../client/refused-mounts.ts';
+import { environmentError, usageError } from './cli-error.ts';
+import { typedArgument } from './typed-argument.ts';
+
+/**
+ * What `--allow-mounts` names.
+ * @returns absolute paths, links followed: a link that is changed later allows nothing else
+ * @throws CliError for what is no folder
+ */
+export function givenFolders(paths: readonly string[], cwd: string): string[] {
+  return paths.map((path) => {
+    const full = resolve(cwd, path);
+    const found = statSync(full, { throwIfNoEntry: false });
+    if (found?.isDirectory() === true) return realpathSync(full);
+    throw usageError(
+      `--allow-mounts: \`${path}\` ${found === undefined ? 'does not exist' : 'is not a folder'}`,
+      'Name a folder of this host; runs may then mount it and what lies below it.',
+    );
+  });
+}
+
+/** @throws SetupError when what is allowed cannot be read */
+export async function mountsRefusedHere(
+  plan: Plan,
+  baseDir: string,
+  env: Environment,
+): Promise<readonly RefusedMount[]> {
+  return await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir)]);
+}
+
+export function describeRefusal({ hostPath, why, detail }: RefusedMount): string {
+  if (why === 'missing') return `the spec mounts ${hostPath}, which cannot be read: ${detail}`;
+  const leads = detail === hostPath ? '' : `, which leads to ${detail}`;
+  return `the spec mounts ${hostPath}${leads}; it is neither below the spec's folder nor allowed on this host`;
+}
+
+/** With the folders that are allowed already: those that `up` is given replace them. */
+export function refusalRemedy({ why, detail }: RefusedMount, baseDir: string, env: Environment): string {
+  if (why === 'missing')
+    return `Create it, or correct \`host\` of the mount; a relative path starts at the spec's folder, ${baseDir}`;
+  return `Move it below the spec's folder, ${baseDir}, or allow it: ${allowCommand(env, [detail])}`;
+}
+
+function allowCommand(env: Environment, more: readonly string[]): string {
+  return `voidbox up --allow-mounts ${[...allowedMounts(env.stateDir), ...more].map(typedArgument).join(' ')}`;
+}
+
+export interface MountsOfRun {
+  readonly plan: Plan;
+  readonly baseDir: string;
+  /** As `givenFolders` returns them. */
+  readonly allow: readonly string[];
+}
+
+/**
+ * Refuses what admission would refuse, so that it costs no run, and allows what `run` was told to allow for the stack that it is
+ * about to start. A stack that runs keeps its own permission: this command's user would not notice that it was changed for others.
+ * @throws CliError `cli/mount-missing`, `cli/mount-refused`
+ */
+export async function settleMounts(
+  { plan, baseDir, allow }: MountsOfRun,
+  env: Environment,
+  note: (line: string) => void,
+): Promise<void> {
+  const allowed = allowedMounts(env.stateDir);
+  const more = allow.filter((folder) => !allowed.some((each) => contains(each, folder)));
+  if (more.length > 0 && (await isStackUp(env)))
+    throw environmentError(
+      'cli/mount-refused',
+      `the running stack does not allow mounts from ${more.join(', ')}, and \`run\` does not restart it`,
+      `Restart it with the permission; open runs continue: ${allowCommand(env, more)}`,
+    );
+  const [refused] = await refusedMounts(plan, [baseDir, ...allowed, ...more]);
+  if (refused !== undefined)
+    throw environmentError(
+      refused.why === 'missing' ? 'cli/mount-missing' : 'cli/mount-refused',
+      describeRefusal(refused),
+      refusalRemedy(refused, baseDir, env),
+    );
+  if (more.length === 0) return;
+  keepAllowedMounts(env.stateDir, [...allowed, ...more]);
+  note(`runs of this state folder may mount from ${more.join(', ')}; allow none again: voidbox up --no-allow-mounts`);
+}
+
+/** What asks the stack is loaded here: `validate` asks nothing. */
+async function isStackUp(env: Environment): Promise<boolean> {
+  const { readStack } = await import('../client/embedded/stack.ts');
+  return (await readStack(env)) !== null;
+}

@@ -1,0 +1,106 @@
+import { expect, test } from 'vitest';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { checkExpressions } from '../../domain/spec/expression/check.ts';
+import { compileText } from '../../domain/spec/load.ts';
+import { planToMermaid, renderPlanGraph } from './plan-graph.ts';
+import { PLAIN } from './style.ts';
+
+function planOf(text: string): Plan {
+  const { plan, diagnostics } = compileText(text, 'x.yaml', { baseDir: null });
+  expect(diagnostics).toEqual([]);
+  return plan!;
+}
+
+const NESTED = `kind: workflow
+name: main
+parts:
+  outer: { workflow: { steps: [{ name: a, run: { program: a } }, { name: in, uses: inner, depends_on: [a] }] } }
+  inner: { pipeline: { boxes: [{ name: b, run: { program: b } }] } }
+workflow:
+  steps:
+    - { name: x, uses: outer }
+    - { name: y, run: { program: y }, depends_on: [x] }
+`;
+
+test('stages of a part stand in a group of their own, parts within parts too', () => {
+  expect(renderPlanGraph(planOf(NESTED), PLAIN)).toBe(`workflow main
+
+VM (microvm), 512 MiB, 1 vCPU, no network
+  y       y · after x
+
+part x: outer
+
+  VM (microvm), 512 MiB, 1 vCPU, no network
+    x.a     a
+
+  without a VM
+    x       ends the part outer · after x.in
+
+  part x.in: inner
+
+    VM (microvm), 512 MiB, 1 vCPU, no network
+      x.in.b  b · after x.a
+
+    without a VM
+      x.in    ends the part inner · after x.in.b
+
+result: the output of y
+`);
+  expect(planToMermaid(planOf(NESTED)).split('\n').slice(0, 19).join('\n')).toBe(`flowchart TD
+  subgraph v0["VM (microvm), 512 MiB, 1 vCPU, no network"]
+    s4["y<br/>y"]
+  end
+  subgraph p0["part x: outer"]
+    subgraph v1["VM (microvm), 512 MiB, 1 vCPU, no network"]
+      s0["x.a<br/>a"]
+    end
+    s3{{"x<br/>ends the part outer"}}
+    subgraph p1["part x.in: inner"]
+      subgraph v2["VM (microvm), 512 MiB, 1 vCPU, no network"]
+        s1["x.in.b<br/>b"]
+      end
+      s2{{"x.in<br/>ends the part inner"}}
+    end
+  end
+  s0 --> s1
+  s1 --> s2
+  s2 --> s3`);
+});
+
+test('each stage is drawn once, also of parts that say to be within each other', () => {
+  const plan = planOf(NESTED);
+  const stages = plan.stages.map((stage) =>
+    stage.work.kind === 'part' ? { ...stage, work: { ...stage.work, stages: ['x', 'x.in', 'x.a'] } } : stage,
+  );
+  const drawn = planToMermaid({ ...plan, stages });
+  for (const index of plan.stages.keys()) expect(drawn.match(new RegExp(`^ *s${index}[[{]`, 'gm'))).toHaveLength(1);
+});
+
+test('a loop stands in a group of its own, with what ends it', () => {
+  const { plan } = compileText(
+    `kind: pipeline
+name: main
+pipeline:
+  boxes: [{ name: a, run: { program: a } }, { name: b, run: { program: b } }]
+  stages: [{ type: loop, name: refine, boxes: [a, b], until: stages.b.json.ok, max_visits: 5 }]
+`,
+    'x.yaml',
+    { baseDir: null, checkExpression: checkExpressions },
+  );
+  expect(renderPlanGraph(plan!, PLAIN)).toBe(`pipeline main
+
+loop refine: at most 5 visits
+
+  VM (microvm), 512 MiB, 1 vCPU, no network
+    a       a
+
+  VM (microvm), 512 MiB, 1 vCPU, no network
+    b       b · after a
+
+  without a VM
+    refine  ends the loop once stages.b.json.ok · after b, the end of a
+
+result: the output of refine
+`);
+  expect(planToMermaid(plan!)).toContain('"loop refine: at most 5 visits"');
+});

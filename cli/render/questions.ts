@@ -1,0 +1,60 @@
+import type { Question } from '../../domain/run/event.ts';
+import { describeField } from '../../domain/run/approval-answer.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { formatDurationMs } from '../../domain/units/duration.ts';
+import type { RunView } from '../../store/projection.ts';
+import { typedRunId } from '../run-id.ts';
+import type { Style } from './style.ts';
+
+/** On one line: what is asked, of whom, and until when. */
+export function renderQuestion({ message, by, deadlineAtMs, onTimeout }: Question): string {
+  const of = by.length === 0 ? '' : `asks ${by.map(sanitizeLine).join(', ')}`;
+  const until = deadlineAtMs === null ? '' : `until ${timeText(deadlineAtMs)}, then ${afterwards(onTimeout)}`;
+  const notes = [of, until].filter((each) => each !== '').join('; ');
+  return `${sanitizeLine(message)}${notes === '' ? '' : ` (${notes})`}`;
+}
+
+/** `voidbox status`: each open question, the fields of its answer, and how it is given. */
+export function renderQuestions(
+  { runId, stages }: RunView,
+  {
+    style,
+    advise,
+    nowMs,
+  }: { readonly style: Style; readonly advise: (text: string) => string; readonly nowMs: number },
+): string[] {
+  return stages.flatMap(({ id, state, question }) => {
+    if (state !== 'asking' || question === null) return [];
+    const name = sanitizeLine(id);
+    const { deadlineAtMs } = question;
+    const left =
+      deadlineAtMs === null
+        ? []
+        : [style.dim(`  ${deadlineAtMs <= nowMs ? 'due now' : `${formatDurationMs(deadlineAtMs - nowMs)} left`}`)];
+    const fields = question.fields.map((field) => {
+      const facts = [describeField(field), ...(field.required ? [] : ['optional'])].map(sanitizeLine).join(', ');
+      const description = field.description === '' ? '' : `: ${sanitizeLine(field.description)}`;
+      return `  field ${style.bold(field.name)} (${facts})${description}`;
+    });
+    const given = question.fields
+      .filter(({ required }) => required)
+      .map((field) => ` --field ${field.name}=${field.type === 'choice' ? field.choices[0]! : '…'}`)
+      .join('');
+    return [
+      '',
+      `${style.yellow('?')} ${style.bold(name)}: ${renderQuestion(question)}`,
+      ...left,
+      ...fields,
+      `  ${style.cyan('answer:')} ${advise(`voidbox approve ${typedRunId(runId)} ${name}${sanitizeLine(given)}`)}`,
+      `  ${style.cyan('or:')}     ${advise(`voidbox reject ${typedRunId(runId)} ${name} --comment WHY`)}`,
+    ];
+  });
+}
+
+function afterwards(onTimeout: Question['onTimeout']): string {
+  return onTimeout === 'approve' ? 'approved' : onTimeout === 'reject' ? 'rejected' : 'failed';
+}
+
+function timeText(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z');
+}

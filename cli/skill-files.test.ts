@@ -1,0 +1,78 @@
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { typeCommand } from '../test/rig/typed-command.ts';
+
+let dir: string;
+let variables: Record<string, string>;
+beforeEach(() => {
+  dir = realpathSync(mkdtempSync(join(tmpdir(), 'voidbox-skill-files-')));
+  variables = { VOIDBOX_STATE_DIR: join(dir, 'state') };
+  for (const name of ['specs', 'skills']) mkdirSync(join(dir, name));
+  writeFileSync(join(dir, 'skills/review.md'), 'Be kind.');
+  const skills = 'skills: ["file:skills/review.md", "file:gone.md"]';
+  writeFileSync(
+    join(dir, 'specs/agent.yaml'),
+    `kind: agent\nname: reviewer\nagent:\n  prompt: Review.\n  mock: { output: fine }\n  ${skills}\n`,
+  );
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+test('a skill that lies only below the working directory is a warning of `validate`, at its place', async () => {
+  const { code, stdout } = await typeCommand(['validate', 'specs/agent.yaml', '--json'], dir, variables);
+  expect(code).toBe(0);
+  const { onThisHost } = JSON.parse(stdout) as { readonly onThisHost: { readonly missingFiles: unknown } };
+  const start = `a relative path starts at the spec's folder, ${dir}/specs`;
+  expect(onThisHost.missingFiles).toEqual([
+    {
+      code: 'cli/skill-missing',
+      severity: 'warning',
+      message: `the skill ${dir}/specs/skills/review.md of stage reviewer is not a file of this machine; it lies only below the working directory: ${dir}/skills/review.md`,
+      remedy: `Move it, or correct the path: ${start}`,
+      file: 'specs/agent.yaml',
+      line: 6,
+      column: 12,
+    },
+    {
+      code: 'cli/skill-missing',
+      severity: 'warning',
+      message: `the skill ${dir}/specs/gone.md of stage reviewer is not a file of this machine`,
+      remedy: `Create it, or correct the path; ${start}`,
+      file: 'specs/agent.yaml',
+      line: 6,
+      column: 37,
+    },
+  ]);
+  const text = await typeCommand(['validate', 'specs/agent.yaml'], dir, variables);
+  expect(text.stderr).toContain('specs/agent.yaml:6:12');
+});
+
+test('`run` refuses it, before it says that there are no agents yet', async () => {
+  const { code, stderr } = await typeCommand(['run', 'specs/agent.yaml', '--json'], dir, variables);
+  expect(code).toBe(2);
+  expect(stderr).toContain('"code":"cli/skill-missing"');
+  expect(stderr).toContain(`${dir}/skills/review.md`);
+});
+
+test('files that are there are no warning, and the remedy of an agent with a mock is to mock it', async () => {
+  mkdirSync(join(dir, 'specs/skills'));
+  for (const file of ['skills/review.md', 'gone.md']) writeFileSync(join(dir, 'specs', file), 'x');
+  const validated = await typeCommand(['validate', 'specs/agent.yaml', '--json'], dir, variables);
+  expect(JSON.parse(validated.stdout)).toMatchObject({ onThisHost: { missingFiles: [] } });
+  const { stderr } = await typeCommand(['run', 'specs/agent.yaml'], dir, variables);
+  expect(stderr).toContain('stage reviewer is an agent');
+  expect(stderr).toContain('voidbox run FILE --mock');
+});
+
+test('a bare `--mock` takes no file, and names of stages are checked before anything starts', async () => {
+  writeFileSync(
+    join(dir, 'plain.yaml'),
+    'kind: workflow\nname: x\nworkflow: { steps: [{ name: a, run: { program: "true" } }] }\n',
+  );
+  const bare = await typeCommand(['run', '--mock', 'plain.yaml'], dir, variables);
+  expect(bare).toMatchObject({ code: 2, stderr: expect.stringContaining('no stage has `mock`') as string });
+  const named = await typeCommand(['run', 'plain.yaml', '--mock=a,zzz'], dir, variables);
+  expect(named.stderr).toContain('stage a has no `mock`');
+  expect(named.stderr).toContain('there is no stage zzz to mock');
+});

@@ -1,0 +1,120 @@
+/** `voidbox retry` and `voidbox fork`: a run that takes what an earlier one came to. */
+import type { AdmissionRecord } from '../activities/admission-record.ts';
+import type { SourceRecord } from '../client/client-record.ts';
+import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../domain/pipeline/reuse.ts';
+import { sameMocks, type MockRequest } from '../domain/plan/mocks.ts';
+import type { Plan } from '../domain/plan/plan.ts';
+import type { RunOrigin } from '../domain/run/origin.ts';
+import { nearest } from '../domain/spec/suggest.ts';
+import { CliError, usageError } from './cli-error.ts';
+import { refuseCommandRun } from './command-run.ts';
+import { compileAgain, type CompiledRun, compileRun } from './compile-run.ts';
+import type { CliContext } from './context.ts';
+import { EXIT, type ExitCode } from './exit-code.ts';
+import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
+import { renderReuse } from './render/reuse.ts';
+import { findRunHere } from './run-elsewhere.ts';
+import { shownRunId, typedRunId } from './run-id.ts';
+import { type RunOptions, takeRunOptions } from './run-options.ts';
+import { typedArgument } from './typed-argument.ts';
+
+export interface StartFromOptions extends RunOptions {
+  readonly from?: string;
+}
+
+/** @param file  the spec of a fork; null: that of the earlier run */
+export async function startFrom(
+  text: string,
+  file: string | null,
+  options: StartFromOptions,
+  context: CliContext,
+): Promise<ExitCode> {
+  const kind = file === null ? 'retry' : 'fork';
+  if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
+  const earlier = await readEarlier(await findRunHere(kind, text, context), context);
+  const compiled = await compiledFrom(earlier, file, options, context);
+  const origin: RunOrigin = { runId: earlier.runId, kind, from: options.from ?? null };
+  // Read when the run starts, and compared by admission: until then one that is given counts as another.
+  const input: unknown = options.input === undefined ? earlier.input : { kind: 'given' };
+  const reuse = reuseIn(origin, { plan: compiled.plan, input: input }, earlier);
+  const taken = takeRunOptions(compiled.plan, options, context, new Set(reuse.given.keys()));
+  if (options.json !== true) {
+    const lines = renderReuse(origin, reuse, context.stderr.style);
+    await context.stderr.write(`${lines.join('\n')}\n`);
+  }
+  const { runPlan } = await import('./run-plan.ts');
+  const isSamePlan = file === null && options.param === undefined;
+  return await runPlan({ ...compiled, ...taken, from: { origin, reuse, isSamePlan } }, context);
+}
+
+/** @throws CliError when the run has not ended, or was never admitted */
+async function readEarlier(runId: string, context: CliContext): Promise<RecordedRun> {
+  const run = await readRecordedRun(runId, context);
+  const { records } = await context.stores();
+  refuseCommandRun(runId, (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined, 'repeat');
+  if (run.view.damage !== null || run.view.outcome !== null) return run;
+  throw new CliError(
+    EXIT.usage,
+    'origin/open',
+    `run ${shownRunId(runId)} has not ended: its outputs may still change`,
+    `Wait for it: voidbox logs -f ${typedRunId(runId)}\nOr end it: voidbox cancel ${typedRunId(runId)}`,
+  );
+}
+
+async function compiledFrom(
+  { runId, plan, baseDir, source }: RecordedRun,
+  file: string | null,
+  { param, json = false }: StartFromOptions,
+  context: CliContext,
+): Promise<CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null })> {
+  const mock = (next: Plan): MockRequest | null => sameMocks(plan, next);
+  if (file !== null)
+    return await compileRun(file, { params: param ?? {}, mode: source?.mode ?? null, mock, json }, context);
+  if (param === undefined) return { plan, written: plan, mock: null, baseDir: baseDir ?? context.cwd, source };
+  if (source === null)
+    throw usageError(
+      `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run is of an earlier build, or of your own Temporal server`,
+      `Name the file of its spec: voidbox fork ${typedRunId(runId)} FILE ${paramsText(param)}`,
+    );
+  const compileOptions = { params: { ...source.params, ...param }, mode: source.mode, mock, json };
+  if (source.text !== null)
+    return await compileAgain({ ...source, text: source.text }, baseDir ?? context.cwd, compileOptions, context);
+  return await compileRun(source.path ?? '', compileOptions, context);
+}
+
+function paramsText(params: Readonly<Record<string, string>>): string {
+  return Object.entries(params)
+    .map(([name, value]) => `--param ${typedArgument(`${name}=${value}`)}`)
+    .join(' ');
+}
+
+/** @throws CliError what admission would refuse, before anything is started */
+function reuseIn(
+  { runId, kind, from }: RunOrigin,
+  run: { readonly plan: Plan; readonly input: unknown },
+  earlier: EarlierRun,
+): Reuse {
+  const stages = run.plan.stages.map(({ id }) => id);
+  if (from !== null && !stages.includes(from)) {
+    const meant = nearest(from, stages);
+    throw usageError(
+      `the spec has no stage \`${from}\` to start from`,
+      `${meant === null ? '' : `Did you mean ${meant}? `}Its stages: ${stages.slice(0, 20).join(', ')}${stages.length > 20 ? ', …' : ''}`,
+    );
+  }
+  const [differing] = kind === 'fork' && from !== null ? differingBefore(run, earlier, from) : [];
+  if (differing !== undefined)
+    throw new CliError(
+      EXIT.usage,
+      'origin/differs',
+      `a fork of ${shownRunId(runId)} can't start from ${from}: stage ${differing[0]} before it ${differing[1].length === 0 ? 'is not in that run' : `has another ${differing[1].join(', ')}`}`,
+      'Leave out `--from`, so that it starts where the specs differ.',
+    );
+  const reuse = reuseOf(run, earlier, from);
+  if (reuse.again.size === 0)
+    throw usageError(
+      `nothing of run ${shownRunId(runId)} is left to run: every stage succeeded and is the same`,
+      `Name where to start: voidbox ${kind} ${typedRunId(runId)}${kind === 'fork' ? ' FILE' : ''} --from ${stages.at(-1) ?? 'STAGE'}`,
+    );
+  return reuse;
+}

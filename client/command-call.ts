@@ -1,0 +1,30 @@
+/** Whether the activity that drives a run of one command is still called for. */
+import { type Client, WorkflowNotFoundError } from '@temporalio/client';
+
+/** A call of `runCommand`. */
+export interface CommandCall {
+  readonly workflowId: string;
+  /** Of the workflow's execution. */
+  readonly runId: string;
+  readonly activityId: string;
+}
+
+/**
+ * `pending`: the server waits for it, whether a worker has it or not. `absent`: its workflow goes on without it, so that it is not
+ * scheduled yet, or has come to an end. `over`: its workflow has ended, or the server does not know it.
+ */
+export type CommandCallState = 'pending' | 'absent' | 'over';
+
+export async function stateOfCommandCall(
+  client: Client,
+  { workflowId, runId, activityId }: CommandCall,
+): Promise<CommandCallState> {
+  try {
+    const { status, raw } = await client.workflow.getHandle(workflowId, runId).describe();
+    if (status.name !== 'RUNNING' && status.name !== 'PAUSED') return 'over';
+    return raw.pendingActivities?.some((pending) => pending.activityId === activityId) === true ? 'pending' : 'absent';
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) return 'over';
+    throw error;
+  }
+}

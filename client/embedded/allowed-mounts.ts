@@ -1,0 +1,61 @@
+/**
+ * `mounts.json`: host folders, besides that of the spec, from which the runs that `voidbox run` starts on the embedded stack of a
+ * state folder may mount. It lies beside what the stack keeps, so only its user can write it, and each worker of the stack is
+ * started with it.
+ */
+import { mkdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { contains } from '../../domain/spec/paths.ts';
+import { SetupError } from '../../setup/setup-error.ts';
+import { replaceFile } from './replace-file.ts';
+
+function fileOf(stateDir: string): string {
+  return join(stateDir, 'mounts.json');
+}
+
+/** Absolute, links followed. @throws SetupError when the file is there and is not what is written here: nothing is guessed */
+export function allowedMounts(stateDir: string): readonly string[] {
+  const file = fileOf(stateDir);
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw unusable(file, (error as Error).message);
+  }
+  const folders = foldersIn(text);
+  if (folders === null) throw unusable(file, 'it does not hold a list of absolute paths');
+  return folders;
+}
+
+function foldersIn(text: string): readonly string[] | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  const folders: unknown = typeof value === 'object' && value !== null && 'folders' in value ? value.folders : null;
+  return Array.isArray(folders) && folders.every((folder) => typeof folder === 'string' && folder.startsWith('/'))
+    ? (folders as readonly string[])
+    : null;
+}
+
+function unusable(file: string, why: string): SetupError {
+  return new SetupError(
+    `${file}, the host folders that runs may mount, cannot be used: ${why}`,
+    'Write it again: `voidbox up --allow-mounts FOLDER…`, or `voidbox up --no-allow-mounts` to allow none.',
+  );
+}
+
+/** @param folders  absolute, links followed; they replace the earlier ones */
+export function keepAllowedMounts(stateDir: string, folders: readonly string[]): void {
+  mkdirSync(stateDir, { recursive: true, mode: 0o700 });
+  replaceFile(fileOf(stateDir), `${JSON.stringify({ folders: withoutNested(folders) }, null, 2)}\n`);
+}
+
+/** In one order, and without those that lie in another: the same permission is the same worker. */
+function withoutNested(folders: readonly string[]): readonly string[] {
+  const all = [...new Set(folders)].sort();
+  return all.filter((folder) => !all.some((other) => other !== folder && contains(other, folder)));
+}

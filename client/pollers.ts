@@ -1,0 +1,19 @@
+/** Who has asked a task queue for work of late. */
+import type { Client } from '@temporalio/client';
+
+/** `TASK_QUEUE_TYPE_WORKFLOW` of the server's API. */
+const TASK_QUEUE_TYPE_WORKFLOW = 1;
+const CALL_LIMIT_MS = 5_000;
+
+/** When a worker asked for workflow tasks last, by the server's clock; null when none has within its memory of 5 minutes. */
+export async function lastPollMs(client: Client, taskQueue: string): Promise<number | null> {
+  const { pollers } = await client.withDeadline(Date.now() + CALL_LIMIT_MS, () =>
+    client.workflowService.describeTaskQueue({
+      namespace: client.options.namespace,
+      taskQueue: { name: taskQueue },
+      taskQueueType: TASK_QUEUE_TYPE_WORKFLOW,
+    }),
+  );
+  const times = (pollers ?? []).map(({ lastAccessTime }) => Number(lastAccessTime?.seconds ?? 0) * 1_000);
+  return times.length === 0 ? null : Math.max(...times);
+}

@@ -1,0 +1,217 @@
+import { describe, expect, test } from 'vitest';
+import { planOf, type PlanOptions } from '../../test/machine/plan-of.ts';
+import type { Plan, StagePlan } from '../plan/plan.ts';
+import type { StageEnd } from '../run/stage-ends.ts';
+import { differingBefore, reuseOf } from './reuse.ts';
+
+/** `a+ b! c-` : succeeded, failed, skipped; `c*` was cancelled, `d?` passed. What is not named has no end. */
+function endsOf(text: string): ReadonlyMap<string, StageEnd> {
+  const states = { '+': 'succeeded', '!': 'failed', '-': 'skipped', '*': 'cancelled', '?': 'passed' } as const;
+  return new Map(
+    text
+      .split(' ')
+      .map((word) => [
+        word.slice(0, -1),
+        { state: states[word.slice(-1) as '+'], output: null, outputs: {}, ranIn: 'earlier' },
+      ]),
+  );
+}
+
+interface Case extends PlanOptions {
+  readonly plan: string;
+  readonly ends: string;
+  readonly from?: string;
+  readonly change?: (plan: Plan) => Plan;
+  readonly input?: unknown;
+}
+
+function reused({ plan, ends, from, change = (same) => same, input = null, ...options }: Case) {
+  const earlier = planOf(plan, options);
+  const { given, again } = reuseOf(
+    { plan: change(earlier), input },
+    { plan: earlier, input: null, ends: endsOf(ends) },
+    from ?? null,
+  );
+  return { given: [...given.keys()].join(' '), again: Object.fromEntries(again) };
+}
+
+const withStage =
+  (id: string, change: Partial<StagePlan>) =>
+  (plan: Plan): Plan => ({
+    ...plan,
+    stages: plan.stages.map((stage) => (stage.id === id ? { ...stage, ...change } : stage)),
+  });
+
+describe('a loop', () => {
+  const looped = (plan: Plan): Plan => ({
+    ...plan,
+    stages: plan.stages.map((stage) =>
+      stage.id === 'l'
+        ? {
+            ...stage,
+            work: { kind: 'part', source: 'loop', stages: ['a', 'b'], output: { kind: 'stage', stage: 'b' } },
+            loop: { until: { source: 'true', stages: [], params: {} }, maxVisits: 2, onLimit: 'fail' },
+          }
+        : stage,
+    ),
+  });
+  const reusedIn = (ends: string, from: string | null) => {
+    const plan = looped(planOf('s a>s b>a l>b z>l'));
+    const { given, again } = reuseOf({ plan, input: null }, { plan, input: null, ends: endsOf(ends) }, from);
+    return { given: [...given.keys()].join(' '), again: Object.fromEntries(again) };
+  };
+
+  test('is given as a whole', () => {
+    expect(reusedIn('s+ a+ b+ l+ z!', null)).toEqual({
+      given: 's a b l',
+      again: { z: { kind: 'ended', state: 'failed' } },
+    });
+  });
+
+  test.each([
+    ['that came to its limit', 's+ a+ b+ l! z-', null],
+    ['that a run starts from the middle of', 's+ a+ b+ l+ z+', 'b'],
+  ])('%s runs again from its first visit', (_what, ends, from) => {
+    const { given, again } = reusedIn(ends, from);
+    expect(given).toBe('s');
+    expect(again).toMatchObject({ a: { kind: 'same-loop' } });
+  });
+});
+
+describe('what succeeded is given', () => {
+  test('and what failed, with all behind it, runs again', () => {
+    expect(reused({ plan: 'a b>a c>b d', ends: 'a+ b! c- d+' })).toEqual({
+      given: 'a d',
+      again: { b: { kind: 'ended', state: 'failed' }, c: { kind: 'after', stage: 'b' } },
+    });
+  });
+
+  test('and what never came to an end runs', () => {
+    expect(reused({ plan: 'a b>a c>b', ends: 'a+ b*' }).again).toEqual({
+      b: { kind: 'ended', state: 'cancelled' },
+      c: { kind: 'ended', state: null },
+    });
+  });
+
+  test('and so is what was passed over', () => {
+    expect(reused({ plan: 'a b>a c>b', ends: 'a? b+ c!' }).given).toBe('a b');
+  });
+
+  test('but not behind the stage that the run starts from', () => {
+    expect(reused({ plan: 'a b>a c>b d>a', ends: 'a+ b+ c+ d+', from: 'b' })).toEqual({
+      given: 'a d',
+      again: { b: { kind: 'from' }, c: { kind: 'after', stage: 'b' } },
+    });
+  });
+});
+
+test('what runs whatever happens runs again', () => {
+  expect(reused({ plan: 'a b>a last', ends: 'a+ b+ last+', finally: 'last' })).toEqual({
+    given: 'a b',
+    again: { last: { kind: 'finally' } },
+  });
+});
+
+test('a run that starts from the end of a part starts from all of it', () => {
+  const asPart = withStage('p', {
+    work: { kind: 'part', source: './p.yaml', stages: ['p.a', 'p.b'], output: { kind: 'stage', stage: 'p.b' } },
+  });
+  const text = 'x p.a>x p.b>p.a p>p.b y>p';
+  const earlier = { plan: asPart(planOf(text)), input: null, ends: endsOf('x+ p.a+ p.b+ p+ y+') };
+  const { given, again } = reuseOf(earlier, earlier, 'p');
+  expect([...given.keys()]).toEqual(['x']);
+  expect(again.get('p.a')).toEqual({ kind: 'from' });
+  const other = { plan: asPart(withStage('p.a', { timeoutMs: 5 })(planOf(text))), input: null };
+  expect([...differingBefore(other, earlier, 'p').keys()]).toEqual([]);
+  expect([...differingBefore(other, earlier, 'y').keys()]).toEqual(['p.a']);
+});
+
+describe('a shared VM', () => {
+  const shared = { shared: 'a b' };
+
+  test('starts at its first stage when one of its stages runs again', () => {
+    expect(reused({ plan: 'x a>x b>a y>a', ends: 'x+ a+ b! y+', ...shared })).toEqual({
+      given: 'x',
+      again: {
+        a: { kind: 'shares-vm', stage: 'b' },
+        b: { kind: 'ended', state: 'failed' },
+        y: { kind: 'after', stage: 'a' },
+      },
+    });
+  });
+
+  test('is not needed when all of its stages succeeded', () => {
+    expect(reused({ plan: 'a b>a c>b', ends: 'a+ b+ c!', ...shared }).given).toBe('a b');
+  });
+
+  test('is needed for a stage that a cancel kept from starting', () => {
+    expect(reused({ plan: 'a b>a', ends: 'a+ b-', ...shared }).again).toEqual({
+      a: { kind: 'shares-vm', stage: 'b' },
+      b: { kind: 'ended', state: 'skipped' },
+    });
+  });
+
+  test('is not needed for a stage that a failure would start which did not come', () => {
+    expect(reused({ plan: 'a b>a! c>a', ends: 'a+ b- c!', ...shared })).toEqual({
+      given: 'a',
+      again: { c: { kind: 'ended', state: 'failed' } },
+    });
+  });
+});
+
+describe('a stage that differs', () => {
+  test('runs again, with all behind it', () => {
+    expect(reused({ plan: 'a b>a c', ends: 'a+ b+ c+', change: withStage('a', { timeoutMs: 5 }) })).toEqual({
+      given: 'c',
+      again: { a: { kind: 'differs', keys: ['timeoutMs'] }, b: { kind: 'after', stage: 'a' } },
+    });
+  });
+
+  test('is one that is new, has another sandbox, or stands in a VM with others', () => {
+    const more = (plan: Plan): Plan => ({ ...plan, ...planOf('a b>a n', {}) });
+    expect(reused({ plan: 'a b>a', ends: 'a+ b+', change: more }).again).toEqual({ n: { kind: 'new' } });
+    const larger = (plan: Plan): Plan => ({
+      ...plan,
+      scopes: plan.scopes.map((scope) => ({ ...scope, sandbox: { ...scope.sandbox, memoryMib: 999 } })),
+    });
+    expect(reused({ plan: 'a', ends: 'a+', change: larger }).again).toEqual({
+      a: { kind: 'differs', keys: ['sandbox.memoryMib'] },
+    });
+    const wider = (): Plan => planOf('a b', { shared: 'a b' });
+    expect(reused({ plan: 'a b', ends: 'a+ b+', change: wider }).given).toBe('');
+  });
+
+  test('is not one whose keys stand in another order', () => {
+    const turned = (plan: Plan): Plan => ({
+      ...plan,
+      stages: plan.stages.map((stage) => Object.fromEntries(Object.entries(stage).reverse()) as unknown as StagePlan),
+    });
+    expect(reused({ plan: 'a b>a', ends: 'a+ b+', change: turned }).given).toBe('a b');
+  });
+
+  test('is every one that reads an input which is another', () => {
+    const reading = withStage('a', { input: { kind: 'run-input' } });
+    const earlier = reading(planOf('a b'));
+    const ends = endsOf('a+ b+');
+    const input = { kind: 'inline', text: 'x' };
+    const again = (other: unknown) =>
+      Object.fromEntries(reuseOf({ plan: earlier, input: other }, { plan: earlier, input, ends }, null).again);
+    expect(again({ text: 'x', kind: 'inline' })).toEqual({});
+    expect(again({ kind: 'inline', text: 'y' })).toEqual({ a: { kind: 'differs', keys: ['--input'] } });
+  });
+
+  test('is every one when the plan says something else as a whole that this build does not know', () => {
+    const later = (plan: Plan): Plan => ({ ...plan, weather: 'rain' }) as Plan;
+    expect(reused({ plan: 'a b', ends: 'a+ b+', change: later }).given).toBe('');
+    expect(
+      reused({ plan: 'a b', ends: 'a+ b+', change: (plan) => ({ ...plan, maxParallel: 1, timeoutMs: 5 }) }).given,
+    ).toBe('a b');
+  });
+});
+
+test('before a stage stand those that it waits for, near and far', () => {
+  const earlier = { plan: planOf('a b>a c>b d'), input: null };
+  const change = (plan: Plan): Plan => withStage('a', { timeoutMs: 1 })(withStage('d', { timeoutMs: 1 })(plan));
+  const differing = differingBefore({ plan: change(earlier.plan), input: null }, earlier, 'c');
+  expect([...differing]).toEqual([['a', ['timeoutMs']]]);
+});

@@ -1,0 +1,33 @@
+/** Conditions that stand in front of others: that of a part before those of its stages. */
+import { canonicalJson } from '../units/canonical-json.ts';
+import type { ConditionPlan } from './plan.ts';
+
+const BEFORE = '(';
+const BETWEEN = '\n) && (';
+const BEHIND = '\n)';
+
+/** Both have to hold. Each may end in a comment. */
+export function bothSources(outer: string, inner: string): string {
+  return `${BEFORE}${outer}${BETWEEN}${inner}${BEHIND}`;
+}
+
+/**
+ * Whether a stage with the one condition never runs where a stage with the other is passed: stages of a part have the condition
+ * of the part, alone or in front of their own.
+ */
+export function holdsOnlyWith(one: ConditionPlan, other: ConditionPlan): boolean {
+  const isSame = ([name, value]: [string, unknown]): boolean =>
+    Object.hasOwn(one.params, name) && canonicalJson(one.params[name]) === canonicalJson(value);
+  return includesSource(one.source, other.source) && Object.entries(other.params).every(isSame);
+}
+
+function includesSource(one: string, other: string): boolean {
+  if (one === other || one.startsWith(`${BEFORE}${other}${BETWEEN}`)) return true;
+  for (let at = other.indexOf(BETWEEN); at !== -1; at = other.indexOf(BETWEEN, at + 1)) {
+    const outer = other.slice(0, at + BETWEEN.length);
+    if (!one.startsWith(outer) || !one.endsWith(BEHIND) || !other.endsWith(BEHIND)) continue;
+    const inner = (text: string): string => text.slice(outer.length, -BEHIND.length);
+    if (includesSource(inner(one), inner(other))) return true;
+  }
+  return false;
+}

@@ -1,0 +1,62 @@
+/**
+ * What a plan may say and this build cannot carry out: it is checked with everything else, and refused before anything
+ * starts, by the command line and by admission. Nothing else of a run has to know of it.
+ */
+import type { Plan, SandboxNeeds, WorkPlan } from './plan.ts';
+import { commandOf } from './work.ts';
+
+export interface UnsupportedPart {
+  /** A stage that has it or whose VM needs it. */
+  readonly stage: string;
+  /** What the stage is or needs: `is an agent`. */
+  readonly reason: string;
+}
+
+/** In the plan's order; empty for a plan that can run. */
+export function unsupportedParts({ stages, scopes }: Plan): readonly UnsupportedPart[] {
+  const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
+  return stages.flatMap(({ id, scope, work }) => {
+    const held = scope === null ? undefined : scopeById.get(scope);
+    // Said once for a VM that several stages share.
+    const { network, ...needs } =
+      held?.stages[0] === id && held.sandbox.mode !== 'mock' ? (held.sandbox.needs ?? {}) : {};
+    // An agent and a terminal have it anyway: what they are says enough.
+    const asked = commandOf(work) === null ? needs : { network, ...needs };
+    return [...ofWork(work), ...needsOf(asked)].map((reason) => ({ stage: id, reason }));
+  });
+}
+
+/** On one line, of any number of parts. */
+export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
+  const shown = parts.slice(0, 8).map(({ stage, reason }) => `stage ${stage} ${reason}`);
+  return `this build of Voidbox cannot run it: ${shown.join('; ')}${parts.length > 8 ? `; and ${parts.length - 8} more` : ''}`;
+}
+
+function ofWork(work: WorkPlan): readonly string[] {
+  switch (work.kind) {
+    case 'command':
+      return work.service === true ? ['is a service (`mode: service`)'] : [];
+    case 'approval':
+    case 'wait':
+    case 'mock':
+    case 'part':
+      return [];
+    case 'agent':
+      return ['is an agent'];
+    case 'shell':
+      return ['is a VM for a terminal (`kind: sandbox`)'];
+  }
+}
+
+function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: SandboxNeeds): readonly string[] {
+  return [
+    ...(network === true ? ['needs the network (`network: true`)'] : []),
+    ...[
+      ['image', image],
+      ['guest_image', guestImage],
+      ['kernel', kernel],
+      ['initramfs', initramfs],
+      ['snapshot', snapshot],
+    ].flatMap(([key, value]) => (value === undefined ? [] : [`needs the \`${key}\` ${JSON.stringify(value)}`])),
+  ];
+}

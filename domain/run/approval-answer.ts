@@ -1,0 +1,94 @@
+/** The answer to an approval: what its stage puts out, and which fields it may have. */
+import type { ApprovalField } from '../plan/plan.ts';
+import { utf8Length } from '../units/utf8.ts';
+
+export type FieldValue = string | number | boolean;
+
+/** The output of an approval that was given, as JSON. */
+export interface ApprovalAnswer {
+  readonly approved: true;
+  /** The name that the person who answered gave; null: none. */
+  readonly by: string | null;
+  readonly comment: string | null;
+  readonly fields: Readonly<Record<string, FieldValue>>;
+  /** ISO 8601. */
+  readonly at: string;
+  readonly timedOut: boolean;
+}
+
+export const ANSWER_LIMITS = {
+  /** UTF-16 code units of a comment, and of who answers. */
+  commentCharacters: 2_048,
+  byCharacters: 256,
+  /** JSON of the fields. */
+  fieldBytes: 64 * 1024,
+} as const;
+
+/**
+ * Checks the fields of an answer. A number or a flag may come as text, as a command line sends it.
+ * @returns the values by name, or what is wrong with them
+ */
+export function checkFields(
+  fields: readonly ApprovalField[],
+  given: unknown,
+): { readonly values: Readonly<Record<string, FieldValue>> } | { readonly problem: string } {
+  if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given)))
+    return { problem: '`fields` of an answer must be an object' };
+  const values = new Map<string, unknown>(Object.entries(given ?? {}));
+  if (utf8Length(JSON.stringify(given ?? {})) > ANSWER_LIMITS.fieldBytes)
+    return { problem: `the fields of an answer have more than ${ANSWER_LIMITS.fieldBytes} bytes of JSON` };
+  const names = fields.map(({ name }) => name);
+  const stranger = [...values.keys()].find((name) => !names.includes(name));
+  if (stranger !== undefined)
+    return {
+      problem: `the approval has no field ${shown(stranger)}; ${names.length === 0 ? 'it has none' : `its fields: ${names.join(', ')}`}`,
+    };
+  const checked: [string, FieldValue][] = [];
+  for (const field of fields) {
+    const value = values.get(field.name);
+    if (value === undefined) {
+      if (field.required) return { problem: `the approval needs the field ${field.name} (${describeField(field)})` };
+      continue;
+    }
+    const typed = typedValue(field, value);
+    if (typed === null)
+      return { problem: `the field ${field.name} must be ${describeField(field)}, got ${shown(value)}` };
+    checked.push([field.name, typed]);
+  }
+  return { values: Object.fromEntries(checked) };
+}
+
+/** What a field takes, for people. */
+export function describeField({ type, choices }: ApprovalField): string {
+  switch (type) {
+    case 'text':
+      return 'text';
+    case 'number':
+      return 'a number';
+    case 'boolean':
+      return 'true or false';
+    case 'choice':
+      return `one of: ${choices.join(', ')}`;
+  }
+}
+
+function typedValue({ type, choices }: ApprovalField, value: unknown): FieldValue | null {
+  switch (type) {
+    case 'text':
+      return typeof value === 'string' ? value : null;
+    case 'number': {
+      const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
+      return typeof number === 'number' && Number.isFinite(number) ? number : null;
+    }
+    case 'boolean':
+      if (value === 'true' || value === 'false') return value === 'true';
+      return typeof value === 'boolean' ? value : null;
+    case 'choice':
+      return typeof value === 'string' && choices.includes(value) ? value : null;
+  }
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value) ?? 'nothing';
+  return text.length > 80 ? `${text.slice(0, 80)}…` : text;
+}

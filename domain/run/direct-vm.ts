@@ -1,0 +1,41 @@
+/** VMs that a process uses on its own, without a run: their identity, and what stands of them in their run directory. */
+
+/** No key of a run's VM has a single slash, so that none is ever taken for such a VM. */
+const PREFIX = 'direct/';
+const ID = /^sb-[0-9a-f]{20}$/;
+
+export interface DirectVm {
+  readonly id: string;
+  /** For people. */
+  readonly name: string | null;
+  /** How long it lives without a process that is connected to it; null: it ends with its process. */
+  readonly keepTtlMs: number | null;
+  /** The process that launched it. It may have ended, or handed the VM over. */
+  readonly launchedByPid: number;
+  readonly launchedAtMs: number;
+}
+
+export function isDirectVmId(text: string): boolean {
+  return ID.test(text);
+}
+
+/** The key's text. */
+export function directVmKey(id: string): string {
+  return `${PREFIX}${id}`;
+}
+
+/** What an `intent.json` says of such a VM; null when it is another one's, or none's. */
+export function directVmOf(intent: Readonly<Record<string, unknown>> | null): DirectVm | null {
+  const { vmKey, note } = intent ?? {};
+  if (typeof vmKey !== 'string' || !vmKey.startsWith(PREFIX)) return null;
+  const id = vmKey.slice(PREFIX.length);
+  if (!isDirectVmId(id) || typeof note !== 'object' || note === null) return null;
+  const { name, keepTtlMs, launchedByPid, launchedAtMs } = note as Partial<Record<keyof DirectVm, unknown>>;
+  return {
+    id,
+    name: typeof name === 'string' ? name : null,
+    keepTtlMs: typeof keepTtlMs === 'number' ? keepTtlMs : null,
+    launchedByPid: typeof launchedByPid === 'number' ? launchedByPid : 0,
+    launchedAtMs: typeof launchedAtMs === 'number' ? launchedAtMs : 0,
+  };
+}

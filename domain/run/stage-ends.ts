@@ -1,0 +1,103 @@
+/** What the stages of a run came to, folded from its events: what a later run may take of it. */
+import type { DataRef } from '../plan/plan.ts';
+import { lastNumber } from './event-id.ts';
+import type { RunEvent, RunEventBody } from './event.ts';
+import { toStageResult } from './stage-result.ts';
+
+export interface StageEnd {
+  readonly state: 'succeeded' | 'passed' | 'failed' | 'cancelled' | 'skipped';
+  readonly output: DataRef | null;
+  readonly outputs: Readonly<Record<string, DataRef>>;
+  /** The run in which the stage ran. */
+  readonly ranIn: string;
+}
+
+/** By stage. One that is not in it has not ended. */
+export type StageEnds = ReadonlyMap<string, StageEnd>;
+
+export async function readStageEnds(runId: string, events: AsyncIterable<RunEvent>): Promise<StageEnds> {
+  const fold = new StageEndFold(runId);
+  for await (const { body } of events) fold.push(body);
+  return fold.ends;
+}
+
+const NOTHING = { output: null, outputs: {} } as const;
+
+class StageEndFold {
+  readonly ends = new Map<string, StageEnd>();
+  readonly #runId: string;
+  /** Number of each stage's latest attempt: what an earlier one says late is not its end. */
+  readonly #attempts = new Map<string, number>();
+
+  constructor(runId: string) {
+    this.#runId = runId;
+  }
+
+  push(body: RunEventBody): void {
+    switch (body.type) {
+      case 'stage-started':
+      case 'stage-asking':
+        if (this.#isLatest(body)) this.ends.delete(body.stage);
+        break;
+      case 'stage-finished': {
+        const { outcome, output, outputs } = toStageResult(body.result);
+        if (this.#isLatest(body)) this.#end(body.stage, outcome, { output, outputs });
+        break;
+      }
+      case 'stage-answered':
+        if (this.#isLatest(body)) this.#end(body.stage, body.outcome, { output: body.output ?? null, outputs: {} });
+        break;
+      case 'stage-woken':
+        if (this.#isLatest(body)) this.#end(body.stage, body.outcome, NOTHING);
+        break;
+      case 'stage-failed':
+        if (this.#isLatest(body)) this.#end(body.stage, 'failed', NOTHING);
+        break;
+      case 'stage-retrying':
+        if (this.#isLatest(body)) this.ends.delete(body.stage);
+        break;
+      case 'stage-skipped':
+        this.#end(body.stage, 'skipped', NOTHING);
+        break;
+      case 'stage-passed':
+        this.#end(body.stage, 'passed', { output: body.output ?? null, outputs: {} });
+        break;
+      case 'stage-given': {
+        const { stage, outcome, output, outputs, runId } = body;
+        this.ends.set(stage, { state: outcome, output, outputs, ranIn: runId });
+        break;
+      }
+      case 'scope-restarted':
+      case 'loop-visited':
+        for (const stage of body.stages) this.ends.delete(stage);
+        break;
+      case 'run-admitted':
+      case 'run-resumed':
+      case 'run-finished':
+      case 'vm-starting':
+      case 'vm-ready':
+      case 'vm-lost':
+      case 'vm-stopped':
+      case 'stage-reattached':
+      // A wait has one attempt in each run of its scope, and an end that is told before stands.
+      case 'stage-sleeping':
+      case 'output':
+      case 'notice':
+        break;
+      // Of a later build.
+      default:
+        break;
+    }
+  }
+
+  #end(stage: string, state: StageEnd['state'], { output, outputs }: Pick<StageEnd, 'output' | 'outputs'>): void {
+    this.ends.set(stage, { state, output, outputs, ranIn: this.#runId });
+  }
+
+  #isLatest({ stage, execKey }: { readonly stage: string; readonly execKey: string }): boolean {
+    const attempt = lastNumber(execKey);
+    if (attempt < (this.#attempts.get(stage) ?? 0)) return false;
+    this.#attempts.set(stage, attempt);
+    return true;
+  }
+}

@@ -1,0 +1,210 @@
+/** `uses`: another spec as a part of this one, whose stages stand in this one's plan. */
+import type { Diagnostic } from '../errors/diagnostic.ts';
+import { mayLackOutput } from '../pipeline/machine-plan.ts';
+import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
+import { waitOf } from '../plan/work.ts';
+import type { CheckExpressions } from './expression/check.ts';
+import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
+import { folderOf, type PartFiles, partPath } from './part-files.ts';
+import type { Filler } from './placeholders.ts';
+import type { Problems } from './problems.ts';
+import type { Spec, StageSpec } from './spec.ts';
+import { type Position, quote } from './tree.ts';
+
+/** What the compilation of a spec and of all its parts shares. */
+export interface PartContext {
+  readonly files: PartFiles;
+  /** Full path of the file that this one stands in; empty: the first. */
+  readonly file: string;
+  /** What uses each other, from the first to this one: a file by its full path, a part in it with its name behind a `#`. */
+  readonly chain: readonly string[];
+  /** Of all specs so far. */
+  readonly total: { stages: number };
+  readonly found: Diagnostic[];
+}
+
+export interface UsedSpec {
+  readonly spec: Spec;
+  readonly baseDir: string | null;
+  readonly params: Readonly<Record<string, string>>;
+  readonly parts: PartContext;
+}
+
+export interface PartOptions {
+  /** What it can use by name. */
+  readonly own: Spec['parts'];
+  readonly baseDir: string | null;
+  readonly fill: Filler;
+  readonly check: CheckExpressions['condition'] | null;
+  readonly parts: PartContext;
+  readonly compile: (used: UsedSpec) => { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] };
+  readonly problems: Problems;
+}
+
+type Refuse = (message: string, remedy: string) => null;
+
+/** Null: there is no such part, or it has mistakes, which are told. */
+export function compilePart(
+  stage: StageSpec,
+  place: Omit<PartPlace, 'source'>,
+  what: string,
+  options: PartOptions,
+): InlinedPart | null {
+  const uses = stage.uses!;
+  const { problems, parts, check } = options;
+  const refuse = (message: string, remedy: string): null => {
+    problems.error('spec/bad-part', uses.at, `\`uses\` of ${what} is ${quote(uses.value)}, ${message}`, remedy);
+    return null;
+  };
+  const used = usedSpec(stage, what, options, refuse);
+  if (used === null) return null;
+  const compiled = options.compile(used);
+  const known = new Set(parts.found.map((each) => JSON.stringify(each)));
+  parts.found.push(...compiled.diagnostics.filter((each) => !known.has(JSON.stringify(each))));
+  const { plan } = compiled;
+  if (plan === null) return null;
+  const results = plan.output.kind === 'stage' ? [plan.output.stage] : plan.output.stages;
+  const sources = plan.stages.filter(({ id }) => results.includes(id));
+  const lacking = sources.find((each) => waitOf(each.work) !== null || (results.length === 1 && mayLackOutput(each)));
+  if (lacking !== undefined)
+    return refuse(
+      `whose result is the output of ${quote(lacking.id)}, which may have none`,
+      'let the part end with a stage that always has an output, or name another in `output_step` or `output_box`',
+    );
+  for (const { id } of [...plan.stages, ...plan.scopes])
+    if (`${place.id}.${id}`.length > PLAN_LIMITS.nameLength)
+      return refuse(
+        `whose ${quote(id)} would be ${quote(`${place.id}.${id}`)}, with more than ${PLAN_LIMITS.nameLength} characters`,
+        'give one of them a shorter name',
+      );
+  const looped = place.when === null ? undefined : plan.stages.find(({ loop }) => loop !== undefined);
+  if (looped !== undefined)
+    return refuse(
+      `whose loop ${quote(looped.id)} cannot be passed with \`when\``,
+      'write the condition in the part, at the boxes of the loop',
+    );
+  const inlined = inlinePart(plan, { ...place, source: uses.value }, (source) => {
+    const read = check!(source);
+    if ('problems' in read) throw new Error('a condition of a plan cannot be read');
+    return read;
+  });
+  const broken = inlined.stages.find(({ when }) => when !== null && 'problems' in check!(when.source));
+  if (broken !== undefined)
+    return refuse(
+      `whose stage ${quote(broken.id)} has a condition that is too long together with that of ${what}`,
+      'shorten one of them',
+    );
+  return inlined;
+}
+
+function usedSpec(
+  stage: StageSpec,
+  what: string,
+  { own, baseDir, fill, parts, problems }: PartOptions,
+  refuse: Refuse,
+): UsedSpec | null {
+  const uses = stage.uses!;
+  const beside = own.find(({ name }) => name.value === uses.value);
+  const path = beside === undefined ? partPath(baseDir ?? '/', uses.value) : null;
+  if (beside === undefined && path === null) {
+    const names = own.map(({ name }) => name.value);
+    return refuse(
+      `which names no spec${problems.suggest(uses.value, names)}`,
+      'write the path of a YAML or JSON file that begins with `./` or `../`, or the name of a part in `parts`',
+    );
+  }
+  const key = path ?? `${parts.file}#${uses.value}`;
+  if (parts.chain.includes(key))
+    return refuse(
+      `which uses ${path === null ? 'itself' : 'this spec'}, near or far`,
+      'let neither use the other: a part is done before what uses it',
+    );
+  if (parts.chain.length >= PLAN_LIMITS.partDepth)
+    return refuse(
+      `which would be part ${parts.chain.length + 1} within parts; at most ${PLAN_LIMITS.partDepth} are allowed`,
+      'use it in a spec further up',
+    );
+  const spec = beside === undefined ? readSpecOf(path!, parts, refuse) : beside.spec;
+  if (spec === null) return null;
+  if (spec.timeoutMs !== null)
+    return refuse(
+      'which limits the time of its run (`timeout_secs`)',
+      'limit the stages of the part, or the run of the spec that uses it',
+    );
+  if (spec.maxParallel !== null)
+    problems.warning(
+      'spec/unsupported',
+      uses.at,
+      `\`max_parallel\` of ${quote(uses.value)} has no effect where it is used: that of the run counts`,
+      'remove it there, or set it here',
+    );
+  if (parts.total.stages + spec.stages.length > PLAN_LIMITS.stages)
+    return refuse(
+      `with which the run would have more than ${PLAN_LIMITS.stages} stages`,
+      'split the spec into several runs',
+    );
+  parts.total.stages += spec.stages.length;
+  const params = paramsOf(stage, spec, what, fill, problems);
+  if (params === null) return null;
+  const within = { ...parts, file: path ?? parts.file, chain: [...parts.chain, key] };
+  return { spec, baseDir: path === null ? baseDir : folderOf(path), params, parts: within };
+}
+
+/** Null: it has mistakes, which are told. */
+function readSpecOf(path: string, parts: PartContext, refuse: Refuse): Spec | null {
+  const file = parts.files.get(path);
+  const isFull = parts.files.size >= PLAN_LIMITS.partFiles;
+  if (file === undefined)
+    return refuse(
+      isFull
+        ? `and more than ${PLAN_LIMITS.partFiles} files are used`
+        : 'and a spec that is sent as text has no files beside it',
+      isFull
+        ? 'put several parts into one file, below `parts`'
+        : 'write the part into the same text, below `parts`, run it with `voidbox run FILE`, or send the compiled plan',
+    );
+  if ('problem' in file) return refuse(`which cannot be read: ${file.problem}`, 'correct the path, or add the file');
+  const known = new Set(parts.found.map((each) => JSON.stringify(each)));
+  parts.found.push(...file.diagnostics.filter((each) => !known.has(JSON.stringify(each))));
+  return file.spec;
+}
+
+/** As `--param` gives them; null: reported. */
+function paramsOf(
+  { uses, partParams }: StageSpec,
+  { params }: Spec,
+  what: string,
+  fill: Filler,
+  problems: Problems,
+): Readonly<Record<string, string>> | null {
+  const at = partParams?.at ?? uses!.at;
+  const given = Object.entries((partParams?.value ?? {}) as Readonly<Record<string, unknown>>);
+  const declared = new Map(params.map((param) => [param.name, param]));
+  let isWhole = true;
+  const error = (code: 'spec/undeclared-param' | 'spec/missing-param', message: string, remedy: string): void => {
+    isWhole = false;
+    problems.error(code, at, message, remedy);
+  };
+  for (const [name] of given)
+    if (!declared.has(name))
+      error(
+        'spec/undeclared-param',
+        `\`with\` of ${what} has ${quote(name)}, which ${quote(uses!.value)} does not declare${problems.suggest(name, declared.keys())}`,
+        `declare it there: \`params: {${name}: …}\`, or remove it`,
+      );
+  for (const { name, fallback, isOpen } of params)
+    if (fallback === null && !isOpen && !given.some(([each]) => each === name))
+      error(
+        'spec/missing-param',
+        `${what} uses ${quote(uses!.value)} without a value for its parameter ${quote(name)}, which has no default`,
+        `write \`with: { ${name}: … }\``,
+      );
+  if (!isWhole) return null;
+  return Object.fromEntries(given.map(([name, value]) => [name, textOf(value, at, fill)]));
+}
+
+/** Placeholders are filled in in texts, also in those of lists. */
+function textOf(value: unknown, at: Position, fill: Filler): string {
+  if (typeof value === 'string') return fill({ value, at });
+  return JSON.stringify(value, (_key, each: unknown) => (typeof each === 'string' ? fill({ value: each, at }) : each));
+}

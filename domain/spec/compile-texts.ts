@@ -1,0 +1,149 @@
+/** Arguments and variables in which outputs of earlier stages stand: what is wrong with them, and what their stage waits for. */
+import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type TextsPlan } from '../plan/plan.ts';
+import { codeArguments } from './code-arguments.ts';
+import { placeIn } from './compile-condition.ts';
+import type { CheckExpressions } from './expression/check.ts';
+import type { ParamValues } from './params.ts';
+import { hasExpression, type PlacedExpression, type Splitter } from './placeholders.ts';
+import type { Problems } from './problems.ts';
+import type { Spec, StageSpec } from './spec.ts';
+import { type Located, quote } from './tree.ts';
+
+export interface StageTexts {
+  readonly plan: TextsPlan;
+  /** Where each of its stages is named first. */
+  readonly reads: readonly Located<string>[];
+  /** What stands in the plan's work in place of each text. */
+  readonly shown: ReadonlyMap<Located<string>, string>;
+}
+
+export interface TextTools {
+  readonly params: ParamValues;
+  /** Null: nobody loaded the language, because no stage needs it. */
+  readonly check: CheckExpressions | null;
+  readonly split: Splitter;
+  /** The spec is used by another, where its stages have other names. */
+  readonly isPart: boolean;
+  readonly problems: Problems;
+}
+
+/** Texts of a stage that an expression stands in. */
+export function textsWithExpressions({ run, env }: StageSpec): readonly { text: Located<string>; place: TextPlace }[] {
+  if (run === null) return [];
+  const all = [
+    ...run.args.map((text, index) => ({ text, place: { kind: 'arg', index } as const })),
+    ...env.map(({ name, value }) => ({ text: value, place: { kind: 'env', name } as const })),
+  ];
+  return all.filter(({ text }) => hasExpression(text.value));
+}
+
+/** Of each stage, by index into `spec.stages`; null: it has none. */
+export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts | null)[] {
+  return spec.stages.map((stage) => {
+    const texts = textsWithExpressions(stage);
+    if (texts.length === 0) return null;
+    const what = `${spec.kind === 'workflow' ? 'step' : 'box'} ${quote(stage.name.value)}`;
+    const compiled = compileStageTexts(stage, texts, what, tools);
+    const uses = new Set(spec.stages.flatMap((other) => (other.uses === null ? [] : [other.name.value])));
+    const at = tools.isPart ? texts[0]!.text.at : compiled.reads.find(({ value }) => uses.has(value))?.at;
+    if (at !== undefined)
+      tools.problems.error(
+        'spec/unsupported',
+        at,
+        `${what} has outputs in its arguments or variables ${tools.isPart ? 'and stands in a spec that another uses' : 'of a stage with `uses`'}, which this build does not have`,
+        'take the data with `stdin_from`',
+      );
+    return compiled;
+  });
+}
+
+function compileStageTexts(
+  { run, name }: StageSpec,
+  texts: ReturnType<typeof textsWithExpressions>,
+  what: string,
+  tools: TextTools,
+): StageTexts {
+  const { problems } = tools;
+  const reader = new ExpressionReader(tools);
+  const code = codeArguments(
+    run!.program.value,
+    run!.args.map(({ value }) => value),
+  );
+  const shown = new Map<Located<string>, string>();
+  const plans = texts.map(({ text, place }): TextPlan => {
+    const key = place.kind === 'arg' ? '`args`' : `the variable ${place.name}`;
+    const interpreter = place.kind === 'arg' ? code.get(place.index) : undefined;
+    const parts = tools.split(text);
+    if (interpreter !== undefined) {
+      const [first] = parts.filter((part) => typeof part !== 'string');
+      problems.error(
+        'spec/bad-placeholder',
+        text.at,
+        `${key} of ${what} has ${quote(`\${{ ${first!.source} }}`)} in a program of ${interpreter}, which would read the value as code`,
+        `give it as a variable: \`env: { VALUE: "\${{ … }}" }\`, and read that in the program; a shell script writes "$VALUE"`,
+      );
+    }
+    shown.set(text, parts.map((part) => (typeof part === 'string' ? part : `\${{ ${part.source} }}`)).join(''));
+    return {
+      place,
+      parts: parts.map((part) =>
+        typeof part === 'string' ? part : reader.read(part, { value: part.source, at: text.at }, `${key} of ${what}`),
+      ),
+    };
+  });
+  const { sources, reads, params } = reader;
+  if (sources.length > PLAN_LIMITS.textSources)
+    problems.error(
+      'spec/too-large',
+      name.at,
+      `${what} has ${sources.length} expressions; at most ${PLAN_LIMITS.textSources} are allowed`,
+      'let an earlier stage print one text made of them',
+    );
+  return { plan: { sources, stages: [...reads.keys()], params, texts: plans }, reads: [...reads.values()], shown };
+}
+
+class ExpressionReader {
+  readonly sources: string[] = [];
+  readonly reads = new Map<string, Located<string>>();
+  readonly params: Record<string, ConditionValue> = {};
+  readonly #tools: TextTools;
+
+  constructor(tools: TextTools) {
+    this.#tools = tools;
+  }
+
+  /** @returns its index in `sources` */
+  read({ source }: PlacedExpression, text: Located<string>, what: string): number {
+    const known = this.sources.indexOf(source);
+    if (known !== -1) return known;
+    this.sources.push(source);
+    const { check, params, problems } = this.#tools;
+    if (check === null) throw new Error('a spec with expressions is compiled without their language');
+    const checked = check.text(source);
+    if ('problems' in checked) {
+      for (const { message } of checked.problems)
+        problems.error(
+          'spec/bad-expression',
+          text.at,
+          `${quote(`\${{ ${source} }}`)} in ${what}: ${message}`,
+          'see "Outputs in arguments and variables" in docs/spec.md',
+        );
+      problems.gap('edges');
+      return this.sources.length - 1;
+    }
+    for (const { stage, start } of checked.stages)
+      if (!this.reads.has(stage)) this.reads.set(stage, { value: stage, at: placeIn(text, start).at });
+    for (const { name } of checked.params) {
+      const value = params.get(name);
+      if (value === undefined)
+        problems.error(
+          'spec/unknown-param',
+          text.at,
+          `${quote(`\${{ ${source} }}`)} in ${what} reads the parameter ${quote(name)}, which is not declared${problems.suggest(name, params.keys())}`,
+          `declare it: \`params: {${name}: …}\``,
+        );
+      else this.params[name] = value?.value ?? '';
+    }
+    return this.sources.length - 1;
+  }
+}

@@ -1,0 +1,169 @@
+/** The value of a condition. It runs author's text over guests' outputs, so only a thread that can be ended calls this. */
+import type { ConditionValue } from '../../plan/plan.ts';
+import { utf8Length } from '../../units/utf8.ts';
+import { checkCondition, type CheckedExpression, checkText } from './check.ts';
+import { readJson } from './json.ts';
+import { isProblem, parseExpression, problemOf } from './language.ts';
+import { EXPRESSION_LIMITS } from './limits.ts';
+
+/** What is known of a stage; what it does not have is absent. JSON-safe, so that it can be sent to a thread. */
+export interface StageFacts {
+  readonly output?: string;
+  readonly state?: string;
+  readonly exitCode?: number;
+}
+
+export interface ConditionValues {
+  readonly stages: Readonly<Record<string, StageFacts>>;
+  readonly params: Readonly<Record<string, ConditionValue>>;
+}
+
+export type ConditionAnswer = { readonly holds: boolean } | { readonly problem: string };
+
+export function evaluateCondition(source: string, values: ConditionValues): ConditionAnswer {
+  const checked = checkCondition(source);
+  if ('problems' in checked) return { problem: checked.problems.map(({ message }) => message).join('; ') };
+  const facts = factsOf(values, stagesReadAsJson([checked]));
+  if ('problem' in facts) return { problem: facts.problem };
+  const answer = valueIn(source, { stages: facts.stages, params: valueOf(values.params) });
+  if ('problem' in answer) return answer;
+  if (typeof answer.value === 'boolean') return { holds: answer.value };
+  return { problem: `its value is ${typeNameOf(answer.value)}; a condition is true or false` };
+}
+
+/** One text for each source. `source`: the index of the one with the problem. */
+export type TextsAnswer = { readonly texts: readonly string[] } | { readonly problem: string; readonly source: number };
+
+export function evaluateTexts(sources: readonly string[], values: ConditionValues): TextsAnswer {
+  const checked = sources.map((source) => checkText(source));
+  for (const [source, each] of checked.entries())
+    if ('problems' in each) return { problem: each.problems.map(({ message }) => message).join('; '), source };
+  const texts: string[] = [];
+  const asJson = checked.map((each) => ('problems' in each ? new Set<string>() : stagesReadAsJson([each])));
+  const facts = factsOf(values, new Set(asJson.flatMap((stages) => [...stages])));
+  if ('problem' in facts)
+    return {
+      problem: facts.problem,
+      source: Math.max(
+        0,
+        asJson.findIndex((stages) => stages.has(facts.stage)),
+      ),
+    };
+  const variables = { stages: facts.stages, params: valueOf(values.params) };
+  for (const [index, source] of sources.entries()) {
+    const answer = valueIn(source, variables);
+    const text = 'problem' in answer ? answer : textOf(answer.value);
+    if ('problem' in text) return { problem: text.problem, source: index };
+    texts.push(text.text);
+  }
+  return { texts };
+}
+
+function stagesReadAsJson(checked: readonly CheckedExpression[]): ReadonlySet<string> {
+  return new Set(
+    checked.flatMap(({ stages }) => stages.flatMap(({ stage, field }) => (field === 'json' ? [stage] : []))),
+  );
+}
+
+type Facts = { readonly stages: ReadonlyMap<string, ReadonlyMap<string, unknown>> };
+
+function factsOf(
+  { stages }: ConditionValues,
+  asJson: ReadonlySet<string>,
+): Facts | { readonly problem: string; readonly stage: string } {
+  const facts = new Map<string, ReadonlyMap<string, unknown>>();
+  for (const [name, stage] of Object.entries(stages)) {
+    const fields = new Map<string, unknown>();
+    if (stage.output !== undefined) fields.set('output', stage.output);
+    if (stage.state !== undefined) fields.set('state', stage.state);
+    if (stage.exitCode !== undefined) fields.set('exit_code', BigInt(stage.exitCode));
+    if (stage.output !== undefined && asJson.has(name)) {
+      const json = readJson(stage.output);
+      if ('problem' in json)
+        return { problem: `the output of stage ${name} is not JSON: ${json.problem}`, stage: name };
+      fields.set('json', json.value);
+    }
+    facts.set(name, fields);
+  }
+  return { stages: facts };
+}
+
+function valueIn(
+  source: string,
+  variables: Readonly<Record<string, unknown>>,
+): { readonly value: unknown } | { readonly problem: string } {
+  const parsed = parseExpression(source);
+  if (isProblem(parsed)) return { problem: parsed.message };
+  try {
+    return { value: parsed.run(variables) };
+  } catch (error) {
+    // Of the engine: a text beyond what it can hold, or values nested beyond its stack.
+    if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
+    const { message, start } = problemOf(error, source);
+    return { problem: `${message} (at character ${start + 1})` };
+  }
+}
+
+/** What stands in a text for a value: texts, numbers and booleans as they are, lists and mappings as JSON. */
+function textOf(value: unknown): { readonly text: string } | { readonly problem: string } {
+  if (value === null) return { problem: 'its value is null, which is not a text' };
+  let text: string | null;
+  try {
+    text = typeof value === 'string' ? value : jsonOf(value);
+  } catch (error) {
+    if (error instanceof RangeError) return { problem: 'it makes a value that is too large' };
+    throw error;
+  }
+  if (text === null)
+    return { problem: 'its value is not a text: convert it with `string(…)`, or take `.orValue(…)` of it' };
+  const bytes = utf8Length(text);
+  if (bytes > EXPRESSION_LIMITS.valueBytes)
+    return { problem: `its value has ${bytes} bytes; at most ${EXPRESSION_LIMITS.valueBytes} are allowed` };
+  if (text.includes('\0')) return { problem: 'its value has a zero byte, which no argument or variable can hold' };
+  if (LONE_SURROGATE.test(text)) return { problem: 'its value has half of a character, which is not Unicode text' };
+  return { text };
+}
+
+const LONE_SURROGATE = /[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/;
+
+/** Of a mapping of an output, or of one that the expression makes. */
+function pairsOf(value: unknown): readonly (readonly [unknown, unknown])[] | null {
+  if (value instanceof Map) return [...(value as ReadonlyMap<unknown, unknown>)];
+  if (typeof value !== 'object' || value === null) return null;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === null || prototype === Object.prototype ? Object.entries(value) : null;
+}
+
+/** Null: there is something in it that JSON does not have. */
+function jsonOf(value: unknown): string | null {
+  if (value === null || typeof value === 'string' || typeof value === 'boolean') return JSON.stringify(value);
+  if (typeof value === 'bigint') return String(value);
+  if (typeof value === 'number') return Number.isFinite(value) ? String(value) : null;
+  if (Array.isArray(value)) {
+    const items = value.map(jsonOf);
+    return items.includes(null) ? null : `[${items.join(',')}]`;
+  }
+  const pairs = pairsOf(value);
+  if (pairs === null) return null;
+  const entries = pairs.map(([key, each]) => {
+    const json = typeof key === 'string' ? jsonOf(each) : null;
+    return json === null ? null : `${JSON.stringify(key)}:${json}`;
+  });
+  return entries.includes(null) ? null : `{${entries.join(',')}}`;
+}
+
+/** As an output that is read as JSON has it: whole numbers are integers, mappings are Maps. */
+function valueOf(value: ConditionValue): unknown {
+  if (Array.isArray(value)) return value.map((each: ConditionValue) => valueOf(each));
+  if (typeof value === 'object' && value !== null)
+    return new Map(Object.entries(value).map(([name, each]) => [name, valueOf(each)]));
+  return typeof value === 'number' && Number.isSafeInteger(value) ? BigInt(value) : value;
+}
+
+function typeNameOf(value: unknown): string {
+  if (value === null) return 'null';
+  if (value instanceof Map) return 'a mapping';
+  if (Array.isArray(value)) return 'a list';
+  if (typeof value === 'string') return 'a string';
+  return typeof value === 'bigint' || typeof value === 'number' ? 'a number' : 'of another type';
+}

@@ -1,0 +1,169 @@
+import { expect, test } from 'vitest';
+import { randomOf } from '../../../test/machine/random.ts';
+import { checkCondition, checkExpression } from './check.ts';
+import { type ConditionValues, evaluateCondition, evaluateTexts } from './evaluate.ts';
+import { readJson } from './json.ts';
+import { isProblem, parseExpression } from './language.ts';
+import { EXPRESSION_LIMITS } from './limits.ts';
+
+function evaluate(source: string, values: Readonly<Record<string, unknown>> = {}): unknown {
+  const parsed = parseExpression(source);
+  if (isProblem(parsed)) throw new Error(parsed.message);
+  return parsed.run(values);
+}
+
+const NOTHING: ConditionValues = { stages: {}, params: {} };
+const ofOutput = (output: string): ConditionValues => ({ stages: { a: { output, state: 'succeeded' } }, params: {} });
+
+test('what an expression reads of stages and parameters is known beforehand', () => {
+  const source = 'stages.build.json.ok && has(stages["unit-tests"].output) && params.env in ["a"] && params.env != ""';
+  expect(checkExpression(source)).toEqual({
+    type: 'bool',
+    stages: [
+      { stage: 'build', field: 'json', start: 0, nameEnd: 12, end: 17 },
+      { stage: 'unit-tests', field: 'output', start: 28, nameEnd: 48, end: 55 },
+    ],
+    params: [
+      { name: 'env', start: 60, end: 70 },
+      { name: 'env', start: 83, end: 93 },
+    ],
+  });
+});
+
+test.each<[string, string, string]>([
+  ['1 == 1 && stages.build.jsno', 'a stage has no "jsno"; it has output, json, state, exit_code', 'stages.build.jsno'],
+  ['has(stages.build)', 'say what of the stage "build": `.output`, `.json`, `.state`, `.exit_code`', 'stages.build'],
+  ['stages[params.env].json', 'write `stages.NAME`: the name must stand in the expression', 'stages'],
+  ['size(stages) > 1', 'write `stages.NAME`: the name must stand in the expression', 'stages'],
+  ['size(params) > 1', 'write `params.NAME`: the name must stand in the expression', 'params'],
+  ['params.a && foo', 'unknown variable: foo', 'foo'],
+  ['1 + "a" == "1a"', 'no such overload: int + string', '1 + "a"'],
+  ['b"a" != params.a', 'bytes are not supported: compare strings', 'b"a"'],
+  ['bytes(params.a) == params.b', 'bytes are not supported: compare strings', 'bytes(params.a)'],
+  ['"yes"', 'its value is of the type string; a condition is true or false', '"yes"'],
+  ['size(params.a)', 'its value is of the type int; a condition is true or false', 'size(params.a)'],
+])('%s: %s', (source, message, at) => {
+  const start = source.indexOf(at);
+  expect(checkCondition(source)).toEqual({ problems: [{ message, start, end: start + at.length }] });
+});
+
+test.each([
+  ['1 +', 'unexpected token: EOF'],
+  ['('.repeat(EXPRESSION_LIMITS.depth + 1) + '1' + ')'.repeat(EXPRESSION_LIMITS.depth + 1), 'exceeded maxDepth (50)'],
+  [`[${'1,'.repeat(EXPRESSION_LIMITS.nodes)}1]`, 'exceeded maxAstNodes (1000)'],
+  [`"${'x'.repeat(EXPRESSION_LIMITS.characters)}"`, 'the expression has 4098 characters; at most 4096 are allowed'],
+])('limit %#', (source, message) => {
+  expect(checkExpression(source)).toMatchObject({ problems: [{ message }] });
+});
+
+test('no text makes the parser, the checker or the evaluation throw', () => {
+  const words = ['stages', '.', 'a', 'json', 'params', '[', ']', '(', ')', '"', "'", 'has', 'matches', '1', '9e9', '==']
+    .concat(['&&', '||', '!', '?', ':', ',', '{', '}', 'in', 'b"', '\\', '\u0000', '💥', '-', '..', '[?', '.?', '"a"'])
+    .concat([
+      'all',
+      'x',
+      'int',
+      'timestamp',
+      'map',
+      'optional',
+      'orValue',
+      'size',
+      'null',
+      'true',
+      'type',
+      '0x',
+      'u',
+      'r"',
+    ]);
+  let read = 0;
+  for (let seed = 1; seed <= 5_000; seed += 1) {
+    const random = randomOf(seed);
+    const source = Array.from({ length: 1 + random(14) }, () => words[random(words.length)]!).join(
+      random(2) ? '' : ' ',
+    );
+    const texts = evaluateTexts([source], ofOutput('{"a":[1,"b"]}'));
+    expect('texts' in texts || texts.problem.length > 0, source).toBe(true);
+    const answer = evaluateCondition(source, ofOutput('{"a":[1,"b"]}'));
+    expect('holds' in answer || answer.problem.length > 0, source).toBe(true);
+    if ('holds' in answer) read += 1;
+  }
+  expect(read).toBeGreaterThan(5);
+});
+
+test('a pattern that takes other engines for ever takes a moment', () => {
+  const values = { params: { env: `${'a'.repeat(64)}b` } };
+  expect(evaluate('params.env.matches("^(a+)+$")', values)).toBe(false);
+  expect(evaluate('matches(params.env, "^(a+)+b$")', values)).toBe(true);
+});
+
+test.each([
+  ['"a".matches("(((")', /^a regular expression is wrong: .* \(at character 1\)$/],
+  ['stages.a.output.missing == 1', /no such/],
+  ['stages.a.json.b == 1', 'no such key: b; ask for it with `has(…)` first, or read it with `.?` (at character 15)'],
+  [
+    'stages.b.output == ""',
+    'no such key: output; ask for it with `has(…)` first, or read it with `.?` (at character 10)',
+  ],
+  ['stages.a.json.c', 'its value is a number; a condition is true or false'],
+  ['1 / 0 == 1', 'division by zero (at character 1)'],
+])('%s fails as %s', (source, problem) => {
+  const values = { stages: { a: { output: '{"c":1}' }, b: { state: 'passed' } }, params: {} };
+  const answer = evaluateCondition(source, values);
+  expect('problem' in answer ? answer.problem : 'none').toMatch(problem);
+});
+
+test.each([
+  ['stages.a.json.n + 1 == 9007199254740993', '{"n":9007199254740992}'],
+  ['stages.a.json.n == 1 && stages.a.json.n < 1.5', '{"n":1}'],
+  ['stages.a.json.n == 1.5', '{"n":1.5}'],
+  ['stages.a.json.n > 1e20', '{"n":123456789012345678901234567890}'],
+  ['stages.a.json.all(item, item > 0) && size(stages.a.json) == 2', '[1,2]'],
+  ['!has(stages.a.json.constructor) && !has(stages.a.json.size) && has(stages.a.json.__proto__)', '{"__proto__":1}'],
+  ['stages.a.json.list[0].name == "x"', '{"list":[{"name":"x"}]}'],
+  ['stages.a.json.?b.orValue("none") == "none"', '{}'],
+  ['stages.a.output.startsWith("{") && stages.a.state == "succeeded"', '{}'],
+  ['stages.a.json == null', 'null'],
+])('%s holds for %s', (source, output) => {
+  expect(evaluateCondition(source, ofOutput(output))).toEqual({ holds: true });
+});
+
+test('what a passed stage does not have is absent, whatever its name', () => {
+  const values = { stages: { 'a-b': { state: 'passed' } }, params: { env: 'prod' } };
+  const source = '!has(stages["a-b"].output) && !has(stages["a-b"].exit_code) && stages["a-b"].state == "passed"';
+  expect(evaluateCondition(`${source} && params.env == "prod"`, values)).toEqual({ holds: true });
+  expect(evaluateCondition('has(params.constructor)', NOTHING)).toEqual({ holds: false });
+});
+
+test.each([
+  ['{"a":1,}', 'there is something else at character 8'],
+  ['[1', 'it ends too early'],
+  ['01', 'there is something else at character 2'],
+  ['"\\x"', 'there is something else at character 1'],
+  ['', 'it ends too early'],
+  ['['.repeat(100_000), 'its values are nested more than 200 deep'],
+])('no JSON %#', (text, problem) => {
+  expect(readJson(text)).toEqual({ problem });
+});
+
+test('JSON is what the built-in parser takes for it', () => {
+  const plain = (value: unknown): unknown => {
+    if (value instanceof Map) return Object.fromEntries([...value].map(([key, each]) => [key, plain(each)]));
+    if (Array.isArray(value)) return value.map(plain);
+    return typeof value === 'bigint' ? Number(value) : value;
+  };
+  const parts = ['{', '}', '[', ']', ',', ':', '"a"', '"\\u00e9\\n"', '1', '-0', '2.5e3', 'true', 'null', ' ', '"'];
+  for (let seed = 1; seed <= 5_000; seed += 1) {
+    const random = randomOf(seed);
+    const text = Array.from({ length: 1 + random(8) }, () => parts[random(parts.length)]!).join('');
+    let wanted: unknown;
+    try {
+      wanted = { value: JSON.parse(text) as unknown };
+    } catch {
+      wanted = null;
+    }
+    const read = readJson(text);
+    // The sign of a whole zero is all that is lost.
+    const got = 'value' in read ? JSON.stringify({ value: plain(read.value) }) : 'null';
+    expect(got.replaceAll('-0', '0'), text).toBe(JSON.stringify(wanted).replaceAll('-0', '0'));
+  }
+});

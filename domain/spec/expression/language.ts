@@ -1,0 +1,124 @@
+/**
+ * The language of expressions (`when`, `until`, `for_each`, `${{ }}`): CEL, with what a run has as variables, and with
+ * regular expressions that take time linear in their text. One place parses; checking and evaluating start from here.
+ */
+import {
+  type ASTNode,
+  Environment,
+  EvaluationError,
+  ParseError,
+  TypeError as CelTypeError,
+} from '@marcbachmann/cel-js';
+import { RE2JS, RE2JSException } from 're2js';
+import { EXPRESSION_LIMITS } from './limits.ts';
+
+/** What is wrong with an expression, and where: UTF-16 code units from its beginning. */
+export interface ExpressionProblem {
+  readonly message: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface ParsedExpression {
+  readonly source: string;
+  readonly ast: ASTNode;
+  /** The type of its value, `dyn` where only its values will tell; or what is wrong. */
+  readonly type: () => { readonly type: string } | ExpressionProblem;
+  /** @throws what `problemOf` reads */
+  readonly run: (values: Readonly<Record<string, unknown>>) => unknown;
+}
+
+/** CEL's own `matches` runs on an engine that some texts keep busy for ever, so calls of it go to this one. */
+const LINEAR_MATCHES = 'matchesLinear';
+
+const language = new Environment({
+  unlistedVariablesAreDyn: false,
+  enableOptionalTypes: true,
+  limits: {
+    maxAstNodes: EXPRESSION_LIMITS.nodes,
+    maxDepth: EXPRESSION_LIMITS.depth,
+    maxListElements: EXPRESSION_LIMITS.listElements,
+    maxMapEntries: EXPRESSION_LIMITS.listElements,
+    maxCallArguments: EXPRESSION_LIMITS.arguments,
+  },
+})
+  .registerVariable('params', 'map')
+  .registerVariable('stages', 'map')
+  .registerFunction(`string.${LINEAR_MATCHES}(string): bool`, matchLinear)
+  .registerFunction(`${LINEAR_MATCHES}(string, string): bool`, matchLinear);
+
+function matchLinear(text: string, pattern: string): boolean {
+  return RE2JS.compile(pattern).matcher(text).find();
+}
+
+export function parseExpression(source: string): ParsedExpression | ExpressionProblem {
+  if (source.length > EXPRESSION_LIMITS.characters)
+    return {
+      message: `the expression has ${source.length} characters; at most ${EXPRESSION_LIMITS.characters} are allowed`,
+      start: 0,
+      end: source.length,
+    };
+  try {
+    const parsed = language.parse(source);
+    const { ast } = parsed;
+    for (const node of nodesOf(ast)) adapt(node);
+    const type = (): { readonly type: string } | ExpressionProblem => {
+      const { valid, type: found = 'dyn', error } = parsed.check();
+      return valid ? { type: found } : problemOf(error, source);
+    };
+    return { source, ast, type, run: (values) => parsed({ ...values }) as unknown };
+  } catch (error) {
+    return problemOf(error, source);
+  }
+}
+
+export function isProblem(value: object): value is ExpressionProblem {
+  return 'message' in value;
+}
+
+/** @throws what is no mistake in an expression */
+export function problemOf(error: unknown, source: string): ExpressionProblem {
+  const whole = { start: 0, end: source.length };
+  if (error instanceof RE2JSException) return { message: `a regular expression is wrong: ${error.message}`, ...whole };
+  if (!(error instanceof ParseError || error instanceof EvaluationError || error instanceof CelTypeError)) throw error;
+  const { start, end } = error.range ?? whole;
+  return { message: withRemedy(error.summary, error.code), start, end };
+}
+
+/** What the library's words leave open. */
+function withRemedy(summary: string, code: string): string {
+  const text = summary.charAt(0).toLowerCase() + summary.slice(1);
+  return code === 'no_such_key' ? `${text}; ask for it with \`has(…)\` first, or read it with \`.?\`` : text;
+}
+
+/** Each node below, and itself. */
+export function* nodesOf(node: ASTNode): Generator<ASTNode> {
+  yield node;
+  for (const child of childrenOf(node.args)) yield* nodesOf(child);
+}
+
+function childrenOf(args: unknown): readonly ASTNode[] {
+  if (Array.isArray(args)) return args.flatMap(childrenOf);
+  return typeof args === 'object' && args !== null && 'op' in args ? [args as ASTNode] : [];
+}
+
+function adapt(node: ASTNode): void {
+  if (node.op !== 'rcall' && node.op !== 'call') return;
+  const args = node.args as [string, ...unknown[]];
+  if (args[0] === 'matches') args[0] = LINEAR_MATCHES;
+  if (node.op === 'call' && args[0] === 'has') selectByName(node.args[1][0]);
+}
+
+/** `has(stages["a-b"].json)` is `has(stages.a-b.json)`, which nobody can write: the library takes only the second. */
+function selectByName(start: ASTNode | undefined): void {
+  for (let node = start; node !== undefined && isSelection(node); node = node.args[0]) {
+    if (node.op !== '[]' && node.op !== '[?]') continue;
+    const [of, key] = node.args;
+    if (key.op !== 'value' || typeof key.args !== 'string') return;
+    Object.assign(node, { op: node.op === '[]' ? '.' : '.?', args: [of, key.args] });
+  }
+}
+
+function isSelection(node: ASTNode): node is Extract<ASTNode, { op: '.' | '.?' | '[]' | '[?]' }> {
+  return node.op === '.' || node.op === '.?' || node.op === '[]' || node.op === '[?]';
+}

@@ -1,0 +1,20 @@
+/** What an expression may cost, before it is read and while it is evaluated. Without a library, so that everybody may know them. */
+export const EXPRESSION_LIMITS = {
+  /** UTF-16 code units of the source. */
+  characters: 4_096,
+  /** Operators, names and values. */
+  nodes: 1_000,
+  depth: 50,
+  listElements: 1_000,
+  arguments: 32,
+  /** Of all outputs and parameters that it reads. */
+  inputBytes: 1024 * 1024,
+  /** Nested lists and mappings of an output that is read as JSON. */
+  jsonDepth: 200,
+  evaluationMs: 100,
+  memoryMib: 64,
+  /** UTF-8 bytes of one value that stands in a text. */
+  valueBytes: 32 * 1024,
+  /** UTF-8 bytes of all texts of a stage that values stand in: the guest takes a command's arguments and variables in one request. */
+  textsBytes: 128 * 1024,
+} as const;

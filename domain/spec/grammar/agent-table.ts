@@ -1,0 +1,208 @@
+import { AGENT_STAGE_DEFAULTS } from '../../plan/defaults.ts';
+import { AGENT_MODES, LLM_PROVIDERS, PLAN_LIMITS } from '../../plan/plan.ts';
+import { MOCK_KEY } from './mock-table.ts';
+import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
+import type { MappingTable } from './table.ts';
+import { RANGES, SCALES } from './values.ts';
+
+export const LLM = {
+  form: (text) => `{ provider: ${text} }`,
+  keys: {
+    provider: {
+      as: 'provider',
+      type: { is: 'word', words: LLM_PROVIDERS, aliases: { lmstudio: 'lm-studio' }, anyCase: true },
+      required: true,
+      mistaken: ['name', 'vendor'],
+      doc: 'Who answers. Case does not count.',
+      example: 'claude',
+    },
+    model: {
+      as: 'model',
+      type: { is: 'text', holds: 'text', plain: true, filled: 'name a model, or remove it' },
+      otherwise: "the provider's",
+      doc: 'The model.',
+      example: 'qwen3-coder:7b',
+    },
+    base_url: {
+      as: 'baseUrl',
+      type: { is: 'text', holds: 'text', plain: true, filled: 'write an address, or remove it' },
+      mistaken: ['url', 'endpoint'],
+      otherwise: "the provider's",
+      doc: "The address of the provider's API.",
+      example: 'http://10.0.2.2:11434',
+    },
+    api_key_env: {
+      as: 'apiKeyEnv',
+      type: { is: 'text', holds: "a variable's name", plain: true },
+      mistaken: ['api_key', 'key_env'],
+      otherwise: "the provider's",
+      doc: 'The variable of the host that holds the key. Its value stands nowhere in the plan.',
+      example: 'TEAM_API_KEY',
+    },
+    credential_proxy: {
+      as: 'credentialProxy',
+      type: { is: 'flag' },
+      default: false,
+      doc: 'Keeps the key on the host: a proxy puts it into requests. Not for `mode: service`.',
+      example: true,
+    },
+  },
+} as const satisfies MappingTable;
+
+const IMAGE_SKILL = {
+  keys: {
+    image: {
+      as: 'image',
+      type: { is: 'text', holds: 'image', plain: true, filled: 'name an image, such as python:3.12-slim' },
+      required: true,
+      doc: 'A container image.',
+      example: 'python:3.12-slim',
+    },
+    mount: {
+      as: 'guestPath',
+      type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
+      required: true,
+      mistaken: ['guest', 'target', 'path'],
+      doc: 'Where its files are in the guest.',
+      example: '/skills/python',
+    },
+    readonly: {
+      as: 'readOnly',
+      type: { is: 'flag' },
+      default: true,
+      doc: 'Whether the guest may not change them.',
+      example: false,
+    },
+  },
+} as const satisfies MappingTable;
+
+const SERVER_SKILL = {
+  keys: {
+    command: {
+      as: 'command',
+      type: { is: 'text', holds: 'text', plain: true, filled: 'name a program of the guest' },
+      required: true,
+      doc: 'The program of an MCP server.',
+      example: 'market-mcp',
+    },
+    args: {
+      as: 'args',
+      type: { is: 'list', of: { is: 'text', holds: 'text', lenient: true }, item: 'an argument', items: 'texts' },
+      doc: 'Its arguments.',
+      example: ['--cache', '/tmp'],
+    },
+    env: {
+      as: 'env',
+      type: { is: 'variables' },
+      doc: 'Its variables. See [Variables](#variables).',
+      example: { LANG: 'C.UTF-8' },
+    },
+  },
+} as const satisfies MappingTable;
+
+const INLINE_SKILL = {
+  keys: {
+    name: { as: 'name', type: { is: 'name' }, required: true, doc: 'Names its file.', example: 'style' },
+    content: {
+      as: 'content',
+      type: { is: 'text', holds: 'text' },
+      required: true,
+      doc: 'The document itself.',
+      example: 'Write short sentences.',
+    },
+  },
+} as const satisfies MappingTable;
+
+export const SKILL_TYPES = ['agent', 'file', 'remote', 'cli', 'mcp'] as const;
+
+/** One of each form, in their order, and a text. */
+export const SKILLS_EXAMPLE = [
+  { image: 'python:3.12-slim', mount: '/skills/python' },
+  { command: 'market-mcp', args: ['--cache', '/tmp'] },
+  { name: 'style', content: 'Write short sentences.' },
+  'file:skills/review.md',
+] as const;
+
+export const SKILLS = {
+  is: 'list',
+  of: {
+    is: 'forms',
+    prefixes: SKILL_TYPES,
+    form: 'file:PATH` or `{ name: NAME, content: TEXT }',
+    tables: { image: IMAGE_SKILL, command: SERVER_SKILL, content: INLINE_SKILL },
+  },
+  item: 'a skill',
+  items: 'skills',
+  most: PLAN_LIMITS.skills,
+} as const;
+
+const MESSAGING = {
+  keys: {
+    enabled: {
+      as: 'enabled',
+      type: { is: 'flag' },
+      default: false,
+      doc: 'Whether the agent talks with the agents beside it.',
+      example: true,
+    },
+    provider_bridge: {
+      as: 'providerBridge',
+      type: { is: 'text', holds: 'text' },
+      doc: 'Accepted; no effect.',
+      example: 'claude',
+    },
+  },
+} as const satisfies MappingTable;
+
+export const PROMPT_DOC = 'What the agent is asked. Placeholders are filled in.';
+
+/** The one stage of `kind: agent`. */
+export const AGENT = {
+  keys: {
+    prompt: {
+      as: 'prompt',
+      type: { is: 'text', holds: 'text' },
+      required: true,
+      mistaken: ['message', 'task', 'instructions'],
+      doc: `${PROMPT_DOC} It may be empty with \`mode: interactive\`.`,
+      example: 'Review the code in /workspace.',
+    },
+    skills: {
+      as: 'skills',
+      type: SKILLS,
+      doc: 'What the agent knows or can call. See [Agents](#agents).',
+      example: SKILLS_EXAMPLE,
+    },
+    timeout_secs: {
+      as: 'timeoutMs',
+      type: { is: 'number', range: RANGES.agentTimeoutSecs, scale: SCALES.msPerSecond },
+      mistaken: ['timeout', 'timeout_sec', 'timeout_seconds', 'timeout_ms', 'time_limit'],
+      default: AGENT_STAGE_DEFAULTS.timeoutMs / SCALES.msPerSecond,
+      doc: 'Time limit for one attempt; 0 is the longest that there is. With `mode: task` only.',
+      example: 600,
+    },
+    output_file: {
+      as: 'outputFile',
+      type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
+      mistaken: ['output', 'output_path', 'result_file'],
+      default: AGENT_STAGE_DEFAULTS.outputFile,
+      doc: 'The file whose content is the output. `mode: service` requires it.',
+      example: '/workspace/report.md',
+    },
+    output_schema: OUTPUT_SCHEMA_KEY,
+    mock: MOCK_KEY,
+    messaging: {
+      as: 'messaging',
+      type: { is: 'mapping', table: MESSAGING },
+      doc: 'Messages between agents.',
+      example: { enabled: true },
+    },
+    mode: {
+      as: 'mode',
+      type: { is: 'word', words: AGENT_MODES },
+      default: 'task',
+      doc: '`task` ends with its output, `service` serves until the run ends, `interactive` has a terminal.',
+      example: 'interactive',
+    },
+  },
+} as const satisfies MappingTable;

@@ -1,0 +1,99 @@
+import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../../plan/defaults.ts';
+import { FIELD_TYPES, PLAN_LIMITS, TIMEOUT_ANSWERS } from '../../plan/plan.ts';
+import type { MappingTable } from './table.ts';
+import { DURATIONS } from './values.ts';
+
+const FIELD = {
+  form: (text) => `{ name: ${text} }`,
+  keys: {
+    name: { as: 'name', type: { is: 'name' }, required: true, doc: 'Unique in the approval.', example: 'window' },
+    type: {
+      as: 'type',
+      type: { is: 'word', words: FIELD_TYPES, aliases: { string: 'text', bool: 'boolean', select: 'choice' } },
+      otherwise: '`choice` with `choices`, else `text`',
+      doc: 'What its value may be.',
+      example: 'choice',
+    },
+    choices: {
+      as: 'choices',
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: 'text', lenient: true },
+        item: 'a choice',
+        items: 'texts',
+        most: PLAN_LIMITS.choices,
+      },
+      mistaken: ['options', 'values', 'enum'],
+      doc: 'The values that it may have.',
+      example: ['tonight', 'tomorrow'],
+    },
+    required: {
+      as: 'required',
+      type: { is: 'flag' },
+      default: FIELD_DEFAULTS.required,
+      doc: 'Whether an approval has to say it.',
+      example: false,
+    },
+    description: {
+      as: 'description',
+      type: { is: 'text', holds: 'text' },
+      doc: 'Shown to the people who answer.',
+      example: 'when to roll out',
+    },
+  },
+} as const satisfies MappingTable;
+
+export const APPROVAL = {
+  form: (text) => `{ message: ${text} }`,
+  keys: {
+    message: {
+      as: 'message',
+      type: { is: 'text', holds: 'text', filled: 'write what is asked, such as `Deploy to production?`' },
+      required: true,
+      mistaken: ['prompt', 'question', 'text', 'title'],
+      doc: 'The question. Placeholders are filled in.',
+      example: 'Deploy to production?',
+    },
+    by: {
+      as: 'by',
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: 'text' },
+        item: 'an approver',
+        items: 'texts',
+        most: PLAN_LIMITS.approvers,
+      },
+      mistaken: ['approvers', 'assignees', 'reviewers'],
+      doc: 'Who is asked, for people. Nothing checks who answers.',
+      example: ['release managers'],
+    },
+    timeout: {
+      as: 'timeoutMs',
+      type: { is: 'duration', range: DURATIONS.approval },
+      mistaken: ['timeout_secs', 'deadline', 'expires', 'timeout_seconds'],
+      otherwise: 'it waits for as long as the run goes on',
+      doc: 'How long it waits for an answer.',
+      example: '2d',
+    },
+    on_timeout: {
+      as: 'onTimeout',
+      type: { is: 'word', words: TIMEOUT_ANSWERS },
+      default: APPROVAL_DEFAULTS.onTimeout,
+      doc: 'What stands for an answer after `timeout`. `reject` and `fail` fail the stage, as `stage/rejected` and `stage/no-answer`.',
+      example: 'reject',
+    },
+    fields: {
+      as: 'fields',
+      type: {
+        is: 'list',
+        of: { is: 'mapping', table: FIELD },
+        item: 'a field',
+        most: PLAN_LIMITS.approvalFields,
+      },
+      mistaken: ['inputs', 'form', 'params'],
+      form: 'fields: [{ name: NAME }]',
+      doc: 'Values that an approval gives beside yes.',
+      example: [{ name: 'window', choices: ['tonight', 'tomorrow'] }],
+    },
+  },
+} as const satisfies MappingTable;

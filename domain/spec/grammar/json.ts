@@ -1,0 +1,21 @@
+/** Values of a spec that may be of several shapes. */
+import type { Position } from '../tree.ts';
+
+/** A value as JSON and YAML write it. */
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+
+/** A value, as it was written. */
+export interface JsonSpec<V extends Json = Json> {
+  readonly at: Position;
+  /** Of a list or mapping, its JSON. */
+  readonly text: string;
+  readonly value: V;
+}
+
+/** A value of one of several shapes: a text, a number, a boolean, or a list or mapping of anything. */
+export interface JsonType {
+  readonly is: 'json';
+  /** What it is called in the docs. */
+  readonly holds: string;
+  readonly shapes: readonly ('string' | 'number' | 'boolean' | 'array' | 'object')[];
+}

@@ -1,0 +1,35 @@
+import { MOCK_DEFAULTS } from '../../plan/defaults.ts';
+import type { Key, MappingTable } from './table.ts';
+import { RANGES } from './values.ts';
+
+export const MOCK = {
+  form: (text) => `{ output: ${JSON.stringify(text)} }`,
+  keys: {
+    output: {
+      as: 'output',
+      type: { is: 'json', holds: 'text or any JSON', shapes: ['string', 'number', 'boolean', 'array', 'object'] },
+      mistaken: ['stdout', 'result', 'returns', 'value'],
+      default: MOCK_DEFAULTS.output,
+      doc: "The stage's output, at most 64 KiB. A text is taken as it is, a list or mapping as JSON.",
+      example: { ok: true },
+    },
+    exit_code: {
+      as: 'exitCode',
+      type: { is: 'number', range: RANGES.exitCode },
+      mistaken: ['exit', 'code', 'status', 'exitcode'],
+      default: MOCK_DEFAULTS.exitCode,
+      doc: 'Anything but 0 fails the stage.',
+      example: 1,
+    },
+  },
+} as const satisfies MappingTable;
+
+/** Of a step, a box, and the stage of `kind: agent`. */
+export const MOCK_KEY = {
+  as: 'mock',
+  type: { is: 'mapping', table: MOCK },
+  mistaken: ['fake', 'stub', 'dry_run', 'simulate'],
+  form: 'mock: { output: TEXT }',
+  doc: 'What stands for the work in a run with `--mock`; without that it has no effect. See [Mocks](#mocks).',
+  example: { output: { ok: true } },
+} as const satisfies Key;

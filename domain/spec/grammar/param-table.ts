@@ -1,0 +1,68 @@
+import { PLAN_LIMITS } from '../../plan/plan.ts';
+import type { JsonType } from './json.ts';
+import type { MappingTable } from './table.ts';
+import { PARAM_TYPES } from './values.ts';
+
+/** A default, in its mapping or alone. */
+export const PARAM_DEFAULT = {
+  is: 'json',
+  holds: 'text, number, boolean or list',
+  shapes: ['string', 'number', 'boolean', 'array'],
+} as const satisfies JsonType;
+
+export const PARAMETER = {
+  keys: {
+    type: {
+      as: 'type',
+      feeds: 'params',
+      type: { is: 'word', words: PARAM_TYPES, aliases: { string: 'text', bool: 'boolean', select: 'choice' } },
+      otherwise: '`choice` with `choices`, `number` with `min` or `max`, else `text`',
+      doc: 'What its value may be. A `list` is given as JSON.',
+      example: 'text',
+    },
+    default: {
+      as: 'default',
+      feeds: 'params',
+      type: PARAM_DEFAULT,
+      called: 'the default',
+      mistaken: ['value'],
+      otherwise: 'required with each run',
+      doc: 'Used when a run gives no value. Numbers and booleans keep the text that you write.',
+      example: 100,
+    },
+    min: {
+      as: 'min',
+      type: { is: 'json', holds: 'number', shapes: ['number'] },
+      mistaken: ['minimum'],
+      doc: 'The least value of a number.',
+      example: 1,
+    },
+    max: {
+      as: 'max',
+      type: { is: 'json', holds: 'number', shapes: ['number'] },
+      mistaken: ['maximum'],
+      doc: 'The greatest value of a number.',
+      example: 1000,
+    },
+    choices: {
+      as: 'choices',
+      type: {
+        is: 'list',
+        of: { is: 'text', holds: 'text', lenient: true },
+        item: 'a choice',
+        items: 'texts',
+        most: PLAN_LIMITS.choices,
+      },
+      mistaken: ['options', 'values', 'enum'],
+      doc: 'The values that it may have.',
+      example: ['100', '1000'],
+    },
+    description: {
+      as: 'description',
+      type: { is: 'text', holds: 'text' },
+      called: 'the description',
+      doc: 'For readers of the spec; no effect.',
+      example: 'how many rows',
+    },
+  },
+} as const satisfies MappingTable;

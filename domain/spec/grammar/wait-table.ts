@@ -1,0 +1,25 @@
+import type { MappingTable } from './table.ts';
+import { DURATIONS } from './values.ts';
+
+export const WAIT = {
+  form: (text) => (/^\d{4}-/.test(text) ? `{ until: ${JSON.stringify(text)} }` : `{ for: ${text} }`),
+  keys: {
+    for: {
+      as: 'forMs',
+      type: { is: 'duration', range: DURATIONS.wait },
+      group: 'end',
+      mistaken: ['duration', 'seconds', 'secs', 'sleep', 'delay', 'timeout'],
+      form: 'for: 90s` or `until: TIME',
+      doc: 'How long, from the moment at which the stage starts.',
+      example: '90s',
+    },
+    until: {
+      as: 'until',
+      type: { is: 'text', holds: 'time with offset', plain: true },
+      group: 'end',
+      mistaken: ['at', 'time', 'till', 'not_before'],
+      doc: 'Until when, at most 400 days after the start of the run. A time that has passed ends the wait at once.',
+      example: '2026-12-01T09:00:00Z',
+    },
+  },
+} as const satisfies MappingTable;

@@ -1,0 +1,233 @@
+/**
+ * The stages of a part in the plan of the spec that uses it: under its name and a dot, behind what it waits for, before the
+ * stage that ends it. Plan to plan; what is wrong with a part was found when it was compiled.
+ */
+import type {
+  ConditionPlan,
+  EdgePlan,
+  InputPlan,
+  OutputPlan,
+  PartOutput,
+  Plan,
+  ScopePlan,
+  StagePlan,
+  WorkPlan,
+} from '../plan/plan.ts';
+import { bothSources } from '../plan/both-conditions.ts';
+import { STAGE_DEFAULTS } from '../plan/defaults.ts';
+import { edgesOnSuccess, partOf } from '../plan/work.ts';
+import type { CheckedExpression } from './expression/check.ts';
+
+/** Where a part stands: what the stage that uses it has. */
+export interface PartPlace extends Pick<StagePlan, 'after' | 'anyFailure' | 'when' | 'input' | 'outputSchema'> {
+  readonly id: string;
+  readonly source: string;
+  /** What is carried goes through it when it is passed. */
+  readonly handsOn: boolean;
+}
+
+/** What a condition that was compiled reads. */
+export type ReadCondition = (source: string) => CheckedExpression;
+
+export interface InlinedPart {
+  /** Those of the part, and last the one that ends it. */
+  readonly stages: readonly StagePlan[];
+  readonly scopes: readonly ScopePlan[];
+  /** Absent: no stage of it has `finally`. */
+  readonly graceMs: Plan['graceMs'];
+}
+
+export function inlinePart(part: Plan, place: PartPlace, read: ReadCondition): InlinedPart {
+  const named = (name: string): string => `${place.id}.${name}`;
+  const stages = part.stages.map((stage) => inlineStage(stage, place, named, read));
+  return {
+    stages: [...stages, endOf(part, place, named)],
+    scopes: part.scopes.map((scope) => ({ ...scope, id: named(scope.id), stages: scope.stages.map(named) })),
+    graceMs: part.graceMs,
+  };
+}
+
+function inlineStage(
+  stage: StagePlan,
+  place: PartPlace,
+  named: (name: string) => string,
+  read: ReadCondition,
+): StagePlan {
+  if (stage.finally === true) return inlineLast(stage, place, named, read);
+  const { anyFailure: own, again, loop, ...rest } = stage;
+  const isFirst = stage.after.length === 0;
+  const anyFailure = isFirst ? place.anyFailure : own;
+  const edges = isFirst ? place.after : stage.after.map((edge) => ({ ...edge, stage: named(edge.stage) }));
+  const input = stage.input.kind === 'run-input' ? place.input : renamedInput(stage.input, named);
+  const data = stage.input.kind === 'run-input' ? edgesOnSuccess(sourcesOf(place.input)) : [];
+  const { each } = stage;
+  return {
+    ...rest,
+    id: named(stage.id),
+    scope: stage.scope === null ? null : named(stage.scope),
+    after: withEdges(edges, [...data, ...readBy(place)]),
+    ...(anyFailure === true ? { anyFailure } : {}),
+    when: bothConditions(place.when, stage.when, named, read),
+    ...(each?.list.kind === 'stage-output'
+      ? { each: { ...each, list: { ...each.list, stage: named(each.list.stage) } } }
+      : {}),
+    ...(again === undefined ? {} : { again: again.map(named) }),
+    ...(loop === undefined ? {} : { loop: { ...loop, until: renamedCondition(loop.until, {}, named, read) } }),
+    work: renamedWork(stage.work, named),
+    input,
+    inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
+  };
+}
+
+/** It runs after all stages of the run, those of the part among them: it has no edges, and its input is that of the run or none. */
+function inlineLast(
+  stage: StagePlan,
+  place: PartPlace,
+  named: (name: string) => string,
+  read: ReadCondition,
+): StagePlan {
+  const isGiven = stage.input.kind === 'run-input' && place.input.kind === 'run-input';
+  return {
+    ...stage,
+    id: named(stage.id),
+    scope: stage.scope === null ? null : named(stage.scope),
+    when: bothConditions(place.when, stage.when, named, read),
+    input: isGiven ? stage.input : { kind: 'none' },
+    inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
+  };
+}
+
+/** It waits for all that the part needs to have succeeded, and for what it hands on. */
+function endOf(part: Plan, place: PartPlace, named: (name: string) => string): StagePlan {
+  const taken = part.output.kind === 'stage' ? [part.output.stage] : part.output.stages;
+  const carried = place.when !== null && place.handsOn ? place.input : STAGE_DEFAULTS.input;
+  const last = [...new Set([...lastStages(part.stages), ...taken])].map(named);
+  return {
+    ...STAGE_DEFAULTS,
+    id: place.id,
+    scope: null,
+    after: withEdges(edgesOnSuccess(last), [...edgesOnSuccess(sourcesOf(carried)), ...readBy(place)]),
+    when: place.when,
+    work: {
+      kind: 'part',
+      source: place.source,
+      stages: part.stages.map(({ id }) => named(id)),
+      output: outputOf(part.output, named),
+    },
+    input: carried,
+    ...(place.outputSchema === undefined ? {} : { outputSchema: place.outputSchema }),
+  };
+}
+
+function outputOf(output: OutputPlan, named: (name: string) => string): PartOutput {
+  return output.kind === 'stage'
+    ? { kind: 'stage', stage: named(output.stage) }
+    : { kind: 'merge', of: output.stages.map((name) => ({ name, stage: named(name) })) };
+}
+
+/** Those that nothing in the part waits for; what runs only after a failure, or after the run, does not count. */
+function lastStages(stages: readonly StagePlan[]): readonly string[] {
+  const exceptional = afterFailures(stages);
+  const usual = stages.filter(({ id, finally: isLast }) => isLast !== true && !exceptional.has(id));
+  const needed = new Set(usual.flatMap(({ after }) => after.map(({ stage }) => stage)));
+  return usual.flatMap(({ id }) => (needed.has(id) ? [] : [id]));
+}
+
+function afterFailures(stages: readonly StagePlan[]): ReadonlySet<string> {
+  const behind = new Map<string, string[]>(stages.map(({ id }) => [id, []]));
+  for (const { id, after } of stages) for (const { stage } of after) behind.get(stage)?.push(id);
+  const found = new Set(stages.flatMap(({ id, after }) => (after.some(({ on }) => on === 'failure') ? [id] : [])));
+  // A set that grows while it is walked is walked to its end.
+  for (const id of found) for (const next of behind.get(id) ?? []) found.add(next);
+  return found;
+}
+
+/** What the condition of the place reads has to have ended, for each stage that it decides. */
+function readBy({ when }: PartPlace): readonly EdgePlan[] {
+  return (when?.stages ?? []).map((stage) => ({ stage, on: 'end' }));
+}
+
+function withEdges(edges: readonly EdgePlan[], more: readonly EdgePlan[]): readonly EdgePlan[] {
+  const all = new Map(edges.map((edge) => [edge.stage, edge]));
+  for (const edge of more) if (!all.has(edge.stage)) all.set(edge.stage, edge);
+  return [...all.values()];
+}
+
+function sourcesOf(input: InputPlan): readonly string[] {
+  return input.kind === 'carry' ? [input.stage] : input.kind === 'merge' ? input.stages : [];
+}
+
+function renamedInput(input: InputPlan, named: (name: string) => string): InputPlan {
+  switch (input.kind) {
+    case 'none':
+    case 'run-input':
+      return input;
+    case 'carry':
+      return { ...input, stage: named(input.stage) };
+    case 'merge':
+      return { ...input, stages: input.stages.map(named) };
+  }
+}
+
+function renamedWork(work: WorkPlan, named: (name: string) => string): WorkPlan {
+  const part = partOf(work);
+  if (part !== null) {
+    const { output } = part;
+    return {
+      ...part,
+      stages: part.stages.map(named),
+      output:
+        output.kind === 'stage'
+          ? { ...output, stage: named(output.stage) }
+          : { ...output, of: output.of.map(({ name, stage }) => ({ name, stage: named(stage) })) },
+    };
+  }
+  return work.kind === 'command' && work.stdin.kind === 'stage-output'
+    ? { ...work, stdin: { ...work.stdin, stage: named(work.stdin.stage) } }
+    : work;
+}
+
+/** A part that is passed is passed with all of its stages, so each has the condition of the part as well. */
+function bothConditions(
+  outer: ConditionPlan | null,
+  inner: ConditionPlan | null,
+  named: (name: string) => string,
+  read: ReadCondition,
+): ConditionPlan | null {
+  const own = inner === null ? null : renamedCondition(inner, outer?.params ?? {}, named, read);
+  if (own === null || outer === null) return own ?? outer;
+  return {
+    source: bothSources(outer.source, own.source),
+    stages: [...new Set([...outer.stages, ...own.stages])],
+    params: { ...outer.params, ...own.params },
+  };
+}
+
+function renamedCondition(
+  { source, stages, params }: ConditionPlan,
+  taken: ConditionPlan['params'],
+  named: (name: string) => string,
+  read: ReadCondition,
+): ConditionPlan {
+  const names = new Map<string, string>();
+  for (const name of Object.keys(params)) {
+    let other = named(name);
+    while (Object.hasOwn(taken, other)) other += '_';
+    names.set(name, other);
+  }
+  const { stages: ofStages, params: ofParams } = read(source);
+  const places = [
+    ...ofStages.map(({ stage, start, nameEnd }) => ({ start, end: nameEnd, root: 'stages', name: named(stage) })),
+    ...ofParams.map(({ name, start, end }) => ({ start, end, root: 'params', name: names.get(name)! })),
+  ];
+  let text = source;
+  for (const { start, end, root, name } of places.sort((a, b) => b.start - a.start)) {
+    const isOptional = /^\w+\s*(?:\.\s*\?|\[\s*\?)/.test(text.slice(start, end));
+    text = `${text.slice(0, start)}${root}[${isOptional ? '?' : ''}${JSON.stringify(name)}]${text.slice(end)}`;
+  }
+  return {
+    source: text,
+    stages: stages.map(named),
+    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
+  };
+}

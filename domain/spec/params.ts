@@ -1,0 +1,220 @@
+/** What a parameter may be, and the value that it has in one run. */
+import { PLAN_LIMITS } from '../plan/plan.ts';
+import { isRounded } from '../units/rounded.ts';
+import type { Json } from './grammar/json.ts';
+import type { ParamSpec } from './grammar/table.ts';
+import { RANGES } from './grammar/values.ts';
+import type { Problems } from './problems.ts';
+import { type Position, quote } from './tree.ts';
+
+/** `text` is what placeholders become; `value` is what expressions read. */
+export interface ParamValue {
+  readonly text: string;
+  readonly value: Json;
+}
+
+/** The values of a spec's parameters in one run. A null value was reported. */
+export type ParamValues = ReadonlyMap<string, ParamValue | null>;
+
+type ParamType = NonNullable<ParamSpec['type']>['value'];
+
+/** Nested lists and mappings in the value of a list. */
+const DEPTH_LIMIT = 16;
+
+/** As JSON writes numbers. */
+const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
+
+/** Defaults, and what was given over them. */
+export function resolveParams(
+  declared: readonly ParamSpec[],
+  given: Readonly<Record<string, string>>,
+  at: Position,
+  problems: Problems,
+): ParamValues {
+  const values = new Map<string, ParamValue | null>();
+  for (const param of declared) {
+    const text = Object.hasOwn(given, param.name) ? given[param.name]! : null;
+    const isWhole = checkDeclaration(param, problems);
+    const fallback = isWhole ? defaultOf(param, problems) : null;
+    // What does not fit a broken declaration is no second mistake.
+    values.set(param.name, text === null || !isWhole ? fallback : valueGiven(param, text, problems));
+    if (text === null && param.fallback === null && !param.isOpen)
+      problems.error(
+        'spec/missing-param',
+        param.at,
+        `parameter ${quote(param.name)} has no default and was given no value`,
+        `give it with --param ${param.name}=…, or write a default`,
+      );
+  }
+  for (const name of Object.keys(given)) {
+    if (values.has(name)) continue;
+    problems.error(
+      'spec/undeclared-param',
+      at,
+      `a value was given for the parameter ${quote(name)}, which the spec does not declare${problems.suggest(name, values.keys())}`,
+      `declare it: \`params: {${name}: …}\`, or leave the value out`,
+    );
+  }
+  return values;
+}
+
+/** Without `type`: what its other keys ask for, else text, which is what a run can give as it likes. */
+function typeOf({ type, choices, min, max, fallback }: ParamSpec): ParamType {
+  if (type !== null) return type.value;
+  if (choices.length > 0) return 'choice';
+  if (min !== null || max !== null) return 'number';
+  return Array.isArray(fallback?.value) ? 'list' : 'text';
+}
+
+/** @returns whether a value can be judged by it */
+function checkDeclaration(param: ParamSpec, problems: Problems): boolean {
+  let isWhole = true;
+  const { name, choices, min, max } = param;
+  const type = typeOf(param);
+  const what = `parameter ${quote(name)}`;
+  const refuse = (at: Position, message: string, remedy: string): void => {
+    isWhole = false;
+    problems.error('spec/bad-value', at, `${what} ${message}`, remedy);
+  };
+  if ((type === 'choice') !== choices.length > 0)
+    refuse(
+      param.type?.at ?? param.at,
+      type === 'choice' ? 'is a choice without `choices`' : `has \`choices\` and the type \`${type}\``,
+      type === 'choice' ? 'list its `choices`' : 'write `type: choice`, or remove `choices`',
+    );
+  const over = choices[PLAN_LIMITS.choices];
+  if (over !== undefined)
+    problems.error(
+      'spec/too-large',
+      over.at,
+      `${what} has ${choices.length} choices; at most ${PLAN_LIMITS.choices} are allowed`,
+      'remove some, or write `type: text`',
+    );
+  const bound = min ?? max;
+  if (bound !== null && type !== 'number')
+    refuse(bound.at, `has a range and the type \`${type}\``, 'write `type: number`, or remove `min` and `max`');
+  else if (min !== null && max !== null && min.value > max.value)
+    refuse(min.at, `has the \`min\` ${min.text}, which is greater than its \`max\` ${max.text}`, 'swap them');
+  return isWhole;
+}
+
+function defaultOf(param: ParamSpec, problems: Problems): ParamValue | null {
+  const { name, fallback } = param;
+  if (fallback === null) return null;
+  const what = `the default of parameter ${quote(name)}`;
+  const read = fit(param, fallback.text, fallback.value);
+  if ('value' in read) return read;
+  problems.error('spec/bad-value', fallback.at, `${what} is ${shown(fallback.text)}; ${read.wanted}`, read.remedy);
+  return null;
+}
+
+function valueGiven(param: ParamSpec, text: string, problems: Problems): ParamValue | null {
+  const read = fit(param, text, text);
+  if ('value' in read) return read;
+  problems.error(
+    'spec/bad-value',
+    param.at,
+    `the value of parameter ${quote(param.name)} is ${shown(text)}; ${read.wanted}`,
+    read.remedy,
+  );
+  return null;
+}
+
+function shown(text: string): string {
+  return text.includes('\0') ? 'a text with a zero byte' : quote(text);
+}
+
+interface Misfit {
+  readonly wanted: string;
+  readonly remedy: string;
+}
+
+/** @param written  as the spec has it; a text where a run gave it */
+function fit(param: ParamSpec, text: string, written: Json): ParamValue | Misfit {
+  if (text.includes('\0'))
+    return { wanted: 'it contains a zero byte', remedy: 'remove the zero byte: no program can take one' };
+  const type = typeOf(param);
+  switch (type) {
+    case 'text':
+      return typeof written === 'object' && written !== null
+        ? { wanted: 'a text is needed', remedy: 'write `type: list`, or put the text in quotes' }
+        : { text, value: text };
+    case 'choice': {
+      const words = param.choices.map(({ value }) => value);
+      return words.includes(text)
+        ? { text, value: text }
+        : {
+            wanted: 'it is not among its `choices`',
+            remedy: `use one of: ${words.slice(0, 8).map(quote).join(', ')}${words.length > 8 ? ', …' : ''}`,
+          };
+    }
+    case 'boolean':
+      return text === 'true' || text === 'false'
+        ? { text, value: text === 'true' }
+        : { wanted: 'a boolean is needed', remedy: 'use `true` or `false`' };
+    case 'number':
+      return fitNumber(param, text, written);
+    case 'list':
+      return fitList(text, written);
+  }
+}
+
+function fitNumber({ min, max }: ParamSpec, text: string, written: Json): ParamValue | Misfit {
+  const value = typeof written === 'number' ? written : NUMBER.test(text) ? Number(text) : Number.NaN;
+  if (!Number.isFinite(value)) return { wanted: 'a number is needed', remedy: 'use a number such as `100` or `-1.5`' };
+  if (isRounded(value))
+    return {
+      wanted: 'a number that large has no exact value',
+      remedy: 'use one within ±9007199254740991, or write `type: text`',
+    };
+  const range = [...(min === null ? [] : [`at least ${min.text}`]), ...(max === null ? [] : [`at most ${max.text}`])];
+  if ((min !== null && value < min.value) || (max !== null && value > max.value))
+    return {
+      wanted: `a number of ${range.join(' and ')} is allowed`,
+      remedy: `use a number of ${range.join(' and ')}`,
+    };
+  return { text, value };
+}
+
+function fitList(text: string, written: Json): ParamValue | Misfit {
+  const value = Array.isArray(written) ? (written as readonly Json[]) : parseJson(text);
+  if (!Array.isArray(value)) return { wanted: 'a list is needed', remedy: 'give it as JSON, such as `["a", "b"]`' };
+  if (value.length > RANGES.listItems.max)
+    return {
+      wanted: `it has ${value.length} items; at most ${RANGES.listItems.max} are allowed`,
+      remedy: 'keep data in a file that is mounted',
+    };
+  if (depthOf(value, DEPTH_LIMIT + 1) > DEPTH_LIMIT)
+    return { wanted: `its values are nested more than ${DEPTH_LIMIT} deep`, remedy: 'write the values flatter' };
+  const rounded = roundedIn(value);
+  if (rounded !== null)
+    return {
+      wanted: `it has a number near ${rounded}, which has no exact value`,
+      remedy: `use numbers within ±${Number.MAX_SAFE_INTEGER}, or strings`,
+    };
+  return { text, value: value as readonly Json[] };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function roundedIn(value: unknown): number | null {
+  if (typeof value === 'number') return isRounded(value) ? value : null;
+  if (typeof value !== 'object' || value === null) return null;
+  for (const inner of Object.values(value)) {
+    const rounded = roundedIn(inner);
+    if (rounded !== null) return rounded;
+  }
+  return null;
+}
+
+/** @param most  it is not looked at deeper */
+function depthOf(value: unknown, most: number): number {
+  if (typeof value !== 'object' || value === null || most === 0) return 0;
+  return 1 + Object.values(value).reduce((deepest: number, each) => Math.max(deepest, depthOf(each, most - 1)), 0);
+}

@@ -1,0 +1,13 @@
+/** Loads Ajv, where a spec has a schema. */
+import type { CheckSchema, SchemaEngine } from './output-schema.ts';
+import { schemaProblem } from './output-schema.ts';
+
+export async function loadSchemaEngine(): Promise<SchemaEngine> {
+  const [{ Ajv }, { Ajv2020 }] = await Promise.all([import('ajv'), import('ajv/dist/2020.js')]);
+  return { Ajv, Ajv2020 };
+}
+
+export async function loadCheckSchema(): Promise<CheckSchema> {
+  const engine = await loadSchemaEngine();
+  return (schema) => schemaProblem(engine, schema);
+}

@@ -1,0 +1,8 @@
+/** JSON in which the order of keys says nothing: two values that hold the same have the same text. */
+export function canonicalJson(value: unknown): string {
+  return JSON.stringify(value, (_, each: unknown) =>
+    typeof each === 'object' && each !== null && !Array.isArray(each)
+      ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : one > other ? 1 : 0)))
+      : each,
+  );
+}

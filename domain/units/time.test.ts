@@ -1,0 +1,18 @@
+import { expect, test } from 'vitest';
+import { parseTimeMs } from './time.ts';
+
+test.each([
+  ['2026-12-01T09:00:00Z', Date.UTC(2026, 11, 1, 9)],
+  ['2026-12-01T09:00Z', Date.UTC(2026, 11, 1, 9)],
+  ['2026-12-01T09:00:00.250+02:00', Date.UTC(2026, 11, 1, 7, 0, 0, 250)],
+  ['2028-02-29T00:00:00-05:30', Date.UTC(2028, 1, 29, 5, 30)],
+])('%s is a time', (text, ms) => {
+  expect(parseTimeMs(text)).toBe(ms);
+});
+
+test.each(['', '2026-12-01', '2026-12-01T09:00:00', '2026-02-30T09:00:00Z', '2026-13-01T09:00:00Z', 'tomorrow', '90s'])(
+  '%j is none',
+  (text) => {
+    expect(parseTimeMs(text)).toBeNull();
+  },
+);

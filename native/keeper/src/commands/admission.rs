@@ -1,0 +1,80 @@
+//! Room for one more VM. The VMs of a folder are counted by the locks that their keepers hold, so that
+//! every process that launches one sees the same, and a VM that is gone takes no room, however it went.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::CommandError;
+use crate::config::{Budget, LaunchConfig};
+use crate::error::{Code, Failure};
+use crate::run_dir::{EXIT, INTENT, RunDir, try_lock_file};
+
+/// Held while a launch counts and writes its intent; beside the run directories.
+const ADMISSION: &str = ".admission";
+const POLL: Duration = Duration::from_millis(5);
+
+/// Waits its turn and counts. The caller, which holds the lock of `dir`, drops the file once its own intent is
+/// written.
+pub fn admit(
+    dir: &RunDir,
+    config: &LaunchConfig,
+    deadline: Instant,
+) -> Result<Option<File>, CommandError> {
+    let (Some(budget), Some(vms)) = (config.budget, dir.path().parent()) else {
+        return Ok(None);
+    };
+    let turn = wait_for_turn(vms, deadline)?;
+    let need_mib = u64::from(config.memory_mib) + u64::from(budget.overhead_mib);
+    let (count, taken_mib) =
+        living(vms, dir, budget).map_err(CommandError::io("counting the VMs of this host"))?;
+    if taken_mib + need_mib > u64::from(budget.memory_mib) {
+        let message = format!(
+            "the VM needs {need_mib} MiB with its overhead: {taken_mib} of {} MiB are taken by {count} VMs",
+            budget.memory_mib
+        );
+        return Err(Failure::new(Code::NoCapacity, message).into());
+    }
+    Ok(Some(turn))
+}
+
+fn wait_for_turn(vms: &Path, deadline: Instant) -> Result<File, CommandError> {
+    let file = vms.join(ADMISSION);
+    loop {
+        let turn = try_lock_file(&file).map_err(CommandError::io("taking the admission lock"))?;
+        if let Some(turn) = turn {
+            return Ok(turn);
+        }
+        if Instant::now() > deadline {
+            let message = format!("another launch holds {} and does not end", file.display());
+            return Err(Failure::new(Code::HostIo, message).into());
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// How many other VMs live in the folder, and the memory that they were admitted with. One whose intent has no
+/// overhead was launched by an earlier build and is counted with that of this launch.
+fn living(vms: &Path, own: &RunDir, budget: Budget) -> io::Result<(usize, u64)> {
+    let mut found = (0, 0);
+    for entry in fs::read_dir(vms)? {
+        let dir = RunDir::at(entry?.path());
+        if dir.path() == own.path() || dir.file(EXIT).exists() || !dir.path().is_dir() {
+            continue;
+        }
+        if !dir.is_locked()? {
+            continue;
+        }
+        let intent = fs::read(dir.file(INTENT)).ok();
+        let intent: Option<serde_json::Value> =
+            intent.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        // A launch that waits for its turn has none yet.
+        let Some(intent) = intent else { continue };
+        let overhead = intent["budget"]["overheadMib"].as_u64();
+        found.0 += 1;
+        found.1 += intent["memoryMib"].as_u64().unwrap_or(0)
+            + overhead.unwrap_or(u64::from(budget.overhead_mib));
+    }
+    Ok(found)
+}

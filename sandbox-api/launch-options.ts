@@ -1,0 +1,119 @@
+/** What `Sandbox.launch` takes, checked. */
+import { resolve } from 'node:path';
+import type { LaunchSpec } from '../activities/ports/sandbox.ts';
+import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
+import type { IsolationLevel } from '../domain/plan/plan.ts';
+import { type NumberRange, RANGES } from '../domain/spec/grammar/values.ts';
+import { checkVariables, refuse } from './check.ts';
+
+export interface SandboxMount {
+  /** A folder or file of this machine; relative to the working directory. */
+  readonly hostPath: string;
+  readonly guestPath: string;
+  /** Only reading: `putTar` and `getTar` carry what is to be written. */
+  readonly mode?: 'ro';
+}
+
+export interface LaunchOptions {
+  /** For people, in `Sandbox.list()` and `voidbox ps`; it need not be unique. */
+  readonly name?: string;
+  /** Default: 512. */
+  readonly memoryMib?: number;
+  /** Default: 1. */
+  readonly vcpus?: number;
+  /** Default: 2048. The disk is sparse. */
+  readonly diskMib?: number;
+  readonly mounts?: readonly SandboxMount[];
+  /** Variables of every command. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** The least isolation that will do. Default: `microvm`; for `mode: 'mock'`, `none`. */
+  readonly isolation?: IsolationLevel;
+  /** `mock` simulates a few programs in memory and isolates nothing. Default: `auto`, a VM in QEMU. */
+  readonly mode?: 'auto' | 'qemu' | 'mock';
+  /** The VM outlives this process: `true` for an hour without a connection, or for `ttlMs`. Default: false. */
+  readonly keep?: boolean | { readonly ttlMs: number };
+  /** How long to wait for memory that other VMs have. Default: 0. */
+  readonly waitMs?: number;
+  /** Ends the launch. Once the VM is launched it does nothing. */
+  readonly signal?: AbortSignal;
+  /** Gets and builds what this machine lacks, as `voidbox run` does. Default: false. */
+  readonly install?: boolean;
+  /** Lines about set-up. */
+  readonly onProgress?: (line: string) => void;
+  /** Default: that of the environment, as for `voidbox`. */
+  readonly stateDir?: string;
+}
+
+export interface LaunchChoice {
+  readonly name: string | null;
+  readonly spec: LaunchSpec;
+  readonly env: Readonly<Record<string, string>>;
+  readonly isMock: boolean;
+  readonly keepTtlMs: number | null;
+  readonly waitMs: number;
+}
+
+const NAME_CHARACTERS = 100;
+const MOUNTS = 16;
+const DEFAULT_TTL_MS = 3_600_000;
+/** Between them the keeper's lease can be renewed, and a VM that was forgotten ends. */
+const TTL_MS = { min: 10_000, max: 7 * 86_400_000, integer: true, unit: 'milliseconds' } as const;
+const WAIT_MS = { min: 0, max: 86_400_000, integer: true, unit: 'milliseconds' } as const;
+const MODES: readonly string[] = ['auto', 'qemu', 'mock'];
+const ISOLATIONS: readonly string[] = ['none', 'process', 'microvm'];
+
+/** @throws TypeError or RangeError that names the option, its value and what it may be */
+export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
+  const { mode = 'auto', keep = false } = options;
+  if (!MODES.includes(mode)) throw refuse('mode', mode, `one of ${MODES.join(', ')}`);
+  const isMock = mode === 'mock';
+  const isolation = options.isolation ?? (isMock ? 'none' : SANDBOX_DEFAULTS.isolation);
+  if (!ISOLATIONS.includes(isolation)) throw refuse('isolation', isolation, `one of ${ISOLATIONS.join(', ')}`);
+  const count = (name: 'memoryMib' | 'vcpus' | 'diskMib'): number =>
+    inRange(name, options[name] ?? SANDBOX_DEFAULTS[name], RANGES[name]);
+  return {
+    name: checkName(options.name),
+    spec: {
+      mode: isMock ? 'mock' : 'qemu',
+      isolation,
+      memoryMib: count('memoryMib'),
+      vcpus: count('vcpus'),
+      diskMib: count('diskMib'),
+      mounts: checkMounts(options.mounts ?? []),
+    },
+    env: checkVariables('env', options.env ?? {}),
+    isMock,
+    keepTtlMs: ttlOf(keep),
+    waitMs: inRange('waitMs', options.waitMs ?? 0, WAIT_MS),
+  };
+}
+
+function checkName(name: string | undefined): string | null {
+  if (name === undefined) return null;
+  if (typeof name !== 'string' || name === '' || name.length > NAME_CHARACTERS || /\p{Cc}/u.test(name))
+    throw refuse('name', name, `1 to ${NAME_CHARACTERS} characters without control characters`);
+  return name;
+}
+
+function checkMounts(mounts: readonly SandboxMount[]): LaunchSpec['mounts'] {
+  if (mounts.length > MOUNTS) throw refuse('mounts', `${mounts.length} mounts`, `at most ${MOUNTS}`);
+  return mounts.map(({ hostPath, guestPath, mode = 'ro' }, index) => {
+    if (mode !== 'ro')
+      throw refuse(`mounts[${index}].mode`, mode, 'ro: use putTar and getTar for folders that commands write');
+    if (typeof hostPath !== 'string' || hostPath === '') throw refuse(`mounts[${index}].hostPath`, hostPath, 'a path');
+    if (typeof guestPath !== 'string' || !guestPath.startsWith('/'))
+      throw refuse(`mounts[${index}].guestPath`, guestPath, 'an absolute path');
+    return { hostPath: resolve(hostPath), guestPath, mode };
+  });
+}
+
+function ttlOf(keep: boolean | { readonly ttlMs: number }): number | null {
+  if (keep === false) return null;
+  return keep === true ? DEFAULT_TTL_MS : inRange('keep.ttlMs', keep.ttlMs, TTL_MS);
+}
+
+function inRange(name: string, value: number, { min, max, integer, unit }: NumberRange): number {
+  if (typeof value !== 'number' || !(value >= min && value <= max) || (integer && !Number.isInteger(value)))
+    throw refuse(name, value, `${min} to ${max} ${unit}`);
+  return value;
+}

@@ -1,0 +1,160 @@
+/** VMs in QEMU of a state folder, launched and found by any process of its user. */
+import { createHash } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import { directVmKey, directVmOf } from '../domain/run/direct-vm.ts';
+import { formatBytes } from '../domain/units/bytes.ts';
+import { MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
+import { endVm } from '../sandbox/micro-vm/end-vm.ts';
+import { createLauncher, factsOf, type LaunchVm } from '../sandbox/micro-vm/launch.ts';
+import { createQemuSandbox } from '../sandbox/micro-vm/sandbox.ts';
+import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
+import type { Environment } from '../setup/environment.ts';
+import { readHostMemory, vmBudgetMib } from '../setup/host-memory.ts';
+import type { VmPieces } from '../setup/host-pieces.ts';
+import { readDiskRoom } from '../store/file/disk-room.ts';
+import type { LaunchChoice } from './launch-options.ts';
+import { ownVmsFolder } from './state-folder.ts';
+import { newSandboxId, noteOf, type OpenedVm, type SandboxInfo, type VmSource } from './vm-source.ts';
+
+/** How long a VM lives that its process launched and could not tie to itself. */
+const UNTIED_MS = 60_000;
+const ASK_AGAIN_MS = 500;
+/** A VM that is taken over has booted, or is about to. */
+const READY_LIMIT_MS = 120_000;
+
+export interface RealVmsOptions {
+  readonly stateDir: string;
+  readonly env: Pick<Environment, 'bootTimeoutMs' | 'diskFullLimitMs'>;
+  /** @throws CodedError `host/not-ready` */
+  readonly pieces: () => Promise<VmPieces>;
+  /** What all VMs of the folder may take; by default the share of this host that is for VMs. */
+  readonly budgetMib?: () => number;
+}
+
+export function createRealVms({ stateDir, env, pieces, budgetMib = hostBudgetMib }: RealVmsOptions): VmSource {
+  const launcherOf = (vms: string, keeper: string): LaunchVm =>
+    createLauncher({
+      vmsDir: vms,
+      keeper,
+      pieces,
+      budgetMib,
+      // More than all VMs may have is more than it will ever get.
+      hostMemoryMib: budgetMib,
+      ...(env.bootTimeoutMs === null ? {} : { bootTimeoutMs: env.bootTimeoutMs }),
+      ...(env.diskFullLimitMs === null ? {} : { diskFullLimitMs: env.diskFullLimitMs }),
+    });
+
+  return {
+    async launch(choice, signal) {
+      const vms = await ownVmsFolder(stateDir);
+      const { keeper } = await pieces();
+      // What killed keepers left; there may be no worker that ever does it.
+      await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES);
+      refuseFullDisk(stateDir);
+      return await launched(launcherOf(vms, keeper), vms, keeper, choice, signal);
+    },
+
+    async connect(id, signal) {
+      const vms = await ownVmsFolder(stateDir);
+      const { keeper } = await pieces();
+      const dir = dirOf(vms, id);
+      const info = infoOf(await readIntent(dir));
+      if (info === null || info.id !== id) return null;
+      const vm = await MicroVm.attach({ keeper, dir, vmKey: directVmKey(id) }, signal);
+      if (vm === null) return null;
+      try {
+        await vm.tie(info.keepTtlMs !== null);
+        const facts = factsOf(vm, await vm.ready(READY_LIMIT_MS, signal));
+        return { vm: createQemuSandbox(vm, facts, () => undefined), info };
+      } catch (error) {
+        vm.close();
+        throw error;
+      }
+    },
+
+    async list() {
+      const vms = await ownVmsFolder(stateDir);
+      const { keeper } = await pieces();
+      const living = (await sweepRunDirs(keeper, vms, RUN_DIRS_BUDGET_BYTES)).filter(
+        (vm) => vm.state === 'running' && !vm.ended,
+      );
+      const found = await Promise.all(living.map(async ({ name }) => infoOf(await readIntent(join(vms, name)))));
+      return found.filter((info) => info !== null).toSorted((a, b) => a.launchedAtMs - b.launchedAtMs);
+    },
+  };
+}
+
+async function launched(
+  launch: LaunchVm,
+  vms: string,
+  keeper: string,
+  choice: LaunchChoice,
+  signal: AbortSignal,
+): Promise<OpenedVm> {
+  const id = newSandboxId();
+  const note = noteOf(id, choice);
+  const wanted = {
+    name: directVmKey(id),
+    dir: dirOf(vms, id),
+    what: `sandbox ${choice.name ?? id}`,
+    spec: choice.spec,
+    extra: { discard: true, note: { ...note }, orphanTimeoutMs: choice.keepTtlMs ?? UNTIED_MS },
+  };
+  const { vm, ready } = await whenThereIsRoom(choice.waitMs, signal, () => launch(wanted, signal)).catch(
+    async (error: unknown) => {
+      // A launch that was broken off may have started a keeper. Nobody will ask for this id again.
+      await endVm(keeper, wanted.dir, wanted.name).catch(() => undefined);
+      await rm(wanted.dir, { recursive: true, force: true }).catch(() => undefined);
+      throw error;
+    },
+  );
+  try {
+    await vm.tie(choice.keepTtlMs !== null);
+    const { memoryMib, vcpus } = choice.spec;
+    const sandbox = createQemuSandbox(vm, await ready(signal), () => undefined);
+    return { vm: sandbox, info: { ...note, mode: 'qemu', memoryMib, vcpus } };
+  } catch (error) {
+    await vm.stop().catch(() => vm.close());
+    throw error;
+  }
+}
+
+async function whenThereIsRoom<T>(waitMs: number, signal: AbortSignal, launch: () => Promise<T>): Promise<T> {
+  const deadlineMs = Date.now() + waitMs;
+  for (;;) {
+    try {
+      return await launch();
+    } catch (error) {
+      const mayWait = isCodedError(error) && error.code === 'vm/no-capacity' && Date.now() < deadlineMs;
+      if (!mayWait) throw error;
+      await sleep(ASK_AGAIN_MS, undefined, { signal });
+    }
+  }
+}
+
+function hostBudgetMib(): number {
+  return vmBudgetMib(readHostMemory().totalMib);
+}
+
+function refuseFullDisk(stateDir: string): void {
+  const room = readDiskRoom(stateDir);
+  if (room.availableBytes >= room.floorBytes) return;
+  throw new CodedError(
+    'vm/no-capacity',
+    `${formatBytes(room.availableBytes)} are free where VMs are stored (${stateDir}), and no VM starts with less than ${formatBytes(room.floorBytes)}: free space (voidbox prune)`,
+  );
+}
+
+function dirOf(vms: string, id: string): string {
+  return join(vms, createHash('sha256').update(directVmKey(id)).digest('hex').slice(0, 16));
+}
+
+function infoOf(intent: Readonly<Record<string, unknown>> | null): SandboxInfo | null {
+  const direct = directVmOf(intent);
+  if (direct === null) return null;
+  const count = (name: 'memoryMib' | 'vcpus'): number => (typeof intent?.[name] === 'number' ? intent[name] : 0);
+  return { ...direct, mode: 'qemu', memoryMib: count('memoryMib'), vcpus: count('vcpus') };
+}

@@ -1,0 +1,229 @@
+/** Real VMs: one that a process left behind and others drive, and one whose process is killed. */
+import { execFile, spawn } from 'node:child_process';
+import { Buffer } from 'node:buffer';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync } from 'node:fs';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createQemuBackend } from '../sandbox/micro-vm/backend.ts';
+import { VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
+import { sweepVms } from '../sandbox/sweep.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { resolveHostPieces } from '../setup/resolve.ts';
+import { readTar } from '../tar/read.ts';
+import { writeTar } from '../tar/write.ts';
+import { Sandbox } from './index.ts';
+import { checkLaunchOptions } from './launch-options.ts';
+import { createRealVms } from './real-vms.ts';
+
+const API = new URL('../dist/sandbox-api/index.js', import.meta.url).href;
+const BIN = fileURLToPath(new URL('../bin/voidbox.js', import.meta.url));
+const SMALL = { memoryMib: 192, diskMib: 64 };
+
+let stateDir: string;
+beforeAll(() => {
+  stateDir = mkdtempSync(join(tmpdir(), 'voidbox-direct-'));
+  mkdirSync(join(stateDir, 'vms'), { mode: 0o700 });
+});
+afterAll(async () => {
+  for (const { id } of await Sandbox.list({ stateDir })) await (await Sandbox.connect(id, { stateDir })).stop();
+  await rm(stateDir, { recursive: true, force: true });
+});
+
+const cli = async (...args: readonly string[]): Promise<string> => {
+  const env = { ...process.env, VOIDBOX_STATE_DIR: stateDir, NO_COLOR: '1' };
+  return (await promisify(execFile)(process.execPath, [BIN, ...args], { env, timeout: 60_000 })).stdout;
+};
+
+/** Source of a program that launches a VM and says its id. */
+async function program(name: string, options: object, rest: string): Promise<string> {
+  const file = join(stateDir, `${name}.mjs`);
+  const launch = JSON.stringify({ ...SMALL, ...options, name, stateDir });
+  await writeFile(
+    file,
+    `import { Sandbox } from ${JSON.stringify(API)};\nconst vm = await Sandbox.launch(${launch});\nconsole.log(vm.id);\n${rest}\n`,
+  );
+  return file;
+}
+
+async function until(what: string, isDone: () => boolean | Promise<boolean>, limitMs = 60_000): Promise<void> {
+  const deadlineMs = Date.now() + limitMs;
+  while (!(await isDone())) {
+    if (Date.now() > deadlineMs) throw new Error(`${what}: not within ${limitMs} ms`);
+    await sleep(50);
+  }
+}
+
+const runDirs = (): readonly string[] =>
+  readdirSync(join(stateDir, 'vms')).filter((name) => !name.startsWith('.admission'));
+
+async function textOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
+  const parts: Uint8Array[] = [];
+  for await (const part of bytes) parts.push(part);
+  return Buffer.concat(parts).toString();
+}
+
+test('a kept VM outlives its program, is driven by the next one, and counts with the VMs of workers', async () => {
+  const data = join(stateDir, 'data');
+  await mkdir(data);
+  await writeFile(join(data, 'on-the-host.txt'), 'mounted');
+  const file = await program(
+    'kept',
+    { keep: { ttlMs: 600_000 }, mounts: [{ hostPath: data, guestPath: '/data' }] },
+    `await vm.spawn('sleep', ['600'], { id: 'server' });`,
+  );
+  // It ends by itself: an open sandbox keeps no program alive.
+  const { stdout } = await promisify(execFile)(process.execPath, [file], { timeout: 240_000 });
+  const id = stdout.trim();
+  expect(await Sandbox.list({ stateDir })).toMatchObject([
+    { id, name: 'kept', mode: 'qemu', keepTtlMs: 600_000, memoryMib: 192, vcpus: 1 },
+  ]);
+  const { vms } = JSON.parse(await cli('ps', '--json')) as { readonly vms: readonly object[] };
+  expect(vms).toMatchObject([{ state: 'running', vmKey: `direct/${id}`, direct: { id, name: 'kept' } }]);
+  expect(await cli('ps')).toContain(`sandbox ${id} (kept, kept)`);
+  expect(await cli('down')).toContain('1 sandbox of other programs is not part of the stack and continues');
+
+  const vm = await Sandbox.connect(id, { stateDir, env: { WHO: 'Ada' } });
+  expect(vm.facts).toMatchObject({ isolation: 'microvm', attached: true, hadCommands: true });
+  expect(await vm.commands()).toEqual([{ id: 'server', isRunning: true }]);
+  await (await vm.command('server'))!.kill();
+  expect(await (await vm.command('server'))!.wait()).toMatchObject({ exitCode: 143 });
+
+  const script = 'echo "$WHO $1"; echo oops >&2; exit 3';
+  expect(await vm.exec('sh', ['-c', script, 'sh', 'x y'])).toMatchObject({
+    reason: 'exited',
+    exitCode: 3,
+    stdout: 'Ada x y\n',
+    stderr: 'oops\n',
+  });
+  expect((await vm.exec('cat', [], { stdin: 'text' })).stdout).toBe('text');
+  expect(await vm.exec('nothing-of-this-name')).toMatchObject({ reason: 'cannot-start', exitCode: 127 });
+
+  const shell = await vm.spawn('sh', [], { stdin: 'pipe' });
+  const answers = shell.stdout[Symbol.asyncIterator]();
+  await shell.stdin!.write('echo one\n');
+  expect(String(Buffer.from((await answers.next()).value as Uint8Array))).toBe('one\n');
+  await shell.stdin!.write('echo two; cat\n');
+  expect(String(Buffer.from((await answers.next()).value as Uint8Array))).toBe('two\n');
+  await shell.stdin!.write('rest');
+  shell.stdin!.end();
+  expect(await shell.wait()).toMatchObject({ exitCode: 0 });
+  expect(await textOf(shell.output('stdout', { offset: 8 }))).toBe('rest');
+
+  expect((await vm.exec('cat', ['/data/on-the-host.txt'])).stdout).toBe('mounted');
+  expect(await vm.exec('touch', ['/data/new'])).toMatchObject({ exitCode: 1 });
+
+  await vm.writeFile('/workspace/a/b.txt', 'file');
+  expect(String(await vm.readFile('/workspace/a/b.txt'))).toBe('file');
+  await vm.putTar('/workspace/t', writeTar([{ path: 'c.txt', kind: 'file', mode: 0o644, body: Buffer.from('c') }]));
+  const names: string[] = [];
+  for await (const entry of readTar((await vm.getTar('/workspace/t'))!, 1024)) names.push(entry.path);
+  expect(names).toEqual(['c.txt']);
+  expect((await vm.usage())!.cpuMs).toBeGreaterThan(0);
+
+  // Both ways: what a worker launches finds this VM counted, and so does a program.
+  const pieces = await resolveHostPieces(readEnvironment(), { install: false });
+  const accelerator = vm.facts.accelerator as keyof typeof VM_OVERHEAD_MIB;
+  const needMib = 192 + VM_OVERHEAD_MIB[accelerator];
+  const vmsDir = join(stateDir, 'vms');
+  const worker = createQemuBackend({
+    vmsDir,
+    keeper: pieces.keeper,
+    pieces: async () => pieces,
+    hostMemoryMib: () => 65_536,
+    budgetMib: () => 2 * needMib - 1,
+  });
+  const key = { runId: 'run', scope: 'scope', instance: [], generation: 0 };
+  const spec = { ...SMALL, mode: 'qemu', isolation: 'microvm', vcpus: 1, mounts: [] } as const;
+  try {
+    await expect(worker.launch(key, spec, new AbortController().signal)).rejects.toMatchObject({
+      code: 'vm/no-capacity',
+      message: `scope scope waits for memory: its VM needs ${needMib} MiB with its overhead: ${needMib} of ${2 * needMib - 1} MiB are taken by 1 VMs`,
+      nextRetryDelayMs: 2_000,
+    });
+  } finally {
+    await worker.release(key);
+  }
+  const crowded = createRealVms({
+    stateDir,
+    env: readEnvironment(),
+    pieces: async () => pieces,
+    budgetMib: () => 2 * needMib - 1,
+  });
+  const small = checkLaunchOptions({ ...SMALL, name: 'second', waitMs: 600 });
+  await expect(crowded.launch(small, new AbortController().signal)).rejects.toMatchObject({
+    code: 'vm/no-capacity',
+    message: expect.stringContaining('sandbox second waits for memory'),
+  });
+  const large = checkLaunchOptions({ ...SMALL, memoryMib: needMib + 192 });
+  await expect(crowded.launch(large, new AbortController().signal)).rejects.toMatchObject({ code: 'vm/too-large' });
+  // A worker's sweep neither ends it nor takes it for a VM of a run.
+  expect((await sweepVms(pieces.keeper, vmsDir)).filter(({ alive }) => alive)).toEqual([]);
+
+  const next = await Sandbox.connect(id, { stateDir });
+  await expect(vm.exec('true')).rejects.toMatchObject({ code: 'fence/stale' });
+  await vm.stop();
+  expect((await next.exec('echo', ['alive'])).stdout).toBe('alive\n');
+  await next.close();
+  expect(await Sandbox.list({ stateDir }), 'it was kept').toHaveLength(1);
+  const last = await Sandbox.connect(id, { stateDir });
+  await last.stop();
+  expect(await Sandbox.list({ stateDir })).toEqual([]);
+  await expect(Sandbox.connect(id, { stateDir })).rejects.toMatchObject({ code: 'vm/lost' });
+  await expect(last.exec('true')).rejects.toMatchObject({ code: 'vm/lost' });
+});
+
+test('a VM ends with its process, killed or not, and leaves nothing', async () => {
+  const before = runDirs();
+  const file = await program('owner', {}, `setInterval(() => undefined, 1_000);`);
+  const owner = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'inherit'] });
+  try {
+    const id = (await textOfLine(owner.stdout!)).trim();
+    expect(await Sandbox.list({ stateDir })).toMatchObject([{ id, keepTtlMs: null, launchedByPid: owner.pid }]);
+    const dir = join(
+      stateDir,
+      'vms',
+      runDirs().find((name) => !before.includes(name))!,
+    );
+    const keeper = JSON.parse(readFileSync(join(dir, 'keeper.json'), 'utf8')) as { readonly pid: number };
+    expect(existsSync(`/proc/${keeper.pid}`)).toBe(true);
+    owner.kill('SIGKILL');
+    await until('the keeper stays', () => !existsSync(`/proc/${keeper.pid}`));
+    await until('its folder stays', () => runDirs().every((name) => before.includes(name)));
+    expect(await Sandbox.list({ stateDir })).toEqual([]);
+  } finally {
+    owner.kill('SIGKILL');
+  }
+});
+
+test('a launch that is given up leaves nothing, and one that cannot be says why', async () => {
+  const before = runDirs();
+  const abort = new AbortController();
+  const launching = Sandbox.launch({ ...SMALL, stateDir, signal: abort.signal });
+  launching.catch(() => undefined);
+  const isStarted = (name: string): boolean => existsSync(join(stateDir, 'vms', name, 'started'));
+  await until('no VM is started', () => runDirs().some((name) => !before.includes(name) && isStarted(name)));
+  abort.abort(new Error('not needed any more'));
+  await expect(launching).rejects.toThrow('not needed any more');
+  await until('its folder stays', () => runDirs().every((name) => before.includes(name)));
+
+  const mounts = [{ hostPath: join(stateDir, 'none'), guestPath: '/data' }];
+  await expect(Sandbox.launch({ ...SMALL, stateDir, mounts })).rejects.toMatchObject({
+    code: 'host/not-ready',
+    message: expect.stringContaining(`${join(stateDir, 'none')}, to be mounted at /data, does not exist`),
+  });
+  expect(runDirs()).toEqual(before);
+});
+
+async function textOfLine(stream: AsyncIterable<Uint8Array>): Promise<string> {
+  let text = '';
+  for await (const chunk of stream) {
+    text += Buffer.from(chunk).toString();
+    if (text.includes('\n')) return text;
+  }
+  throw new Error('the program ended without a line');
+}

@@ -1,0 +1,41 @@
+/** This process's way to VMs: its environment, what set-up finds, its mocks. */
+import { resolve } from 'node:path';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import type { VmPieces } from '../setup/host-pieces.ts';
+import { resolveVmPieces, SetupError } from '../setup/resolve.ts';
+import { createMockVms } from './mock-vms.ts';
+import { createRealVms } from './real-vms.ts';
+import type { VmSource } from './vm-source.ts';
+
+export interface SourceOptions {
+  readonly stateDir?: string | undefined;
+  readonly install?: boolean | undefined;
+  readonly onProgress?: ((line: string) => void) | undefined;
+}
+
+let mocks: VmSource | null = null;
+
+export function mockVms(): VmSource {
+  return (mocks ??= createMockVms());
+}
+
+export function realVms({ stateDir, install = false, onProgress }: SourceOptions): VmSource {
+  const env = readEnvironment();
+  let pieces: Promise<VmPieces> | null = null;
+  return createRealVms({
+    stateDir: stateDir === undefined ? env.stateDir : resolve(stateDir),
+    env,
+    pieces: () =>
+      (pieces ??= resolveVmPieces(env, { install, ...(onProgress === undefined ? {} : { onProgress }) }).catch(
+        notReady,
+      )),
+  });
+}
+
+/** Callers of the API see one kind of error. */
+export function notReady(error: unknown): never {
+  if (!(error instanceof SetupError)) throw error;
+  const message = error.remedy === null ? error.message : `${error.message} ${error.remedy}`;
+  throw new CodedError('host/not-ready', message, { cause: error });
+}

@@ -1,0 +1,44 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ownVmsFolder } from './state-folder.ts';
+
+let folder: string;
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'voidbox-state-folder-'));
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+test('it is made for its user alone', async () => {
+  const state = join(folder, 'new', 'state');
+  expect(await ownVmsFolder(state)).toBe(join(state, 'vms'));
+  for (const path of [state, join(state, 'vms')]) expect(statSync(path).mode & 0o777).toBe(0o700);
+});
+
+test.each([
+  ['the state folder', ''],
+  ['the folder of VMs', 'vms'],
+])('%s that others may write to holds no VM', async (_, name) => {
+  mkdirSync(join(folder, 'vms'));
+  chmodSync(join(folder, name), 0o777);
+  await expect(ownVmsFolder(folder)).rejects.toMatchObject({
+    code: 'host/not-ready',
+    message: expect.stringMatching(/ cannot hold VMs: other users can write to it: chmod go-w /),
+  });
+});
+
+test('a link in the place of the folder of VMs is not followed', async () => {
+  const elsewhere = join(folder, 'elsewhere');
+  mkdirSync(elsewhere);
+  symlinkSync(elsewhere, join(folder, 'vms'));
+  await expect(ownVmsFolder(folder)).rejects.toMatchObject({
+    code: 'host/not-ready',
+    message: expect.stringContaining('vms cannot hold VMs: it is not a folder of this user'),
+  });
+});
+
+test('a state folder that may be looked into is taken', async () => {
+  chmodSync(folder, 0o755);
+  expect(await ownVmsFolder(folder)).toBe(join(folder, 'vms'));
+});

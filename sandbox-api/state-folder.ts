@@ -1,0 +1,31 @@
+/** The folder of run directories, safe from other users of this machine before anything of a VM is put in it. */
+import { lstatSync } from 'node:fs';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import { makeOwnFolder } from '../setup/own-folder.ts';
+import { makePrivateDir, vmsDir } from '../store/file/layout.ts';
+
+/** Group and others may write. */
+const WRITABLE_BY_OTHERS = 0o022;
+
+/**
+ * The folder of VMs below a state folder, made if absent. A user who could write there could put a socket in a keeper's place.
+ * @throws CodedError `host/not-ready`, SetupError
+ */
+export async function ownVmsFolder(stateDir: string): Promise<string> {
+  makeOwnFolder({ path: stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+  const folder = vmsDir(stateDir);
+  await makePrivateDir(folder);
+  for (const path of [stateDir, folder]) refuseForeign(path);
+  return folder;
+}
+
+function refuseForeign(path: string): void {
+  const found = lstatSync(path);
+  const uid = process.getuid?.() ?? found.uid;
+  if (!found.isDirectory() || found.uid !== uid) throw refusal(path, `it is not a folder of this user (uid ${uid})`);
+  if ((found.mode & WRITABLE_BY_OTHERS) !== 0) throw refusal(path, 'other users can write to it', `chmod go-w ${path}`);
+}
+
+function refusal(path: string, why: string, remedy = 'name another state folder: export VOIDBOX_STATE_DIR=…'): Error {
+  return new CodedError('host/not-ready', `${path} cannot hold VMs: ${why}: ${remedy}`);
+}

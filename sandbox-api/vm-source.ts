@@ -1,0 +1,40 @@
+/** Where VMs of direct use come from: real ones of a state folder, or mocks in this process. */
+import { randomBytes } from 'node:crypto';
+import type { Sandbox as Vm } from '../activities/ports/sandbox.ts';
+import type { DirectVm } from '../domain/run/direct-vm.ts';
+import type { LaunchChoice } from './launch-options.ts';
+
+/** What `Sandbox.list()` says of a VM. */
+export interface SandboxInfo extends DirectVm {
+  readonly mode: 'qemu' | 'mock';
+  readonly memoryMib: number;
+  readonly vcpus: number;
+}
+
+export interface OpenedVm {
+  readonly vm: Vm;
+  readonly info: SandboxInfo;
+}
+
+export interface VmSource {
+  launch(choice: LaunchChoice, signal: AbortSignal): Promise<OpenedVm>;
+  /** Takes the VM over from its owner; null when none of this id is alive. */
+  connect(id: string, signal: AbortSignal): Promise<OpenedVm | null>;
+  /** Those that are alive. */
+  list(): Promise<readonly SandboxInfo[]>;
+}
+
+export function newSandboxId(): string {
+  return `sb-${randomBytes(10).toString('hex')}`;
+}
+
+/** What stands in the VM's run directory for other processes. */
+export function noteOf(id: string, choice: LaunchChoice): DirectVm {
+  return {
+    id,
+    name: choice.name,
+    keepTtlMs: choice.keepTtlMs,
+    launchedByPid: process.pid,
+    launchedAtMs: Date.now(),
+  };
+}

@@ -1,0 +1,165 @@
+/** Launches a VM in its run directory: what it is made with, room for it, and what it says once it answers. */
+import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
+import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
+import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
+import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
+
+/**
+ * One boot without the agent's hello counts as hung; the keeper tries twice. Emulated, a boot takes 5 s on
+ * an idle machine and 30 s on one with six times as much to do as it has cores.
+ */
+const BOOT_TIMEOUT_MS = { kvm: 20_000, tcg: 45_000 } as const;
+/** Beyond both boots: making the disk, ending the first VM. */
+const READY_GRACE_MS = 10_000;
+
+/** How long a launch that found no room waits before it asks again. */
+const ASK_AGAIN_MS = 2_000;
+
+/** All paths are absolute. */
+export interface QemuPieces {
+  readonly keeper: string;
+  readonly qemu: string;
+  readonly bwrap: string;
+  readonly mke2fs: string;
+  readonly kernel: { readonly path: string; readonly kind: 'debian' | 'voidbox' };
+  readonly initramfs: string;
+}
+
+export interface QemuBackendOptions {
+  /** Folder of the run directories. */
+  readonly vmsDir: string;
+  /** The `voidbox-vm` binary: enough to end a VM, also where pieces that start one are gone. */
+  readonly keeper: string;
+  /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
+  readonly pieces: () => Promise<QemuPieces>;
+  /** What all VMs of the folder may take together; absent: a launch is not counted. */
+  readonly budgetMib?: () => number;
+  /** What the host could give to one VM that has it alone. */
+  readonly hostMemoryMib: () => number;
+  readonly bootTimeoutMs?: number;
+  /** How long a guest may owe something without progress; the keeper's default otherwise. */
+  readonly guestSilenceMs?: number;
+  /** How long a VM waits while the disk is full; the keeper's own limit otherwise. */
+  readonly diskFullLimitMs?: number;
+  /** How long a VM lives whose lease nobody renews. */
+  readonly orphanTimeoutMs?: number;
+}
+
+/** One VM to launch. */
+export interface VmToLaunch {
+  /** The text of its key. */
+  readonly name: string;
+  readonly dir: string;
+  /** `scope x`, for messages. */
+  readonly what: string;
+  readonly spec: LaunchSpec;
+  readonly extra?: Pick<LaunchConfig, 'discard' | 'note' | 'orphanTimeoutMs'>;
+}
+
+export interface LaunchedVm {
+  readonly vm: MicroVm;
+  /** Waits for the guest. @throws CodedError `vm/boot-timeout`, `vm/lost`, `host/isolation` */
+  readonly ready: (signal: AbortSignal) => Promise<SandboxFacts>;
+}
+
+export type LaunchVm = (wanted: VmToLaunch, signal: AbortSignal) => Promise<LaunchedVm>;
+
+/** @returns the function that finds or creates a VM; it throws CodedError `vm/no-capacity`, `vm/too-large`, `host/not-ready` */
+export function createLauncher(options: QemuBackendOptions): LaunchVm {
+  let hostFacts: Promise<HostFacts> | null = null;
+  const readHost = (keeper: string): Promise<HostFacts> => {
+    hostFacts ??= readHostFacts(keeper).catch((error: unknown) => {
+      hostFacts = null;
+      throw error;
+    });
+    return hostFacts;
+  };
+
+  return async (wanted, signal) => {
+    const pieces = await options.pieces();
+    const accelerator = acceleratorOf(await readHost(pieces.keeper));
+    refuseTooLarge(wanted, accelerator, options.hostMemoryMib());
+    const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
+    const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib } = options;
+    const config = {
+      ...launchConfig(wanted, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs }),
+      ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
+      ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
+      ...(budgetMib === undefined
+        ? {}
+        : { budget: { memoryMib: budgetMib(), overheadMib: VM_OVERHEAD_MIB[accelerator] } }),
+      ...wanted.extra,
+    };
+    const vm = await MicroVm.launch({ keeper: pieces.keeper, dir: wanted.dir, config }, signal).catch(
+      (error: unknown) => {
+        throw isCodedError(error) && error.code === 'vm/no-capacity' ? noRoom(wanted, error) : error;
+      },
+    );
+    return {
+      vm,
+      ready: async (untilReady) => factsOf(vm, await vm.ready(2 * bootTimeoutMs + READY_GRACE_MS, untilReady)),
+    };
+  };
+}
+
+/** VMs of others took it: the keeper counts them all. */
+function noRoom({ what }: VmToLaunch, error: CodedError): CodedError {
+  const message = error.message.replace(/^[^:]*: the VM needs/, `${what} waits for memory: its VM needs`);
+  return new CodedError('vm/no-capacity', message, { cause: error, nextRetryDelayMs: ASK_AGAIN_MS });
+}
+
+function refuseTooLarge({ what, spec }: VmToLaunch, accelerator: Accelerator, totalMib: number): void {
+  const overheadMib = VM_OVERHEAD_MIB[accelerator];
+  const needMib = spec.memoryMib + overheadMib;
+  if (needMib <= totalMib) return;
+  throw new CodedError(
+    'vm/too-large',
+    `${what} needs ${needMib} MiB (${spec.memoryMib} MiB of guest memory and ${overheadMib} MiB for the VM itself), the host has ${totalMib} MiB: lower memory_mb`,
+  );
+}
+
+function launchConfig(
+  { name: vmKey, spec }: VmToLaunch,
+  pieces: QemuPieces,
+  accelerator: LaunchConfig['accelerator'],
+  { bootTimeoutMs, diskFullLimitMs }: { readonly bootTimeoutMs: number; readonly diskFullLimitMs: number | undefined },
+): LaunchConfig {
+  return {
+    vmKey,
+    memoryMib: spec.memoryMib,
+    vcpus: spec.vcpus,
+    diskMib: spec.diskMib,
+    kernel: { path: pieces.kernel.path, kind: pieces.kernel.kind },
+    initramfs: pieces.initramfs,
+    accelerator,
+    qemu: pieces.qemu,
+    bwrap: pieces.bwrap,
+    mke2fs: pieces.mke2fs,
+    mounts: spec.mounts
+      .filter((mount) => mount.mode === 'ro')
+      .map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
+    bootTimeoutMs,
+    ...(diskFullLimitMs === undefined ? {} : { diskFullTimeoutMs: diskFullLimitMs }),
+  };
+}
+
+/** @throws CodedError `host/isolation` for a VM without a jail */
+export function factsOf(vm: MicroVm, status: VmStatus): SandboxFacts {
+  if (status.jail === '' || status.jail === 'none') {
+    throw new CodedError(
+      'host/isolation',
+      `VM ${vm.vmKey} runs without a jail: voidbox doctor says how to get bubblewrap`,
+    );
+  }
+  return {
+    isolation: 'microvm',
+    accelerator: status.accelerator,
+    kernel: status.kernel,
+    jail: status.jail,
+    bootMs: status.bootMs,
+    attached: vm.attached,
+    vmLife: status.startedAtMs === null ? null : String(status.startedAtMs),
+    hadCommands: status.execs.length > 0,
+    fence: vm.fence,
+  };
+}

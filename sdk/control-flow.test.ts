@@ -1,0 +1,202 @@
+/** Each key of the control flow: a definition makes the plan that the spec makes. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
+import { compileText } from '../domain/spec/load.ts';
+import { readSpec } from './read-spec.ts';
+import {
+  approval,
+  box,
+  type Definition,
+  definePipeline,
+  defineWorkflow,
+  param,
+  part,
+  Pipeline,
+  step,
+  wait,
+} from './index.ts';
+
+const a = step('a', ['true']);
+const workflow = (steps: Parameters<typeof defineWorkflow>[0]['steps'], more = {}): Definition =>
+  defineWorkflow({ name: 'x', steps: [a, ...steps], output: a, ...more });
+const spec = (steps: string, more = ''): string =>
+  `kind: workflow\nname: x\n${more}workflow:\n  output_step: a\n  steps:\n    - { name: a, run: { program: "true" } }\n${steps}`;
+
+test.each<[string, () => Definition, string]>([
+  [
+    'retries',
+    () =>
+      workflow([
+        step('b', ['true'], {
+          retry: {
+            maxAttempts: 5,
+            initialMs: 500,
+            maxMs: 9_000,
+            backoff: 2,
+            nonRetryable: ['stage/timeout', 'exit:2'],
+          },
+        }),
+      ]),
+    spec(
+      '    - { name: b, run: { program: "true" }, retry: { max_attempts: 5, initial_secs: 0.5, max_secs: 9, backoff: 2, non_retryable: [stage/timeout, exit:2] } }\n',
+    ),
+  ],
+  [
+    'failures that are tolerated',
+    () =>
+      workflow([
+        step('b', ['false'], { continueOnError: true }),
+        approval('c', { message: 'Go?', continueOnError: true }),
+      ]),
+    spec(
+      '    - { name: b, run: { program: "false" }, continue_on_error: true }\n    - { name: c, approval: { message: "Go?" }, continue_on_error: true }\n',
+    ),
+  ],
+  [
+    'waits',
+    () =>
+      workflow([
+        wait('b', { forMs: 90_000, dependsOn: [a] }),
+        wait('c', { until: new Date('2026-12-01T09:00:00+01:00') }),
+        wait('d', { until: '2026-12-01T09:00:00+01:00' }),
+      ]),
+    spec(
+      '    - { name: b, depends_on: [a], wait: { for: 90s } }\n    - { name: c, wait: { until: 2026-12-01T08:00:00Z } }\n    - { name: d, wait: { until: 2026-12-01T08:00:00Z } }\n',
+    ),
+  ],
+  [
+    'steps after failures',
+    () => {
+      const b = step('b', ['true'], { onFailure: [a] });
+      return workflow([
+        b,
+        approval('c', { message: 'Go?', onFailure: [a, b] }),
+        wait('d', { forMs: 1_000, onFailure: [b] }),
+      ]);
+    },
+    spec(
+      '    - { name: b, on_failure: [a], run: { program: "true" } }\n    - { name: c, on_failure: [a, b], approval: { message: "Go?" } }\n    - { name: d, on_failure: [b], wait: { for: 1s } }\n',
+    ),
+  ],
+  [
+    'the time of a run, and defaults',
+    () =>
+      workflow([], {
+        timeoutMs: 90_000,
+        defaults: { env: { A: 'b' }, timeoutMs: 1_500, maxOutputMib: 2, retry: { maxAttempts: 2 } },
+      }),
+    spec(
+      '',
+      'timeout_secs: 90\ndefaults: { env: { A: b }, timeout_secs: 1.5, max_output_mb: 2, retry: { max_attempts: 2 } }\n',
+    ),
+  ],
+  [
+    'what runs whatever happens',
+    () => {
+      const a = step('b', ['true'], { outputs: { logs: '/workspace/logs' } });
+      const clean = step('c', ['true'], {
+        finally: true,
+        inputs: [{ from: a.output('logs'), optional: true }],
+      });
+      return workflow([a, clean], { graceMs: 90_000 });
+    },
+    spec(
+      '    - { name: b, run: { program: "true" }, outputs: [{ name: logs, guest: /workspace/logs }] }\n    - { name: c, finally: true, inputs: [{ from: b.logs, optional: true }], run: { program: "true" } }\n',
+      'grace_secs: 90\n',
+    ),
+  ],
+  [
+    'boxes beside the order',
+    () => {
+      const a = box('a', ['true']);
+      const sorry = box('sorry', ['true'], { onFailure: [a] });
+      const clean = box('clean', ['true'], { finally: true });
+      return definePipeline({ name: 'x', stages: [a, box('b', ['cat'])], aside: [sorry, clean] });
+    },
+    'kind: pipeline\nname: x\npipeline:\n  boxes:\n    - { name: a, run: { program: "true" } }\n    - { name: b, run: { program: cat } }\n    - { name: sorry, on_failure: [a], run: { program: "true" } }\n    - { name: clean, finally: true, run: { program: "true" } }\n',
+  ],
+  [
+    'a wait between boxes',
+    () => definePipeline({ name: 'x', stages: [box('a', ['true']), wait('b', { forMs: 1_000 }), box('c', ['cat'])] }),
+    'kind: pipeline\nname: x\npipeline:\n  boxes:\n    - { name: a, run: { program: "true" } }\n    - { name: b, wait: { for: 1s } }\n    - { name: c, run: { program: cat } }\n',
+  ],
+])('%s', (_what, define, yaml) => {
+  const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: '/' });
+  expect(diagnostics).toEqual([]);
+  expect(define().compile({ baseDir: '/' })).toEqual({ plan, diagnostics });
+});
+
+describe('a part', () => {
+  let folder: string;
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'voidbox-parts-'));
+    const text = 'kind: workflow\nname: p\nparams: { rows: { type: number }, flags: { type: list } }\n';
+    const steps = 'workflow:\n  steps:\n    - { name: s, run: { program: "${{ params.rows }}" } }\n';
+    writeFileSync(join(folder, 'part.yaml'), text + steps);
+  });
+
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  test('is that of a spec, read from the folder of the definition', () => {
+    const values = { rows: 3, flags: ['x'] };
+    const b = part('b', './part.yaml', { with: values, dependsOn: [a], when: 'stages.a.exit_code == 0' });
+    const yaml = spec(
+      '    - { name: b, uses: ./part.yaml, with: { rows: 3, flags: [x] }, depends_on: [a], when: stages.a.exit_code == 0 }\n    - { name: c, on_failure: [b], run: { program: "true" } }\n',
+    );
+    const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
+      baseDir: folder,
+      readSpec,
+      checkExpression: checkExpressions,
+    });
+    expect(diagnostics).toEqual([]);
+    expect(plan?.stages.map(({ id }) => id)).toEqual(['a', 'b.s', 'b', 'c']);
+    const made = workflow([b, step('c', ['true'], { onFailure: [b] })]);
+    expect(made.compile({ baseDir: folder })).toEqual({ plan, diagnostics });
+  });
+
+  test('may have a schema for its result', () => {
+    const made = workflow([
+      part('b', './part.yaml', { with: { rows: 3, flags: [] }, outputSchema: z.object({ ok: z.boolean() }) }),
+    ]);
+    const stages = made.compile({ baseDir: folder }).plan?.stages ?? [];
+    expect(stages.find(({ id }) => id === 'b')?.outputSchema).toMatchObject({ required: ['ok'] });
+    expect(stages.find(({ id }) => id === 'b.s')?.outputSchema).toBeUndefined();
+  });
+
+  test('may be another definition, which may use others', () => {
+    const inner = defineWorkflow({ name: 'sum', params: { rows: 1 }, steps: [step('s', ['wc', param('rows')])] });
+    // Of the same name as the first.
+    const other = Pipeline.named('sum')
+      .pipe(part('deep', inner, { with: { rows: 2 } }))
+      .pipe(box('t', ['tr']));
+    const yaml = spec(
+      '    - { name: b, uses: sum, with: { rows: 3 } }\n    - { name: c, uses: sum-2, depends_on: [b] }\n',
+      'parts:\n  sum: { params: { rows: 1 }, workflow: { steps: [{ name: s, run: { program: wc, args: ["${{ params.rows }}"] } }] } }\n' +
+        '  sum-2: { pipeline: { boxes: [{ name: deep, uses: sum, with: { rows: 2 } }, { name: t, run: { program: tr } }] } }\n',
+    );
+    // A text has no files beside it, and needs none.
+    const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: null });
+    expect(diagnostics).toEqual([]);
+    expect(plan?.stages.map(({ id }) => id)).toEqual(['a', 'b.s', 'b', 'c.deep.s', 'c.deep', 'c.t', 'c']);
+    const b = part('b', inner, { with: { rows: 3 } });
+    expect(workflow([b, part('c', other, { dependsOn: [b] })]).compile()).toEqual({ plan, diagnostics });
+  });
+
+  test.each<[string, string, RegExp]>([
+    ['that is not there', './none.yaml', /there is no such file/],
+    ['that is a folder', './folder.yaml', /it is a folder/],
+    ['that is not text', './binary.yaml', /it is not UTF-8 text/],
+    ['that is too long', './long.yaml', /at most 1048576 are read/],
+  ])('with a file %s is a mistake', (_what, uses, message) => {
+    mkdirSync(join(folder, 'folder.yaml'));
+    writeFileSync(join(folder, 'binary.yaml'), Buffer.from([0xff, 0xfe, 0xff]));
+    writeFileSync(join(folder, 'long.yaml'), 'x'.repeat(2 ** 20 + 1));
+    const { diagnostics } = workflow([part('b', uses)]).compile({ baseDir: folder });
+    expect(diagnostics).toMatchObject([{ code: 'spec/bad-part', message: expect.stringMatching(message) }]);
+  });
+});

@@ -1,0 +1,126 @@
+/** From the source of a definition to its spec, with diagnostics at the lines of the source. */
+import { readFile } from 'node:fs/promises';
+import { dirname, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { readSpec } from '../read-spec.ts';
+import { loadText } from '../../domain/spec/load.ts';
+import { sortDiagnostics } from '../../domain/spec/problems.ts';
+import type { Position } from '../../domain/spec/tree.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { bundle, BundleError } from '../../skill-kit/bundle/bundle.ts';
+import { listFiles } from '../list-files.ts';
+import type { Place, Reply } from './reply.ts';
+import { runDefinition } from './run-definition.ts';
+import { inSdkWords } from './sdk-words.ts';
+import { placesInSource } from './source-places.ts';
+
+export interface LoadDefinitionOptions {
+  readonly params: Readonly<Record<string, string>>;
+  /** All variables of this process; few of them reach the definition. */
+  readonly variables: Readonly<Record<string, string | undefined>>;
+  /** How a file is called in diagnostics, by its full path. */
+  readonly shown: (path: string) => string;
+  readonly limitMs?: number;
+}
+
+export interface LoadedDefinition {
+  /** Null when a diagnostic is an error. */
+  readonly plan: Plan | null;
+  readonly diagnostics: readonly Diagnostic[];
+  /** Text of the files that diagnostics and places of mounts name, as far as it can be read. */
+  readonly sources: ReadonlyMap<string, string>;
+  /** Of each host path that the plan mounts: the call that made the step or box, or the definition. */
+  readonly mountPlaces: ReadonlyMap<string, Place>;
+}
+
+/**
+ * Runs the author's code, and that of all it imports, in a process of its own.
+ * @param entry  full path
+ */
+export async function loadDefinition(entry: string, options: LoadDefinitionOptions): Promise<LoadedDefinition> {
+  const { plan, found, mountPlaces } = await judged(entry, options);
+  const sources = new Map<string, string>();
+  const named = [...found.map(({ place }) => place.file), ...[...mountPlaces.values()].map(({ file }) => file)];
+  for (const file of new Set(named)) {
+    const text = await readFile(file, 'utf8').catch(() => null);
+    if (text !== null) sources.set(options.shown(file), text);
+  }
+  const diagnostics = found.map(({ place, ...what }): Diagnostic => ({
+    ...what,
+    file: options.shown(place.file),
+    line: place.line,
+    column: place.column,
+  }));
+  const shownPlaces = [...mountPlaces].map(
+    ([path, place]) => [path, { ...place, file: options.shown(place.file) }] as const,
+  );
+  return { plan, diagnostics: sortDiagnostics(diagnostics), sources, mountPlaces: new Map(shownPlaces) };
+}
+
+type Placed = Pick<Diagnostic, 'code' | 'severity' | 'message' | 'remedy'> & { readonly place: Place };
+
+interface Judged {
+  readonly plan: Plan | null;
+  readonly found: readonly Placed[];
+  readonly mountPlaces: ReadonlyMap<string, Place>;
+}
+
+async function judged(entry: string, options: LoadDefinitionOptions): Promise<Judged> {
+  const unusable = (message: string, remedy: string, place: Place | null): Placed => ({
+    code: 'spec/definition',
+    severity: 'error',
+    message,
+    remedy,
+    place: place ?? { file: entry, line: 1, column: 1 },
+  });
+  let code: string;
+  try {
+    code = await bundled(entry);
+  } catch (error) {
+    if (!(error instanceof BundleError)) throw error;
+    const found = error.mistakes.map(({ message, place }) =>
+      unusable(message, 'correct the code at this place', place),
+    );
+    return { plan: null, found, mountPlaces: new Map() };
+  }
+  const reply: Reply = await runDefinition(code, { cwd: dirname(entry), ...options });
+  if (reply.kind === 'unusable')
+    return { plan: null, found: [unusable(reply.message, reply.remedy, reply.place)], mountPlaces: new Map() };
+  const { plan, diagnostics, mountPlaces } = await loadText(reply.source, entry, {
+    baseDir: dirname(entry),
+    listFiles,
+    params: options.params,
+    readSpec,
+  });
+  const stageAt = placesInSource(reply.source, reply.stages);
+  const placeOf = (position: Position): Place =>
+    stageAt(position) ?? reply.place ?? { file: entry, line: 1, column: 1 };
+  const lineOf = (line: number): string => {
+    const place = placeOf({ line, column: 1 });
+    return `${options.shown(place.file)}:${place.line}:${place.column}`;
+  };
+  const found = diagnostics.map(({ code: codeOf, severity, message, remedy, file, line, column }) => ({
+    code: codeOf,
+    severity,
+    // A part is a spec, whose author has written what it says.
+    ...(file === entry
+      ? { ...inSdkWords({ message, remedy }, lineOf), place: placeOf({ line, column }) }
+      : { message, remedy, place: { file, line, column } }),
+  }));
+  return {
+    plan,
+    found,
+    mountPlaces: new Map([...mountPlaces].map(([path, position]) => [path, placeOf(position)])),
+  };
+}
+
+/** Voidbox stays outside: the definition is made with the package whose command loads it, and compiled by it. */
+async function bundled(entry: string): Promise<string> {
+  const { code } = await bundle(entry, {
+    external: { voidbox: pathToFileURL(join(packageRoot(), 'dist/sdk/index.js')).href },
+    output: { sourcemap: 'inline', sourcemapPathTransform: (source, map) => resolve(dirname(map), source) },
+  });
+  return code;
+}

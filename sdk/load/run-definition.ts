@@ -1,0 +1,129 @@
+/** Runs a definition's code in a process of its own. */
+import { spawn } from 'node:child_process';
+import { rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Readable } from 'node:stream';
+import { isBaseVariable } from '../../domain/step-machine/skill-variables.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { temporaryFolder } from '../../skill-kit/bundle/temporary-folder.ts';
+import { REPLY_LIMIT_BYTES, type Reply } from './reply.ts';
+
+/** How long the code of a definition may run. */
+export const LOAD_LIMIT_MS = 30_000;
+
+export interface RunDefinitionOptions {
+  readonly cwd: string;
+  readonly variables: Readonly<Record<string, string | undefined>>;
+  readonly limitMs?: number;
+}
+
+/**
+ * What the code prints goes to this process's standard error. It finds no variable of the environment but those that every
+ * program needs: the value of another would get into a plan, and so into history.
+ * @param code  a bundle, as an ES module
+ */
+export async function runDefinition(
+  code: string,
+  { cwd, variables, limitMs = LOAD_LIMIT_MS }: RunDefinitionOptions,
+): Promise<Reply> {
+  const folder = await temporaryFolder();
+  try {
+    const file = join(folder, 'definition.mjs');
+    await writeFile(file, code, { mode: 0o600 });
+    return await replyFrom(file, cwd, variables, limitMs);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function replyFrom(
+  file: string,
+  cwd: string,
+  variables: RunDefinitionOptions['variables'],
+  limitMs: number,
+): Promise<Reply> {
+  const main = join(packageRoot(), 'dist/sdk/load/definition-process.js');
+  const child = spawn(process.execPath, ['--enable-source-maps', main, file], {
+    cwd,
+    env: Object.fromEntries(Object.entries(variables).filter(([name]) => isBaseVariable(name))),
+    stdio: ['ignore', 2, 2, 'pipe'],
+    // What it starts itself ends with it.
+    detached: true,
+  });
+  let ended: 'by itself' | 'late' | 'too much' = 'by itself';
+  const end = (why: typeof ended): void => {
+    ended = why;
+    endGroup(child.pid);
+  };
+  const timer = setTimeout(() => end('late'), limitMs);
+  const onExit = (): void => endGroup(child.pid);
+  // It is in a group of its own, which no signal of the terminal or of a parent reaches.
+  const onSignal = (signal: NodeJS.Signals): void => {
+    onExit();
+    process.kill(process.pid, signal);
+  };
+  process.once('exit', onExit).once('SIGINT', onSignal).once('SIGTERM', onSignal).once('SIGHUP', onSignal);
+  try {
+    const [text, code] = await Promise.all([
+      textOf(child.stdio[3] as Readable, () => end('too much')),
+      new Promise<number | null>((resolve, reject) => {
+        child.once('error', reject);
+        child.once('exit', (status) => {
+          // Its pipe may have been inherited.
+          endGroup(child.pid);
+          resolve(status);
+        });
+      }),
+    ]);
+    return text === '' || ended !== 'by itself' ? withoutReply(ended, code, limitMs) : (JSON.parse(text) as Reply);
+  } finally {
+    clearTimeout(timer);
+    process.off('exit', onExit).off('SIGINT', onSignal).off('SIGTERM', onSignal).off('SIGHUP', onSignal);
+  }
+}
+
+function endGroup(pid: number | undefined): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
+
+async function textOf(stream: Readable, tooMuch: () => void): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > REPLY_LIMIT_BYTES) {
+      tooMuch();
+      return '';
+    }
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+/** Node's code for a module whose top level waits for what nothing is left to bring. */
+const UNSETTLED = 13;
+
+function withoutReply(ended: string, code: number | null, limitMs: number): Reply {
+  const reply = (message: string, remedy: string): Reply => ({ kind: 'unusable', message, remedy, place: null });
+  if (ended === 'late')
+    return reply(
+      `the definition is not loaded within ${limitMs / 1_000} s`,
+      'look for a loop that does not end, or for what is awaited outside of functions',
+    );
+  if (ended === 'too much')
+    return reply(
+      `the definition makes a spec of more than ${REPLY_LIMIT_BYTES} bytes`,
+      'keep data out of the spec: mount a folder, or let a command fetch it',
+    );
+  if (code === UNSETTLED)
+    return reply('the definition waits for something that never comes', 'look at what is awaited outside of functions');
+  return reply(
+    `the process that loads the definition ended with ${code ?? 'a signal'} before the definition was there`,
+    'take calls of `process.exit` out of it; what it printed stands above',
+  );
+}

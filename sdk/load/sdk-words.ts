@@ -1,0 +1,100 @@
+/**
+ * Diagnostics in the words of a definition. One compiler checks specs and definitions, and it says what a spec would say; the
+ * author of a definition has written other keys, some in other units, and has no lines of a spec.
+ */
+import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
+import { DURATIONS } from '../../domain/spec/grammar/values.ts';
+
+type Words = Pick<Diagnostic, 'message' | 'remedy'>;
+
+/** Keys of a spec that have another name in TypeScript. Those that no definition can get wrong are left out. */
+export const SDK_NAMES: Readonly<Record<string, string>> = {
+  allow_failures: 'allowFailures',
+  api_key_env: 'apiKeyEnv',
+  backoff_secs: 'backoffMs',
+  base_url: 'baseUrl',
+  continue_on_error: 'continueOnError',
+  credential_proxy: 'credentialProxy',
+  depends_on: 'dependsOn',
+  disk_mb: 'diskMib',
+  fail_fast: 'failFast',
+  for_each: 'forEach',
+  grace_secs: 'graceMs',
+  guest_image: 'guestImage',
+  initial_secs: 'initialMs',
+  max_attempts: 'maxAttempts',
+  max_visits: 'maxVisits',
+  on_limit: 'onLimit',
+  max_output_mb: 'maxOutputMib',
+  max_parallel: 'maxParallel',
+  max_secs: 'maxMs',
+  memory_mb: 'memoryMib',
+  non_retryable: 'nonRetryable',
+  on_failure: 'onFailure',
+  on_timeout: 'onTimeout',
+  output_box: 'output',
+  output_file: 'outputFile',
+  output_schema: 'outputSchema',
+  exit_code: 'exitCode',
+  output_step: 'output',
+  pipeline: 'definePipeline',
+  stdin_from: 'stdinFrom',
+  timeout: 'timeoutMs',
+  timeout_secs: 'timeoutMs',
+  workflow: 'defineWorkflow',
+};
+
+/** A step or box is handed over itself: one that is not found is not in the list, whatever its name is. */
+const NOT_LISTED = /^(`\w+`.* names the (step|box) ".*"), which does not exist(?:; did you mean ".*"\?)?$/s;
+/** The command that a remedy writes out. */
+const SHELL_COMMAND = /`(?:run: )?\{ program: sh, args: \[-c, (.*)\] \}`/s;
+const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max)_secs`/;
+/** Of an approval: a duration with units in a spec, milliseconds in a definition. */
+const APPROVAL_TIMEOUT = /`timeout` of `approval`/;
+const MS_PER_SECOND = 1_000;
+
+/** @param placeOfLine  what is said for a line of the spec's text, which the author has not seen */
+export function inSdkWords({ message, remedy }: Words, placeOfLine: (line: number) => string): Words {
+  const [, unlisted, kind] = NOT_LISTED.exec(message) ?? [];
+  if (unlisted !== undefined) {
+    const list = kind === 'step' ? '`steps` of `defineWorkflow`' : '`stages` of `definePipeline`';
+    return { message: `${renamed(unlisted)}, which is not in ${list}`, remedy: 'add it there, or name another one' };
+  }
+  if (APPROVAL_TIMEOUT.test(message)) {
+    const { minMs, maxMs } = DURATIONS.approval;
+    const said = message.replace('`timeout` of `approval`', '`timeoutMs`');
+    return { message: said, remedy: `write milliseconds, from ${minMs} to ${maxMs}` };
+  }
+  const inMs = IN_SECONDS.test(message);
+  const translated = (text: string): string =>
+    renamed(inMs ? inMilliseconds(text) : text)
+      .replace(SHELL_COMMAND, (_, script: string) => `\`['sh', '-c', ${inDoubleQuotes(script)}]\``)
+      .replace(/\bon line (\d+)$/, (_, line: string) => `at ${placeOfLine(Number(line))}`);
+  return { message: translated(message), remedy: translated(remedy) };
+}
+
+/** Only what is marked as code: everything else may be a value. */
+function renamed(text: string): string {
+  return text.replace(/`([a-z_]+)`/g, (code, key: string) =>
+    Object.hasOwn(SDK_NAMES, key) ? `\`${SDK_NAMES[key]!}\`` : code,
+  );
+}
+
+function inMilliseconds(text: string): string {
+  return text
+    .replace(
+      /from (\S+) to (\S+) \(seconds\)/,
+      (_, least: string, most: string) => `from ${times1000(least)} to ${times1000(most)} (milliseconds)`,
+    )
+    .replace(/ is (-?[\d.]+(?:e[+-]?\d+)?)$/, (_, value: string) => ` is ${times1000(value)}`);
+}
+
+/** Without the digits that binary fractions add. */
+function times1000(text: string): number {
+  return Number((Number(text) * MS_PER_SECOND).toPrecision(15));
+}
+
+/** YAML's single quotes are not those of TypeScript. */
+function inDoubleQuotes(yaml: string): string {
+  return yaml.startsWith("'") ? JSON.stringify(yaml.slice(1, -1).replaceAll("''", "'")) : yaml;
+}

@@ -1,0 +1,54 @@
+import { Problems } from '../../domain/spec/problems.ts';
+import { readSource } from '../../domain/spec/source.ts';
+import type { Position, TreeNode } from '../../domain/spec/tree.ts';
+import type { Place } from './reply.ts';
+
+/**
+ * Diagnostics point into the text that a definition makes, which its author has not seen.
+ * @param stages  where the steps or boxes were made, in the order of the text
+ * @returns for a position in the text, the call that made the step or box there; null outside of them
+ */
+export function placesInSource(
+  source: string,
+  stages: readonly (Place | null)[],
+): (position: Position) => Place | null {
+  const lines = stageLines(readSource(source, new Problems('')));
+  return ({ line }) => stages[lines.findIndex(({ begin, end }) => begin <= line && line <= end)] ?? null;
+}
+
+interface Lines {
+  readonly begin: number;
+  /** Its last line that says something. */
+  readonly end: number;
+}
+
+/** Of each step or box, those of parts first, as they stand in the text. */
+function stageLines(root: TreeNode | null): readonly Lines[] {
+  const parts = child(root, 'parts');
+  const bodies = parts?.kind === 'map' ? [...parts.entries.values()].map(({ value }) => value) : [];
+  return [...bodies, root].flatMap(linesIn);
+}
+
+function linesIn(body: TreeNode | null): readonly Lines[] {
+  const section = child(body, 'workflow') ?? child(body, 'pipeline');
+  const list = child(section, 'steps') ?? child(section, 'boxes');
+  return list?.kind === 'list' ? list.items.map((item) => ({ begin: item.at.line, end: lastLine(item) })) : [];
+}
+
+function lastLine(node: TreeNode): number {
+  switch (node.kind) {
+    case 'scalar':
+      return node.at.line;
+    case 'list':
+      return Math.max(node.at.line, ...node.items.map(lastLine));
+    case 'map':
+      return Math.max(
+        node.at.line,
+        ...[...node.entries.values()].map(({ keyAt, value }) => Math.max(keyAt.line, lastLine(value))),
+      );
+  }
+}
+
+function child(node: TreeNode | null, key: string): TreeNode | null {
+  return node?.kind === 'map' ? (node.entries.get(key)?.value ?? null) : null;
+}

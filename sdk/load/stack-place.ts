@@ -1,0 +1,26 @@
+import type { Place } from './reply.ts';
+
+/** `at name (/home/ada/spec.ts:3:5)`, the path also as a URL. */
+const FRAME = /^\s+at (?:.*\()?(?:file:\/\/)?(\/.*):(\d+):(\d+)\)?$/;
+
+/**
+ * The call in the author's own code: the first frame that is in no package. A stack of calls within packages alone has the first.
+ * @param isOwn  frames of Voidbox, which are left out
+ */
+export function placeInStack(stack: string, isOwn: (file: string) => boolean): Place | null {
+  const frames = stack.split('\n').flatMap((line): Place[] => {
+    const [, file, lineNumber, column] = FRAME.exec(line) ?? [];
+    return file === undefined || isOwn(file)
+      ? []
+      : [{ file: decoded(file), line: Number(lineNumber), column: Number(column) }];
+  });
+  return frames.find(({ file }) => !file.includes('/node_modules/')) ?? frames[0] ?? null;
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}

@@ -1,0 +1,111 @@
+/** A pipeline as a chain, for authors who prefer that to a list. */
+import {
+  type Definition,
+  definePipeline,
+  type PipelineOptions,
+  type RunArguments,
+  stagesIn,
+  standsFor,
+} from './define.ts';
+import {
+  type Approval,
+  type Box,
+  fanOut,
+  type Items,
+  loop,
+  type LoopOptions,
+  type Outputs,
+  type Part,
+  type Wait,
+} from './definition.ts';
+import { tellPlace } from './places.ts';
+import type { ItemResults, Merged, NoParams, Params, ResultOf } from './results.ts';
+import type { RunResult } from './run.ts';
+import { forEach, type ForEachOptions } from './stage-modifiers.ts';
+
+export type ChainOptions<P extends Params> = Omit<PipelineOptions<P>, 'name' | 'stages' | 'aside' | 'output'>;
+
+/**
+ * A pipeline, stage after stage. Each call gives a new one, so that pipelines may have their beginning in common.
+ *
+ * @example
+ * ```ts
+ * import { box, items, param, Pipeline } from 'voidbox';
+ *
+ * const list = box('list', ['echo', `[1, 2, ${param('last')}]`]);
+ * const pipeline = Pipeline.named('squares', { params: { last: { type: 'number', default: 3 } } })
+ *   .pipe(list)
+ *   .forEach(items(list), box('square', ['sh', '-c', 'echo $((VOIDBOX_ITEM * VOIDBOX_ITEM))']));
+ *
+ * console.log(pipeline.compile().plan?.stages.length); // 2
+ * ```
+ */
+export class Pipeline<P extends Params = NoParams, R = null> implements Definition<P, R> {
+  readonly #options: PipelineOptions<P>;
+  readonly #definition: Definition<P, R>;
+
+  private constructor(options: PipelineOptions<P>, link: (...args: never[]) => unknown) {
+    this.#options = options;
+    this.#definition = definePipeline(options) as Definition<P, R>;
+    standsFor(this, this.#definition);
+    tellPlace(this, link, stagesIn(this));
+  }
+
+  /** One without stages. */
+  static named<const P extends Params = NoParams>(name: string, options?: ChainOptions<P>): Pipeline<P> {
+    return new Pipeline<P>({ ...options, name, stages: [] }, Pipeline.named);
+  }
+
+  /** Then this stage, which finds the output of the one before as `/workspace/input.json`. */
+  pipe<S extends Box | Approval | Wait | Part>(stage: S): Pipeline<P, ResultOf<S, R>> {
+    return this.#with(stage, this.pipe);
+  }
+
+  /** Then these side by side; the next stage finds their outputs merged. */
+  fanOut(boxes: readonly (Box | Approval | Wait | Part)[], options?: { readonly name?: string }): Pipeline<P, Merged> {
+    return this.#with(fanOut(boxes, options), this.fanOut);
+  }
+
+  /** Then this stage once for each item of a list; the next one finds the list of results. */
+  forEach<Item>(list: Items, stage: Box<Outputs, Item>, options?: ForEachOptions): Pipeline<P, ItemResults<Item>> {
+    return this.#with(forEach(list, stage, options), this.forEach);
+  }
+
+  /** Then these one after the other, again and again until a condition holds; the next stage finds what the last visit came to. */
+  loop(name: string, boxes: readonly (Box | Approval | Wait | Part)[], options: LoopOptions): Pipeline<P, unknown> {
+    return this.#with(loop(name, boxes, options), this.loop);
+  }
+
+  /** Beside the order: a box with `onFailure` or `finally`. */
+  aside(stage: Box | Approval | Wait | Part): Pipeline<P, R> {
+    return new Pipeline<P, R>({ ...this.#options, aside: [...(this.#options.aside ?? []), stage] }, this.aside);
+  }
+
+  /** The result is the output of this stage, in place of that of the last one. */
+  returns<S extends Box | Approval | Part>(stage: S): Pipeline<P, ResultOf<S>> {
+    return new Pipeline<P, ResultOf<S>>({ ...this.#options, output: stage }, this.returns);
+  }
+
+  get name(): string {
+    return this.#definition.name;
+  }
+
+  /** See `Definition`. */
+  get source(): string {
+    return this.#definition.source;
+  }
+
+  /** See `Definition`. */
+  compile(...options: Parameters<Definition['compile']>): ReturnType<Definition['compile']> {
+    return this.#definition.compile(...options);
+  }
+
+  /** See `Definition`. */
+  async run(...options: RunArguments<P>): Promise<RunResult<R>> {
+    return await this.#definition.run(...options);
+  }
+
+  #with<Next>(stage: PipelineOptions['stages'][number], link: (...args: never[]) => unknown): Pipeline<P, Next> {
+    return new Pipeline<P, Next>({ ...this.#options, stages: [...this.#options.stages, stage] }, link);
+  }
+}

@@ -1,0 +1,249 @@
+/**
+ * A run of a definition from a program: the command line is its client, as for people. So a run finds the same server, hands
+ * over the same variables and is allowed the same mounts, and goes on when the program ends.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import type { Diagnostic } from '../domain/errors/diagnostic.ts';
+import { type AnyErrorCode, toErrorCode } from '../domain/errors/error-code.ts';
+import type { DataRef, Plan } from '../domain/plan/plan.ts';
+import { packageRoot } from '../setup/package-root.ts';
+import { isBeingLoaded } from './places.ts';
+
+/** Of one argument of a program, of which Linux takes 128 KiB. */
+const PARAM_BYTES = 100_000;
+/** Of what the command line says, for the error of a run that did not start. */
+const TOLD_LINES = 200;
+/** The line after which the command line takes an interrupt for a cancellation. */
+const FOLLOWED = 'follow it elsewhere: ';
+
+export interface RunOptions {
+  /** Where relative host paths of mounts start, and what the run may mount; the working directory where nothing is said. */
+  readonly baseDir?: string;
+  /** JSON that the first stages find in `/workspace/input.json`. */
+  readonly input?: unknown;
+  /** Of the run; made of its name and the time where nothing is said. One that was used before is refused. */
+  readonly runId?: string;
+  /** Stages that come to their `mock` in place of their work: `all` that have one, or these. */
+  readonly mock?: 'all' | readonly string[];
+  /** Host folders that the run may mount, besides `baseDir`; counts when this starts the embedded stack. */
+  readonly allowMounts?: readonly string[];
+  /** Cancels the run. */
+  readonly signal?: AbortSignal;
+  /** Called with each line that `voidbox run` says while it goes on. */
+  readonly onProgress?: (line: string) => void;
+}
+
+/** A run that succeeded. */
+export interface RunResult<R = unknown> {
+  readonly runId: string;
+  /**
+   * Parsed where the stage that gives it has `outputSchema` or `forEach`, is an approval or a fan-out; else its text. Null
+   * without one: the stage was passed, or its output has more than 1 MiB, is not UTF-8 or lies on another host; `voidbox result
+   * RUN` prints it there.
+   */
+  readonly output: R | null;
+  /** The output in the store of the host that ran it. */
+  readonly ref: DataRef | null;
+  /** Stages that failed with `continueOnError`. */
+  readonly tolerated: readonly string[];
+}
+
+/** Why there is no result. */
+export class RunError extends Error {
+  override readonly name = 'RunError';
+  /** As docs/errors.md lists them. */
+  readonly code: AnyErrorCode;
+  /** Null: it was not started. */
+  readonly runId: string | null;
+  readonly state: 'failed' | 'cancelled' | null;
+  /** The first stage that failed, where one is the reason. */
+  readonly stage: string | null;
+  /** Last lines of that stage's standard error, as the guest wrote them. */
+  readonly stderrTail: string;
+  /** What to do, where it is known. */
+  readonly remedy: string | null;
+  /** Of a definition with mistakes. */
+  readonly diagnostics: readonly Diagnostic[];
+
+  constructor(code: AnyErrorCode, message: string, about: Partial<Omit<RunError, 'code' | 'name' | 'message'>> = {}) {
+    super(message);
+    this.code = code;
+    this.runId = about.runId ?? null;
+    this.state = about.state ?? null;
+    this.stage = about.stage ?? null;
+    this.stderrTail = about.stderrTail ?? '';
+    this.remedy = about.remedy ?? null;
+    this.diagnostics = about.diagnostics ?? [];
+  }
+}
+
+export interface Runnable {
+  readonly name: string;
+  readonly source: string;
+  compile(options: { readonly baseDir: string; readonly params: Readonly<Record<string, string>> }): {
+    readonly plan: Plan | null;
+    readonly diagnostics: readonly Diagnostic[];
+  };
+}
+
+/** @param params  as `--param` takes them */
+export async function runDefinition(
+  definition: Runnable,
+  params: Readonly<Record<string, string>>,
+  options: RunOptions,
+): Promise<RunResult> {
+  if (isBeingLoaded())
+    throw new Error(
+      'a definition that `voidbox run` or `validate` loads must not start a run: export it, and call `run` in a program of its own',
+    );
+  options.signal?.throwIfAborted();
+  const baseDir = resolve(options.baseDir ?? '.');
+  const { plan, diagnostics } = definition.compile({ baseDir, params });
+  if (plan === null) {
+    const mistakes = diagnostics.filter(({ severity }) => severity === 'error');
+    const more = mistakes.length > 1 ? `, and ${mistakes.length - 1} more in \`diagnostics\`` : '';
+    const message = `the definition "${definition.name}" has mistakes: ${mistakes[0]?.message ?? 'it makes no plan'}${more}`;
+    throw new RunError('spec/invalid', message, { diagnostics, remedy: mistakes[0]?.remedy ?? null });
+  }
+  const folder = await mkdtemp(join(tmpdir(), 'voidbox-run-'));
+  try {
+    return await follow(definition, plan, { params, baseDir, folder, options });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+interface Call {
+  readonly params: Readonly<Record<string, string>>;
+  readonly baseDir: string;
+  /** For what is handed over as files. */
+  readonly folder: string;
+  readonly options: RunOptions;
+}
+
+async function follow(definition: Runnable, plan: Plan, call: Call): Promise<RunResult> {
+  const { signal, onProgress } = call.options;
+  const child = spawn(process.execPath, [join(packageRoot(), 'bin/voidbox.js'), ...(await argumentsOf(call))], {
+    cwd: call.baseDir,
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  const told: string[] = [];
+  let isFollowed = false;
+  const cancel = (): void => {
+    if (isFollowed) child.kill('SIGINT');
+  };
+  createInterface({ input: child.stderr }).on('line', (line) => {
+    told.push(line);
+    if (told.length > TOLD_LINES) told.shift();
+    if (line.includes(FOLLOWED)) {
+      isFollowed = true;
+      // It came before the run could be asked.
+      if (signal?.aborted === true) cancel();
+    }
+    onProgress?.(line);
+  });
+  signal?.addEventListener('abort', cancel);
+  // A command that ended early, which says why, takes no more of it.
+  child.stdin.on('error', () => undefined).end(definition.source);
+  try {
+    const [stdout, status] = await Promise.all([textOf(child.stdout), ended(child)]);
+    return stdout.trim() === '' ? notStarted(told, status) : resultOf(JSON.parse(stdout) as RunReply, plan);
+  } finally {
+    signal?.removeEventListener('abort', cancel);
+  }
+}
+
+async function argumentsOf({ params, folder, options }: Call): Promise<readonly string[]> {
+  const { runId, mock, allowMounts = [], input } = options;
+  const inputFile = join(folder, 'input.json');
+  if (input !== undefined) await writeFile(inputFile, JSON.stringify(input), { mode: 0o600 });
+  return [
+    'run',
+    '-',
+    '--json',
+    ...Object.entries(params).flatMap(([name, value]) => {
+      const bytes = Buffer.byteLength(value);
+      if (bytes > PARAM_BYTES)
+        throw new RangeError(
+          `the parameter \`${name}\` has ${bytes} bytes; a run takes ${PARAM_BYTES}: hand it over as \`input\`, or in a mounted file`,
+        );
+      return ['--param', `${name}=${value}`];
+    }),
+    ...(runId === undefined ? [] : ['--run-id', runId]),
+    ...(mock === undefined ? [] : [mock === 'all' ? '--mock' : `--mock=${mock.join(',')}`]),
+    ...allowMounts.flatMap((path) => ['--allow-mounts', resolve(path)]),
+    ...(input === undefined ? [] : ['--input', `@${inputFile}`]),
+  ];
+}
+
+/** What of `--json` is read here. */
+interface RunReply {
+  readonly runId: string;
+  readonly state: string;
+  readonly stages: readonly { readonly id: string; readonly state: string }[];
+  readonly failedStage: string | null;
+  readonly failure: { readonly code: string; readonly message: string; readonly stderrTail?: string } | null;
+  readonly tolerated: readonly string[];
+  readonly output: DataRef | null;
+  readonly outputText: string | null;
+}
+
+function resultOf(reply: RunReply, plan: Plan): RunResult {
+  const { runId, state, failedStage, failure, tolerated, output: ref, outputText } = reply;
+  if (state === 'succeeded')
+    return { runId, output: outputText === null ? null : outputOf(outputText, reply, plan), ref, tolerated };
+  const isCancelled = state === 'cancelled';
+  throw new RunError(
+    toErrorCode(failure?.code ?? (isCancelled ? 'stage/cancelled' : undefined)),
+    isCancelled ? `the run ${runId} was cancelled` : `the run ${runId} failed: ${failure?.message ?? state}`,
+    {
+      runId,
+      state: isCancelled ? 'cancelled' : 'failed',
+      stage: failedStage,
+      stderrTail: failure?.stderrTail ?? '',
+      remedy: `see what it did: voidbox status ${runId}`,
+    },
+  );
+}
+
+function outputOf(text: string, { stages }: RunReply, { output, stages: planned }: Plan): unknown {
+  if (output.kind === 'merge') return JSON.parse(text) as unknown;
+  const stage = planned.find(({ id }) => id === output.stage);
+  const isJson =
+    stage !== undefined &&
+    (stage.outputSchema !== undefined || stage.each !== undefined || stage.work.kind === 'approval');
+  if (!isJson) return text;
+  // What went past a stage that was passed, or whose failure is tolerated, is not what its type says.
+  return stages.some(({ id, state }) => id === output.stage && state === 'succeeded')
+    ? (JSON.parse(text) as unknown)
+    : null;
+}
+
+/** The command line says why in one line of JSON, its last one. */
+function notStarted(told: readonly string[], status: string): never {
+  const last = told.findLast((line) => line.startsWith('{"error":'));
+  if (last === undefined)
+    throw new RunError('cli/bug', `\`voidbox run\` ended with ${status} and no result: ${told.slice(-5).join('\n')}`);
+  const { error } = JSON.parse(last) as {
+    readonly error: { readonly code: string; readonly message: string; readonly remedy: string | null };
+  };
+  throw new RunError(toErrorCode(error.code), error.message, { remedy: error.remedy });
+}
+
+async function textOf(stream: Readable): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of stream as AsyncIterable<Buffer>) chunks.push(chunk);
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function ended(child: ChildProcess): Promise<string> {
+  return new Promise((settle, reject) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => settle(signal ?? `exit code ${code}`));
+  });
+}

@@ -1,0 +1,68 @@
+/** Conditions and lists around a stage, for readers who look for them before the stage. */
+import type { Approval, Box, Items, Outputs, Part, SpecObject, Step } from './definition.ts';
+import { tellPlace } from './places.ts';
+import type { ItemResults } from './results.ts';
+
+type Conditional = Step | Box | Approval | Part;
+
+/**
+ * The stage, which runs only where the condition holds and is passed otherwise; as its option `when`.
+ * @param condition  in CEL, such as `params.env == "prod"`
+ */
+export function when<S extends Conditional>(condition: string, stage: S): S {
+  const spec = extended(stage, 'when', { when: condition });
+  tellPlace(spec, when);
+  return { ...stage, spec };
+}
+
+export interface ForEachOptions {
+  /** Items at the same time; the definition's `maxParallel` where nothing is said. */
+  readonly maxParallel?: number;
+  /** Once more items have failed than `allowFailures`, the others end. False where nothing is said. */
+  readonly failFast?: boolean;
+  /** The stage succeeds while no more items than this fail; 0 where nothing is said. */
+  readonly allowFailures?: number;
+}
+
+/** A stage that is done once for each item of a list; its output is the list of results. */
+export type Each<S> =
+  S extends Step<infer O, infer R>
+    ? Step<O, ItemResults<R>>
+    : S extends Box<infer O, infer R>
+      ? Box<O, ItemResults<R>>
+      : never;
+
+/**
+ * The command of the stage once for each item of a list, each time in a VM of its own; as its option `forEach`.
+ *
+ * @example
+ * ```ts
+ * const cities = box('cities', ['printf', '["Oslo", "Rome"]']);
+ * const greet = forEach(items(cities), box('greet', ['sh', '-c', 'echo "hello $VOIDBOX_ITEM"']), { maxParallel: 4 });
+ * ```
+ */
+export function forEach<S extends Step<Outputs> | Box<Outputs>>(
+  list: Items,
+  stage: S,
+  { maxParallel, failFast, allowFailures }: ForEachOptions = {},
+): Each<S> {
+  const spec = extended(stage, 'for_each', {
+    for_each: itemsSpec(list),
+    max_parallel: maxParallel,
+    fail_fast: failFast,
+    allow_failures: allowFailures,
+  });
+  tellPlace(spec, forEach);
+  return { ...stage, spec } as unknown as Each<S>;
+}
+
+function itemsSpec(list: Items): unknown {
+  return 'source' in list ? list.source : list;
+}
+
+/** Two conditions or lists would be one that was not written: the later one must not win in silence. */
+function extended({ name, spec }: Conditional, key: 'when' | 'for_each', more: SpecObject): SpecObject {
+  if (spec[key] !== undefined)
+    throw new TypeError(`the stage "${name}" already has \`${key === 'when' ? key : 'forEach'}\`: write it once`);
+  return { ...spec, ...more };
+}

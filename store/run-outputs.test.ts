@@ -1,0 +1,48 @@
+import { expect, test } from 'vitest';
+import type { RunReader } from '../activities/ports/run-reader.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
+import type { RunEvent, RunEventBody } from '../domain/run/event.ts';
+import { type StageResult, toStageResult } from '../domain/run/stage-result.ts';
+import { readOutputs } from './run-outputs.ts';
+
+const ref = (sha256: string): DataRef => ({ sha256, sizeBytes: 1, mediaType: 'application/x-tar' });
+
+function finished(stage: string, attempt: number, outputs: Readonly<Record<string, DataRef>>): RunEventBody {
+  const execKey = `${stage}/0/${attempt}`;
+  const result: StageResult = toStageResult({
+    stage,
+    execKey,
+    outcome: 'succeeded',
+    failure: null,
+    exitCode: 0,
+    durationMs: 1,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    output: null,
+    outputs,
+    isolation: 'none',
+    accelerator: 'mock',
+  });
+  return { type: 'stage-finished', stage, execKey, result };
+}
+
+async function shaOf(bodies: readonly RunEventBody[]): Promise<readonly string[]> {
+  const reader: RunReader = {
+    async *read() {
+      for (const [index, body] of bodies.entries())
+        yield { seq: index + 1, id: `e${index}`, atMs: 1, body } satisfies RunEvent;
+    },
+    async *follow() {},
+  };
+  return (await readOutputs(reader, 'r')).map((output) => `${output.stage}.${output.name} ${output.ref.sha256}`);
+}
+
+test('of a stage that ran again its last outputs count, and none of one whose VM was lost', async () => {
+  const first = [finished('a', 1, { x: ref('1') }), finished('b', 1, { y: ref('2') })];
+  expect(await shaOf(first)).toEqual(['a.x 1', 'b.y 2']);
+  const lost: RunEventBody = { type: 'scope-restarted', scope: 's', reason: 'killed', stages: ['a'] };
+  expect(await shaOf([...first, lost])).toEqual(['b.y 2']);
+  expect(await shaOf([...first, lost, finished('a', 2, { x: ref('3') })])).toEqual(['b.y 2', 'a.x 3']);
+  const failure = { code: 'vm/lost', message: 'gone', stderrTail: '' } as const;
+  expect(await shaOf([...first, { type: 'stage-failed', stage: 'b', execKey: 'b/0/2', failure }])).toEqual(['a.x 1']);
+});

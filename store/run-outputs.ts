@@ -1,0 +1,43 @@
+/** What the stages of a run have left, folded from its events: refs of artifacts. */
+import type { RunReader } from '../activities/ports/run-reader.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
+import { parseExecKey } from '../domain/run/attempt.ts';
+import type { RunEvent } from '../domain/run/event.ts';
+
+export interface StageOutput {
+  readonly stage: string;
+  /** Of a named output, whose artifact is a tar. Null: what the stage put out itself, its standard output or its output file. */
+  readonly name: string | null;
+  readonly ref: DataRef;
+}
+
+/**
+ * Of each stage what its latest attempt left, in the order in which stages ended; named outputs stand after the stage's own.
+ * @throws CodedError `store/damaged`, `store/io`
+ */
+export async function readOutputs(reader: RunReader, runId: string): Promise<readonly StageOutput[]> {
+  const byStage = new Map<string, readonly StageOutput[]>();
+  for await (const { body } of reader.read(runId, 0, { output: false })) noteOutputs(byStage, body);
+  return [...byStage.values()].flat();
+}
+
+function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEvent['body']): void {
+  // What items left stands in the output of their stage.
+  if ('execKey' in body && (parseExecKey(body.execKey)?.instance.length ?? 0) > 0) return;
+  if (body.type === 'stage-finished' || body.type === 'stage-given') {
+    const { stage } = body;
+    const { output, outputs } = body.type === 'stage-given' ? body : body.result;
+    byStage.delete(stage);
+    byStage.set(stage, [
+      ...(output === null ? [] : [{ stage, name: null, ref: output }]),
+      ...Object.entries(outputs).map(([name, ref]) => ({ stage, name, ref })),
+    ]);
+  } else if (body.type === 'stage-answered') {
+    const { stage, output } = body;
+    byStage.delete(stage);
+    if (output !== undefined) byStage.set(stage, [{ stage, name: null, ref: output }]);
+  } else if (body.type === 'stage-failed') byStage.delete(body.stage);
+  // What ended in the VM that was lost, or in the visit before, runs again.
+  else if (body.type === 'scope-restarted' || body.type === 'loop-visited')
+    for (const stage of body.stages) byStage.delete(stage);
+}

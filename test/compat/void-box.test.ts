@@ -1,0 +1,106 @@
+/** Specs as Void-Box's users have them: each is valid, and what it would be refused for stands in `expected.txt`. */
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { expect, test } from 'vitest';
+import { toWire } from '../../domain/plan/wire.ts';
+import { unsupportedParts } from '../../domain/plan/unsupported.ts';
+import { compileText } from '../../domain/spec/load.ts';
+import { checkPlan } from '../../domain/spec/plan-schema.ts';
+import { Problems } from '../../domain/spec/problems.ts';
+import { readSource } from '../../domain/spec/source.ts';
+import type { TreeNode } from '../../domain/spec/tree.ts';
+import { specSchema } from '../../domain/spec/grammar/json-schema.ts';
+import { compileEditorSchema } from '../rig/editor-schema.ts';
+
+const ROOT = join(import.meta.dirname, 'void-box');
+const FILES = readdirSync(ROOT, { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile())
+  .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)))
+  .sort();
+const validate = compileEditorSchema(specSchema());
+
+const textOf = (file: string): string => readFileSync(join(ROOT, file), 'utf8');
+const compiled = (file: string) => compileText(textOf(file), file, { baseDir: '/home/ada/void-box' });
+
+function valueOf(node: TreeNode): unknown {
+  if (node.kind === 'scalar') return node.value;
+  if (node.kind === 'list') return node.items.map(valueOf);
+  return Object.fromEntries([...node.entries].map(([key, { value }]) => [key, valueOf(value)]));
+}
+
+test('all 26 are here', () => {
+  expect(FILES).toHaveLength(26);
+});
+
+test.each(FILES)('%s is valid, for editors too, and its plan is read back the same', (file) => {
+  const { plan, diagnostics } = compiled(file);
+  expect(diagnostics.filter(({ severity }) => severity === 'error')).toEqual([]);
+  for (const sent of [plan, toWire(plan!)]) expect(checkPlan(JSON.parse(JSON.stringify(sent)))).toEqual({ plan });
+  expect(validate(valueOf(readSource(textOf(file), new Problems(file))!)), JSON.stringify(validate.errors)).toBe(true);
+});
+
+test('what is said of each, and what this build refuses of it', () => {
+  const said = FILES.map((file) => {
+    const { plan, diagnostics } = compiled(file);
+    const warnings = diagnostics.map(
+      ({ line, column, severity, code, message }) => `  ${line}:${column} ${severity} ${code}: ${message}`,
+    );
+    const refused = unsupportedParts(plan!).map(({ stage, reason }) => `  refused: ${stage} ${reason}`);
+    return [file, ...warnings, ...refused].join('\n');
+  });
+  const path = join(import.meta.dirname, 'expected.txt');
+  const text = `${said.join('\n')}\n`;
+  if (process.env['UPDATE'] === '1') writeFileSync(path, text);
+  expect(text).toBe(readFileSync(path, 'utf8'));
+});
+
+test('specs whose stages are commands for the usual guest run here', () => {
+  const running = FILES.filter((file) => unsupportedParts(compiled(file).plan!).length === 0);
+  expect(running).toEqual(['specs/codex_workflow_smoke.yaml', 'specs/startup_cross_check.yaml', 'specs/workflow.yaml']);
+});
+
+test('skills, provider and defaults of an agent come into the plan', () => {
+  const { plan } = compiled('specs/oci/skills.yaml');
+  expect(plan).toMatchObject({
+    kind: 'agent',
+    stages: [
+      {
+        id: 'oci-skills',
+        scope: 'oci-skills',
+        outputFile: '/workspace/output.json',
+        timeoutMs: 900_000,
+        input: { kind: 'run-input' },
+        work: {
+          kind: 'agent',
+          mode: 'task',
+          llm: { provider: 'ollama', model: 'qwen3-coder:7b' },
+          skills: [
+            { kind: 'agent', name: 'claude-code' },
+            { kind: 'image', image: 'python:3.12-slim', guestPath: '/skills/python', readOnly: true },
+            { kind: 'image', image: 'golang:1.23-alpine', guestPath: '/skills/go' },
+            { kind: 'image', image: 'eclipse-temurin:21-jdk-alpine', guestPath: '/skills/java' },
+          ],
+        },
+      },
+    ],
+  });
+});
+
+test("a relative path of a skill starts from the spec's folder", () => {
+  expect(compiled('hackernews/hackernews_agent.yaml').plan!.stages[0]!.work).toMatchObject({
+    skills: [
+      { kind: 'agent' },
+      {
+        kind: 'file',
+        source: { kind: 'host', path: '/home/ada/void-box/examples/hackernews/skills/hackernews-api.md' },
+      },
+    ],
+  });
+});
+
+test('a variable with an empty value is that of the host', () => {
+  expect(compiled('openclaw/openclaw_telegram.yaml').plan!.hostVariables).toEqual([
+    'TELEGRAM_BOT_TOKEN',
+    'ANTHROPIC_API_KEY',
+  ]);
+});

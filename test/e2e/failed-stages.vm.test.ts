@@ -1,0 +1,27 @@
+/** What a user is told of stages that failed for a reason that only the guest knows. */
+import { expect, test } from 'vitest';
+import { Rig } from './rig.ts';
+
+const SPEC = `api_version: v1
+kind: pipeline
+name: failing
+sandbox: { memory_mb: 192 }
+pipeline:
+  boxes:
+    - { name: greedy, run: { program: sh, args: [-c, 'x=a; while :; do x=$x$x; done'] } }
+    - name: pipe
+      run: { program: sh, args: [-c, 'mkdir -p /workspace/output/deep; mkfifo /workspace/output/deep/pipe'] }
+      outputs: [{ name: tables, guest: /workspace/output }]
+  stages:
+    - { type: fan_out, boxes: [greedy, pipe] }
+`;
+
+test('a stage without memory names `memory_mb`, one with a bad output the entry', async () => {
+  await using rig = new Rig();
+  const run = await rig.cli('run', rig.spec('spec.yaml', SPEC), '--run-id', 'failing');
+  expect(run.code, run.stderr).toBe(1);
+  expect(run.stderr).toMatch(
+    /stage greedy failed: was ended by signal 9 \(exit code 137\): the VM ran out of memory, .*`memory_mb` is 192, raise it/,
+  );
+  expect(run.stderr).toMatch(/stage pipe failed: left an output tables that is refused: .*deep\/pipe: a Fifo/);
+});

@@ -1,0 +1,319 @@
+/**
+ * Specs at random. Whatever the text, it ends in a plan or in diagnostics; a plan reads back from both of its printed forms; and
+ * the run of every plan ends, whatever its stages come to.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { stringify } from 'yaml';
+import {
+  machineFromWire,
+  machinePlanOf,
+  type MachinePlanWire,
+  machineToWire,
+} from '../../domain/pipeline/machine-plan.ts';
+import type { Plan } from '../../domain/plan/plan.ts';
+import { toWire } from '../../domain/plan/wire.ts';
+import { checkExpressions } from '../../domain/spec/expression/check.ts';
+import { type CompiledText, compileText } from '../../domain/spec/load.ts';
+import { checkPlan } from '../../domain/spec/plan-schema.ts';
+import { loadCheckSchema } from '../../domain/spec/schema-engine.ts';
+import { type Ending, transitionBound, World } from '../machine/world.ts';
+import { randomOf } from '../machine/random.ts';
+
+type Random = (below: number) => number;
+
+const GOLDEN = join(import.meta.dirname, '../spec');
+const judge = await loadCheckSchema();
+const judged = new Map<string, ReturnType<typeof judge>>();
+/** Most rounds have a schema of an earlier one, and to judge one takes longer than all else. */
+const checkSchema: typeof judge = (schema) => {
+  const key = JSON.stringify(schema);
+  if (!judged.has(key)) judged.set(key, judge(schema));
+  return judged.get(key)!;
+};
+const compile = (text: string): CompiledText =>
+  compileText(text, 'x.yaml', { baseDir: '/home/ada', checkExpression: checkExpressions, checkSchema });
+const oneOf = <T>(values: readonly T[], random: Random): T => values[random(values.length)]!;
+const overJson = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
+
+/** As `compile()` of the package gives it, as `inspect --json` prints it, and the part that the workflow holds. */
+function expectReadsBack(plan: Plan, what: string): void {
+  expect(checkPlan(overJson(plan)), what).toEqual({ plan });
+  expect(checkPlan(overJson(toWire(plan))), what).toEqual({ plan });
+  const machine = machinePlanOf(plan);
+  expect(machineFromWire(overJson<MachinePlanWire>(machineToWire(machine))), what).toEqual(machine);
+}
+
+const TEXTS = readdirSync(GOLDEN, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  // What these hold costs much at once, which limits bound, and not in each of many rounds.
+  .filter(({ name }) => !name.startsWith('alias-'))
+  .map(({ name }) => join(GOLDEN, name, existsSync(join(GOLDEN, name, 'spec.json')) ? 'spec.json' : 'spec.yaml'))
+  .map((file) => readFileSync(file, 'utf8'))
+  .filter((text) => text.length < 8_000);
+const VALUES = [
+  '',
+  '~',
+  'true',
+  '-1',
+  '0',
+  '1e99',
+  '""',
+  '[]',
+  '{}',
+  '[[]]',
+  '{ a: 1 }',
+  '*a',
+  '&a x',
+  '${{',
+  '${{ x.y }}',
+  '| x',
+  '"\\0"',
+];
+const MARKS = [
+  '{',
+  '}',
+  '[',
+  ']',
+  ':',
+  '- ',
+  '&a ',
+  '*a',
+  '"',
+  '\n',
+  '  ',
+  '#',
+  '!!x ',
+  '|',
+  ',',
+  '\t',
+  '\u0000',
+  '\ud800',
+  '\u202e',
+];
+
+/** Between one and three damages: characters, values, lines, and lines of other specs. */
+function damaged(text: string, random: Random): string {
+  let broken = text;
+  for (let left = 1 + random(3); left > 0; left -= 1) {
+    const lines = broken.split('\n');
+    const at = random(lines.length);
+    switch (random(6)) {
+      case 0: {
+        const place = random(broken.length + 1);
+        broken = broken.slice(0, place) + oneOf(MARKS, random) + broken.slice(place + random(3));
+        continue;
+      }
+      case 1:
+        lines[at] = lines[at]!.replace(/:.*/, `: ${oneOf(VALUES, random)}`);
+        break;
+      case 2:
+        // The value of one key within braces.
+        lines[at] = lines[at]!.replace(/(\w+): [^,{}[\]]+/, `$1: ${oneOf(VALUES, random)}`);
+        break;
+      case 3:
+        lines.splice(at, 1 + random(2));
+        break;
+      case 4:
+        lines.splice(at, 0, lines[random(lines.length)]!);
+        break;
+      default:
+        lines.splice(at, 0, oneOf(oneOf(TEXTS, random).split('\n'), random));
+    }
+    broken = lines.join('\n');
+  }
+  return broken;
+}
+
+test('no text makes the compiler throw, and what it accepts reads back', { timeout: 120_000 }, () => {
+  expect(TEXTS.length).toBeGreaterThan(100);
+  let accepted = 0;
+  for (const [index, text] of TEXTS.entries())
+    for (let round = 0; round < 25; round += 1) {
+      const broken = damaged(text, randomOf(index * 1_000 + round));
+      const { plan, diagnostics } = compile(broken);
+      const isRefused = diagnostics.some(({ severity }) => severity === 'error');
+      expect({ broken, isRefused }).toEqual({ broken, isRefused: plan === null });
+      for (const { line, column, message, remedy } of diagnostics)
+        expect({ broken, isPlaced: line >= 1 && column >= 1 && message !== '' && remedy !== '' }).toEqual({
+          broken,
+          isPlaced: true,
+        });
+      if (plan === null) continue;
+      accepted += 1;
+      expectReadsBack(plan, broken);
+    }
+  // Else nothing would be read back.
+  expect(accepted).toBeGreaterThan(100);
+});
+
+/** A spec that means something, with many of the keys that change what happens. */
+function randomSpec(random: Random): object {
+  const isWorkflow = random(2) === 0;
+  const sometimes = (share: number, more: () => object): object => (random(share) === 0 ? more() : {});
+  const count = 1 + random(7);
+  const names = Array.from({ length: count }, (_, index) => `s${index}`);
+  const last = names.filter((_, index) => index > 0 && random(6) === 0);
+  const failing = isWorkflow ? [] : names.filter((name, index) => index > 0 && !last.includes(name) && random(8) === 0);
+  const inOrder = names.filter((name) => !last.includes(name) && !failing.includes(name));
+  const works = new Map<string, string>();
+  const stages = names.map((name, index) => {
+    const before = names.slice(0, index).filter((earlier) => !last.includes(earlier) && !failing.includes(earlier));
+    const isLast = last.includes(name);
+    const commands = isLast ? [] : before.filter((earlier) => works.get(earlier) === 'run');
+    const work = isLast ? 'run' : oneOf(['run', 'run', 'run', 'run', 'approval', 'wait'], random);
+    works.set(name, work);
+    const depends = before.filter(() => random(3) === 0);
+    const edges = isLast
+      ? { finally: true }
+      : failing.includes(name) || (isWorkflow && before.length > 0 && random(6) === 0)
+        ? { on_failure: [oneOf(before, random)] }
+        : isWorkflow && depends.length > 0
+          ? { depends_on: depends }
+          : {};
+    const common = {
+      name,
+      ...edges,
+      ...sometimes(4, () => ({
+        when: oneOf(
+          ['params.p == "x"', 'size(params.list) > 0', ...commands.map((one) => `stages.${one}.json.ok`)],
+          random,
+        ),
+      })),
+      ...sometimes(4, () => ({ continue_on_error: true })),
+    };
+    if (work === 'approval')
+      return {
+        ...common,
+        approval: {
+          message: 'Go ${{ params.p }}?',
+          ...sometimes(2, () => ({ timeout: '2h', on_timeout: oneOf(['approve', 'reject', 'fail'], random) })),
+        },
+      };
+    if (work === 'wait')
+      return { name, ...edges, wait: random(2) === 0 ? { for: '90s' } : { until: '2026-12-01T09:00:00Z' } };
+    const each = isLast
+      ? {}
+      : sometimes(4, () => ({
+          for_each: oneOf<unknown>(
+            [[1, 'a', null], 'params.list', ...commands.map((one) => `stages.${one}.json.list`)],
+            random,
+          ),
+          ...sometimes(2, () => ({ max_parallel: 2, fail_fast: true, allow_failures: 1 })),
+        }));
+    return {
+      ...common,
+      ...each,
+      run: {
+        program: oneOf(['true', 'cat', '${{ params.p }}'], random),
+        args: ['a', '${{ params.p }}'],
+        ...(commands.length === 0 ? {} : sometimes(4, () => ({ stdin_from: oneOf(commands, random) }))),
+      },
+      ...sometimes(3, () => ({
+        retry: oneOf<object>(
+          [
+            { max_attempts: 3 },
+            { max_attempts: 2, backoff_secs: 0.5 },
+            { max_attempts: 9, initial_secs: 1, max_secs: 60, backoff: 2, non_retryable: ['exit:2'] },
+          ],
+          random,
+        ),
+      })),
+      ...sometimes(4, () => ({ timeout_secs: 1 + random(100) })),
+      ...sometimes(5, () => ({ env: { A: 'b', HOME_OF: '' }, secrets: ['TOKEN'] })),
+      ...('for_each' in each || isLast ? {} : sometimes(3, () => ({ outputs: [{ name: `o${index}` }] }))),
+      ...sometimes(6, () => ({ output_file: '/workspace/report.json' })),
+      ...sometimes(4, () => ({ output_schema: { type: 'object', required: ['ok'] } })),
+      ...sometimes(4, () => ({ mock: oneOf<object>([{}, { output: { ok: true } }, { exit_code: 3 }], random) })),
+      ...sometimes(4, () => ({ sandbox: { memory_mb: 128 + random(2) * 128 } })),
+    };
+  });
+  const ran = inOrder.filter((name) => works.get(name) !== 'wait');
+  const body = isWorkflow
+    ? { steps: stages, ...(ran.length === 0 ? {} : { output_step: ran.at(-1) }) }
+    : { boxes: stages, ...sometimes(2, () => ({ stages: ordered(inOrder, random) })) };
+  return {
+    kind: isWorkflow ? 'workflow' : 'pipeline',
+    name: 'random',
+    params: { p: 'x', list: [1, { a: 2 }] },
+    ...sometimes(2, () => ({ max_parallel: 1 + random(4) })),
+    ...sometimes(4, () => ({ timeout_secs: 60 })),
+    ...sometimes(4, () => ({ defaults: { timeout_secs: 30, retry: { max_attempts: 2 }, env: { D: 'd' } } })),
+    ...(last.length === 0 ? {} : sometimes(2, () => ({ grace_secs: 30 }))),
+    [isWorkflow ? 'workflow' : 'pipeline']: body,
+  };
+}
+
+/** Boxes one after the other, some side by side. */
+function ordered(names: readonly string[], random: Random): readonly object[] {
+  const rows: object[] = [];
+  for (let at = 0; at < names.length;) {
+    const boxes = names.slice(at, at + 1 + random(3));
+    rows.push(boxes.length === 1 && random(2) === 0 ? { type: 'box', name: boxes[0] } : { type: 'fan_out', boxes });
+    at += boxes.length;
+  }
+  return rows;
+}
+
+const ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'pass', 'not', 'fail', 'lost', 'broken'];
+const ACQUIRED: readonly Ending[] = ['ok', 'ok', 'ok', 'acquire-lost', 'acquire-broken'];
+
+function expectEnds(plan: Plan, random: Random, what: string): string {
+  const world = new World(machinePlanOf(plan), {});
+  const bound = transitionBound(world.plan);
+  while (world.outcome === null && world.transitions < bound && world.pending.length > 0) {
+    if (random(60) === 0) {
+      world.send({ type: oneOf(['cancel-requested', 'cancel-finally'] as const, random) });
+      continue;
+    }
+    const index = random(world.pending.length);
+    world.answerAt(index, oneOf(world.pending[index]!.type === 'acquire-vm' ? ACQUIRED : ENDINGS, random));
+  }
+  expect(world.complaints, `${what}\n${world.log.join('; ')}`).toEqual([]);
+  expect(world.outcome, `never ends: ${what}\n${world.log.join('; ')}`).not.toBeNull();
+  return world.outcome!.state;
+}
+
+test('specs in YAML and JSON make the same plan, which reads back, and whose run ends', { timeout: 120_000 }, () => {
+  const seen = new Map<string, number>();
+  const count = (what: string): unknown => seen.set(what, (seen.get(what) ?? 0) + 1);
+  for (let seed = 1; seed <= 1_000; seed += 1) {
+    const random = randomOf(seed);
+    const spec = randomSpec(random);
+    const what = `seed ${seed}: ${JSON.stringify(spec)}`;
+    const { plan, diagnostics } = compile(JSON.stringify(spec));
+    const asYaml = compile(stringify(spec));
+    expect(asYaml.plan, what).toEqual(plan);
+    expect(asYaml.diagnostics.map(({ message }) => message).sort(), what).toEqual(
+      diagnostics.map(({ message }) => message).sort(),
+    );
+    if (plan === null) continue;
+    count('accepted');
+    expectReadsBack(plan, what);
+    for (const text of [
+      '"when"',
+      '"for_each"',
+      '"finally"',
+      '"on_failure"',
+      '"continue_on_error"',
+      '"mock"',
+      '"output_schema"',
+      '"approval"',
+      '"wait"',
+      '"fan_out"',
+      '"stdin_from"',
+    ])
+      if (JSON.stringify(spec).includes(text)) count(text);
+    for (let round = 0; round < 2; round += 1) count(expectEnds(plan, random, what));
+  }
+  // Else the specs would not be what is to be tried.
+  expect(Object.fromEntries(seen)).toMatchObject({
+    succeeded: expect.any(Number),
+    failed: expect.any(Number),
+    cancelled: expect.any(Number),
+  });
+  expect(seen.get('accepted')).toBeGreaterThan(300);
+  expect([...seen].filter(([, times]) => times < 20)).toEqual([]);
+  expect(seen.size).toBe(15);
+});

@@ -1,0 +1,20 @@
+/** A certificate of `localhost` that it has signed itself, for servers of tests. Its key is public by that, and protects nothing. */
+export const LOCALHOST_KEY = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgYNrtROoONbdZOQw7
+XKxbfKLjBV8heRy1oMW5Va1vWCqhRANCAASgg9b+QqVFUNUaAA7r78SB3R4+gDbU
+SNtdN6xjt3ej5UU3gxDi7gfxxNlKLohZUsg2uxMwf7jkf2yRJl/OQZn4
+-----END PRIVATE KEY-----
+`;
+
+export const LOCALHOST_CERTIFICATE = `-----BEGIN CERTIFICATE-----
+MIIBljCCATugAwIBAgIUKePasEvIMdrcKoLBoSZpjOdUkMswCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMzA4NTMwMloYDzIxMjYxMDMw
+MDg1MzAyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAASgg9b+QqVFUNUaAA7r78SB3R4+gDbUSNtdN6xjt3ej5UU3gxDi7gfx
+xNlKLohZUsg2uxMwf7jkf2yRJl/OQZn4o2kwZzAdBgNVHQ4EFgQUgxUACQyDryuY
+Cu/ajS3qsR3bOQEwHwYDVR0jBBgwFoAUgxUACQyDryuYCu/ajS3qsR3bOQEwDwYD
+VR0TAQH/BAUwAwEB/zAUBgNVHREEDTALgglsb2NhbGhvc3QwCgYIKoZIzj0EAwID
+SQAwRgIhAI5ctTwc7leIFoQg3Bp2Yx2WxSmeo93essZV0c/9aBIAAiEA1DTwzhBm
+gIKIeOUkCaQlHuhVfEIG6ccDx1XBU/DcOsY=
+-----END CERTIFICATE-----
+`;

@@ -1,0 +1,96 @@
+/** Texts for people are plain English: help, messages, remedies and docs have none of the phrases in `words.ts`. */
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test, vi } from 'vitest';
+import { COMMANDS } from '../../cli/command-table.ts';
+import { packageRoot } from '../../setup/package-root.ts';
+import { typeCommand } from '../rig/typed-command.ts';
+import { pathsOf } from './imports.ts';
+import { phrasesIn, textsIn } from './words.ts';
+
+// The help of every command loads every command.
+vi.setConfig({ testTimeout: 60_000 });
+
+const ROOT = packageRoot();
+const read = (path: string): string => readFileSync(join(ROOT, path), 'utf8');
+
+test('help of every command', async () => {
+  const lines = COMMANDS.flatMap((entry) => [
+    [entry.name],
+    ...('commands' in entry ? entry.commands.map((verb) => [entry.name, verb.name]) : []),
+  ]);
+  const found: string[] = [];
+  for (const line of [[], ...lines]) {
+    const { stdout } = await typeCommand([...line, '--help'], ROOT, {});
+    expect(stdout).toContain('Usage:');
+    // The end of a line may be in the middle of a phrase; what follows is indented, and columns are two blanks apart.
+    found.push(...phrasesIn(`voidbox ${[...line, '--help'].join(' ')}`, stdout.replace(/\n {6,}/g, ' ')));
+  }
+  expect(found).toEqual([]);
+});
+
+test('messages, remedies and all other texts of the sources', () => {
+  const sources = pathsOf(ROOT).filter((path) => /\.(?:ts|mjs|js)$/.test(path) && !/\.test\.ts$|^test\//.test(path));
+  expect(sources.length).toBeGreaterThan(400);
+  const found = sources.flatMap((path) =>
+    textsIn(path, read(path)).flatMap(({ line, text }) => phrasesIn(`${path}:${line}`, text)),
+  );
+  expect(found).toEqual([]);
+});
+
+test('pages, and the examples with their comments', () => {
+  const pages = [
+    'README.md',
+    'ARCHITECTURE.md',
+    'AGENTS.md',
+    'CHANGELOG.md',
+    'examples/README.md',
+    ...readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => `docs/${name}`),
+    ...readdirSync(join(ROOT, 'examples'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => /\.(?:yaml|ts)$/.test(name) && !name.endsWith('.test.ts'))
+      .map((name) => `examples/${name}`),
+  ];
+  expect(pages.length).toBeGreaterThan(60);
+  const found = pages.flatMap((path) =>
+    read(path)
+      .split('\n')
+      // Names of tests are quoted as they are.
+      .flatMap((line, index) => phrasesIn(`${path}:${index + 1}`, line.replace(/(`[^`]*\.(?:ts|rs)` )"[^"]*"/g, '$1'))),
+  );
+  expect(found).toEqual([]);
+});
+
+test.each([
+  ["without a server of one's own", "of one's own"],
+  ['Mend what cargo says, then try again.', 'Mend'],
+  ['VOIDBOX_X is `x`, which is no number of milliseconds.', 'is no number'],
+  ['`name` takes a text and has a list', 'takes a text and has'],
+  ['delete old runs and what nothing needs any more', 'nothing needs'],
+  ['this is a bug of voidbox', 'bug of'],
+  ['be a worker of your own Temporal server', 'be a worker of'],
+  ['it is refused for good', 'for good'],
+  ['the run cannot be looked after', 'looked after'],
+  ['the spec is valid all the same', 'all the same'],
+])('a phrase is found: %s', (text, phrase) => {
+  expect(phrasesIn('x.ts:1', text)).toEqual([expect.stringContaining(`x.ts:1: "${phrase}"`)]);
+});
+
+test('plain English is not: what is no longer there, what must be fixed', () => {
+  expect(phrasesIn('x', 'The file is no longer there. Fix the name: at most 64 characters.')).toEqual([]);
+});
+
+test('texts of a source are its literals and templates, and neither comments nor types', () => {
+  const source = [
+    "import { a } from './mend.ts';",
+    '/** Whoever reads this. */',
+    "type Kind = 'mend';",
+    'const b = `mend',
+    "${a('fix')} it`;",
+  ].join('\n');
+  expect(textsIn('x.ts', source)).toEqual([
+    { line: 4, text: 'mend\n… it' },
+    { line: 5, text: 'fix' },
+  ]);
+});

@@ -1,0 +1,69 @@
+/** Turns of phrase that readers stumbled over, with what to write instead, and where texts for people stand. */
+import { childrenOf, is, type Node, parse } from '../../skill-kit/lint/syntax.ts';
+
+interface Phrase {
+  readonly pattern: RegExp;
+  readonly instead: string;
+}
+
+/** Kinds of values and things of which `is no …` is said; `is no longer` is plain English. */
+const KINDS =
+  '(?:number|text|string|list|name|object|file|folder|folders|path|step|skill|session|run|page|output|reference|ref|claim|table|argument|kind|way|program|module|value|id|key|TypeScript|JavaScript|JSON|YAML|part|such)';
+
+const PHRASES: readonly Phrase[] = [
+  { pattern: /\bof one's own\b/i, instead: 'your own …' },
+  { pattern: /\bof (?:ours|yours)\b/i, instead: 'Voidbox …, your …' },
+  { pattern: /\bgoing-through\b/i, instead: 'execution, visit' },
+  { pattern: /\bcarrying-out\b/i, instead: 'execution' },
+  { pattern: /\bmend(?:s|ed|ing)?\b/i, instead: 'fix, correct; repair for what Voidbox does itself' },
+  { pattern: new RegExp(String.raw`(?<!\b[Tt]here )\b(?:is|are) no ${KINDS}\b`), instead: 'is not a …' },
+  { pattern: /\btakes an? [\w ]+ and has\b/, instead: 'must be a …, got …' },
+  { pattern: /\bhas to be\b/, instead: 'must be' },
+  { pattern: /\bwhoever\b/i, instead: 'the user who …, the client that …' },
+  { pattern: /\bfor who\b/i, instead: 'for the …' },
+  { pattern: /\bbug of\b/i, instead: 'bug in' },
+  { pattern: /\bbe a worker of\b/i, instead: 'run a worker for' },
+  { pattern: /\bfor good\b|\bfor ever\b/i, instead: 'permanently, forever' },
+  { pattern: /\blook(?:s|ed)? after\b/i, instead: 'maintain, own' },
+  { pattern: /\ball the same\b/i, instead: 'still' },
+  { pattern: /\bnothing needs\b/i, instead: 'unreferenced, unused' },
+  { pattern: /\bnobody(?: \w+)? needs\b/i, instead: 'unused' },
+  { pattern: /\b(?:can't|cannot) be told\b/i, instead: 'is not known, cannot be distinguished' },
+  { pattern: /\bcannot be had\b|\bcan't be had\b/i, instead: 'is not available' },
+  { pattern: /\btake (?:it|them) out\b/i, instead: 'remove it' },
+  { pattern: /\banew\b/i, instead: 'again' },
+  { pattern: /\btrouble, trying on\b/i, instead: 'retrying' },
+  { pattern: /\bas many as (?:there may be|this server)\b/i, instead: 'at most …' },
+  { pattern: /\bno more than \d/i, instead: 'at most …' },
+  { pattern: /\bthe most is\b/i, instead: 'at most … are allowed' },
+  { pattern: /\bis there already\b|\bexists already\b/i, instead: 'already exists' },
+  { pattern: /\b([a-z]{3,}) \1\b(?!\?:)/, instead: 'the word once' },
+  { pattern: /\bType (?:it|the command|more)\b/, instead: 'Run it, use' },
+];
+
+/** One line for each phrase found: where it stands, what stands there, what to write. */
+export function phrasesIn(where: string, text: string): readonly string[] {
+  return PHRASES.flatMap(({ pattern, instead }) => {
+    const [found] = pattern.exec(text) ?? [];
+    return found === undefined ? [] : [`${where}: "${found}"; write: ${instead}`];
+  });
+}
+
+/** Literals and templates of a source with the lines that they begin on; values that are filled in stand as `…`. */
+export function textsIn(path: string, source: string): readonly { readonly line: number; readonly text: string }[] {
+  const found: { readonly line: number; readonly text: string }[] = [];
+  const visit = (node: Node): void => {
+    if (is(node, 'ImportDeclaration')) return;
+    const text = textOf(node);
+    if (text !== null) found.push({ line: source.slice(0, node.start).split('\n').length, text });
+    for (const child of childrenOf(node)) visit(child);
+  };
+  visit(parse(path, source));
+  return found;
+}
+
+function textOf(node: Node): string | null {
+  if (is(node, 'Literal')) return typeof node.value === 'string' ? node.value : null;
+  if (!is(node, 'TemplateLiteral')) return null;
+  return node.quasis.map(({ value }) => value.cooked ?? value.raw).join('…');
+}

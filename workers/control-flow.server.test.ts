@@ -1,0 +1,241 @@
+/** What the order of stages may say beside "after", through a real Temporal server and the real activities; only the VM is a mock. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import type { RunEventBody, RunOutcome } from '../domain/run/event.ts';
+import { createMockBackend } from '../sandbox/mock/backend.ts';
+import { recordHistoriesOf } from '../test/rig/record-histories.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import type { RunningWorkers } from './workers.ts';
+
+/** How often commands were started, by their keys. */
+const started = new Map<string, number>();
+const backend = createMockBackend({
+  programs: {
+    /** `exit KEY CODE…`: the codes one after the other, then 0. */
+    exit: async ({ args: [key = '', ...codes] }) => {
+      const call = started.get(key) ?? 0;
+      started.set(key, call + 1);
+      return Number(codes[call] ?? '0');
+    },
+    /** Until it is killed. */
+    hang: ({ killed }) =>
+      new Promise((resolve) => killed.addEventListener('abort', () => resolve(137), { once: true })),
+  },
+});
+let stack: TestStack;
+let worker: RunningWorkers | null = null;
+
+beforeAll(async () => {
+  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
+  worker = await stack.startWorker();
+}, 60_000);
+
+afterAll(async () => {
+  await recordHistoriesOf(stack.runs.client, [
+    'retry-growing',
+    'retry-final',
+    'tolerated',
+    'tolerated-carry',
+    'tolerated-carry-merge',
+    'waits',
+    'waits-cancelled',
+    'waits-worker-change',
+    'timeout',
+    'timeout-waits',
+    'on-failure',
+  ]);
+  await stopWorker();
+  await stack?.stop();
+});
+
+async function stopWorker(): Promise<void> {
+  worker?.shutdown();
+  await worker?.ended;
+  await worker?.close();
+}
+
+async function start(runId: string, steps: string, more = '', output = ''): Promise<void> {
+  const spec = `kind: workflow\nname: ${runId}\n${more}sandbox: { mode: mock, isolation: none }\nworkflow:\n${output === '' ? '' : `  output_step: ${output}\n`}  steps:\n${steps}`;
+  await startRun(stack.runs.client, { runId, request: { spec }, summary: `test ${runId}` });
+}
+
+async function run(runId: string, steps: string, more = '', output = ''): Promise<RunOutcome> {
+  await start(runId, steps, more, output);
+  return await awaitOutcome(stack.runs.client, runId);
+}
+
+async function untilAsleep(runId: string): Promise<void> {
+  while ((await bodiesOf(runId, 'stage-sleeping')).length === 0) await sleep(20);
+}
+
+async function bodiesOf<T extends RunEventBody['type']>(
+  runId: string,
+  type: T,
+): Promise<readonly Extract<RunEventBody, { type: T }>[]> {
+  const events = await stack.eventsOf(runId);
+  return events
+    .map(({ body }) => body)
+    .filter((body): body is Extract<RunEventBody, { type: T }> => body.type === type);
+}
+
+test('pauses between attempts grow up to the longest one', async () => {
+  const retry = 'retry: { max_attempts: 5, initial_secs: 0.1, backoff: 3, max_secs: 0.5 }';
+  const outcome = await run(
+    'retry-growing',
+    `    - { name: flaky, run: { program: exit, args: [growing, "1", "1", "1"] }, ${retry} }\n`,
+  );
+  expect(outcome.state).toBe('succeeded');
+  const pauses = (await bodiesOf('retry-growing', 'stage-retrying')).map(({ delayMs }) => delayMs);
+  expect(pauses).toEqual([100, 300, 500]);
+  expect(started.get('growing')).toBe(4);
+});
+
+test('a failure that is not worth another attempt ends the stage', async () => {
+  const retry = 'retry: { max_attempts: 5, non_retryable: [exit:2] }';
+  const outcome = await run(
+    'retry-final',
+    `    - { name: final, run: { program: exit, args: [final, "1", "2", "1"] }, ${retry} }\n`,
+  );
+  expect(outcome).toMatchObject({ state: 'failed', failedStage: 'final', failure: { code: 'stage/exit-nonzero' } });
+  expect(started.get('final')).toBe(2);
+});
+
+test('a run whose only failures are tolerated succeeds, and says which', async () => {
+  const outcome = await run(
+    'tolerated',
+    `    - { name: lint, continue_on_error: true, run: { program: exit, args: [lint, "3"] } }
+    - { name: build, depends_on: [lint], run: { program: echo, args: [built] } }\n`,
+  );
+  expect(outcome).toMatchObject({ state: 'succeeded', failedStage: null, failure: null, tolerated: ['lint'] });
+  expect(await stack.artifact(outcome.output!)).toBe('built\n');
+  expect((await bodiesOf('tolerated', 'run-finished'))[0]?.outcome.tolerated).toEqual(['lint']);
+});
+
+test('in a pipeline what came before goes through a failure that is tolerated, and a merge leaves it out', async () => {
+  const boxes = ['fetch', 'left', 'right', 'all', 'lint', 'report'];
+  const work: Record<string, string> = {
+    fetch: 'run: { program: echo, args: [fetched] }',
+    left: 'continue_on_error: true, run: { program: exit, args: [left, "3"] }',
+    right: 'run: { program: cat, args: [/workspace/input.json] }',
+    all: 'run: { program: cat, args: [/workspace/input.json] }',
+    lint: 'continue_on_error: true, run: { program: exit, args: [last, "3"] }',
+    report: 'run: { program: cat, args: [/workspace/input.json] }',
+  };
+  const stages =
+    '[{type: box, name: fetch}, {type: fan_out, boxes: [left, right]}, {type: box, name: all}, {type: box, name: lint}, {type: box, name: report}]';
+  const spec = `kind: pipeline\nname: carry\nsandbox: { mode: mock, isolation: none }\npipeline:\n  stages: ${stages}\n  boxes:\n${boxes.map((name) => `    - { name: ${name}, ${work[name]} }\n`).join('')}`;
+  await startRun(stack.runs.client, { runId: 'tolerated-carry', request: { spec }, summary: 'test' });
+  const outcome = await awaitOutcome(stack.runs.client, 'tolerated-carry');
+  expect(outcome).toMatchObject({ state: 'succeeded', tolerated: ['left', 'lint'] });
+  expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual([{ name: 'right', output: 'fetched\n' }]);
+});
+
+test('the input of a run, and a merge, go past a failure that is tolerated', async () => {
+  const spec = `kind: pipeline
+name: carry-merge
+sandbox: { mode: mock, isolation: none }
+pipeline:
+  boxes:
+    - { name: lint, continue_on_error: true, run: { program: exit, args: [carry-first, "3"] } }
+    - { name: left, run: { program: cat, args: [/workspace/input.json] } }
+    - { name: right, run: { program: echo, args: [right] } }
+    - { name: check, continue_on_error: true, run: { program: exit, args: [carry-merge, "3"] } }
+    - { name: passed, when: "false", run: { program: echo } }
+    - { name: report, run: { program: cat, args: [/workspace/input.json] } }
+  stages:
+    - { type: box, name: lint }
+    - { type: fan_out, boxes: [left, right] }
+    - { type: box, name: check }
+    - { type: box, name: passed }
+    - { type: box, name: report }
+`;
+  const request = { spec, input: { kind: 'inline', text: '{"rows":3}' } } as const;
+  await startRun(stack.runs.client, { runId: 'tolerated-carry-merge', request, summary: 'test' });
+  const outcome = await awaitOutcome(stack.runs.client, 'tolerated-carry-merge');
+  expect(outcome).toMatchObject({ state: 'succeeded', tolerated: ['lint', 'check'] });
+  expect(JSON.parse(await stack.artifact(outcome.output!))).toEqual([
+    { name: 'left', output: { rows: 3 } },
+    { name: 'right', output: 'right\n' },
+  ]);
+});
+
+test('a wait ends when its time has come, one until a time that has passed at once, and neither takes a VM', async () => {
+  const outcome = await run(
+    'waits',
+    `    - { name: past, wait: { until: 2001-01-01T00:00:00Z } }
+    - { name: pause, depends_on: [past], wait: { for: 1s } }
+    - { name: last, depends_on: [pause], wait: { for: 1s } }\n`,
+  );
+  expect(outcome).toMatchObject({ state: 'succeeded', output: null });
+  const events = await stack.eventsOf('waits');
+  expect(events.map(({ body }) => body.type)).not.toContain('vm-starting');
+  const at = (type: RunEventBody['type'], stage: string): number =>
+    events.find(({ body }) => body.type === type && 'stage' in body && body.stage === stage)!.atMs;
+  expect((await bodiesOf('waits', 'stage-woken')).map(({ stage }) => stage)).toEqual(['past', 'pause', 'last']);
+  expect(at('stage-woken', 'pause')).toBeGreaterThanOrEqual(at('stage-sleeping', 'pause') + 1_000);
+  const [sleeping] = await bodiesOf('waits', 'stage-sleeping');
+  expect(sleeping).toMatchObject({ stage: 'pause', untilMs: at('stage-sleeping', 'pause') + 1_000 });
+});
+
+test('a run that is cancelled ends its wait at once', async () => {
+  await start('waits-cancelled', '    - { name: pause, wait: { for: 400d } }\n');
+  await untilAsleep('waits-cancelled');
+  await cancelRun(stack.runs.client, 'waits-cancelled');
+  expect((await awaitOutcome(stack.runs.client, 'waits-cancelled')).state).toBe('cancelled');
+  expect(await bodiesOf('waits-cancelled', 'stage-woken')).toMatchObject([{ outcome: 'cancelled' }]);
+});
+
+test('a wait survives the worker', async () => {
+  await start('waits-worker-change', '    - { name: pause, wait: { for: 3s } }\n');
+  await untilAsleep('waits-worker-change');
+  await stopWorker();
+  worker = await stack.startWorker();
+  expect((await awaitOutcome(stack.runs.client, 'waits-worker-change')).state).toBe('succeeded');
+  expect(await bodiesOf('waits-worker-change', 'stage-sleeping')).toHaveLength(1);
+});
+
+test('a run that takes longer than it may stops its stages, releases its VMs and says why', async () => {
+  const outcome = await run(
+    'timeout',
+    `    - { name: hangs, run: { program: hang } }
+    - { name: after, depends_on: [hangs], run: { program: echo } }\n`,
+    'timeout_secs: 1\n',
+  );
+  expect(outcome).toMatchObject({
+    state: 'failed',
+    failedStage: null,
+    failure: { code: 'run/timeout', message: expect.stringMatching(/^the run took longer than its 1\.0 s/) },
+  });
+  expect(backend.alive()).toEqual([]);
+  expect(await bodiesOf('timeout', 'stage-skipped')).toMatchObject([
+    { stage: 'after', reason: 'the run gave up: run/timeout' },
+  ]);
+});
+
+test('the time in which a run only waits does not count, before and after other work', async () => {
+  const outcome = await run(
+    'timeout-waits',
+    `    - { name: pause, wait: { for: 6s } }
+    - { name: work, depends_on: [pause], run: { program: echo, args: [done] } }
+    - { name: again, depends_on: [work], wait: { for: 6s } }\n`,
+    'timeout_secs: 10\n',
+  );
+  expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
+});
+
+test('a step that waits for failures runs after one of them, and the run has failed', async () => {
+  const outcome = await run(
+    'on-failure',
+    `    - { name: left, run: { program: exit, args: [on-failure, "3"] } }
+    - { name: right, run: { program: echo, args: [fine] } }
+    - { name: notify, on_failure: [left, right], run: { program: echo, args: [sorry] } }
+    - { name: never, on_failure: [right], run: { program: echo } }\n`,
+    '',
+    'right',
+  );
+  expect(outcome).toMatchObject({ state: 'failed', failedStage: 'left' });
+  expect((await bodiesOf('on-failure', 'stage-finished')).map(({ stage }) => stage)).toContain('notify');
+  expect(await bodiesOf('on-failure', 'stage-skipped')).toMatchObject([{ stage: 'never' }]);
+});

@@ -1,0 +1,107 @@
+/** A child process that is started again when it ends, later and later while it keeps failing. */
+import { spawn, type ChildProcess, type ChildProcessByStdio } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+
+const FIRST_DELAY_MS = 200;
+const MAX_DELAY_MS = 10_000;
+/** A child that lived this long was healthy: the next start is prompt again. */
+const HEALTHY_MS = 30_000;
+
+export interface ChildCommand {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly cwd?: string;
+  /** Of the child; without one it is the parent's. */
+  readonly umask?: number;
+}
+
+export interface RestartingProcessOptions {
+  /** Asked before each start, since ports and addresses may change. */
+  readonly command: () => Promise<ChildCommand>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly onLine: (line: string) => void;
+  readonly onStart: (pid: number) => void;
+  readonly onEnd: (how: string, nextStartMs: number) => void;
+}
+
+export interface RestartingProcess {
+  readonly pid: () => number | null;
+  /** Ends the running child with SIGTERM so that it is started again. */
+  restart(): void;
+  /** SIGTERM, then SIGKILL after `graceMs`; it is not started again. Settles when it has ended. */
+  stop(graceMs: number): Promise<void>;
+}
+
+export function startRestarting(options: RestartingProcessOptions): RestartingProcess {
+  let child: ChildProcess | null = null;
+  let stopped = false;
+  let timer: NodeJS.Timeout | undefined;
+  let delayMs = FIRST_DELAY_MS;
+  let ended: Promise<void> = Promise.resolve();
+
+  const startAgain = (afterMs: number): void => {
+    if (!stopped) timer = setTimeout(() => void launch(), afterMs);
+  };
+
+  const launch = async (): Promise<void> => {
+    let command;
+    try {
+      command = await options.command();
+    } catch (error) {
+      options.onEnd(`could not be started: ${String(error)}`, delayMs);
+      startAgain(delayMs);
+      delayMs = Math.min(delayMs * 2, MAX_DELAY_MS);
+      return;
+    }
+    if (stopped) return;
+    const startedAt = Date.now();
+    const mine = spawnChild(command, options.env);
+    child = mine;
+    // Without a descriptor left there are no pipes; the child then ends by its 'error'.
+    for (const stream of [mine.stdout, mine.stderr] as (Readable | undefined)[]) {
+      if (stream !== undefined) createInterface({ input: stream, crlfDelay: Infinity }).on('line', options.onLine);
+    }
+    ended = new Promise((resolve) => {
+      const onEnd = (how: string): void => {
+        if (child !== mine) return;
+        child = null;
+        if (Date.now() - startedAt >= HEALTHY_MS) delayMs = FIRST_DELAY_MS;
+        if (!stopped) options.onEnd(how, delayMs);
+        startAgain(delayMs);
+        delayMs = Math.min(delayMs * 2, MAX_DELAY_MS);
+        resolve();
+      };
+      mine.once('error', (error) => onEnd(error.message));
+      mine.once('exit', (code, signal) => onEnd(signal === null ? `exit code ${code}` : `signal ${signal}`));
+    });
+    if (mine.pid !== undefined) options.onStart(mine.pid);
+  };
+
+  void launch();
+  return {
+    pid: () => child?.pid ?? null,
+    restart: () => void child?.kill('SIGTERM'),
+    async stop(graceMs) {
+      stopped = true;
+      clearTimeout(timer);
+      if (child === null) return;
+      const kill = setTimeout(() => child?.kill('SIGKILL'), graceMs);
+      child.kill('SIGTERM');
+      await ended;
+      clearTimeout(kill);
+    },
+  };
+}
+
+type ChildWithPipes = ChildProcessByStdio<null, Readable, Readable>;
+
+/** Node has no option for a child's umask; it is inherited, and `spawn` forks before it returns. */
+function spawnChild({ file, args, cwd, umask }: ChildCommand, env: RestartingProcessOptions['env']): ChildWithPipes {
+  const before = umask === undefined ? null : process.umask(umask);
+  try {
+    return spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], env, ...(cwd === undefined ? {} : { cwd }) });
+  } finally {
+    if (before !== null) process.umask(before);
+  }
+}

@@ -1,0 +1,31 @@
+/** How long the embedded server keeps the histories of workflows that have ended. */
+import type { Connection } from '@temporalio/client';
+import { textOf, type Log } from '../log.ts';
+
+/** A dev server makes its namespace with one day. */
+export const RETENTION_DAYS = 30;
+const DAY_S = 86_400;
+
+type NamespaceConfig = NonNullable<Parameters<Connection['workflowService']['updateNamespace']>[0]['config']>;
+type Duration = NonNullable<NamespaceConfig['workflowExecutionRetentionTtl']>;
+
+/** Its type wants a Long, whose package is not among ours; what encodes it takes numbers too. */
+function durationOf(seconds: number): Duration {
+  return { seconds } as unknown as Duration;
+}
+
+/** Raises it where it is lower, also in a database of an earlier build; a longer one stays. Never rejects. */
+export async function ensureRetention(connection: Connection, namespace: string, log: Log): Promise<void> {
+  const wantedS = RETENTION_DAYS * DAY_S;
+  try {
+    const { config } = await connection.workflowService.describeNamespace({ namespace });
+    if (Number(config?.workflowExecutionRetentionTtl?.seconds ?? 0) >= wantedS) return;
+    await connection.workflowService.updateNamespace({
+      namespace,
+      config: { workflowExecutionRetentionTtl: durationOf(wantedS) },
+    });
+  } catch (error) {
+    // Often a full disk: runs go on, and the next start tries again.
+    log('warning', `the server keeps histories for less than ${RETENTION_DAYS} days: ${textOf(error)}`);
+  }
+}

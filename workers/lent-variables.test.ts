@@ -1,0 +1,41 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createLentVariables } from './lent-variables.ts';
+
+let dir: string;
+let secretsFile: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'voidbox-lent-'));
+  secretsFile = join(dir, 'secrets.env');
+});
+afterEach(() => rmSync(dir, { recursive: true, force: true }));
+
+const environment = { A: 'of the environment', B: 'too', KEY: 'not allowed' };
+
+test('are the allowed ones of the environment and all of the file, which goes first and may change', async () => {
+  writeFileSync(secretsFile, 'B=filed\nC=filed', { mode: 0o600 });
+  const lent = createLentVariables({ secretsFile, allowed: ['A', 'B'], environment });
+  expect(await lent.read()).toEqual({ A: 'of the environment', B: 'filed', C: 'filed' });
+  writeFileSync(secretsFile, 'C=another');
+  expect(await lent.read()).toEqual({ A: 'of the environment', B: 'too', C: 'another' });
+});
+
+test('are none where nothing is said', async () => {
+  expect(await createLentVariables({ secretsFile: null, allowed: [], environment }).read()).toEqual({});
+});
+
+test('are refused while others may read the file', async () => {
+  writeFileSync(secretsFile, 'B=filed', { mode: 0o600 });
+  const lent = createLentVariables({ secretsFile, allowed: [], environment });
+  await lent.read();
+  chmodSync(secretsFile, 0o644);
+  await expect(lent.read()).rejects.toMatchObject({ code: 'host/secrets-file' });
+});
+
+test('an allowed one that is not set is told at the start', () => {
+  expect(() => createLentVariables({ secretsFile: null, allowed: ['UNSET'], environment })).toThrow(
+    'The variable UNSET is to be lent to runs, and is not set here',
+  );
+});

@@ -1,0 +1,32 @@
+/** What a worker of your own Temporal server lends to runs: all of its secrets file, and what is allowed of its environment. */
+import type { LentVariables } from '../activities/ports/lent-variables.ts';
+import { SetupError } from '../setup/setup-error.ts';
+import { readSecretsFile } from '../store/file/secrets-file.ts';
+
+export interface LentFrom {
+  /** Absolute. */
+  readonly secretsFile: string | null;
+  /** Names of variables of the worker's environment. No other ones reach a run, whatever its plan names. */
+  readonly allowed: readonly string[];
+  readonly environment: Readonly<Record<string, string | undefined>>;
+}
+
+/** @throws SetupError for an allowed variable that is not set */
+export function createLentVariables({ secretsFile, allowed, environment }: LentFrom): LentVariables {
+  const ofEnvironment = Object.fromEntries(
+    allowed.map((name) => {
+      const value = environment[name];
+      if (value === undefined)
+        throw new SetupError(`The variable ${name} is to be lent to runs, and is not set here.`, `export ${name}=…`);
+      return [name, value];
+    }),
+  );
+  return {
+    read: () =>
+      // A refusal of the file rejects, as the port says.
+      Promise.resolve().then(() => ({
+        ...ofEnvironment,
+        ...(secretsFile === null ? {} : readSecretsFile(secretsFile)),
+      })),
+  };
+}

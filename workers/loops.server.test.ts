@@ -1,0 +1,205 @@
+/** Loops, through a real Temporal server and the real activities; only the VM is a mock. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { answerStage } from '../client/answers.ts';
+import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { toWire } from '../domain/plan/wire.ts';
+import type { RunOutcome } from '../domain/run/event.ts';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
+import { compileText } from '../domain/spec/load.ts';
+import { createMockBackend } from '../sandbox/mock/backend.ts';
+import type { MockProgram } from '../sandbox/mock/programs.ts';
+import { emptyView, project, type RunView } from '../store/projection.ts';
+import { recordHistoriesOf } from '../test/rig/record-histories.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import type { RunningWorkers } from './workers.ts';
+
+let gateIsOpen = false;
+let hasReached = false;
+
+const programs: Record<string, MockProgram> = {
+  /** Prints its input, a number, plus one; `gate N` waits where that is N. */
+  next: async ({ args, files, killed, write }) => {
+    const file = files.find('/workspace/input.json');
+    const number = (file?.kind === 'file' ? Number(Buffer.from(file.body).toString()) : 0) + 1;
+    if (args[0] === 'gate' && number === Number(args[1])) {
+      hasReached = true;
+      while (!gateIsOpen) await sleep(20, undefined, { signal: killed });
+    }
+    await write('stdout', String(number));
+    return 0;
+  },
+  same: async ({ files, write }) => {
+    const file = files.find('/workspace/input.json');
+    await write('stdout', file?.kind === 'file' ? Buffer.from(file.body).toString() : 'nothing');
+    return 0;
+  },
+};
+
+let stack: TestStack;
+let worker: RunningWorkers;
+
+beforeAll(async () => {
+  stack = await startTestStack(createMockBackend({ programs }), await temporalCliForTests(), () => undefined);
+  worker = await stack.startWorker();
+});
+
+afterAll(async () => {
+  await recordHistoriesOf(stack.runs.client, [
+    'loop',
+    'loop-limit',
+    'loop-pass',
+    'loop-asks',
+    'loop-cancelled',
+    'loop-worker-change',
+    'loop-nested',
+  ]);
+  await stopWorker();
+  await stack?.stop();
+});
+
+async function stopWorker(): Promise<void> {
+  worker?.shutdown();
+  await worker?.ended;
+  await worker?.close();
+}
+
+async function start(runId: string, boxes: readonly string[], stages: readonly string[], part = ''): Promise<void> {
+  const list = (lines: readonly string[]): string => lines.map((line) => `    - { ${line} }\n`).join('');
+  const { plan, diagnostics } = compileText(
+    `kind: pipeline\nname: ${runId}\nsandbox: { mode: mock, isolation: none }\npipeline:\n  boxes:\n${list(boxes)}  stages:\n${list(stages)}`,
+    'x',
+    { baseDir: '/x', checkExpression: checkExpressions, readSpec: () => ({ text: part }) },
+  );
+  expect(diagnostics).toEqual([]);
+  await startRun(stack.runs.client, { runId, request: { plan: toWire(plan!) }, summary: runId });
+}
+
+const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
+
+const textOf = async ({ output }: RunOutcome): Promise<string> => stack.artifact(output!);
+
+async function viewOf(runId: string): Promise<RunView> {
+  return (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+}
+
+async function until(what: string, holds: () => boolean | Promise<boolean>): Promise<void> {
+  for (let tries = 0; !(await holds()); tries += 1) {
+    if (tries > 600) throw new Error(`no sign of ${what}`);
+    await sleep(50);
+  }
+}
+
+const BOXES = [
+  'name: first, run: { program: next }',
+  'name: write, run: { program: next }',
+  'name: judge, run: { program: same }',
+  'name: last, run: { program: same }',
+];
+const loop = (more: string): readonly string[] => [
+  'type: box, name: first',
+  `type: loop, name: refine, boxes: [write, judge], ${more}`,
+  'type: box, name: last',
+];
+
+test('visits build on each other until the condition holds, and what follows finds the last', async () => {
+  await start('loop', BOXES, loop('until: stages.judge.json >= 4, max_visits: 5'));
+  const outcome = await outcomeOf('loop');
+  expect(outcome.state).toBe('succeeded');
+  expect(await textOf(outcome)).toBe('4');
+  const { stages } = await viewOf('loop');
+  expect(stages.map(({ id, state, attempt, visit }) => [id, state, attempt, visit ?? null])).toEqual([
+    ['first', 'succeeded', 1, null],
+    ['write', 'succeeded', 3, null],
+    ['judge', 'succeeded', 3, null],
+    ['refine', 'succeeded', 1, 3],
+    ['last', 'succeeded', 1, null],
+  ]);
+});
+
+test('at its limit it fails as loop/limit, and nothing follows', async () => {
+  await start('loop-limit', BOXES, loop('until: stages.judge.json >= 4, max_visits: 2'));
+  expect(await outcomeOf('loop-limit')).toMatchObject({
+    state: 'failed',
+    failedStage: 'refine',
+    failure: { code: 'loop/limit', message: 'loop refine has not come to its end after 2 visits' },
+  });
+  expect((await viewOf('loop-limit')).stages.at(-1)).toMatchObject({ id: 'last', state: 'skipped' });
+});
+
+test('with `on_limit: pass` it goes on with its last visit', async () => {
+  await start('loop-pass', BOXES, loop('until: "false", max_visits: 2, on_limit: pass'));
+  expect(await textOf(await outcomeOf('loop-pass'))).toBe('3');
+});
+
+test('people may be asked in each visit, and their answer ends the loop', async () => {
+  const boxes = [
+    'name: write, run: { program: next }',
+    'name: review, approval: { message: "Good?", fields: [{ name: good, type: boolean }] }',
+  ];
+  await start('loop-asks', boxes, [
+    'type: loop, name: refine, boxes: [write, review], until: stages.review.json.fields.good, max_visits: 3',
+  ]);
+  const { client } = stack.runs;
+  for (const good of [false, true]) {
+    await until('a question', async () => (await viewOf('loop-asks')).stages[1]?.state === 'asking');
+    const { attempt } = (await viewOf('loop-asks')).stages[1]!;
+    expect(attempt).toBe(good ? 2 : 1);
+    await answerStage(client, 'loop-asks', { stage: 'review', decision: 'approve', fields: { good } });
+  }
+  const outcome = await outcomeOf('loop-asks');
+  expect(outcome.state).toBe('succeeded');
+  expect((await viewOf('loop-asks')).stages.map(({ id, attempt }) => [id, attempt])).toEqual([
+    ['write', 2],
+    ['review', 2],
+    ['refine', 1],
+  ]);
+});
+
+test('a cancel in a later visit ends it', async () => {
+  [gateIsOpen, hasReached] = [false, false];
+  const boxes = ['name: write, run: { program: next, args: [gate, "2"] }'];
+  await start('loop-cancelled', boxes, ['type: loop, name: refine, boxes: [write], until: "false", max_visits: 3']);
+  await until('the second visit', () => hasReached);
+  await cancelRun(stack.runs.client, 'loop-cancelled');
+  expect((await outcomeOf('loop-cancelled')).state).toBe('cancelled');
+});
+
+test('a worker that changes in the middle of a visit goes on with it', async () => {
+  [gateIsOpen, hasReached] = [false, false];
+  const boxes = ['name: write, run: { program: next, args: [gate, "2"] }'];
+  await start('loop-worker-change', boxes, [
+    'type: loop, name: refine, boxes: [write], until: stages.write.json >= 3, max_visits: 9',
+  ]);
+  await until('the second visit', () => hasReached);
+  await stopWorker();
+  gateIsOpen = true;
+  worker = await stack.startWorker();
+  const outcome = await outcomeOf('loop-worker-change');
+  expect(outcome.state).toBe('succeeded');
+  expect(await textOf(outcome)).toBe('3');
+});
+
+test('a loop in a part in a loop begins anew in each visit of the outer one', async () => {
+  const part = `kind: pipeline
+name: inner
+sandbox: { mode: mock, isolation: none }
+pipeline:
+  boxes:
+    - { name: add, run: { program: next } }
+  stages:
+    - { type: loop, name: twice, boxes: [add], until: "false", max_visits: 2, on_limit: pass }
+`;
+  const stages = ['type: loop, name: outer, boxes: [use], until: stages.use.json >= 5, max_visits: 4'];
+  await start('loop-nested', ['name: use, uses: ./inner.yaml'], stages, part);
+  const outcome = await outcomeOf('loop-nested');
+  expect(outcome.state, JSON.stringify(outcome)).toBe('succeeded');
+  expect(await textOf(outcome)).toBe('6');
+  expect((await viewOf('loop-nested')).stages.map(({ id, attempt }) => [id, attempt])).toEqual([
+    ['use.add', 6],
+    ['use.twice', 3],
+    ['use', 3],
+    ['outer', 1],
+  ]);
+});

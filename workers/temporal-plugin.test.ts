@@ -1,0 +1,45 @@
+import { NativeConnection } from '@temporalio/worker';
+import { expect, test } from 'vitest';
+import { createVoidboxPlugin, type VoidboxPluginOptions } from './temporal-plugin.ts';
+
+/** Nothing connects before the worker is made. */
+const connection = Object.create(NativeConnection.prototype) as NativeConnection;
+
+test('activities of the worker stand beside those of Voidbox', async () => {
+  const own = (): void => undefined;
+  const { activities } = await createVoidboxPlugin().configureWorker!({
+    connection,
+    taskQueue: 'q',
+    activities: { own },
+  });
+  expect(Object.keys(activities!).toSorted()).toEqual(
+    expect.arrayContaining(['admit', 'finishRun', 'own', 'placeCommand', 'runCommand', 'runStage']),
+  );
+});
+
+test('an activity with a name of Voidbox is refused, and not replaced', async () => {
+  const activities = { admit: (): void => undefined, runStage: (): void => undefined };
+  const configured = createVoidboxPlugin().configureWorker!({ connection, taskQueue: 'q', activities });
+  await expect(configured).rejects.toThrow('names that Voidbox needs: admit, runStage. Rename them');
+});
+
+test('a second Worker needs a plugin of its own', async () => {
+  const plugin = createVoidboxPlugin();
+  await plugin.configureWorker!({ connection, taskQueue: 'one' });
+  const second = plugin.configureWorker!({ connection, taskQueue: 'two' });
+  await expect(second).rejects.toThrow('the Voidbox plugin of the Worker on one was given to a Worker on two');
+});
+
+test('a connection of another copy of the SDK is refused', async () => {
+  const foreign = { plugins: [] } as unknown as NativeConnection;
+  const configured = createVoidboxPlugin().configureWorker!({ connection: foreign, taskQueue: 'q' });
+  await expect(configured).rejects.toThrow('different copies of the Temporal SDK');
+});
+
+test.each<[unknown, string]>([
+  [{ sandbox: 'docker' }, '`sandbox` is "docker"; it is \'mock\' or left out'],
+  [{ allowEnv: 'TOKEN' }, '`allowEnv` must be a list of names'],
+  [{ allowMounts: '/srv' }, '`allowMounts` must be a list of folders'],
+])('options that are none are refused: %j', (options, words) => {
+  expect(() => createVoidboxPlugin(options as VoidboxPluginOptions)).toThrow(words);
+});

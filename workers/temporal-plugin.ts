@@ -1,0 +1,277 @@
+/**
+ * Voidbox inside of a worker that is not Voidbox's: its activities stand beside the worker's own, and a second Worker in the same
+ * process, over the same connection, takes what belongs to this host. It lives as long as the worker runs.
+ */
+import { resolve } from 'node:path';
+import type { Client } from '@temporalio/client';
+import {
+  type LogLevel,
+  NativeConnection,
+  Runtime,
+  Worker,
+  type WorkerOptions,
+  type WorkerPlugin,
+} from '@temporalio/worker';
+import type { CommandActivities } from '../activities/contract-command.ts';
+import type { Activities } from '../activities/contract.ts';
+import type { LentVariables } from '../activities/ports/lent-variables.ts';
+import { createCommandActivities } from '../activities/run-command.ts';
+import { durabilityOf, type Environment, readEnvironment } from '../setup/environment.ts';
+import { resolveStackPieces } from '../setup/resolve.ts';
+import { SetupError } from '../setup/setup-error.ts';
+import { ACTIVITY_OPTIONS } from '../workflows/activity-options.ts';
+import { watchDisk } from './disk-watch.ts';
+import { hostId as readHostId } from './host-id.ts';
+import { type Host, openHost } from './host.ts';
+import { lazyPieces } from './lazy-pieces.ts';
+import { createLentVariables } from './lent-variables.ts';
+import type { Log } from './log.ts';
+import { createMockSandboxes } from './mock-sandboxes.ts';
+import { createHostSandboxes, type HostSandboxes } from './sandboxes.ts';
+import { HOST_WORKER_OPTIONS } from './workers.ts';
+
+export interface VoidboxPluginOptions {
+  /** Where runs, outputs and VMs of this host are kept; that of `voidbox` where nothing is said. One worker process for each. */
+  readonly stateDir?: string;
+  /** `mock` simulates every command, whatever a plan asks for: for tests without VMs. */
+  readonly sandbox?: 'mock';
+  /** Host folders that pipelines and commands may mount; none where nothing is said. */
+  readonly allowMounts?: readonly string[];
+  /** Lends every variable of this file to what names it in `secrets`: lines NAME=value, mode 0600, of the worker's user. */
+  readonly secretsFile?: string;
+  /** Lends these variables of the worker's environment; none where nothing is said. */
+  readonly allowEnv?: readonly string[];
+  /** A name for the server, where it does not say the id of its cluster. It must not change while runs go on. */
+  readonly server?: string;
+}
+
+/**
+ * Adds Voidbox's activities to a Worker.
+ *
+ * @example
+ * ```ts
+ * const worker = await Worker.create({
+ *   connection,
+ *   taskQueue: 'orders',
+ *   workflowsPath: require.resolve('./workflows'), // exports voidboxRun and voidboxItems too
+ *   activities,
+ *   plugins: [createVoidboxPlugin({ allowMounts: ['/srv/data'] })],
+ * });
+ * await worker.run();
+ * ```
+ */
+export function createVoidboxPlugin(options: VoidboxPluginOptions = {}): WorkerPlugin {
+  return new VoidboxPlugin(options);
+}
+
+type AllActivities = Activities & CommandActivities;
+
+const NAMES = [
+  ...(Object.keys(ACTIVITY_OPTIONS) as (keyof Activities)[]),
+  ...(['placeCommand', 'runCommand', 'readOutput'] as const),
+] satisfies (keyof AllActivities)[];
+
+class VoidboxPlugin implements WorkerPlugin {
+  readonly name = 'voidbox';
+  readonly #options: VoidboxPluginOptions;
+  /** Of the Worker that it was given to; null before. */
+  #taskQueue: string | null = null;
+  #hostQueue: string | null = null;
+  #ownConnection: NativeConnection | null = null;
+  #activities: AllActivities | null = null;
+
+  constructor(options: VoidboxPluginOptions) {
+    const { sandbox, allowMounts = [], allowEnv = [] } = options;
+    // From JavaScript anything may come, and a word that is not known must not mean a VM.
+    if (sandbox !== undefined && sandbox !== 'mock')
+      throw new TypeError(`createVoidboxPlugin: \`sandbox\` is ${JSON.stringify(sandbox)}; it is 'mock' or left out`);
+    if (!Array.isArray(allowMounts) || allowMounts.some((folder) => typeof folder !== 'string'))
+      throw new TypeError('createVoidboxPlugin: `allowMounts` must be a list of folders');
+    if (!Array.isArray(allowEnv) || allowEnv.some((name) => typeof name !== 'string'))
+      throw new TypeError('createVoidboxPlugin: `allowEnv` must be a list of names');
+    this.#options = { ...options, allowMounts: allowMounts.map((folder: string) => resolve(folder)) };
+  }
+
+  async configureWorker(options: WorkerOptions): Promise<WorkerOptions> {
+    const { taskQueue, activities = {} } = options;
+    // Where the connection has the plugin, it comes to the host's Worker too.
+    if (this.#hostQueue !== null && taskQueue === this.#hostQueue) return options;
+    if (this.#taskQueue !== null)
+      throw new Error(
+        `the Voidbox plugin of the Worker on ${this.#taskQueue} was given to a Worker on ${taskQueue} as well: create another plugin, with a stateDir of its own`,
+      );
+    const taken = NAMES.filter((name) => Object.hasOwn(activities, name));
+    if (taken.length > 0)
+      throw new Error(
+        `the Worker has activities of its own with names that Voidbox needs: ${taken.join(', ')}. Rename them, or run them in another Worker`,
+      );
+    this.#taskQueue = taskQueue;
+    const connection = options.connection ?? (this.#ownConnection = await NativeConnection.connect());
+    // The context of an activity is found by the copy of the SDK that runs it.
+    if (!(connection instanceof NativeConnection))
+      throw new Error(
+        'the Worker and Voidbox have different copies of the Temporal SDK: install every @temporalio package in the version that voidbox names as its peer, and compare `npm ls @temporalio/worker`',
+      );
+    return { ...options, connection, activities: { ...activities, ...this.#delegates() } };
+  }
+
+  /** What is behind them is there before the worker polls. */
+  #delegates(): Readonly<Record<string, (request: never) => Promise<unknown>>> {
+    return Object.fromEntries(
+      NAMES.map((name) => [
+        name,
+        (request: never): Promise<unknown> => {
+          const activities = this.#activities;
+          if (activities === null) throw new Error('the Voidbox plugin is not running');
+          return (activities[name] as (request: never) => Promise<unknown>)(request);
+        },
+      ]),
+    );
+  }
+
+  async runWorker(worker: Worker, next: (worker: Worker) => Promise<void>): Promise<void> {
+    const { taskQueue } = worker.options;
+    if (taskQueue === this.#hostQueue) return await next(worker);
+    const { client, connection } = worker;
+    if (client === undefined || connection === undefined) return await next(worker);
+    try {
+      await this.#serve(worker, client, connection, next);
+    } finally {
+      this.#taskQueue = null;
+      this.#hostQueue = null;
+      await this.#ownConnection?.close();
+      this.#ownConnection = null;
+    }
+  }
+
+  async #serve(
+    worker: Worker,
+    client: Client,
+    connection: NativeConnection,
+    next: (worker: Worker) => Promise<void>,
+  ): Promise<void> {
+    const env = readEnvironment();
+    const log = logOf(worker);
+    const stateDir = resolve(this.#options.stateDir ?? env.stateDir);
+    // First: on a full disk it makes room for what follows.
+    const disk = watchDisk(stateDir, env.diskFullLimitMs, log);
+    try {
+      const hostId = readHostId(stateDir);
+      const { taskQueue, namespace, dataConverter } = worker.options;
+      // Not the queue of Voidbox's own workers, whose policy may be another one.
+      const hostQueue = `voidbox-plugin:${hostId}:${taskQueue}`;
+      this.#hostQueue = hostQueue;
+      const host = await openHost({
+        client,
+        connection,
+        stateDir,
+        hostId,
+        hostQueue,
+        serverId: await serverIdOf(this.#options.server, connection, namespace),
+        sandboxes: await this.#sandboxes(env, stateDir),
+        mountPolicy: { allowedRoots: this.#options.allowMounts ?? [], specFolder: false },
+        durability: durabilityOf(env, 'own'),
+        lentVariables: await this.#lentVariables(env),
+        disk: disk.pump,
+        orphanTimeoutMs: env.orphanTimeoutMs,
+        log,
+      });
+      try {
+        const commands = createCommandActivities(host.deps);
+        this.#activities = { ...host.sharedActivities, ...commands };
+        const hostWorker = await Worker.create({
+          ...HOST_WORKER_OPTIONS,
+          connection,
+          namespace,
+          taskQueue: hostQueue,
+          activities: { ...host.activities, ...commands },
+          ...(dataConverter === undefined ? {} : { dataConverter }),
+        });
+        await together(worker, hostWorker, next, host);
+      } finally {
+        this.#activities = null;
+        await host.close();
+      }
+    } finally {
+      disk.stop();
+    }
+  }
+
+  /** What cannot be lent is told at the start, and not by the first command. */
+  async #lentVariables({ variables }: Environment): Promise<LentVariables> {
+    const { secretsFile, allowEnv = [] } = this.#options;
+    const missing = allowEnv.filter((name) => variables[name] === undefined);
+    if (missing.length > 0)
+      throw new Error(`createVoidboxPlugin: \`allowEnv\` names ${missing.join(', ')}, not set in this process`);
+    const lent = createLentVariables({
+      secretsFile: secretsFile === undefined ? null : resolve(secretsFile),
+      allowed: allowEnv,
+      environment: variables,
+    });
+    await lent.read();
+    return lent;
+  }
+
+  /** @throws Error that says how to set the host up */
+  async #sandboxes(env: Environment, stateDir: string): Promise<HostSandboxes> {
+    if (this.#options.sandbox === 'mock') return createMockSandboxes();
+    const { bootTimeoutMs, diskFullLimitMs, orphanTimeoutMs } = env;
+    try {
+      const { keeper } = await resolveStackPieces(env, { install: false });
+      return createHostSandboxes({
+        keeper,
+        pieces: lazyPieces(env),
+        stateDir,
+        bootTimeoutMs,
+        diskFullLimitMs,
+        orphanTimeoutMs,
+      });
+    } catch (error) {
+      if (!(error instanceof SetupError)) throw error;
+      throw new Error(
+        `this host cannot run VMs yet: ${error.message} ${error.remedy ?? ''} Or simulate commands: createVoidboxPlugin({ sandbox: 'mock' })`,
+        { cause: error },
+      );
+    }
+  }
+}
+
+/** Each ends with the other. */
+async function together(
+  worker: Worker,
+  hostWorker: Worker,
+  next: (worker: Worker) => Promise<void>,
+  host: Host,
+): Promise<void> {
+  const stopCare = await host.care();
+  const stop = (other: Worker) => () => {
+    if (other.getState() === 'RUNNING') other.shutdown();
+  };
+  const ends = await Promise.allSettled([
+    next(worker).finally(stop(hostWorker)),
+    hostWorker.run().finally(stop(worker)),
+  ]);
+  stopCare();
+  const failed = ends.find((end) => end.status === 'rejected');
+  if (failed !== undefined) throw failed.reason;
+}
+
+/** A run belongs to the server that knows it. Addresses are not told by a connection, and two names may be one server. */
+async function serverIdOf(name: string | undefined, connection: NativeConnection, namespace: string): Promise<string> {
+  if (name !== undefined) return `${name}/${namespace}`;
+  const clusterId = await connection.workflowService.getClusterInfo({}).then(
+    ({ clusterId: id }) => id,
+    () => null,
+  );
+  if (clusterId) return `cluster ${clusterId}/${namespace}`;
+  throw new Error(
+    'the Temporal server does not tell the id of its cluster: name it yourself, createVoidboxPlugin({ server: NAME }), and keep the name',
+  );
+}
+
+function logOf(worker: Worker): Log {
+  const levels = { info: 'INFO', warning: 'WARN', error: 'ERROR' } as const satisfies Record<string, LogLevel>;
+  const { taskQueue } = worker.options;
+  const { logger } = Runtime.instance();
+  return (level, message) => logger.log(levels[level], `voidbox: ${message}`, { taskQueue });
+}

@@ -1,0 +1,28 @@
+/** What a run and the windows of its items tell each other. */
+import type { UpstreamOutputs } from '../../activities/contract.ts';
+import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
+
+/** The argument of the workflow type `voidboxItems`. Activities believe none of it: they ask whose child the workflow is. */
+export interface ItemsRequest {
+  readonly runId: string;
+  /** As the run's machine has it. */
+  readonly stage: MachineStage;
+  /** First item. */
+  readonly from: number;
+  /** Behind the last item. */
+  readonly to: number;
+  /** Items at the same time. */
+  readonly slots: number;
+  /** With more failed items than this nothing else starts; null: every item is done. */
+  readonly mostFailures: number | null;
+  /** What the stage takes of earlier ones, which is the same for every item. */
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  /** Task queues of the run. */
+  readonly hostQueue: string;
+  readonly storeQueue: string;
+}
+
+export interface ItemsEnd {
+  readonly succeeded: number;
+  readonly failed: number;
+}

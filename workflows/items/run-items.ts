@@ -1,0 +1,145 @@
+/** A stage with items, as its run does it: begins the list, keeps windows open, and has the results merged. */
+import {
+  CancellationScope,
+  ChildWorkflowCancellationType,
+  ChildWorkflowFailure,
+  executeChild,
+  isCancellation,
+  ParentClosePolicy,
+  proxyActivities,
+  sleep,
+  TerminatedFailure,
+  workflowInfo,
+} from '@temporalio/workflow';
+import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
+import type { Activities, UpstreamOutputs } from '../../activities/contract.ts';
+import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
+import type { MachineEach, MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import type { NewRunEvent } from '../../domain/run/event.ts';
+import type { StageResult } from '../../domain/run/stage-result.ts';
+import { ACTIVITY_OPTIONS } from '../activity-options.ts';
+import { ITEMS_WORKFLOW_TYPE, itemsWorkflowId } from '../messages.ts';
+import type { RunQueues } from '../run/queues.ts';
+import { summaryOf } from '../summary.ts';
+import type { ItemsEnd, ItemsRequest } from './request.ts';
+import { splitItems, splitItemsEarlier, type Window } from './windows.ts';
+
+const { beginItems, endItems } = proxyActivities<Activities>(ACTIVITY_OPTIONS.beginItems);
+
+/** One that somebody terminated is started again under its id: what has ended answers from the log. */
+const STARTS_OF_WINDOW = 3;
+/** From it on windows have items in proportion to their slots. */
+const SPLIT_BY_SLOTS_BEHAVIOUR = 14;
+/** After a reset the window of the execution before may still be open. */
+const TAKEN_ID_WAIT_MS = 5_000;
+
+export interface ItemsOfStage {
+  readonly runId: string;
+  readonly queues: RunQueues;
+  readonly stage: MachineStage;
+  readonly attempt: number;
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  readonly events: readonly NewRunEvent[];
+  /** Of the run. */
+  readonly behaviour: number;
+  onProgress(progress: ItemsProgress): void;
+}
+
+/** What a run knows of its items. Each window knows more of its own. */
+export interface ItemsProgress {
+  readonly items: number;
+  readonly windows: number;
+  /** Windows that have ended, and items that failed in these. */
+  readonly ended: number;
+  readonly failed: number;
+}
+
+/** Ends when nothing of it runs any more. @throws ActivityFailure as `runStage` does */
+export async function runItems(items: ItemsOfStage): Promise<StageResult> {
+  const outer = CancellationScope.current();
+  const { runId, queues, stage, attempt, upstream, events } = items;
+  const { count } = await beginItems.executeWithOptions(
+    { ...ACTIVITY_OPTIONS.beginItems, taskQueue: queues.host, summary: `${stage.id}: list of items` },
+    [{ runId, stage: stage.id, attempt, upstream, events }],
+  );
+  const broken = await doWindows(items, count);
+  return await CancellationScope.nonCancellable(async () => {
+    if (broken !== null) throw broken.error;
+    return endItems.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.endItems, taskQueue: queues.host, summary: `${stage.id}: results of ${count} items` },
+      [{ runId, stage: stage.id, attempt, cancelled: outer.consideredCancelled }],
+    );
+  });
+}
+
+/** @returns what kept a window from its end, other than a cancel */
+async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly error: unknown } | null> {
+  const { maxParallel, failFast, allowFailures, retry } = items.stage.each as MachineEach;
+  const split = items.behaviour < SPLIT_BY_SLOTS_BEHAVIOUR ? splitItemsEarlier : splitItems;
+  const { windows, shares } = split(count, retry.maxAttempts + LOST_VM_ATTEMPTS, maxParallel);
+  const children = new CancellationScope();
+  let next = 0;
+  let ended = 0;
+  let failed = 0;
+  const say = (): void => items.onProgress({ items: count, windows: windows.length, ended, failed });
+  say();
+  let broken: { readonly error: unknown } | null = null;
+  const lane = async (slots: number): Promise<void> => {
+    while (next < windows.length && !children.consideredCancelled) {
+      const window = windows[next]!;
+      next += 1;
+      try {
+        failed += (await doWindow(items, window, slots, failFast ? Math.max(0, allowFailures - failed) : null)).failed;
+      } catch (error) {
+        if (!isCancellation(error)) broken ??= { error: error instanceof ChildWorkflowFailure ? error.cause : error };
+        children.cancel();
+      }
+      ended += 1;
+      say();
+      if (failFast && failed > allowFailures) children.cancel();
+    }
+  };
+  await children.run(() => Promise.all(shares.map(lane)));
+  return broken;
+}
+
+async function doWindow(
+  { runId, queues, stage, upstream }: ItemsOfStage,
+  { number, from, to }: Window,
+  slots: number,
+  mostFailures: number | null,
+): Promise<ItemsEnd> {
+  const request: ItemsRequest = {
+    runId,
+    // What it waits for has happened.
+    stage: { ...stage, after: [], takes: [] },
+    from,
+    to,
+    slots,
+    mostFailures,
+    upstream,
+    hostQueue: queues.host,
+    storeQueue: queues.store,
+  };
+  const workflowId = itemsWorkflowId(workflowInfo().originalExecutionRunId, stage.id, number);
+  for (let starts = 1; ;) {
+    try {
+      return await executeChild<(of: ItemsRequest) => Promise<ItemsEnd>>(ITEMS_WORKFLOW_TYPE, {
+        workflowId,
+        args: [request],
+        // With the run it ends, however that ends.
+        parentClosePolicy: ParentClosePolicy.TERMINATE,
+        cancellationType: ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+        staticSummary: summaryOf(`${stage.id}: items ${from} to ${to - 1}`),
+      });
+    } catch (error) {
+      if (error instanceof WorkflowExecutionAlreadyStartedError) {
+        await sleep(TAKEN_ID_WAIT_MS, { summary: summaryOf(`${stage.id}: an earlier window still runs`) });
+        continue;
+      }
+      const wasTerminated = error instanceof ChildWorkflowFailure && error.cause instanceof TerminatedFailure;
+      if (!wasTerminated || starts === STARTS_OF_WINDOW) throw error;
+      starts += 1;
+    }
+  }
+}

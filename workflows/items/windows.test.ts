@@ -1,0 +1,76 @@
+import { describe, expect, test } from 'vitest';
+import { randomOf } from '../../test/machine/random.ts';
+import { type Split, splitItems, splitItemsEarlier } from './windows.ts';
+
+const SPLITS = { splitItems, splitItemsEarlier };
+
+describe.each(Object.entries(SPLITS))('%s', (_, split) => {
+  test.each([
+    [0, 4, 5],
+    [1, 4, 1],
+    [1, 4, 50],
+    [750, 4, 50],
+    [751, 4, 50],
+    [751, 4, 1],
+    [5_000, 4, 10],
+    [10_000, 4, 50],
+    [10_000, 4, 3],
+    [10_000, 13, 1_000],
+    [10_000, 103, 7],
+    [40, 3_001, 7],
+  ])('%i items of up to %i attempts, %i at a time: each in one window, in order', (items, attempts, maxParallel) => {
+    const { windows, shares } = split(items, attempts, maxParallel);
+    expect(windows.flatMap(({ from, to }) => Array.from({ length: to - from }, (_, at) => from + at))).toEqual(
+      Array.from({ length: items }, (_, item) => item),
+    );
+    expect(windows.map(({ number }) => number)).toEqual(windows.map((_, at) => at));
+    // Whatever is tried again, the history of a window has room for it.
+    for (const { from, to } of windows) expect((to - from) * attempts).toBeLessThanOrEqual(Math.max(3_000, attempts));
+    expect(shares.length).toBeLessThanOrEqual(Math.min(20, windows.length));
+    expect(shares.reduce((sum, slots) => sum + slots, 0)).toBe(items === 0 ? 0 : maxParallel);
+    for (const slots of shares) expect(slots).toBeGreaterThan(0);
+  });
+});
+
+test.each([
+  // [items, attempts, maxParallel, windows, shares]
+  [750, 4, 50, 1, [50]],
+  [751, 4, 50, 2, [25, 25]],
+  [5_000, 4, 50, 8, [7, 7, 6, 6, 6, 6, 6, 6]],
+  [5_000, 4, 2, 8, [1, 1]],
+  [10_000, 4, 50, 17, [...Array.from({ length: 16 }, () => 3), 2]],
+])(
+  '%i items of up to %i attempts, %i at a time are in %i windows with the slots %j',
+  (items, attempts, most, windows, shares) => {
+    const split = splitItems(items, attempts, most);
+    expect(split.windows).toHaveLength(windows);
+    expect(split.shares).toEqual(shares);
+  },
+);
+
+test('while windows wait for slow items, few slots are idle', () => {
+  const random = randomOf(13);
+  for (const [items, maxParallel] of [
+    [1_000, 20],
+    [5_000, 50],
+    [10_000, 30],
+  ] as const) {
+    const durations = Array.from({ length: items }, () => (random(100) === 0 ? 60 : 0.5 + random(100) / 100));
+    const busy = durations.reduce((sum, duration) => sum + duration, 0) / maxParallel;
+    const now = endOf(splitItems(items, 4, maxParallel), durations);
+    expect(now).toBeLessThan(1.6 * Math.max(busy, 60));
+    expect(now).toBeLessThan(0.9 * endOf(splitItemsEarlier(items, 4, maxParallel), durations));
+  }
+});
+
+/** When the last item ends, where nothing but the items takes time. */
+function endOf({ windows, shares }: Split, durations: readonly number[]): number {
+  const lanes = shares.map(() => 0);
+  for (const { from, to } of windows) {
+    const lane = lanes.indexOf(Math.min(...lanes));
+    const slots = Array.from({ length: shares[lane]! }, () => lanes[lane]!);
+    for (const duration of durations.slice(from, to)) slots[slots.indexOf(Math.min(...slots))]! += duration;
+    lanes[lane] = Math.max(...slots);
+  }
+  return Math.max(...lanes);
+}

@@ -1,0 +1,68 @@
+/** How the items of a stage are split among child workflows. */
+
+/** A window's history is short enough for the server whatever becomes of its items: each attempt takes up to 10 events. */
+const ATTEMPTS_IN_WINDOW = 3_000;
+/** Windows that are open at the same time; the server tracks 2,000 children of a workflow, and a worker keeps their state in memory. */
+const MOST_OPEN = 20;
+
+export interface Window {
+  readonly number: number;
+  readonly from: number;
+  /** Behind the last item. */
+  readonly to: number;
+}
+
+export interface Split {
+  readonly windows: readonly Window[];
+  /** Slots of each window that is open at the same time: together all there are, none without one. */
+  readonly shares: readonly number[];
+}
+
+/**
+ * A window that waits for its last items holds slots that nothing uses. So there are as few windows as their histories
+ * let, all are open from the beginning, and each has items in proportion to its slots: they end together, as far as that can
+ * be known.
+ * @param attempts  most that one item may take
+ */
+export function splitItems(items: number, attempts: number, maxParallel: number): Split {
+  const size = Math.max(1, Math.floor(ATTEMPTS_IN_WINDOW / attempts));
+  // With two slots and more a long item does not hold up those behind it in its window.
+  const mostOpen = Math.min(MOST_OPEN, maxParallel, Math.max(4, Math.floor(maxParallel / 2)));
+  const itemsOf = (slots: number): number => (items * slots) / maxParallel;
+  let open = 1;
+  while (open < mostOpen && itemsOf(Math.ceil(maxParallel / open)) > size) open += 1;
+  const shares = sharesOf(maxParallel, open);
+  // More than one where not all windows can be open at the same time.
+  const rounds = Math.max(1, Math.ceil(itemsOf(shares[0] ?? 0) / size));
+  const windows: Window[] = [];
+  let slots = 0;
+  let from = 0;
+  for (let at = 0; at < open * rounds; at += 1) {
+    slots += shares[at % open]!;
+    const to = Math.floor((items * slots) / (maxParallel * rounds));
+    if (to > from) windows.push({ number: windows.length, from, to });
+    from = to;
+  }
+  return { windows, shares: shares.slice(0, windows.length) };
+}
+
+function sharesOf(maxParallel: number, open: number): readonly number[] {
+  return Array.from(
+    { length: open },
+    (_, lane) => Math.floor(maxParallel / open) + (lane < maxParallel % open ? 1 : 0),
+  );
+}
+
+const EARLIER_MOST_ITEMS = 250;
+const EARLIER_MOST_OPEN = 4;
+
+/** As runs of behaviour 13 do it, whose histories have these windows: of equal sizes, and at most four open. */
+export function splitItemsEarlier(items: number, attempts: number, maxParallel: number): Split {
+  const size = Math.max(1, Math.min(EARLIER_MOST_ITEMS, Math.floor(ATTEMPTS_IN_WINDOW / attempts)));
+  const windows = Array.from({ length: Math.ceil(items / size) }, (_, number) => ({
+    number,
+    from: number * size,
+    to: Math.min(items, (number + 1) * size),
+  }));
+  return { windows, shares: sharesOf(maxParallel, Math.min(EARLIER_MOST_OPEN, maxParallel, windows.length)) };
+}

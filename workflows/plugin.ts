@@ -1,0 +1,19 @@
+/**
+ * What workflows of other people import from `voidbox/temporal/workflows`. Their file has to export `voidboxRun` and
+ * `voidboxItems` (for plans with `for_each`) too: a worker has one bundle, and what it does not export cannot be started.
+ */
+export type { CommandMount, CommandOutcome, CommandRequest, CommandSandbox } from '../activities/contract-command.ts';
+export type { DataRef, Plan } from '../domain/plan/plan.ts';
+export type { RunOutcome } from '../domain/run/event.ts';
+export type { StageFailure } from '../domain/run/stage-result.ts';
+export {
+  executePipeline,
+  type ExecuteOptions,
+  type PipelineFailure,
+  pipelineFailure,
+  type PipelineResult,
+  type PipelineSource,
+} from './execute-pipeline.ts';
+export { runCommand, type RunCommandOptions } from './run-command.ts';
+export { voidboxItems } from './items/items.ts';
+export { voidboxRun } from './run/run.ts';

@@ -1,0 +1,53 @@
+/** What a client sends to a stage that asks, and whether it is one. Whoever reaches the server can send anything. */
+import { ANSWER_LIMITS } from '../../domain/run/approval-answer.ts';
+
+export const DECISIONS = ['approve', 'reject'] as const;
+export type Decision = (typeof DECISIONS)[number];
+
+/** The argument of the update `answer`. */
+export interface AnswerRequest {
+  readonly stage: string;
+  readonly decision: Decision;
+  /** Who answers, as they call themselves. */
+  readonly by?: string;
+  readonly comment?: string;
+  /** With `approve`: values of the approval's fields, by name. */
+  readonly fields?: Readonly<Record<string, unknown>>;
+}
+
+/** What the update `answer` gives back: the answer that stands. The same answer sent again gets the same receipt. */
+export interface AnswerReceipt {
+  readonly stage: string;
+  /** From 1: which question of the stage. */
+  readonly attempt: number;
+  readonly decision: Decision;
+  readonly by: string | null;
+  readonly comment: string | null;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
+const EXAMPLE = '{"stage":"…","decision":"approve" or "reject","by":"…","comment":"…","fields":{…}}';
+
+/** @returns what is wrong with the argument, or null */
+export function answerProblem(value: unknown): string | null {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return `an answer is ${EXAMPLE}`;
+  const request = value as Partial<Record<keyof AnswerRequest, unknown>>;
+  const { stage, decision, by, comment, fields } = request;
+  if (typeof stage !== 'string') return `an answer names its \`stage\`: ${EXAMPLE}`;
+  if (decision !== 'approve' && decision !== 'reject')
+    return `\`decision\` of an answer must be "approve" or "reject": ${EXAMPLE}`;
+  if (!isNote(by, ANSWER_LIMITS.byCharacters))
+    return `\`by\` of an answer must be a string of at most ${ANSWER_LIMITS.byCharacters} characters`;
+  if (!isNote(comment, ANSWER_LIMITS.commentCharacters))
+    return `\`comment\` of an answer must be a string of at most ${ANSWER_LIMITS.commentCharacters} characters`;
+  if (fields !== undefined && (typeof fields !== 'object' || fields === null || Array.isArray(fields)))
+    return '`fields` of an answer must be an object';
+  if (decision === 'reject' && fields !== undefined && Object.keys(fields as object).length > 0)
+    return '`fields` go with "approve": a rejection has a `comment`';
+  return null;
+}
+
+function isNote(value: unknown, mostCharacters: number): boolean {
+  return value === undefined || (typeof value === 'string' && value.length <= mostCharacters);
+}

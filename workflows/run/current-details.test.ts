@@ -1,0 +1,99 @@
+import { expect, test } from 'vitest';
+import { start, transition } from '../../domain/pipeline/machine.ts';
+import type { RunOutcome } from '../../domain/run/event.ts';
+import { machineOf } from '../../test/machine/plan-of.ts';
+import { endedBoard, foundAnEnd, runBoard } from './current-details.ts';
+
+const PLAN = machineOf('build test>build');
+const FIRST = start(PLAN).state;
+
+test('a board names the command for the logs, unless the id would have to be quoted', () => {
+  expect(runBoard('nightly-2026-11-22T06:00:00Z', PLAN, FIRST)).toContain(
+    '\n\nLogs: `voidbox logs nightly-2026-11-22T06:00:00Z`\n',
+  );
+  for (const runId of ['a b', "a'b", 'a`b', '$(id)', '-f', 'ä\n', 'a;b'])
+    expect(runBoard(runId, PLAN, FIRST)).not.toContain('voidbox logs');
+});
+
+test('what failed first stands above the stages, and its words are no Markdown', () => {
+  const { state } = transition(PLAN, FIRST, {
+    type: 'stage-broken',
+    stageId: 'build',
+    execKey: 'build/0/1',
+    code: 'stage/cannot-start',
+    message: '![x](http://127.0.0.1/)',
+  });
+  const board = runBoard('r', PLAN, state);
+  expect(board.split('\n\n')[1]).toBe('First failure: **build**, `stage/cannot-start` `![x](http://127.0.0.1/)`');
+  expect(board).toMatch(/^\*\*test\*\*: 1 failed, 1 skipped\n/);
+  expect(board).toMatch(/^\| build\W+\*\*failed\*\*/m);
+  expect(foundAnEnd(state)).toBe(false);
+});
+
+test('a reset of a run that had ended shows that end, not what its refused calls look like', () => {
+  const { state } = transition(PLAN, FIRST, {
+    type: 'stage-broken',
+    stageId: 'build',
+    execKey: 'build/0/1',
+    code: 'run/ended',
+    message: 'run r has already ended (succeeded)',
+  });
+  expect(foundAnEnd(state)).toBe(true);
+  const succeeded: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
+  expect(endedBoard('r', PLAN, succeeded)).toMatch(
+    /^\*\*test\*\*: succeeded before it was reset\. .*\n\nStages: `voidbox status r`\n\nLogs: `voidbox logs r`$/,
+  );
+  const failure = {
+    code: 'stage/exit-nonzero',
+    message: 'stage test ended with exit code 3',
+    stderrTail: 'secret',
+  } as const;
+  const board = endedBoard('r', PLAN, { ...succeeded, state: 'failed', failedStage: 'test', failure });
+  expect(board).toContain('First failure: **test**, `stage/exit-nonzero` `stage test ended with exit code 3`');
+  expect(board).not.toContain('secret');
+});
+
+test('failures that are tolerated stand there', () => {
+  const plan = machineOf('build test>build', { tolerate: 'build' });
+  const failed = {
+    type: 'stage-broken',
+    stageId: 'build',
+    execKey: 'build/0/1',
+    code: 'vm/refused',
+    message: 'x',
+  } as const;
+  const { state } = transition(plan, start(plan).state, failed);
+  expect(runBoard('r', plan, state)).toContain('\n\n1 failure tolerated: **build**\n');
+});
+
+test('what is mocked stands there, also after a reset', () => {
+  const plan = {
+    ...PLAN,
+    stages: PLAN.stages.map((stage) => (stage.id === 'test' ? { ...stage, mocked: true as const } : stage)),
+  };
+  const outcome: RunOutcome = { state: 'succeeded', failedStage: null, failure: null, output: null };
+  for (const board of [runBoard('r', plan, FIRST), endedBoard('r', plan, outcome)])
+    expect(board).toContain('Mocked, so that their work is not done: **test**');
+  expect(runBoard('r', PLAN, FIRST)).not.toContain('Mocked');
+});
+
+test('why a run that has failed goes on stands there', () => {
+  const plan = machineOf('build last', { finally: 'last' });
+  const { state } = transition(plan, start(plan).state, {
+    type: 'stage-broken',
+    stageId: 'build',
+    execKey: 'build/0/1',
+    code: 'stage/cannot-start',
+    message: 'no',
+  });
+  expect(runBoard('r', plan, state)).toContain('\n\nAll other stages have ended; `finally`: **last**\n');
+  expect(runBoard('r', plan, start(plan).state)).not.toContain('finally');
+});
+
+test('a stage with items says how many there are and how many windows of them are done', () => {
+  const board = (items: number, windows: number, ended: number, failed: number): string =>
+    runBoard('r', PLAN, FIRST, undefined, new Map([['build', { items, windows, ended, failed }]]));
+  expect(board(5_000, 8, 2, 3)).toMatch(/^\| build\s+\| running: 5000 items, 2 of 8 windows done, 3 failed\s+\|/m);
+  expect(board(1, 1, 0, 0)).toMatch(/^\| build\s+\| running: 1 item, 0 of 1 window done\s+\|/m);
+  expect(board(0, 0, 0, 0)).toMatch(/^\| build\s+\| running: 0 items\s+\|/m);
+});

@@ -1,0 +1,205 @@
+/**
+ * The questions of a run: which stages ask, until when, and what stands as their answer. The first answer whose fields are
+ * right wins; the same one again gets the same receipt, and any other is told which one stands.
+ */
+import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
+import type { AskCall, ApprovalCall } from '../../activities/contract.ts';
+import type { Command } from '../../domain/pipeline/command.ts';
+import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import type { DataRef } from '../../domain/plan/plan.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { reasonOf } from '../activity-outcome.ts';
+import { workflowFailure } from '../failure.ts';
+import type { AnswerReceipt, AnswerRequest } from './answer-request.ts';
+
+export interface QuestionIo {
+  /** The call that tells readers, without what the run loop adds. */
+  ask(call: Omit<AskCall, 'runId' | 'events'>): Promise<void>;
+  record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef>;
+  receive(event: MachineEvent): void;
+}
+
+interface Question {
+  readonly stage: MachineStage;
+  readonly attempt: number;
+  /** Its timer runs in it. */
+  readonly scope: CancellationScope;
+  /** Ends when the answer that is being looked at stands or was refused. */
+  deciding: Promise<void>;
+}
+
+interface Decided {
+  readonly request: AnswerRequest | null;
+  readonly receipt: AnswerReceipt;
+}
+
+export class Questions {
+  readonly #io: QuestionIo;
+  readonly #open = new Map<string, Question>();
+  /** The last answer of each stage. */
+  readonly #decided = new Map<string, Decided>();
+
+  constructor(io: QuestionIo) {
+    this.#io = io;
+  }
+
+  open(stage: MachineStage, { attempt }: Extract<Command, { type: 'ask' }>): void {
+    const question: Question = { stage, attempt, scope: new CancellationScope(), deciding: Promise.resolve() };
+    this.#open.set(stage.id, question);
+    this.#decided.delete(stage.id);
+    const { deadline } = stage;
+    const deadlineAtMs = deadline === null ? null : Date.now() + deadline.afterMs;
+    this.#io.ask({ stage: stage.id, attempt, deadlineAtMs }).catch((error: unknown) => this.#fail(question, error));
+    if (deadline === null) return;
+    question.scope
+      .run(() => sleep(deadline.afterMs, { summary: `deadline of ${stage.id}` }))
+      .then(
+        () => this.#decide(question, null),
+        (error: unknown) => {
+          if (!isCancellation(error)) throw error;
+        },
+      )
+      // Answered meanwhile, withdrawn, or not to be kept: the machine hears of each by itself.
+      .catch(() => undefined);
+  }
+
+  withdraw(stageId: string): void {
+    this.#close(stageId);
+  }
+
+  /** @returns why nobody may answer now, or null */
+  problem(stageId: string): string | null {
+    if (this.#open.has(stageId) || this.#decided.has(stageId)) return null;
+    const open = [...this.#open.keys()];
+    const name = JSON.stringify(stageId.slice(0, 80));
+    return `no stage ${name} of this run waits for an answer${open.length === 0 ? '' : `; waiting: ${open.slice(0, 8).join(', ')}`}`;
+  }
+
+  /** @throws ApplicationFailure `call/refused` */
+  async answer(request: AnswerRequest): Promise<AnswerReceipt> {
+    for (;;) {
+      const decided = this.#decided.get(request.stage);
+      if (decided !== undefined) return receiptFor(request, decided);
+      const question = this.#open.get(request.stage);
+      if (question === undefined) throw workflowFailure('call/refused', this.problem(request.stage) ?? 'withdrawn');
+      const before = question.deciding;
+      await before;
+      // Somebody else may have had their turn meanwhile.
+      if (question.deciding !== before || this.#open.get(request.stage) !== question) continue;
+      return await this.#decide(question, request);
+    }
+  }
+
+  /** @param request  null: the deadline has passed */
+  async #decide(question: Question, request: AnswerRequest | null): Promise<AnswerReceipt> {
+    let settle = (): void => undefined;
+    const before = question.deciding;
+    question.deciding = new Promise((resolve) => (settle = resolve));
+    try {
+      await before;
+      return await this.#commit(question, request);
+    } finally {
+      settle();
+    }
+  }
+
+  async #commit(question: Question, request: AnswerRequest | null): Promise<AnswerReceipt> {
+    const { stage, attempt } = question;
+    if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
+    const then = request?.decision ?? stage.deadline?.answer ?? 'fail';
+    const atMs = Date.now();
+    const receipt: AnswerReceipt = {
+      stage: stage.id,
+      attempt,
+      decision: then === 'approve' ? 'approve' : 'reject',
+      by: request?.by === undefined ? null : sanitizeLine(request.by),
+      comment: request?.comment === undefined ? null : sanitizeLine(request.comment),
+      at: new Date(atMs).toISOString(),
+    };
+    const { by, comment } = receipt;
+    const source = { ...(by === null ? {} : { by }), ...(comment === null ? {} : { comment }) };
+    const event = { type: 'answered', stageId: stage.id, attempt } as const;
+    if (then === 'approve') {
+      const fields = request?.fields ?? {};
+      const call = { stage: stage.id, attempt, by, comment, timedOut: request === null, fields, atMs };
+      const output = await this.#record(question, call, request);
+      if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
+      this.#settle(question, { request, receipt });
+      this.#io.receive({ ...event, answer: { ...source, outcome: 'succeeded', outputs: { output, outputs: {} } } });
+    } else {
+      this.#settle(question, { request, receipt });
+      const failure = { ...whyNot(stage, then, receipt, request === null), stderrTail: '' };
+      this.#io.receive({ ...event, answer: { ...source, outcome: 'failed', failure } });
+    }
+    return receipt;
+  }
+
+  async #record(
+    question: Question,
+    call: Omit<ApprovalCall, 'runId'>,
+    request: AnswerRequest | null,
+  ): Promise<DataRef> {
+    try {
+      return await this.#io.record(call);
+    } catch (error) {
+      // Nobody is there to be told of a deadline's.
+      if (request === null) this.#fail(question, error);
+      const { code, message } = reasonOf(error);
+      throw workflowFailure(code, message);
+    }
+  }
+
+  /** It can't be asked, or its answer can't be kept. */
+  #fail({ stage, attempt }: Question, error: unknown): void {
+    if (this.#open.get(stage.id)?.attempt !== attempt) return;
+    this.#close(stage.id);
+    const failure = { ...reasonOf(error), stderrTail: '' };
+    this.#io.receive({ type: 'answered', stageId: stage.id, attempt, answer: { outcome: 'failed', failure } });
+  }
+
+  #settle({ stage }: Question, decided: Decided): void {
+    this.#close(stage.id);
+    this.#decided.set(stage.id, decided);
+  }
+
+  #close(stageId: string): void {
+    this.#open.get(stageId)?.scope.cancel();
+    this.#open.delete(stageId);
+  }
+
+  #withdrawn(stageId: string): Error {
+    return workflowFailure('call/refused', this.problem(stageId) ?? `stage ${stageId} was answered meanwhile`);
+  }
+}
+
+function receiptFor(request: AnswerRequest, { request: stands, receipt }: Decided): AnswerReceipt {
+  if (stands !== null && canonical(stands) === canonical(request)) return receipt;
+  const { decision, by, at, stage } = receipt;
+  const done = decision === 'approve' ? 'approved' : 'rejected';
+  const who = stands === null ? 'by its deadline' : by === null ? '' : `by ${by}`;
+  throw workflowFailure(
+    'call/refused',
+    `stage ${stage} was ${[done, who, `at ${at}`].filter(Boolean).join(' ')} already`,
+  );
+}
+
+function canonical({ decision, by, comment, fields }: AnswerRequest): string {
+  const entries = Object.entries(fields ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([decision, by ?? null, comment ?? null, entries]);
+}
+
+function whyNot(
+  { id }: MachineStage,
+  then: 'reject' | 'fail',
+  { by, comment, at }: AnswerReceipt,
+  timedOut: boolean,
+): { readonly code: 'stage/rejected' | 'stage/no-answer'; readonly message: string } {
+  if (timedOut && then === 'fail')
+    return { code: 'stage/no-answer', message: `nobody answered stage ${id} before its deadline (${at})` };
+  if (timedOut) return { code: 'stage/rejected', message: `stage ${id} was rejected at its deadline (${at})` };
+  return {
+    code: 'stage/rejected',
+    message: `stage ${id} was rejected${by === null ? '' : ` by ${by}`}${comment === null ? '' : `: ${comment}`}`,
+  };
+}

@@ -1,0 +1,38 @@
+/** The line that the Temporal UI shows beside an activity, a timer or a child workflow. */
+import type { NewRunEvent } from '../domain/run/event.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import type { SessionEventBody } from '../domain/step-machine/event.ts';
+import { addressIn } from '../domain/step-machine/reply.ts';
+import type { SessionState } from '../domain/step-machine/state.ts';
+import { utf8Length } from '../domain/units/utf8.ts';
+
+/** The server refuses a command with a summary of more than 400 bytes, and the workflow's task is tried for ever. */
+const MOST_SUMMARY_BYTES = 200;
+
+/** On one line, and as short as the server takes it. */
+export function summaryOf(text: string): string {
+  const line = sanitizeLine(text);
+  if (utf8Length(line) <= MOST_SUMMARY_BYTES) return line;
+  let bytes = 0;
+  const kept: string[] = [];
+  for (const character of line) {
+    bytes += utf8Length(character);
+    if (bytes > MOST_SUMMARY_BYTES - 3) break;
+    kept.push(character);
+  }
+  return `${kept.join('')}…`;
+}
+
+/** Of a call that writes events of the workflow: how many, and of which kinds. */
+export function eventsSummary(events: readonly NewRunEvent[]): string {
+  const kinds = [...new Set(events.map(({ body }) => body.type))].join(', ');
+  return summaryOf(`${events.length} ${events.length === 1 ? 'event' : 'events'}: ${kinds}`);
+}
+
+/** Of a turn: the step, and what has come for it. */
+export function turnSummary(state: SessionState, event: SessionEventBody): string {
+  if (event.type === 'advance') return summaryOf(`${event.step}: answer`);
+  if (!('cursor' in event)) return event.type;
+  const cursor = state.cursors.find(({ id }) => id === event.cursor);
+  return summaryOf(`${cursor === undefined ? 'a step that has ended' : addressIn(state, cursor)}: ${event.type}`);
+}
