@@ -24,7 +24,7 @@ function expectSamePlan(definition: Definition, yaml: string): void {
 }
 
 test('a workflow in TypeScript makes the plan that it makes in YAML', () => {
-  const split = step('split', ['sh', '-c', `head -n ${param('rows')} /data/x.csv`], {
+  const split = step('split', ['head', '-n', param('rows'), '/data/x.csv'], {
     cwd: '/data',
     env: { TOKEN: fromHost, JOBS: 2 },
     outputs: { parts: '/workspace/parts' },
@@ -69,7 +69,7 @@ workflow:
   output_step: report
   steps:
     - name: split
-      run: { program: sh, args: [-c, "head -n \${{ params.rows }} /data/x.csv"], cwd: /data }
+      run: { program: head, args: [-n, "\${{ params.rows }}", /data/x.csv], cwd: /data }
       env: { TOKEN: "", JOBS: 2 }
       outputs: [{ name: parts, guest: /workspace/parts }]
     - { name: count, run: { program: wc, args: [-l], stdin_from: split }, timeout_secs: 1.5, retry: { max_attempts: 3, backoff_secs: 0.25 }, max_output_mb: 1 }

@@ -99,7 +99,7 @@ export type RunArguments<P extends Params> =
  * ```ts
  * import { defineWorkflow, param, step } from 'voidbox';
  *
- * const rows = step('rows', ['sh', '-c', `seq ${param('count')}`]);
+ * const rows = step('rows', ['seq', param('count')]);
  * const sum = step('sum', ['awk', '{ total += $1 } END { print total }'], { stdinFrom: rows });
  * const workflow = defineWorkflow({ name: 'sum', params: { count: 100 }, steps: [rows, sum] });
  *

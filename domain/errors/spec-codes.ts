@@ -123,8 +123,8 @@ export const SPEC_CODES = {
     'Declare it under `params`, or do not pass the value.',
   ),
   'spec/bad-placeholder': author(
-    'A `${{ … }}` placeholder is not valid, or is used where placeholders are not allowed.',
-    'Write `${{ params.name }}`, in program, args or env; `$${{` is the literal text.',
+    'A `${{ … }}` placeholder is not valid, is used where placeholders are not allowed, or stands in a script, which would read its value as code.',
+    'Write `${{ params.name }}`, in program, args or env; give a script its values as variables; `$${{` is the literal text.',
   ),
 } as const satisfies Record<`spec/${string}`, ErrorCodeInfo>;
 

@@ -45,6 +45,7 @@ import type { InlinedPart } from './inline-part.ts';
 import type { PartFiles } from './part-files.ts';
 import { overlaps } from './paths.ts';
 import { type ParamValues, resolveParams } from './params.ts';
+import { warnOfParamsInCode } from './params-in-code.ts';
 import { type Filler, createFiller } from './placeholders.ts';
 import { Problems, sortByFile } from './problems.ts';
 import { warnOfShellInProgram } from './shell-in-program.ts';
@@ -535,6 +536,7 @@ function compileWork(
     });
   if (run === null) return null;
   warnOfShellInProgram(run, what, problems);
+  warnOfParamsInCode(stage, spec, what, problems);
   if (stage.mode !== null && stage.timeoutMs !== null)
     problems.error(
       'spec/bad-value',

@@ -59,7 +59,7 @@ export function resolveParams(
 }
 
 /** Without `type`: what its other keys ask for, else text, which is what a run can give as it likes. */
-function typeOf({ type, choices, min, max, fallback }: ParamSpec): ParamType {
+export function typeOf({ type, choices, min, max, fallback }: ParamSpec): ParamType {
   if (type !== null) return type.value;
   if (choices.length > 0) return 'choice';
   if (min !== null || max !== null) return 'number';
