@@ -129,6 +129,22 @@ test('a part takes what is carried, asks, repeats and hands on, as stages of one
   expect((await viewOf('parts')).stages.find(({ id }) => id === 'mid')).toMatchObject({ isolation: null });
 });
 
+test('outputs of its stages stand in arguments within it, and its own output in arguments beside it', async () => {
+  const showing = (name: string, text: string): string => `name: ${name}, run: { program: say, args: ['${text}'] }`;
+  await start(
+    'parts-texts',
+    requestOf(['name: p, uses: ./p.yaml', showing('end', 'end(${{ stages.p.output }})')], {
+      'p.yaml': pipeline([say('one'), 'name: q, uses: ./q.yaml', showing('two', 'two(${{ stages.q.output }})')]),
+      'q.yaml': pipeline([say('one', 'inner'), showing('two', 'in-q(${{ stages.one.output }})')]),
+    }),
+  );
+  const outcome = await outcomeOf('parts-texts');
+  expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
+  const ofQ = 'in-q(inner <one) <inner <one';
+  const ofP = `two(${ofQ}) <${ofQ}`;
+  expect(await textOf(outcome)).toBe(`end(${ofP}) <${ofP}`);
+});
+
 test('a stage of it that fails is the failure of the run, and a retry starts there', async () => {
   const request = requestOf([say('start'), 'name: p, uses: ./p.yaml', say('end')], {
     'p.yaml': pipeline([say('one', 'retry-one'), say('two', 'fail-two')]),

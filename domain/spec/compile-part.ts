@@ -3,7 +3,7 @@ import type { Diagnostic } from '../errors/diagnostic.ts';
 import { mayLackOutput } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { waitOf } from '../plan/work.ts';
-import type { CheckExpressions } from './expression/check.ts';
+import type { CheckedExpression, CheckExpressions } from './expression/check.ts';
 import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
 import { folderOf, type PartFiles, partPath } from './part-files.ts';
 import type { Filler } from './placeholders.ts';
@@ -35,7 +35,7 @@ export interface PartOptions {
   readonly own: Spec['parts'];
   readonly baseDir: string | null;
   readonly fill: Filler;
-  readonly check: CheckExpressions['condition'] | null;
+  readonly check: CheckExpressions | null;
   readonly parts: PartContext;
   readonly compile: (used: UsedSpec) => { readonly plan: Plan | null; readonly diagnostics: readonly Diagnostic[] };
   readonly problems: Problems;
@@ -83,18 +83,30 @@ export function compilePart(
       `whose loop ${quote(looped.id)} cannot be passed with \`when\``,
       'write the condition in the part, at the boxes of the loop',
     );
-  const inlined = inlinePart(plan, { ...place, source: uses.value }, (source) => {
-    const read = check!(source);
-    if ('problems' in read) throw new Error('a condition of a plan cannot be read');
-    return read;
-  });
-  const broken = inlined.stages.find(({ when }) => when !== null && 'problems' in check!(when.source));
+  const inlined = inlinePart(
+    plan,
+    { ...place, source: uses.value },
+    { condition: (source) => readable(check!.condition(source)), text: (source) => readable(check!.text(source)) },
+  );
+  const broken = inlined.stages.find(({ when }) => when !== null && 'problems' in check!.condition(when.source));
   if (broken !== undefined)
     return refuse(
       `whose stage ${quote(broken.id)} has a condition that is too long together with that of ${what}`,
       'shorten one of them',
     );
+  const tooLong = inlined.stages.find(({ texts }) => texts?.sources.some((each) => 'problems' in check!.text(each)));
+  if (tooLong !== undefined)
+    return refuse(
+      `whose stage ${quote(tooLong.id)} has an expression in its texts that is too long with the names of stages that it has here`,
+      'shorten the expression, or the name of the stage that uses the part',
+    );
   return inlined;
+}
+
+/** An expression of a plan was read when that was compiled. */
+function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression {
+  if ('problems' in read) throw new Error('an expression of a plan cannot be read');
+  return read;
 }
 
 function usedSpec(

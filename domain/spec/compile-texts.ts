@@ -22,8 +22,6 @@ export interface TextTools {
   /** Null: nobody loaded the language, because no stage needs it. */
   readonly check: CheckExpressions | null;
   readonly split: Splitter;
-  /** The spec is used by another, where its stages have other names. */
-  readonly isPart: boolean;
   readonly problems: Problems;
 }
 
@@ -43,17 +41,7 @@ export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts
     const texts = textsWithExpressions(stage);
     if (texts.length === 0) return null;
     const what = `${spec.kind === 'workflow' ? 'step' : 'box'} ${quote(stage.name.value)}`;
-    const compiled = compileStageTexts(stage, texts, what, tools);
-    const uses = new Set(spec.stages.flatMap((other) => (other.uses === null ? [] : [other.name.value])));
-    const at = tools.isPart ? texts[0]!.text.at : compiled.reads.find(({ value }) => uses.has(value))?.at;
-    if (at !== undefined)
-      tools.problems.error(
-        'spec/unsupported',
-        at,
-        `${what} has outputs in its arguments or variables ${tools.isPart ? 'and stands in a spec that another uses' : 'of a stage with `uses`'}, which this build does not have`,
-        'take the data with `stdin_from`',
-      );
-    return compiled;
+    return compileStageTexts(stage, texts, what, tools);
   });
 }
 

@@ -106,7 +106,6 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
     params,
     check: options.checkExpression ?? null,
     split,
-    isPart: parts.chain.length > 0,
     problems,
   });
   const linked = linkStages(
@@ -294,7 +293,7 @@ function compileUse(
     own: spec.parts,
     baseDir: options.baseDir,
     fill,
-    check: options.checkExpression?.condition ?? null,
+    check: options.checkExpression ?? null,
     parts,
     compile: ({ spec: used, baseDir, params, parts: within }) =>
       compileWithin(used, { ...options, baseDir, params }, within),

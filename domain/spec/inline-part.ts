@@ -11,6 +11,7 @@ import type {
   Plan,
   ScopePlan,
   StagePlan,
+  TextsPlan,
   WorkPlan,
 } from '../plan/plan.ts';
 import { bothSources } from '../plan/both-conditions.ts';
@@ -26,8 +27,11 @@ export interface PartPlace extends Pick<StagePlan, 'after' | 'anyFailure' | 'whe
   readonly handsOn: boolean;
 }
 
-/** What a condition that was compiled reads. */
-export type ReadCondition = (source: string) => CheckedExpression;
+/** What expressions that were compiled read. */
+export interface ReadExpressions {
+  readonly condition: (source: string) => CheckedExpression;
+  readonly text: (source: string) => CheckedExpression;
+}
 
 export interface InlinedPart {
   /** Those of the part, and last the one that ends it. */
@@ -37,7 +41,7 @@ export interface InlinedPart {
   readonly graceMs: Plan['graceMs'];
 }
 
-export function inlinePart(part: Plan, place: PartPlace, read: ReadCondition): InlinedPart {
+export function inlinePart(part: Plan, place: PartPlace, read: ReadExpressions): InlinedPart {
   const named = (name: string): string => `${place.id}.${name}`;
   const stages = part.stages.map((stage) => inlineStage(stage, place, named, read));
   return {
@@ -51,10 +55,10 @@ function inlineStage(
   stage: StagePlan,
   place: PartPlace,
   named: (name: string) => string,
-  read: ReadCondition,
+  read: ReadExpressions,
 ): StagePlan {
   if (stage.finally === true) return inlineLast(stage, place, named, read);
-  const { anyFailure: own, again, loop, ...rest } = stage;
+  const { anyFailure: own, again, loop, texts, ...rest } = stage;
   const isFirst = stage.after.length === 0;
   const anyFailure = isFirst ? place.anyFailure : own;
   const edges = isFirst ? place.after : stage.after.map((edge) => ({ ...edge, stage: named(edge.stage) }));
@@ -74,6 +78,7 @@ function inlineStage(
     ...(again === undefined ? {} : { again: again.map(named) }),
     ...(loop === undefined ? {} : { loop: { ...loop, until: renamedCondition(loop.until, {}, named, read) } }),
     work: renamedWork(stage.work, named),
+    ...(texts === undefined ? {} : { texts: renamedTexts(texts, named, read) }),
     input,
     inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
   };
@@ -84,7 +89,7 @@ function inlineLast(
   stage: StagePlan,
   place: PartPlace,
   named: (name: string) => string,
-  read: ReadCondition,
+  read: ReadExpressions,
 ): StagePlan {
   const isGiven = stage.input.kind === 'run-input' && place.input.kind === 'run-input';
   return {
@@ -192,7 +197,7 @@ function bothConditions(
   outer: ConditionPlan | null,
   inner: ConditionPlan | null,
   named: (name: string) => string,
-  read: ReadCondition,
+  read: ReadExpressions,
 ): ConditionPlan | null {
   const own = inner === null ? null : renamedCondition(inner, outer?.params ?? {}, named, read);
   if (own === null || outer === null) return own ?? outer;
@@ -207,7 +212,7 @@ function renamedCondition(
   { source, stages, params }: ConditionPlan,
   taken: ConditionPlan['params'],
   named: (name: string) => string,
-  read: ReadCondition,
+  read: ReadExpressions,
 ): ConditionPlan {
   const names = new Map<string, string>();
   for (const name of Object.keys(params)) {
@@ -215,19 +220,43 @@ function renamedCondition(
     while (Object.hasOwn(taken, other)) other += '_';
     names.set(name, other);
   }
-  const { stages: ofStages, params: ofParams } = read(source);
+  return {
+    source: renamedSource(source, read.condition(source), named, (name) => names.get(name)!),
+    stages: stages.map(named),
+    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
+  };
+}
+
+/** Of no other stage, so the parameters keep their names. */
+function renamedTexts(texts: TextsPlan, named: (name: string) => string, read: ReadExpressions): TextsPlan {
+  const renamed = texts.sources.map((source) => renamedSource(source, read.text(source), named, (name) => name));
+  // `stages.a` and `stages["a"]` are the same now.
+  const sources = [...new Set(renamed)];
+  return {
+    ...texts,
+    sources,
+    stages: texts.stages.map(named),
+    texts: texts.texts.map(({ place, parts }) => ({
+      place,
+      parts: parts.map((part) => (typeof part === 'number' ? sources.indexOf(renamed[part]!) : part)),
+    })),
+  };
+}
+
+function renamedSource(
+  source: string,
+  { stages, params }: CheckedExpression,
+  stageNamed: (name: string) => string,
+  paramNamed: (name: string) => string,
+): string {
   const places = [
-    ...ofStages.map(({ stage, start, nameEnd }) => ({ start, end: nameEnd, root: 'stages', name: named(stage) })),
-    ...ofParams.map(({ name, start, end }) => ({ start, end, root: 'params', name: names.get(name)! })),
+    ...stages.map(({ stage, start, nameEnd }) => ({ start, end: nameEnd, root: 'stages', name: stageNamed(stage) })),
+    ...params.map(({ name, start, end }) => ({ start, end, root: 'params', name: paramNamed(name) })),
   ];
   let text = source;
   for (const { start, end, root, name } of places.sort((a, b) => b.start - a.start)) {
     const isOptional = /^\w+\s*(?:\.\s*\?|\[\s*\?)/.test(text.slice(start, end));
     text = `${text.slice(0, start)}${root}[${isOptional ? '?' : ''}${JSON.stringify(name)}]${text.slice(end)}`;
   }
-  return {
-    source: text,
-    stages: stages.map(named),
-    params: Object.fromEntries(Object.entries(params).map(([name, value]) => [names.get(name)!, value])),
-  };
+  return text;
 }

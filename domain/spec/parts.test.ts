@@ -285,6 +285,23 @@ describe('bounds', () => {
     expect(messages(files(3_000))).toEqual([expect.stringContaining('"p.s" has a condition that is too long')]);
   });
 
+  test('the length of an expression with the names that it gets', () => {
+    const files = (length: number): Record<string, string> => ({
+      'spec.yaml': workflow([using('p.yaml')]),
+      'p.yaml': workflow([
+        `name: s, run: { program: echo, args: ['\${{ stages.r.output${' '.repeat(length)} + "x" }}'] }`,
+        run('r'),
+      ]),
+    });
+    const short = `stages.r.output + "x"`.length;
+    const renamed = `stages["p.r"].output + "x"`.length;
+    expect(messages(files(4_096 - renamed))).toEqual([]);
+    expect(messages(files(4_096 - renamed + 1))).toEqual([
+      expect.stringContaining('"p.s" has an expression in its texts that is too long with the names of stages'),
+    ]);
+    expect(messages(files(4_096 - short + 1))).toEqual([expect.stringContaining('spec/bad-expression')]);
+  });
+
   test('a spec that comes as text uses no files, and a path leads to none above the root', () => {
     const text = workflow([run('a'), using('p.yaml')]);
     const alone = compileText(text, 'x.yaml', { baseDir: '/specs' });
