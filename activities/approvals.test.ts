@@ -5,8 +5,10 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { APPROVAL_DEFAULTS, FIELD_DEFAULTS } from '../domain/plan/defaults.ts';
 import { FIELD_TYPES, PLAN_LIMITS, type ApprovalWork, type DataRef } from '../domain/plan/plan.ts';
 import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
+import { evaluateTexts } from '../domain/spec/expression/evaluate.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { askApproval, recordApproval, type ApprovalRequest } from './approvals.ts';
+import { askApproval, recordApproval, type ApprovalRequest, type MadeMessage } from './approvals.ts';
+import { NO_LENT_VARIABLES } from './ports/lent-variables.ts';
 
 const APPROVAL: ApprovalWork = {
   ...APPROVAL_DEFAULTS,
@@ -33,11 +35,33 @@ async function textOf(ref: DataRef): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
-const ask = (approval: ApprovalWork): Promise<void> =>
+const ask = (approval: ApprovalWork, made: MadeMessage | null = null): Promise<void> =>
   askApproval(
-    { events: stores.events, now: () => 5 },
-    { runId: 'r', stage: 'ok', execKey: 'ok/0/1', attempt: 1, approval, deadlineAtMs: 9, events: [] },
+    {
+      ...stores,
+      lentVariables: NO_LENT_VARIABLES,
+      evaluateTexts: (...asked) => Promise.resolve(evaluateTexts(...asked)),
+      now: () => 5,
+    },
+    { runId: 'r', stage: 'ok', execKey: 'ok/0/1', attempt: 1, approval, deadlineAtMs: 9, made, events: [] },
   );
+
+/** A message that is made of what stage `a` printed. */
+async function madeOf(output: string, parts: readonly (string | number)[] = ['Ship ', 0, '?']): Promise<MadeMessage> {
+  const ref = await stores.artifacts.put([Buffer.from(output)] as never, 'text/plain');
+  return {
+    texts: { sources: ['stages.a.output'], stages: ['a'], params: {}, texts: [{ place: { kind: 'message' }, parts }] },
+    upstream: { a: { output: ref, outputs: {} } },
+    hostVariables: ['TOKEN'],
+  };
+}
+
+async function askedMessages(): Promise<readonly (string | undefined)[]> {
+  const messages = [];
+  for await (const { body } of stores.reader.read('r', 0))
+    if (body.type === 'stage-asking') messages.push(body.question?.message);
+  return messages;
+}
 
 const record = (change: Partial<ApprovalRequest> = {}): Promise<DataRef> =>
   recordApproval(stores, {
@@ -70,6 +94,34 @@ test('a question is told once, however often it is asked', async () => {
       },
     },
   ]);
+});
+
+test('a message is made when the question is asked, and stands from then on', async () => {
+  await ask(APPROVAL, await madeOf('1.2'));
+  await ask(APPROVAL, await madeOf('another'));
+  expect(await askedMessages()).toEqual(['Ship 1.2?']);
+});
+
+test('what a guest printed moves no cursor in a message, and shows no secret', async () => {
+  await stores.hostVariables.put('r', { TOKEN: 'hunter2-hunter2' });
+  await ask(APPROVAL, await madeOf('a\u001b[2Jb\u0007\u202e hunter2-\u001b[0mhunter2'));
+  expect(await askedMessages()).toEqual(['Ship ab␇� [redacted]?']);
+});
+
+test('a message that cannot be made, or is longer than one may be, is a failure and no question', async () => {
+  const most = PLAN_LIMITS.messageCharacters;
+  await expect(ask(APPROVAL, await madeOf('x'.repeat(most - 5)))).rejects.toMatchObject({
+    code: 'stage/expression',
+    message: expect.stringContaining(`has ${most + 1} characters; at most ${most}`),
+  });
+  const bad = await madeOf('{');
+  await expect(ask(APPROVAL, { ...bad, texts: { ...bad.texts, sources: ['stages.a.json.x'] } })).rejects.toMatchObject({
+    code: 'stage/expression',
+    message: expect.stringMatching(/^stage ok cannot ask: .*not JSON/),
+  });
+  expect(await askedMessages()).toEqual([]);
+  await ask(APPROVAL, await madeOf('x'.repeat(most - 6)));
+  expect((await askedMessages()).map((message) => message?.length)).toEqual([most]);
 });
 
 test('the largest approval that a plan takes fits into an event', async () => {

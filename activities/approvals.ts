@@ -1,11 +1,16 @@
 /** What is done for a stage that asks people: tell readers the question, keep the answer. */
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
-import type { ApprovalWork, DataRef } from '../domain/plan/plan.ts';
+import { type ApprovalWork, type DataRef, PLAN_LIMITS, type TextsPlan } from '../domain/plan/plan.ts';
 import { type ApprovalAnswer, checkFields } from '../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import { createRedactor } from '../domain/security/redactor.ts';
+import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
+import { readSecrets } from './host-variables.ts';
+import type { StageRequest } from './requests.ts';
+import { makeTexts, type TextDeps } from './texts.ts';
 
 export interface AskRequest {
   readonly runId: string;
@@ -14,7 +19,16 @@ export interface AskRequest {
   readonly attempt: number;
   readonly approval: ApprovalWork;
   readonly deadlineAtMs: number | null;
+  /** Values in the message, and what they are made of; null: the message stands in `approval`. */
+  readonly made: MadeMessage | null;
   readonly events: readonly NewRunEvent[];
+}
+
+export interface MadeMessage {
+  readonly texts: TextsPlan;
+  readonly upstream: StageRequest['upstream'];
+  /** Of the run. */
+  readonly hostVariables: readonly string[];
 }
 
 export interface ApprovalRequest {
@@ -27,8 +41,40 @@ export interface ApprovalRequest {
   readonly atMs: number;
 }
 
-export async function askApproval(deps: Pick<ActivityDeps, 'events' | 'now'>, request: AskRequest): Promise<void> {
-  await deps.events.append(request.runId, [...request.events, askingEvent(request, deps.now())]);
+type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
+
+/** @throws CodedError `stage/expression` where a value of the message cannot be made */
+export async function askApproval(deps: AskDeps, request: AskRequest): Promise<void> {
+  const { runId, execKey, events, approval, made } = request;
+  if (made === null) {
+    await deps.events.append(runId, [...events, askingEvent(request, deps.now())]);
+    return;
+  }
+  if (events.length > 0) await deps.events.append(runId, events);
+  // What people were asked stands.
+  if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'asking'))) !== null) return;
+  const message = await messageOf(deps, request, made);
+  await deps.events.append(runId, [askingEvent({ ...request, approval: { ...approval, message } }, deps.now())]);
+}
+
+/** Guests printed what stands in it. Without its control characters a text may be a secret that it was not before. */
+async function messageOf(
+  deps: AskDeps,
+  { runId, stage, approval }: AskRequest,
+  { texts, upstream, hostVariables }: MadeMessage,
+): Promise<string> {
+  const redactor = createRedactor(await readSecrets(deps, runId, hostVariables));
+  const cannotAsk = (why: string): CodedError =>
+    new CodedError('stage/expression', `stage ${stage} cannot ask: ${redactor.text(sanitizeLine(why))}`);
+  const made = await makeTexts(deps, texts, upstream);
+  if ('problem' in made) throw cannotAsk(made.problem);
+  const written = made.find(({ place }) => place.kind === 'message')?.value ?? approval.message;
+  const message = redactor.text(sanitize(written));
+  if (message.length > PLAN_LIMITS.messageCharacters)
+    throw cannotAsk(
+      `its message has ${message.length} characters; at most ${PLAN_LIMITS.messageCharacters} are allowed: let an earlier stage print a short text for it`,
+    );
+  return message;
 }
 
 export function askingEvent(

@@ -142,6 +142,8 @@ export interface AskCall {
   readonly attempt: number;
   /** Milliseconds since the epoch; null: there is none. */
   readonly deadlineAtMs: number | null;
+  /** Of each stage that this one takes data of, what it takes; absent: it takes none. */
+  readonly upstream?: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
 }
 
@@ -229,7 +231,10 @@ export interface Activities {
    * @throws ApplicationFailure `stage/condition` when its condition cannot be decided
    */
   evaluateCondition(call: EvaluateCall): Promise<ConditionResult>;
-  /** Tells readers what a stage asks: appends `stage-asking`. */
+  /**
+   * Tells readers what a stage asks: appends `stage-asking`.
+   * @throws ApplicationFailure `stage/expression` when a value of its message cannot be made
+   */
   askApproval(call: AskCall): Promise<void>;
   /**
    * Keeps an answer as the stage's output.

@@ -43,6 +43,15 @@ export async function resolveEnvironment(
   };
 }
 
+/** All values that the run has of the host, as far as they are known here. @throws as `resolveEnvironment`, but for missing ones */
+export async function readSecrets(
+  sources: Sources,
+  runId: string,
+  hostVariables: readonly string[],
+): Promise<readonly Secret[]> {
+  return [...(await readVariables(sources, runId, hostVariables))].map(([name, value]) => ({ name, value }));
+}
+
 /**
  * Before the first VM: a run whose secrets are not there does not begin.
  * @param plan  `stages`: those that are to run

@@ -698,10 +698,33 @@ describe('a stage that asks', () => {
   });
 
   test('is asked and answered with what was admitted', async () => {
-    expect(await as('asks', () => calls.ask(ask))).toEqual({ ...ask, execKey: 'ok/0/1', approval: work });
+    expect(await as('asks', () => calls.ask(ask))).toEqual({ ...ask, execKey: 'ok/0/1', approval: work, made: null });
     expect(await as('asks', () => calls.approval(approval))).toMatchObject({ approval: work, by: 'ada', atMs: 7 });
     const silent = { ...approval, by: null, timedOut: true };
     expect(await as('asks', () => calls.approval(silent))).toMatchObject({ by: null, timedOut: true });
+  });
+
+  test('gets what its message is made of, of the stages that the message reads and no others', async () => {
+    const texts = {
+      sources: ['stages.own.output'],
+      stages: ['own'],
+      params: {},
+      texts: [{ place: { kind: 'message' as const }, parts: [0] }],
+    };
+    const plan = planOf('own ok>own');
+    const stages = plan.stages.map((stage) => (stage.id === 'ok' ? { ...stage, scope: null, work, texts } : stage));
+    const scopes = plan.scopes.filter(({ id }) => id !== 'ok');
+    await admitted('makes', { behaviour: 16, mounts: {} }, { ...plan, stages, scopes, hostVariables: ['TOKEN'] });
+    const output = { sha256: 'a'.repeat(64), sizeBytes: 1, mediaType: 'text/plain' };
+    const upstream = { own: { output, outputs: {} } };
+    const asked = (given: unknown): Promise<unknown> =>
+      as('makes', () => calls.ask({ ...ask, runId: 'makes', upstream: given }));
+    expect(await asked(upstream)).toMatchObject({
+      approval: work,
+      made: { texts, upstream, hostVariables: ['TOKEN'] },
+    });
+    for (const refused of [undefined, {}, { ...upstream, ok: upstream.own }, { own: { output: null, outputs: {} } }])
+      await expect(asked(refused)).rejects.toMatchObject({ code: 'call/refused' });
   });
 
   test.each<[string, object]>([

@@ -330,9 +330,15 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
     !(Number.isSafeInteger(deadlineAtMs) && Math.abs(deadlineAtMs as number) <= LAST_DATE_MS)
   )
     throw refused(run, `a deadline is a time or null, the call names ${quoted(deadlineAtMs)}`);
+  const stage = stageOf(run, idIn(run, call, 'stage'));
+  const { texts } = stage;
   return {
     ...questionIn(run, call),
     deadlineAtMs: deadlineAtMs as number | null,
+    made:
+      texts === undefined
+        ? null
+        : { texts, upstream: checkedUpstream(run, stage, call['upstream']), hostVariables: run.plan.hostVariables },
     events: checkedEvents(run, call['events']),
   };
 }
@@ -348,7 +354,7 @@ function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
 }
 
 /** Of the stage and the attempt that a call names. */
-function questionIn(run: AdmittedRun, call: Fields): Omit<AskRequest, 'deadlineAtMs' | 'events'> {
+function questionIn(run: AdmittedRun, call: Fields): Omit<AskRequest, 'deadlineAtMs' | 'made' | 'events'> {
   const { id, work, retry, visits } = stageOf(run, idIn(run, call, 'stage'));
   const approval = approvalOf(work);
   const { attempt } = call;

@@ -1,25 +1,21 @@
-/** The arguments and variables of an attempt in which values of expressions stand: made of earlier outputs, before there is a VM. */
+/** The texts of an attempt in which values of expressions stand: made of earlier outputs, before anything of it is done. */
 import { Buffer } from 'node:buffer';
-import type { DataRef, TextPlan, TextsPlan } from '../domain/plan/plan.ts';
+import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../domain/plan/plan.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { CommandStage, StageRequest } from './requests.ts';
 
-type Deps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
+export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 
 /** The stage with its texts, or why they cannot be made. The same outputs give the same texts. */
 export async function withTexts(
-  deps: Deps,
+  deps: TextDeps,
   { stage, upstream }: Pick<StageRequest, 'stage' | 'upstream'>,
 ): Promise<CommandStage | { readonly problem: string }> {
   const { texts } = stage;
   if (texts === undefined) return stage;
-  const outputs = await readOutputs(deps, texts, upstream);
-  if (typeof outputs === 'string') return { problem: outputs };
-  const answer = await deps.evaluateTexts(texts.sources, { stages: outputs, params: texts.params });
-  if ('problem' in answer)
-    return { problem: `the expression \`${shown(texts.sources[answer.source]!)}\`: ${answer.problem}` };
-  const made = texts.texts.map((text) => ({ ...text, value: valueOf(text, answer.texts) }));
+  const made = await makeTexts(deps, texts, upstream);
+  if ('problem' in made) return made;
   const bytes = made.reduce((sum, { value }) => sum + Buffer.byteLength(value), 0);
   if (bytes > EXPRESSION_LIMITS.textsBytes)
     return {
@@ -29,8 +25,27 @@ export async function withTexts(
   const env = new Map(stage.work.env.map(({ name, value }) => [name, value]));
   for (const { place, value } of made)
     if (place.kind === 'arg') args[place.index] = value;
-    else env.set(place.name, { kind: 'literal', text: value });
+    else if (place.kind === 'env') env.set(place.name, { kind: 'literal', text: value });
   return { ...stage, work: { ...stage.work, args, env: [...env].map(([name, value]) => ({ name, value })) } };
+}
+
+interface MadeText {
+  readonly place: TextPlace;
+  readonly value: string;
+}
+
+/** Each text with its values, or why there are none. */
+export async function makeTexts(
+  deps: TextDeps,
+  texts: TextsPlan,
+  upstream: StageRequest['upstream'],
+): Promise<readonly MadeText[] | { readonly problem: string }> {
+  const outputs = await readOutputs(deps, texts, upstream);
+  if (typeof outputs === 'string') return { problem: outputs };
+  const answer = await deps.evaluateTexts(texts.sources, { stages: outputs, params: texts.params });
+  if ('problem' in answer)
+    return { problem: `the expression \`${shown(texts.sources[answer.source]!)}\`: ${answer.problem}` };
+  return texts.texts.map((text) => ({ place: text.place, value: valueOf(text, answer.texts) }));
 }
 
 function valueOf({ parts }: TextPlan, values: readonly string[]): string {
@@ -41,7 +56,7 @@ type Outputs = Readonly<Record<string, { readonly output?: string }>>;
 
 /** In words what is wrong with them. A stage that ended without an output has none here either. */
 async function readOutputs(
-  { artifacts }: Deps,
+  { artifacts }: TextDeps,
   { stages, params }: TextsPlan,
   upstream: StageRequest['upstream'],
 ): Promise<Outputs | string> {

@@ -114,6 +114,26 @@ test('an approval is asked, answered by its fields, and its answer is the output
   await expect(answer('approved', {})).rejects.toMatchObject({ kind: 'ended' });
 });
 
+test('a message says what a stage printed, when it is asked', async () => {
+  await start('asked-of-output', "{ message: 'Release ${{ stages.build.output.trim() }}?' }");
+  await untilAsked('asked-of-output');
+  const { question } = bodyOf(await stack.eventsOf('asked-of-output'), 'stage-asking')!;
+  expect(question?.message).toBe('Release built?');
+  await answer('asked-of-output', {});
+  expect((await outcomeOf('asked-of-output')).state).toBe('succeeded');
+});
+
+test('where a value of its message cannot be made the stage fails, and asks nobody', async () => {
+  await start('asked-of-nothing', "{ message: 'Release ${{ stages.build.json.tag }}?', timeout: 1d }");
+  const outcome = await outcomeOf('asked-of-nothing');
+  expect(outcome).toMatchObject({
+    state: 'failed',
+    failedStage: 'release',
+    failure: { code: 'stage/expression', message: expect.stringMatching(/^stage release cannot ask: .*not JSON/) },
+  });
+  expect(bodyOf(await stack.eventsOf('asked-of-nothing'), 'stage-asking')).toBeUndefined();
+});
+
 test('the same answer again gets the same receipt, another one is told which stands', async () => {
   const approval = '{ message: "Release?" }';
   await startRun(stack.runs.client, {

@@ -105,7 +105,7 @@ export const ERROR_CODES = {
     kind: 'outcome',
     retry: 'never',
     summary:
-      'A value for an argument or a variable of a stage could not be made: its expression reads something that is absent, its value is not a text or is too large, or an output is not UTF-8 text.',
+      'A value for an argument, a variable or the message of a stage could not be made: its expression reads something that is absent, its value is not a text or is too large, or an output is not UTF-8 text.',
     remedy:
       'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) names the limits. Then run again.',
   },

@@ -35,7 +35,7 @@ export const PLAN_LIMITS = {
   nonRetryable: 32,
   /** Expressions in the texts of one stage. */
   textSources: 64,
-  /** UTF-16 code units of an approval's message. */
+  /** UTF-16 code units of an approval's message, as it is written and as it is asked. */
   messageCharacters: 4 * 1024,
   /** Of a stage that waits until a time, from the admission of its run. */
   waitMs: 400 * 24 * 3_600_000,
@@ -176,7 +176,11 @@ export interface TextPlan {
 export type TextPlace =
   | { readonly kind: 'arg'; readonly index: number }
   /** A variable that the work's `env` has. */
-  | { readonly kind: 'env'; readonly name: string };
+  | { readonly kind: 'env'; readonly name: string }
+  /** Of an approval. */
+  | { readonly kind: 'message' }
+  /** Of an agent. */
+  | { readonly kind: 'prompt' };
 
 /** As JSON has it. */
 export type ConditionValue =

@@ -7,6 +7,7 @@ import type {
   EnvPlan,
   MockWork,
   StagePlan,
+  TextPlace,
   WaitWork,
   WorkPlan,
   PartWork,
@@ -78,6 +79,20 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
     case 'agent':
     case 'shell':
       return work.env;
+  }
+}
+
+/** Whether the work has a text in this place. */
+export function hasText(work: WorkPlan, place: TextPlace): boolean {
+  switch (place.kind) {
+    case 'arg':
+      return place.index < (commandOf(work)?.args.length ?? 0);
+    case 'env':
+      return (work.kind === 'command' || work.kind === 'agent') && work.env.some(({ name }) => name === place.name);
+    case 'message':
+      return work.kind === 'approval';
+    case 'prompt':
+      return work.kind === 'agent';
   }
 }
 

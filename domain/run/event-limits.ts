@@ -8,7 +8,8 @@
  * - `stage-given`: 2,000 refs of named outputs, as `stage-finished`; the id of a run.
  * - `stage-finished`: 2,000 refs of named outputs, each with a name of 64 within 256; three texts of a failure.
  * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
- * - `stage-asking`: an approval as the plan has it (`PLAN_LIMITS.approvalBytes`, 131,072).
+ * - `stage-asking`: an approval as the plan has it (`PLAN_LIMITS.approvalBytes`, 131,072), or with a message that is made when
+ *   it is asked (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).
  * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
  * What is larger by nature (outputs, inputs, plans) is an artifact, and its event carries the ref.
  */

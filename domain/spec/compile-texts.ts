@@ -1,4 +1,4 @@
-/** Arguments and variables in which outputs of earlier stages stand: what is wrong with them, and what their stage waits for. */
+/** Texts in which outputs of earlier stages stand: what is wrong with them, and what their stage waits for. */
 import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type TextsPlan } from '../plan/plan.ts';
 import { codeArguments } from './code-arguments.ts';
 import { placeIn } from './compile-condition.ts';
@@ -26,17 +26,28 @@ export interface TextTools {
 }
 
 /** Texts of a stage that an expression stands in. */
-export function textsWithExpressions({ run, env }: StageSpec): readonly { text: Located<string>; place: TextPlace }[] {
-  if (run === null) return [];
-  const all = [
-    ...run.args.map((text, index) => ({ text, place: { kind: 'arg', index } as const })),
-    ...env.map(({ name, value }) => ({ text: value, place: { kind: 'env', name } as const })),
+export function textsWithExpressions({ run, env, approval, prompt }: StageSpec): readonly PlacedText[] {
+  const all: readonly PlacedText[] = [
+    ...(run?.args ?? []).map((text, index) => ({ text, place: { kind: 'arg', index } as const })),
+    ...(approval === null ? [] : [{ text: approval.message, place: { kind: 'message' } as const }]),
+    ...(prompt === null ? [] : [{ text: prompt, place: { kind: 'prompt' } as const }]),
+    ...(run === null && prompt === null ? [] : env).map(({ name, value }) => ({
+      text: value,
+      place: { kind: 'env', name } as const,
+    })),
   ];
   return all.filter(({ text }) => hasExpression(text.value));
 }
 
+interface PlacedText {
+  readonly text: Located<string>;
+  readonly place: TextPlace;
+}
+
 /** Of each stage, by index into `spec.stages`; null: it has none. */
 export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts | null)[] {
+  // One stage alone has no other to read: an output in a text of it is a placeholder that cannot be filled in.
+  if (spec.kind === 'agent' || spec.kind === 'sandbox') return spec.stages.map(() => null);
   return spec.stages.map((stage) => {
     const texts = textsWithExpressions(stage);
     if (texts.length === 0) return null;
@@ -47,19 +58,23 @@ export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts
 
 function compileStageTexts(
   { run, name }: StageSpec,
-  texts: ReturnType<typeof textsWithExpressions>,
+  texts: readonly PlacedText[],
   what: string,
   tools: TextTools,
 ): StageTexts {
   const { problems } = tools;
   const reader = new ExpressionReader(tools);
-  const code = codeArguments(
-    run!.program.value,
-    run!.args.map(({ value }) => value),
-  );
+  const code =
+    run === null
+      ? new Map<number, string>()
+      : codeArguments(
+          run.program.value,
+          run.args.map(({ value }) => value),
+        );
   const shown = new Map<Located<string>, string>();
   const plans = texts.map(({ text, place }): TextPlan => {
-    const key = place.kind === 'arg' ? '`args`' : `the variable ${place.name}`;
+    const key =
+      place.kind === 'env' ? `the variable ${place.name}` : place.kind === 'arg' ? '`args`' : `the ${place.kind}`;
     const interpreter = place.kind === 'arg' ? code.get(place.index) : undefined;
     const parts = tools.split(text);
     if (interpreter !== undefined) {
@@ -75,7 +90,7 @@ function compileStageTexts(
     return {
       place,
       parts: parts.map((part) =>
-        typeof part === 'string' ? part : reader.read(part, { value: part.source, at: text.at }, `${key} of ${what}`),
+        typeof part === 'string' ? part : reader.read(part, placed(text, part), `${key} of ${what}`),
       ),
     };
   });
@@ -88,6 +103,12 @@ function compileStageTexts(
       'let an earlier stage print one text made of them',
     );
   return { plan: { sources, stages: [...reads.keys()], params, texts: plans }, reads: [...reads.values()], shown };
+}
+
+/** The expression alone, and where it begins if that is known. */
+function placed({ at, textAt }: Located<string>, { source, offset }: PlacedExpression): Located<string> {
+  if (textAt === undefined) return { value: source, at };
+  return { value: source, at, textAt: { line: textAt.line, column: textAt.column + offset } };
 }
 
 class ExpressionReader {
@@ -109,10 +130,10 @@ class ExpressionReader {
     if (check === null) throw new Error('a spec with expressions is compiled without their language');
     const checked = check.text(source);
     if ('problems' in checked) {
-      for (const { message } of checked.problems)
+      for (const { message, start } of checked.problems)
         problems.error(
           'spec/bad-expression',
-          text.at,
+          placeIn(text, start).at,
           `${quote(`\${{ ${source} }}`)} in ${what}: ${message}`,
           'see "Outputs in arguments and variables" in docs/spec.md',
         );
@@ -121,12 +142,12 @@ class ExpressionReader {
     }
     for (const { stage, start } of checked.stages)
       if (!this.reads.has(stage)) this.reads.set(stage, { value: stage, at: placeIn(text, start).at });
-    for (const { name } of checked.params) {
+    for (const { name, start } of checked.params) {
       const value = params.get(name);
       if (value === undefined)
         problems.error(
           'spec/unknown-param',
-          text.at,
+          placeIn(text, start).at,
           `${quote(`\${{ ${source} }}`)} in ${what} reads the parameter ${quote(name)}, which is not declared${problems.suggest(name, params.keys())}`,
           `declare it: \`params: {${name}: …}\``,
         );

@@ -434,6 +434,7 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
       ...stageWithoutVm(spec, stage, links, condition),
       ...toleranceOf(stage),
       work: compileApproval(approval, what, fill, problems),
+      ...(context.texts === null ? {} : { texts: context.texts.plan }),
     };
   }
   if (wait !== null && links !== null)

@@ -50,7 +50,7 @@ export function createFiller(
           ? 'a placeholder is not closed: `${{` without `}}`'
           : `the placeholder ${quote(found)} cannot be filled in`,
         inner !== undefined && EXPRESSION.test(inner)
-          ? 'outputs of stages may stand in `args`, and in `env` of a step or box with `run`'
+          ? 'outputs of stages may stand in `args`, `env`, `prompt` and the `message` of an approval, in a step or box'
           : 'write `${{ params.name }}`, or `$${{` for the literal text',
       );
       return found;

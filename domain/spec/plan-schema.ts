@@ -15,6 +15,7 @@ import {
   PLAN_VERSION,
   type Plan,
   SANDBOX_MODES,
+  type TextPlace,
   TIMEOUT_ANSWERS,
 } from '../plan/plan.ts';
 import { holdsOnlyWith } from '../plan/both-conditions.ts';
@@ -24,6 +25,7 @@ import {
   commandOf,
   environmentOf,
   environmentsOfServers,
+  hasText,
   hostVariablesOf,
   needsVm,
   partOf,
@@ -242,6 +244,8 @@ const texts = z.strictObject({
         place: z.discriminatedUnion('kind', [
           z.strictObject({ kind: z.literal('arg'), index: z.number().int().min(0) }),
           z.strictObject({ kind: z.literal('env'), name: variable }),
+          z.strictObject({ kind: z.literal('message') }),
+          z.strictObject({ kind: z.literal('prompt') }),
         ]),
         parts: z.array(z.union([text, z.number().int().min(0)])).min(1),
       }),
@@ -689,8 +693,6 @@ function finallyProblems(checked: Plan): readonly string[] {
 function textProblems(checked: Plan): readonly string[] {
   return checked.stages.flatMap(({ id, work, texts: made }) => {
     if (made === undefined) return [];
-    const command = commandOf(work);
-    if (command === null) return [`stage ${id} has texts and runs no command`];
     const { sources, stages, params } = made;
     const problems = [...repeated(sources), ...repeated(stages)].map(
       (twice) => `stage ${id}: texts have ${twice} twice`,
@@ -705,17 +707,27 @@ function textProblems(checked: Plan): readonly string[] {
       problems.push(`stage ${id}: texts.stages are not the stages that its texts read`);
     if (valued.size !== Object.keys(params).length || ![...valued].every((each) => Object.hasOwn(params, each)))
       problems.push(`stage ${id}: texts.params are not the parameters that its texts read`);
-    const placed = made.texts.map(({ place }) => (place.kind === 'arg' ? `args[${place.index}]` : `env.${place.name}`));
+    const placed = made.texts.map(({ place }) => nameOfPlace(place));
     problems.push(...repeated(placed).map((twice) => `stage ${id}: two texts are ${twice}`));
-    const variables = new Set(command.env.map((each) => each.name));
     made.texts.forEach(({ place, parts }, position) => {
-      if (place.kind === 'arg' ? place.index >= command.args.length : !variables.has(place.name))
-        problems.push(`stage ${id}: its command has no ${placed[position]}`);
+      if (!hasText(work, place)) problems.push(`stage ${id}: its work has no ${placed[position]}`);
       if (parts.some((part) => typeof part === 'number' && part >= sources.length))
         problems.push(`stage ${id}: ${placed[position]} has an expression that texts.sources lacks`);
     });
     return problems;
   });
+}
+
+function nameOfPlace(place: TextPlace): string {
+  switch (place.kind) {
+    case 'arg':
+      return `args[${place.index}]`;
+    case 'env':
+      return `env.${place.name}`;
+    case 'message':
+    case 'prompt':
+      return place.kind;
+  }
 }
 
 function mountProblems(checked: Plan): readonly string[] {

@@ -228,7 +228,8 @@ export function readText(
     );
     return null;
   }
-  return { value: node.text, at: node.at };
+  const { text: value, at, textAt } = node;
+  return textAt === undefined ? { value, at } : { value, at, textAt };
 }
 
 /** A mapping is seldom meant: YAML makes one of `echo a: b`, and a list of `[ -f x ]`. */

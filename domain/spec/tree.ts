@@ -43,7 +43,7 @@ export interface MapEntry {
 export interface Located<T> {
   readonly value: T;
   readonly at: Position;
-  /** Of a text in which mistakes have places of their own: where it begins, as in `ScalarNode`. */
+  /** Where a text begins, as in `ScalarNode`: mistakes in an expression have places of their own. */
   readonly textAt?: Position;
 }
 

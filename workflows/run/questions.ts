@@ -12,6 +12,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { workflowFailure } from '../failure.ts';
 import type { AnswerReceipt, AnswerRequest } from './answer-request.ts';
+import { takenBy } from './stage-call.ts';
 
 export interface QuestionIo {
   /** The call that tells readers, without what the run loop adds. */
@@ -44,13 +45,16 @@ export class Questions {
     this.#io = io;
   }
 
-  open(stage: MachineStage, { attempt }: Extract<Command, { type: 'ask' }>): void {
+  open(stage: MachineStage, { attempt, upstream }: Extract<Command, { type: 'ask' }>): void {
     const question: Question = { stage, attempt, scope: new CancellationScope(), deciding: Promise.resolve() };
     this.#open.set(stage.id, question);
     this.#decided.delete(stage.id);
     const { deadline } = stage;
     const deadlineAtMs = deadline === null ? null : Date.now() + deadline.afterMs;
-    this.#io.ask({ stage: stage.id, attempt, deadlineAtMs }).catch((error: unknown) => this.#fail(question, error));
+    const taken = stage.takes.length === 0 ? {} : { upstream: takenBy(stage, upstream) };
+    this.#io
+      .ask({ stage: stage.id, attempt, deadlineAtMs, ...taken })
+      .catch((error: unknown) => this.#fail(question, error));
     if (deadline === null) return;
     question.scope
       .run(() => sleep(deadline.afterMs, { summary: `deadline of ${stage.id}` }))

@@ -220,8 +220,7 @@ function readTextOf(type: TextType, node: TreeNode | null, what: string, problem
     problems.error('spec/bad-name', text.at, `${what} is ${quote(text.value)}`, VARIABLE_REMEDY);
     return null;
   }
-  const isPlaced = type.places === true && text !== null && node?.kind === 'scalar' && node.textAt !== undefined;
-  return isPlaced ? { ...text, textAt: node.textAt } : text;
+  return text;
 }
 
 function readOneOf(

@@ -175,7 +175,6 @@ const PIPELINE_LOOP = {
         is: 'text',
         holds: 'expression',
         lenient: true,
-        places: true,
         filled: 'write a condition, such as `stages.judge.json.score >= 8`',
       },
       required: true,

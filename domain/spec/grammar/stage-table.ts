@@ -162,7 +162,6 @@ export const BESIDE_RUN = {
       is: 'text',
       holds: 'expression',
       lenient: true,
-      places: true,
       filled: 'write a condition, such as `params.env == "prod"`',
     },
     form: 'when: EXPRESSION',

@@ -94,8 +94,6 @@ export interface TextType {
   readonly filled?: string;
   /** The name of a variable, as `VARIABLE` in `values.ts` has it. */
   readonly variable?: true;
-  /** Mistakes inside of it have places of their own. */
-  readonly places?: true;
 }
 
 export interface NameType {
