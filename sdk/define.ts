@@ -24,6 +24,8 @@ import {
   type Wait,
 } from './definition.ts';
 import { listFiles } from './list-files.ts';
+import { COMPILE_OPTIONS, PIPELINE_OPTIONS, RUN_OPTIONS, WORKFLOW_OPTIONS } from './known-options.ts';
+import { checkList, checkOptions, nameOf, namesOf, secondsOf } from './options.ts';
 import { tellPlace } from './places.ts';
 import { readSpec } from './read-spec.ts';
 import type { NoParams, Params, RunParams } from './results.ts';
@@ -110,8 +112,12 @@ export type RunArguments<P extends Params> =
 export function defineWorkflow<const P extends Params = NoParams, R = unknown>(
   options: WorkflowOptions<P, R>,
 ): Definition<P, R> {
-  const specs = options.steps.map(({ spec }) => spec);
-  const made = definition<P, R>('workflow', options, { output_step: options.output?.name, steps: specs }, specs);
+  checkOptions('options of `defineWorkflow`', options, WORKFLOW_OPTIONS);
+  const { steps, output } = options;
+  checkList('`steps` of `defineWorkflow`', steps);
+  for (const each of steps) nameOf('a step of `defineWorkflow`', each);
+  const specs = steps.map(({ spec }) => spec);
+  const made = definition<P, R>('workflow', options, { output_step: outputName(output), steps: specs }, specs);
   tellPlace(made, defineWorkflow, stagesIn(made));
   return made;
 }
@@ -136,6 +142,11 @@ export function defineWorkflow<const P extends Params = NoParams, R = unknown>(
 export function definePipeline<const P extends Params = NoParams, R = unknown>(
   options: PipelineOptions<P, R>,
 ): Definition<P, R> {
+  checkOptions('options of `definePipeline`', options, PIPELINE_OPTIONS);
+  checkList('`stages` of `definePipeline`', options.stages);
+  for (const each of options.stages)
+    if (each?.kind !== 'fan-out' && each?.kind !== 'loop') nameOf('a stage of `definePipeline`', each);
+  namesOf('`aside` of `definePipeline`', options.aside);
   const stages = options.stages.map((stage) =>
     stage.kind === 'fan-out'
       ? { type: 'fan_out', name: stage.name, boxes: stage.boxes.map(({ name }) => name) }
@@ -144,9 +155,14 @@ export function definePipeline<const P extends Params = NoParams, R = unknown>(
         : { type: 'box', name: stage.name },
   );
   const specs = boxSpecs(options);
-  const made = definition<P, R>('pipeline', options, { output_box: options.output?.name, boxes: specs, stages }, specs);
+  const section = { output_box: outputName(options.output), boxes: specs, stages };
+  const made = definition<P, R>('pipeline', options, section, specs);
   tellPlace(made, definePipeline, stagesIn(made));
   return made;
+}
+
+function outputName(stage: { readonly name: string } | undefined): string | undefined {
+  return stage === undefined ? undefined : nameOf('`output`', stage);
 }
 
 /** In the order of the spec. A box that stands in two places is one box; that it may not is the compiler's to say. */
@@ -163,15 +179,16 @@ function definition<P extends Params, R>(
   section: SpecObject,
   stages: readonly SpecObject[],
 ): Definition<P, R> {
+  const of = `of ${kind} "${name}"`;
   const own = {
     params,
     sandbox: sandboxSpec(sandbox),
-    llm: llmSpec(llm),
+    llm: llmSpec(llm, of),
     secrets,
     max_parallel: maxParallel,
-    defaults: defaultsSpec(defaults),
-    timeout_secs: timeoutMs === undefined ? undefined : timeoutMs / 1_000,
-    grace_secs: graceMs === undefined ? undefined : graceMs / 1_000,
+    defaults: defaultsSpec(defaults, of),
+    timeout_secs: secondsOf(timeoutMs),
+    grace_secs: secondsOf(graceMs),
   };
   const body = { ...own, [kind]: section };
   const { definitions, named } = partsOf(body);
@@ -184,7 +201,9 @@ function definition<P extends Params, R>(
   const made: Definition<P, R> = {
     name,
     source,
-    compile({ baseDir, params: given } = {}) {
+    compile(wanted = {}) {
+      checkOptions('options of `compile`', wanted, COMPILE_OPTIONS);
+      const { baseDir, params: given } = wanted;
       const options = {
         baseDir: baseDir ?? null,
         params: textsOf(given ?? {}),
@@ -196,7 +215,9 @@ function definition<P extends Params, R>(
       const { plan, diagnostics } = compileText(source, `${name}.json`, options);
       return { plan, diagnostics };
     },
-    async run(...[{ params: given = {}, ...options } = {}]) {
+    async run(...[wanted = {}]) {
+      checkOptions('options of `run`', wanted, RUN_OPTIONS);
+      const { params: given = {}, ...options } = wanted;
       return (await runDefinition(
         made,
         textsOf(given as Readonly<Record<string, ParamValue>>),

@@ -11,6 +11,23 @@ import type {
 } from '../domain/plan/plan.ts';
 import type { SKILL_TYPES } from '../domain/spec/grammar/agent-table.ts';
 import type { PARAM_TYPES } from '../domain/spec/grammar/values.ts';
+import {
+  AGENT_BOX_OPTIONS,
+  AGENT_STEP_OPTIONS,
+  APPROVAL_OPTIONS,
+  BOX_OPTIONS,
+  DEFAULTS_KEYS,
+  FAN_OUT_OPTIONS,
+  INPUT_KEYS,
+  LLM_KEYS,
+  LOOP_OPTIONS,
+  MOCK_KEYS,
+  PART_OPTIONS,
+  RETRY_KEYS,
+  STEP_OPTIONS,
+  WAIT_OPTIONS,
+} from './known-options.ts';
+import { checkList, checkOptions, durationOf, nameOf, namesOf, secondsOf, shown } from './options.ts';
 import { tellPlace } from './places.ts';
 
 export type ParamType = (typeof PARAM_TYPES)[number];
@@ -304,10 +321,14 @@ export interface WaitOptions {
   readonly forMs?: number;
   /** A date, or a text with its offset from UTC; one that has passed ends the wait at once. */
   readonly until?: Date | string;
+  /** As for a step or box. */
+  readonly when?: string;
   /** In a workflow; a pipeline has its order. */
   readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
   /** It starts when one of these has failed; in a pipeline it stands in `aside`. */
   readonly onFailure?: readonly (Step | Box | Approval | Wait | Part)[];
+  /** Its failure is tolerated. */
+  readonly continueOnError?: boolean;
 }
 
 /** A stage that lets time pass; it has no output. */
@@ -377,10 +398,12 @@ export function step<const O extends Outputs = Record<never, string>, R = string
   command: Command,
   options: StepOptions<O, R> = {},
 ): Step<O, R> {
+  const of = `of step "${name}"`;
+  checkOptions(`options ${of}`, options, STEP_OPTIONS);
   const spec = {
-    ...stageSpec(name, command, options, options.stdinFrom?.name),
-    depends_on: options.dependsOn?.map((each) => each.name),
-    on_failure: options.onFailure?.map((each) => each.name),
+    ...stageSpec(name, command, options, of),
+    depends_on: namesOf(`\`dependsOn\` ${of}`, options.dependsOn),
+    on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
     mode: options.service === true ? 'service' : undefined,
   };
   tellPlace(spec, step);
@@ -393,9 +416,11 @@ export function box<const O extends Outputs = Record<never, string>, R = string>
   command: Command,
   options: BoxOptions<O, R> = {},
 ): Box<O, R> {
+  const of = `of box "${name}"`;
+  checkOptions(`options ${of}`, options, BOX_OPTIONS);
   const spec = {
-    ...stageSpec(name, command, options, options.stdinFrom?.name),
-    on_failure: options.onFailure?.map((each) => each.name),
+    ...stageSpec(name, command, options, of),
+    on_failure: namesOf(`\`onFailure\` ${of}`, options.onFailure),
   };
   tellPlace(spec, box);
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
@@ -407,7 +432,12 @@ export function agentStep<const O extends Outputs = Record<never, string>, R = s
   prompt: string,
   options: AgentStepOptions<O, R> = {},
 ): Step<O, R> {
-  const spec = { ...agentSpec(name, prompt, options), depends_on: options.dependsOn?.map((each) => each.name) };
+  const of = `of step "${name}"`;
+  checkOptions(`options ${of}`, options, AGENT_STEP_OPTIONS);
+  const spec = {
+    ...agentSpec(name, prompt, options, of),
+    depends_on: namesOf(`\`dependsOn\` ${of}`, options.dependsOn),
+  };
   tellPlace(spec, agentStep);
   return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
 }
@@ -418,31 +448,36 @@ export function agentBox<const O extends Outputs = Record<never, string>, R = st
   prompt: string,
   options: AgentBoxOptions<O, R> = {},
 ): Box<O, R> {
-  const spec = agentSpec(name, prompt, options);
+  const of = `of box "${name}"`;
+  checkOptions(`options ${of}`, options, AGENT_BOX_OPTIONS);
+  const spec = agentSpec(name, prompt, options, of);
   tellPlace(spec, agentBox);
   return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
 }
 
-function agentSpec(name: string, prompt: string, options: AgentBoxOptions<Outputs>): SpecObject {
-  return { name, prompt, skills: options.skills, llm: llmSpec(options.llm), ...besideWork(options) };
+function agentSpec(name: string, prompt: string, options: AgentBoxOptions<Outputs>, of: string): SpecObject {
+  return { name, prompt, skills: options.skills, llm: llmSpec(options.llm, of), ...besideWork(options, of) };
 }
 
-export function llmSpec(llm: Llm | undefined): SpecObject | undefined {
+export function llmSpec(llm: Llm | undefined, of: string): SpecObject | undefined {
   if (llm === undefined) return undefined;
+  checkOptions(`\`llm\` ${of}`, llm, LLM_KEYS);
   const { provider, model, baseUrl, apiKeyEnv, credentialProxy } = llm;
   return { provider, model, base_url: baseUrl, api_key_env: apiKeyEnv, credential_proxy: credentialProxy };
 }
 
 /** A question to people, as a step of a workflow or a box of a pipeline. It waits without a VM. */
 export function approval(name: string, options: ApprovalOptions): Approval {
+  const of = `of approval "${name}"`;
+  checkOptions(`options ${of}`, options, APPROVAL_OPTIONS);
   const { message, by, timeoutMs, onTimeout, fields, dependsOn, onFailure, when, continueOnError } = options;
-  const timeout = timeoutMs === undefined ? undefined : `${timeoutMs}ms`;
+  const timeout = durationOf(`\`timeoutMs\` ${of}`, timeoutMs);
   const spec = {
     name,
     when,
     approval: { message, by, timeout, on_timeout: onTimeout, fields },
-    depends_on: dependsOn?.map((each) => each.name),
-    on_failure: onFailure?.map((each) => each.name),
+    depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
+    on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
     continue_on_error: continueOnError,
   };
   tellPlace(spec, approval);
@@ -450,15 +485,20 @@ export function approval(name: string, options: ApprovalOptions): Approval {
 }
 
 /** Time that passes, as a step of a workflow or a box of a pipeline, without a VM. */
-export function wait(name: string, { forMs, until, dependsOn, onFailure }: WaitOptions): Wait {
+export function wait(name: string, options: WaitOptions): Wait {
+  const of = `of wait "${name}"`;
+  checkOptions(`options ${of}`, options, WAIT_OPTIONS);
+  const { forMs, until, when, dependsOn, onFailure, continueOnError } = options;
   const spec = {
     name,
+    when,
     wait: {
-      for: forMs === undefined ? undefined : `${forMs}ms`,
+      for: durationOf(`\`forMs\` ${of}`, forMs),
       until: until instanceof Date ? until.toISOString() : until,
     },
-    depends_on: dependsOn?.map((each) => each.name),
-    on_failure: onFailure?.map((each) => each.name),
+    depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
+    on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
+    continue_on_error: continueOnError,
   };
   tellPlace(spec, wait);
   return { kind: 'wait', name, spec };
@@ -469,6 +509,8 @@ export function wait(name: string, { forMs, until, dependsOn, onFailure }: WaitO
  * @param uses  a definition, or a YAML or JSON file, from the folder of the definition: `./review.yaml`
  */
 export function part(name: string, uses: string | DefinedPart, options: PartOptions = {}): Part {
+  const of = `of part "${name}"`;
+  checkOptions(`options ${of}`, options, PART_OPTIONS);
   const { with: values, when, dependsOn, onFailure, outputSchema } = options;
   const spec = {
     name,
@@ -476,8 +518,8 @@ export function part(name: string, uses: string | DefinedPart, options: PartOpti
     uses,
     with: values,
     output_schema: jsonSchemaOf(outputSchema),
-    depends_on: dependsOn?.map((each) => each.name),
-    on_failure: onFailure?.map((each) => each.name),
+    depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
+    on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
   };
   tellPlace(spec, part);
   return { kind: 'part', name, spec };
@@ -488,7 +530,11 @@ export function fanOut(
   boxes: readonly (Box | Approval | Wait | Part)[],
   options: { readonly name?: string } = {},
 ): FanOut {
-  return { kind: 'fan-out', name: options.name, boxes };
+  const { name } = options;
+  const what = name === undefined ? 'a fan-out' : `fan-out "${name}"`;
+  checkOptions(`options of ${what}`, options, FAN_OUT_OPTIONS);
+  checkBoxes(what, boxes);
+  return { kind: 'fan-out', name, boxes };
 }
 
 /**
@@ -496,7 +542,14 @@ export function fanOut(
  * its input; what comes after the loop finds what the last visit came to.
  */
 export function loop(name: string, boxes: readonly (Box | Approval | Wait | Part)[], options: LoopOptions): Loop {
+  checkOptions(`options of loop "${name}"`, options, LOOP_OPTIONS);
+  checkBoxes(`loop "${name}"`, boxes);
   return { kind: 'loop', name, boxes, options };
+}
+
+function checkBoxes(what: string, boxes: readonly { readonly name: string }[]): void {
+  checkList(`boxes of ${what}`, boxes);
+  for (const each of boxes) nameOf(`a box of ${what}`, each);
 }
 
 export function loopSpec({ name, boxes, options }: Loop): SpecObject {
@@ -506,34 +559,66 @@ export function loopSpec({ name, boxes, options }: Loop): SpecObject {
 
 function stageSpec(
   name: string,
-  [program, ...args]: Command,
-  options: StageOptions<Outputs>,
-  stdinFrom: string | undefined,
+  command: Command,
+  options: StageOptions<Outputs> & { readonly stdinFrom?: Step | Box | Approval | Part },
+  of: string,
 ): SpecObject {
-  const { forEach } = options;
+  const { forEach, stdinFrom } = options;
+  const [program, ...args] = Array.isArray(command) ? (command as Command) : refuseCommand(command, of);
   return {
     name,
-    run: { program, args, stdin_from: stdinFrom, cwd: options.cwd },
-    for_each: forEach === undefined || !('source' in forEach) ? forEach : forEach.source,
+    run: {
+      program,
+      args,
+      stdin_from: stdinFrom === undefined ? undefined : nameOf(`\`stdinFrom\` ${of}`, stdinFrom),
+      cwd: options.cwd,
+    },
+    for_each: forEach === undefined ? undefined : itemsSpec(forEach, `\`forEach\` ${of}`),
     max_parallel: options.maxParallel,
     fail_fast: options.failFast,
     allow_failures: options.allowFailures,
-    ...besideWork(options),
+    ...besideWork(options, of),
   };
 }
 
-function besideWork(options: StageOptions<Outputs>): SpecObject {
+export function itemsSpec(list: Items, what: string): unknown {
+  const given: unknown = list;
+  if (Array.isArray(given)) return given;
+  if (typeof given === 'object' && given !== null && 'source' in given) return given.source;
+  throw new TypeError(`${what}: a list is needed, or what \`items\` or \`files\` gives, got ${shown(given)}`);
+}
+
+/** A text would be taken apart into its characters. */
+function refuseCommand(command: unknown, of: string): never {
+  const remedy = typeof command === 'string' ? `; write ['sh', '-c', ${JSON.stringify(command)}]` : '';
+  throw new TypeError(`the command ${of}: a list of program and arguments is needed, got ${shown(command)}${remedy}`);
+}
+
+function inputSpec(input: Input, of: string): SpecObject {
+  checkOptions(`an input ${of}`, input, INPUT_KEYS);
+  const { from, guest, optional } = input;
+  const given: unknown = from;
+  if (typeof given !== 'object' || given === null || !('stage' in given && 'output' in given))
+    throw new TypeError(
+      `\`from\` of an input ${of}: an output is needed, got ${shown(given)}; write \`stage.output("name")\``,
+    );
+  return { from: `${from.stage}.${from.output}`, guest, optional };
+}
+
+function besideWork(options: StageOptions<Outputs>, of: string): SpecObject {
   const { outputs, inputs, retry, sandbox, mock } = options;
+  if (inputs !== undefined) checkList(`\`inputs\` ${of}`, inputs);
+  if (mock !== undefined) checkOptions(`\`mock\` ${of}`, mock, MOCK_KEYS);
   return {
     when: options.when,
     env: options.env,
     secrets: options.secrets,
-    inputs: inputs?.map(({ from, guest, optional }) => ({ from: `${from.stage}.${from.output}`, guest, optional })),
+    inputs: inputs?.map((input) => inputSpec(input, of)),
     outputs:
       outputs === undefined ? undefined : Object.entries(outputs).map(([output, guest]) => ({ name: output, guest })),
     output_file: options.outputFile,
-    timeout_secs: seconds(options.timeoutMs),
-    retry: retrySpec(retry),
+    timeout_secs: secondsOf(options.timeoutMs),
+    retry: retrySpec(retry, of),
     continue_on_error: options.continueOnError,
     finally: options.finally,
     max_output_mb: options.maxOutputMib,
@@ -564,24 +649,27 @@ export function sandboxSpec(sandbox: SandboxOptions | undefined): SpecObject | u
   return { ...same, memory_mb: memoryMib, disk_mb: diskMib, guest_image: guestImage };
 }
 
-export function defaultsSpec(defaults: StageDefaults | undefined): SpecObject | undefined {
+export function defaultsSpec(defaults: StageDefaults | undefined, of: string): SpecObject | undefined {
   if (defaults === undefined) return undefined;
+  checkOptions(`\`defaults\` ${of}`, defaults, DEFAULTS_KEYS);
   const { env, timeoutMs, retry, maxOutputMib } = defaults;
-  return { env, timeout_secs: seconds(timeoutMs), retry: retrySpec(retry), max_output_mb: maxOutputMib };
-}
-
-function retrySpec(retry: Retry | undefined): SpecObject | undefined {
-  if (retry === undefined) return undefined;
   return {
-    max_attempts: retry.maxAttempts,
-    backoff_secs: seconds(retry.backoffMs),
-    initial_secs: seconds(retry.initialMs),
-    max_secs: seconds(retry.maxMs),
-    backoff: retry.backoff,
-    non_retryable: retry.nonRetryable,
+    env,
+    timeout_secs: secondsOf(timeoutMs),
+    retry: retrySpec(retry, `of \`defaults\` ${of}`),
+    max_output_mb: maxOutputMib,
   };
 }
 
-function seconds(ms: number | undefined): number | undefined {
-  return ms === undefined ? undefined : ms / 1_000;
+function retrySpec(retry: Retry | undefined, of: string): SpecObject | undefined {
+  if (retry === undefined) return undefined;
+  checkOptions(`\`retry\` ${of}`, retry, RETRY_KEYS);
+  return {
+    max_attempts: retry.maxAttempts,
+    backoff_secs: secondsOf(retry.backoffMs),
+    initial_secs: secondsOf(retry.initialMs),
+    max_secs: secondsOf(retry.maxMs),
+    backoff: retry.backoff,
+    non_retryable: retry.nonRetryable,
+  };
 }

@@ -1,15 +1,28 @@
 /** Conditions and lists around a stage, for readers who look for them before the stage. */
-import type { Approval, Box, Items, Outputs, Part, SpecObject, Step } from './definition.ts';
+import {
+  type Approval,
+  type Box,
+  type Items,
+  itemsSpec,
+  type Outputs,
+  type Part,
+  type SpecObject,
+  type Step,
+  type Wait,
+} from './definition.ts';
+import { FOR_EACH_OPTIONS } from './known-options.ts';
+import { checkOptions, nameOf } from './options.ts';
 import { tellPlace } from './places.ts';
 import type { ItemResults } from './results.ts';
 
-type Conditional = Step | Box | Approval | Part;
+type Conditional = Step | Box | Approval | Wait | Part;
 
 /**
  * The stage, which runs only where the condition holds and is passed otherwise; as its option `when`.
  * @param condition  in CEL, such as `params.env == "prod"`
  */
 export function when<S extends Conditional>(condition: string, stage: S): S {
+  nameOf('`when`', stage);
   const spec = extended(stage, 'when', { when: condition });
   tellPlace(spec, when);
   return { ...stage, spec };
@@ -44,20 +57,19 @@ export type Each<S> =
 export function forEach<S extends Step<Outputs> | Box<Outputs>>(
   list: Items,
   stage: S,
-  { maxParallel, failFast, allowFailures }: ForEachOptions = {},
+  options: ForEachOptions = {},
 ): Each<S> {
+  const what = `\`forEach\` around "${nameOf('`forEach`', stage)}"`;
+  checkOptions(`options of ${what}`, options, FOR_EACH_OPTIONS);
+  const { maxParallel, failFast, allowFailures } = options;
   const spec = extended(stage, 'for_each', {
-    for_each: itemsSpec(list),
+    for_each: itemsSpec(list, `the list of ${what}`),
     max_parallel: maxParallel,
     fail_fast: failFast,
     allow_failures: allowFailures,
   });
   tellPlace(spec, forEach);
   return { ...stage, spec } as unknown as Each<S>;
-}
-
-function itemsSpec(list: Items): unknown {
-  return 'source' in list ? list.source : list;
 }
 
 /** Two conditions or lists would be one that was not written: the later one must not win in silence. */

@@ -1,6 +1,6 @@
 /** Reads values out of a positioned tree; a value of the wrong shape is a diagnostic and then absent. */
 import { PLAN_LIMITS } from '../plan/plan.ts';
-import { formatDurationMs, parseDurationMs } from '../units/duration.ts';
+import { parseDurationMs, writeDurationMs } from '../units/duration.ts';
 import { isRounded } from '../units/rounded.ts';
 import { type DurationRange, NAME, type NumberRange } from './grammar/values.ts';
 import type { Json, JsonSpec, JsonType } from './grammar/json.ts';
@@ -280,7 +280,7 @@ export function readDuration(
     return null;
   }
   if (ms >= minMs && ms <= maxMs) return ms;
-  const range = `from ${formatDurationMs(minMs)} to ${formatDurationMs(maxMs)}`;
+  const range = `from ${writeDurationMs(minMs)} to ${writeDurationMs(maxMs)}`;
   problems.error('spec/bad-value', node.at, `${what} is ${inner(node)}; a duration ${range} is allowed`, remedy);
   return null;
 }

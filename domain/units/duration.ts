@@ -9,6 +9,12 @@ export function parseDurationMs(text: string): number | null {
   return Number.isSafeInteger(Math.round(total)) ? Math.round(total) : null;
 }
 
+/** As `parseDurationMs` reads it, in the largest unit that holds it whole: `90s`, `366d`. */
+export function writeDurationMs(ms: number): string {
+  const [unit, each] = Object.entries(UNITS_MS).findLast(([, size]) => ms % size === 0)!;
+  return `${ms / each}${unit}`;
+}
+
 /** For people: `850 ms`, `2.4 s`, `1m 05s`, `2h 03m`, `2d 01h`; `-` when it is none. */
 export function formatDurationMs(ms: number): string {
   if (!Number.isFinite(ms) || ms < 0) return '-';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { formatBytes } from './bytes.ts';
-import { formatAge, formatDurationMs, parseDurationMs } from './duration.ts';
+import { formatAge, formatDurationMs, parseDurationMs, writeDurationMs } from './duration.ts';
 import { utf8Encode, utf8Length } from './utf8.ts';
 
 test.each([
@@ -35,6 +35,16 @@ test.each([
   [-1, '-'],
   [Number.NaN, '-'],
 ])('%d ms for people', (ms, text) => expect(formatDurationMs(ms)).toBe(text));
+
+test.each([
+  [1_000, '1s'],
+  [1_500, '1500ms'],
+  [90_000, '90s'],
+  [366 * 86_400_000, '366d'],
+])('%d ms in a spec', (ms, text) => {
+  expect(writeDurationMs(ms)).toBe(text);
+  expect(parseDurationMs(text)).toBe(ms);
+});
 
 test.each([
   [-5, '0s ago'],

@@ -1,19 +1,21 @@
 /** The process that runs a definition's code: `definition-process.js BUNDLE`, with the reply on descriptor 3. */
 import { writeSync } from 'node:fs';
-import { dirname } from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { packageRoot } from '../../setup/package-root.ts';
 import { listenForPlaces } from '../places.ts';
 import type { Place, Reply } from './reply.ts';
 import { placeInStack } from './stack-place.ts';
 
 const REPLY_DESCRIPTOR = 3;
-const OWN_FOLDER = dirname(dirname(fileURLToPath(import.meta.url)));
+/** The builders, and in a checkout their sources, which source maps name. */
+const OWN_FOLDERS = [`${join(packageRoot(), 'dist/sdk')}/`, `${join(packageRoot(), 'sdk')}/`];
 
 const places = new Map<object, Place | null>();
 const stagesOf = new Map<object, readonly object[]>();
 
 function placeOf(stack: string): Place | null {
-  return placeInStack(stack, (file) => file.startsWith(`${OWN_FOLDER}/`));
+  return placeInStack(stack, (file) => OWN_FOLDERS.some((folder) => file.startsWith(folder)));
 }
 
 async function replyOf(bundle: string): Promise<Reply> {

@@ -42,13 +42,17 @@ test('durations are in milliseconds, other numbers stay', () => {
   ]);
 });
 
-test('the timeout of an approval is in milliseconds', () => {
+test('durations of an approval and a wait are in milliseconds', () => {
   expect(translated('`timeout` of `approval` of step "a" must be a duration, got the string "NaN"', 'write …')).toEqual(
     [
       '`timeoutMs` of step "a" must be a duration, got the string "NaN"',
       'write milliseconds, from 1000 to 31622400000',
     ],
   );
+  expect(translated('`for` of `wait` of step "a" is 1ms; a duration from 1s to 400d is allowed', 'write …')).toEqual([
+    '`forMs` of step "a" is 1ms; a duration from 1s to 400d is allowed',
+    'write milliseconds, from 1000 to 34560000000',
+  ]);
   expect(translated('step "a" has `on_timeout` and no `timeout`: it never applies', 'add a `timeout`')).toEqual([
     'step "a" has `onTimeout` and no `timeoutMs`: it never applies',
     'add a `timeoutMs`',

@@ -49,8 +49,11 @@ const NOT_LISTED = /^(`\w+`.* names the (step|box) ".*"), which does not exist(?
 /** The command that a remedy writes out. */
 const SHELL_COMMAND = /`(?:run: )?\{ program: sh, args: \[-c, (.*)\] \}`/s;
 const IN_SECONDS = /`(?:timeout|grace|backoff|initial|max)_secs`/;
-/** Of an approval: a duration with units in a spec, milliseconds in a definition. */
-const APPROVAL_TIMEOUT = /`timeout` of `approval`/;
+/** A duration: with units in a spec, milliseconds in a definition. */
+const DURATION_KEYS = [
+  { key: '`timeout` of `approval`', name: '`timeoutMs`', range: DURATIONS.approval },
+  { key: '`for` of `wait`', name: '`forMs`', range: DURATIONS.wait },
+] as const;
 const MS_PER_SECOND = 1_000;
 
 /** @param placeOfLine  what is said for a line of the spec's text, which the author has not seen */
@@ -60,10 +63,13 @@ export function inSdkWords({ message, remedy }: Words, placeOfLine: (line: numbe
     const list = kind === 'step' ? '`steps` of `defineWorkflow`' : '`stages` of `definePipeline`';
     return { message: `${renamed(unlisted)}, which is not in ${list}`, remedy: 'add it there, or name another one' };
   }
-  if (APPROVAL_TIMEOUT.test(message)) {
-    const { minMs, maxMs } = DURATIONS.approval;
-    const said = message.replace('`timeout` of `approval`', '`timeoutMs`');
-    return { message: said, remedy: `write milliseconds, from ${minMs} to ${maxMs}` };
+  const duration = DURATION_KEYS.find(({ key }) => message.startsWith(key));
+  if (duration !== undefined) {
+    const { key, name, range } = duration;
+    return {
+      message: message.replace(key, name),
+      remedy: `write milliseconds, from ${range.minMs} to ${range.maxMs}`,
+    };
   }
   const inMs = IN_SECONDS.test(message);
   const translated = (text: string): string =>

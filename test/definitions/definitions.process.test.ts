@@ -186,6 +186,12 @@ describe('what is no definition is told in one diagnostic', () => {
       5,
       'throws when it is loaded: TypeError: Cannot read prop',
     ],
+    [
+      'an option that does not exist',
+      `${USES}\n\nconst options: object = { dependOn: [] };\nexport default step('a', ['x'], options);`,
+      5,
+      'options of step "a": there is no `dependOn`; did you mean "dependsOn"?',
+    ],
     ['something thrown that is no error', 'throw "this";', 1, 'the definition throws when it is loaded: this'],
     ['a syntax error', 'const a = 1;\nexport default {', 2, 'Expected'],
     [

@@ -1,5 +1,5 @@
 /** The tables of keys in docs/spec.md; a test keeps the file equal to them. */
-import { formatDurationMs } from '../../units/duration.ts';
+import { writeDurationMs } from '../../units/duration.ts';
 import { plainKey } from '../reader.ts';
 import { AGENT, LLM } from './agent-table.ts';
 import { APPROVAL } from './approval-table.ts';
@@ -170,7 +170,7 @@ function valueOf(type: ValueType): string {
     case 'number':
       return `${type.range.min} to ${type.range.max} (${type.range.unit}${type.range.integer ? '' : ', decimals allowed'})`;
     case 'duration':
-      return `duration, ${formatDurationMs(type.range.minMs)} to ${formatDurationMs(type.range.maxMs)}`;
+      return `duration, ${writeDurationMs(type.range.minMs)} to ${writeDurationMs(type.range.maxMs)}`;
     case 'flag':
       return type.refused === undefined ? '`true`, `false`' : '`false`';
     case 'list':

@@ -1,0 +1,122 @@
+/** The options of each builder by name. `checkOptions` is given one with a type, of which the compiler then finds each option here. */
+const BESIDE_WORK = {
+  when: true,
+  env: true,
+  secrets: true,
+  inputs: true,
+  outputs: true,
+  outputFile: true,
+  timeoutMs: true,
+  retry: true,
+  continueOnError: true,
+  maxOutputMib: true,
+  sandbox: true,
+  outputSchema: true,
+  mock: true,
+  forEach: true,
+  maxParallel: true,
+  failFast: true,
+  allowFailures: true,
+} as const;
+
+export const BOX_OPTIONS = {
+  ...BESIDE_WORK,
+  cwd: true,
+  finally: true,
+  stdinFrom: true,
+  onFailure: true,
+} as const;
+
+export const STEP_OPTIONS = { ...BOX_OPTIONS, dependsOn: true, service: true } as const;
+
+export const AGENT_BOX_OPTIONS = { ...BESIDE_WORK, skills: true, llm: true } as const;
+
+export const AGENT_STEP_OPTIONS = { ...AGENT_BOX_OPTIONS, dependsOn: true } as const;
+
+export const APPROVAL_OPTIONS = {
+  message: true,
+  by: true,
+  timeoutMs: true,
+  onTimeout: true,
+  fields: true,
+  when: true,
+  dependsOn: true,
+  onFailure: true,
+  continueOnError: true,
+} as const;
+
+export const WAIT_OPTIONS = {
+  forMs: true,
+  until: true,
+  when: true,
+  dependsOn: true,
+  onFailure: true,
+  continueOnError: true,
+} as const;
+
+export const PART_OPTIONS = {
+  with: true,
+  when: true,
+  dependsOn: true,
+  onFailure: true,
+  outputSchema: true,
+} as const;
+
+export const LOOP_OPTIONS = { until: true, maxVisits: true, onLimit: true } as const;
+
+export const FAN_OUT_OPTIONS = { name: true } as const;
+
+export const INPUT_KEYS = { from: true, guest: true, optional: true } as const;
+
+export const MOCK_KEYS = { output: true, exitCode: true } as const;
+
+export const RETRY_KEYS = {
+  maxAttempts: true,
+  backoffMs: true,
+  initialMs: true,
+  maxMs: true,
+  backoff: true,
+  nonRetryable: true,
+} as const;
+
+export const DEFAULTS_KEYS = { env: true, timeoutMs: true, retry: true, maxOutputMib: true } as const;
+
+export const LLM_KEYS = {
+  provider: true,
+  model: true,
+  baseUrl: true,
+  apiKeyEnv: true,
+  credentialProxy: true,
+} as const;
+
+export const FOR_EACH_OPTIONS = { maxParallel: true, failFast: true, allowFailures: true } as const;
+
+const DEFINITION = {
+  name: true,
+  params: true,
+  sandbox: true,
+  llm: true,
+  secrets: true,
+  maxParallel: true,
+  defaults: true,
+  timeoutMs: true,
+  graceMs: true,
+  output: true,
+} as const;
+
+export const WORKFLOW_OPTIONS = { ...DEFINITION, steps: true } as const;
+
+export const PIPELINE_OPTIONS = { ...DEFINITION, stages: true, aside: true } as const;
+
+export const COMPILE_OPTIONS = { baseDir: true, params: true } as const;
+
+export const RUN_OPTIONS = {
+  params: true,
+  baseDir: true,
+  input: true,
+  runId: true,
+  mock: true,
+  allowMounts: true,
+  signal: true,
+  onProgress: true,
+} as const;

@@ -1,0 +1,67 @@
+/**
+ * Mistakes that types exclude and JavaScript makes, as does TypeScript that nobody checked: an option that does not exist, a
+ * stage's name where the stage belongs. They are thrown by the call that makes them: what is left out in silence is another run.
+ */
+import { didYouMean, nearest } from '../domain/spec/suggest.ts';
+
+/**
+ * @param what  in a message: `options of step "a"`, `retry of step "a"`
+ * @param known  each key of the type, so that the compiler finds one that is missing
+ */
+export function checkOptions<T extends object>(
+  what: string,
+  options: T,
+  known: Readonly<Record<keyof T & string, true>>,
+): void {
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
+    throw new TypeError(`${what}: an object is needed, got ${shown(options)}`);
+  for (const name of Object.keys(options))
+    if (!Object.hasOwn(known, name)) {
+      const names = Object.keys(known);
+      const meant = nearest(name, names);
+      throw new TypeError(
+        `${what}: there is no \`${name}\`${meant === null ? `; there are ${names.join(', ')}` : didYouMean(meant)}`,
+      );
+    }
+}
+
+/** @param what  in a message: `dependsOn of step "a"` */
+export function namesOf(what: string, stages: readonly { readonly name: string }[] | undefined): string[] | undefined {
+  if (stages === undefined) return undefined;
+  checkList(what, stages);
+  return stages.map((stage) => nameOf(what, stage));
+}
+
+export function nameOf(what: string, stage: { readonly name: string }): string {
+  const given: unknown = stage;
+  if (typeof given === 'object' && given !== null && 'spec' in given) return stage.name;
+  throw new TypeError(
+    `${what}: a stage is needed, got ${shown(given)}${typeof given === 'string' ? '; give the stage itself in place of its name' : ''}`,
+  );
+}
+
+export function checkList(what: string, list: readonly unknown[]): void {
+  if (!Array.isArray(list)) throw new TypeError(`${what}: a list is needed, got ${shown(list)}`);
+}
+
+/** What is no number goes on as it is, and the compiler says so. */
+export function secondsOf(ms: number | undefined): number | undefined {
+  return typeof ms === 'number' ? ms / 1_000 : ms;
+}
+
+/** @param what  in a message: `forMs of wait "a"` */
+export function durationOf(what: string, ms: number | undefined): string | undefined {
+  if (ms === undefined) return undefined;
+  if (typeof ms !== 'number') throw new TypeError(`${what}: a number of milliseconds is needed, got ${shown(ms)}`);
+  return `${ms}ms`;
+}
+
+export function shown(value: unknown): string {
+  if (value === null || value === undefined) return String(value);
+  if (typeof value === 'string') return `the text ${JSON.stringify(value)}`;
+  if (typeof value === 'function') return 'a function';
+  if (Array.isArray(value)) return 'a list';
+  const kind: unknown = typeof value === 'object' && 'kind' in value ? value.kind : undefined;
+  if (typeof kind === 'string') return `a ${kind}`;
+  return typeof value === 'object' ? 'an object' : `the ${typeof value} ${String(value as number)}`;
+}
