@@ -7,7 +7,7 @@ import { FIELD_TYPES, PLAN_LIMITS, type ApprovalWork, type DataRef } from '../do
 import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
 import { evaluateTexts } from '../domain/spec/expression/evaluate.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { askApproval, recordApproval, type ApprovalRequest, type MadeMessage } from './approvals.ts';
+import { askApproval, checkRejection, recordApproval, type ApprovalRequest, type MadeMessage } from './approvals.ts';
 import { NO_LENT_VARIABLES } from './ports/lent-variables.ts';
 
 const APPROVAL: ApprovalWork = {
@@ -152,6 +152,14 @@ test('an answer without a field is refused to people; a deadline fills in no for
   });
   const ref = await record({ by: null, fields: {}, timedOut: true });
   expect(JSON.parse(await textOf(ref))).toMatchObject({ fields: {}, timedOut: true });
+});
+
+test('a rejection leaves fields out, and those that it gives are checked', () => {
+  const reject = (fields: unknown) => checkRejection({ runId: 'r', approval: APPROVAL, fields });
+  expect(reject({})).toEqual({ fields: {} });
+  expect(reject({ count: '3' })).toEqual({ fields: { count: 3 } });
+  expect(() => reject({ count: 'many' })).toThrow('run r: the field count must be a number, got "many"');
+  expect(() => reject({ cuont: 3 })).toThrow('run r: the approval has no field "cuont"; its fields: count');
 });
 
 test('a field of each type has words for what it takes', async () => {

@@ -2,7 +2,7 @@
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { type ApprovalWork, type DataRef, PLAN_LIMITS, type TextsPlan } from '../domain/plan/plan.ts';
-import { type ApprovalAnswer, checkFields } from '../domain/run/approval-answer.ts';
+import { type ApprovalAnswer, checkFields, checkGivenFields, type FieldValues } from '../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import { createRedactor } from '../domain/security/redactor.ts';
@@ -40,6 +40,8 @@ export interface ApprovalRequest {
   readonly fields: unknown;
   readonly atMs: number;
 }
+
+export type RejectionRequest = Pick<ApprovalRequest, 'runId' | 'approval' | 'fields'>;
 
 type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVariables'> & TextDeps;
 
@@ -95,9 +97,7 @@ export async function recordApproval(
   { artifacts }: Pick<ActivityDeps, 'artifacts'>,
   { runId, approval, by, comment, timedOut, fields, atMs }: ApprovalRequest,
 ): Promise<DataRef> {
-  // A deadline fills in no form.
-  const asked = timedOut ? approval.fields.map((field) => ({ ...field, required: false })) : approval.fields;
-  const checked = checkFields(asked, fields);
+  const checked = (timedOut ? checkGivenFields : checkFields)(approval.fields, fields);
   if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);
   const answer: ApprovalAnswer = {
     approved: true,
@@ -108,6 +108,13 @@ export async function recordApproval(
     timedOut,
   };
   return artifacts.put(once(Buffer.from(`${JSON.stringify(answer)}\n`)), 'application/json');
+}
+
+/** Who says no need not say the rest. @throws CodedError `call/refused` */
+export function checkRejection({ runId, approval, fields }: RejectionRequest): { readonly fields: FieldValues } {
+  const checked = checkGivenFields(approval.fields, fields);
+  if ('problem' in checked) throw new CodedError('call/refused', `run ${runId}: ${checked.problem}`);
+  return { fields: checked.values };
 }
 
 async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {

@@ -4,10 +4,24 @@ import { machineOf } from '../test/machine/plan-of.ts';
 import type { AdmittedRun } from './admitted-run.ts';
 import { checkedEvents } from './call-events.ts';
 
-const RUN = { runId: 'run', machine: machineOf('own:2 talk:2', { ask: 'talk' }) } as unknown as AdmittedRun;
+const ASKS = {
+  plan: {
+    stages: [
+      {
+        id: 'talk',
+        work: {
+          kind: 'approval',
+          fields: [{ name: 'count', type: 'number', required: true, description: '', choices: [] }],
+        },
+      },
+    ],
+  },
+};
+const RUN = { runId: 'run', machine: machineOf('own:2 talk:2', { ask: 'talk' }), ...ASKS } as unknown as AdmittedRun;
 const FAILURE = { code: 'stage/rejected', message: 'no', stderrTail: '' };
 const OUTPUT = { sha256: 'a'.repeat(64), sizeBytes: 3, mediaType: 'application/json' };
 const asking = { type: 'stage-asking', stage: 'talk', execKey: 'talk/0/1', attempt: 1 };
+const rejected = { outcome: 'failed', failure: FAILURE };
 const answered = { type: 'stage-answered', stage: 'talk', execKey: 'talk/0/1', outcome: 'succeeded', failure: null };
 
 test('answers are taken as the machine makes them', () => {
@@ -18,6 +32,8 @@ test('answers are taken as the machine makes them', () => {
       atMs: 3,
       body: { ...answered, execKey: 'talk/0/2', outcome: 'cancelled' },
     },
+    { id: 'stage/talk/0/1/answered', atMs: 3, body: { ...answered, ...rejected, fields: { count: 3 } } },
+    { id: 'stage/talk/0/1/answered', atMs: 3, body: { ...answered, ...rejected, fields: {} } },
     {
       id: 'stage/talk/0/3/answered',
       atMs: 4,
@@ -78,6 +94,9 @@ test.each<[string, string, object]>([
     'stage/talk/0/1/answered',
     { ...answered, outcome: 'failed', failure: FAILURE, output: OUTPUT },
   ],
+  ['with a field that it does not have', 'stage/talk/0/1/answered', { ...answered, ...rejected, fields: { evil: 1 } }],
+  ['with a field of another type', 'stage/talk/0/1/answered', { ...answered, ...rejected, fields: { count: 'x' } }],
+  ['that succeeded with fields', 'stage/talk/0/1/answered', { ...answered, fields: { count: 3 } }],
   ['by nobody who has a name', 'stage/talk/0/1/answered', { ...answered, by: 7 }],
   ['under the id of a result', 'stage/talk/0/1/finished', answered],
   ['that succeeded with a failure', 'stage/talk/0/1/answered', { ...answered, failure: FAILURE }],

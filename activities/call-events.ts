@@ -5,6 +5,8 @@ import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
 import { retryPauseMs } from '../domain/plan/retry.ts';
 import { PLAN_LIMITS, type RetryPlan } from '../domain/plan/plan.ts';
+import { approvalOf } from '../domain/plan/work.ts';
+import { checkGivenFields, type FieldValues } from '../domain/run/approval-answer.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID, lastNumber } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
@@ -27,13 +29,14 @@ export function checkedEvents(run: AdmittedRun, value: unknown): readonly NewRun
     throw new CodedError('call/refused', `run ${run.runId}: the events of a call must be a list`);
   return value.map((each: unknown) => {
     const { id, atMs, body: given } = fieldsOf(each, 'an event');
-    const body = typeof id === 'string' ? bodyOf(run.machine, id, fieldsOf(given, 'the body of an event')) : null;
+    const body = typeof id === 'string' ? bodyOf(run, id, fieldsOf(given, 'the body of an event')) : null;
     if (body !== null && typeof atMs === 'number' && Number.isFinite(atMs)) return { id: id as string, atMs, body };
     throw new CodedError('call/refused', `run ${run.runId}: its workflow makes no event ${quoted(id)} like this`);
   });
 }
 
-function bodyOf(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
+function bodyOf(run: AdmittedRun, id: string, given: Fields): RunEventBody | null {
+  const plan = run.machine;
   switch (given['type']) {
     case 'scope-restarted':
       return scopeRestarted(plan, id, given);
@@ -42,7 +45,7 @@ function bodyOf(plan: MachinePlan, id: string, given: Fields): RunEventBody | nu
     case 'stage-retrying':
       return stageRetrying(plan, id, given);
     case 'stage-answered':
-      return stageAnswered(plan, id, given);
+      return stageAnswered(run, id, given);
     case 'stage-sleeping':
       return stageSleeping(plan, id, given);
     case 'stage-woken':
@@ -119,8 +122,8 @@ function isPause({ retry }: Pick<MachineStage, 'retry'>, delayMs: number): boole
   return false;
 }
 
-function stageAnswered(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
-  const asked = askedBy(plan, given['stage'], given['execKey']);
+function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBody | null {
+  const asked = askedBy(run.machine, given['stage'], given['execKey']);
   if (asked === null || id !== EVENT_ID.attempt(asked.execKey, 'answered')) return null;
   const { stage, execKey } = asked;
   const { outcome, by, comment } = given;
@@ -131,6 +134,9 @@ function stageAnswered(plan: MachinePlan, id: string, given: Fields): RunEventBo
   if (output === null || (output !== undefined && outcome !== 'succeeded')) return null;
   if (outcome !== 'succeeded' && outcome !== 'failed' && outcome !== 'cancelled') return null;
   if ((outcome === 'failed') !== (failure !== null)) return null;
+  const fields = given['fields'] === undefined ? undefined : rejectedFields(run, stage, given['fields']);
+  if (fields === null || (fields !== undefined && outcome !== 'failed')) return null;
+
   return {
     type: 'stage-answered',
     stage,
@@ -139,8 +145,16 @@ function stageAnswered(plan: MachinePlan, id: string, given: Fields): RunEventBo
     failure,
     ...(by === undefined ? {} : { by }),
     ...(comment === undefined ? {} : { comment }),
+    ...(fields === undefined ? {} : { fields }),
     ...(output === undefined ? {} : { output }),
   };
+}
+
+/** Null: the approval does not have them. */
+function rejectedFields({ plan }: AdmittedRun, stage: string, given: unknown): FieldValues | null {
+  const approval = approvalOf(plan.stages.find(({ id }) => id === stage)!.work);
+  const checked = checkGivenFields(approval?.fields ?? [], given);
+  return 'problem' in checked ? null : checked.values;
 }
 
 function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {

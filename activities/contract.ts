@@ -8,6 +8,7 @@ import type { GivenStage, NamedOutput } from '../domain/pipeline/state.ts';
 import type { DataRef, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { MockRequest } from '../domain/plan/mocks.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
+import type { FieldValues } from '../domain/run/approval-answer.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
@@ -163,6 +164,15 @@ export interface ApprovalCall {
   readonly atMs: number;
 }
 
+/** What `checkRejection` is told: an answer that was no, with fields. */
+export interface RejectionCall {
+  readonly runId: string;
+  readonly stage: string;
+  readonly attempt: number;
+  /** As they came. */
+  readonly fields: unknown;
+}
+
 /** What `evaluateCondition` is told. The condition itself stands in the run's records. */
 export interface EvaluateCall {
   readonly runId: string;
@@ -241,6 +251,11 @@ export interface Activities {
    * @throws ApplicationFailure `call/refused` for fields that the approval does not have, or lacks
    */
   recordApproval(call: ApprovalCall): Promise<DataRef>;
+  /**
+   * The fields of a rejection, by their types. None is required.
+   * @throws ApplicationFailure `call/refused` for fields that the approval does not have
+   */
+  checkRejection(call: RejectionCall): Promise<{ readonly fields: FieldValues }>;
   /** Reads the list of a stage's items and keeps it. Fails like `runStage` where there is no list. */
   beginItems(call: BeginItemsCall): Promise<{ readonly count: number }>;
   /** Once no item runs any more: merges their results, and says what the stage came to. Fails like `runStage`. */

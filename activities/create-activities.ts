@@ -1,6 +1,6 @@
 /** The activities of a worker, made of its dependencies. Each call is checked against the run's records first. */
 import type { StageResult } from '../domain/run/stage-result.ts';
-import { askApproval, recordApproval } from './approvals.ts';
+import { askApproval, checkRejection, recordApproval } from './approvals.ts';
 import { admit } from './admit.ts';
 import { evaluateCondition } from './conditions.ts';
 import type { Activities } from './contract.ts';
@@ -40,6 +40,7 @@ export function createActivities(deps: ActivityDeps): Activities {
     evaluateCondition: (call) => coded(async () => evaluateCondition(deps, await calls.evaluate(call))),
     askApproval: (call) => coded(async () => askApproval(deps, await calls.ask(call))),
     recordApproval: (call) => coded(async () => recordApproval(deps, await calls.approval(call))),
+    checkRejection: (call) => coded(async () => checkRejection(await calls.rejection(call))),
     beginItems: (call) => coded(async () => beginItems(deps, await calls.beginItems(call))),
     endItems: (call) => coded(async () => unlessFailed(await endItems(deps, await calls.endItems(call)))),
     appendEvents: (call) =>

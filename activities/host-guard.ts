@@ -46,6 +46,7 @@ export function guardByHost(activities: Activities, records: Pick<RunRecords, 'g
     evaluateCondition: guarded(activities.evaluateCondition),
     askApproval: guarded(activities.askApproval),
     recordApproval: guarded(activities.recordApproval),
+    checkRejection: guarded(activities.checkRejection),
     beginItems: guarded(activities.beginItems),
     endItems: guarded(activities.endItems),
     appendEvents: guarded(activities.appendEvents),

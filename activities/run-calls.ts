@@ -23,7 +23,7 @@ import {
   endOf,
   quoted,
 } from './admitted-run.ts';
-import type { ApprovalRequest, AskRequest } from './approvals.ts';
+import type { ApprovalRequest, AskRequest, RejectionRequest } from './approvals.ts';
 import { checkedEvents } from './call-events.ts';
 import {
   checkedEnds,
@@ -57,6 +57,7 @@ export interface RunCalls {
   evaluate(call: unknown): Promise<EvaluateRequest>;
   ask(call: unknown): Promise<AskRequest>;
   approval(call: unknown): Promise<ApprovalRequest>;
+  rejection(call: unknown): Promise<RejectionRequest>;
   beginItems(call: unknown): Promise<BeginItemsRequest>;
   endItems(call: unknown): Promise<EndItemsRequest>;
   acquire(call: unknown): Promise<ScopeRequest>;
@@ -156,6 +157,11 @@ export function createRunCalls({
     async approval(value) {
       const call = fieldsOf(value, 'a call to keep an answer');
       return approvalRequest(await openRunOf(call), call);
+    },
+    async rejection(value) {
+      const call = fieldsOf(value, 'a call to check an answer');
+      const { runId, approval } = questionIn(await openRunOf(call), call);
+      return { runId, approval, fields: call['fields'] };
     },
     async beginItems(value) {
       const call = fieldsOf(value, 'a call to begin items');

@@ -5,13 +5,13 @@ import { openServerLink } from '../client/server-link.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { AnswerReceipt, AnswerRequest, Decision } from '../workflows/run/answer-request.ts';
-import { CliError, environmentError, usageError } from './cli-error.ts';
+import { answerThatStands, hasEnded, refusal } from './answered-run.ts';
+import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { describeMissingWorker } from './missing-worker.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from './run-elsewhere.ts';
-import { readView } from './run-lookup.ts';
 
 export interface AnswerOptions {
   readonly json?: boolean;
@@ -28,8 +28,17 @@ export async function answerRun(
 ): Promise<ExitCode> {
   checkNote('--comment', options.comment, ANSWER_LIMITS.commentCharacters);
   checkNote('--by', options.by, ANSWER_LIMITS.byCharacters);
+  const given = {
+    decision,
+    by: options.by ?? userInfo().username,
+    ...(options.comment === undefined ? {} : { comment: options.comment }),
+    ...(Object.keys(options.fields).length === 0 ? {} : { fields: options.fields }),
+  };
   const found = await findRunOrElsewhere(runText, context);
   const runId = isElsewhere(found) ? found.runId : found;
+  const asOfOld = async (): Promise<ExitCode> =>
+    say(runId, await answerThatStands(runId, stageText, given, context), options, context);
+  if (!isElsewhere(found) && (await hasEnded(runId, context))) return await asOfOld();
   // An answer needs a worker, so the stack is started when it sleeps.
   const link = await openServerLink(context, {
     start: true,
@@ -38,13 +47,7 @@ export async function answerRun(
   if (link === null) throw new Error('the embedded stack was not started');
   try {
     const stage = stageText ?? onlyOne(runId, await link.briefly((client) => stagesThatAsk(client, runId)), decision);
-    const request: AnswerRequest = {
-      stage,
-      decision,
-      by: options.by ?? userInfo().username,
-      ...(options.comment === undefined ? {} : { comment: options.comment }),
-      ...(Object.keys(options.fields).length === 0 ? {} : { fields: options.fields }),
-    };
+    const request: AnswerRequest = { stage, ...given };
     return await say(runId, await link.briefly((client) => answerStage(client, runId, request)), options, context);
   } catch (error) {
     if (!(error instanceof AnswerError)) throw error;
@@ -54,8 +57,8 @@ export async function answerRun(
         error.message,
         (await describeMissingWorker(link, Date.now())) ?? 'Try again; `voidbox ps` shows whether the worker runs.',
       );
-    const what = error.kind === 'ended' && !isElsewhere(found) ? await howItEnded(runId, context) : error.message;
-    throw new CliError(EXIT.runFailed, 'cli/answer-refused', what, `See: voidbox status ${typedRunId(runId)}`);
+    if (error.kind === 'ended' && !isElsewhere(found)) return await asOfOld();
+    throw refusal(runId, error.message);
   }
 }
 
@@ -72,16 +75,6 @@ function onlyOne(runId: string, asking: readonly string[], decision: Decision): 
     `${asking.length} stages of run ${shownRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
     `Name one: voidbox ${decision} ${typedRunId(runId)} ${sanitizeLine(first)}`,
   );
-}
-
-/** The end of the run, and what was answered before. */
-async function howItEnded(runId: string, context: CliContext): Promise<string> {
-  const view = await readView((await context.stores()).reader, runId);
-  const answered = view.stages.flatMap(({ id, reason, failure }) => {
-    if (reason?.startsWith('approved') === true) return [`${id} was ${reason}`];
-    return failure?.code === 'stage/rejected' || failure?.code === 'stage/no-answer' ? [failure.message] : [];
-  });
-  return [`run ${runId} has ended (${view.state}) and takes no answer`, ...answered].map(sanitizeLine).join('; ');
 }
 
 async function say(

@@ -131,6 +131,7 @@ describe('projection', () => {
         "stages": [
           {
             "accelerator": "tcg",
+            "answer": null,
             "attempt": 1,
             "dependsOn": [],
             "durationMs": 40,
@@ -154,6 +155,7 @@ describe('projection', () => {
           },
           {
             "accelerator": "tcg",
+            "answer": null,
             "attempt": 1,
             "dependsOn": [
               "a",
@@ -181,6 +183,7 @@ describe('projection', () => {
           },
           {
             "accelerator": null,
+            "answer": null,
             "attempt": 0,
             "dependsOn": [
               "b",
@@ -449,7 +452,14 @@ describe('projection', () => {
       state: 'succeeded',
       question: null,
       reason: 'approved by ada: go',
+      answer: { decision: 'approve', by: 'ada', comment: 'go', fields: null, output: null },
     });
+    const no = { ...answer, failure: { ...FAILURE, code: 'stage/rejected' }, by: 'ada', fields: { n: 3 } } as const;
+    const rejected = { decision: 'reject', by: 'ada', comment: null, fields: { n: 3 } };
+    expect(stage(view([...worded, no]), 'a').answer).toMatchObject(rejected);
+    // Nobody said so, or it is asked again.
+    expect(stage(declined, 'a').answer).toBeNull();
+    expect(stage(view([...asked, no, { ...asked[1], execKey: 'a/0/2', attempt: 2 }]), 'a').answer).toBeNull();
     expect(stage(view([...worded, FAILED_RUN.at(-1)!]), 'a').question).toBeNull();
   });
 

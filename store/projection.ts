@@ -1,5 +1,6 @@
 /** A run as people look at it, folded from its events. Pure: the same events give the same view everywhere. */
-import type { IsolationLevel } from '../domain/plan/plan.ts';
+import type { DataRef, IsolationLevel } from '../domain/plan/plan.ts';
+import type { FieldValues } from '../domain/run/approval-answer.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { Question, RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
@@ -66,6 +67,8 @@ export interface StageView {
   readonly items: ItemsView | null;
   /** What it asks; null unless it waits for an answer. */
   readonly question: Question | null;
+  /** The answer to what it asked; null: there is none, or it was taken back. */
+  readonly answer: AnswerView | null;
   /** Until when it waits, in milliseconds since the epoch; null unless it waits for a time. */
   readonly sleepsUntilMs: number | null;
   /** Why it was skipped, is tried again, or was taken over. */
@@ -80,6 +83,18 @@ export interface StageView {
   readonly visit?: number;
   /** How often another worker took the command over. */
   readonly reattached: number;
+}
+
+export interface AnswerView {
+  readonly decision: 'approve' | 'reject';
+  /** Null: no name was given, or a deadline stands for the answer. */
+  readonly by: string | null;
+  readonly comment: string | null;
+  /** Of a rejection; those of an approval stand in `output`. Null: none were given. */
+  readonly fields: FieldValues | null;
+  /** Of an approval. */
+  readonly output: DataRef | null;
+  readonly atMs: number;
 }
 
 /** Counted, and not kept one by one: there may be thousands. */
@@ -274,6 +289,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
               durationMs: elapsedMs(stage, atMs),
               failure: body.failure,
               question: null,
+              answer: answerIn(body, atMs),
               reason: answeredBy(body),
             },
       );
@@ -386,6 +402,7 @@ export function newStage(id: string): StageView {
     failure: null,
     items: null,
     question: null,
+    answer: null,
     sleepsUntilMs: null,
     reason: null,
     isolation: null,
@@ -435,7 +452,7 @@ function reopened(
       withStage(all, id, (stage) =>
         stage.attempt === 0
           ? { ...newStage(id), dependsOn: stage.dependsOn }
-          : { ...stage, state: 'retrying', failure: null, reason },
+          : { ...stage, state: 'retrying', failure: null, answer: null, reason },
       ),
     view,
   );
@@ -446,7 +463,8 @@ function visited(
   { stage: loop, visit, stages }: Extract<RunEventBody, { type: 'loop-visited' }>,
 ): RunView {
   const opened = stages.reduce(
-    (all, id) => withStage(all, id, (stage) => ({ ...stage, state: 'waiting', failure: null, reason: null })),
+    (all, id) =>
+      withStage(all, id, (stage) => ({ ...stage, state: 'waiting', failure: null, answer: null, reason: null })),
     view,
   );
   return withStage(opened, loop, (stage) => ({ ...stage, visit }));
@@ -474,6 +492,22 @@ function asSleeping(
 /** One whose time had passed was never asleep. */
 function woken(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number): StageView {
   return { ...stage, state, durationMs: elapsedMs(stage, atMs), sleepsUntilMs: null };
+}
+
+/** A question that was withdrawn, or could not be asked, has none. */
+function answerIn(
+  { outcome, failure, by, comment, fields, output }: Extract<RunEventBody, { type: 'stage-answered' }>,
+  atMs: number,
+): AnswerView | null {
+  if (outcome !== 'succeeded' && failure?.code !== 'stage/rejected') return null;
+  return {
+    decision: outcome === 'succeeded' ? 'approve' : 'reject',
+    by: by ?? null,
+    comment: comment ?? null,
+    fields: fields ?? null,
+    output: output ?? null,
+    atMs,
+  };
 }
 
 /** Who said yes, and what beside it; a failure says it itself. */

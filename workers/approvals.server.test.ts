@@ -28,6 +28,7 @@ afterAll(async () => {
   await recordHistoriesOf(stack.runs.client, [
     'approved',
     'rejected',
+    'rejected-with-fields',
     'approved-at-deadline',
     'failed-at-deadline',
     'asking-cancelled',
@@ -174,6 +175,27 @@ test('a rejection fails its stage with who and why, and skips what depends on it
     failure: { code: 'stage/rejected', message: 'stage release was rejected by ada: not on a Friday' },
   });
   expect(bodyOf(await stack.eventsOf('rejected'), 'stage-skipped')).toMatchObject({ stage: 'publish' });
+});
+
+test('a rejection may fill in fields, which are checked and recorded', async () => {
+  await start(
+    'rejected-with-fields',
+    '{ message: "Release?", fields: [{ name: count, type: number }, { name: note }] }',
+  );
+  await untilAsked('rejected-with-fields');
+  const no = { decision: 'reject', comment: 'too many' } as const;
+  await expect(answer('rejected-with-fields', { ...no, fields: { count: 'many' } })).rejects.toEqual(
+    refusedWith(expect.stringContaining('the field count must be a number, got "many"')),
+  );
+  const receipt = await answer('rejected-with-fields', { ...no, fields: { count: '9' } });
+  expect(await outcomeOf('rejected-with-fields')).toMatchObject({
+    state: 'failed',
+    failure: { code: 'stage/rejected', message: 'stage release was rejected by ada (count=9): too many' },
+  });
+  const events = await stack.eventsOf('rejected-with-fields');
+  expect(bodyOf(events, 'stage-answered')).toMatchObject({ outcome: 'failed', fields: { count: 9 } });
+  const { atMs } = events.find(({ body }) => body.type === 'stage-answered')!;
+  expect(new Date(atMs).toISOString()).toBe(receipt.at);
 });
 
 describe('at its deadline', () => {

@@ -1,4 +1,4 @@
-import { usageError } from '../cli-error.ts';
+import { takeField } from '../answer-field.ts';
 import { defineCommand } from '../command.ts';
 
 interface Options {
@@ -22,11 +22,3 @@ export const command = defineCommand<Options>({
     return await answerRun('approve', args, { ...options, fields: field ?? {} }, context);
   },
 });
-
-function takeField(text: string, fields: Readonly<Record<string, string>> = {}): Readonly<Record<string, string>> {
-  const at = text.indexOf('=');
-  if (at < 1) throw usageError(`--field takes NAME=VALUE, got ${JSON.stringify(text)}`, 'Write --field NAME=VALUE.');
-  const name = text.slice(0, at);
-  if (Object.hasOwn(fields, name)) throw usageError(`--field ${name} is given twice`, 'Give each field once.');
-  return { ...fields, [name]: text.slice(at + 1) };
-}

@@ -1,8 +1,9 @@
 import type { ApprovalField, TimeoutAnswer } from '../../domain/plan/plan.ts';
+import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
-import type { ItemsView, RunView } from '../../store/projection.ts';
+import type { AnswerView, ItemsView, RunView } from '../../store/projection.ts';
 import type { StageFacts } from '../stage-facts.ts';
 
 /** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
@@ -42,6 +43,8 @@ export interface StageJson {
   readonly usage: Readonly<Record<string, number>>;
   /** What it asks; null unless it waits for an answer. */
   readonly question: QuestionJson | null;
+  /** The answer to it; null: there is none. */
+  readonly answer: AnswerJson | null;
   /** Until when it waits, ISO 8601; null unless it waits for a time. */
   readonly sleepsUntil: string | null;
   /** What became of its items; null: it is done once. */
@@ -72,6 +75,16 @@ export interface QuestionJson {
   readonly onTimeout: TimeoutAnswer;
 }
 
+export interface AnswerJson {
+  readonly decision: 'approve' | 'reject';
+  readonly by: string | null;
+  readonly comment: string | null;
+  /** Of a rejection; null: none, or they stand in the output of the stage. */
+  readonly fields: FieldValues | null;
+  /** ISO 8601. */
+  readonly at: string;
+}
+
 export function toRunJson(view: RunView): RunJson {
   return {
     runId: view.runId,
@@ -96,6 +109,7 @@ export function toRunJson(view: RunView): RunJson {
         failure,
         usage,
         question,
+        answer,
         sleepsUntilMs,
         items,
         visit,
@@ -111,6 +125,7 @@ export function toRunJson(view: RunView): RunJson {
         failure,
         usage,
         question: question === null ? null : toQuestionJson(question),
+        answer: answer === null ? null : toAnswerJson(answer),
         sleepsUntil: isoOrNull(sleepsUntilMs),
         items: items === null ? null : toItemsJson(items),
         ...(visit === undefined ? {} : { visit }),
@@ -131,6 +146,10 @@ export function withStageFacts(run: RunJson, facts: ReadonlyMap<string, StageFac
 
 function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout }: Question): QuestionJson {
   return { message, by, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout };
+}
+
+function toAnswerJson({ decision, by, comment, fields, atMs }: AnswerView): AnswerJson {
+  return { decision, by, comment, fields, at: new Date(atMs).toISOString() };
 }
 
 function toItemsJson({ total, running, succeeded, failed, failures }: ItemsView): ItemsJson {

@@ -156,6 +156,7 @@ test('the JSON of a run has exactly the documented fields', () => {
     'failure',
     'usage',
     'question',
+    'answer',
     'sleepsUntil',
     'items',
   ]);

@@ -524,6 +524,7 @@ export class Draft {
     const { id } = this.plan.stages[stage]!;
     const execKey = execKeyOf(id, this.stage(stage).attempt);
     const output = answer?.outcome === 'succeeded' ? answer.outputs.output : null;
+    const fields = answer?.outcome === 'failed' ? answer.fields : undefined;
     this.events.push({
       id: EVENT_ID.attempt(execKey, 'answered'),
       body: {
@@ -534,6 +535,7 @@ export class Draft {
         failure: answer?.outcome === 'failed' ? bounded(answer.failure) : null,
         ...(answer?.by === undefined ? {} : { by: clip(answer.by) }),
         ...(answer?.comment === undefined ? {} : { comment: clip(answer.comment) }),
+        ...(fields === undefined ? {} : { fields }),
         ...(output === null ? {} : { output }),
       },
     });

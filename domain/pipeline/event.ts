@@ -1,5 +1,6 @@
 /** Events that the run machine takes. Events about an exec key or a generation that is no longer current are ignored. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
+import type { FieldValues } from '../run/approval-answer.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { VmLease } from '../run/vm-lease.ts';
 import type { DataRef } from '../plan/plan.ts';
@@ -60,7 +61,7 @@ export type ConditionOutcome =
 export type Answer = AnswerSource &
   (
     | { readonly outcome: 'succeeded'; readonly outputs: StageOutputs }
-    | { readonly outcome: 'failed'; readonly failure: StageFailure }
+    | { readonly outcome: 'failed'; readonly failure: StageFailure; readonly fields?: FieldValues }
   );
 
 export interface AnswerSource {

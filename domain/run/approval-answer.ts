@@ -3,6 +3,7 @@ import type { ApprovalField } from '../plan/plan.ts';
 import { utf8Length } from '../units/utf8.ts';
 
 export type FieldValue = string | number | boolean;
+export type FieldValues = Readonly<Record<string, FieldValue>>;
 
 /** The output of an approval that was given, as JSON. */
 export interface ApprovalAnswer {
@@ -10,7 +11,7 @@ export interface ApprovalAnswer {
   /** The name that the person who answered gave; null: none. */
   readonly by: string | null;
   readonly comment: string | null;
-  readonly fields: Readonly<Record<string, FieldValue>>;
+  readonly fields: FieldValues;
   /** ISO 8601. */
   readonly at: string;
   readonly timedOut: boolean;
@@ -31,7 +32,7 @@ export const ANSWER_LIMITS = {
 export function checkFields(
   fields: readonly ApprovalField[],
   given: unknown,
-): { readonly values: Readonly<Record<string, FieldValue>> } | { readonly problem: string } {
+): { readonly values: FieldValues } | { readonly problem: string } {
   if (given !== undefined && given !== null && (typeof given !== 'object' || Array.isArray(given)))
     return { problem: '`fields` of an answer must be an object' };
   const values = new Map<string, unknown>(Object.entries(given ?? {}));
@@ -56,6 +57,14 @@ export function checkFields(
     checked.push([field.name, typed]);
   }
   return { values: Object.fromEntries(checked) };
+}
+
+/** As `checkFields`, of an answer that may leave any of them out: a rejection, and a deadline, which fills in no form. */
+export function checkGivenFields(fields: readonly ApprovalField[], given: unknown): ReturnType<typeof checkFields> {
+  return checkFields(
+    fields.map((field) => ({ ...field, required: false })),
+    given,
+  );
 }
 
 /** What a field takes, for people. */

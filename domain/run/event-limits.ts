@@ -10,6 +10,7 @@
  * - `scope-restarted`: 2,000 names of 64 with their marks, 134,000; one text.
  * - `stage-asking`: an approval as the plan has it (`PLAN_LIMITS.approvalBytes`, 131,072), or with a message that is made when
  *   it is asked (`PLAN_LIMITS.messageCharacters`, 24,576 at worst).
+ * - `stage-answered`: the fields of a rejection (`ANSWER_LIMITS.fieldBytes`, 65,536); the texts of a failure, a name and a comment.
  * - Others: a few names and texts. A text takes 6 bytes for a character at worst (`\u0000`), so 98,310.
  * What is larger by nature (outputs, inputs, plans) is an artifact, and its event carries the ref.
  */

@@ -9,6 +9,7 @@ import {
   aText,
   aTime,
   type Check,
+  either,
   kindOf,
   listOf,
   objectOf,
@@ -45,6 +46,8 @@ const presentResult = objectOf({
   command: orNull(objectOf(command)),
 });
 const result: Check = (value, at) => (Object.hasOwn(Object(value), 'vm') ? presentResult : earlierResult)(value, at);
+
+const aFieldValue = either(aText, either(aNumber, aFlag));
 
 const outcome = objectOf({
   state: oneOf('succeeded', 'failed', 'cancelled', 'terminated'),
@@ -129,6 +132,7 @@ const body = kindOf<RunEventBody['type']>(
       failure: orNull(failure),
       by: optional(aText),
       comment: optional(aText),
+      fields: optional(valuesOf(aFieldValue)),
       output: optional(dataRefShape),
     }),
     'stage-sleeping': objectOf({ stage: aText, execKey: aText, attempt: aCount, untilMs: aTime }),

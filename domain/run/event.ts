@@ -4,6 +4,7 @@
  * fact writes the same id and the store keeps the first; `seq` is given by the store.
  */
 import type { ApprovalField, DataRef, IsolationLevel, TimeoutAnswer } from '../plan/plan.ts';
+import type { FieldValues } from './approval-answer.ts';
 import type { RunOrigin } from './origin.ts';
 import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
@@ -198,6 +199,8 @@ export type RunEventBody =
       readonly by?: string;
       /** What was said beside it. */
       readonly comment?: string;
+      /** With a rejection that filled in fields; those of an approval stand in its output. */
+      readonly fields?: FieldValues;
       /** The stage's output: the answer as JSON. */
       readonly output?: DataRef;
     }

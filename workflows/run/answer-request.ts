@@ -11,7 +11,7 @@ export interface AnswerRequest {
   /** Who answers, as they call themselves. */
   readonly by?: string;
   readonly comment?: string;
-  /** With `approve`: values of the approval's fields, by name. */
+  /** Values of the approval's fields, by name. With `reject` none of them is required. */
   readonly fields?: Readonly<Record<string, unknown>>;
 }
 
@@ -43,8 +43,6 @@ export function answerProblem(value: unknown): string | null {
     return `\`comment\` of an answer must be a string of at most ${ANSWER_LIMITS.commentCharacters} characters`;
   if (fields !== undefined && (typeof fields !== 'object' || fields === null || Array.isArray(fields)))
     return '`fields` of an answer must be an object';
-  if (decision === 'reject' && fields !== undefined && Object.keys(fields as object).length > 0)
-    return '`fields` go with "approve": a rejection has a `comment`';
   return null;
 }
 

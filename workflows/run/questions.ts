@@ -3,11 +3,12 @@
  * right wins; the same one again gets the same receipt, and any other is told which one stands.
  */
 import { CancellationScope, isCancellation, sleep } from '@temporalio/workflow';
-import type { AskCall, ApprovalCall } from '../../activities/contract.ts';
+import type { AskCall, ApprovalCall, RejectionCall } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
 import type { DataRef } from '../../domain/plan/plan.ts';
+import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { reasonOf } from '../activity-outcome.ts';
 import { workflowFailure } from '../failure.ts';
@@ -18,6 +19,7 @@ export interface QuestionIo {
   /** The call that tells readers, without what the run loop adds. */
   ask(call: Omit<AskCall, 'runId' | 'events'>): Promise<void>;
   record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef>;
+  check(call: Omit<RejectionCall, 'runId'>): Promise<FieldValues>;
   receive(event: MachineEvent): void;
 }
 
@@ -113,7 +115,7 @@ export class Questions {
     if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
     const then = request?.decision ?? stage.deadline?.answer ?? 'fail';
     const atMs = Date.now();
-    const receipt: AnswerReceipt = {
+    let receipt: AnswerReceipt = {
       stage: stage.id,
       attempt,
       decision: then === 'approve' ? 'approve' : 'reject',
@@ -127,25 +129,32 @@ export class Questions {
     if (then === 'approve') {
       const fields = request?.fields ?? {};
       const call = { stage: stage.id, attempt, by, comment, timedOut: request === null, fields, atMs };
-      const output = await this.#record(question, call, request);
+      const output = await this.#kept(this.#io.record(call), question, request);
       if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
       this.#settle(question, { request, receipt });
       this.#io.receive({ ...event, answer: { ...source, outcome: 'succeeded', outputs: { output, outputs: {} } } });
     } else {
+      const given = request?.fields ?? {};
+      const said: { fields?: FieldValues } = {};
+      // Without fields nobody needs to look at it.
+      if (Object.keys(given).length > 0) {
+        const call = { stage: stage.id, attempt, fields: given };
+        said.fields = await this.#kept(this.#io.check(call), question, request);
+        if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
+        // It stands from now on: the log says the same time.
+        receipt = { ...receipt, at: new Date(Date.now()).toISOString() };
+      }
       this.#settle(question, { request, receipt });
-      const failure = { ...whyNot(stage, then, receipt, request === null), stderrTail: '' };
-      this.#io.receive({ ...event, answer: { ...source, outcome: 'failed', failure } });
+      const failure = { ...whyNot(stage, then, receipt, said.fields, request === null), stderrTail: '' };
+      this.#io.receive({ ...event, answer: { ...source, ...said, outcome: 'failed', failure } });
     }
     return receipt;
   }
 
-  async #record(
-    question: Question,
-    call: Omit<ApprovalCall, 'runId'>,
-    request: AnswerRequest | null,
-  ): Promise<DataRef> {
+  /** What an activity says of an answer; what it refuses is told to whoever sent it. */
+  async #kept<T>(call: Promise<T>, question: Question, request: AnswerRequest | null): Promise<T> {
     try {
-      return await this.#io.record(call);
+      return await call;
     } catch (error) {
       // Nobody is there to be told of a deadline's.
       if (request === null) this.#fail(question, error);
@@ -197,13 +206,17 @@ function whyNot(
   { id }: MachineStage,
   then: 'reject' | 'fail',
   { by, comment, at }: AnswerReceipt,
+  fields: FieldValues | undefined,
   timedOut: boolean,
 ): { readonly code: 'stage/rejected' | 'stage/no-answer'; readonly message: string } {
   if (timedOut && then === 'fail')
     return { code: 'stage/no-answer', message: `nobody answered stage ${id} before its deadline (${at})` };
   if (timedOut) return { code: 'stage/rejected', message: `stage ${id} was rejected at its deadline (${at})` };
+  const said = Object.entries(fields ?? {}).map(([name, value]) => `${name}=${sanitizeLine(String(value))}`);
+  const who = by === null ? '' : ` by ${by}`;
+  const values = said.length === 0 ? '' : ` (${said.join(', ')})`;
   return {
     code: 'stage/rejected',
-    message: `stage ${id} was rejected${by === null ? '' : ` by ${by}`}${comment === null ? '' : `: ${comment}`}`,
+    message: `stage ${id} was rejected${who}${values}${comment === null ? '' : `: ${comment}`}`,
   };
 }

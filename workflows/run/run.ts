@@ -20,6 +20,7 @@ import type {
   AskCall,
   ConditionResult,
   EvaluateCall,
+  RejectionCall,
   RunRequest,
   ScopeCall,
   WholeScopeCall,
@@ -39,6 +40,7 @@ import { onlyWaits, type RunState } from '../../domain/pipeline/state.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { DataRef, Plan } from '../../domain/plan/plan.ts';
 import { fromWire } from '../../domain/plan/wire.ts';
+import type { FieldValues } from '../../domain/run/approval-answer.ts';
 import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
@@ -75,8 +77,17 @@ const cancelFinallySignal = defineSignal(RUN_MESSAGES.cancelFinally);
 const viewQuery = defineQuery<RunStatus, [ViewRequest?]>(RUN_MESSAGES.view);
 
 const { admit } = proxyActivities<Activities>(ACTIVITY_OPTIONS.admit);
-const { acquireVm, runStage, releaseVm, evaluateCondition, askApproval, recordApproval, appendEvents, finishRun } =
-  proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
+const {
+  acquireVm,
+  runStage,
+  releaseVm,
+  evaluateCondition,
+  askApproval,
+  recordApproval,
+  checkRejection,
+  appendEvents,
+  finishRun,
+} = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
 
 /**
  * @returns the outcome of a run that succeeded
@@ -220,7 +231,12 @@ class RunLoop {
     const receive = (event: MachineEvent): void => this.receive(event);
     this.#clock = clockOf(this.#plan, receive);
     this.#underWay = this.#behaviour < 2 ? new ScopeForEachCall(receive) : new OneScope(receive);
-    this.questions = new Questions({ ask: (call) => this.#ask(call), record: (call) => this.#record(call), receive });
+    this.questions = new Questions({
+      ask: (call) => this.#ask(call),
+      record: (call) => this.#record(call),
+      check: (call) => this.#check(call),
+      receive,
+    });
     this.#conditions = new Conditions({ evaluate: (call) => this.#evaluate(call), receive });
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
   }
@@ -413,6 +429,14 @@ class RunLoop {
       { ...ACTIVITY_OPTIONS.recordApproval, taskQueue: this.#queues.store, summary: `answer to ${call.stage}` },
       [{ runId: this.#runId, ...call }],
     );
+  }
+
+  async #check(call: Omit<RejectionCall, 'runId'>): Promise<FieldValues> {
+    const { fields } = await checkRejection.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.checkRejection, taskQueue: this.#queues.store, summary: `answer to ${call.stage}` },
+      [{ runId: this.#runId, ...call }],
+    );
+    return fields;
   }
 
   #acquireVm({ scope, generation }: CommandOf<'acquire-vm'>): void {

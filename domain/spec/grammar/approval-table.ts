@@ -31,7 +31,7 @@ const FIELD = {
       as: 'required',
       type: { is: 'flag' },
       default: FIELD_DEFAULTS.required,
-      doc: 'Whether an approval has to say it.',
+      doc: 'Whether who approves has to give it. A rejection may leave out each.',
       example: false,
     },
     description: {
@@ -92,7 +92,7 @@ export const APPROVAL = {
       },
       mistaken: ['inputs', 'form', 'params'],
       form: 'fields: [{ name: NAME }]',
-      doc: 'Values that an approval gives beside yes.',
+      doc: 'Values that are given with the answer.',
       example: [{ name: 'window', choices: ['tonight', 'tomorrow'] }],
     },
   },

@@ -1,0 +1,111 @@
+/** A run that has ended takes no answer; the same answer as the one that stands is no new one. */
+import type { ArtifactStore } from '../activities/ports/artifacts.ts';
+import { isCodedError } from '../domain/errors/coded-error.ts';
+import type { ApprovalAnswer, FieldValue, FieldValues } from '../domain/run/approval-answer.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import type { AnswerView, RunView, StageView } from '../store/projection.ts';
+import type { AnswerReceipt, AnswerRequest } from '../workflows/run/answer-request.ts';
+import { CliError } from './cli-error.ts';
+import type { CliContext } from './context.ts';
+import { EXIT } from './exit-code.ts';
+import { readRepairedViews } from './repair-runs.ts';
+import { typedRunId } from './run-id.ts';
+import { readWhatIsThere } from './run-lookup.ts';
+
+export type GivenAnswer = Omit<AnswerRequest, 'stage'>;
+
+interface Answered extends StageView {
+  readonly answer: AnswerView;
+}
+
+/** As its log says, which is asked before a server is. */
+export async function hasEnded(runId: string, context: CliContext): Promise<boolean> {
+  return (await readWhatIsThere((await context.stores()).reader, context.env.stateDir, runId)).outcome !== null;
+}
+
+/**
+ * The receipt that the given answer got while the run went on.
+ * @throws CliError when it got none, which says what stands
+ */
+export async function answerThatStands(
+  runId: string,
+  stageText: string | undefined,
+  given: GivenAnswer,
+  context: CliContext,
+): Promise<AnswerReceipt> {
+  const { artifacts } = await context.stores();
+  const [view] = await readRepairedViews([runId], context);
+  const all = view!.stages.filter((stage): stage is Answered => stage.answer !== null);
+  const meant = stageText === undefined ? all : all.filter(({ id }) => id === stageText);
+  const [stage, ...others] = meant;
+  if (stage !== undefined && others.length === 0) {
+    const receipt = await receiptOf(stage, given, artifacts);
+    if (receipt !== null) return receipt;
+  }
+  const stands = (meant.length > 0 ? meant : all).map(describeAnswer);
+  throw refusal(runId, [whyNone(view!, stageText), ...stands].map(sanitizeLine).join('; '));
+}
+
+export function refusal(runId: string, message: string): CliError {
+  return new CliError(EXIT.runFailed, 'cli/answer-refused', message, `See: voidbox status ${typedRunId(runId)}`);
+}
+
+function whyNone({ runId, state, stages }: RunView, stageText: string | undefined): string {
+  const ended = `run ${runId} has ended (${state}) and takes no answer`;
+  if (stageText === undefined || stages.some(({ id }) => id === stageText)) return ended;
+  return `${ended}, and has no stage ${JSON.stringify(stageText)}`;
+}
+
+function describeAnswer({ id, answer: { decision, by, atMs } }: Answered): string {
+  const done = decision === 'approve' ? 'approved' : 'rejected';
+  return `${id} was ${done}${by === null ? '' : ` by ${by}`} at ${new Date(atMs).toISOString()}`;
+}
+
+/** Null: the stage was answered otherwise, or nobody can tell any more. */
+async function receiptOf(
+  { id, attempt, answer }: Answered,
+  given: GivenAnswer,
+  artifacts: ArtifactStore,
+): Promise<AnswerReceipt | null> {
+  const { decision, by, comment } = answer;
+  const isSame =
+    decision === given.decision && by === noteOf(given.by) && comment === noteOf(given.comment) && by !== null;
+  if (!isSame) return null;
+  const approval = decision === 'approve' ? await approvalIn(answer, artifacts) : null;
+  if (decision === 'approve' && approval === null) return null;
+  const fields = approval === null ? answer.fields : approval.fields;
+
+  if (!areSame(fields ?? {}, given.fields ?? {})) return null;
+  return { stage: id, attempt, decision, by, comment, at: approval?.at ?? new Date(answer.atMs).toISOString() };
+}
+
+/** As a run keeps it. */
+function noteOf(text: string | undefined): string | null {
+  return text === undefined ? null : sanitizeLine(text);
+}
+
+/** Null: its artifact is gone. */
+async function approvalIn({ output }: AnswerView, artifacts: ArtifactStore): Promise<ApprovalAnswer | null> {
+  if (output === null) return null;
+  const pieces: Uint8Array[] = [];
+  try {
+    for await (const piece of artifacts.open(output)) pieces.push(piece);
+  } catch (error) {
+    if (isCodedError(error)) return null;
+    throw error;
+  }
+  return JSON.parse(Buffer.concat(pieces).toString('utf8')) as ApprovalAnswer;
+}
+
+/** A command line gives every value as text. */
+function areSame(kept: FieldValues, given: Readonly<Record<string, unknown>>): boolean {
+  const names = Object.keys(given);
+  return (
+    names.length === Object.keys(kept).length &&
+    names.every((name) => Object.hasOwn(kept, name) && isSameValue(kept[name]!, given[name]))
+  );
+}
+
+function isSameValue(kept: FieldValue, given: unknown): boolean {
+  return typeof kept === 'number' ? Number(given) === kept : String(kept) === given;
+}
