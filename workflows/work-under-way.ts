@@ -45,17 +45,34 @@ export class ScopeForEachCall implements WorkUnderWay {
   }
 }
 
+/** What is cancelled at once: a scope costs as much as the other promises of a stage together. */
+export class SharedScope {
+  #scope: CancellationScope = new PlainScope();
+
+  get current(): CancellationScope {
+    return this.#scope;
+  }
+
+  cancel(): void {
+    this.#scope.cancel();
+    // What starts from here on was not meant.
+    this.#scope = new PlainScope();
+  }
+}
+
 /** From behaviour 2 on: one scope for all, because the run machine cancels all that is under way, or nothing. */
 export class OneScope implements WorkUnderWay {
   readonly #receive: Receive;
-  #scope = new PlainScope();
+  readonly #scope: SharedScope;
 
-  constructor(receive: Receive) {
+  /** @param scope  for several machines whose work is cancelled together */
+  constructor(receive: Receive, scope = new SharedScope()) {
     this.#receive = receive;
+    this.#scope = scope;
   }
 
   start<T>(_key: string, { run, onResult, onFailure }: Call<T>): void {
-    const scope = this.#scope;
+    const scope = this.#scope.current;
     void scope.run(run).then(
       (result) => this.#receive(onResult(result)),
       (error: unknown) => this.#receive(onFailure(error, scope.consideredCancelled)),
@@ -64,8 +81,6 @@ export class OneScope implements WorkUnderWay {
 
   cancel(): void {
     this.#scope.cancel();
-    // What starts from here on was not meant.
-    this.#scope = new PlainScope();
   }
 }
 

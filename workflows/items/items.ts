@@ -25,7 +25,7 @@ import { stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
 import { workflowCancelled, workflowFailure } from '../failure.ts';
 import { lazyText } from '../run/current-details.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
-import { OneScope } from '../work-under-way.ts';
+import { OneScope, SharedScope } from '../work-under-way.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
 
 const { runStage, releaseVm, appendEvents } = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
@@ -81,6 +81,8 @@ class ItemWindow {
   readonly #stage: MachineStage;
   readonly #open = new Map<number, OpenItem>();
   readonly #received: Received[] = [];
+  /** A cancel reaches all items or none. */
+  readonly #scope = new SharedScope();
   #next: number;
   #succeeded = 0;
   #failed = 0;
@@ -128,7 +130,7 @@ class ItemWindow {
       const step = start(this.#plan);
       const open: OpenItem = {
         instance: [{ part: this.#stage.id, item }],
-        underWay: new OneScope((event) => this.#receive(item, event)),
+        underWay: new OneScope((event) => this.#receive(item, event), this.#scope),
         timers: null,
         state: step.state,
       };
