@@ -53,11 +53,12 @@ export function compileCondition(
   }
   // Reported where it was read.
   if (source === '') return null;
-  const checked = check(source);
+  const checked = check(source, params);
   if ('problems' in checked) {
-    for (const { message, start } of checked.problems) {
+    for (const { message, remedy, start } of checked.problems) {
       const { at, words } = placeIn(when, start);
-      problems.error('spec/bad-expression', at, `${what}: ${message}${words}`, 'see "Conditions" in docs/spec.md');
+      const help = remedy ?? 'see "Conditions" in docs/spec.md';
+      problems.error('spec/bad-expression', at, `${what}: ${message}${words}`, help);
     }
     problems.gap('edges');
     return null;

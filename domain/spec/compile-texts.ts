@@ -128,14 +128,14 @@ class ExpressionReader {
     this.sources.push(source);
     const { check, params, problems } = this.#tools;
     if (check === null) throw new Error('a spec with expressions is compiled without their language');
-    const checked = check.text(source);
+    const checked = check.text(source, params);
     if ('problems' in checked) {
-      for (const { message, start } of checked.problems)
+      for (const { message, remedy, start } of checked.problems)
         problems.error(
           'spec/bad-expression',
           placeIn(text, start).at,
           `${quote(`\${{ ${source} }}`)} in ${what}: ${message}`,
-          'see "Outputs in arguments and variables" in docs/spec.md',
+          remedy ?? 'see "Outputs in arguments and variables" in docs/spec.md',
         );
       problems.gap('edges');
       return this.sources.length - 1;

@@ -1,6 +1,8 @@
 /** What can be said of an expression before anything runs: its type, the stages and parameters that it reads, and its mistakes. */
 import type { ASTNode } from '@marcbachmann/cel-js';
 import { type ExpressionProblem, isProblem, nodesOf, parseExpression } from './language.ts';
+import { didYouMean, nearest } from '../suggest.ts';
+import { type JudgeType, type TypedValues, typeMistake } from './value-types.ts';
 
 /** What an expression may read of a stage. */
 export const STAGE_FIELDS = ['output', 'json', 'state', 'exit_code'] as const;
@@ -33,14 +35,33 @@ export interface CheckExpressions {
   readonly text: typeof checkText;
 }
 
-/** An expression whose value decides something. */
+/**
+ * An expression whose value decides something.
+ * @param values  of the parameters: what their types, and those of stages, exclude is a mistake too
+ */
 export function checkCondition(
   source: string,
+  values?: TypedValues,
+): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
+  const judge: JudgeType = (type) =>
+    type === 'bool' || type === 'dyn' ? null : `its value is of the type ${type}; a condition is true or false`;
+  return checkTyped(source, judge, values);
+}
+
+function checkTyped(
+  source: string,
+  judge: JudgeType,
+  values: TypedValues | undefined,
 ): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
   const checked = checkExpression(source);
-  if ('problems' in checked || checked.type === 'bool' || checked.type === 'dyn') return checked;
-  const message = `its value is of the type ${checked.type}; a condition is true or false`;
-  return { problems: [{ message, start: 0, end: source.length }] };
+  if ('problems' in checked) return checked;
+  const message = judge(checked.type);
+  if (message !== null) return { problems: [{ message, start: 0, end: source.length }] };
+  if (values === undefined) return checked;
+  const names = checked.params.map(({ name }) => name);
+  const mistake = typeMistake(source, names, values, judge);
+  const problems = mistake === null ? impossibleStates(source) : [mistake];
+  return problems.length > 0 ? { problems } : checked;
 }
 
 export const checkExpressions: CheckExpressions = { condition: checkCondition, text: checkText };
@@ -48,19 +69,56 @@ export const checkExpressions: CheckExpressions = { condition: checkCondition, t
 /** Types of values that have one text which everybody expects. */
 const TEXT_TYPES = /^(?:dyn|string|int|double|bool|list|map)\b/;
 
-/** An expression whose value stands in a text. */
-export function checkText(source: string): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
-  const checked = checkExpression(source);
+/**
+ * An expression whose value stands in a text.
+ * @param values  as for a condition
+ */
+export function checkText(
+  source: string,
+  values?: TypedValues,
+): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
+  const judge: JudgeType = (type) =>
+    TEXT_TYPES.test(type)
+      ? null
+      : `its value is of the type ${type}, which is not a text: convert it with \`string(…)\``;
+  const checked = checkTyped(source, judge, values);
   if ('problems' in checked) return checked;
   const problems = checked.stages.flatMap(({ field, start, end }): readonly ExpressionProblem[] =>
     field === 'output' || field === 'json'
       ? []
       : [{ message: `a text reads \`.output\` or \`.json\` of a stage; \`.${field}\` is for \`when\``, start, end }],
   );
-  if (problems.length > 0) return { problems };
-  if (TEXT_TYPES.test(checked.type)) return checked;
-  const message = `its value is of the type ${checked.type}, which is not a text: convert it with \`string(…)\``;
-  return { problems: [{ message, start: 0, end: source.length }] };
+  return problems.length > 0 ? { problems } : checked;
+}
+
+/** What `stages.NAME.state` may be where an expression reads it. */
+const STATES = ['succeeded', 'passed', 'failed', 'skipped', 'cancelled'];
+
+/** A comparison with a state that no stage ever has. */
+function impossibleStates(source: string): readonly ExpressionProblem[] {
+  const parsed = parseExpression(source);
+  if (isProblem(parsed)) return [];
+  return [...nodesOf(parsed.ast)].flatMap((node): readonly ExpressionProblem[] => {
+    if (node.op !== '==' && node.op !== '!=') return [];
+    const [left, right] = node.args;
+    const [state, other] = isState(left) ? [left, right] : [right, left];
+    if (!isState(state) || other.op !== 'value' || typeof other.args !== 'string' || STATES.includes(other.args))
+      return [];
+    const meant = didYouMean(nearest(other.args, STATES));
+    return [
+      {
+        message: `a stage's state is never ${quoted(other.args)}${meant}`,
+        remedy: `write one of: ${STATES.join(', ')}`,
+        ...other.range,
+      },
+    ];
+  });
+}
+
+function isState(node: ASTNode): boolean {
+  const field = selectionOf(node);
+  const stage = field?.name === 'state' ? selectionOf(field.of) : null;
+  return stage !== null && isVariable(stage.of, 'stages');
 }
 
 export function checkExpression(

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { randomOf } from '../../../test/machine/random.ts';
-import { checkCondition, checkExpression } from './check.ts';
+import { checkCondition, checkExpression, checkText } from './check.ts';
 import { type ConditionValues, evaluateCondition, evaluateTexts } from './evaluate.ts';
 import { readJson } from './json.ts';
 import { isProblem, parseExpression } from './language.ts';
@@ -44,7 +44,87 @@ test.each<[string, string, string]>([
   ['size(params.a)', 'its value is of the type int; a condition is true or false', 'size(params.a)'],
 ])('%s: %s', (source, message, at) => {
   const start = source.indexOf(at);
-  expect(checkCondition(source)).toEqual({ problems: [{ message, start, end: start + at.length }] });
+  expect(checkCondition(source)).toMatchObject({ problems: [{ message, start, end: start + at.length }] });
+});
+
+test.each([
+  [
+    'success() && params.n > 1',
+    'there is no function `success()`',
+    'remove it: a stage starts after the success of what it waits for',
+  ],
+  [
+    'contains(params.t, "x")',
+    'there is no function `contains(dyn, string)`',
+    'write it behind the text: `TEXT.contains("part")`',
+  ],
+  ['steps.build.outputs.ok', 'unknown variable: steps', 'write `stages.NAME`'],
+  [
+    'foo > 1',
+    'unknown variable: foo',
+    'read `params.NAME`, or `output`, `json`, `state` or `exit_code` of `stages.NAME`',
+  ],
+  ['1 + "a" == "1a"', 'no such overload: int + string', 'convert a value: `int(…)`, `double(…)`, `string(…)`'],
+  ['params.n == 1 and params.b', "unexpected character: 'd'", 'write `&&` for and, `||` for or, `!` for not'],
+  ['params.n === 1', 'unexpected character: =', 'write `==` or `!=` to compare'],
+])('%s: %s, and what to write', (source, message, remedy) => {
+  expect(checkCondition(source)).toMatchObject({ problems: [{ message, remedy }] });
+});
+
+const VALUES = new Map<string, { readonly value: unknown } | null>([
+  ['n', { value: 3 }],
+  ['m', { value: 1.5 }],
+  ['t', { value: '100' }],
+  ['b', { value: true }],
+  ['list', { value: [1, 'a'] }],
+  ['missing', null],
+]);
+
+test.each<[string, string, string]>([
+  ['params.n == "3"', 'no such overload: int == string', 'params.n == "3"'],
+  ['params.b && params.m in ["a"]', 'no such overload: int in list<string>', 'params.m in ["a"]'],
+  ['params.t > 3', 'no such overload: string > int', 'params.t > 3'],
+  ['params.b == "true"', 'no such overload: bool == string', 'params.b == "true"'],
+  ['params["list"] == "a"', 'no such overload: list<dyn> == string', 'params["list"] == "a"'],
+  ['stages["unit-tests"].exit_code == "0"', 'no such overload: int == string', 'stages["unit-tests"].exit_code == "0"'],
+  ['stages.a.output == 3', 'no such overload: string == int', 'stages.a.output == 3'],
+  ['params.t', 'its value is of the type string; a condition is true or false', 'params.t'],
+  ['params.n', 'its value is of the type int; a condition is true or false', 'params.n'],
+  ['stages.a.state == "success"', 'a stage\'s state is never "success"', '"success"'],
+  [
+    'params.b && "skiped" != stages["a-b"].state',
+    'a stage\'s state is never "skiped"; did you mean "skipped"?',
+    '"skiped"',
+  ],
+])('by the types of what it reads: %s', (source, message, at) => {
+  const start = source.indexOf(at);
+  expect(checkCondition(source, VALUES)).toMatchObject({ problems: [{ message, start, end: start + at.length }] });
+  // A run that was admitted goes on by what it was admitted with.
+  expect(checkCondition(source)).not.toHaveProperty('problems');
+});
+
+test.each([
+  'params.n == 3 && params.n > 2.5 && params.n + 1 > 2',
+  'params.n / 2.0 > 1.0',
+  'params.n % 2 == 0 && params.m * 2.0 == 3.0',
+  'params.n == stages.a.json.n && params.t == stages.a.json.t && params.b',
+  'int(params.t) < stages.a.json.count || double(params.t) > params.m',
+  'params.list.exists(each, each == "a") && size(params.list) > params.n',
+  'has(stages.a.json.x) && stages.a.json.x == "1" || has(stages["a-b"].output)',
+  'stages.a.?output.orValue("") == "x" || stages.a.?exit_code.orValue(0) == 1',
+  'params.missing == 3 || params.missing == "3"',
+  'stages.a.state == "failed" || "passed" == stages["a-b"].state || stages.a.state in ["skipped", "cancelled"]',
+  'params.undeclared == 3',
+  'params.t.matches("^1") ? params.b : params.n > 1',
+])('what types allow: %s', (source) => {
+  expect(checkCondition(source, VALUES)).not.toHaveProperty('problems');
+});
+
+test('a text may be of any type that has a text, and is checked by types too', () => {
+  expect(checkText('params.n + 1', VALUES)).not.toHaveProperty('problems');
+  expect(checkText('params.t + 1', VALUES)).toMatchObject({
+    problems: [{ message: 'no such overload: string + int' }],
+  });
 });
 
 test.each([

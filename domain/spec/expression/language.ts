@@ -11,10 +11,13 @@ import {
 } from '@marcbachmann/cel-js';
 import { RE2JS, RE2JSException } from 're2js';
 import { EXPRESSION_LIMITS } from './limits.ts';
+import { remedyFor } from './remedies.ts';
 
 /** What is wrong with an expression, and where: UTF-16 code units from its beginning. */
 export interface ExpressionProblem {
   readonly message: string;
+  /** Left out: nothing is known but the docs. */
+  readonly remedy?: string;
   readonly start: number;
   readonly end: number;
 }
@@ -31,7 +34,7 @@ export interface ParsedExpression {
 /** CEL's own `matches` runs on an engine that some texts keep busy for ever, so calls of it go to this one. */
 const LINEAR_MATCHES = 'matchesLinear';
 
-const language = new Environment({
+const functions = new Environment({
   unlistedVariablesAreDyn: false,
   enableOptionalTypes: true,
   limits: {
@@ -42,16 +45,38 @@ const language = new Environment({
     maxCallArguments: EXPRESSION_LIMITS.arguments,
   },
 })
-  .registerVariable('params', 'map')
-  .registerVariable('stages', 'map')
   .registerFunction(`string.${LINEAR_MATCHES}(string): bool`, matchLinear)
   .registerFunction(`${LINEAR_MATCHES}(string, string): bool`, matchLinear);
+
+const language = functions.clone().registerVariable('params', 'map').registerVariable('stages', 'map');
+
+/** What is known of a stage, for its type alone. */
+class Stage {}
+
+/** @param params  the type of each: `string`, `int`, `dyn` */
+export function typedLanguage(params: Readonly<Record<string, string>>): Environment {
+  return functions
+    .clone()
+    .registerType({
+      name: 'Stage',
+      ctor: Stage,
+      fields: { output: 'string', json: 'dyn', state: 'string', exit_code: 'int' },
+    })
+    .registerVariable('stages', 'map<string, Stage>')
+    .registerVariable('params', { schema: params });
+}
+
+/** The type of its value in a language, or what is wrong. */
+export function typeIn(source: string, typed: Environment): { readonly type: string } | ExpressionProblem {
+  const parsed = parseExpression(source, typed);
+  return isProblem(parsed) ? parsed : parsed.type();
+}
 
 function matchLinear(text: string, pattern: string): boolean {
   return RE2JS.compile(pattern).matcher(text).find();
 }
 
-export function parseExpression(source: string): ParsedExpression | ExpressionProblem {
+export function parseExpression(source: string, inLanguage = language): ParsedExpression | ExpressionProblem {
   if (source.length > EXPRESSION_LIMITS.characters)
     return {
       message: `the expression has ${source.length} characters; at most ${EXPRESSION_LIMITS.characters} are allowed`,
@@ -59,7 +84,7 @@ export function parseExpression(source: string): ParsedExpression | ExpressionPr
       end: source.length,
     };
   try {
-    const parsed = language.parse(source);
+    const parsed = inLanguage.parse(source);
     const { ast } = parsed;
     for (const node of nodesOf(ast)) adapt(node);
     const type = (): { readonly type: string } | ExpressionProblem => {
@@ -82,11 +107,16 @@ export function problemOf(error: unknown, source: string): ExpressionProblem {
   if (error instanceof RE2JSException) return { message: `a regular expression is wrong: ${error.message}`, ...whole };
   if (!(error instanceof ParseError || error instanceof EvaluationError || error instanceof CelTypeError)) throw error;
   const { start, end } = error.range ?? whole;
-  return { message: withRemedy(error.summary, error.code), start, end };
+  const remedy = remedyFor(error.code, error.summary, source);
+  return { message: inWords(error.summary, error.code), ...(remedy !== null && { remedy }), start, end };
 }
 
 /** What the library's words leave open. */
-function withRemedy(summary: string, code: string): string {
+function inWords(fromLibrary: string, code: string): string {
+  // No author knows that function.
+  const summary = fromLibrary.replace(LINEAR_MATCHES, 'matches');
+  const missing = code === 'no_matching_overload' ? /'(.*)'/.exec(summary) : null;
+  if (missing !== null) return `there is no function \`${missing[1]!}\``;
   const text = summary.charAt(0).toLowerCase() + summary.slice(1);
   return code === 'no_such_key' ? `${text}; ask for it with \`has(…)\` first, or read it with \`.?\`` : text;
 }

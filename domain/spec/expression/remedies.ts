@@ -1,0 +1,58 @@
+/** What to do about a mistake in an expression. Many authors know the expressions of other systems, which look much the same. */
+
+/** Functions of other systems, and methods that are written as functions. */
+const FUNCTIONS: Readonly<Record<string, string>> = {
+  success: 'remove it: a stage starts after the success of what it waits for',
+  failure: 'write `on_failure: [STAGE]` in place of the condition',
+  always: 'write `finally: true` in place of the condition',
+  cancelled: 'write `finally: true`, and `when: stages.NAME.state == "cancelled"`',
+  fromJSON: 'read the output as JSON: `stages.NAME.json`',
+  contains: 'write it behind the text: `TEXT.contains("part")`',
+  startsWith: 'write it behind the text: `TEXT.startsWith("part")`',
+  endsWith: 'write it behind the text: `TEXT.endsWith("part")`',
+};
+
+const READS = 'read `params.NAME`, or `output`, `json`, `state` or `exit_code` of `stages.NAME`';
+
+/** Variables of other systems. */
+const VARIABLES: Readonly<Record<string, string>> = {
+  steps: 'write `stages.NAME`',
+  jobs: 'write `stages.NAME`',
+  needs: 'write `stages.NAME`',
+  tasks: 'write `stages.NAME`',
+  inputs: 'write `params.NAME`',
+  vars: 'write `params.NAME`',
+  env: 'no variable can be read here: let a run give the value as a parameter, and write `params.NAME`',
+  secrets: 'no secret can be read here: let a command look at it, and print what follows from it',
+};
+
+const SIGNS = /\b(?:and|or|not)\b/;
+const EQUALS = /[!=]==|[^=!<>]=[^=]/;
+const STRINGS = /"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'/g;
+
+/**
+ * @param code  of the library's error
+ * @returns null: nothing is known but the docs
+ */
+export function remedyFor(code: string, summary: string, source: string): string | null {
+  switch (code) {
+    case 'no_such_overload':
+      return 'convert a value: `int(…)`, `double(…)`, `string(…)`';
+    case 'no_matching_overload': {
+      const name = /'(?:.*\.)?(\w+)\(/.exec(summary)?.[1] ?? '';
+      return Object.hasOwn(FUNCTIONS, name) ? FUNCTIONS[name]! : null;
+    }
+    case 'unknown_variable': {
+      const name = /: (\w+)$/.exec(summary)?.[1] ?? '';
+      return Object.hasOwn(VARIABLES, name) ? VARIABLES[name]! : READS;
+    }
+    case 'unexpected_character':
+    case 'unexpected_token': {
+      const outside = source.replaceAll(STRINGS, '""');
+      if (SIGNS.test(outside)) return 'write `&&` for and, `||` for or, `!` for not';
+      return EQUALS.test(outside) ? 'write `==` or `!=` to compare' : null;
+    }
+    default:
+      return null;
+  }
+}
