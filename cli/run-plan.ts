@@ -31,6 +31,9 @@ import { once, readRunInput } from './run-input.ts';
 import { readHostId } from '../client/this-host.ts';
 import { openServerLink, type ServerLink } from '../client/server-link.ts';
 
+/** How long `run -d` waits for the admission; a worker that starts takes a second or two. */
+const ADMISSION_MS = 10_000;
+const ADMISSION_POLL_MS = 20;
 /** Of an id in a summary, of which Temporal takes 400 bytes. */
 const MOST_ID_CHARACTERS = 40;
 /** Record: the refs of an input and a plan that are on their way to the run. */
@@ -74,7 +77,10 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
   const display = createRunDisplay(context.stderr, context.advise);
   try {
     const link = await start(options, display, context);
-    return options.detach ? await leave(options, link, context) : await follow(options, link, display, context);
+    if (!options.detach) return await follow(options, link, display, context);
+    await leave(options, link, context);
+    await untilKept(options.runId, link, context);
+    return EXIT.success;
   } finally {
     await display.close();
   }
@@ -175,13 +181,13 @@ async function planPartOf(
   return { planRef: await artifacts.put(once(json), 'application/json') };
 }
 
-async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, context: CliContext): Promise<ExitCode> {
+async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, context: CliContext): Promise<void> {
   const url = link.runUrl(runId);
   if (json) {
     await context.stdout.write(
       `${JSON.stringify({ runId, uiUrl: url, ...(from === null ? {} : toOriginJson(from)) })}\n`,
     );
-    return EXIT.success;
+    return;
   }
   await context.stdout.write(`${shownRunId(runId)}\n`);
   await context.stderr.write(
@@ -189,7 +195,14 @@ async function leave({ runId, json, from }: RunPlanOptions, link: ServerLink, co
   );
   const missing = await describeMissingWorker(link, Date.now());
   if (missing !== null) await context.stderr.write(context.advise(`${missing}\n`));
-  return EXIT.success;
+}
+
+/** The worker keeps the first event of a run when it admits it: before that, the next command would not know the run. */
+async function untilKept(runId: string, link: ServerLink, context: CliContext): Promise<void> {
+  if (!link.isEmbedded) return;
+  const { index } = await context.stores();
+  const untilMs = Date.now() + ADMISSION_MS;
+  while (!(await index.has(runId)) && Date.now() < untilMs) await sleep(ADMISSION_POLL_MS);
 }
 
 async function follow(

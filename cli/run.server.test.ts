@@ -185,7 +185,7 @@ describe('a run by the command line', () => {
     expect(regularFilesBelow(state).filter((path) => readFileSync(join(state, path)).includes('hunter2'))).toEqual([]);
   });
 
-  test('-d returns at once; cancel ends the run', async () => {
+  test('-d does not wait for the end; cancel ends the run', async () => {
     const run = await voidbox('run', '-d', 'long.yaml', '--json');
     expect(run.code, run.stderr).toBe(0);
     const { runId } = JSON.parse(run.stdout) as { runId: string };
@@ -304,6 +304,20 @@ describe('a run by the command line', () => {
     expect(await voidbox('down')).toMatchObject({ code: 0 });
     expect(JSON.parse((await voidbox('ps', '--json')).stdout)).toMatchObject({ stack: null });
     expect(() => process.kill(stack.serverPid, 0)).toThrow('ESRCH');
+  });
+
+  test('after -d every command knows the run, also where the stack had to be started', async () => {
+    const fresh = { VOIDBOX_STATE_DIR: join(dir, 'fresh') };
+    const typed = (...args: readonly string[]): Promise<Result> => start(args, fresh).done;
+    try {
+      const run = await typed('run', '-d', 'long.yaml', '--run-id', 'known-1');
+      expect(run.code, run.stderr).toBe(0);
+      expect((await typed('runs', '--json')).stdout).toContain('{"runs":[{"runId":"known-1","name":"long"');
+      expect((await typed('runs', '--waiting')).stdout).toBe('No run waits for an answer.\n');
+      expect((await typed('cancel', 'known-1')).code).toBe(0);
+    } finally {
+      await typed('down');
+    }
   });
 
   test('without VMs nothing is asked for that only VMs need', async () => {

@@ -108,9 +108,11 @@ test('a folder that names no run is listed under its own name, and counts', asyn
 });
 
 test('says so when no run is in a state, and when there is none at all', async () => {
-  const said = async (): Promise<string> =>
-    (await typeCommand(['runs', '--state', 'running'], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
-  expect(await said()).toBe('No run is running.\n');
+  const said = async (...options: readonly string[]): Promise<string> =>
+    (await typeCommand(['runs', ...options], dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
+  expect(await said('--state', 'running')).toBe('No run is running.\n');
+  expect(await said('--waiting')).toBe('No run waits for an answer.\n');
   await rm(join(dir, 'runs'), { recursive: true });
-  expect(await said()).toContain('No runs yet.');
+  expect(await said('--state', 'running')).toContain('No runs yet.');
+  expect(await said('--waiting')).toBe('No run waits for an answer.\n');
 });

@@ -49,10 +49,10 @@ export const command = defineCommand<Options>({
     }
     if (views.length === 0) {
       await context.stdout.write(
-        (await (await context.stores()).index.list({ limit: 1 })).runs.length === 0
-          ? context.advise('No runs yet. Start one: voidbox run FILE\n')
-          : options.waiting
-            ? 'No run waits for an answer.\n'
+        options.waiting
+          ? 'No run waits for an answer.\n'
+          : (await (await context.stores()).index.list({ limit: 1 })).runs.length === 0
+            ? context.advise('No runs yet. Start one: voidbox run FILE\n')
             : options.name === undefined && options.since === undefined
               ? `No run is ${options.state ?? 'here'}.\n`
               : 'No run is like that.\n',
