@@ -159,6 +159,17 @@ describe('a part', () => {
     expect(made.compile({ baseDir: folder })).toEqual({ plan, diagnostics });
   });
 
+  test('is one of those of another file', () => {
+    const own =
+      'kind: workflow\nname: l\nparts:\n  lint: { workflow: { steps: [{ name: s, run: { program: lint } }] } }\n';
+    writeFileSync(join(folder, 'lib.yaml'), `${own}workflow:\n  steps:\n    - { name: out, uses: lint }\n`);
+    const yaml = spec('    - { name: b, uses: ./lib.yaml#lint }\n');
+    const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: folder, readSpec });
+    expect(diagnostics).toEqual([]);
+    expect(plan?.stages.map(({ id }) => id)).toEqual(['a', 'b.s', 'b']);
+    expect(workflow([part('b', './lib.yaml#lint')]).compile({ baseDir: folder })).toEqual({ plan, diagnostics });
+  });
+
   test('may have a schema for its result', () => {
     const made = workflow([
       part('b', './part.yaml', { with: { rows: 3, flags: [] }, outputSchema: z.object({ ok: z.boolean() }) }),

@@ -506,7 +506,7 @@ export function wait(name: string, options: WaitOptions): Wait {
 
 /**
  * Another spec as a step of a workflow or a box of a pipeline. Its stages have their names behind that of the part and a dot.
- * @param uses  a definition, or a YAML or JSON file, from the folder of the definition: `./review.yaml`
+ * @param uses  a definition, or a YAML or JSON file, from the folder of the definition: `./review.yaml`, or a part of it: `./review.yaml#checks`
  */
 export function part(name: string, uses: string | DefinedPart, options: PartOptions = {}): Part {
   const of = `of part "${name}"`;

@@ -5,7 +5,7 @@ import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
 import { waitOf } from '../plan/work.ts';
 import type { CheckedExpression, CheckExpressions } from './expression/check.ts';
 import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
-import { folderOf, type PartFiles, partPath } from './part-files.ts';
+import { folderOf, type PartFilePath, type PartFiles, partPath } from './part-files.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { Spec, StageSpec } from './spec.ts';
@@ -109,23 +109,20 @@ function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression
   return read;
 }
 
-function usedSpec(
-  stage: StageSpec,
-  what: string,
-  { own, baseDir, fill, parts, problems }: PartOptions,
-  refuse: Refuse,
-): UsedSpec | null {
+function usedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: Refuse): UsedSpec | null {
+  const { own, baseDir, fill, parts, problems } = options;
   const uses = stage.uses!;
   const beside = own.find(({ name }) => name.value === uses.value);
-  const path = beside === undefined ? partPath(baseDir ?? '/', uses.value) : null;
-  if (beside === undefined && path === null) {
+  const named = beside === undefined ? partPath(baseDir ?? '/', uses.value) : null;
+  if (beside === undefined && named === null) {
     const names = own.map(({ name }) => name.value);
     return refuse(
       `which names no spec${problems.suggest(uses.value, names)}`,
-      'write the path of a YAML or JSON file that begins with `./` or `../`, or the name of a part in `parts`',
+      'write the path of a YAML or JSON file that begins with `./` or `../`, with `#PART` behind it for a part in that file, or the name of a part in `parts`',
     );
   }
-  const key = path ?? `${parts.file}#${uses.value}`;
+  const path = named?.path ?? null;
+  const key = keyOf(named ?? { path: parts.file, part: uses.value });
   if (parts.chain.includes(key))
     return refuse(
       `which uses ${path === null ? 'itself' : 'this spec'}, near or far`,
@@ -136,7 +133,7 @@ function usedSpec(
       `which would be part ${parts.chain.length + 1} within parts; at most ${PLAN_LIMITS.partDepth} are allowed`,
       'use it in a spec further up',
     );
-  const spec = beside === undefined ? readSpecOf(path!, parts, refuse) : beside.spec;
+  const spec = beside === undefined ? readSpecOf(named!, options, refuse) : beside.spec;
   if (spec === null) return null;
   if (spec.timeoutMs !== null)
     return refuse(
@@ -163,7 +160,11 @@ function usedSpec(
 }
 
 /** Null: it has mistakes, which are told. */
-function readSpecOf(path: string, parts: PartContext, refuse: Refuse): Spec | null {
+function readSpecOf(
+  { path, part }: PartFilePath,
+  { parts, problems }: Pick<PartOptions, 'parts' | 'problems'>,
+  refuse: Refuse,
+): Spec | null {
   const file = parts.files.get(path);
   const isFull = parts.files.size >= PLAN_LIMITS.partFiles;
   if (file === undefined)
@@ -178,7 +179,21 @@ function readSpecOf(path: string, parts: PartContext, refuse: Refuse): Spec | nu
   if ('problem' in file) return refuse(`which cannot be read: ${file.problem}`, 'correct the path, or add the file');
   const known = new Set(parts.found.map((each) => JSON.stringify(each)));
   parts.found.push(...file.diagnostics.filter((each) => !known.has(JSON.stringify(each))));
-  return file.spec;
+  if (part === null || file.spec === null) return file.spec;
+  const names = file.spec.parts.map(({ name }) => name.value);
+  const found = file.spec.parts.find(({ name }) => name.value === part);
+  if (found !== undefined) return found.spec;
+  return refuse(
+    `and ${quote(file.file)} has no part ${quote(part)}${problems.suggest(part, names)}`,
+    names.length === 0
+      ? 'write the part below `parts` of that file, or name the file alone'
+      : `name one of its parts: ${names.slice(0, 8).join(', ')}${names.length > 8 ? ', …' : ''}`,
+  );
+}
+
+/** What names a part, or a whole file, among all that use each other. */
+function keyOf({ path, part }: Pick<PartFilePath, 'path' | 'part'>): string {
+  return part === null ? path : `${path}#${part}`;
 }
 
 /** As `--param` gives them; null: reported. */

@@ -23,9 +23,21 @@ export type PartFiles = ReadonlyMap<string, PartFile>;
 
 const PART_PATH = /^\.\.?\/[^\0]*\.(?:ya?ml|json)$/;
 
-/** The full path of the file; null: what is written is none. */
-export function partPath(baseDir: string, written: string): string | null {
-  return PART_PATH.test(written) ? resolveFrom(baseDir, written) : null;
+export interface PartFilePath {
+  /** As it is written, without a part. */
+  readonly file: string;
+  /** Full. */
+  readonly path: string;
+  /** Of the part in it; null: the spec itself. */
+  readonly part: string | null;
+}
+
+/** `./FILE.yaml`, or `./FILE.yaml#PART`; null: what is written names no file. */
+export function partPath(baseDir: string, written: string): PartFilePath | null {
+  const mark = PART_PATH.test(written) ? -1 : written.lastIndexOf('#');
+  const file = mark === -1 ? written : written.slice(0, mark);
+  const path = PART_PATH.test(file) ? resolveFrom(baseDir, file) : null;
+  return path === null ? null : { file, path, part: mark === -1 ? null : written.slice(mark + 1) };
 }
 
 export function folderOf(path: string): string {
@@ -39,14 +51,15 @@ export function readPartFiles(root: Spec, baseDir: string | null, read: ReadSpec
   const specs = allOf(root).map((spec) => ({ spec, folder: baseDir }));
   for (const { spec, folder } of specs)
     for (const { uses } of spec.stages) {
-      const path = uses === null ? null : partPath(folder, uses.value);
-      if (path === null || files.has(path) || files.size >= PLAN_LIMITS.partFiles) continue;
+      const named = uses === null ? null : partPath(folder, uses.value);
+      if (named === null || files.has(named.path) || files.size >= PLAN_LIMITS.partFiles) continue;
+      const { path } = named;
       const found = read(path);
       if ('problem' in found) {
         files.set(path, found);
         continue;
       }
-      const file = shownFrom(spec.file, uses!.value);
+      const file = shownFrom(spec.file, named.file);
       const parsed = parseSpec(found.text, file);
       files.set(path, { file, text: found.text, ...parsed });
       if (parsed.spec !== null)

@@ -429,7 +429,7 @@ export const STAGE = {
       as: 'uses',
       type: {
         is: 'text',
-        holds: 'path of a spec, or name of a part',
+        holds: 'path of a spec, name of a part, or both with `#` between them',
         plain: true,
         filled: 'name a spec, such as ./review.yaml, or a part',
       },
@@ -437,7 +437,7 @@ export const STAGE = {
       feeds: 'edges',
       mistaken: ['use', 'include', 'import', 'call', 'sub_pipeline', 'subworkflow'],
       form: 'uses: ./FILE.yaml',
-      doc: 'Another spec, or one of `parts`, whose stages are a part of this one. See [Parts](#parts).',
+      doc: 'Another spec, one of `parts`, or a part of another file (`./review.yaml#lint`), whose stages are a part of this one. See [Parts](#parts).',
       example: './review.yaml',
     },
     ...BESIDE_RUN,
