@@ -3,6 +3,7 @@ import type { Plan } from '../../domain/plan/plan.ts';
 import { checkExpressions } from '../../domain/spec/expression/check.ts';
 import { compileText } from '../../domain/spec/load.ts';
 import { planToMermaid, renderPlanGraph } from './plan-graph.ts';
+import { renderPlanSummary } from './plan.ts';
 import { PLAIN } from './style.ts';
 
 function planOf(text: string): Plan {
@@ -103,4 +104,41 @@ loop refine: at most 5 visits
 result: the output of refine
 `);
   expect(planToMermaid(plan!)).toContain('"loop refine: at most 5 visits"');
+});
+
+test('a stage says the list that it is done for, its secrets, its schema and its mock', () => {
+  const { plan, diagnostics } = compileText(
+    `kind: workflow
+name: main
+workflow:
+  output_step: many
+  steps:
+    - { name: list-all, run: { program: list } }
+    - { name: two, run: { program: b }, for_each: [x, y], depends_on: [list-all] }
+    - name: many
+      run: { program: c }
+      for_each: stages["list-all"].json.files
+      depends_on: [two]
+      max_parallel: 8
+      fail_fast: true
+      allow_failures: 2
+      secrets: [TOKEN]
+      output_schema: { type: object }
+      mock: { output: [] }
+`,
+    'x.yaml',
+    { baseDir: null, checkExpression: checkExpressions },
+  );
+  expect(diagnostics).toEqual([]);
+  const lines = renderPlanGraph(plan!, PLAIN).split('\n');
+  expect(lines.find((line) => line.startsWith('  two'))).toBe(
+    '  two       b · for each of 2 items · 4 at a time · after list-all',
+  );
+  expect(lines.find((line) => line.startsWith('  many'))).toBe(
+    '  many      c · for each of stages["list-all"].json.files · 8 at a time · 2 may fail · stops at a failure too many · after list-all, two · secret TOKEN · its output has a schema · has a mock',
+  );
+  expect(planToMermaid(plan!)).toContain('two<br/>b<br/>for each of 2 items');
+  expect(renderPlanSummary('x.yaml', plan!, { style: PLAIN })).toContain(
+    '  two       b, for each of 2 items, after list-all, each in a VM of its own\n',
+  );
 });

@@ -2,6 +2,7 @@
 import type { EdgeCondition, OutputPlan, Plan, ScopePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { describeStageWork } from '../../domain/plan/work.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { itemFacts, listOf, secretFacts } from './plan-facts.ts';
 import { type PlanGroup as Group, groupsOf } from './plan-groups.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
@@ -49,23 +50,21 @@ function shortened(text: string, most: number): string {
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-function facts({
-  after,
-  when,
-  inputs,
-  outputs,
-  retry,
-  continueOnError,
-  finally: isLast,
-}: StagePlan): readonly string[] {
+function facts(stage: StagePlan): readonly string[] {
+  const { after, when, inputs, outputs, outputSchema, retry, continueOnError, mock, finally: isLast } = stage;
+  const list = listOf(stage);
   return [
-    ...(after.length === 0 ? [] : [`after ${after.map(({ stage, on }) => `${EDGE[on]}${stage}`).join(', ')}`]),
+    ...(list === null ? [] : [shortened(list, 60), ...itemFacts(stage)]),
+    ...(after.length === 0 ? [] : [`after ${after.map((edge) => `${EDGE[edge.on]}${edge.stage}`).join(', ')}`]),
     ...(isLast === true ? ['after all others, whatever happens'] : []),
     ...(when === null ? [] : [`when ${shortened(sanitizeLine(when.source), 60)}`]),
     ...inputs.map(({ fromStage, output }) => `takes ${fromStage}.${output}`),
     ...(outputs.length === 0 ? [] : [`leaves ${outputs.map(({ name }) => name).join(', ')}`]),
+    ...secretFacts(stage),
+    ...(outputSchema === undefined ? [] : ['its output has a schema']),
     ...(retry.maxAttempts === 1 ? [] : [`${retry.maxAttempts} attempts`]),
     ...(continueOnError === true ? ['its failure is tolerated'] : []),
+    ...(mock === undefined ? [] : ['has a mock']),
   ];
 }
 
@@ -80,8 +79,10 @@ export function planToMermaid(plan: Plan): string {
   const ids = new Map(plan.stages.map(({ id }, index) => [id, `s${index}`]));
   const node = (stage: StagePlan): string => {
     const condition = stage.when === null ? [] : [`when ${shortened(sanitizeLine(stage.when.source), 40)}`];
+    const list = listOf(stage);
+    const each = list === null ? [] : [shortened(list, 40)];
     const last = stage.finally === true ? ['after all others, whatever happens'] : [];
-    const label = quoted([stage.id, work(stage, 40), ...condition, ...last]);
+    const label = quoted([stage.id, work(stage, 40), ...each, ...condition, ...last]);
     const id = ids.get(stage.id)!;
     return stage.scope === null ? `${id}{{${label}}}` : `${id}[${label}]`;
   };

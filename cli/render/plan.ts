@@ -1,6 +1,7 @@
 import type { Plan, StagePlan } from '../../domain/plan/plan.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { demandedVariablesOf, describeStageWork } from '../../domain/plan/work.ts';
+import { listOf } from './plan-facts.ts';
 import type { Style } from './style.ts';
 import { padEnd } from './width.ts';
 
@@ -36,7 +37,9 @@ function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
       : '';
   const where = stage.scope === null || shared.has(stage.scope) ? '' : ', in its own VM';
   const when = stage.when === null ? '' : `, when ${shortened(sanitizeLine(stage.when.source))}`;
-  return `${short}${after}${when}${where}`;
+  const list = listOf(stage);
+  const each = list === null ? '' : `, ${shortened(list)}`;
+  return `${short}${each}${after}${when}${each === '' ? where : ', each in a VM of its own'}`;
 }
 
 function shortened(text: string): string {

@@ -11,6 +11,7 @@ import { quote, type TreeNode } from './tree.ts';
 
 const { name: NAME, run: RUN, approval: APPROVAL, wait: WAIT, prompt: PROMPT, uses: USES, ...REST } = STAGE.keys;
 const WORKS = { run: RUN, approval: APPROVAL, wait: WAIT, prompt: PROMPT, uses: USES } as const;
+const OTHER_WORKS = Object.keys(WORKS).filter((key) => key !== 'run');
 
 /** Steps of a workflow or boxes of a pipeline, and the names that could not be read. */
 export function readStages(
@@ -82,7 +83,7 @@ interface Work {
 function readWork(map: MapReader, kind: PlanKind): Work {
   const said = (Object.keys(WORKS) as WorkKey[]).filter((key) => map.has(key));
   const [first = 'run', second] = said;
-  if (said.length === 0) map.required('run', RUN.form);
+  if (said.length === 0) map.required('run', RUN.form, OTHER_WORKS);
   if (second !== undefined) refuseSecond(map, first, second, kind);
   const chosen = said.at(-1) ?? 'run';
   const only = <K extends WorkKey>(key: K): Pick<typeof WORKS, K> | object =>

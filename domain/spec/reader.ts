@@ -52,7 +52,7 @@ export class MapReader {
   readonly #entries: ReadonlyMap<string, MapEntry>;
   readonly #asked = new Set<string>();
   /** Required keys that are not there, and how they are written. */
-  readonly #missing = new Map<string, string>();
+  readonly #missing = new Map<string, { readonly form: string; readonly others: readonly string[] }>();
 
   constructor(node: MapNode, what: string, problems: Problems) {
     this.at = node.at;
@@ -68,10 +68,13 @@ export class MapReader {
     return entry === undefined || (entry.value.kind === 'scalar' && entry.value.value === null) ? null : entry.value;
   }
 
-  /** @param form  how the key is written, for who has not seen it yet */
-  required(key: string, form = key): TreeNode | null {
+  /**
+   * @param form  how the key is written, for who has not seen it yet
+   * @param others  keys that may stand in its place
+   */
+  required(key: string, form = key, others: readonly string[] = []): TreeNode | null {
     const node = this.optional(key);
-    if (node === null) this.#missing.set(key, form);
+    if (node === null) this.#missing.set(key, { form, others });
     return node;
   }
 
@@ -91,13 +94,26 @@ export class MapReader {
 
   /** Of a mapping whose other keys cannot be judged. */
   reportMissing(): void {
-    for (const [key, form] of this.#missing)
-      this.problems.error('spec/missing-key', this.keyAt(key), `${this.what} has no \`${key}\``, `add \`${form}\``);
+    for (const [key, { form, others }] of this.#missing) {
+      const more = others.length === 0 ? '' : `, or ${others.map((each) => `\`${each}\``).join(', ')}`;
+      const message = `${this.what} has no \`${key}\``;
+      this.problems.error('spec/missing-key', this.keyAt(key), message, `add \`${form}\`${more}`);
+    }
     this.#missing.clear();
   }
 
   #reportOther(word: string, at: Position, others: OtherKeys): void {
     const { problems } = this;
+    // What it would bring is missing.
+    if (word === '<<') {
+      problems.error(
+        'spec/unsupported',
+        at,
+        `${this.what} has a YAML merge key (\`<<\`), which is not supported`,
+        'write its keys out, or say them once in `defaults`; an alias may stand for a whole value',
+      );
+      return;
+    }
     const plain = plainKey(word);
     const known = others.meant.get(plain);
     const meant = known !== undefined && this.#asked.has(known.key) ? known : this.#nearMissing(word, others);
@@ -135,7 +151,7 @@ export class MapReader {
       'spec/wrong-key',
       at,
       `\`${word}\` is not a key of ${this.what}; did you mean \`${meant.key}\`?`,
-      `write \`${this.#missing.get(meant.key) ?? meant.form}\`${meant.unit}`,
+      `write \`${this.#missing.get(meant.key)?.form ?? meant.form}\`${meant.unit}`,
     );
     this.#missing.delete(meant.key);
   }

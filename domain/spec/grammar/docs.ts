@@ -62,17 +62,21 @@ const MISTAKES_HEAD = ['| in | instead of | write |', '|---|---|---|'];
 
 function mistakes(): readonly string[] {
   const seen = new Set<MappingTable>();
+  const listed = new Set<MappingTable['misplaced']>();
   const of = (name: string, table: MappingTable): readonly string[] => {
     if (seen.has(table)) return [];
     seen.add(table);
+    // Variants of a mapping share them.
+    const isListed = table.misplaced !== undefined && listed.has(table.misplaced);
+    listed.add(table.misplaced);
     return [
       ...Object.entries(table.keys).flatMap(([key, { mistaken = [] }]) =>
         mistaken.length === 0 ? [] : [cells([name, mistaken.map(code).join(', '), code(key)])],
       ),
-      ...misplacements(table).map(([owner, keys]) =>
+      ...(isListed ? [] : misplacements(table)).map(([owner, keys]) =>
         cells([name, keys.map(code).join(', '), `it belongs to ${owner}`]),
       ),
-      ...refusals(table).map(([remedy, keys]) =>
+      ...(isListed ? [] : refusals(table)).map(([remedy, keys]) =>
         // Only the other kind has no such key.
         cells([
           keys.some((key) => key in table.keys) ? 'a box' : name,

@@ -206,7 +206,7 @@ function readForms(type: FormsType, node: TreeNode | null, what: string, place: 
   problems.error(
     'spec/bad-value',
     text.at,
-    `${what} is ${quote(text.value)}${colon < 0 ? '' : problems.suggest(prefix, type.prefixes)}`,
+    `${what} is ${quote(text.value)}${colon < 0 || type.prefixes.includes(prefix) ? '' : problems.suggest(prefix, type.prefixes)}`,
     `write \`TYPE:VALUE\` with one of the types ${type.prefixes.join(', ')}`,
   );
   return null;

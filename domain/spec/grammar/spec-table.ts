@@ -115,6 +115,21 @@ export const WORKFLOW = {
   misplaced: { 'the top level of the spec': OF_ALL_KINDS },
 } as const satisfies MappingTable;
 
+const { name: _name, depends_on: _dependsOn, mode: _mode, ...OF_BOXES } = STAGE.keys;
+
+/** An entry of `stages` holds the order alone: what its boxes do stands at the boxes. */
+const ORDER_ONLY: Pick<MappingTable, 'misplaced' | 'unsupported'> = {
+  misplaced: { 'each box': OF_BOXES },
+  unsupported: {
+    depends_on: {
+      severity: 'error',
+      code: 'spec/wrong-key',
+      message: 'a stage of `pipeline` has no `depends_on`: stages run in their order',
+      remedy: 'put it after what it waits for, or write `kind: workflow`, whose steps depend on each other',
+    },
+  },
+};
+
 const PIPELINE_BOX = {
   keys: {
     name: {
@@ -125,6 +140,7 @@ const PIPELINE_BOX = {
       example: 'fetch',
     },
   },
+  ...ORDER_ONLY,
 } as const satisfies MappingTable;
 
 const PIPELINE_FAN_OUT = {
@@ -144,6 +160,7 @@ const PIPELINE_FAN_OUT = {
       example: ['left', 'right'],
     },
   },
+  ...ORDER_ONLY,
 } as const satisfies MappingTable;
 
 const PIPELINE_LOOP = {
@@ -198,6 +215,7 @@ const PIPELINE_LOOP = {
       example: 'pass',
     },
   },
+  ...ORDER_ONLY,
 } as const satisfies MappingTable;
 
 export const PIPELINE = {
