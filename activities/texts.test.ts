@@ -4,13 +4,18 @@ import { expect, test } from 'vitest';
 import type { DataRef, TextsPlan } from '../domain/plan/plan.ts';
 import { evaluateTexts } from '../domain/spec/expression/evaluate.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
-import type { CommandStage } from './requests.ts';
+import type { CommandStage, StageItem } from './requests.ts';
 import { withTexts } from './texts.ts';
 
 const ENV = { name: 'V', value: { kind: 'literal', text: 'as written' } } as const;
 
 /** A stage whose second argument and variable V are made of the sources, over what stage `a` printed. */
-async function made(output: string | Uint8Array | null, sources: readonly string[], around = ''): Promise<unknown> {
+async function made(
+  output: string | Uint8Array | null,
+  sources: readonly string[],
+  around = '',
+  item: StageItem | null = null,
+): Promise<unknown> {
   const bytes = Buffer.from(output ?? '');
   const ref: DataRef = {
     sha256: createHash('sha256').update(bytes).digest('hex'),
@@ -34,6 +39,7 @@ async function made(output: string | Uint8Array | null, sources: readonly string
     {
       stage: { id: 's', texts, work } as unknown as CommandStage,
       upstream: { a: { output: output === null ? null : ref, outputs: {} } },
+      item,
     },
   );
   return 'problem' in answer ? answer.problem : [answer.work.args, answer.work.env[0]!.value];
@@ -93,6 +99,21 @@ test.each<[string, string | Uint8Array | null, string, RegExp]>([
   ['a date in a list', '[]', 'stages.a.json + [timestamp("2020-01-01T00:00:00Z")]', /its value is not a text/],
 ])('%s makes no text', async (_what, output, source, problem) => {
   expect(await made(output, [source])).toMatch(problem);
+});
+
+test('an item stands in a text as a value of an output does', async () => {
+  const of = (text: string): StageItem => ({ index: 7, text });
+  expect(await made('hi', ['item', 'item_index'], '', of('"a \\u0007b"'))).toEqual(both('a \u0007b7'));
+  expect(await made('hi', ['item.n + 1'], '', of('{"n":9007199254740990}'))).toEqual(both('9007199254740991'));
+  expect(await made('hi', ['item', 'stages.a.output'], '', of('[1,null]'))).toEqual(both('[1,null]hi'));
+  expect(await made('hi', ['item'], '', of('null'))).toMatch(/^the expression `item`: its value is null/);
+  expect(await made('hi', ['item'], '')).toMatch(/unknown variable: item/);
+});
+
+test('an item counts with what a text reads, where a text reads it', async () => {
+  const large = { index: 0, text: JSON.stringify('x'.repeat(EXPRESSION_LIMITS.inputBytes)) };
+  expect(await made('hi', ['item.size()'], '', large)).toMatch(/^its expressions read 1048589 bytes; at most 1048576/);
+  expect(await made('hi', ['stages.a.output'], '', large)).toEqual(both('hi'));
 });
 
 test('all texts of a stage together have a limit', async () => {

@@ -3,18 +3,18 @@ import { Buffer } from 'node:buffer';
 import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../domain/plan/plan.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { CommandStage, StageRequest } from './requests.ts';
+import type { CommandStage, StageItem, StageRequest } from './requests.ts';
 
 export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 
 /** The stage with its texts, or why they cannot be made. The same outputs give the same texts. */
 export async function withTexts(
   deps: TextDeps,
-  { stage, upstream }: Pick<StageRequest, 'stage' | 'upstream'>,
+  { stage, upstream, item }: Pick<StageRequest, 'stage' | 'upstream' | 'item'>,
 ): Promise<CommandStage | { readonly problem: string }> {
   const { texts } = stage;
   if (texts === undefined) return stage;
-  const made = await makeTexts(deps, texts, upstream);
+  const made = await makeTexts(deps, texts, upstream, item);
   if ('problem' in made) return made;
   const bytes = made.reduce((sum, { value }) => sum + Buffer.byteLength(value), 0);
   if (bytes > EXPRESSION_LIMITS.textsBytes)
@@ -29,6 +29,9 @@ export async function withTexts(
   return { ...stage, work: { ...stage.work, args, env: [...env].map(([name, value]) => ({ name, value })) } };
 }
 
+/** A source without the words reads no item. */
+const READS_ITEM = /\bitem(?:_index)?\b/;
+
 interface MadeText {
   readonly place: TextPlace;
   readonly value: string;
@@ -39,10 +42,14 @@ export async function makeTexts(
   deps: TextDeps,
   texts: TextsPlan,
   upstream: StageRequest['upstream'],
+  of: StageItem | null = null,
 ): Promise<readonly MadeText[] | { readonly problem: string }> {
-  const outputs = await readOutputs(deps, texts, upstream);
+  // An item may be far larger than what is evaluated, and be of no text.
+  const item = of !== null && texts.sources.some((source) => READS_ITEM.test(source)) ? of : null;
+  const outputs = await readOutputs(deps, texts, upstream, item);
   if (typeof outputs === 'string') return { problem: outputs };
-  const answer = await deps.evaluateTexts(texts.sources, { stages: outputs, params: texts.params });
+  const values = { stages: outputs, params: texts.params, ...(item === null ? {} : { item }) };
+  const answer = await deps.evaluateTexts(texts.sources, values);
   if ('problem' in answer)
     return { problem: `the expression \`${shown(texts.sources[answer.source]!)}\`: ${answer.problem}` };
   return texts.texts.map((text) => ({ place: text.place, value: valueOf(text, answer.texts) }));
@@ -59,9 +66,11 @@ async function readOutputs(
   { artifacts }: TextDeps,
   { stages, params }: TextsPlan,
   upstream: StageRequest['upstream'],
+  item: StageItem | null,
 ): Promise<Outputs | string> {
   const refs = stages.map((id): [string, DataRef | null] => [id, upstream[id]?.output ?? null]);
-  const bytes = refs.reduce((sum, [, ref]) => sum + (ref?.sizeBytes ?? 0), Buffer.byteLength(JSON.stringify(params)));
+  const known = Buffer.byteLength(JSON.stringify(params)) + (item === null ? 0 : Buffer.byteLength(item.text));
+  const bytes = refs.reduce((sum, [, ref]) => sum + (ref?.sizeBytes ?? 0), known);
   if (bytes > EXPRESSION_LIMITS.inputBytes)
     return `its expressions read ${bytes} bytes; at most ${EXPRESSION_LIMITS.inputBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``;
   const outputs: [string, { readonly output?: string }][] = [];

@@ -134,6 +134,37 @@ test('a command runs for each item, and their results stand in the order of the 
   });
 });
 
+test('each item stands in the arguments of its own command, and one whose texts cannot be made fails alone', async () => {
+  const spec = `
+kind: workflow
+name: x
+sandbox: { mode: mock, isolation: none }
+workflow:
+  output_step: each
+  steps:
+    - { name: src, run: { program: echo, args: [of src] } }
+    - name: each
+      for_each: [{ name: a }, { name: { b: 1 } }, { name: '\${{ item_index }}; $(id)' }, { none: d }]
+      allow_failures: 1
+      retry: { max_attempts: 3 }
+      run: { program: echo, args: ['\${{ item_index }} \${{ item.name }}', '\${{ stages.src.output.trim() }}'] }
+`;
+  await startRun(stack.runs.client, { runId: 'items-texts', request: { spec }, summary: 'test items-texts' });
+  const outcome = await outcomeOf('items-texts');
+  expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
+  expect(await resultOf(outcome)).toEqual([
+    { item: { name: 'a' }, output: '0 a of src\n' },
+    { item: { name: { b: 1 } }, output: '1 {"b":1} of src\n' },
+    { item: { name: '${{ item_index }}; $(id)' }, output: '2 ${{ item_index }}; $(id) of src\n' },
+    {
+      item: { none: 'd' },
+      failure: { code: 'stage/expression', message: expect.stringMatching(/`item.name`: no such key: name/) },
+    },
+  ]);
+  const started = (await stack.eventsOf('items-texts')).filter(({ body }) => body.type === 'stage-started');
+  expect(started).toHaveLength(2 + 3);
+});
+
 test('the list may be in the output of an earlier stage, and no item starts before it', async () => {
   const outcome = await run(
     'items-of-a-stage',

@@ -86,7 +86,10 @@ export function compilePart(
   const inlined = inlinePart(
     plan,
     { ...place, source: uses.value },
-    { condition: (source) => readable(check!.condition(source)), text: (source) => readable(check!.text(source)) },
+    {
+      condition: (source) => readable(check!.condition(source)),
+      text: (source) => readable(check!.text(source, undefined, true)),
+    },
   );
   const broken = inlined.stages.find(({ when }) => when !== null && 'problems' in check!.condition(when.source));
   if (broken !== undefined)
@@ -94,7 +97,9 @@ export function compilePart(
       `whose stage ${quote(broken.id)} has a condition that is too long together with that of ${what}`,
       'shorten one of them',
     );
-  const tooLong = inlined.stages.find(({ texts }) => texts?.sources.some((each) => 'problems' in check!.text(each)));
+  const tooLong = inlined.stages.find(({ texts }) =>
+    texts?.sources.some((each) => 'problems' in check!.text(each, undefined, true)),
+  );
   if (tooLong !== undefined)
     return refuse(
       `whose stage ${quote(tooLong.id)} has an expression in its texts that is too long with the names of stages that it has here`,

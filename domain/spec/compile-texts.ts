@@ -57,13 +57,13 @@ export function compileTexts(spec: Spec, tools: TextTools): readonly (StageTexts
 }
 
 function compileStageTexts(
-  { run, name }: StageSpec,
+  { run, name, forEach }: StageSpec,
   texts: readonly PlacedText[],
   what: string,
   tools: TextTools,
 ): StageTexts {
   const { problems } = tools;
-  const reader = new ExpressionReader(tools);
+  const reader = new ExpressionReader(tools, forEach !== null);
   const code =
     run === null
       ? new Map<number, string>()
@@ -116,9 +116,12 @@ class ExpressionReader {
   readonly reads = new Map<string, Located<string>>();
   readonly params: Record<string, ConditionValue> = {};
   readonly #tools: TextTools;
+  readonly #ofItem: boolean;
 
-  constructor(tools: TextTools) {
+  /** @param ofItem  they may read the item that the stage is done for */
+  constructor(tools: TextTools, ofItem: boolean) {
     this.#tools = tools;
+    this.#ofItem = ofItem;
   }
 
   /** @returns its index in `sources` */
@@ -128,7 +131,7 @@ class ExpressionReader {
     this.sources.push(source);
     const { check, params, problems } = this.#tools;
     if (check === null) throw new Error('a spec with expressions is compiled without their language');
-    const checked = check.text(source, params);
+    const checked = check.text(source, params, this.#ofItem);
     if ('problems' in checked) {
       for (const { message, remedy, start } of checked.problems)
         problems.error(

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { PLAN_LIMITS } from '../plan/plan.ts';
 import { planBytes, toWire } from '../plan/wire.ts';
+import { checkExpressions } from './expression/check.ts';
 import { compileText } from './load.ts';
 import { checkPlan } from './plan-schema.ts';
 
@@ -62,6 +63,22 @@ test('more edges than a workflow holds are refused, though the plan is not too l
     )
     .join('');
   expect(codes(workflow(text))).toEqual(['spec/too-large 3:1']);
+});
+
+test('a stage has at most 64 expressions in its texts; the same one counts once', () => {
+  const most = PLAN_LIMITS.textSources;
+  const withExpressions = (count: number): string => {
+    const list = Array.from({ length: count }, (_, index) => `'\${{ stages.s1.output + "${index}" }}'`);
+    const again = `'\${{ stages.s1.output + "0" }}'`;
+    return workflow(`${step(0, `, args: [${[...list, again].join(', ')}]`)}${step(1)}`);
+  };
+  const compiled = (count: number): ReturnType<typeof compileText> =>
+    compileText(withExpressions(count), 'x.yaml', { baseDir: '/', checkExpression: checkExpressions });
+  expect(compiled(most).diagnostics).toEqual([]);
+  expect(checkPlan(JSON.parse(JSON.stringify(compiled(most).plan)))).toEqual({ plan: compiled(most).plan });
+  expect(compiled(most + 1).diagnostics).toMatchObject([
+    { code: 'spec/too-large', line: 6, message: 'step "s0" has 65 expressions; at most 64 are allowed' },
+  ]);
 });
 
 test('placeholders do not multiply a large value', () => {

@@ -6,7 +6,7 @@ import { type Located, type Position, quote } from './tree.ts';
 /** `$${{` is a literal `${{`; anything else that begins so must be a placeholder. */
 const PLACEHOLDER = /\$\$\{\{|\$\{\{((?:[^{}"']|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')*)\}\}|\$\{\{([^{}]*)\}\}|\$\{\{/gs;
 /** What is evaluated in the run names what it reads. */
-const EXPRESSION = /\bstages\b/;
+const READS_OF_RUN = /\b(?:stages|item|item_index)\b/;
 /** A parameter as shells and templates write one. */
 const NEARLY =
   /(?<![${])\{\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}\}|\$\{\s*params\.([A-Za-z0-9][A-Za-z0-9._-]*)\s*\}/g;
@@ -24,10 +24,14 @@ export interface PlacedExpression {
   readonly offset: number;
 }
 
+function isExpression(inner: string | undefined): inner is string {
+  return inner !== undefined && READS_OF_RUN.test(inner) && !PARAM.test(inner);
+}
+
 /** Whether a value in it is known only in the run. */
 export function hasExpression(text: string): boolean {
   if (!text.includes('${{')) return false;
-  for (const [, quoted, plain] of text.matchAll(PLACEHOLDER)) if (EXPRESSION.test(quoted ?? plain ?? '')) return true;
+  for (const [, quoted, plain] of text.matchAll(PLACEHOLDER)) if (isExpression(quoted ?? plain)) return true;
   return false;
 }
 
@@ -49,8 +53,8 @@ export function createFiller(
         inner === undefined
           ? 'a placeholder is not closed: `${{` without `}}`'
           : `the placeholder ${quote(found)} cannot be filled in`,
-        inner !== undefined && EXPRESSION.test(inner)
-          ? 'outputs of stages may stand in `args`, `env`, `prompt` and the `message` of an approval, in a step or box'
+        isExpression(inner)
+          ? 'outputs of stages and items may stand in `args`, `env`, `prompt` and the `message` of an approval, in a step or box'
           : 'write `${{ params.name }}`, or `$${{` for the literal text',
       );
       return found;
@@ -103,7 +107,7 @@ export function createFiller(
       const inner = quoted ?? plain;
       literal += value.slice(done, match.index);
       done = match.index + found.length;
-      if (inner === undefined || !EXPRESSION.test(inner)) literal += one(found, inner, at);
+      if (!isExpression(inner)) literal += one(found, inner, at);
       else {
         if (literal !== '') parts.push(literal);
         literal = '';

@@ -325,7 +325,8 @@ describe('texts with outputs', () => {
     [{ sources: ['stages.a.state + params.n'] }, /`.state` is for `when`/],
     [{ sources: ['stages.c.output + params.n'] }, /texts.stages are not the stages that its texts read/],
     [{ stages: ['a', 'a'] }, /texts have a twice/],
-    [{ stages: [] }, /stages.1.texts.stages/],
+    [{ stages: [] }, /texts.stages are not the stages that its texts read/],
+    [{ sources: ['stages.a.json.tag + params.n + item'] }, /stage b: texts: unknown variable: item/],
     [{ params: {} }, /texts.params are not the parameters/],
     [{ params: { n: 1, m: 1 } }, /texts.params are not the parameters/],
     [at({ kind: 'arg', index: 9 }), /its work has no args\[9\]/],
@@ -338,6 +339,17 @@ describe('texts with outputs', () => {
     [{ sources: Array.from({ length: 65 }, (_, n) => `stages.a.output + "${n}"`) }, /stages.1.texts.sources/],
   ])('are refused %#', (change, problem) => {
     expect(withTexts(change).join('\n')).toMatch(problem);
+  });
+
+  test('of a stage with items read the item, and need no stage', () => {
+    const each = { list: { kind: 'inline', items: ['a'] }, maxParallel: 1, failFast: false, allowFailures: 0 };
+    const ofItem = { sources: ['item + string(item_index)'], stages: [], params: {} };
+    expect(withTexts(ofItem).join()).toMatch(/unknown variable: item/);
+    const withItems = withTexts(ofItem, (stage) => {
+      stage.each = each;
+      stage.scope = stage.id;
+    });
+    expect(withItems.join()).not.toMatch(/texts/);
   });
 
   test('are refused of a stage that is not waited for', () => {

@@ -236,7 +236,7 @@ const each = z.strictObject({
 
 const texts = z.strictObject({
   sources: z.array(text.min(1).max(EXPRESSION_LIMITS.characters)).min(1).max(PLAN_LIMITS.textSources),
-  stages: z.array(name).min(1).max(PLAN_LIMITS.stages),
+  stages: z.array(name).max(PLAN_LIMITS.stages),
   params: z.record(name, conditionValue),
   texts: z
     .array(
@@ -691,13 +691,13 @@ function finallyProblems(checked: Plan): readonly string[] {
 
 /** Texts stand in places that the work has, and read what the plan says that they read. */
 function textProblems(checked: Plan): readonly string[] {
-  return checked.stages.flatMap(({ id, work, texts: made }) => {
+  return checked.stages.flatMap(({ id, work, each: items, texts: made }) => {
     if (made === undefined) return [];
     const { sources, stages, params } = made;
     const problems = [...repeated(sources), ...repeated(stages)].map(
       (twice) => `stage ${id}: texts have ${twice} twice`,
     );
-    const read = sources.map((source) => checkText(source));
+    const read = sources.map((source) => checkText(source, undefined, items !== undefined));
     for (const each of read)
       if ('problems' in each) problems.push(...each.problems.map(({ message }) => `stage ${id}: texts: ${message}`));
     const readable = read.flatMap((each) => ('problems' in each ? [] : [each]));

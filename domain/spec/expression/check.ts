@@ -1,6 +1,6 @@
 /** What can be said of an expression before anything runs: its type, the stages and parameters that it reads, and its mistakes. */
 import type { ASTNode } from '@marcbachmann/cel-js';
-import { type ExpressionProblem, isProblem, nodesOf, parseExpression } from './language.ts';
+import { type ExpressionProblem, isProblem, languageOf, nodesOf, parseExpression } from './language.ts';
 import { didYouMean, nearest } from '../suggest.ts';
 import { type JudgeType, type TypedValues, typeMistake } from './value-types.ts';
 
@@ -52,14 +52,15 @@ function checkTyped(
   source: string,
   judge: JudgeType,
   values: TypedValues | undefined,
+  ofItem = false,
 ): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
-  const checked = checkExpression(source);
+  const checked = checkExpression(source, ofItem);
   if ('problems' in checked) return checked;
   const message = judge(checked.type);
   if (message !== null) return { problems: [{ message, start: 0, end: source.length }] };
   if (values === undefined) return checked;
   const names = checked.params.map(({ name }) => name);
-  const mistake = typeMistake(source, names, values, judge);
+  const mistake = typeMistake(source, names, values, judge, ofItem);
   const problems = mistake === null ? impossibleStates(source) : [mistake];
   return problems.length > 0 ? { problems } : checked;
 }
@@ -72,16 +73,18 @@ const TEXT_TYPES = /^(?:dyn|string|int|double|bool|list|map)\b/;
 /**
  * An expression whose value stands in a text.
  * @param values  as for a condition
+ * @param ofItem  the text is of a stage with items, and may read the item
  */
 export function checkText(
   source: string,
   values?: TypedValues,
+  ofItem = false,
 ): CheckedExpression | { readonly problems: readonly ExpressionProblem[] } {
   const judge: JudgeType = (type) =>
     TEXT_TYPES.test(type)
       ? null
       : `its value is of the type ${type}, which is not a text: convert it with \`string(…)\``;
-  const checked = checkTyped(source, judge, values);
+  const checked = checkTyped(source, judge, values, ofItem);
   if ('problems' in checked) return checked;
   const problems = checked.stages.flatMap(({ field, start, end }): readonly ExpressionProblem[] =>
     field === 'output' || field === 'json'
@@ -123,8 +126,9 @@ function isState(node: ASTNode): boolean {
 
 export function checkExpression(
   source: string,
+  ofItem = false,
 ): (CheckedExpression & { readonly type: string }) | { readonly problems: readonly ExpressionProblem[] } {
-  const parsed = parseExpression(source);
+  const parsed = parseExpression(source, languageOf(ofItem));
   if (isProblem(parsed)) return { problems: [parsed] };
   const problems: ExpressionProblem[] = [];
   const stages: StageReference[] = [];

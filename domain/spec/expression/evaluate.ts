@@ -3,7 +3,7 @@ import type { ConditionValue } from '../../plan/plan.ts';
 import { utf8Length } from '../../units/utf8.ts';
 import { checkCondition, type CheckedExpression, checkText } from './check.ts';
 import { readJson } from './json.ts';
-import { isProblem, parseExpression, problemOf } from './language.ts';
+import { isProblem, languageOf, parseExpression, problemOf } from './language.ts';
 import { EXPRESSION_LIMITS } from './limits.ts';
 
 /** What is known of a stage; what it does not have is absent. JSON-safe, so that it can be sent to a thread. */
@@ -16,6 +16,13 @@ export interface StageFacts {
 export interface ConditionValues {
   readonly stages: Readonly<Record<string, StageFacts>>;
   readonly params: Readonly<Record<string, ConditionValue>>;
+  /** What the stage is done for, as JSON; absent: it is done once. */
+  readonly item?: ItemFacts;
+}
+
+export interface ItemFacts {
+  readonly index: number;
+  readonly text: string;
 }
 
 export type ConditionAnswer = { readonly holds: boolean } | { readonly problem: string };
@@ -35,7 +42,9 @@ export function evaluateCondition(source: string, values: ConditionValues): Cond
 export type TextsAnswer = { readonly texts: readonly string[] } | { readonly problem: string; readonly source: number };
 
 export function evaluateTexts(sources: readonly string[], values: ConditionValues): TextsAnswer {
-  const checked = sources.map((source) => checkText(source));
+  const { item } = values;
+  const ofItem = item !== undefined;
+  const checked = sources.map((source) => checkText(source, undefined, ofItem));
   for (const [source, each] of checked.entries())
     if ('problems' in each) return { problem: each.problems.map(({ message }) => message).join('; '), source };
   const texts: string[] = [];
@@ -49,9 +58,15 @@ export function evaluateTexts(sources: readonly string[], values: ConditionValue
         asJson.findIndex((stages) => stages.has(facts.stage)),
       ),
     };
-  const variables = { stages: facts.stages, params: valueOf(values.params) };
+  const json = ofItem ? readJson(item.text) : null;
+  if (json !== null && 'problem' in json) return { problem: `the item is not JSON: ${json.problem}`, source: 0 };
+  const variables = {
+    stages: facts.stages,
+    params: valueOf(values.params),
+    ...(ofItem ? { item: json!.value, item_index: BigInt(item.index) } : {}),
+  };
   for (const [index, source] of sources.entries()) {
-    const answer = valueIn(source, variables);
+    const answer = valueIn(source, variables, ofItem);
     const text = 'problem' in answer ? answer : textOf(answer.value);
     if ('problem' in text) return { problem: text.problem, source: index };
     texts.push(text.text);
@@ -91,8 +106,9 @@ function factsOf(
 function valueIn(
   source: string,
   variables: Readonly<Record<string, unknown>>,
+  ofItem = false,
 ): { readonly value: unknown } | { readonly problem: string } {
-  const parsed = parseExpression(source);
+  const parsed = parseExpression(source, languageOf(ofItem));
   if (isProblem(parsed)) return { problem: parsed.message };
   try {
     return { value: parsed.run(variables) };

@@ -49,13 +49,27 @@ const functions = new Environment({
   .registerFunction(`${LINEAR_MATCHES}(string, string): bool`, matchLinear);
 
 const language = functions.clone().registerVariable('params', 'map').registerVariable('stages', 'map');
+const itemLanguage = withItem(language.clone());
+
+/** What is done for an item knows it. */
+function withItem(environment: Environment): Environment {
+  return environment.registerVariable('item', 'dyn').registerVariable('item_index', 'int');
+}
+
+/** @param ofItem  an expression may read `item` and `item_index` */
+export function languageOf(ofItem: boolean): Environment {
+  return ofItem ? itemLanguage : language;
+}
 
 /** What is known of a stage, for its type alone. */
 class Stage {}
 
-/** @param params  the type of each: `string`, `int`, `dyn` */
-export function typedLanguage(params: Readonly<Record<string, string>>): Environment {
-  return functions
+/**
+ * @param params  the type of each: `string`, `int`, `dyn`
+ * @param ofItem  as of `languageOf`
+ */
+export function typedLanguage(params: Readonly<Record<string, string>>, ofItem: boolean): Environment {
+  const typed = functions
     .clone()
     .registerType({
       name: 'Stage',
@@ -64,6 +78,7 @@ export function typedLanguage(params: Readonly<Record<string, string>>): Environ
     })
     .registerVariable('stages', 'map<string, Stage>')
     .registerVariable('params', { schema: params });
+  return ofItem ? withItem(typed) : typed;
 }
 
 /** The type of its value in a language, or what is wrong. */

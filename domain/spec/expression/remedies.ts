@@ -22,6 +22,8 @@ const VARIABLES: Readonly<Record<string, string>> = {
   tasks: 'write `stages.NAME`',
   inputs: 'write `params.NAME`',
   vars: 'write `params.NAME`',
+  item: 'read it in `args` and `env` of a stage with `for_each`; a condition is decided once for all items',
+  item_index: 'read it in `args` and `env` of a stage with `for_each`; a condition is decided once for all items',
   env: 'no variable can be read here: let a run give the value as a parameter, and write `params.NAME`',
   secrets: 'no secret can be read here: let a command look at it, and print what follows from it',
 };

@@ -10,17 +10,21 @@ export type TypedValues = ReadonlyMap<string, { readonly value: unknown } | null
 /** @returns what is wrong with a type that the expression may have; null: nothing */
 export type JudgeType = (type: string) => string | null;
 
-/** @param names  of the parameters that it reads */
+/**
+ * @param names  of the parameters that it reads
+ * @param ofItem  it may read an item, of which nothing is known
+ */
 export function typeMistake(
   source: string,
   names: readonly string[],
   values: TypedValues,
   judge: JudgeType,
+  ofItem: boolean,
 ): ExpressionProblem | null {
   // Of a parameter that is not declared another mistake is told.
   if (names.some((name) => !values.has(name))) return null;
   const mistakeWith = (number: string | null, type: 'int' | 'double' | 'dyn'): ExpressionProblem | null => {
-    const typed = typeIn(source, languageFor(values, number, type));
+    const typed = typeIn(source, languageFor(values, number, type, ofItem));
     if ('message' in typed) return typed;
     const message = judge(typed.type);
     return message === null ? null : { message, start: 0, end: source.length };
@@ -41,14 +45,14 @@ type Language = ReturnType<typeof typedLanguage>;
 /** Making one takes longer than asking it. */
 const languages = new WeakMap<TypedValues, Map<string, Language>>();
 
-function languageFor(values: TypedValues, number: string | null, type: string): Language {
+function languageFor(values: TypedValues, number: string | null, type: string, ofItem: boolean): Language {
   const known = languages.get(values) ?? new Map<string, Language>();
   languages.set(values, known);
-  const key = JSON.stringify([number, type]);
+  const key = JSON.stringify([number, type, ofItem]);
   const found = known.get(key);
   if (found !== undefined) return found;
   const types = [...values].map(([name, value]) => [name, name === number ? type : typeOf(value?.value)] as const);
-  const made = typedLanguage(Object.fromEntries(types));
+  const made = typedLanguage(Object.fromEntries(types), ofItem);
   known.set(key, made);
   return made;
 }
