@@ -8,11 +8,13 @@ import { checkExpressions } from '../domain/spec/expression/check.ts';
 import { compileText } from '../domain/spec/load.ts';
 import { readSpec } from './read-spec.ts';
 import {
+  agentStep,
   approval,
   box,
   type Definition,
   definePipeline,
   defineWorkflow,
+  expression,
   param,
   part,
   Pipeline,
@@ -120,12 +122,43 @@ test.each<[string, () => Definition, string]>([
     'kind: pipeline\nname: x\npipeline:\n  boxes:\n    - { name: a, run: { program: "true" } }\n    - { name: b, run: { program: cat } }\n    - { name: sorry, on_failure: [a], run: { program: "true" } }\n    - { name: clean, finally: true, run: { program: "true" } }\n',
   ],
   [
+    'values of outputs and items in arguments, variables, messages and prompts',
+    () => {
+      const tag = expression('stages.b.json.tag');
+      return workflow([
+        step('b', ['echo', '{"tag":"1.2"}']),
+        step('c', ['./publish', `--tag=${tag}`], { env: { NOTE: expression('stages.b.output.trim()') } }),
+        step('d', ['echo', `${expression('item_index')} ${expression('item.name')}`], { forEach: [{ name: 'x' }] }),
+        approval('e', { message: `Ship ${tag}?` }),
+        agentStep('f', `Look at ${tag}.`),
+      ]);
+    },
+    spec(
+      '    - { name: b, run: { program: echo, args: [\'{"tag":"1.2"}\'] } }\n' +
+        "    - { name: c, run: { program: ./publish, args: ['--tag=${{ stages.b.json.tag }}'] }, env: { NOTE: '${{ stages.b.output.trim() }}' } }\n" +
+        "    - { name: d, run: { program: echo, args: ['${{ item_index }} ${{ item.name }}'] }, for_each: [{ name: x }] }\n" +
+        "    - { name: e, approval: { message: 'Ship ${{ stages.b.json.tag }}?' } }\n" +
+        "    - { name: f, prompt: 'Look at ${{ stages.b.json.tag }}.' }\n",
+    ),
+  ],
+  [
+    'the output of a part in an argument',
+    () => {
+      const p = part('p', defineWorkflow({ name: 'p', steps: [step('s', ['date'])] }));
+      return workflow([p, step('b', ['echo', expression('stages.p.output')])]);
+    },
+    spec(
+      "    - { name: p, uses: p }\n    - { name: b, run: { program: echo, args: ['${{ stages.p.output }}'] } }\n",
+      'parts:\n  p: { workflow: { steps: [{ name: s, run: { program: date } }] } }\n',
+    ),
+  ],
+  [
     'a wait between boxes',
     () => definePipeline({ name: 'x', stages: [box('a', ['true']), wait('b', { forMs: 1_000 }), box('c', ['cat'])] }),
     'kind: pipeline\nname: x\npipeline:\n  boxes:\n    - { name: a, run: { program: "true" } }\n    - { name: b, wait: { for: 1s } }\n    - { name: c, run: { program: cat } }\n',
   ],
 ])('%s', (_what, define, yaml) => {
-  const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: '/' });
+  const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: '/', checkExpression: checkExpressions });
   expect(diagnostics).toEqual([]);
   expect(define().compile({ baseDir: '/' })).toEqual({ plan, diagnostics });
 });

@@ -75,6 +75,15 @@ export function param(name: string): string {
   return `\${{ params.${name} }}`;
 }
 
+/**
+ * A value that is known when the stage starts, in an argument, a variable, a message or a prompt:
+ * `` `--tag=${expression('stages.build.json.tag')}` ``. With `forEach`, `expression('item')` is the item.
+ * @param source  in CEL, as a condition; it names a stage or the item
+ */
+export function expression(source: string): string {
+  return `\${{ ${source} }}`;
+}
+
 /** A list holds any JSON. */
 export type ParamValue = string | number | boolean | readonly unknown[];
 

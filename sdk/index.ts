@@ -23,6 +23,7 @@ export {
   type BoxOptions,
   type Command,
   type Env,
+  expression,
   fanOut,
   type FanOut,
   type Field,

@@ -262,7 +262,7 @@ export function readPlainText(node: TreeNode | null, what: string, problems: Pro
     'spec/bad-placeholder',
     text.at,
     `${what} has a placeholder: ${quote(text.value)}`,
-    'placeholders may stand in program, args and env values only; write the value out',
+    'write the value out: placeholders are filled in in programs, arguments, variables, messages and prompts',
   );
   return null;
 }
