@@ -94,7 +94,8 @@ test('`inspect RUN` reads the plan that the run was admitted with', async () => 
 
 test.each([
   ['inspect gone.yaml', 'the file `gone.yaml` does not exist'],
-  ['inspect gone', 'gone'],
+  ['inspect gone', 'there is no run `gone`, and no such file'],
+  ['inspect sales-1 --param a=1', '--param is for a spec, and `sales-1` is a run'],
   ['inspect sales.yaml --format svg', '--format is `svg`'],
   ['explain stage/timout', 'there is no error code `stage/timout`; did you mean "stage/timeout"?'],
   ['explain __proto__', 'there is no error code'],

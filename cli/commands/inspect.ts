@@ -33,7 +33,9 @@ export const command = defineCommand<Options>({
     const { format } = options;
     if (format !== 'text' && format !== 'mermaid')
       throw usageError(`--format is \`${format}\``, 'It must be text or mermaid.');
-    const plan = isSpec(what, context) ? await planOfSpec(what, options, context) : await planOfRun(what, context);
+    const plan = isSpec(what, context)
+      ? await planOfSpec(what, options, context)
+      : await planOfRun(what, options, context);
     const { stdout } = context;
     if (options.json)
       await stdout.write(
@@ -59,9 +61,17 @@ async function planOfSpec(file: string, options: Options, context: CliContext): 
   throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
 }
 
-async function planOfRun(text: string, context: CliContext): Promise<Plan> {
+async function planOfRun(text: string, { param }: Options, context: CliContext): Promise<Plan> {
   const { index, records } = await context.stores();
-  const runId = await findRunId(index, text);
+  const runId = await findRunId(index, text).catch((error: unknown) => {
+    if (!(error instanceof CliError)) throw error;
+    throw new CliError(error.exitCode, error.code, `${error.message}, and no such file`, error.remedy);
+  });
+  if (param !== undefined)
+    throw usageError(
+      `--param is for a spec, and \`${text}\` is a run, whose plan has its values`,
+      'Leave it out, or name the file of the spec.',
+    );
   const wire = await records.get(runId, 'plan');
   if (wire === null || wire === undefined)
     throw usageError(

@@ -116,3 +116,20 @@ test('says so when no run is in a state, and when there is none at all', async (
   expect(await said('--state', 'running')).toContain('No runs yet.');
   expect(await said('--waiting')).toBe('No run waits for an answer.\n');
 });
+
+test('says beside runs that have not ended that nothing carries them on', async () => {
+  const { events, close } = await openStores({ stateDir: dir });
+  await events.append('open', [{ ...noticeEvent('a'), atMs: Date.now() }]);
+  await close();
+  const typed = async (...line: readonly string[]): Promise<string> =>
+    (await typeCommand(line, dir, { HOME: dir, VOIDBOX_STATE_DIR: dir })).stdout;
+  const standstill = 'The embedded stack is not running: runs on it go on when it is started. Start it: voidbox up\n';
+  expect(await typed('runs')).toContain(`\n\n${standstill}`);
+  expect(await typed('status', 'open')).toContain(`\n\n${standstill}`);
+  for (const line of [
+    ['runs', '--state', 'succeeded'],
+    ['status', 'r8'],
+    ['runs', '--json'],
+  ])
+    expect(await typed(...line)).not.toContain('not running');
+});

@@ -7,6 +7,7 @@ import { countOf } from '../typed-count.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
+import { whyRunsStandStill } from '../open-runs.ts';
 import { repairRuns, readRepairedViews } from '../repair-runs.ts';
 import { toRunJson } from '../render/run-json.ts';
 import { describeRoom, MAKE_ROOM } from '../render/disk.ts';
@@ -70,6 +71,8 @@ export const command = defineCommand<Options>({
           context.advise(`The latest ${views.length} are shown. More: voidbox runs --limit N; all: voidbox runs --all`),
         ),
       );
+    const standstill = views.some(({ state }) => state === 'running') ? await whyRunsStandStill(context) : null;
+    if (standstill !== null) lines.push('', context.stdout.style.yellow(standstill));
     const disk = readDiskRoom(context.env.stateDir);
     if (disk.isLow && views.some((view) => view.state === 'running')) {
       const { style } = context.stdout;

@@ -4,6 +4,7 @@ import { CliError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
+import { whyRunsStandStill } from '../open-runs.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { toRunJson, withStageFacts } from '../render/run-json.ts';
 import { describeDisk, MAKE_ROOM } from '../render/disk.ts';
@@ -40,6 +41,8 @@ export const command = defineCommand<{ readonly json?: boolean }>({
         folder: runDir(stateDir, view.runId),
         facts,
       });
+      const standstill = view.state === 'running' ? await whyRunsStandStill(context) : null;
+      if (standstill !== null) lines.push('', style.yellow(standstill));
       const held = disk === null ? [] : describeDisk(disk, stateDir);
       if (held.length > 0)
         lines.push(

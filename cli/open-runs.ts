@@ -1,0 +1,9 @@
+import type { CliContext } from './context.ts';
+
+/** What is said beside runs that have not ended, while nothing here carries them on; null: something does, or your own server is named. */
+export async function whyRunsStandStill(context: CliContext): Promise<string | null> {
+  if (context.env.temporalConfigured) return null;
+  const { readStack } = await import('../client/embedded/stack.ts');
+  if ((await readStack(context.env)) !== null) return null;
+  return context.advise('The embedded stack is not running: runs on it go on when it is started. Start it: voidbox up');
+}
