@@ -5,6 +5,7 @@ import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
 import type { Reuse } from '../domain/pipeline/reuse.ts';
 import { sameMocks, mockedStages, type MockRequest, withMocks } from '../domain/plan/mocks.ts';
+import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
 import { waitOf } from '../domain/plan/work.ts';
@@ -145,7 +146,8 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
   const given = origin === null || earlier === null ? NOTHING_GIVEN : givenBy(origin, { plan, input }, earlier);
   // What is taken over reads no variable again.
-  const left = plan.stages.filter(({ id }) => !given.has(id));
+  const ownOf = ownStageOf(plan);
+  const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
   await demandVariables(deps, runId, { hostVariables: plan.hostVariables, stages: left });
   const taken = origin === null ? {} : { origin, given: await claimGiven(deps, origin, given) };
   const wire = toWire(plan);
@@ -250,7 +252,7 @@ export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, a
       name: plan.name,
       kind: plan.kind,
       hostId,
-      stages: plan.stages.map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
+      stages: ownStages(plan).map(({ id, after }) => ({ id, dependsOn: after.map(({ stage }) => stage) })),
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
       ...(origin === undefined ? {} : { origin }),
       ...(mocked.length === 0 ? {} : { mocked }),

@@ -2,6 +2,7 @@
 import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { type MachinePlan, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
+import { itemPlanOf, stagesWithItems } from '../domain/pipeline/item-plan.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
@@ -74,6 +75,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
     const machine = machinePlanOf(plan);
     // Throws for a plan whose parts do not fit each other.
     planIndex(machine);
+    for (const stage of stagesWithItems(machine)) planIndex(itemPlanOf(stage));
     return {
       runId,
       hostId: record.hostId,

@@ -1,6 +1,7 @@
 /** The events that the workflow of a run makes, and no others: what stages, VMs and the run's end come to is written by activities alone. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
+import { stageAt } from '../domain/pipeline/item-plan.ts';
 import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
 import { retryPauseMs } from '../domain/plan/retry.ts';
@@ -104,13 +105,11 @@ function stageRetrying(
   id: string,
   { stage: name, execKey, reason, delayMs }: Fields,
 ): RunEventBody | null {
-  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
-  if (stage === undefined || !isText(execKey) || !isText(reason) || id !== EVENT_ID.attempt(execKey, 'retrying'))
-    return null;
-  const tried = triedUnder(stage, execKey);
+  if (!isText(name) || !isText(execKey) || !isText(reason) || id !== EVENT_ID.attempt(execKey, 'retrying')) return null;
+  const tried = triedUnder(plan, name, execKey);
   if (tried === null) return null;
   return typeof delayMs === 'number' && isPause(tried, delayMs)
-    ? { type: 'stage-retrying', stage: stage.id, execKey, reason, delayMs }
+    ? { type: 'stage-retrying', stage: name, execKey, reason, delayMs }
     : null;
 }
 
@@ -161,7 +160,8 @@ function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBo
   const stage = waitingStage(plan, given['stage']);
   const { execKey, attempt, untilMs } = given;
   if (stage === null || typeof untilMs !== 'number' || !(Math.abs(untilMs) <= LAST_DATE_MS)) return null;
-  if (attemptOf(stage, execKey) !== attempt || id !== EVENT_ID.attempt(execKey as string, 'sleeping')) return null;
+  if (attemptOf(plan, stage, execKey) !== attempt || id !== EVENT_ID.attempt(execKey as string, 'sleeping'))
+    return null;
   if (stage.wait!.untilMs !== null && stage.wait!.untilMs !== untilMs) return null;
   return { type: 'stage-sleeping', stage: stage.id, execKey: execKey as string, attempt: attempt as number, untilMs };
 }
@@ -169,7 +169,7 @@ function stageSleeping(plan: MachinePlan, id: string, given: Fields): RunEventBo
 function stageWoken(plan: MachinePlan, id: string, given: Fields): RunEventBody | null {
   const stage = waitingStage(plan, given['stage']);
   const { execKey, outcome } = given;
-  if (stage === null || attemptOf(stage, execKey) === null) return null;
+  if (stage === null || attemptOf(plan, stage, execKey) === null) return null;
   if (id !== EVENT_ID.attempt(execKey as string, 'woken')) return null;
   if (outcome !== 'succeeded' && outcome !== 'cancelled') return null;
   return { type: 'stage-woken', stage: stage.id, execKey: execKey as string, outcome };
@@ -186,11 +186,10 @@ function stageFailed(
   id: string,
   { stage: name, execKey, failure: given }: Fields,
 ): RunEventBody | null {
-  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
   const failure = readFailure(given);
-  if (stage === undefined || failure === null || !isText(execKey)) return null;
-  if (triedUnder(stage, execKey) === null || id !== EVENT_ID.attempt(execKey, 'failed')) return null;
-  return { type: 'stage-failed', stage: stage.id, execKey, failure };
+  if (!isText(name) || failure === null || !isText(execKey)) return null;
+  if (triedUnder(plan, name, execKey) === null || id !== EVENT_ID.attempt(execKey, 'failed')) return null;
+  return { type: 'stage-failed', stage: name, execKey, failure };
 }
 
 /** An attempt of a stage that asks; null for others. */
@@ -200,28 +199,29 @@ function askedBy(
   execKey: unknown,
 ): { readonly stage: string; readonly execKey: string; readonly attempt: number } | null {
   const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
-  const attempt = stage === undefined || stage.doing !== 'ask' ? null : attemptOf(stage, execKey);
+  const attempt = stage === undefined || stage.doing !== 'ask' ? null : attemptOf(plan, stage, execKey);
   return attempt === null ? null : { stage: stage!.id, execKey: execKey as string, attempt };
 }
 
 /** The attempt of the stage itself that a key names; null for a key that the machine gives to none. */
-function attemptOf(stage: MachineStage, execKey: unknown): number | null {
-  const tried = triedUnder(stage, execKey);
+function attemptOf(plan: MachinePlan, { id }: MachineStage, execKey: unknown): number | null {
+  const tried = triedUnder(plan, id, execKey);
   return tried === null || tried.isItem ? null : tried.attempt;
 }
 
-/** The attempt that a key names, of the stage or of one of its items; null for a key that the machine gives to none. */
+/** The attempt that a key names, of the stage or of an item; null for a key that the machine gives to none. */
 function triedUnder(
-  { id, retry: own, each, visits }: MachineStage,
+  plan: MachinePlan,
+  id: string,
   execKey: unknown,
 ): { readonly attempt: number; readonly isItem: boolean; readonly retry: RetryPlan } | null {
   const name = isText(execKey) ? parseExecKey(execKey) : null;
   if (name === null || name.stage !== id || name.command !== 1) return null;
-  const [step, ...inner] = name.instance;
-  const isItem = step !== undefined;
-  if (isItem && (each === undefined || inner.length > 0 || step.part !== id || step.item >= PLAN_LIMITS.items))
-    return null;
-  const retry = isItem ? each!.retry : own;
+  if (name.instance.some(({ item }) => item >= PLAN_LIMITS.items)) return null;
+  const stage = stageAt(plan, id, name.instance);
+  if (stage === null) return null;
+  const { retry, visits } = stage;
+  const isItem = name.instance.length > 0;
   return name.attempt <= lastAttempt({ retry, visits }) ? { attempt: name.attempt, isItem, retry } : null;
 }
 

@@ -2,6 +2,7 @@
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { toErrorCode } from '../domain/errors/error-code.ts';
 import { type TakenData, dataTakenBy, mayLackOutput, takenAgain } from '../domain/pipeline/machine-plan.ts';
+import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { EndedStage } from '../domain/pipeline/command.ts';
 import { lastAttempt } from '../domain/pipeline/reach.ts';
@@ -36,14 +37,14 @@ export function dataRefOf(value: unknown): DataRef | null {
   return { sha256, sizeBytes, mediaType };
 }
 
-/** Of exactly the stages that `stage` takes data of, at least what it takes. */
+/** Of exactly the stages that `stage` takes data of, at least what it takes. @param direct  of what ends an item, what that takes */
 export function checkedUpstream(
   run: AdmittedRun,
   stage: StagePlan,
   value: unknown,
+  direct: readonly TakenData[] = [...dataTakenBy(stage), ...takenAgain(stage)],
 ): Readonly<Record<string, UpstreamOutputs>> {
   const given = fieldsOf(value, 'the outputs of earlier stages');
-  const direct = [...dataTakenBy(stage), ...takenAgain(stage)];
   const isTaken = (id: string): boolean => direct.some(({ stage: source }) => source === id);
   const parts = partsBehind(run, stage.input).filter((id) => Object.hasOwn(given, id) && !isTaken(id));
   const sources = [...direct, ...parts.map((id): TakenData => ({ stage: id, output: true, outputs: [] }))];
@@ -67,7 +68,7 @@ function partsBehind(run: AdmittedRun, input: InputPlan): readonly string[] {
 }
 
 function foundBehind(run: AdmittedRun, input: InputPlan): InputPlan {
-  return inputBehind(input, (id) => run.plan.stages[planIndex(run.machine).stageById(id)!]!);
+  return inputBehind(input, (id) => stageOfPlan(run.plan, id)!);
 }
 
 /**
@@ -97,11 +98,11 @@ function outputsOf(
     isPart ||
     stage.again?.includes(source) === true ||
     stage.finally === true ||
-    mayLackOutput(run.plan.stages[planIndex(run.machine).stageById(source)!]!);
+    mayLackOutput(stageOfPlan(run.plan, source)!);
   if (output === null && ((wanted.output && !mayLack) || given['output'] !== null))
     throw refused(run, `the output of ${source} for stage ${stage.id} is not a ref`);
   const named = fieldsOf(given['outputs'], `the named outputs of ${source}`);
-  const declared = new Set(run.plan.stages[planIndex(run.machine).stageById(source)!]!.outputs.map(({ name }) => name));
+  const declared = new Set(stageOfPlan(run.plan, source)!.outputs.map(({ name }) => name));
   const outputs = Object.entries(named).map(([name, value]): [string, DataRef] => {
     const ref = dataRefOf(value);
     if (ref === null || !declared.has(name))
@@ -136,7 +137,7 @@ export function checkedEnds(
       throw refused(run, `the condition of stage ${stage} reads ${source}, which the call lacks`);
     const { state, attempt, output: ref } = fieldsOf(given[source], `the end of ${source}`);
     const output = ref === null ? null : dataRefOf(ref);
-    const { retry, visits } = run.plan.stages[planIndex(run.machine).stageById(source)!]!;
+    const { retry, visits } = stageOfPlan(run.plan, source)!;
     const isAttempt =
       Number.isSafeInteger(attempt) &&
       (attempt as number) >= 0 &&
@@ -202,8 +203,7 @@ export function checkedMerge(run: AdmittedRun, value: unknown): readonly NamedOu
   if (output.kind !== 'merge' || !Array.isArray(value))
     throw refused(run, 'its output is not merged of what the call brings');
   const brought = new Set(value.map((each) => fieldsOf(each, 'a part of the output')['name']));
-  const { stageById } = planIndex(run.machine);
-  const names = output.stages.filter((name) => brought.has(name) || !mayLackOutput(run.plan.stages[stageById(name)!]!));
+  const names = output.stages.filter((name) => brought.has(name) || !mayLackOutput(stageOfPlan(run.plan, name)!));
   if (value.length !== names.length) throw refused(run, 'its output is not merged of what the call brings');
   return names.map((name, part) => {
     const given = fieldsOf(value[part], 'a part of the output');

@@ -48,6 +48,7 @@ const decide = (change: Partial<EvaluateRequest>): Promise<ConditionResult> =>
     {
       runId: 'r',
       stage: 's',
+      instance: [],
       when: when('true', []),
       handsOn: null,
       runInput: null,

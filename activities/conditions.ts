@@ -2,9 +2,10 @@
 import { Buffer } from 'node:buffer';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { EndedStage } from '../domain/pipeline/command.ts';
-import { execKeyOf } from '../domain/pipeline/draft.ts';
 import type { ConditionPlan, DataRef, InputPlan } from '../domain/plan/plan.ts';
+import { attemptText } from '../domain/run/attempt.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
 import { checkCondition } from '../domain/spec/expression/check.ts';
 import type { StageFacts } from '../domain/spec/expression/evaluate.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
@@ -17,10 +18,12 @@ import { readResult } from './stage-record.ts';
 export interface EvaluateRequest {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the stage is done for; empty: of the run itself. */
+  readonly instance: InstancePath;
   readonly when: ConditionPlan;
   /** What stands for the stage's output when it is passed; null: nobody carries it on. */
   readonly handsOn: InputPlan | null;
-  /** Of the run; null where `handsOn` is something else. */
+  /** Of the run, or the item; null where `handsOn` is something else. */
   readonly runInput: InlineOrRef | null;
   readonly upstream: Readonly<Record<string, EndedStage>>;
   /** Events of the workflow that no activity has written yet. */
@@ -55,7 +58,7 @@ async function factsOf(deps: Deps, request: EvaluateRequest): Promise<Readonly<R
       const ended = upstream[id]!;
       // Of another stage it may have an output to hand on, which is not its own.
       const output = contents.has(id) && ended.state === 'succeeded' ? ended.output : null;
-      const exitCode = await exitCodeOf(deps, request.runId, id, ended);
+      const exitCode = await exitCodeOf(deps, request, id, ended);
       return [
         id,
         {
@@ -80,12 +83,12 @@ function contentsRead(stage: string, when: ConditionPlan): ReadonlySet<string> {
 /** Null: the stage ran no command, or none that ended by itself. */
 async function exitCodeOf(
   { events }: Deps,
-  runId: string,
+  { runId, instance }: EvaluateRequest,
   stage: string,
   { state, attempt }: EndedStage,
 ): Promise<number | null> {
   if (attempt === 0 || (state !== 'succeeded' && state !== 'failed')) return null;
-  const result = await readResult(events, runId, execKeyOf(stage, attempt));
+  const result = await readResult(events, runId, attemptText({ stage, instance, attempt }));
   return result?.command?.exitCode ?? null;
 }
 

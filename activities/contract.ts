@@ -96,7 +96,7 @@ export interface HistoryLimit {
 export interface ScopeCall {
   readonly runId: string;
   readonly scope: string;
-  /** With `releaseVm`: of the item whose VM it is; absent: of the run itself. */
+  /** Of the item whose VM it is; absent: of the run itself. */
   readonly instance?: InstancePath;
   readonly generation: number;
 }
@@ -177,6 +177,8 @@ export interface RejectionCall {
 export interface EvaluateCall {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the stage is done for; absent: of the run itself. */
+  readonly instance?: InstancePath;
   /** From 1. */
   readonly evaluation: number;
   /** Of each stage that the condition is decided with, what it came to. */

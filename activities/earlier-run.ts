@@ -4,6 +4,7 @@
  */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { differingBefore, type Reuse, reuseOf } from '../domain/pipeline/reuse.ts';
+import { ownStageOf } from '../domain/plan/item-parts.ts';
 import type { DataRef, Plan } from '../domain/plan/plan.ts';
 import type { PlanWire } from '../domain/plan/wire.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
@@ -83,6 +84,9 @@ export function reuseFrom(
 ): Reuse {
   if (from !== null && !run.plan.stages.some(({ id }) => id === from))
     throw new CodedError('admit/invalid', `the plan has no stage ${quoted(from)} to start from`);
+  const own = ownStageOf(run.plan)(from ?? '');
+  if (from !== null && own !== from)
+    throw new CodedError('admit/invalid', `stage ${quoted(from)} is done for each item of ${own}: start from ${own}`);
   const differing = kind === 'fork' && from !== null ? differingBefore(run, { plan, input }, from) : new Map();
   for (const [stage, keys] of differing as ReadonlyMap<string, readonly string[]>)
     throw new CodedError(

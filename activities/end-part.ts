@@ -3,6 +3,7 @@ import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { DataRef, PartWork, StagePlan } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
 import type { UpstreamOutputs } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
@@ -14,6 +15,8 @@ import { readResult, writeResult } from './stage-record.ts';
 export interface EndPartRequest {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the part is done for; empty: of the run itself. */
+  readonly instance: InstancePath;
   readonly attempt: number;
   readonly execKey: string;
   readonly part: PartWork;
@@ -68,10 +71,10 @@ async function outputOf(
   return mergeOutputs(artifacts, parts);
 }
 
-function emptyResult({ stage, attempt, execKey }: EndPartRequest): StageResult {
+function emptyResult({ stage, instance, attempt, execKey }: EndPartRequest): StageResult {
   return {
     stage,
-    instance: [],
+    instance,
     attempt,
     execKey,
     outcome: 'failed',

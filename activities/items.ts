@@ -25,6 +25,8 @@ export interface EndItemsRequest {
   readonly attempt: number;
   readonly execKey: string;
   readonly each: EachPlan;
+  /** Of the list. */
+  readonly mostItems: number;
   /** The run was cancelled: items may be missing. */
   readonly cancelled: boolean;
 }
@@ -54,12 +56,12 @@ function recordName(stage: string): string {
 
 /** @throws ApplicationFailure with the stage's result where there is no list */
 export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest): Promise<{ readonly count: number }> {
-  const { runId, stage, execKey, attempt, each, upstream } = request;
+  const { runId, stage, execKey, attempt } = request;
   if (request.events.length > 0) await deps.events.append(runId, request.events);
   const earlier = await readResult(deps.events, runId, execKey);
   if (earlier?.outcome === 'failed') throw stageFailure(earlier);
   const known = (await deps.records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
-  const items = known ?? (await keptList(deps, request, await listOf(deps.artifacts, each, upstream)));
+  const items = known ?? (await keptList(deps, request, await listOf(deps.artifacts, request)));
   if ('code' in items) {
     const failed = await writeResult(deps.events, runId, resultOf(request, 0, { failure: items }), null, deps.now());
     throw stageFailure(failed);
@@ -89,13 +91,12 @@ async function keptList(
 
 async function listOf(
   artifacts: ArtifactStore,
-  { list }: EachPlan,
-  upstream: BeginItemsRequest['upstream'],
+  { each: { list }, mostItems, upstream }: BeginItemsRequest,
 ): Promise<readonly JsonValue[] | StageFailure> {
   if (list.kind === 'inline') return list.items;
   const output = upstream[list.stage]?.output ?? null;
   const read = output === null ? null : await readList(artifacts, output, list.path);
-  const items = Array.isArray(read) && read.length <= PLAN_LIMITS.items ? (read as readonly JsonValue[]) : null;
+  const items = Array.isArray(read) && read.length <= mostItems ? (read as readonly JsonValue[]) : null;
   const unfit = items === null ? null : unfitIn(items);
   if (items !== null && unfit === null) return items;
   const found =
@@ -106,7 +107,7 @@ async function listOf(
         : unfit !== null
           ? unfit
           : Array.isArray(read)
-            ? `is a list of ${read.length} items; at most ${PLAN_LIMITS.items} are allowed`
+            ? `is a list of ${read.length} items; at most ${mostItems} are allowed`
             : 'is JSON and not a list';
   const message = `the output of ${list.stage}, which \`for_each\` reads, ${found}`;
   return { code: 'stage/bad-items', message, stderrTail: '' };
@@ -148,7 +149,7 @@ async function readList(artifacts: ArtifactStore, ref: DataRef, path: readonly s
 
 export interface ItemLists {
   /** Null for the run's own stages. @throws CodedError `call/refused` for an item that the list does not have */
-  itemOf(runId: string, stage: string, instance: InstancePath): Promise<StageItem | null>;
+  itemOf(runId: string, instance: InstancePath): Promise<StageItem | null>;
 }
 
 export function createItemLists({
@@ -175,9 +176,10 @@ export function createItemLists({
     return list;
   };
   return {
-    async itemOf(runId, stage, instance) {
-      const index = instance[0]?.item;
-      if (index === undefined) return null;
+    async itemOf(runId, instance) {
+      const step = instance.at(-1);
+      if (step === undefined) return null;
+      const { part: stage, item: index } = step;
       const list = await listIn(runId, stage);
       if (index >= list.length)
         throw new CodedError(
@@ -276,7 +278,7 @@ function weaker(one: VmFacts | null, other: VmFacts | null): VmFacts | null {
   return rank(other) > rank(one) ? other : one;
 }
 
-/** A cancelled item has not ended: no later attempt stands for it either. */
+/** A cancelled item has not ended: no later attempt stands for it either. Of a part that is what ends it. */
 function endIn(
   body: RunEventBody,
   stage: string,

@@ -3,6 +3,7 @@ import { Buffer } from 'node:buffer';
 import type { DataRef, MockWork, StagePlan } from '../domain/plan/plan.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
+import type { InstancePath } from '../domain/run/instance.ts';
 import type { StageFailure, StageResult } from '../domain/run/stage-result.ts';
 import type { ActivityDeps } from './deps.ts';
 import { withHeartbeat } from './heartbeat.ts';
@@ -12,6 +13,8 @@ import { readResult, writeResult } from './stage-record.ts';
 export interface MockedRequest {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the stage is done for; empty: of the run itself. */
+  readonly instance: InstancePath;
   readonly mock: MockWork;
   readonly outputSchema: StagePlan['outputSchema'];
   readonly attempt: number;
@@ -28,7 +31,7 @@ export function mockStage(deps: Deps, request: MockedRequest): Promise<StageResu
 
 /** As `mockStage`, in an activity that has begun. */
 export async function concludeMocked(deps: Deps, request: MockedRequest): Promise<StageResult> {
-  const { runId, stage, execKey, attempt, mock, events } = request;
+  const { runId, stage, instance, execKey, attempt, mock, events } = request;
   const started: NewRunEvent = {
     id: EVENT_ID.attempt(execKey, 'started'),
     atMs: deps.now(),
@@ -45,7 +48,7 @@ export async function concludeMocked(deps: Deps, request: MockedRequest): Promis
   const failure = await failureOf(deps, request, output);
   const result: StageResult = {
     stage,
-    instance: [],
+    instance,
     attempt,
     execKey,
     outcome: failure === null ? 'succeeded' : 'failed',

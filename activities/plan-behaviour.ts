@@ -40,6 +40,7 @@ const NEEDS: readonly Need[] = [
   // As long as work without a VM is called for.
   { behaviour: 13, what: 'is mocked', isNeeded: ({ work }) => mockOf(work) !== null },
   { behaviour: 16, what: 'is a loop', isNeeded: ({ loop }) => loop !== undefined },
+  { behaviour: 17, what: 'is done for each item of a part', isNeeded: ({ of }) => of !== undefined },
   { behaviour: 15, what: 'has `finally`', isNeeded: (stage) => stage.finally === true },
 ];
 

@@ -782,6 +782,7 @@ describe('a stage with a condition', () => {
     expect(await as('decides', () => calls.evaluate(call))).toEqual({
       runId: 'decides',
       stage: 'gate',
+      instance: [],
       when,
       handsOn: null,
       runInput: null,
@@ -919,6 +920,128 @@ describe('a stage with items', () => {
     await expect(as('items/known', () => calls.append({ runId: 'many', events: [event] }))).rejects.toMatchObject(
       refused(''),
     );
+  });
+});
+
+describe('a part of each item', () => {
+  const each = {
+    list: { kind: 'inline', items: ['a', 'b'] },
+    maxParallel: 1,
+    failFast: false,
+    allowFailures: 0,
+  } as const;
+  const path = (item: number, part = 'end') => [{ part, item }];
+  const call: StageCall = { ...own, runId: 'many', stage: 'one', instance: path(1) };
+  const shared = { runId: 'many', scope: '_shared', instance: path(1), generation: 0 };
+  const refused = (message: string) => ({ code: 'call/refused', message: expect.stringContaining(message) });
+  const FIRST = { kind: 'run-input' } as const;
+
+  beforeEach(async () => {
+    // `one` and `two` share a VM in each item, `two` is decided by `one`, `end` hands on what `two` comes to.
+    const plan = planOf('before one two>one end>before,two after>end', { shared: 'one two' });
+    const when = { source: 'stages.one.exit_code == 0', stages: ['one'], params: {} };
+    const stages = plan.stages.map((stage): Plan['stages'][number] => {
+      if (stage.id === 'one') return { ...stage, of: 'end', input: FIRST };
+      if (stage.id === 'two') return { ...stage, of: 'end', when };
+      if (stage.id !== 'end') return stage;
+      const work = {
+        kind: 'part',
+        source: 'p',
+        stages: ['one', 'two'],
+        output: { kind: 'stage', stage: 'two' },
+      } as const;
+      return { ...stage, scope: null, each, work };
+    });
+    const scopes = plan.scopes.filter(({ id }) => id !== 'end');
+    await admitted('many', { behaviour: 17, mounts: {} }, { ...plan, stages, scopes });
+    const list = await artifacts.put(bytesOf(JSON.stringify(each.list.items)), 'application/json');
+    await records.put('many', 'items-end', { count: 2, list });
+  });
+
+  test('has its stages called in the VM of the item, the first of which finds the item', async () => {
+    const lease = { vmKey: 'many/_shared/end~1/0' };
+    expect(await as('items/known', () => calls.stage({ ...call, lease }))).toMatchObject({
+      execKey: 'one/end~1/1',
+      item: { index: 1, text: '"b"' },
+      input: { kind: 'inline', text: '"b"' },
+      lease,
+    });
+    expect(await as('items/known', () => calls.stage({ ...call, stage: 'two', lease }))).toMatchObject({
+      execKey: 'two/end~1/1',
+      item: { index: 1 },
+      input: null,
+    });
+    expect(await as('items/known', () => calls.acquire(shared))).toMatchObject({ instance: path(1) });
+    expect(await as('items/known', () => calls.release(shared))).toMatchObject({ instance: path(1) });
+    const other = { vmKey: 'many/_shared/end~0/0' };
+    await expect(as('items/known', () => calls.stage({ ...call, lease: other }))).rejects.toMatchObject(refused('VM'));
+  });
+
+  test('ends within an item with what its stages came to, and is begun with nothing of them', async () => {
+    const end = { ...call, stage: 'end', upstream: { two: OUTPUT } };
+    expect(await as('items/known', () => calls.part(end))).toMatchObject({ execKey: 'end/end~1/1', instance: path(1) });
+    await expect(as('items/known', () => calls.part({ ...end, upstream: {} }))).rejects.toMatchObject(refused('lacks'));
+    await expect(as('many', () => calls.part({ ...end, instance: [] }))).rejects.toMatchObject(refused('no instance'));
+    const begin = { runId: 'many', stage: 'end', attempt: 1, upstream: {}, events: [] };
+    // Of the attempts of an item follows how long its list may be.
+    expect(await as('many', () => calls.beginItems(begin))).toMatchObject({ mostItems: 10_000 });
+    await expect(as('many', () => calls.beginItems({ ...begin, upstream: { two: OUTPUT } }))).rejects.toMatchObject(
+      refused('takes no data'),
+    );
+  });
+
+  test('has its conditions decided for each item', async () => {
+    const upstream = { one: { state: 'succeeded', attempt: 1, output: null } };
+    const decide = { runId: 'many', stage: 'two', instance: path(1), evaluation: 1, upstream, events: [] };
+    await expect(as('items/other', () => calls.evaluate(decide))).rejects.toMatchObject(refused('only that run'));
+    expect(await as('items/known', () => calls.evaluate(decide))).toMatchObject({ stage: 'two', instance: path(1) });
+    for (const instance of [[], path(2), path(0, 'one')])
+      await expect(as('many', () => calls.evaluate({ ...decide, instance }))).rejects.toMatchObject(refused(''));
+  });
+
+  test.each<[string, object]>([
+    ['no item', { instance: [] }],
+    ['an item beyond the list', { instance: path(2) }],
+    ['an item of a stage without items', { instance: path(0, 'before') }],
+    ['an item within an item', { instance: [...path(0), ...path(0)] }],
+    ['a stage of the run in an item', { stage: 'before', lease: null }],
+    ['more steps than there may be', { instance: Array.from({ length: 5 }, () => path(0)[0]) }],
+    ['a step that is none', { instance: [null] }],
+  ])('has no work for %s', async (_what, change) => {
+    const lease = { vmKey: 'many/_shared/end~1/0' };
+    await expect(
+      as('items/known', () => calls.stage({ ...call, lease, ...change } as StageCall)),
+    ).rejects.toMatchObject(refused(''));
+  });
+
+  test('has a VM of no other item, and none of the run in an item', async () => {
+    for (const change of [{ instance: path(2) }, { instance: path(0, 'one') }, { scope: 'before' }, { instance: [] }])
+      await expect(as('items/known', () => calls.acquire({ ...shared, ...change }))).rejects.toMatchObject(refused(''));
+  });
+
+  test('tells of the failures of its stages and of itself, and of no others', async () => {
+    const failure: StageFailure = { code: 'stage/exit-nonzero', message: 'x', stderrTail: '' };
+    const failed = (
+      stage: string,
+      execKey: string,
+    ): { readonly runId: string; readonly events: readonly NewRunEvent[] } => ({
+      runId: 'many',
+      events: [eventOf(`stage/${execKey}/failed`, { type: 'stage-failed', stage, execKey, failure })],
+    });
+    for (const [stage, execKey] of [
+      ['one', 'one/end~1/1'],
+      ['end', 'end/end~1/1'],
+      ['end', 'end/0/1'],
+    ] as const)
+      expect(await as('items/known', () => calls.append(failed(stage, execKey)))).toMatchObject({ events: [{}] });
+    for (const [stage, execKey] of [
+      ['one', 'one/0/1'],
+      ['one', 'one/end~1/9'],
+      ['one', 'one/end~10000/1'],
+      ['before', 'before/end~1/1'],
+      ['two', 'one/end~1/1'],
+    ] as const)
+      await expect(as('items/known', () => calls.append(failed(stage, execKey)))).rejects.toMatchObject(refused(''));
   });
 });
 

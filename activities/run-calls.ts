@@ -3,17 +3,18 @@
  * what they name comes from the run's records, and what the run's workflow cannot have sent is refused.
  */
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { planIndex } from '../domain/pipeline/plan-index.ts';
+import { attemptsOfItem, mostItems, stageAt } from '../domain/pipeline/item-plan.ts';
 import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
-import { PLAN_LIMITS, type StagePlan } from '../domain/plan/plan.ts';
+import type { StagePlan } from '../domain/plan/plan.ts';
+import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
 import { approvalOf, commandOf, mockOf, partOf } from '../domain/plan/work.ts';
 import { attemptText } from '../domain/run/attempt.ts';
-import type { InstancePath } from '../domain/run/instance.ts';
+import { type InstancePath, readInstance } from '../domain/run/instance.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
 import type { NewRunEvent, RunOutcome } from '../domain/run/event.ts';
 import { isHostId } from '../domain/run/host.ts';
-import { vmKeyText } from '../domain/run/vm-key.ts';
+import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
 import {
   type AdmittedRun,
@@ -35,7 +36,7 @@ import {
   inputOf,
 } from './call-values.ts';
 import type { EvaluateRequest } from './conditions.ts';
-import type { FinishRequest } from './contract.ts';
+import type { FinishRequest, UpstreamOutputs } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EndPartRequest } from './end-part.ts';
 import { type BeginItemsRequest, createItemLists, type EndItemsRequest } from './items.ts';
@@ -122,11 +123,11 @@ export function createRunCalls({
       const call = fieldsOf(value, 'a call of a stage');
       const run = await runOrItemsOf(call);
       const checked = stageRequest(run, call);
-      const item = await lists.itemOf(run.runId, checked.stage.id, checked.instance);
+      const item = await lists.itemOf(run.runId, checked.instance);
       const request = {
         ...checked,
         item,
-        input: item === null ? checked.input : { kind: 'inline' as const, text: item.text },
+        input: item !== null && isGivenItem(checked) ? { kind: 'inline' as const, text: item.text } : checked.input,
         behaviour: run.behaviour,
       };
       refuseElsewhere(run, request, hostId);
@@ -136,19 +137,26 @@ export function createRunCalls({
       const call = fieldsOf(value, 'a call of a stage');
       const run = await runOrItemsOf(call);
       const request = mockedRequest(run, call);
-      return request === null ? null : await withoutRewriting(run, request);
+      if (request === null) return null;
+      await lists.itemOf(run.runId, request.instance);
+      return await withoutRewriting(run, request);
     },
     async part(value) {
       const call = fieldsOf(value, 'a call of a stage');
       const run = await runOrItemsOf(call);
       const part = partIn(run, call);
       if (part === null) return null;
-      assertCalledByRun(run.runId);
+      if (part.instance.length === 0) assertCalledByRun(run.runId);
+      await lists.itemOf(run.runId, part.instance);
       return await withoutRewriting(run, part);
     },
     async evaluate(value) {
       const call = fieldsOf(value, 'a call to decide a stage');
-      return evaluateRequest(await openRunOf(call), call);
+      const run = await openRunOf(call, isOfItem(call) ? runOrItemsOf : runOf);
+      const request = evaluateRequest(run, call);
+      const item = await lists.itemOf(run.runId, request.instance);
+      if (item === null || request.handsOn?.kind !== 'run-input') return request;
+      return { ...request, runInput: { kind: 'inline', text: item.text } };
     },
     async ask(value) {
       const call = fieldsOf(value, 'a call to ask');
@@ -168,7 +176,7 @@ export function createRunCalls({
       const run = await openRunOf(call);
       return {
         ...itemsIn(run, call),
-        upstream: checkedUpstream(run, stageOf(run, idIn(run, call, 'stage')), call['upstream']),
+        upstream: takenIn(run, stageOf(run, idIn(run, call, 'stage')), [], call['upstream']),
         events: checkedEvents(run, call['events']),
       };
     },
@@ -182,8 +190,9 @@ export function createRunCalls({
     },
     async acquire(value) {
       const call = fieldsOf(value, 'a call for a VM');
-      const run = await openRunOf(call);
+      const run = await openRunOf(call, isOfItem(call) ? runOrItemsOf : runOf);
       const request = scopeRequest(run, call);
+      await lists.itemOf(run.runId, request.instance);
       if (request.scope.stages.length === 1)
         throw refused(run, `the VM of scope ${quoted(request.scope.id)} belongs to its only stage`);
       return request;
@@ -220,7 +229,7 @@ function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
   const mock = mockOf(stage.work);
   if (mock === null) return null;
   const { attempt, generation, lease } = call;
-  instanceIn(run, stage, call);
+  const instance = instanceIn(run, stage, call);
   if (
     typeof attempt !== 'number' ||
     !Number.isSafeInteger(attempt) ||
@@ -233,10 +242,11 @@ function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
   return {
     runId: run.runId,
     stage: stage.id,
+    instance,
     outputSchema: stage.outputSchema,
     mock,
     attempt,
-    execKey: keyOf(stage.id, [], attempt),
+    execKey: keyOf(stage.id, instance, attempt),
     events: checkedEvents(run, call['events']),
   };
 }
@@ -266,7 +276,7 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
       run,
       `stage ${stage.id} has no attempt ${quoted(attempt)} in a VM of generation ${quoted(generation)}`,
     );
-  const upstream = checkedUpstream(run, stage, call['upstream']);
+  const upstream = takenIn(run, stage, instance, call['upstream']);
   // An item is what the run's input is to a first stage.
   const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
   return {
@@ -275,7 +285,7 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
     scope,
     generation,
     mountsAreResolved: run.mountsAreResolved,
-    lease: leaseOf(run, call['lease'], scope, generation, isShared),
+    lease: leaseOf(run, call['lease'], { runId: run.runId, scope: scope.id, instance, generation }, isShared),
     instance,
     item: null,
     execKey: keyOf(stage.id, instance, attempt),
@@ -292,26 +302,31 @@ function partIn(run: AdmittedRun, call: Fields): EndPartRequest | null {
   const stage = stageOf(run, idIn(run, call, 'stage'));
   const part = partOf(stage.work);
   if (part === null) return null;
-  const { attempt, lease, instance, generation } = call;
-  if (typeof attempt !== 'number' || !(attempt <= lastAttempt(stage)) || keyOf(stage.id, [], attempt) === '')
+  const { attempt, lease, generation } = call;
+  const instance = instanceIn(run, stage, call);
+  if (typeof attempt !== 'number' || !(attempt <= lastAttempt(stage)) || keyOf(stage.id, instance, attempt) === '')
     throw refused(run, `stage ${stage.id} has no attempt ${quoted(attempt)}`);
-  if (lease !== null || generation !== 0 || !Array.isArray(instance) || instance.length > 0)
-    throw refused(run, `stage ${stage.id} ends a part once and has no VM`);
+  if (lease !== null || generation !== 0) throw refused(run, `stage ${stage.id} ends a part once and has no VM`);
   return {
     runId: run.runId,
     stage: stage.id,
+    instance,
     attempt,
-    execKey: keyOf(stage.id, [], attempt),
+    execKey: keyOf(stage.id, instance, attempt),
     part,
     outputSchema: stage.outputSchema,
-    upstream: checkedUpstream(run, stage, call['upstream']),
+    upstream: takenIn(run, stage, instance, call['upstream']),
     events: checkedEvents(run, call['events']),
   };
 }
 
 /** @throws CodedError `call/refused` */
 function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
-  const { id, when: own, input, loop } = stageOf(run, idIn(run, call, 'stage'));
+  const stage = stageOf(run, idIn(run, call, 'stage'));
+  const { id, when: own, input, loop } = stage;
+  // Of a stage with items, whether they are done at all.
+  const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
+  if (instance.at(-1)?.part === id) throw refused(run, `the items of stage ${id} have no condition`);
   const when = loop?.until ?? own;
   if (when === null) throw refused(run, `stage ${id} has no condition`);
   const carried = loop === undefined && handsOnInput(run.plan)(id) ? input : null;
@@ -320,6 +335,7 @@ function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
   return {
     runId: run.runId,
     stage: id,
+    instance,
     when,
     handsOn,
     runInput: handsOn?.kind === 'run-input' ? run.input : null,
@@ -392,37 +408,67 @@ function refuseElsewhere(run: AdmittedRun, { lease, execKey }: StageRequest, hos
   );
 }
 
-/** Of a stage with items the item that a call names, of any other stage the run itself. */
-function instanceIn(run: AdmittedRun, { id, each }: StagePlan, { item, instance }: Fields): InstancePath {
+/** True for a call that names an item, whatever that is. */
+function isOfItem({ instance }: Fields): boolean {
+  return Array.isArray(instance) && instance.length > 0;
+}
+
+/** The item is what a command of its own finds as its input, and the first stages of a part. */
+function isGivenItem({ stage }: StageRequest): boolean {
+  return stage.each !== undefined || stage.input.kind === 'run-input';
+}
+
+/** Where the stage stands that a call names: of stages of items the item, of any other stage the run itself. */
+function instanceIn(run: AdmittedRun, { id }: StagePlan, { item, instance }: Fields): InstancePath {
   if (item !== undefined && item !== 0) throw refused(run, `stage ${id} has no item ${quoted(item)}`);
   if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
-  const steps: readonly unknown[] = Array.isArray(instance) ? instance : item === undefined ? [null] : [];
-  if (each === undefined && steps.length === 0) return [];
-  const [step] = steps;
-  if (each !== undefined && steps.length === 1 && typeof step === 'object' && step !== null) {
-    const { part, item: index } = step as Fields;
-    if (part === id && Number.isSafeInteger(index) && (index as number) >= 0 && (index as number) < PLAN_LIMITS.items)
-      return [{ part: id, item: index as number }];
-  }
+  const path = instance === undefined ? [] : readInstance(instance);
+  const stage = path === null ? null : stageAt(run.machine, id, path);
+  // What is done for each item is not done for the list.
+  if (path !== null && stage !== null && stage.each === undefined) return path;
   throw refused(run, `stage ${id} has no instance ${quoted(instance)}`);
+}
+
+/** What a stage takes where it stands: what ends a part takes other data within an item than before the first. */
+function takenIn(
+  run: AdmittedRun,
+  stage: StagePlan,
+  instance: InstancePath,
+  value: unknown,
+): Readonly<Record<string, UpstreamOutputs>> {
+  const isCommandOfItem = stage.each !== undefined && partOf(stage.work) === null;
+  // Each command of an item has what the stage takes before the first.
+  const direct = isCommandOfItem ? undefined : stageAt(run.machine, stage.id, instance)?.takes;
+  return checkedUpstream(run, stage, value, direct);
 }
 
 /** @throws CodedError `call/refused` unless the stage has items and its attempt is one */
 function itemsIn(run: AdmittedRun, call: Fields): EndItemsRequest {
   const { id, each } = stageOf(run, idIn(run, call, 'stage'));
   const { attempt } = call;
-  if (each === undefined) throw refused(run, `stage ${id} is not done for items`);
+  const stage = stageAt(run.machine, id, []);
+  if (each === undefined || stage === null) throw refused(run, `stage ${id} is not done for items`);
   // It has no retry and no VM of its own.
   if (attempt !== 1) throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
-  return { runId: run.runId, stage: id, attempt, execKey: keyOf(id, [], attempt), each, cancelled: false };
+  return {
+    runId: run.runId,
+    stage: id,
+    attempt,
+    execKey: keyOf(id, [], attempt),
+    each,
+    mostItems: mostItems(attemptsOfItem(stage)),
+    cancelled: false,
+  };
 }
 
 function scopeRequest(run: AdmittedRun, call: Fields): ScopeRequest {
   const scope = scopeOf(run, idIn(run, call, 'scope'));
   const { generation } = call;
   const last = lastGeneration(scope, (id) => stageOf(run, id));
-  const only = scope.stages.length === 1 ? stageOf(run, scope.stages[0]!) : undefined;
-  const instance = only?.each === undefined ? [] : instanceIn(run, only, call);
+  const first = stageOf(run, scope.stages[0]!);
+  const isOfItems = first.each !== undefined || first.of !== undefined;
+  if (!isOfItems && isOfItem(call)) throw refused(run, `scope ${scope.id} is of no item`);
+  const instance = isOfItems ? instanceIn(run, first, call) : [];
   if (typeof generation !== 'number' || !Number.isSafeInteger(generation) || generation < 0 || generation > last)
     throw refused(run, `scope ${scope.id} has no VM of generation ${quoted(generation)}: the last is ${last}`);
   return { runId: run.runId, scope, generation, instance, mountsAreResolved: run.mountsAreResolved };
@@ -433,14 +479,9 @@ function keyOf(stage: string, instance: InstancePath, attempt: number): string {
   return Number.isSafeInteger(attempt) && attempt > 0 ? attemptText({ stage, instance, attempt }) : '';
 }
 
-function leaseOf(
-  run: AdmittedRun,
-  value: unknown,
-  { id: scope }: AdmittedScope,
-  generation: number,
-  isShared: boolean,
-): VmLease | null {
-  const vmKey = vmKeyText({ runId: run.runId, scope, instance: [], generation });
+function leaseOf(run: AdmittedRun, value: unknown, identity: VmIdentity, isShared: boolean): VmLease | null {
+  const { scope } = identity;
+  const vmKey = vmKeyText(identity);
   const { vmKey: given, host } = value === null ? { vmKey: null } : fieldsOf(value, 'a lease');
   if (host !== undefined && !isHostId(host)) throw refused(run, `the lease of ${vmKey} names no host: ${quoted(host)}`);
   if (given === (isShared ? vmKey : null)) return isShared ? { vmKey, ...(host === undefined ? {} : { host }) } : null;
@@ -464,9 +505,9 @@ function idIn(run: AdmittedRun, call: Fields, what: 'stage' | 'scope'): string {
 }
 
 function stageOf(run: AdmittedRun, id: string): StagePlan {
-  const stage = planIndex(run.machine).stageById(id);
+  const stage = stageOfPlan(run.plan, id);
   if (stage === undefined) throw refused(run, `its plan has no stage ${quoted(id)}`);
-  return run.plan.stages[stage]!;
+  return stage;
 }
 
 function scopeOf(run: AdmittedRun, id: string): AdmittedScope {

@@ -1,6 +1,7 @@
 /** What `run`, `retry` and `fork` have in common: how a run is started and followed, and what of this machine it gets. */
 import type { Command } from 'commander';
 import { newRunId } from '../client/new-id.ts';
+import { ownStageOf } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { demandedVariablesOf } from '../domain/plan/work.ts';
 import { runIdProblem } from '../domain/run/run-id.ts';
@@ -73,7 +74,8 @@ function takeAllowedMounts(folders: readonly string[], { env, cwd }: CliContext)
 
 /** What is set of what the plan names. On your own server the worker may have the rest; admission demands it. */
 function takeHostVariables(plan: Plan, given: ReadonlySet<string>, { env }: CliContext): Record<string, string> {
-  const left = plan.stages.filter(({ id }) => !given.has(id));
+  const ownOf = ownStageOf(plan);
+  const left = plan.stages.filter(({ id }) => !given.has(ownOf(id)));
   const demanded = env.temporalConfigured ? [] : demandedVariablesOf(left);
   const missing = demanded.filter(({ name }) => env.variables[name] === undefined);
   if (missing.length > 0) {

@@ -3,6 +3,7 @@ import type { AdmissionRecord } from '../activities/admission-record.ts';
 import type { SourceRecord } from '../client/client-record.ts';
 import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../domain/pipeline/reuse.ts';
 import { sameMocks, type MockRequest } from '../domain/plan/mocks.ts';
+import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import { nearest } from '../domain/spec/suggest.ts';
@@ -94,7 +95,13 @@ function reuseIn(
   run: { readonly plan: Plan; readonly input: unknown },
   earlier: EarlierRun,
 ): Reuse {
-  const stages = run.plan.stages.map(({ id }) => id);
+  const stages = ownStages(run.plan).map(({ id }) => id);
+  const own = ownStageOf(run.plan)(from ?? '');
+  if (from !== null && own !== from)
+    throw usageError(
+      `stage \`${from}\` is done for each item of ${own}, whose results are taken together or not at all`,
+      `Start from that stage: --from ${typedArgument(own)}`,
+    );
   if (from !== null && !stages.includes(from)) {
     const meant = nearest(from, stages);
     throw usageError(

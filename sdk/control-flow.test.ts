@@ -15,6 +15,8 @@ import {
   definePipeline,
   defineWorkflow,
   expression,
+  forEach,
+  items,
   param,
   part,
   Pipeline,
@@ -174,6 +176,26 @@ describe('a part', () => {
   });
 
   afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  test('is done for each item, as its option or by the builder', () => {
+    const values = { rows: 3, flags: [] };
+    const each = { maxParallel: 2, failFast: true, allowFailures: 1 };
+    const yaml = spec(
+      '    - { name: b, uses: ./part.yaml, with: { rows: 3, flags: [] }, for_each: stages.a.json.files, max_parallel: 2, fail_fast: true, allow_failures: 1 }\n',
+    );
+    const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
+      baseDir: folder,
+      readSpec,
+      checkExpression: checkExpressions,
+    });
+    expect(diagnostics).toEqual([]);
+    expect(plan?.stages.find(({ id }) => id === 'b.s')).toMatchObject({ of: 'b' });
+    for (const b of [
+      part('b', './part.yaml', { with: values, forEach: items(a, 'files'), ...each }),
+      forEach(items(a, 'files'), part('b', './part.yaml', { with: values }), each),
+    ])
+      expect(workflow([b]).compile({ baseDir: folder })).toEqual({ plan, diagnostics });
+  });
 
   test('is that of a spec, read from the folder of the definition', () => {
     const values = { rows: 3, flags: ['x'] };

@@ -357,8 +357,16 @@ export interface PartOptions {
   readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
   /** In a workflow: it starts when one of these has failed. */
   readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
-  /** What its output must be as JSON: any Standard Schema that exports JSON Schema. */
+  /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema. */
   readonly outputSchema?: OutputSchema;
+  /** The list whose items the part is done for; its output is the list of results. */
+  readonly forEach?: Items;
+  /** With `forEach`: items at the same time; the definition's `maxParallel` where nothing is said. */
+  readonly maxParallel?: number;
+  /** With `forEach`: once more items have failed than `allowFailures`, the others end. False where nothing is said. */
+  readonly failFast?: boolean;
+  /** With `forEach`: the part succeeds while no more items than this fail; 0 where nothing is said. */
+  readonly allowFailures?: number;
 }
 
 /** What `defineWorkflow` or `definePipeline` made. */
@@ -526,6 +534,7 @@ export function part(name: string, uses: string | DefinedPart, options: PartOpti
     when,
     uses,
     with: values,
+    ...eachSpec(options, of),
     output_schema: jsonSchemaOf(outputSchema),
     depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
@@ -572,7 +581,7 @@ function stageSpec(
   options: StageOptions<Outputs> & { readonly stdinFrom?: Step | Box | Approval | Part },
   of: string,
 ): SpecObject {
-  const { forEach, stdinFrom } = options;
+  const { stdinFrom } = options;
   const [program, ...args] = Array.isArray(command) ? (command as Command) : refuseCommand(command, of);
   return {
     name,
@@ -582,11 +591,19 @@ function stageSpec(
       stdin_from: stdinFrom === undefined ? undefined : nameOf(`\`stdinFrom\` ${of}`, stdinFrom),
       cwd: options.cwd,
     },
-    for_each: forEach === undefined ? undefined : itemsSpec(forEach, `\`forEach\` ${of}`),
-    max_parallel: options.maxParallel,
-    fail_fast: options.failFast,
-    allow_failures: options.allowFailures,
+    ...eachSpec(options, of),
     ...besideWork(options, of),
+  };
+}
+
+type EachOptions = Pick<StageOptions<Outputs>, 'forEach' | 'maxParallel' | 'failFast' | 'allowFailures'>;
+
+function eachSpec({ forEach, maxParallel, failFast, allowFailures }: EachOptions, of: string): SpecObject {
+  return {
+    for_each: forEach === undefined ? undefined : itemsSpec(forEach, `\`forEach\` ${of}`),
+    max_parallel: maxParallel,
+    fail_fast: failFast,
+    allow_failures: allowFailures,
   };
 }
 

@@ -60,6 +60,10 @@ export const PART_OPTIONS = {
   dependsOn: true,
   onFailure: true,
   outputSchema: true,
+  forEach: true,
+  maxParallel: true,
+  failFast: true,
+  allowFailures: true,
 } as const;
 
 export const LOOP_OPTIONS = { until: true, maxVisits: true, onLimit: true } as const;

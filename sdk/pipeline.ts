@@ -67,8 +67,12 @@ export class Pipeline<P extends Params = NoParams, R = null> implements Definiti
   }
 
   /** Then this stage once for each item of a list; the next one finds the list of results. */
-  forEach<Item>(list: Items, stage: Box<Outputs, Item>, options?: ForEachOptions): Pipeline<P, ItemResults<Item>> {
-    return this.#with(forEach(list, stage, options), this.forEach);
+  forEach<Item>(
+    list: Items,
+    stage: Box<Outputs, Item> | Part,
+    options?: ForEachOptions,
+  ): Pipeline<P, ItemResults<Item>> {
+    return this.#with(forEach<Box<Outputs, Item> | Part>(list, stage, options), this.forEach);
   }
 
   /** Then these one after the other, again and again until a condition holds; the next stage finds what the last visit came to. */

@@ -43,10 +43,12 @@ export type Each<S> =
     ? Step<O, ItemResults<R>>
     : S extends Box<infer O, infer R>
       ? Box<O, ItemResults<R>>
-      : never;
+      : S extends Part
+        ? Part
+        : never;
 
 /**
- * The command of the stage once for each item of a list, each time in a VM of its own; as its option `forEach`.
+ * The command of the stage, or the part, once for each item of a list, each time in VMs of its own; as its option `forEach`.
  *
  * @example
  * ```ts
@@ -54,7 +56,7 @@ export type Each<S> =
  * const greet = forEach(items(cities), box('greet', ['sh', '-c', 'echo "hello $VOIDBOX_ITEM"']), { maxParallel: 4 });
  * ```
  */
-export function forEach<S extends Step<Outputs> | Box<Outputs>>(
+export function forEach<S extends Step<Outputs> | Box<Outputs> | Part>(
   list: Items,
   stage: S,
   options: ForEachOptions = {},

@@ -577,3 +577,45 @@ describe('items of a stage', () => {
     ]);
   });
 });
+
+test('an item of a part has ended with the stage that ends the part, and what its stages come to counts for nothing', () => {
+  const at = (stage: string, item: number): { readonly stage: string; readonly execKey: string } => ({
+    stage,
+    execKey: `${stage}/each~${item}/1`,
+  });
+  const started = (stage: string, item: number): RunEventBody => ({
+    type: 'stage-started',
+    attempt: 1,
+    ...at(stage, item),
+  });
+  const ended = (stage: string, item: number): RunEventBody => ({
+    type: 'stage-finished',
+    ...at(stage, item),
+    result: { ...result(stage), ...at(stage, item), instance: [{ part: 'each', item }], attempt: 1 },
+  });
+  const failed = (stage: string, item: number): RunEventBody => ({
+    type: 'stage-failed',
+    ...at(stage, item),
+    failure: FAILURE,
+  });
+  const itemsAfter = (bodies: readonly RunEventBody[]): unknown =>
+    bodies
+      .map((body, index): RunEvent => ({ seq: index + 1, id: String(index), atMs: index, body }))
+      .reduce(project, emptyView('r'))
+      .stages.find(({ id }) => id === 'each')?.items;
+  const begun = [
+    { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 2 },
+    started('each.a', 0),
+    started('each.a', 1),
+    ended('each.a', 0),
+    failed('each.a', 1),
+  ] as const satisfies readonly RunEventBody[];
+  expect(itemsAfter(begun)).toMatchObject({ total: 2, running: 2, succeeded: 0, failed: 0 });
+  expect(itemsAfter([...begun, started('each', 0), ended('each', 0), failed('each', 1)])).toMatchObject({
+    total: 2,
+    running: 0,
+    succeeded: 1,
+    failed: 1,
+    failures: [{ item: 1, failure: FAILURE }],
+  });
+});

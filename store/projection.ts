@@ -343,11 +343,12 @@ function withTotal(stage: StageView, total: number | undefined): StageView {
 
 const NO_ITEMS: ItemsView = { total: 0, running: 0, succeeded: 0, failed: 0, failures: [], open: {} };
 
-/** VMs of items are left out: each lives for one of them. */
+/** VMs of items are left out: each lives for one of them. Of a part an item ends with the stage that ends the part. */
 function withItem(stage: StageView, item: number, body: RunEventBody): StageView {
   if (body.type === 'stage-started' || body.type === 'stage-retrying') return withItems(stage, item, 'running', null);
   if (body.type === 'output') return { ...stage, outputBytes: stage.outputBytes + body.to - body.from };
   if (body.type === 'stage-reattached') return { ...stage, reattached: stage.reattached + 1 };
+  if ('stage' in body && body.stage !== stage.id) return stage;
   if (body.type === 'stage-failed')
     return withItems(stage, item, 'failed', { item, execKey: body.execKey, failure: body.failure });
   if (body.type !== 'stage-finished') return stage;

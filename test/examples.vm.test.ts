@@ -94,6 +94,7 @@ test('every example has its test', () => {
     'files-pipeline.yaml',
     'files.yaml',
     'finally.yaml',
+    'for-each-part.yaml',
     'for-each.yaml',
     'hello.yaml',
     'loop.yaml',
@@ -261,6 +262,15 @@ test('for-each.yaml', async () => {
     Number(sum(observations().flatMap(({ date, rainMm }) => (date.startsWith(`${year}-`) ? [rainMm] : []))).toFixed(1));
   expect(JSON.parse(run.outputText ?? '')).toEqual(
     [2012, 2013, 2014, 2015].map((item) => ({ item, output: rainIn(item) })),
+  );
+});
+
+test('for-each-part.yaml', async () => {
+  const run = await runExample('for-each-part.yaml');
+  const wetIn = (name: string): number =>
+    observations().filter(({ city, rainMm }) => city === name && rainMm > 0).length;
+  expect(JSON.parse(run.outputText ?? '')).toEqual(
+    ['Seattle', 'New York'].map((item) => ({ item, output: wetIn(item) })),
   );
 });
 

@@ -11,14 +11,13 @@ import { askRequest } from '../activities/run-calls.ts';
 import type { EventLog } from '../activities/ports/event-log.ts';
 import type { RunReader } from '../activities/ports/run-reader.ts';
 import type { RunRecords } from '../activities/ports/run-records.ts';
-import type { MachineStage } from '../domain/pipeline/machine-plan.ts';
-import { planIndex } from '../domain/pipeline/plan-index.ts';
+import { stageAt } from '../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { eventProblem } from '../domain/run/event-limits.ts';
-import type { InstancePath } from '../domain/run/instance.ts';
+import { type InstancePath, readInstance } from '../domain/run/instance.ts';
 import { readStageResult } from '../domain/run/read-stage-result.ts';
 import { ITEMS_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { textOf, type Log } from './log.ts';
@@ -115,8 +114,10 @@ function namesOf(execKeys: readonly string[]): string {
 /** The item that has succeeded by this event, as text: nothing of it is missing. */
 function itemDoneIn(body: RunEventBody): string | null {
   if (body.type !== 'stage-finished' || body.result.outcome !== 'succeeded') return null;
-  const [step] = parseExecKey(body.execKey)?.instance ?? [];
-  return step === undefined ? null : itemText(step.part, step.item);
+  const [step, ...inner] = parseExecKey(body.execKey)?.instance ?? [];
+  // Of a part what ends the item, which comes last.
+  const isEnd = step !== undefined && inner.length === 0 && body.stage === step.part;
+  return isEnd ? itemText(step.part, step.item) : null;
 }
 
 function itemText(stage: string, item: number): string {
@@ -148,12 +149,9 @@ function eventsOf(
   if (activity === 'askApproval') return hasFailed ? [] : eventsOfQuestion(run, call, endedAtMs);
   const { stage: given, attempt } = call;
   const stage = typeof given === 'object' && given !== null ? (given as { readonly id?: unknown }).id : given;
-  const index = typeof stage === 'string' ? planIndex(run.machine).stageById(stage) : undefined;
-  const planned = index === undefined ? undefined : run.machine.stages[index];
-  if (typeof stage !== 'string' || planned === undefined) return [];
+  const instance = activity === 'runStage' ? instanceOf(run, stage, call['instance']) : [];
+  if (typeof stage !== 'string' || instance === null || stageAt(run.machine, stage, instance) === null) return [];
   if (typeof attempt !== 'number' || !Number.isSafeInteger(attempt) || attempt < 1) return [];
-  const instance = activity === 'runStage' ? instanceOf(planned, call['instance']) : [];
-  if (instance === null) return [];
   const execKey = attemptText({ stage, instance, attempt });
   const begun = { id: EVENT_ID.attempt(execKey, 'started'), atMs: startedAtMs };
   if (activity === 'beginItems' && !hasFailed) {
@@ -179,11 +177,12 @@ function eventsOf(
 }
 
 /** Of a stage with items the item, of any other the run itself. */
-function instanceOf({ id, each }: MachineStage, given: unknown): InstancePath | null {
-  const steps: readonly unknown[] = Array.isArray(given) ? given : [];
-  if (each === undefined) return steps.length === 0 ? [] : null;
-  const { part, item } = (steps[0] ?? {}) as { readonly part?: unknown; readonly item?: unknown };
-  return steps.length === 1 && part === id && isCount(item, PLAN_LIMITS.items - 1) ? [{ part: id, item }] : null;
+function instanceOf(run: AdmittedRun, stage: unknown, given: unknown): InstancePath | null {
+  // Calls of earlier builds name none.
+  const path = Array.isArray(given) ? readInstance(given) : [];
+  if (typeof stage !== 'string' || path === null || !path.every(({ item }) => item < PLAN_LIMITS.items)) return null;
+  const found = stageAt(run.machine, stage, path);
+  return found !== null && found.each === undefined ? path : null;
 }
 
 function itemsIn(result: unknown): number | null {

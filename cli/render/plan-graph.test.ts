@@ -142,3 +142,35 @@ workflow:
     '  two       b, for each of 2 items, after list-all, each in a VM of its own\n',
   );
 });
+
+test('a part that is done for each item is a group that says so', () => {
+  const { plan } = compileText(
+    `kind: pipeline
+name: main
+parts:
+  p: { pipeline: { boxes: [{ name: a, run: { program: a } }] } }
+pipeline:
+  boxes: [{ name: list, run: { program: l } }, { name: each, uses: p, for_each: stages.list.json.files }, { name: two, for_each: [1, 2], run: { program: t } }]
+`,
+    'x.yaml',
+    { baseDir: null, checkExpression: checkExpressions },
+  );
+  expect(renderPlanGraph(plan!, PLAIN)).toBe(`pipeline main
+
+VM (microvm), 512 MiB, 1 vCPU, no network
+  list    l
+
+VM (microvm), 512 MiB, 1 vCPU, no network
+  two     t · for each of 2 items · 4 at a time · after each
+
+part each: p, for each of stages.list.json.files
+
+  VM (microvm), 512 MiB, 1 vCPU, no network
+    each.a  a
+
+  without a VM
+    each    ends the part p · for each of stages.list.json.files · 4 at a time · after list, each.a
+
+result: the output of two
+`);
+});

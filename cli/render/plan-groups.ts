@@ -2,6 +2,7 @@
 import type { Plan, ScopePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { partOf } from '../../domain/plan/work.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { listOf } from './plan-facts.ts';
 
 export interface PlanGroup {
   /** Of a part; the plan's own has none. */
@@ -21,6 +22,8 @@ interface Part {
 
 function titleOf({ end, source }: Part): string {
   const { loop } = end;
+  const list = listOf(end);
+  if (list !== null) return `part ${end.id}: ${sanitizeLine(source)}, ${list}`;
   if (loop === undefined) return `part ${end.id}: ${sanitizeLine(source)}`;
   return `loop ${end.id}: at most ${loop.maxVisits} ${loop.maxVisits === 1 ? 'visit' : 'visits'}`;
 }

@@ -39,7 +39,7 @@ function describe(stage: StagePlan, shared: ReadonlySet<string>): string {
   const when = stage.when === null ? '' : `, when ${shortened(sanitizeLine(stage.when.source))}`;
   const list = listOf(stage);
   const each = list === null ? '' : `, ${shortened(list)}`;
-  return `${short}${each}${after}${when}${each === '' ? where : ', each in a VM of its own'}`;
+  return `${short}${each}${after}${when}${each === '' || stage.scope === null ? where : ', each in a VM of its own'}`;
 }
 
 function shortened(text: string): string {

@@ -78,13 +78,22 @@ export interface MachineLoop {
 
 /** How the items of a stage are done. The stage itself has no VM and is not tried again: its items are. */
 export interface MachineEach {
-  /** Of each item's VM. */
-  readonly scope: string;
-  /** Of each item. */
+  /** Of the VM of each item's command; null: each item is a part. */
+  readonly scope: string | null;
+  /** Of each item's command. */
   readonly retry: RetryPlan;
+  /** The stages of an item, last the one that ends it, under the stage's own id; absent: a command. */
+  readonly part?: ItemPart | undefined;
   readonly maxParallel: number;
   readonly failFast: boolean;
   readonly allowFailures: number;
+}
+
+export interface ItemPart {
+  readonly stages: readonly MachineStage[];
+  readonly scopes: readonly MachineScope[];
+  /** Most stages of one item that run at the same time. */
+  readonly maxParallel: number;
 }
 
 export interface AskDeadline {
@@ -105,41 +114,74 @@ export interface MachineScope {
   readonly stages: readonly string[];
 }
 
+/** Of the run itself: what belongs to an item stands within the stage whose items they are. */
 export function machinePlanOf(plan: Plan): MachinePlan {
-  const { name, stages, scopes, output, maxParallel, timeoutMs, graceMs } = plan;
-  const byId = new Map(stages.map((stage) => [stage.id, stage]));
-  const handsOn = handsOnInput(plan);
-  const ofItems = new Set(stages.flatMap(({ each, scope }) => (each === undefined ? [] : [scope])));
+  const { name, output, timeoutMs, graceMs, maxParallel } = plan;
   return {
     name,
-    stages: stages.map((stage): MachineStage => ({
-      id: stage.id,
-      doing: doingOf(stage.work),
-      scope: stage.each === undefined ? stage.scope : null,
-      after: stage.after,
-      condition: decidedWith(stage, handsOn(stage.id)),
-      takes: [...dataTakenBy(stage), ...takenAgain(stage)],
-      timeoutMs: stage.timeoutMs,
-      retry: stage.each === undefined ? stage.retry : RETRY_DEFAULTS,
-      deadline: deadlineOf(stage.work),
-      ...(stage.anyFailure === true ? { anyFailure: true } : {}),
-      ...waitIn(stage.work),
-      ...(stage.continueOnError === true ? { continueOnError: true } : {}),
-      ...(stage.finally === true ? { finally: true } : {}),
-      ...carriedBy(stage, (id) => byId.get(id)),
-      ...(stage.continueOnError === true && stage.input.kind === 'merge' ? { merges: stage.input.stages } : {}),
-      ...machineEach(stage),
-      ...machineLoop(stage),
-      ...(stage.visits === undefined ? {} : { visits: stage.visits }),
-      ...(stage.again === undefined ? {} : { again: stage.again }),
-      ...(mockOf(stage.work) === null ? {} : { mocked: true }),
-    })),
-    scopes: scopes.filter(({ id }) => !ofItems.has(id)).map(({ id, stages: held }) => ({ id, stages: held })),
+    ...levelOf(plan),
     output,
     maxParallel,
     ...(timeoutMs === undefined ? {} : { timeoutMs }),
     ...(graceMs === undefined ? {} : { graceMs }),
   };
+}
+
+function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
+  const { maxParallel } = plan;
+  const byId = new Map(plan.stages.map((stage) => [stage.id, stage]));
+  const handsOn = handsOnInput(plan);
+  const ofItems = new Set(plan.stages.flatMap(({ each, scope }) => (each === undefined ? [] : [scope])));
+  const machineStage = (stage: StagePlan): MachineStage => ({
+    id: stage.id,
+    doing: doingOf(stage.work),
+    scope: stage.each === undefined ? stage.scope : null,
+    after: stage.after,
+    condition: decidedWith(stage, handsOn(stage.id)),
+    takes: [...dataTakenBy(stage), ...takenAgain(stage)],
+    timeoutMs: stage.timeoutMs,
+    retry: stage.each === undefined ? stage.retry : RETRY_DEFAULTS,
+    deadline: deadlineOf(stage.work),
+    ...(stage.anyFailure === true ? { anyFailure: true } : {}),
+    ...waitIn(stage.work),
+    ...(stage.continueOnError === true ? { continueOnError: true } : {}),
+    ...(stage.finally === true ? { finally: true } : {}),
+    ...carriedBy(stage, (id) => byId.get(id)),
+    ...(stage.continueOnError === true && stage.input.kind === 'merge' ? { merges: stage.input.stages } : {}),
+    ...machineEach(stage, partIn),
+    ...machineLoop(stage),
+    ...(stage.visits === undefined ? {} : { visits: stage.visits }),
+    ...(stage.again === undefined ? {} : { again: stage.again }),
+    ...(mockOf(stage.work) === null ? {} : { mocked: true }),
+  });
+  const stagesIn = (owner: string | null): Pick<MachinePlan, 'stages' | 'scopes'> => {
+    const stages = plan.stages.filter(({ of = null }) => of === owner);
+    const ids = new Set(stages.map(({ id }) => id));
+    return {
+      stages: stages.map((stage) => machineStage(beforeItems(stage, (id) => ids.has(id)))),
+      scopes: plan.scopes
+        .filter(({ id, stages: held }) => !ofItems.has(id) && held.some((stage) => ids.has(stage)))
+        .map(({ id, stages: held }) => ({ id, stages: held })),
+    };
+  };
+  const partIn = (id: string): ItemPart => {
+    const { stages, scopes } = stagesIn(id);
+    const ids = new Set(stages.map((stage) => stage.id));
+    const end = endOfItem(byId.get(id)!, (stage) => ids.has(stage));
+    return { stages: [...stages, machineStage(end)], scopes, maxParallel };
+  };
+  return stagesIn(null);
+}
+
+/** What a stage with items waits for and takes before the first of them. */
+function beforeItems(stage: StagePlan, isBeside: (id: string) => boolean): StagePlan {
+  if (stage.each === undefined || partOf(stage.work) === null) return stage;
+  return { ...stage, after: stage.after.filter((edge) => isBeside(edge.stage)) };
+}
+
+/** What ends each item of a part: the stage of its items, as it is within one. */
+function endOfItem({ each: _each, anyFailure: _any, ...end }: StagePlan, isWithin: (id: string) => boolean): StagePlan {
+  return { ...end, when: null, after: end.after.filter((edge) => isWithin(edge.stage)) };
 }
 
 function carriedBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'carries'> {
@@ -159,10 +201,13 @@ function waitIn(work: StagePlan['work']): Pick<MachineStage, 'wait'> {
   return wait === null ? {} : { wait: { forMs: wait.forMs, untilMs: wait.untilMs } };
 }
 
-function machineEach({ each, scope, retry }: StagePlan): Pick<MachineStage, 'each'> {
-  if (each === undefined || scope === null) return {};
+function machineEach(stage: StagePlan, partIn: (id: string) => ItemPart): Pick<MachineStage, 'each'> {
+  const { each, scope, retry, work } = stage;
+  if (each === undefined) return {};
   const { maxParallel, failFast, allowFailures } = each;
-  return { each: { scope, retry, maxParallel, failFast, allowFailures } };
+  const how = { maxParallel, failFast, allowFailures };
+  if (partOf(work) !== null) return { each: { scope: null, retry: RETRY_DEFAULTS, part: partIn(stage.id), ...how } };
+  return scope === null ? {} : { each: { scope, retry, ...how } };
 }
 
 function decidedWith(stage: StagePlan, handsOn: boolean): MachineStage['condition'] {
@@ -202,7 +247,8 @@ export function dataTakenBy({
     return known;
   };
   for (const { fromStage, output } of inputs) of(fromStage).outputs.push(output);
-  for (const stage of outputsReadBy(work)) of(stage).output = true;
+  // Where the part is done for each item, its end takes them, within an item.
+  if (each === undefined || partOf(work) === null) for (const stage of outputsReadBy(work)) of(stage).output = true;
   for (const stage of texts?.stages ?? []) of(stage).output = true;
   if (each?.list.kind === 'stage-output') of(each.list.stage).output = true;
   if (input.kind === 'carry') of(input.stage).output = true;
@@ -211,15 +257,18 @@ export function dataTakenBy({
 }
 
 /** On its way into history: what equals a default is left out, an edge on success is the stage's id. */
-export interface MachinePlanWire extends Omit<MachinePlan, 'stages' | 'scopes'> {
+export interface MachinePlanWire extends Omit<MachinePlan, 'stages' | 'scopes'>, LevelWire {}
+
+interface LevelWire {
   readonly stages: readonly MachineStageWire[];
   readonly scopes: readonly LeavingOut<MachineScope, 'stages'>[];
 }
 
 export interface MachineStageWire extends LeavingOut<
-  Omit<MachineStage, 'after' | 'takes'>,
+  Omit<MachineStage, 'after' | 'takes' | 'each'>,
   keyof typeof DEFAULTS | 'scope'
 > {
+  readonly each?: MachineEachWire | undefined;
   readonly after?: readonly (EdgePlan | string)[] | undefined;
   readonly takes?: readonly LeavingOut<TakenData, 'output' | 'outputs'>[] | undefined;
 }
@@ -233,33 +282,51 @@ const DEFAULTS = {
 } as const satisfies Partial<MachineStage>;
 const TAKES_DEFAULTS = { output: true, outputs: [] } as const;
 
-export function machineToWire({ stages, scopes, ...plan }: MachinePlan): MachinePlanWire {
+export interface ItemPartWire extends LevelWire, Pick<ItemPart, 'maxParallel'> {}
+
+interface MachineEachWire extends Omit<MachineEach, 'part'> {
+  readonly part?: ItemPartWire | undefined;
+}
+
+type Level = Pick<MachinePlan, 'stages' | 'scopes'>;
+
+export function machineToWire<P extends Level>({ stages, scopes, ...plan }: P): Omit<P, keyof Level> & LevelWire {
   return {
     ...plan,
-    stages: stages.map(({ id, scope, after, takes, ...stage }) => ({
+    stages: stages.map(({ id, scope, after, takes, each, ...stage }) => ({
       id,
       ...(scope === id ? {} : { scope }),
       ...(after.length === 0 ? {} : { after: after.map((edge) => (edge.on === 'success' ? edge.stage : edge)) }),
       ...(takes.length === 0 ? {} : { takes: takes.map((taken) => omitDefaults(taken, TAKES_DEFAULTS)) }),
       ...omitDefaults(stage, DEFAULTS),
+      ...(each === undefined ? {} : { each: eachToWire(each) }),
     })),
     scopes: scopes.map(({ id, stages: held }) => ({ id, ...omitDefaults({ stages: held }, { stages: [id] }) })),
   };
 }
 
-export function machineFromWire({ stages, scopes, ...plan }: MachinePlanWire): MachinePlan {
+function eachToWire({ part, ...each }: MachineEach): MachineEachWire {
+  return part === undefined ? each : { ...each, part: machineToWire(part) };
+}
+
+export function machineFromWire<P extends LevelWire>({ stages, scopes, ...plan }: P): Omit<P, keyof LevelWire> & Level {
   return {
     ...plan,
-    stages: stages.map(({ id, scope, after, takes, ...stage }) => ({
+    stages: stages.map(({ id, scope, after, takes, each, ...stage }) => ({
       id,
       scope: scope === undefined ? id : scope,
       after: (after ?? []).map((edge): EdgePlan => (typeof edge === 'string' ? { stage: edge, on: 'success' } : edge)),
       takes: (takes ?? []).map((taken) => ({ ...TAKES_DEFAULTS, ...omitUndefined(taken) })),
       ...DEFAULTS,
       ...omitUndefined(stage),
+      ...(each === undefined ? {} : { each: eachFromWire(each) }),
     })),
     scopes: scopes.map(({ id, stages: held }) => ({ id, stages: held ?? [id] })),
   };
+}
+
+function eachFromWire({ part, ...each }: MachineEachWire): MachineEach {
+  return part === undefined ? each : { ...each, part: machineFromWire(part) };
 }
 
 /** Size of what a workflow holds of its plan: what `PLAN_LIMITS.machineBytes` bounds. */

@@ -11,6 +11,7 @@
  */
 import { edgeState } from './edges.ts';
 import type { Plan, ScopePlan, StagePlan } from '../plan/plan.ts';
+import { ownStageOf, ownStages } from '../plan/item-parts.ts';
 import { partOf } from '../plan/work.ts';
 import type { StageEnd, StageEnds } from '../run/stage-ends.ts';
 import { canonicalJson } from '../units/canonical-json.ts';
@@ -52,7 +53,7 @@ export interface Reuse {
 
 /** @param from  a stage of the plan, or null; what ends a part stands for all of it */
 export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | null): Reuse {
-  const { stages } = run.plan;
+  const stages = ownStages(run.plan);
   const differing = differingStages(run, earlier);
   const again = new Map<string, AgainBecause>();
   const first = startedFrom(run.plan, from);
@@ -61,7 +62,7 @@ export function reuseOf(run: PlannedRun, earlier: EarlierRun, from: string | nul
       isLast === true ? ({ kind: 'finally' } as const) : ownReason(id, after, { differing, ends: earlier.ends, first });
     if (because !== null) again.set(id, because);
   }
-  spread(run.plan, again);
+  spread({ scopes: run.plan.scopes, stages }, again);
   const inOrder = stages.flatMap(({ id }) => (again.has(id) ? [[id, again.get(id)!] as const] : []));
   const given = stages.flatMap(({ id }) => {
     const end = again.has(id) ? undefined : earlier.ends.get(id);
@@ -77,7 +78,7 @@ export function differingBefore(
   from: string,
 ): ReadonlyMap<string, readonly string[]> {
   const differing = differingStages(run, earlier);
-  const stages = new Map(run.plan.stages.map((stage) => [stage.id, stage]));
+  const stages = new Map(ownStages(run.plan).map((stage) => [stage.id, stage]));
   const before = new Set<string>();
   const first = startedFrom(run.plan, from);
   const queue = [...first];
@@ -122,7 +123,7 @@ function isGiven({ state }: StageEnd): boolean {
 }
 
 /** What waits for a stage that runs again runs again, and so does what shares its VM; nearest first. */
-function spread(plan: Plan, again: Map<string, AgainBecause>): void {
+function spread(plan: Pick<Plan, 'stages' | 'scopes'>, again: Map<string, AgainBecause>): void {
   const behind = new Map<string, string[]>(plan.stages.map(({ id }) => [id, []]));
   for (const { id, after } of plan.stages) for (const { stage } of after) behind.get(stage)?.push(id);
   const mates = new Map(plan.scopes.flatMap(({ stages }) => stages.map((id) => [id, stages] as const)));
@@ -156,13 +157,17 @@ const OF_THE_WHOLE: ReadonlySet<string> = new Set([
   'hostVariables',
 ]);
 
-/** By stage the keys in which it differs from the one of the same name; none for a stage that the other plan does not have. */
+/**
+ * By stage the keys in which it differs from the one of the same name; none for a stage that the other plan does not have. A stage
+ * whose items are parts differs where a stage of these does.
+ */
 export function differingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyMap<string, readonly string[]> {
   const others = new Map(earlier.plan.stages.map((stage) => [stage.id, stage]));
   const whole = keysThatDiffer(rest(run.plan), rest(earlier.plan));
   const isOtherInput = canonicalJson(run.input) !== canonicalJson(earlier.input);
   const scopes = scopesByStage(run.plan);
   const otherScopes = scopesByStage(earlier.plan);
+  const ownerOf = ownStageOf(run.plan);
   const differing = new Map<string, readonly string[]>();
   for (const stage of run.plan.stages) {
     const other = others.get(stage.id);
@@ -173,9 +178,12 @@ export function differingStages(run: PlannedRun, earlier: PlannedRun): ReadonlyM
             ...whole,
             ...stageKeysThatDiffer(stage, other),
             ...scopeKeysThatDiffer(scopes.get(stage.id), otherScopes.get(stage.id)),
-            ...(isOtherInput && stage.input.kind === 'run-input' ? ['--input'] : []),
+            ...(isOtherInput && stage.input.kind === 'run-input' && stage.of === undefined ? ['--input'] : []),
           ];
-    if (other === undefined || keys.length > 0) differing.set(stage.id, [...new Set(keys)]);
+    if (other !== undefined && keys.length === 0) continue;
+    const owner = ownerOf(stage.id);
+    const within = stage.id === owner ? keys : [`stage ${stage.id}`];
+    differing.set(owner, [...new Set([...(differing.get(owner) ?? []), ...within])]);
   }
   return differing;
 }

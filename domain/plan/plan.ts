@@ -54,6 +54,10 @@ export const PLAN_LIMITS = {
   itemLevels: 200,
   /** Outputs of earlier stages, named or not, that a stage with items takes: a window's history has them once for each attempt. */
   itemInputs: 32,
+  /** What one item may take of a window's history, in attempts: `attemptsOfItem` in `pipeline/item-plan.ts`. */
+  itemAttempts: 3_000,
+  /** Windows of one stage, each of which its run's history has; uneven shares make some more of them. */
+  itemWindows: 1_000,
   /** Parts in parts. */
   partDepth: 4,
   /** Files that a spec uses, near and far. */
@@ -103,8 +107,13 @@ export interface StagePlan {
   readonly anyFailure?: true | undefined;
   /** Decides, once every edge holds, whether the stage runs or is passed; null: it runs. */
   readonly when: ConditionPlan | null;
-  /** Its command is done once for each item of a list; absent: it is done once. */
+  /** Its command, or the part that it ends, is done once for each item of a list; absent: it is done once. */
   readonly each?: EachPlan | undefined;
+  /**
+   * It belongs to a part that is done for each item: the stage that ends that part, which has `each`. Of nested ones the innermost.
+   * Absent: it is one of the run's own stages.
+   */
+  readonly of?: string | undefined;
   /** It ends the visits of a loop; absent: it ends none. Its work is of the kind `part`. */
   readonly loop?: LoopPlan | undefined;
   /** In a loop: the most visits in which it is done, of all loops around it together. Absent: it is in none. */
@@ -192,8 +201,9 @@ export type ConditionValue =
   | { readonly [key: string]: ConditionValue };
 
 /**
- * The items of a list, each of which the stage's command is done for, in a VM of its own. The item is the command's
- * `/workspace/input.json`, and the results in the order of the items are the stage's output.
+ * The items of a list, each of which the stage's command or part is done for, in VMs of its own. The item is the command's
+ * `/workspace/input.json`, or the input of the part, and the results in the order of the items are the stage's output. Of a stage
+ * that ends a part, edges from stages of the part hold within an item, and all others before the first item.
  */
 export interface EachPlan {
   readonly list: ListPlan;
@@ -393,7 +403,7 @@ export type StdinPlan = { readonly kind: 'none' } | { readonly kind: 'stage-outp
 
 export type InputPlan =
   | { readonly kind: 'none' }
-  /** The run's `--input`. */
+  /** The run's `--input`; of a stage in a part that is done for each item, the item. */
   | { readonly kind: 'run-input' }
   /** The output of one stage, as it is. */
   | { readonly kind: 'carry'; readonly stage: string }

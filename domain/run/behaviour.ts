@@ -20,5 +20,6 @@
  * - 14: the items of a stage are in fewer and larger windows, which are all open from the beginning.
  * - 15: stages with `finally` run after all others, also when the run is cancelled.
  * - 16: stages of a loop run again until a condition holds.
+ * - 17: a part may be done for each item of a list: windows carry the machine of the part.
  */
-export const BEHAVIOUR = 16;
+export const BEHAVIOUR = 17;

@@ -1,5 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { INSTANCE_LIMITS, instanceProblem, instanceText, type InstancePath, parseInstance } from './instance.ts';
+import {
+  INSTANCE_LIMITS,
+  instanceProblem,
+  instanceText,
+  type InstancePath,
+  parseInstance,
+  readInstance,
+  shownStage,
+} from './instance.ts';
 
 const step = (part: string, item: number): InstancePath[number] => ({ part, item });
 
@@ -79,4 +87,32 @@ describe('the text of an instance path', () => {
   test.each(['a~b', 'a/b', '', '.', '-a', 'a b', 'x'.repeat(65)])('%j is not the id of a part', (part) => {
     expect(() => instanceText([step(part, 0)])).toThrow('is not the id of a part');
   });
+});
+
+test.each<[string, InstancePath, string]>([
+  ['resize', [], 'resize'],
+  ['resize', [{ part: 'resize', item: 3 }], 'resize[3]'],
+  ['build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
+  // As plans name it.
+  ['deploy.build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
+  ['deploy.build', [], 'deploy.build'],
+])('%s in %j is shown as %s', (stage, path, shown) => {
+  expect(shownStage(stage, path)).toBe(shown);
+});
+
+test.each<[unknown, boolean]>([
+  [[], true],
+  [[{ part: 'a', item: 0 }], true],
+  [[{ part: 'a', item: 0, more: 1 }], true],
+  [undefined, false],
+  [{ length: 1 }, false],
+  [[null], false],
+  [[{ part: 'a~b', item: 0 }], false],
+  [[{ part: 'a', item: -1 }], false],
+  [[{ part: 'a', item: '0' }], false],
+  [Array.from({ length: 5 }, () => ({ part: 'a', item: 0 })), false],
+])('%j is a path of instances: %s', (value, isPath) => {
+  const path = readInstance(value);
+  expect(path !== null).toBe(isPath);
+  for (const step of path ?? []) expect(Object.keys(step)).toEqual(['part', 'item']);
 });

@@ -55,6 +55,18 @@ export function parseInstance(text: string): InstancePath | null {
   return instanceProblem(path) === null ? path : null;
 }
 
+/** Null for what is no path: of a value that anybody may have sent. */
+export function readInstance(value: unknown): InstancePath | null {
+  if (!Array.isArray(value) || value.length > INSTANCE_LIMITS.depth) return null;
+  const path: InstanceStep[] = [];
+  for (const step of value as readonly unknown[]) {
+    const { part, item } = (typeof step === 'object' && step !== null ? step : {}) as Partial<Record<string, unknown>>;
+    if (typeof part !== 'string' || typeof item !== 'number') return null;
+    path.push({ part, item });
+  }
+  return instanceProblem(path) === null ? path : null;
+}
+
 /** What keeps a path from being one, as a sentence; null when nothing does. */
 export function instanceProblem(path: InstancePath): string | null {
   if (path.length > INSTANCE_LIMITS.depth)
@@ -74,8 +86,16 @@ function textOf(path: InstancePath): string {
   return path.length === 0 ? EMPTY : path.map(({ part, item }) => `${part}~${item}`).join('~');
 }
 
-/** A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one. */
+/**
+ * A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one. In plans such a
+ * stage has the name of its part in front of its own.
+ */
 export function shownStage(stage: string, path: InstancePath): string {
-  const parts = path.map(({ part, item }) => `${part}[${item}]`);
-  return path.at(-1)?.part === stage ? parts.join('.') : [...parts, stage].join('.');
+  const parts = path.map(({ part, item }, at) => `${within(part, path[at - 1]?.part)}[${item}]`);
+  const last = path.at(-1)?.part;
+  return last === stage ? parts.join('.') : [...parts, within(stage, last)].join('.');
+}
+
+function within(name: string, part: string | undefined): string {
+  return part !== undefined && name.startsWith(`${part}.`) ? name.slice(part.length + 1) : name;
 }

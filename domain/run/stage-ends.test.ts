@@ -45,6 +45,19 @@ const started = (stage: string, attempt: number): RunEventBody => ({
   attempt,
 });
 
+test('what items come to is not what their stage comes to, however often they were tried', async () => {
+  const item = { stage: 'a', execKey: 'a/a~0/2' } as const;
+  const ended = finished('a', 1);
+  if (ended.type !== 'stage-finished') throw new Error('finished');
+  const events: readonly RunEventBody[] = [
+    started('a', 1),
+    { type: 'stage-started', ...item, attempt: 2 },
+    { ...ended, ...item, result: { ...ended.result, ...item } },
+  ];
+  expect(await endsOf(...events)).toEqual({});
+  expect(await endsOf(...events, finished('a', 1, 'failed'))).toEqual({ a: 'failed in here' });
+});
+
 test('the latest attempt counts', async () => {
   expect(await endsOf(started('a', 1), finished('a', 1, 'failed'), started('a', 2), finished('a', 2))).toEqual({
     a: 'succeeded in here',

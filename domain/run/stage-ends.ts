@@ -1,5 +1,6 @@
 /** What the stages of a run came to, folded from its events: what a later run may take of it. */
 import type { DataRef } from '../plan/plan.ts';
+import { parseExecKey } from './attempt.ts';
 import { lastNumber } from './event-id.ts';
 import type { RunEvent, RunEventBody } from './event.ts';
 import { toStageResult } from './stage-result.ts';
@@ -94,7 +95,9 @@ class StageEndFold {
     this.ends.set(stage, { state, output, outputs, ranIn: this.#runId });
   }
 
+  /** Attempts of items are none of the stage's. */
   #isLatest({ stage, execKey }: { readonly stage: string; readonly execKey: string }): boolean {
+    if ((parseExecKey(execKey)?.instance.length ?? 0) > 0) return false;
     const attempt = lastNumber(execKey);
     if (attempt < (this.#attempts.get(stage) ?? 0)) return false;
     this.#attempts.set(stage, attempt);

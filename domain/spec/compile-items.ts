@@ -1,6 +1,7 @@
 /** `for_each`: the list whose items a stage is done for. */
 import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS, type ScopePlan, type StagePlan } from '../plan/plan.ts';
-import { dataTakenBy } from '../pipeline/machine-plan.ts';
+import { attemptsOfItem, mostItems, stagesWithItems } from '../pipeline/item-plan.ts';
+import { dataTakenBy, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { instanceProblem } from '../run/instance.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { type ListFiles, patternOf } from './file-pattern.ts';
@@ -207,25 +208,53 @@ export function takenCount(stage: StagePlan): number {
  * What each item brings beside its command. What a host folder held before is kept once for a stage: of items side by side each
  * would undo what others wrote.
  */
-export function checkItems({ stages, scopes }: Plan, at: (stage: string) => Position, problems: Problems): void {
+export function checkItems(plan: Plan, at: (stage: string) => Position, problems: Problems): void {
+  const { stages, scopes } = plan;
   for (const stage of stages) {
-    const { id, each, scope } = stage;
-    if (each === undefined) continue;
-    const taken = takenCount(stage);
+    const { id, each, of } = stage;
+    if (each === undefined && of === undefined) continue;
+    // What ends an item takes what the part hands on.
+    const taken = takenCount({ ...stage, each: undefined }) + (each?.list.kind === 'stage-output' ? 1 : 0);
+    const what = each === undefined ? `is done for each item of ${quote(of!)}` : 'has `for_each`';
     if (taken > PLAN_LIMITS.itemInputs)
       problems.error(
         'spec/too-large',
-        at(id),
-        `the stage ${quote(id)} has \`for_each\` and takes ${taken} outputs of earlier stages; at most ${PLAN_LIMITS.itemInputs} are allowed`,
+        at(of ?? id),
+        `the stage ${quote(id)} ${what} and takes ${taken} outputs of earlier stages; at most ${PLAN_LIMITS.itemInputs} are allowed`,
         'collect them in one stage, and take its output',
       );
-    const writable = writableIn(scopes, scope);
+    const writable = each === undefined ? undefined : writableIn(scopes, stage.scope);
     if (writable !== undefined)
       problems.error(
         'spec/unordered-writers',
         at(id),
         `the stage ${quote(id)} has \`for_each\` and the writable mount ${writable}: items would overwrite each other's files`,
         'mount it with `mode: ro`, and print what an item comes to or write it to `output_file`',
+      );
+  }
+  if (stages.some(({ of }) => of !== undefined)) checkSizeOfItems(plan, at, problems);
+}
+
+/** Windows have to end within the history that a workflow may have, whatever is tried again. */
+function checkSizeOfItems(plan: Plan, at: (stage: string) => Position, problems: Problems): void {
+  const listed = new Map(plan.stages.map(({ id, each }) => [id, each]));
+  for (const stage of stagesWithItems(machinePlanOf(plan))) {
+    const attempts = attemptsOfItem(stage);
+    const list = listed.get(stage.id)?.list;
+    const count = list?.kind === 'inline' ? list.items.length : 0;
+    if (attempts > PLAN_LIMITS.itemAttempts)
+      problems.error(
+        'spec/too-large',
+        at(stage.id),
+        `one item of ${quote(stage.id)} may take ${attempts} attempts of its stages, with retries, visits and lost VMs; at most ${PLAN_LIMITS.itemAttempts} are allowed`,
+        'lower `max_attempts` or `max_visits`, or split the part',
+      );
+    else if (count > mostItems(attempts))
+      problems.error(
+        'spec/too-large',
+        at(stage.id),
+        `\`for_each\` of ${quote(stage.id)} has ${count} items; at most ${mostItems(attempts)} are allowed where one may take ${attempts} attempts of its stages`,
+        'lower `max_attempts` or `max_visits`, or let one item stand for several values',
       );
   }
 }

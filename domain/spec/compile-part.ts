@@ -2,7 +2,8 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import { mayLackOutput } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
-import { waitOf } from '../plan/work.ts';
+import { approvalOf, waitOf } from '../plan/work.ts';
+import { writableIn } from './compile-items.ts';
 import type { CheckedExpression, CheckExpressions } from './expression/check.ts';
 import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
 import { folderOf, type PartFilePath, type PartFiles, partPath } from './part-files.ts';
@@ -77,7 +78,9 @@ export function compilePart(
         `whose ${quote(id)} would be ${quote(`${place.id}.${id}`)}, with more than ${PLAN_LIMITS.nameLength} characters`,
         'give one of them a shorter name',
       );
-  const looped = place.when === null ? undefined : plan.stages.find(({ loop }) => loop !== undefined);
+  if (place.each !== undefined && refuseInItems(plan, refuse)) return null;
+  const looped =
+    place.when === null || place.each !== undefined ? undefined : plan.stages.find(({ loop }) => loop !== undefined);
   if (looped !== undefined)
     return refuse(
       `whose loop ${quote(looped.id)} cannot be passed with \`when\``,
@@ -112,6 +115,36 @@ export function compilePart(
 function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression {
   if ('problems' in read) throw new Error('an expression of a plan cannot be read');
   return read;
+}
+
+/** What has no meaning in an item, or none yet. */
+function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
+  const asking = stages.find(({ work }) => approvalOf(work) !== null);
+  const last = stages.find((stage) => stage.finally === true);
+  const listed = stages.find(({ each }) => each !== undefined);
+  const writing = stages.find(({ scope }) => writableIn(scopes, scope) !== undefined);
+  if (asking !== undefined)
+    refuse(
+      `whose stage ${quote(asking.id)} is an approval, which a part with \`for_each\` cannot have`,
+      'ask before or after the list: an item waits for nobody',
+    );
+  else if (last !== undefined)
+    refuse(
+      `whose stage ${quote(last.id)} has \`finally\`, which a part with \`for_each\` cannot have`,
+      'write the stage with `finally` beside the one with `for_each`: it belongs to the run, not to an item',
+    );
+  else if (listed !== undefined)
+    refuse(
+      `whose stage ${quote(listed.id)} has \`for_each\`, which a part with \`for_each\` cannot have`,
+      'make one list of all pairs in a stage before, and write one `for_each`',
+    );
+  else if (writing !== undefined)
+    refuse(
+      `whose stage ${quote(writing.id)} has the writable mount ${writableIn(scopes, writing.scope)!}, which a part with \`for_each\` cannot have`,
+      "mount it with `mode: ro`, and hand on what an item comes to as an output: items would overwrite each other's files",
+    );
+  else return false;
+  return true;
 }
 
 function usedSpec(stage: StageSpec, what: string, options: PartOptions, refuse: Refuse): UsedSpec | null {

@@ -8,6 +8,7 @@ import {
   STAGE_DEFAULTS,
 } from '../plan/defaults.ts';
 import {
+  type EachPlan,
   type EdgePlan,
   type EnvPlan,
   type Plan,
@@ -123,7 +124,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
     const links = linked.links[index]!;
     return stage.uses === null || links === null
       ? null
-      : compileUse(spec, stage, links, conditions[index]!, { options, fill, parts, problems });
+      : compileUse(spec, stage, links, conditions[index]!, { params, options, fill, parts, problems });
   });
   const own = spec.stages.flatMap(
     (stage, index) =>
@@ -268,6 +269,7 @@ function refuseDoubles(
 }
 
 interface UseContext {
+  readonly params: ParamValues;
   readonly options: CompileOptions;
   readonly fill: Filler;
   readonly parts: PartContext;
@@ -279,14 +281,18 @@ function compileUse(
   stage: StageSpec,
   links: Links,
   condition: Condition | null,
-  { options, fill, parts, problems }: UseContext,
+  context: UseContext,
 ): InlinedPart | null {
+  const { options, fill, parts } = context;
+  const { problems } = context;
+  const each = eachOf(spec, stage, links, context);
   const place = {
     id: stage.name.value,
     ...edgesOf(links, (index) => spec.stages[index]!.name.value),
     when: whenOf(condition),
     input: links.input,
     handsOn: spec.kind === 'pipeline',
+    ...(each === undefined ? {} : { each }),
     ...compileOutputSchema(stage, describeStage(spec, stage), options.checkSchema ?? null, problems),
   };
   return compilePart(stage, place, describeStage(spec, stage), {
@@ -301,15 +307,35 @@ function compileUse(
   });
 }
 
+function eachOf(
+  spec: Spec,
+  stage: StageSpec,
+  { items }: Pick<Links, 'items'>,
+  { params, options: { baseDir, listFiles }, fill, problems }: Omit<UseContext, 'parts'>,
+): EachPlan | undefined {
+  return compileEach(stage, {
+    source: items === null ? null : spec.stages[items]!.name.value,
+    runMaxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
+    params,
+    fill,
+    baseDir,
+    listFiles,
+    what: describeStage(spec, stage),
+    problems,
+  });
+}
+
 /** What ends a part never fails because of it: a part has failed once one of its stages has. */
 function withFailuresOfParts(stages: readonly StagePlan[]): readonly StagePlan[] {
   const tolerated = new Set(stages.flatMap(({ id, continueOnError }) => (continueOnError === true ? [id] : [])));
   const last = new Set(stages.flatMap(({ id, finally: isLast }) => (isLast === true ? [id] : [])));
-  const parts = new Map(stages.map(({ id, work }) => [id, partOf(work)]));
+  // Of a part that is done for each item the stage itself fails, once too many items have.
+  const parts = new Map(stages.map(({ id, work, each }) => [id, each === undefined ? partOf(work) : null]));
+  const inItems = new Map(stages.map(({ id, of }) => [id, of]));
   return stages.map((stage) => {
     const within = (id: string): readonly string[] =>
       (parts.get(id)?.stages ?? []).filter(
-        (each) => !tolerated.has(each) && !last.has(each) && parts.get(each) === null,
+        (each) => !tolerated.has(each) && !last.has(each) && parts.get(each) === null && inItems.get(each) === stage.of,
       );
     const failures = stage.after.filter(({ on }) => on === 'failure').map((edge) => edge.stage);
     const more = [...new Set(failures.flatMap(within))].filter((id) => !failures.includes(id));
@@ -443,15 +469,10 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
       ...toleranceOf(stage),
       work: compileWait(wait, what, problems),
     };
-  const listOf = links?.items === undefined || links.items === null ? null : spec.stages[links.items]!.name.value;
-  const each = compileEach(stage, {
-    source: listOf,
-    runMaxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
+  const each = eachOf(spec, stage, links ?? { items: null }, {
     params,
+    options: { baseDir: context.baseDir, ...(context.listFiles === undefined ? {} : { listFiles: context.listFiles }) },
     fill,
-    baseDir: context.baseDir,
-    listFiles: context.listFiles,
-    what,
     problems,
   });
   const idOf = (index: number): string => spec.stages[index]!.name.value;

@@ -4,6 +4,7 @@
  */
 import type {
   ConditionPlan,
+  EachPlan,
   EdgePlan,
   InputPlan,
   OutputPlan,
@@ -25,6 +26,8 @@ export interface PartPlace extends Pick<StagePlan, 'after' | 'anyFailure' | 'whe
   readonly source: string;
   /** What is carried goes through it when it is passed. */
   readonly handsOn: boolean;
+  /** The part is done for each item; absent: once. */
+  readonly each?: EachPlan | undefined;
 }
 
 /** What expressions that were compiled read. */
@@ -41,33 +44,63 @@ export interface InlinedPart {
   readonly graceMs: Plan['graceMs'];
 }
 
-export function inlinePart(part: Plan, place: PartPlace, read: ReadExpressions): InlinedPart {
+export function inlinePart(part: Plan, { each, ...place }: PartPlace, read: ReadExpressions): InlinedPart {
   const named = (name: string): string => `${place.id}.${name}`;
-  const stages = part.stages.map((stage) => inlineStage(stage, place, named, read));
+  // What the place waits for and is decided by, it is before the first item; within an item the part stands for itself.
+  const within = each === undefined ? place : ofItem(place);
+  const stages = part.stages.map((stage) => inlineStage(stage, within, named, read));
+  const end = endOf(part, within, named);
   return {
-    stages: [...stages, endOf(part, place, named)],
+    stages:
+      each === undefined
+        ? [...stages, end]
+        : [...stages.map((stage) => ({ of: place.id, ...stage })), aroundItems(end, place, each)],
     scopes: part.scopes.map((scope) => ({ ...scope, id: named(scope.id), stages: scope.stages.map(named) })),
     graceMs: part.graceMs,
   };
 }
 
+/** What its first stages find is the item. */
+function ofItem(place: PartPlace): PartPlace {
+  return { ...place, after: [], anyFailure: undefined, when: null, input: { kind: 'run-input' }, handsOn: false };
+}
+
+function aroundItems(end: StagePlan, place: PartPlace, each: EachPlan): StagePlan {
+  return {
+    ...end,
+    after: [...withEdges(place.after, readBy(place)), ...end.after],
+    ...(place.anyFailure === true ? { anyFailure: true } : {}),
+    when: place.when,
+    each,
+  };
+}
+
 function inlineStage(
   stage: StagePlan,
-  place: PartPlace,
+  around: PartPlace,
   named: (name: string) => string,
   read: ReadExpressions,
 ): StagePlan {
-  if (stage.finally === true) return inlineLast(stage, place, named, read);
-  const { anyFailure: own, again, loop, texts, ...rest } = stage;
-  const isFirst = stage.after.length === 0;
+  if (stage.finally === true) return inlineLast(stage, around, named, read);
+  const { anyFailure: own, again, loop, texts, of, ...rest } = stage;
+  // What the place waits for, the stage does whose items it belongs to.
+  const place = of === undefined ? around : ofItem(around);
+  const isWithin = (edge: EdgePlan): boolean =>
+    stage.each !== undefined && partOf(stage.work)?.stages.includes(edge.stage) === true;
+  const isFirst = stage.after.every(isWithin);
   const anyFailure = isFirst ? place.anyFailure : own;
-  const edges = isFirst ? place.after : stage.after.map((edge) => ({ ...edge, stage: named(edge.stage) }));
+  const kept = stage.after.filter((edge) => !isFirst || isWithin(edge));
+  const edges = [
+    ...(isFirst ? place.after : []),
+    ...kept.map((edge): EdgePlan => ({ ...edge, stage: named(edge.stage) })),
+  ];
   const input = stage.input.kind === 'run-input' ? place.input : renamedInput(stage.input, named);
   const data = stage.input.kind === 'run-input' ? edgesOnSuccess(sourcesOf(place.input)) : [];
   const { each } = stage;
   return {
     ...rest,
     id: named(stage.id),
+    ...(of === undefined ? {} : { of: named(of) }),
     scope: stage.scope === null ? null : named(stage.scope),
     after: withEdges(edges, [...data, ...readBy(place)]),
     ...(anyFailure === true ? { anyFailure } : {}),

@@ -140,7 +140,6 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
     sandbox: 'write it in the spec that is used',
     env: 'pass values with `with`',
     secrets: 'name them at the stages of the part',
-    for_each: 'write `for_each` at a stage of the part',
   },
 };
 

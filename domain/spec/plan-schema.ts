@@ -49,6 +49,7 @@ import { checkCondition, checkText } from './expression/check.ts';
 import { EXPRESSION_LIMITS } from './expression/limits.ts';
 import { takenCount, writableIn } from './compile-items.ts';
 import { cycles } from './graph.ts';
+import { itemPartProblems, ownerProblems } from './item-part-problems.ts';
 import { loopProblems } from './loop-problems.ts';
 import { OUTPUT_SCHEMA_LIMITS } from './output-schema.ts';
 import { sharesSource } from './mount-source.ts';
@@ -257,6 +258,7 @@ const stage = z.strictObject({
   id: name,
   scope: scopeId.nullable(),
   each: each.optional(),
+  of: name.optional(),
   loop: z
     .strictObject({
       until: condition,
@@ -400,6 +402,8 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
   const checked = fromWire(received);
   const bytes = planBytes(checked);
   if (bytes > PLAN_LIMITS.planBytes) return { problems: [tooLarge(bytes)] };
+  const strays = [...duplicateProblems(checked), ...ownerProblems(checked)];
+  if (strays.length > 0) return { problems: strays.slice(0, PROBLEMS_LIMIT) };
   const held = machineBytes(machinePlanOf(checked));
   if (held > PLAN_LIMITS.machineBytes)
     return {
@@ -408,9 +412,9 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
       ],
     };
   const problems = [
-    ...duplicateProblems(checked),
     ...scopeProblems(checked),
     ...itemProblems(checked),
+    ...itemPartProblems(checked),
     ...partProblems(checked),
     ...loopProblems(checked),
     ...referenceProblems(checked),
@@ -496,7 +500,7 @@ function itemProblems(checked: Plan): readonly string[] {
   const sizeOf = new Map(checked.scopes.map(({ id, stages }) => [id, stages.length]));
   return checked.stages.flatMap((stage) => {
     const { id, each: items, work, scope, input, outputs } = stage;
-    if (items === undefined) return [];
+    if (items === undefined || partOf(work) !== null) return [];
     const taken = takenCount(stage);
     const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
     return [

@@ -1,34 +1,41 @@
 /** The workflow of a window: consecutive items of a stage, each with a run machine of its own. */
-import {
-  CancellationScope,
-  isCancellation,
-  proxyActivities,
-  setCurrentDetails,
-  sleep,
-  workflowInfo,
-} from '@temporalio/workflow';
-import type { Activities, StageCall } from '../../activities/contract.ts';
+import { CancellationScope, isCancellation, proxyActivities, setCurrentDetails, sleep } from '@temporalio/workflow';
+import type { Activities, ConditionResult, EvaluateCall, StageCall } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import { execKeyOf } from '../../domain/pipeline/draft.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
+import { itemPlanOf } from '../../domain/pipeline/item-plan.ts';
 import { start, transition, type Transition } from '../../domain/pipeline/machine.ts';
-import type { MachineEach, MachinePlan, MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import {
+  type MachineEach,
+  machineFromWire,
+  type MachinePlan,
+  type MachineStage,
+} from '../../domain/pipeline/machine-plan.ts';
+import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { RunState } from '../../domain/pipeline/state.ts';
 import { attemptText } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
-import type { NewRunEvent } from '../../domain/run/event.ts';
+import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { isQueueName } from '../../domain/run/host.ts';
-import { isPlanId } from '../../domain/run/instance.ts';
-import type { InstancePath } from '../../domain/run/instance.ts';
+import { type InstancePath, isPlanId, shownStage } from '../../domain/run/instance.ts';
+import type { StageFailure } from '../../domain/run/stage-result.ts';
+import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
-import { stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
+import { reasonOf, stageFailureEvent, stageResultEvent } from '../activity-outcome.ts';
 import { workflowCancelled, workflowFailure } from '../failure.ts';
+import { Conditions } from '../run/conditions.ts';
 import { lazyText } from '../run/current-details.ts';
+import { releaseQueue, type RunQueues, stageQueue } from '../run/queues.ts';
+import { sentLease, takenBy } from '../run/stage-call.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { OneScope, SharedScope } from '../work-under-way.ts';
+import { CallGate } from './call-gate.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
 
-const { runStage, releaseVm, appendEvents } = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
+const { acquireVm, runStage, releaseVm, evaluateCondition, appendEvents } = proxyActivities<Activities>(
+  ACTIVITY_OPTIONS.runStage,
+);
 
 /**
  * Only a run starts it: activities refuse the calls of one whose parent is not the run that it names.
@@ -38,7 +45,7 @@ export async function voidboxItems(request: ItemsRequest): Promise<ItemsEnd> {
   if (!isRequest(request)) throw workflowFailure('call/refused', 'only a run starts voidboxItems');
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
-    const window = new ItemWindow(request);
+    const window = windowOf(request);
     outer.cancelRequested.catch(() => window.stop());
     const end = await window.toEnd();
     if (outer.consideredCancelled) throw workflowCancelled('the items were cancelled', end);
@@ -49,15 +56,25 @@ export async function voidboxItems(request: ItemsRequest): Promise<ItemsEnd> {
 /** Anybody who reaches the server can start it with anything, and an error of code is tried for ever. */
 function isRequest(value: unknown): value is ItemsRequest {
   if (typeof value !== 'object' || value === null) return false;
-  const { runId, stage, hostQueue, storeQueue } = value as Partial<ItemsRequest>;
+  const { runId, stage, hostQueue, storeQueue, leaseQueue = hostQueue } = value as Partial<ItemsRequest>;
   return (
     typeof runId === 'string' &&
     typeof stage === 'object' &&
     isPlanId(String(stage?.id)) &&
     typeof stage?.each === 'object' &&
     isQueueName(hostQueue) &&
-    isQueueName(storeQueue)
+    isQueueName(storeQueue) &&
+    isQueueName(leaseQueue)
   );
+}
+
+function windowOf(request: ItemsRequest): ItemWindow {
+  try {
+    return new ItemWindow(request);
+  } catch (error) {
+    // A part that is none: no run sends it.
+    throw workflowFailure('call/refused', `only a run starts voidboxItems: ${String(error)}`);
+  }
 }
 
 interface OpenItem {
@@ -65,6 +82,8 @@ interface OpenItem {
   readonly underWay: OneScope;
   /** Null until a timer starts: a scope costs what a tenth of the item's other work in the workflow does, and few items wait. */
   timers: CancellationScope | null;
+  /** Null until one is to be decided. */
+  conditions: Conditions | null;
   state: RunState;
 }
 
@@ -77,11 +96,16 @@ type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
 
 class ItemWindow {
   readonly #request: ItemsRequest;
+  readonly #queues: RunQueues;
   readonly #plan: MachinePlan;
-  readonly #stage: MachineStage;
+  readonly #stages: ReadonlyMap<string, MachineStage>;
+  /** The stage whose items they are. */
+  readonly #id: string;
+  /** Null: each item is a command. */
+  readonly #gate: CallGate | null;
   readonly #open = new Map<number, OpenItem>();
   readonly #received: Received[] = [];
-  /** A cancel reaches all items or none. */
+  /** Of commands: a cancel reaches all items or none. */
   readonly #scope = new SharedScope();
   #next: number;
   #succeeded = 0;
@@ -91,10 +115,17 @@ class ItemWindow {
   #appending: Promise<void> = Promise.resolve();
   #wake: () => void = () => undefined;
 
+  /** @throws Error for a part whose stages do not fit each other */
   constructor(request: ItemsRequest) {
+    const { stage, part, hostQueue, storeQueue, leaseQueue = hostQueue } = request;
+    const each = stage.each as MachineEach;
     this.#request = request;
-    this.#plan = itemPlan(request.stage);
-    this.#stage = request.stage;
+    this.#queues = { host: hostQueue, store: storeQueue, lease: leaseQueue };
+    this.#plan = itemPlanOf(part === undefined ? stage : { ...stage, each: { ...each, part: machineFromWire(part) } });
+    planIndex(this.#plan);
+    this.#stages = new Map(this.#plan.stages.map((of) => [of.id, of]));
+    this.#id = stage.id;
+    this.#gate = part === undefined ? null : new CallGate();
     this.#next = request.from;
   }
 
@@ -129,14 +160,20 @@ class ItemWindow {
       this.#next += 1;
       const step = start(this.#plan);
       const open: OpenItem = {
-        instance: [{ part: this.#stage.id, item }],
-        underWay: new OneScope((event) => this.#receive(item, event), this.#scope),
+        instance: [{ part: this.#id, item }],
+        underWay: new OneScope((event) => this.#receive(item, event), this.#scopeOfItem()),
         timers: null,
+        conditions: null,
         state: step.state,
       };
       this.#open.set(item, open);
       this.#execute(item, open, step);
     }
+  }
+
+  /** The machine of a part may cancel what is under way in its item alone. */
+  #scopeOfItem(): SharedScope {
+    return this.#request.part === undefined ? this.#scope : new SharedScope();
   }
 
   #receive(item: number, event: MachineEvent): void {
@@ -150,25 +187,33 @@ class ItemWindow {
     for (const command of step.commands) {
       switch (command.type) {
         case 'run-stage':
-          this.#runStage(item, open, command);
+          this.#runStage(open, command);
+          break;
+        case 'acquire-vm':
+          this.#acquireVm(open, command);
           break;
         case 'release-vm':
           this.#releaseVm(item, open, command);
           break;
-        case 'start-timer':
-          this.#startTimer(item, open, command);
+        case 'evaluate':
+          this.#decide(item, open, command);
           break;
+        case 'wait':
+          this.#wait(item, open, command);
+          break;
+        case 'start-timer': {
+          const then = { type: 'timer-fired', id: command.id } as const;
+          this.#sleep(item, open, command.delayMs, 'wait for the next attempt', then);
+          break;
+        }
         case 'cancel-stages':
           open.underWay.cancel();
           break;
         case 'finish':
           this.#end(item, open, command);
           break;
-        // An item has one stage, which asks nothing and waits for no time, and a VM that is its own.
-        case 'acquire-vm':
+        // A part with a question is refused where its items are.
         case 'ask':
-        case 'wait':
-        case 'evaluate':
         case 'withdraw':
           break;
       }
@@ -180,75 +225,161 @@ class ItemWindow {
     const atMs = Date.now();
     for (const { body } of events) {
       if (body.type !== 'stage-retrying' && body.type !== 'stage-failed') continue;
-      const execKey = this.#outerKey(instance, attemptOf(body.execKey));
+      const execKey = attemptText({ stage: body.stage, instance, attempt: attemptOf(body.execKey) });
       const id = EVENT_ID.attempt(execKey, body.type === 'stage-failed' ? 'failed' : 'retrying');
       this.#unwritten.push({ id, atMs, body: { ...body, execKey } });
     }
   }
 
-  #runStage(item: number, { instance, underWay }: OpenItem, { attempt, generation }: CommandOf<'run-stage'>): void {
-    const { id, timeoutMs } = this.#stage;
-    const { runId, hostQueue, upstream } = this.#request;
+  #runStage({ instance, underWay }: OpenItem, command: CommandOf<'run-stage'>): void {
+    const { stageId: id, attempt, generation, lease } = command;
+    const stage = this.#stages.get(id)!;
+    const { runId, part, upstream: outer } = this.#request;
     const events = this.#takeUnwritten();
     const inner = execKeyOf(id, attempt);
-    const outer = this.#outerKey(instance, attempt);
-    const call: StageCall = { runId, stage: id, instance, attempt, generation, lease: null, upstream, events };
-    underWay.start(outer, {
+    const key = attemptText({ stage: id, instance, attempt });
+    // What a command takes is the same for every item.
+    const upstream = part === undefined ? outer : takenBy(stage, command.upstream);
+    const call: StageCall = {
+      runId,
+      stage: id,
+      instance,
+      attempt,
+      generation,
+      lease: sentLease(lease),
+      upstream,
+      events,
+    };
+    underWay.start(key, {
       run: () =>
-        runStage.executeWithOptions(
-          {
-            ...ACTIVITY_OPTIONS.runStage,
-            taskQueue: hostQueue,
-            scheduleToCloseTimeout: stageScheduleToCloseMs(timeoutMs),
-            summary: `${id}[${item}]${attempt === 1 ? '' : ` (attempt ${attempt})`}`,
-          },
-          [call],
+        this.#gated(() =>
+          runStage.executeWithOptions(
+            {
+              ...ACTIVITY_OPTIONS.runStage,
+              taskQueue: stageQueue(this.#queues, lease),
+              scheduleToCloseTimeout: stageScheduleToCloseMs(stage.timeoutMs),
+              summary: summaryOf(`${shownStage(id, instance)}${attempt === 1 ? '' : ` (attempt ${attempt})`}`),
+            },
+            [call],
+          ),
         ),
-      onResult: (result) => withKey(stageResultEvent(result, id, outer), inner),
-      onFailure: (error, isCancelled) => withKey(stageFailureEvent(error, id, outer, isCancelled), inner),
+      onResult: (result) => withKey(stageResultEvent(result, id, key), inner),
+      onFailure: (error, isCancelled) => withKey(stageFailureEvent(error, id, key, isCancelled), inner),
     });
   }
 
-  #releaseVm(item: number, { instance }: OpenItem, { scope, generation }: CommandOf<'release-vm'>): void {
-    const { runId, hostQueue } = this.#request;
-    const released = releaseVm.executeWithOptions(
-      {
-        ...ACTIVITY_OPTIONS.releaseVm,
-        taskQueue: hostQueue,
-        summary: summaryOf(`stop the VM of ${this.#stage.id}[${item}]`),
+  #acquireVm({ instance, underWay }: OpenItem, { scope, generation }: CommandOf<'acquire-vm'>): void {
+    const call = { runId: this.#request.runId, scope, instance, generation };
+    underWay.start(`${scope}/${generation}`, {
+      run: () =>
+        this.#gated(() =>
+          acquireVm.executeWithOptions(
+            {
+              ...ACTIVITY_OPTIONS.acquireVm,
+              taskQueue: this.#queues.lease,
+              summary: summaryOf(`VM of ${shownStage(this.#id, instance)}`),
+            },
+            [call],
+          ),
+        ),
+      onResult: (answer) => {
+        const lease = vmLeaseOf(answer);
+        if (lease !== null) return { type: 'vm-acquired', scope, generation, lease };
+        const message = 'acquireVm answered with no lease';
+        return { type: 'vm-failed', scope, generation, code: 'internal/bug', message };
       },
-      [{ runId, scope, instance, generation }],
+      onFailure: (error) => ({ type: 'vm-failed', scope, generation, ...reasonOf(error) }),
+    });
+  }
+
+  #releaseVm(item: number, { instance }: OpenItem, command: CommandOf<'release-vm'>): void {
+    const { scope, generation, lease } = command;
+    const index = planIndex(this.#plan);
+    const isShared = index.isShared(index.scopeById(scope)!);
+    const released = this.#gated(() =>
+      releaseVm.executeWithOptions(
+        {
+          ...ACTIVITY_OPTIONS.releaseVm,
+          taskQueue: releaseQueue(this.#queues, lease, isShared),
+          summary: summaryOf(`stop the VM of ${shownStage(this.#id, instance)}`),
+        },
+        [{ runId: this.#request.runId, scope, instance, generation }],
+      ),
     );
     // One that cannot be released ends with its lease: the janitor of its host finds it by the run.
     void released.catch(() => undefined).then(() => this.#receive(item, { type: 'vm-released', scope, generation }));
   }
 
-  #startTimer(item: number, open: OpenItem, { id, delayMs }: CommandOf<'start-timer'>): void {
+  #decide(item: number, open: OpenItem, command: CommandOf<'evaluate'>): void {
+    open.conditions ??= new Conditions({
+      evaluate: (call) => this.#gated(() => this.#evaluate(open, call)),
+      receive: (event) => this.#receive(item, event),
+    });
+    open.conditions.decide(command);
+  }
+
+  async #evaluate({ instance }: OpenItem, call: Omit<EvaluateCall, 'runId' | 'events'>): Promise<ConditionResult> {
+    return await evaluateCondition.executeWithOptions(
+      {
+        ...ACTIVITY_OPTIONS.evaluateCondition,
+        taskQueue: this.#queues.store,
+        summary: summaryOf(`condition of ${shownStage(call.stage, instance)}`),
+      },
+      [{ runId: this.#request.runId, ...call, instance, events: this.#takeUnwritten() }],
+    );
+  }
+
+  #wait(item: number, open: OpenItem, { stageId, attempt }: CommandOf<'wait'>): void {
+    const { forMs, untilMs } = this.#stages.get(stageId)!.wait!;
+    const delayMs = untilMs === null ? (forMs ?? 0) : untilMs - Date.now();
+    const waited: MachineEvent = { type: 'waited', stageId, attempt };
+    if (delayMs <= 0) return this.#receive(item, waited);
+    this.#sleep(item, open, delayMs, `wait of ${stageId}`, waited);
+  }
+
+  /** A timer that is dropped when its item ends. */
+  #sleep(item: number, open: OpenItem, delayMs: number, what: string, then: MachineEvent): void {
     open.timers ??= new CancellationScope();
     open.timers
-      .run(() => sleep(delayMs, { summary: summaryOf(`${this.#stage.id}[${item}]: wait for the next attempt`) }))
+      .run(() => sleep(delayMs, { summary: summaryOf(`${this.#id}[${item}]: ${what}`) }))
       .then(
-        () => this.#receive(item, { type: 'timer-fired', id }),
+        () => this.#receive(item, then),
         (error: unknown) => {
           if (!isCancellation(error)) throw error;
         },
       );
   }
 
-  #end(item: number, { timers }: OpenItem, { outcome }: CommandOf<'finish'>): void {
+  #end(item: number, { instance, timers, conditions }: OpenItem, { outcome }: CommandOf<'finish'>): void {
     timers?.cancel();
+    conditions?.drop();
     this.#open.delete(item);
     if (outcome.state === 'succeeded') this.#succeeded += 1;
     if (outcome.state === 'failed') this.#failed += 1;
+    if (outcome.state === 'failed' && this.#request.part !== undefined) this.#noteFailure(instance, outcome);
     const { mostFailures } = this.#request;
     if (mostFailures !== null && this.#failed > mostFailures) this.stop();
+  }
+
+  /** What ends the item was never started: its failure is that of the stage that failed within. */
+  #noteFailure(instance: InstancePath, { failedStage, failure }: RunOutcome): void {
+    if (failure === null || failedStage === this.#id) return;
+    const execKey = attemptText({ stage: this.#id, instance, attempt: 1 });
+    const named = failedStage === null ? failure : failureWithin(failedStage, failure);
+    const body = { type: 'stage-failed', stage: this.#id, execKey, failure: named } as const;
+    this.#unwritten.push({ id: EVENT_ID.attempt(execKey, 'failed'), atMs: Date.now(), body });
+  }
+
+  /** Of parts alone: it takes promises, whose number recorded histories of commands rely on. */
+  #gated<T>(call: () => Promise<T>): Promise<T> {
+    return this.#gate === null ? call() : this.#gate.run(call);
   }
 
   #append(): void {
     const events = this.#takeUnwritten();
     if (events.length === 0) return;
     const call = appendEvents.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#request.storeQueue, summary: eventsSummary(events) },
+      { ...ACTIVITY_OPTIONS.appendEvents, taskQueue: this.#queues.store, summary: eventsSummary(events) },
       [{ runId: this.#request.runId, events }],
     );
     // What no activity could write within days is left out: the failures of the items themselves are counted here.
@@ -261,26 +392,17 @@ class ItemWindow {
     return events;
   }
 
-  #outerKey(instance: InstancePath, attempt: number): string {
-    return attemptText({ stage: this.#stage.id, instance, attempt });
-  }
-
   #board(): string {
     const { from, to } = this.#request;
     const done = this.#succeeded + this.#failed;
-    return `**${this.#stage.id}**, items ${from} to ${to - 1}: ${done} of ${to - from} done, ${this.#open.size} running, ${this.#failed} failed`;
+    return `**${this.#id}**, items ${from} to ${to - 1}: ${done} of ${to - from} done, ${this.#open.size} running, ${this.#failed} failed`;
   }
 }
 
-function itemPlan({ id, timeoutMs, each }: MachineStage): MachinePlan {
-  const { scope, retry } = each as MachineEach;
-  return {
-    name: workflowInfo().workflowId,
-    stages: [{ id, doing: 'run', scope, after: [], condition: null, takes: [], timeoutMs, retry, deadline: null }],
-    scopes: [{ id: scope, stages: [id] }],
-    output: { kind: 'stage', stage: id },
-    maxParallel: 1,
-  };
+/** The message names the stage, in front where it does not yet. */
+function failureWithin(stage: string, failure: StageFailure): StageFailure {
+  const { message } = failure;
+  return message.includes(stage) ? failure : { ...failure, message: `stage ${stage}: ${message}` };
 }
 
 function attemptOf(innerKey: string): number {

@@ -1,12 +1,14 @@
 /** What a run and the windows of its items tell each other. */
 import type { UpstreamOutputs } from '../../activities/contract.ts';
-import type { MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import type { ItemPartWire, MachineStage } from '../../domain/pipeline/machine-plan.ts';
 
 /** The argument of the workflow type `voidboxItems`. Activities believe none of it: they ask whose child the workflow is. */
 export interface ItemsRequest {
   readonly runId: string;
-  /** As the run's machine has it. */
+  /** As the run's machine has it, but for its part. */
   readonly stage: MachineStage;
+  /** What each item does; absent: a command. */
+  readonly part?: ItemPartWire | undefined;
   /** First item. */
   readonly from: number;
   /** Behind the last item. */
@@ -20,6 +22,8 @@ export interface ItemsRequest {
   /** Task queues of the run. */
   readonly hostQueue: string;
   readonly storeQueue: string;
+  /** Of VMs that several stages of an item share; absent: that of the host. */
+  readonly leaseQueue?: string | undefined;
 }
 
 export interface ItemsEnd {

@@ -13,8 +13,8 @@ import {
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities, UpstreamOutputs } from '../../activities/contract.ts';
-import { LOST_VM_ATTEMPTS } from '../../domain/plan/plan.ts';
-import type { MachineEach, MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import { attemptsOfItem } from '../../domain/pipeline/item-plan.ts';
+import { type MachineEach, type MachineStage, machineToWire } from '../../domain/pipeline/machine-plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { ACTIVITY_OPTIONS } from '../activity-options.ts';
@@ -74,9 +74,9 @@ export async function runItems(items: ItemsOfStage): Promise<StageResult> {
 
 /** @returns what kept a window from its end, other than a cancel */
 async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly error: unknown } | null> {
-  const { maxParallel, failFast, allowFailures, retry } = items.stage.each as MachineEach;
+  const { maxParallel, failFast, allowFailures } = items.stage.each as MachineEach;
   const split = items.behaviour < SPLIT_BY_SLOTS_BEHAVIOUR ? splitItemsEarlier : splitItems;
-  const { windows, shares } = split(count, retry.maxAttempts + LOST_VM_ATTEMPTS, maxParallel);
+  const { windows, shares } = split(count, attemptsOfItem(items.stage), maxParallel);
   const children = new CancellationScope();
   let next = 0;
   let ended = 0;
@@ -109,10 +109,12 @@ async function doWindow(
   slots: number,
   mostFailures: number | null,
 ): Promise<ItemsEnd> {
+  const { part, ...each } = stage.each as MachineEach;
   const request: ItemsRequest = {
     runId,
     // What it waits for has happened.
-    stage: { ...stage, after: [], takes: [] },
+    stage: { ...stage, after: [], takes: [], each },
+    ...(part === undefined ? {} : { part: machineToWire(part), leaseQueue: queues.lease }),
     from,
     to,
     slots,

@@ -1,7 +1,8 @@
 /** How the items of a stage are split among child workflows. */
+import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
 /** A window's history is short enough for the server whatever becomes of its items: each attempt takes up to 10 events. */
-const ATTEMPTS_IN_WINDOW = 3_000;
+const ATTEMPTS_IN_WINDOW = PLAN_LIMITS.itemAttempts;
 /** Windows that are open at the same time; the server tracks 2,000 children of a workflow, and a worker keeps their state in memory. */
 const MOST_OPEN = 20;
 

@@ -34,6 +34,7 @@ import {
   type MachinePlan,
   machinePlanOf,
   type MachineStage,
+  type MachineStageWire,
 } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import { onlyWaits, type RunState } from '../../domain/pipeline/state.ts';
@@ -166,11 +167,15 @@ function refuseForgottenOrigin({ origin }: RunRequest, admission: Admission): vo
 
 /** One of an earlier build would do the work of stages that are to be mocked. */
 function refuseForgottenMock({ mock }: RunRequest, { machine }: Admission): void {
-  if (mock === undefined || mock === null || machine?.stages.some(({ mocked }) => mocked === true) === true) return;
+  if (mock === undefined || mock === null || machine?.stages.some(isMocked) === true) return;
   throw workflowFailure(
     'admit/invalid',
     'the worker that admitted the run is of a build of Voidbox without mocks: update every worker of the queue',
   );
+}
+
+function isMocked({ mocked, each }: MachineStageWire): boolean {
+  return mocked === true || each?.part?.stages.some(isMocked) === true;
 }
 
 function isUnreadable(value: unknown): value is UnreadablePayload {

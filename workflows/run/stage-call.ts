@@ -21,7 +21,7 @@ export function stageCall(
     instance: [],
     attempt,
     generation,
-    lease: sent(command.lease),
+    lease: sentLease(command.lease),
     upstream: takenBy(stage, command.upstream),
     events,
   };
@@ -42,7 +42,7 @@ export function wholeStageCall(
     stage,
     scope,
     generation,
-    lease: sent(command.lease),
+    lease: sentLease(command.lease),
     execKey,
     attempt,
     input: stage.input.kind === 'run-input' ? input : null,
@@ -52,7 +52,7 @@ export function wholeStageCall(
 }
 
 /** The queue is where the call goes. */
-function sent(lease: VmLease | null): VmLease | null {
+export function sentLease(lease: VmLease | null): VmLease | null {
   if (lease === null || lease.queue === undefined) return lease;
   const { queue: _, ...rest } = lease;
   return rest;

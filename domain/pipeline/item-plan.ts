@@ -1,0 +1,78 @@
+/** The machine of one item, and where in a run a stage of one stands. */
+import { LOST_VM_ATTEMPTS, PLAN_LIMITS } from '../plan/plan.ts';
+import type { InstancePath } from '../run/instance.ts';
+import type { MachineEach, MachinePlan, MachineStage } from './machine-plan.ts';
+import { planIndex } from './plan-index.ts';
+import { lastAttempt, lastGeneration } from './reach.ts';
+
+const plans = new WeakMap<MachineStage, MachinePlan>();
+
+/** Of a stage with items: what each of them does, under the stage's own id. */
+export function itemPlanOf(stage: MachineStage): MachinePlan {
+  let plan = plans.get(stage);
+  if (plan === undefined) plans.set(stage, (plan = build(stage)));
+  return plan;
+}
+
+function build({ id, timeoutMs, each }: MachineStage): MachinePlan {
+  const { scope, retry, part } = each as MachineEach;
+  const output = { kind: 'stage', stage: id } as const;
+  if (part !== undefined) return { name: id, ...part, output };
+  return {
+    name: id,
+    stages: [{ id, doing: 'run', scope, after: [], condition: null, takes: [], timeoutMs, retry, deadline: null }],
+    scopes: scope === null ? [] : [{ id: scope, stages: [id] }],
+    output,
+    maxParallel: 1,
+  };
+}
+
+/** The plan whose machine has the stages of an instance; null: the run has no such instance. The numbers of items are not looked at. */
+export function planAt(plan: MachinePlan, path: InstancePath): MachinePlan | null {
+  let at = plan;
+  for (const { part } of path) {
+    const stage = stageIn(at, part);
+    if (stage?.each === undefined) return null;
+    at = itemPlanOf(stage);
+  }
+  return at;
+}
+
+/** The stage as the machine of an instance has it: the one that ends a part is another within an item than around all of them. */
+export function stageAt(plan: MachinePlan, id: string, path: InstancePath): MachineStage | null {
+  const at = planAt(plan, path);
+  return at === null ? null : (stageIn(at, id) ?? null);
+}
+
+function stageIn(plan: MachinePlan, id: string): MachineStage | undefined {
+  return plan.stages[planIndex(plan).stageById(id) ?? -1];
+}
+
+/**
+ * What one item may take of a window's history, in attempts of a command: an attempt with all that belongs to it takes up to 10
+ * events, a decision and the call for a VM no more.
+ */
+export function attemptsOfItem(stage: MachineStage): number {
+  const { retry, part } = stage.each as MachineEach;
+  if (part === undefined) return retry.maxAttempts + LOST_VM_ATTEMPTS;
+  const stages = new Map(part.stages.map((each) => [each.id, each]));
+  const done = part.stages.reduce((sum, each) => {
+    const attempts = lastAttempt(each);
+    return sum + attempts + (each.condition === null ? 0 : (each.visits ?? each.loop?.maxVisits ?? 1));
+  }, 0);
+  const shared = part.scopes.filter((scope) => scope.stages.length > 1);
+  return done + shared.reduce((sum, scope) => sum + lastGeneration(scope, (id) => stages.get(id)) + 1, 0);
+}
+
+/** Most items of a list, where one may take so many attempts: more windows would not fit into the run's history. */
+export function mostItems(attempts: number): number {
+  const inWindow = Math.max(1, Math.floor(PLAN_LIMITS.itemAttempts / attempts));
+  return Math.min(PLAN_LIMITS.items, PLAN_LIMITS.itemWindows * inWindow);
+}
+
+/** Of a run, and of items within. */
+export function stagesWithItems({ stages }: Pick<MachinePlan, 'stages'>): readonly MachineStage[] {
+  return stages.flatMap((stage) =>
+    stage.each === undefined ? [] : [stage, ...(stage.each.part === undefined ? [] : stagesWithItems(stage.each.part))],
+  );
+}
