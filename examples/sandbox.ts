@@ -1,6 +1,6 @@
 // A micro-VM without a pipeline: a program puts data in, runs commands, and reads what they made.
 //   voidbox doctor                      (once: what this machine lacks)
-//   node examples/sandbox.ts            (Node 22.18 or later; earlier: node --experimental-strip-types)
+//   node examples/sandbox.ts            (Node 22.18 or later; earlier: npx tsx)
 import { readFile } from 'node:fs/promises';
 import { Sandbox } from 'voidbox/sandbox';
 

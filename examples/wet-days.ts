@@ -1,5 +1,5 @@
 // The wet days of each city (data/weather.csv): a program that runs a pipeline, written as a chain, and has its typed result.
-//   node examples/wet-days.ts 10        (Node 22.18 or later; earlier: node --experimental-strip-types)
+//   node examples/wet-days.ts 10        (Node 22.18 or later; earlier: npx tsx)
 import { fileURLToPath } from 'node:url';
 import { box, items, param, Pipeline, RunError } from 'voidbox';
 
