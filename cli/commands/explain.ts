@@ -1,4 +1,5 @@
 import { ERROR_CODES } from '../../domain/errors/codes.ts';
+import { withoutLinks } from '../../domain/errors/error-code.ts';
 import type { ErrorCodeInfo } from '../../domain/errors/code-info.ts';
 import { describeRetry } from '../../domain/errors/render-docs.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -24,7 +25,7 @@ export const command = defineCommand<{ readonly json?: boolean }>({
     else {
       const again = describeRetry(info);
       const lines = [summary, ...(again === null ? [] : [again]), '', `${stdout.style.cyan('help:')} ${remedy}`];
-      await stdout.write(`${stdout.style.bold(code)}\n${lines.join('\n')}\n`);
+      await stdout.write(`${stdout.style.bold(code)}\n${lines.map(withoutLinks).join('\n')}\n`);
     }
     return EXIT.success;
   },

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { StageFailure } from '../run/stage-result.ts';
 import { CodedError } from './coded-error.ts';
 import { ERROR_CODES, type ErrorCode } from './codes.ts';
-import { endsVm, isErrorCode, isLostVm, remedyOf, retryOf, toErrorCode } from './error-code.ts';
+import { endsVm, isErrorCode, isLostVm, remedyOf, retryOf, toErrorCode, withoutLinks } from './error-code.ts';
 
 const CODES = Object.keys(ERROR_CODES) as ErrorCode[];
 
@@ -19,6 +19,14 @@ describe('what follows from the list', () => {
     const tried = Object.entries(ERROR_CODES).filter(([, { kind, retry }]) => kind !== 'world' && retry !== 'never');
     expect(tried).toEqual([]);
   });
+});
+
+test('a remedy names pages of the docs by their paths: terminals have no links', () => {
+  expect(remedyOf('stage/condition')).toBe(
+    'Correct the condition as the message says; docs/spec.md#conditions names its limits. Then run again.',
+  );
+  expect(CODES.filter((code) => remedyOf(code)!.includes(']('))).toEqual([]);
+  expect(withoutLinks('`[a](b)` stays')).toBe('`[a](b)` stays');
 });
 
 describe('a code of another build', () => {

@@ -25,7 +25,13 @@ export function retryOf(code: AnyErrorCode): Retry {
 }
 
 export function remedyOf(code: AnyErrorCode): string | null {
-  return infoOf(code)?.remedy ?? null;
+  const remedy = infoOf(code)?.remedy;
+  return remedy === undefined ? null : withoutLinks(remedy);
+}
+
+/** The page in place of a link to it: terminals have none. */
+export function withoutLinks(markdown: string): string {
+  return markdown.replace(/\[[^\]]+\]\(([\w.-]+\.md[^)\s]*)\)/g, 'docs/$1');
 }
 
 /** The VM is gone, not the stage wrong: the run machine tries with a new VM. */
