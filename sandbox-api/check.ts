@@ -1,5 +1,6 @@
 /** Options of callers: mistakes name the option, its value and what it may be. */
 import { VARIABLE } from '../domain/spec/grammar/values.ts';
+import { didYouMean, nearest } from '../domain/spec/suggest.ts';
 
 const VALUE_CHARACTERS = 100;
 
@@ -7,6 +8,24 @@ export function refuse(option: string, value: unknown, expected: string): TypeEr
   const text = JSON.stringify(value) ?? String(value);
   const shown = text.length > VALUE_CHARACTERS ? `${text.slice(0, VALUE_CHARACTERS)} …` : text;
   return new TypeError(`${option} is ${shown}, expected ${expected}`);
+}
+
+/**
+ * An option that does not exist would be left out in silence.
+ * @param known  each of the type, so that the compiler finds one that is missing
+ */
+export function checkKnown<T extends object>(
+  what: string,
+  options: T,
+  known: Readonly<Record<keyof T & string, true>>,
+): void {
+  if (typeof options !== 'object' || options === null) throw refuse(what, options, 'an object');
+  const names = Object.keys(known);
+  for (const name of Object.keys(options))
+    if (!names.includes(name))
+      throw new TypeError(
+        `${what} have no ${JSON.stringify(name)}${didYouMean(nearest(name, names))}, expected: ${names.join(', ')}`,
+      );
 }
 
 export function checkGuestPath(option: string, path: string): string {

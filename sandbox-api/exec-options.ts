@@ -44,6 +44,10 @@ export interface ExecResult {
   readonly endedAtMs: number;
 }
 
+const COMMAND_KEYS = { env: true, cwd: true, timeoutMs: true, stdin: true, maxOutputBytes: true } as const;
+export const EXEC_KEYS = { ...COMMAND_KEYS, signal: true } as const;
+export const SPAWN_KEYS = { ...COMMAND_KEYS, id: true } as const;
+
 const DEFAULT_TIMEOUT_MS = 3_600_000;
 const MAX_TIMEOUT_MS = 7 * 86_400_000;
 const MIB = 1024 * 1024;

@@ -4,7 +4,7 @@ import type { LaunchSpec } from '../activities/ports/sandbox.ts';
 import { SANDBOX_DEFAULTS } from '../domain/plan/defaults.ts';
 import type { IsolationLevel } from '../domain/plan/plan.ts';
 import { type NumberRange, RANGES } from '../domain/spec/grammar/values.ts';
-import { checkVariables, refuse } from './check.ts';
+import { checkKnown, checkVariables, refuse } from './check.ts';
 
 export interface SandboxMount {
   /** A folder or file of this machine; relative to the working directory. */
@@ -62,8 +62,26 @@ const WAIT_MS = { min: 0, max: 86_400_000, integer: true, unit: 'milliseconds' }
 const MODES: readonly string[] = ['auto', 'qemu', 'mock'];
 const ISOLATIONS: readonly string[] = ['none', 'process', 'microvm'];
 
+const KNOWN = {
+  name: true,
+  memoryMib: true,
+  vcpus: true,
+  diskMib: true,
+  mounts: true,
+  env: true,
+  isolation: true,
+  mode: true,
+  keep: true,
+  waitMs: true,
+  signal: true,
+  install: true,
+  onProgress: true,
+  stateDir: true,
+} as const;
+
 /** @throws TypeError or RangeError that names the option, its value and what it may be */
 export function checkLaunchOptions(options: LaunchOptions): LaunchChoice {
+  checkKnown<LaunchOptions>('the options of `launch`', options, KNOWN);
   const { mode = 'auto', keep = false } = options;
   if (!MODES.includes(mode)) throw refuse('mode', mode, `one of ${MODES.join(', ')}`);
   const isMock = mode === 'mock';

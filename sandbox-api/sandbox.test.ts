@@ -182,6 +182,10 @@ test.each<[LaunchOptions, RegExp]>([
     { mounts: [{ hostPath: '.', guestPath: '/d', mode: 'rw' as 'ro' }] },
     /^mounts\[0\].mode is "rw", expected ro: use putTar/,
   ],
+  [
+    { memoryMb: 512 } as object,
+    /^the options of `launch` have no "memoryMb"; did you mean "memoryMib"\?, expected: name, memoryMib, /,
+  ],
 ])('an option that cannot be is named: %j', async (options, message) => {
   await expect(Sandbox.launch({ mode: 'mock', ...options })).rejects.toThrow(message);
 });
@@ -194,6 +198,12 @@ test('options of commands and paths are checked before anything is sent', async 
   );
   await expect(vm.exec('echo', [], { timeoutMs: 8 * 86_400_000 })).rejects.toThrow(
     /^timeoutMs is 691200000, expected 1 to/,
+  );
+  await expect(vm.exec('echo', [], { timeout: 5 } as object)).rejects.toThrow(
+    /^the options of `exec` have no "timeout"/,
+  );
+  await expect(vm.spawn('echo', [], { signal: AbortSignal.abort() } as object)).rejects.toThrow(
+    /^the options of `spawn` have no "signal"/,
   );
   await expect(vm.exec('echo', [], { maxOutputBytes: 2 ** 30 })).rejects.toThrow(/^maxOutputBytes is/);
   await expect(vm.spawn('cat', [], { stdin: 'text' as 'pipe' })).rejects.toThrow(

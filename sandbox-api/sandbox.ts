@@ -4,16 +4,18 @@ import { randomBytes } from 'node:crypto';
 import type { SandboxFacts, Sandbox as Vm, VmUsage } from '../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
 import { isDirectVmId } from '../domain/run/direct-vm.ts';
-import { checkGuestPath, refuse } from './check.ts';
+import { checkGuestPath, checkKnown, refuse } from './check.ts';
 import { InputPipe, sourceOf } from './command-input.ts';
 import { Command, type CommandState } from './command.ts';
 import {
   checkCommand,
   checkCommandId,
+  EXEC_KEYS,
   EXEC_OUTPUT_BYTES,
   type ExecOptions,
   type ExecResult,
   MAX_OUTPUT_BYTES,
+  SPAWN_KEYS,
   type SpawnOptions,
 } from './exec-options.ts';
 import { checkLaunchOptions, type LaunchOptions } from './launch-options.ts';
@@ -96,6 +98,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Runs a command to its end and collects its output. How it ends is a result, not an error. */
   async exec(program: string, args: readonly string[] = [], options: ExecOptions = {}): Promise<ExecResult> {
+    checkKnown<ExecOptions>('the options of `exec`', options, EXEC_KEYS);
     const defaults = { env: this.#env, maxOutputBytes: EXEC_OUTPUT_BYTES };
     const choice = checkCommand(program, args, options, defaults);
     const { signal = NEVER } = options;
@@ -126,6 +129,7 @@ export class Sandbox implements AsyncDisposable {
 
   /** Starts a command and does not wait for it. With the id of a command that was started before, gives that one. */
   async spawn(program: string, args: readonly string[] = [], options: SpawnOptions = {}): Promise<Command> {
+    checkKnown<SpawnOptions>('the options of `spawn`', options, SPAWN_KEYS);
     const defaults = { env: this.#env, maxOutputBytes: MAX_OUTPUT_BYTES };
     const choice = checkCommand(program, args, options, defaults);
     const key = options.id === undefined ? newCommandId() : checkCommandId(options.id);
