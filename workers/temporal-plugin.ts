@@ -71,6 +71,16 @@ const NAMES = [
   ...(['placeCommand', 'runCommand', 'readOutput'] as const),
 ] satisfies (keyof AllActivities)[];
 
+/** All of them; the compiler finds one that is missing. */
+const OPTIONS: Readonly<Record<keyof VoidboxPluginOptions, true>> = {
+  stateDir: true,
+  sandbox: true,
+  allowMounts: true,
+  secretsFile: true,
+  allowEnv: true,
+  server: true,
+};
+
 class VoidboxPlugin implements WorkerPlugin {
   readonly name = 'voidbox';
   readonly #options: VoidboxPluginOptions;
@@ -81,6 +91,11 @@ class VoidboxPlugin implements WorkerPlugin {
   #activities: AllActivities | null = null;
 
   constructor(options: VoidboxPluginOptions) {
+    const unknown = Object.keys(options).find((name) => !Object.hasOwn(OPTIONS, name));
+    if (unknown !== undefined)
+      throw new TypeError(
+        `createVoidboxPlugin: there is no option \`${unknown}\`; there are ${Object.keys(OPTIONS).join(', ')}`,
+      );
     const { sandbox, allowMounts = [], allowEnv = [] } = options;
     // From JavaScript anything may come, and a word that is not known must not mean a VM.
     if (sandbox !== undefined && sandbox !== 'mock')
