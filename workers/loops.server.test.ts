@@ -136,20 +136,24 @@ test('with `on_limit: pass` it goes on with its last visit', async () => {
 test('people may be asked in each visit, and their answer ends the loop', async () => {
   const boxes = [
     'name: write, run: { program: next }',
-    'name: review, approval: { message: "Good?", fields: [{ name: good, type: boolean }] }',
+    // What it finds in its second visit is the answer, and no number.
+    `name: review, approval: { message: 'Is \${{ stages.write.output == "1" ? 1 : 2 }} good?', fields: [{ name: good, type: boolean }] }`,
   ];
+  const messages: unknown[] = [];
   await start('loop-asks', boxes, [
     'type: loop, name: refine, boxes: [write, review], until: stages.review.json.fields.good, max_visits: 3',
   ]);
   const { client } = stack.runs;
   for (const good of [false, true]) {
     await until('a question', async () => (await viewOf('loop-asks')).stages[1]?.state === 'asking');
-    const { attempt } = (await viewOf('loop-asks')).stages[1]!;
+    const { attempt, question } = (await viewOf('loop-asks')).stages[1]!;
     expect(attempt).toBe(good ? 2 : 1);
+    messages.push(question?.message);
     await answerStage(client, 'loop-asks', { stage: 'review', decision: 'approve', fields: { good } });
   }
   const outcome = await outcomeOf('loop-asks');
   expect(outcome.state).toBe('succeeded');
+  expect(messages).toEqual(['Is 1 good?', 'Is 2 good?']);
   expect((await viewOf('loop-asks')).stages.map(({ id, attempt }) => [id, attempt])).toEqual([
     ['write', 2],
     ['review', 2],
