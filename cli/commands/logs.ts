@@ -29,7 +29,7 @@ export const command = defineCommand<Options>({
       .option('-f, --follow', 'follow until the run ends')
       .option(
         '-s, --stage <stage>',
-        'only this stage, without the stage name before each line; of a stage with items all of them, or one: "STAGE[3]"',
+        'only this stage, without the stage name before each line; of a stage with items all of them, or one: "STAGE[3]", "STAGE[3].WITHIN"',
       )
       .addOption(
         new Option('--stream <stream>', 'only this stream').choices(['stdout', 'stderr', 'both']).default('both'),
@@ -111,14 +111,19 @@ interface LogWriter {
 
 function isStageOrItem({ id, items }: StageView, name: string): boolean {
   if (id === name) return true;
-  const item = name.startsWith(`${id}[`) ? /^\[(\d{1,6})\]$/.exec(name.slice(id.length))?.[1] : undefined;
-  return items !== null && item !== undefined && Number(item) < items.total;
+  if (items === null) return false;
+  // What a part has for each item, the view does not tell.
+  const item = name.startsWith(`${id}[`) ? /^\[(\d{1,6})\](?:\..+)?$/s.exec(name.slice(id.length))?.[1] : undefined;
+  return item === undefined ? name.startsWith(`${id}.`) : Number(item) < items.total;
 }
 
-/** `resize` is the stage with all its items, `resize[3]` one of them. */
+/** `resize` is the stage with all its items, `resize[3]` one of them with all its stages, `resize[3].cut` one of these. */
 function isOfStage(body: RunEvent['body'], name: string): boolean {
   if (!('stage' in body)) return false;
-  return body.stage === name || ('execKey' in body && nameOf(body) === name);
+  if (body.stage === name) return true;
+  if (!('execKey' in body)) return false;
+  const shown = nameOf(body);
+  return shown === name || (shown !== body.stage && (shown.startsWith(`${name}.`) || shown.startsWith(`${name}[`)));
 }
 
 interface LogPlace {
@@ -156,7 +161,9 @@ function createLogWriter(
   const printer = createEventPrinter({
     style: stdout.style,
     // Of a stage with items each line says of which.
-    prefix: options.stage === undefined || itemsOf.has(options.stage),
+    prefix:
+      options.stage === undefined ||
+      [...itemsOf].some((id) => id === options.stage || options.stage!.startsWith(`${id}.`)),
     states: () => options.stage === undefined,
     stream: options.stream,
     timestamps: options.timestamps ?? false,
