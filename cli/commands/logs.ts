@@ -1,13 +1,15 @@
 import { Option } from 'commander';
+import type { AdmissionRecord } from '../../activities/admission-record.ts';
 import type { RunEvent } from '../../domain/run/event.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
+import { hasStage, isOfStage } from '../log-stage.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { MAX_TAIL_LINES, parseGrep, parseSince, parseTail, type Since, Tail } from '../log-filter.ts';
-import { createEventPrinter, itemCount, nameOf, outputBytes } from '../render/event-lines.ts';
-import type { StageView } from '../../store/projection.ts';
+import { createEventPrinter, itemCount, outputBytes } from '../render/event-lines.ts';
+import type { RunView } from '../../store/projection.ts';
 import { findRunHere } from '../run-elsewhere.ts';
 
 interface Options {
@@ -48,17 +50,8 @@ export const command = defineCommand<Options>({
     checkUsage(options);
     const runId = await findRunHere('logs', text, context);
     const [view] = await readRepairedViews([runId], context);
-    if (
-      options.stage !== undefined &&
-      view !== undefined &&
-      view.stages.length > 0 &&
-      !view.stages.some((stage) => isStageOrItem(stage, options.stage!))
-    ) {
-      throw usageError(
-        `run ${runId} has no stage \`${options.stage}\``,
-        `Its stages: ${view.stages.map(({ id, items }) => (items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`)).join(', ')}`,
-      );
-    }
+    if (options.stage !== undefined && view !== undefined && view.stages.length > 0)
+      await checkStage(options.stage, view, context);
     const detach = new AbortController();
     const listening = context.onInterrupt(() => detach.abort());
     const stages = view?.stages.map(({ id }) => id) ?? [];
@@ -84,6 +77,17 @@ export const command = defineCommand<Options>({
   },
 });
 
+async function checkStage(name: string, { runId, stages: own }: RunView, context: CliContext): Promise<void> {
+  const { records } = await context.stores();
+  const admission = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
+  const ofItems = (admission?.plan.stages ?? []).flatMap(({ id, of }) => (of === undefined ? [] : [id]));
+  if (hasStage(name, { own, ofItems })) return;
+  const shown = own.map(({ id, items }) =>
+    items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`,
+  );
+  throw usageError(`run ${runId} has no stage \`${name}\``, `Its stages: ${[...shown, ...ofItems].join(', ')}`);
+}
+
 /** Following keeps the embedded stack alive, as `run` does: a run does not stand still while somebody looks at it. */
 async function follow(runId: string, signal: AbortSignal, writer: LogWriter, context: CliContext): Promise<ExitCode> {
   const { openServerLink } = await import('../../client/server-link.ts');
@@ -107,23 +111,6 @@ async function follow(runId: string, signal: AbortSignal, writer: LogWriter, con
 interface LogWriter {
   write(event: RunEvent): Promise<void>;
   end(): Promise<void>;
-}
-
-function isStageOrItem({ id, items }: StageView, name: string): boolean {
-  if (id === name) return true;
-  if (items === null) return false;
-  // What a part has for each item, the view does not tell.
-  const item = name.startsWith(`${id}[`) ? /^\[(\d{1,6})\](?:\..+)?$/s.exec(name.slice(id.length))?.[1] : undefined;
-  return item === undefined ? name.startsWith(`${id}.`) : Number(item) < items.total;
-}
-
-/** `resize` is the stage with all its items, `resize[3]` one of them with all its stages, `resize[3].cut` one of these. */
-function isOfStage(body: RunEvent['body'], name: string): boolean {
-  if (!('stage' in body)) return false;
-  if (body.stage === name) return true;
-  if (!('execKey' in body)) return false;
-  const shown = nameOf(body);
-  return shown === name || (shown !== body.stage && (shown.startsWith(`${name}.`) || shown.startsWith(`${name}[`)));
 }
 
 interface LogPlace {

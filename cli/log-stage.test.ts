@@ -1,0 +1,56 @@
+import { expect, test } from 'vitest';
+import { hasStage, isOfStage } from './log-stage.ts';
+
+const ITEMS = { total: 3, running: 0, succeeded: 0, failed: 0, failures: [], open: {} };
+const STAGES = {
+  own: [
+    { id: 'list', items: null },
+    { id: 'resize', items: ITEMS },
+    { id: 'review', items: ITEMS },
+  ],
+  ofItems: ['review.lint', 'review.deep.scan'],
+};
+
+test.each(['list', 'resize', 'resize[2]', 'review[0]', 'review.lint', 'review[2].lint', 'review[0].deep'])(
+  '%s is a stage of the run',
+  (name) => {
+    expect(hasStage(name, STAGES)).toBe(true);
+  },
+);
+
+test.each([
+  'lis',
+  'list[0]',
+  'list.x',
+  'resize[3]',
+  'resize[]',
+  'resize.cut',
+  'review.nope',
+  'review[0].nope',
+  'review[3].lint',
+  'review[0].lin',
+  'review[0]lint',
+  'reviewlint',
+])('%s is none', (name) => {
+  expect(hasStage(name, STAGES)).toBe(false);
+});
+
+test('a stage of items whose list is not known yet is known from the plan', () => {
+  const early = { ...STAGES, own: [{ id: 'review', items: null }] };
+  expect(hasStage('review.lint', early)).toBe(true);
+  expect(hasStage('review[0].lint', early)).toBe(false);
+});
+
+test('lines of a stage, of an item and of a stage within one', () => {
+  const output = (stage: string, execKey: string): Parameters<typeof isOfStage>[0] => ({
+    type: 'stage-started',
+    stage,
+    execKey,
+    attempt: 1,
+  });
+  const lint = output('review.lint', 'review.lint/review~2/1');
+  for (const name of ['review', 'review[2]', 'review.lint', 'review[2].lint']) expect(isOfStage(lint, name)).toBe(true);
+  for (const name of ['review[1]', 'review[2].lin', 'review[2].deep', 'rev']) expect(isOfStage(lint, name)).toBe(false);
+  const own = output('list', 'list/0/1');
+  expect([isOfStage(own, 'list'), isOfStage(own, 'lis'), isOfStage(own, 'list[0]')]).toEqual([true, false, false]);
+});

@@ -1,0 +1,32 @@
+/** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review.lint`. */
+import type { RunEvent } from '../domain/run/event.ts';
+import type { StageView } from '../store/projection.ts';
+import { nameOf } from './render/event-lines.ts';
+
+export interface StagesOfRun {
+  readonly own: readonly Pick<StageView, 'id' | 'items'>[];
+  /** Those that a part has for each item, under their names in the plan: `review.lint`. */
+  readonly ofItems: readonly string[];
+}
+
+export function hasStage(name: string, { own, ofItems }: StagesOfRun): boolean {
+  const isOfItems = (inner: string): boolean =>
+    ofItems.some((stage) => stage === inner || stage.startsWith(`${inner}.`));
+  if (isOfItems(name)) return true;
+  return own.some(({ id, items }) => {
+    if (id === name) return true;
+    if (items === null || !name.startsWith(id)) return false;
+    const [found, item, within] = /^(?:\[(\d{1,6})\])?(?:\.(.+))?$/s.exec(name.slice(id.length)) ?? [];
+    if (found === undefined || (item !== undefined && Number(item) >= items.total)) return false;
+    return within === undefined || isOfItems(`${id}.${within}`);
+  });
+}
+
+/** `resize` is the stage with all its items, `resize[3]` one of them with all its stages, `resize[3].cut` one of these. */
+export function isOfStage(body: RunEvent['body'], name: string): boolean {
+  if (!('stage' in body)) return false;
+  if (body.stage === name) return true;
+  if (!('execKey' in body)) return false;
+  const shown = nameOf(body);
+  return shown === name || (shown !== body.stage && (shown.startsWith(`${name}.`) || shown.startsWith(`${name}[`)));
+}
