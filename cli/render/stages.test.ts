@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { FAILED_STAGE, run, stage, START_MS } from '../../test/rig/run-view.ts';
-import { renderCounts, renderStages } from './stages.ts';
+import { mockedText, renderCounts, renderStages } from './stages.ts';
 import { createStyle, PLAIN } from './style.ts';
 import { displayWidth } from './width.ts';
 
@@ -83,4 +83,12 @@ test('renderCounts', () => {
   const view = run([stage('a', { state: 'succeeded' }), stage('b', { state: 'running' }), stage('c'), stage('d')]);
   expect(renderCounts(view, START_MS + 4_200)).toBe('4 stages: 1 succeeded, 1 running, 2 waiting · 4.2 s');
   expect(renderCounts(run([stage('a')], { startedAtMs: null }), START_MS)).toBe('1 stage: 1 waiting');
+});
+
+test('mocked stages of items count among the stages', () => {
+  const stages = [stage('list'), stage('review')];
+  expect(mockedText({ ...run(stages), mocked: ['list'] })).toBe('1 of 2 stages: list');
+  expect(mockedText({ ...run(stages), mocked: ['list', 'review.lint', 'review.fix'] })).toBe(
+    '3 of 4 stages: list, review.lint, review.fix',
+  );
 });

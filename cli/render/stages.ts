@@ -74,7 +74,9 @@ export function renderCounts(view: RunView, nowMs: number): string {
 export function mockedText({ mocked, stages }: RunView): string {
   const shown = mocked.slice(0, MOST_MOCKED).map(sanitizeLine).join(', ');
   const more = mocked.length > MOST_MOCKED ? ` and ${mocked.length - MOST_MOCKED} more` : '';
-  return `${mocked.length} of ${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}: ${shown}${more}`;
+  // Those of items are mocked under their names, and stand in no row of their own.
+  const all = new Set([...stages.map(({ id }) => id), ...mocked]).size;
+  return `${mocked.length} of ${all} ${all === 1 ? 'stage' : 'stages'}: ${shown}${more}`;
 }
 
 function pick(stages: readonly StageView[], maxLines: number): readonly StageView[] {
