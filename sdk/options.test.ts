@@ -164,6 +164,10 @@ test.each([
       when: 'true',
       dependsOn: [a],
       onFailure: [a],
+      forEach: [1, 2],
+      maxParallel: 2,
+      failFast: true,
+      allowFailures: 1,
     }),
   ],
 ])('what may stand beside `%s` in a spec can be said in TypeScript', (work, { spec }) => {
