@@ -266,14 +266,15 @@ fn a_vmm_gets_no_descriptor_of_whoever_launched_its_keeper() {
     assert!(!console.lines().any(|line| line == "200"), "{console}");
 }
 
-/// Bash that says hello, takes the session and its configuration, and leaves the next frames of the
-/// keeper unread until it calls `take`.
+/// Bash that says hello, takes the session and the head of its configuration, of which `$length` bytes
+/// are left, and leaves those and the next frames of the keeper unread until it calls `take`.
 fn session_then(answer_configure: &str, then: &str) -> String {
     let hello =
         r#"printf '\063\000\000\000\040{"protocol":1,"agent":"hostile","bootMs":1}        '"#;
     let pong = r"printf '\005\000\000\000\004\001\000\000\000\001'";
     format!(
-        "take() {{ head -c $1 <&$PORT >/dev/null; }}; {hello} >&$PORT; take 42; {pong} >&$PORT; take 5; \
+        "take() {{ head -c $1 <&$PORT >/dev/null; }}; {hello} >&$PORT; take 42; {pong} >&$PORT; \
+         length=$(head -c 4 <&$PORT | od -An -tu4); take 1; \
          {answer_configure} {then} exec sleep 60"
     )
 }
@@ -291,7 +292,8 @@ fn said(kind: u8, id: u32, body: &str) -> String {
 
 /// What a keeper answers to a request whose guest says no more, line by line.
 fn silent_guest_answers(name: &str, then: &str, op: Value, sent: &[u8]) -> (Vec<Value>, Value) {
-    let then = format!("{WHEN_ASKED} {then}");
+    // It speaks once the request is there: an answer before the question is another breach of the protocol.
+    let then = format!("take $length; take 1; {then}");
     let mut vm = Vm::new(name, LONG_BOOT_MS);
     vm.guest_silence_ms = 600;
     assert_eq!(
@@ -312,7 +314,6 @@ fn silent_guest_answers(name: &str, then: &str, op: Value, sent: &[u8]) -> (Vec<
     stream.write_all(format!("{request}\n").as_bytes()).unwrap();
     // A keeper that gives up early takes no more.
     let _ = stream.write_all(sent);
-    std::fs::write(vm.dir.join("asked"), "").unwrap();
     let mut lines = Vec::new();
     let mut reader = BufReader::new(stream);
     loop {
