@@ -266,12 +266,27 @@ test('for-each.yaml', async () => {
 });
 
 test('for-each-part.yaml', async () => {
-  const run = await runExample('for-each-part.yaml');
+  const result = await rig.cli('run', join(EXAMPLES, 'for-each-part.yaml'), '--json');
+  expect(result.code, result.stderr).toBe(0);
+  const run = JSON.parse(result.stdout) as RunJson & { readonly runId: string };
   const wetIn = (name: string): number =>
     observations().filter(({ city, rainMm }) => city === name && rainMm > 0).length;
   expect(JSON.parse(run.outputText ?? '')).toEqual(
     ['Seattle', 'New York'].map((item) => ({ item, output: wetIn(item) })),
   );
+  // The stage that ends each item has no VM; those within have.
+  const events = await rig.cli('logs', run.runId, '--json');
+  const ready = events.stdout
+    .trimEnd()
+    .split('\n')
+    .map(
+      (line) =>
+        JSON.parse(line) as {
+          readonly body: { readonly type: string; readonly vmKey?: string; readonly isolation?: string };
+        },
+    )
+    .flatMap(({ body }) => (body.type === 'vm-ready' ? [`${body.vmKey?.split('/')[2]} ${body.isolation}`] : []));
+  expect(ready).toEqual(expect.arrayContaining(['cities~0 microvm', 'cities~1 microvm']));
 });
 
 test('loop.yaml', async () => {
