@@ -22,10 +22,30 @@ workflow:
     - { name: last, depends_on: [ask], when: stages.ask.json.ok, run: { program: cat, stdin_from: ask } }
 `;
 
+/** Parts whose work nobody can do here: their programs are agents. */
+const PARTS = `kind: pipeline
+name: mocked-parts
+params: { code: "0" }
+sandbox: { mode: mock, isolation: none }
+parts:
+  review:
+    workflow:
+      steps:
+        - { name: ask, prompt: Review., secrets: [AGENT_KEY] }
+        - { name: sum, depends_on: [ask], run: { program: cat, stdin_from: ask } }
+pipeline:
+  boxes:
+    - { name: list, run: { program: echo, args: ['["a", "b"]'] } }
+    - { name: once, uses: review, mock: { output: '{"code": \${{ params.code }}}' } }
+    - { name: each, uses: review, for_each: ["\${{ params.code }}", b], mock: { output: [1, 2] } }
+    - { name: last, when: stages.once.json.code == 0, run: { program: cat, args: [/workspace/input.json] } }
+`;
+
 let dir: string;
 beforeAll(() => {
   dir = mkdtempSync(join(tmpdir(), 'voidbox-mocked-run-'));
   writeFileSync(join(dir, 'mocked.yaml'), SPEC);
+  writeFileSync(join(dir, 'parts.yaml'), PARTS);
 });
 afterAll(async () => {
   await voidbox('down');
@@ -87,3 +107,42 @@ test('a mocked agent comes to its mock, and every view says so', { timeout: 240_
     failure: { code: 'stage/output-schema' },
   });
 });
+
+test(
+  'a mocked part comes to its mock without its stages, and every view shows the part alone',
+  { timeout: 240_000 },
+  async () => {
+    const refused = await voidbox('run', '--mock=once', 'parts.yaml');
+    expect(refused, 'the agents of the other part are left').toMatchObject({ code: 2 });
+
+    const done = await voidbox('run', '--mock', 'parts.yaml', '--json');
+    expect(done, done.stderr).toMatchObject({ code: 0 });
+    const run = JSON.parse(done.stdout) as Run;
+    expect(run).toMatchObject({ state: 'succeeded', mocked: ['once', 'each'], outputText: '[1,2]' });
+    expect(run.stages.map(({ id, state }) => `${id} ${state}`)).toEqual([
+      'list succeeded',
+      'once succeeded',
+      'each succeeded',
+      'last succeeded',
+    ]);
+    expect((await voidbox('status', run.runId)).stdout).toContain('mocked   2 of 4 stages: once, each');
+    const logs = await voidbox('logs', run.runId, '--stage', 'once');
+    expect(logs, logs.stderr).toMatchObject({ code: 0 });
+    const inspected = await voidbox('inspect', run.runId);
+    expect(inspected, inspected.stderr).toMatchObject({ code: 0 });
+    expect(inspected.stdout).toContain('mocked');
+    expect(inspected.stdout).not.toContain('once.ask');
+
+    const again = await voidbox('retry', run.runId, '--from', 'each', '--json');
+    expect(again, again.stderr).toMatchObject({ code: 0 });
+    expect(JSON.parse(again.stdout)).toMatchObject({ state: 'succeeded', mocked: ['once', 'each'] });
+    writeFileSync(join(dir, 'parts.yaml'), PARTS.replace('name: last', 'name: end'));
+    const fork = await voidbox('fork', run.runId, 'parts.yaml', '--from', 'end', '--json');
+    expect(fork, fork.stderr).toMatchObject({ code: 0 });
+    expect(JSON.parse(fork.stdout)).toMatchObject({
+      state: 'succeeded',
+      mocked: ['once', 'each'],
+      outputText: '[1,2]',
+    });
+  },
+);

@@ -234,6 +234,16 @@ describe('a part', () => {
     expect(stages.find(({ id }) => id === 'b.s')?.outputSchema).toBeUndefined();
   });
 
+  test('may have a mock for all of its stages', () => {
+    const mock = { output: { ok: true }, exitCode: 1 };
+    const values = { with: { rows: 3, flags: [] } };
+    const made = workflow([part('b', './part.yaml', { ...values, mock }), part('c', './part.yaml', values)]);
+    const stages = made.compile({ baseDir: folder }).plan?.stages ?? [];
+    expect(stages.flatMap(({ id, mock: said }) => (said === undefined ? [] : [[id, said]]))).toEqual([
+      ['b', { output: '{"ok":true}', exitCode: 1 }],
+    ]);
+  });
+
   test('may be another definition, which may use others', () => {
     const inner = defineWorkflow({ name: 'sum', params: { rows: 1 }, steps: [step('s', ['wc', param('rows')])] });
     // Of the same name as the first.

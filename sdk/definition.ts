@@ -359,6 +359,8 @@ export interface PartOptions {
   readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
   /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema. */
   readonly outputSchema?: OutputSchema;
+  /** What stands for all of its stages in a run with `--mock`; without that it has no effect. */
+  readonly mock?: Mock;
   /** The list whose items the part is done for; its output is the list of results. */
   readonly forEach?: Items;
   /** With `forEach`: items at the same time; the definition's `maxParallel` where nothing is said. */
@@ -528,7 +530,7 @@ export function wait(name: string, options: WaitOptions): Wait {
 export function part(name: string, uses: string | DefinedPart, options: PartOptions = {}): Part {
   const of = `of part "${name}"`;
   checkOptions(`options ${of}`, options, PART_OPTIONS);
-  const { with: values, when, dependsOn, onFailure, outputSchema } = options;
+  const { with: values, when, dependsOn, onFailure, outputSchema, mock } = options;
   const spec = {
     name,
     when,
@@ -536,6 +538,7 @@ export function part(name: string, uses: string | DefinedPart, options: PartOpti
     with: values,
     ...eachSpec(options, of),
     output_schema: jsonSchemaOf(outputSchema),
+    mock: mockSpec(mock, of),
     depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
   };
@@ -634,7 +637,6 @@ function inputSpec(input: Input, of: string): SpecObject {
 function besideWork(options: StageOptions<Outputs>, of: string): SpecObject {
   const { outputs, inputs, retry, sandbox, mock } = options;
   if (inputs !== undefined) checkList(`\`inputs\` ${of}`, inputs);
-  if (mock !== undefined) checkOptions(`\`mock\` ${of}`, mock, MOCK_KEYS);
   return {
     when: options.when,
     env: options.env,
@@ -650,8 +652,14 @@ function besideWork(options: StageOptions<Outputs>, of: string): SpecObject {
     max_output_mb: options.maxOutputMib,
     sandbox: sandboxSpec(sandbox),
     output_schema: jsonSchemaOf(options.outputSchema),
-    mock: mock === undefined ? undefined : { output: mock.output, exit_code: mock.exitCode },
+    mock: mockSpec(mock, of),
   };
+}
+
+function mockSpec(mock: Mock | undefined, of: string): unknown {
+  if (mock === undefined) return undefined;
+  checkOptions(`\`mock\` ${of}`, mock, MOCK_KEYS);
+  return { output: mock.output, exit_code: mock.exitCode };
 }
 
 /** A plan is data: what a schema does beside its JSON Schema would be lost. */

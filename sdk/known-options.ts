@@ -60,6 +60,7 @@ export const PART_OPTIONS = {
   dependsOn: true,
   onFailure: true,
   outputSchema: true,
+  mock: true,
   forEach: true,
   maxParallel: true,
   failFast: true,

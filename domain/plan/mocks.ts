@@ -2,20 +2,25 @@
  * Stages that a run mocks: each comes to what its author wrote in place of its work, and takes no VM. Only who starts a run says
  * which; a plan by itself mocks nothing.
  */
+import { withoutMockedParts } from './mocked-parts.ts';
 import type { MockPlan, Plan, ScopePlan, StagePlan } from './plan.ts';
 import { hostVariablesOf, mockOf } from './work.ts';
 
-/** The stages to mock; `all`: each that has a mock. */
+/** The stages to mock; `all`: each that has a mock; of a part that is mocked as a whole, no stage within. */
 export type MockRequest = 'all' | readonly string[];
 
 /** @returns the plan as it runs, in which no other mock is left, or why it cannot run so; null mocks nothing */
 export function withMocks(
-  plan: Plan,
+  said: Plan,
   request: MockRequest | null,
 ): { readonly plan: Plan } | { readonly problems: readonly string[] } {
-  const mocks = new Map(plan.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [[id, mock] as const])));
+  const mocks = new Map(said.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [[id, mock] as const])));
   const isMocked = (id: string): boolean => mocks.has(id) && (request === 'all' || request?.includes(id) === true);
-  const problems = [...requestProblems(plan, request), ...inputProblems(plan, isMocked)];
+  const unknown = requestProblems(said, request);
+  const without = withoutMockedParts(said, isMocked);
+  if ('problems' in without) return { problems: [...unknown, ...without.problems] };
+  const { plan } = without;
+  const problems = [...unknown, ...inputProblems(plan, isMocked)];
   if (problems.length > 0) return { problems };
   if (mocks.size === 0) return { plan };
   const stages = plan.stages.map(({ mock, ...stage }) =>

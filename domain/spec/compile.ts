@@ -285,6 +285,7 @@ function compileUse(
 ): InlinedPart | null {
   const { options, fill, parts } = context;
   const { problems } = context;
+  const what = describeStage(spec, stage);
   const each = eachOf(spec, stage, links, context);
   const place = {
     id: stage.name.value,
@@ -293,9 +294,10 @@ function compileUse(
     input: links.input,
     handsOn: spec.kind === 'pipeline',
     ...(each === undefined ? {} : { each }),
-    ...compileOutputSchema(stage, describeStage(spec, stage), options.checkSchema ?? null, problems),
+    ...compileMock(stage, what, fill, problems),
+    ...compileOutputSchema(stage, what, options.checkSchema ?? null, problems),
   };
-  return compilePart(stage, place, describeStage(spec, stage), {
+  return compilePart(stage, place, what, {
     own: spec.parts,
     baseDir: options.baseDir,
     fill,

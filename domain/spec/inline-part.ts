@@ -21,7 +21,10 @@ import { edgesOnSuccess, partOf } from '../plan/work.ts';
 import type { CheckedExpression } from './expression/check.ts';
 
 /** Where a part stands: what the stage that uses it has. */
-export interface PartPlace extends Pick<StagePlan, 'after' | 'anyFailure' | 'when' | 'input' | 'outputSchema'> {
+export interface PartPlace extends Pick<
+  StagePlan,
+  'after' | 'anyFailure' | 'when' | 'input' | 'mock' | 'outputSchema'
+> {
   readonly id: string;
   readonly source: string;
   /** What is carried goes through it when it is passed. */
@@ -153,6 +156,7 @@ function endOf(part: Plan, place: PartPlace, named: (name: string) => string): S
       output: outputOf(part.output, named),
     },
     input: carried,
+    ...(place.mock === undefined ? {} : { mock: place.mock }),
     ...(place.outputSchema === undefined ? {} : { outputSchema: place.outputSchema }),
   };
 }

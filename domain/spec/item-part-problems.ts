@@ -81,7 +81,7 @@ function referenceProblems(
 
 /** What ends an item waits for all whose output it hands on. */
 function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
-  const { id, after, work, input, mock } = end;
+  const { id, after, work, input } = end;
   const members = stages.flatMap((stage) => (stage.of === id ? [stage.id] : []));
   const said = partOf(work)!.stages;
   const waits = new Set(after.flatMap(({ stage, on }) => (on === 'success' ? [stage] : [])));
@@ -89,7 +89,6 @@ function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
   const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
   return [
     ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
-    ...(mock === undefined ? [] : [`stage ${id} is done for each item of a part and has a mock: its stages have them`]),
     ...(members.length === said.length && members.every((each) => said.includes(each))
       ? []
       : [`stage ${id} ends a part with other stages than those that belong to it`]),

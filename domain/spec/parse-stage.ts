@@ -137,7 +137,6 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
     retry: 'give it to the stages of the part',
     continue_on_error:
       'give it to those stages of the part whose failure is tolerated: what follows them in the part starts then, and so does what follows the part',
-    mock: 'give it to the stages of the part: those that have one are mocked',
     sandbox: 'write it in the spec that is used',
     env: 'pass values with `with`',
     secrets: 'name them at the stages of the part',
@@ -152,9 +151,12 @@ function refuseForeign(map: MapReader, beside: WorkKey): void {
         'spec/wrong-key',
         map.keyAt(name),
         `${map.what} is ${NOUNS[beside]}, which has no \`${name}\``,
-        INSTEAD[beside]?.[name] ??
-          `remove it: it belongs to ${key.goesWith!.map((work) => PLURALS[work]).join(' and ')}`,
+        INSTEAD[beside]?.[name] ?? `remove it: it belongs to ${listed(key.goesWith!.map((work) => PLURALS[work]!))}`,
       );
+}
+
+function listed(words: readonly string[]): string {
+  return words.length < 3 ? words.join(' and ') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)!}`;
 }
 
 const PLURALS: Readonly<Record<string, string>> = {

@@ -323,7 +323,7 @@ export const BESIDE_RUN = {
     example: { memory_mb: 1024 },
   },
   output_schema: { ...OUTPUT_SCHEMA_KEY, goesWith: ['run', 'prompt', 'uses'] },
-  mock: { ...MOCK_KEY, goesWith: ['run', 'prompt'] },
+  mock: { ...MOCK_KEY, goesWith: ['run', 'prompt', 'uses'] },
   skills: {
     as: 'skills',
     goesWith: ['prompt'],
