@@ -8,7 +8,7 @@ import { directVmKey, directVmOf } from '../domain/run/direct-vm.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { MicroVm, readIntent, sweepRunDirs } from '../native/index.ts';
 import { endVm } from '../sandbox/micro-vm/end-vm.ts';
-import { createLauncher, factsOf, type LaunchVm } from '../sandbox/micro-vm/launch.ts';
+import { createLauncher, factsOf, type FindVmExtra, type LaunchVm } from '../sandbox/micro-vm/launch.ts';
 import { createQemuSandbox } from '../sandbox/micro-vm/sandbox.ts';
 import { RUN_DIRS_BUDGET_BYTES } from '../sandbox/sweep.ts';
 import type { Environment } from '../setup/environment.ts';
@@ -30,16 +30,19 @@ export interface RealVmsOptions {
   readonly env: Pick<Environment, 'bootTimeoutMs' | 'diskFullLimitMs'>;
   /** @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<VmPieces>;
+  /** @throws CodedError `host/not-ready` */
+  readonly extra: FindVmExtra;
   /** What all VMs of the folder may take; by default the share of this host that is for VMs. */
   readonly budgetMib?: () => number;
 }
 
-export function createRealVms({ stateDir, env, pieces, budgetMib = hostBudgetMib }: RealVmsOptions): VmSource {
+export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBudgetMib }: RealVmsOptions): VmSource {
   const launcherOf = (vms: string, keeper: string): LaunchVm =>
     createLauncher({
       vmsDir: vms,
       keeper,
       pieces,
+      extra,
       budgetMib,
       // More than all VMs may have is more than it will ever get.
       hostMemoryMib: budgetMib,

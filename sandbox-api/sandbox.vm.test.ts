@@ -134,6 +134,7 @@ test('a kept VM outlives its program, is driven by the next one, and counts with
     vmsDir,
     keeper: pieces.keeper,
     pieces: async () => pieces,
+    extra: () => Promise.reject(new Error('no VM here has extras')),
     hostMemoryMib: () => 65_536,
     budgetMib: () => 2 * needMib - 1,
   });
@@ -152,6 +153,7 @@ test('a kept VM outlives its program, is driven by the next one, and counts with
     stateDir,
     env: readEnvironment(),
     pieces: async () => pieces,
+    extra: () => Promise.reject(new Error('no VM here has extras')),
     budgetMib: () => 2 * needMib - 1,
   });
   const small = checkLaunchOptions({ ...SMALL, name: 'second', waitMs: 600 });

@@ -3,7 +3,7 @@ import { resolve } from 'node:path';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { readEnvironment } from '../setup/environment.ts';
 import type { VmPieces } from '../setup/host-pieces.ts';
-import { resolveVmPieces, SetupError } from '../setup/resolve.ts';
+import { resolveOptionalPieces, resolveVmPieces, SetupError } from '../setup/resolve.ts';
 import { createMockVms } from './mock-vms.ts';
 import { createRealVms } from './real-vms.ts';
 import type { VmSource } from './vm-source.ts';
@@ -30,6 +30,13 @@ export function realVms({ stateDir, install = false, onProgress }: SourceOptions
       (pieces ??= resolveVmPieces(env, { install, ...(onProgress === undefined ? {} : { onProgress }) }).catch(
         notReady,
       )),
+    extra: async (name) =>
+      (
+        await resolveOptionalPieces(env, [name], {
+          install,
+          ...(onProgress === undefined ? {} : { onProgress }),
+        }).catch(notReady)
+      ).get(name)!,
   });
 }
 

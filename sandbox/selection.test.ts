@@ -14,6 +14,7 @@ describe('selection', () => {
     keeper: '/nowhere/voidbox-vm',
     hostMemoryMib: () => 1024,
     pieces: () => Promise.reject(missing),
+    extra: () => Promise.reject(missing),
   });
 
   it('gives a mock to a plan that names it, and to no other', () => {

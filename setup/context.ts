@@ -4,7 +4,7 @@ import type { Environment } from './environment.ts';
 import { readHostSystem } from './host-system.ts';
 import { packageRoot } from './package-root.ts';
 import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from './piece.ts';
-import { pieceByName } from './pieces.ts';
+import { isOptionalPiece, pieceByName } from './pieces.ts';
 import { SetupError } from './setup-error.ts';
 import { findVoidboxKernel } from './voidbox-kernel.ts';
 
@@ -53,6 +53,9 @@ async function findOrGet(context: SetupContext, piece: Piece, install: boolean):
   if (found !== null) return found;
   if (piece.get === null) throw missingPackages(context, [piece]);
   if (!install && !piece.isLocal)
-    throw new SetupError(`${piece.name} is not set up on this machine yet.`, SET_UP_COMMAND);
+    throw new SetupError(
+      `${piece.name} is not set up on this machine yet.`,
+      isOptionalPiece(piece.name) ? `${SET_UP_COMMAND} --with ${piece.name}` : SET_UP_COMMAND,
+    );
   return piece.get(context);
 }

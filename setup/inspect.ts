@@ -4,7 +4,7 @@ import type { Environment } from './environment.ts';
 import { missingPackages } from './distribution-packages.ts';
 import { inspectKvm, type KvmReport } from './hardware.ts';
 import type { FoundPiece, KernelKind, Piece, PieceName, SetupContext } from './piece.ts';
-import { PIECES } from './pieces.ts';
+import { isOptionalPiece, PIECES } from './pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
 import { freeSpaceAt, type FreeSpace } from './free-space.ts';
 import { roomForBytes, spaceProblem } from './preflight.ts';
@@ -25,6 +25,8 @@ export interface PieceReport {
   readonly problem: string | null;
   /** What to type; null when nothing is missing. */
   readonly remedy: string | null;
+  /** Only some runs need it, and those get it: without it others can start. */
+  readonly isOptional: boolean;
 }
 
 export interface IsolationReport {
@@ -83,10 +85,10 @@ export async function inspectHost(
   const need = pieceSource(context, false);
   const pieces = await Promise.all(PIECES.map((piece) => inspectPiece(context, piece, need)));
   const kvm = await inspectKvm(context, pieces.find((piece) => piece.name === 'keeper')?.path ?? null);
-  const isReady = pieces.every((piece) => piece.problem === null || isOnlyForImage(piece.name, pieces));
+  const isReady = pieces.every((piece) => piece.problem === null || mayBeMissing(piece, pieces));
   // A piece that is named outright and wrong is not got in its place.
   const missing = pieces
-    .filter((piece) => piece.problem !== null && !isOnlyForImage(piece.name, pieces))
+    .filter((piece) => piece.problem !== null && !mayBeMissing(piece, pieces))
     .map(({ name }) => name)
     .filter((name) => env.piecePaths[name] === undefined);
   return {
@@ -108,7 +110,8 @@ export async function inspectHost(
 }
 
 /** The agent and busybox are not missed where the image is there without them. */
-function isOnlyForImage(name: PieceName, pieces: readonly PieceReport[]): boolean {
+function mayBeMissing({ name, isOptional }: PieceReport, pieces: readonly PieceReport[]): boolean {
+  if (isOptional) return true;
   return (
     (name === 'agent' || name === 'busybox') &&
     pieces.some((piece) => piece.name === 'initramfs' && piece.problem === null)
@@ -120,7 +123,8 @@ async function inspectPiece(
   piece: Piece,
   need: (name: PieceName) => Promise<FoundPiece>,
 ): Promise<PieceReport> {
-  const report = { name: piece.name, purpose: piece.purpose, variable: piece.variable };
+  const isOptional = isOptionalPiece(piece.name);
+  const report = { name: piece.name, purpose: piece.purpose, variable: piece.variable, isOptional };
   try {
     const found = await need(piece.name);
     return { ...report, path: found.path, version: found.version, from: found.from, problem: null, remedy: null };

@@ -1,5 +1,10 @@
 /** Says at intervals that something long is still going on. */
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+
 const INTERVAL_MS = 30_000;
+const GROWTH_INTERVAL_MS = 5_000;
+const MB = 1_000_000;
 
 export async function reportWhile<T>(progress: (line: string) => void, what: string, work: Promise<T>): Promise<T> {
   const timer = setInterval(() => progress(`still ${what}`), INTERVAL_MS);
@@ -8,4 +13,35 @@ export async function reportWhile<T>(progress: (line: string) => void, what: str
   } finally {
     clearInterval(timer);
   }
+}
+
+/** As `reportWhile`, for work that fills a folder: how far it is follows from the folder's size. */
+export async function reportGrowth<T>(
+  progress: (line: string) => void,
+  what: string,
+  { folder, expectedMb }: { readonly folder: string; readonly expectedMb: number },
+  work: Promise<T>,
+  intervalMs = GROWTH_INTERVAL_MS,
+): Promise<T> {
+  const report = async (): Promise<void> => {
+    const mb = Math.round((await sizeBelow(folder)) / MB);
+    // What is expected is a guess, and is never said to be exceeded.
+    progress(`still ${what}: ${Math.min(mb, expectedMb)} of about ${expectedMb} MB`);
+  };
+  const timer = setInterval(() => void report(), intervalMs);
+  try {
+    return await work;
+  } finally {
+    clearInterval(timer);
+  }
+}
+
+/** Files come and go while it looks. */
+async function sizeBelow(folder: string): Promise<number> {
+  const names = await readdir(folder, { recursive: true }).catch(() => []);
+  const sizes = names.map(async (name) => {
+    const stats = await stat(join(folder, name)).catch(() => null);
+    return stats?.isFile() === true ? stats.size : 0;
+  });
+  return (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
 }

@@ -12,7 +12,10 @@ export type PieceName =
   | 'keeper'
   | 'agent'
   | 'kernel'
-  | 'initramfs';
+  | 'initramfs'
+  | OptionalPieceName;
+/** Pieces that only some runs need: such a run gets them, and no other waits for them. */
+export type OptionalPieceName = 'claude' | 'codex';
 export type KernelKind = 'debian' | 'voidbox';
 
 export interface FoundPiece {

@@ -1,8 +1,9 @@
 /** Every piece that a machine needs to run micro-VMs and the embedded stack. */
 import { existsSync } from 'node:fs';
+import { agentCliPiece, CLAUDE, CODEX } from './agent-clis.ts';
 import { debianKernelBlocker, findDebianKernel, getDebianKernel } from './debian-kernel.ts';
 import { makeInitramfs } from './guest-image.ts';
-import type { FoundPiece, Piece, PieceName, SetupContext } from './piece.ts';
+import type { FoundPiece, OptionalPieceName, Piece, PieceName, SetupContext } from './piece.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
 import { AGENT_BINARY, findBinary, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
 import { rustBlocker } from './rust-toolchain.ts';
@@ -86,8 +87,22 @@ const initramfs: Piece = {
   get: makeInitramfs,
 };
 
+const NEEDED_PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keeper, kernel, initramfs, agent, busybox];
+
+/** By their names, which `--with` takes. */
+const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
+  claude: agentCliPiece(CLAUDE),
+  codex: agentCliPiece(CODEX),
+};
+
+export const OPTIONAL_PIECE_NAMES = Object.keys(OPTIONAL_PIECES) as readonly OptionalPieceName[];
+
 /** In the order in which doctor shows them. */
-export const PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keeper, kernel, initramfs, agent, busybox];
+export const PIECES: readonly Piece[] = [...NEEDED_PIECES, ...Object.values(OPTIONAL_PIECES)];
+
+export function isOptionalPiece(name: string): name is OptionalPieceName {
+  return Object.hasOwn(OPTIONAL_PIECES, name);
+}
 /** What runs need by name; `agent` and `busybox` are needed for the initramfs only. */
 export const RUN_PIECES: readonly PieceName[] = [
   'temporal-cli',

@@ -9,7 +9,7 @@ import type { HostPieces, StackPieces, VmPieces } from './host-pieces.ts';
 import { makeContext, pieceSource } from './context.ts';
 import { makeOwnFolder } from './own-folder.ts';
 import { packageRoot } from './package-root.ts';
-import type { FoundPiece, KernelKind, PieceName, SetupContext } from './piece.ts';
+import type { FoundPiece, KernelKind, OptionalPieceName, PieceName, SetupContext } from './piece.ts';
 import { pieceByName, RUN_PIECES, STACK_PIECES, VM_PIECES } from './pieces.ts';
 import { checkBeforeGetting } from './preflight.ts';
 import { rustSources } from './rust-binaries.ts';
@@ -71,6 +71,28 @@ export async function resolveVmPieces(
 ): Promise<VmPieces> {
   const known = readRecord(recordPath(env, await inputsHash(env, packageRoot(), undefined)));
   return known ?? (await resolveAll(await makeContext(env, options.onProgress), options.install, VM_PIECES));
+}
+
+/**
+ * Paths of pieces that only some runs need. They are looked for each time: that is a look at one folder.
+ * @throws SetupError that says what is missing and the command that gets it
+ */
+export async function resolveOptionalPieces(
+  env: Environment,
+  names: readonly OptionalPieceName[],
+  options: Pick<ResolveOptions, 'install' | 'onProgress'>,
+): Promise<ReadonlyMap<OptionalPieceName, string>> {
+  if (names.length === 0) return new Map();
+  const context = await makeContext(env, options.onProgress);
+  if (options.install) await checkBeforeGetting(context, names);
+  const need = pieceSource(context, options.install);
+  const results = await Promise.allSettled(names.map(async (name) => [name, (await need(name)).path] as const));
+  return new Map(
+    results.map((result) => {
+      if (result.status === 'rejected') throw result.reason;
+      return result.value;
+    }),
+  );
 }
 
 /** A piece that is not among `names` has no path. */

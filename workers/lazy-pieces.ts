@@ -1,8 +1,9 @@
 /** The pieces that VMs need, for a worker that was started without them: runs without VMs never ask. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Environment } from '../setup/environment.ts';
+import type { FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
-import { resolveHostPieces, SetupError } from '../setup/resolve.ts';
+import { resolveHostPieces, resolveOptionalPieces, SetupError } from '../setup/resolve.ts';
 
 /**
  * Looks them up at the first call and keeps them; a failure is not kept. Nothing is installed: `voidbox run` has done that.
@@ -13,13 +14,19 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
   return () => {
     found ??= resolveHostPieces(env, { install: false }).catch((error: unknown) => {
       found = null;
-      if (!(error instanceof SetupError)) throw error;
-      throw new CodedError(
-        'host/not-ready',
-        error.remedy === null ? error.message : `${error.message} ${error.remedy}`,
-        { cause: error },
-      );
+      return notReady(error);
     });
     return found;
   };
+}
+
+/** As `lazyPieces`, of what only some VMs are made with. */
+export function lazyExtras(env: Environment): FindVmExtra {
+  return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(notReady)).get(name)!;
+}
+
+function notReady(error: unknown): never {
+  if (!(error instanceof SetupError)) throw error;
+  const message = error.remedy === null ? error.message : `${error.message} ${error.remedy}`;
+  throw new CodedError('host/not-ready', message, { cause: error });
 }

@@ -3,6 +3,7 @@ import type { SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts, vmRunDir } from '../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
+import type { FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
 import { readHostMemory, vmBudgetMib } from '../setup/host-memory.ts';
@@ -25,6 +26,8 @@ export interface HostSandboxOptions {
   readonly keeper: string;
   /** Asked for when the first VM is wanted. @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<HostPieces>;
+  /** What only some VMs are made with. @throws CodedError `host/not-ready` */
+  readonly extra: FindVmExtra;
   readonly stateDir: string;
   /** Null is the backend's own limit. */
   readonly bootTimeoutMs: number | null;
@@ -40,6 +43,7 @@ const KEEP_ALIVE_LIMIT_MS = 10_000;
 export function createHostSandboxes({
   keeper,
   pieces,
+  extra,
   stateDir,
   bootTimeoutMs,
   diskFullLimitMs,
@@ -53,6 +57,7 @@ export function createHostSandboxes({
     budgetMib: () => vmBudgetMib(readHostMemory().totalMib),
     keeper,
     pieces,
+    extra,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
     ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),

@@ -6,7 +6,7 @@ import { durabilityOf, type Environment, readEnvironment } from '../setup/enviro
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { createLentVariables } from './lent-variables.ts';
-import { lazyPieces } from './lazy-pieces.ts';
+import { lazyExtras, lazyPieces } from './lazy-pieces.ts';
 import { createLog, textOf } from './log.ts';
 import { NoServerError } from '../client/no-server.ts';
 import { connectOwnServer } from '../client/server-problem.ts';
@@ -48,6 +48,7 @@ export async function serveWorker(): Promise<void> {
       stateDir: values['state-dir'] ?? env.stateDir,
       keeper: values.keeper ?? known?.keeper ?? (await resolveStackPieces(env, { install: false })).keeper,
       pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
+      extra: lazyExtras(env),
       bootTimeoutMs: env.bootTimeoutMs,
       diskFullLimitMs: env.diskFullLimitMs,
       orphanTimeoutMs: env.orphanTimeoutMs,

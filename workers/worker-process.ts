@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import type { Durability } from '../setup/environment.ts';
+import type { FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
@@ -32,6 +33,8 @@ export interface WorkerProcessOptions {
   readonly keeper: string;
   /** Asked for when the first VM is wanted. @throws CodedError `host/not-ready` */
   readonly pieces: () => Promise<HostPieces>;
+  /** What only some VMs are made with. @throws CodedError `host/not-ready` */
+  readonly extra: FindVmExtra;
   /** How long one boot may take; null is the sandbox's own limit. */
   readonly bootTimeoutMs: number | null;
   /** How long a VM waits while the disk is full; null is the keeper's own limit. */

@@ -1,6 +1,7 @@
 /** What activities need of VMs: a backend that launches them, one VM, one command in it. */
 import type { IsolationLevel, MountMode, SandboxMode, SandboxPlan } from '../../domain/plan/plan.ts';
 import type { VmIdentity } from '../../domain/run/vm-key.ts';
+import type { AgentLayer } from './agent-layers.ts';
 
 /** The identity of a VM: the same key never has two VMs alive. */
 export type VmKey = VmIdentity;
@@ -8,6 +9,8 @@ export type VmKey = VmIdentity;
 /** What a VM is made with: the plan's sandbox, with its mounts as they were found on this host. It grows; a backend refuses what it cannot do. */
 export interface LaunchSpec extends Omit<SandboxPlan, 'mounts'> {
   readonly mounts: readonly HostMount[];
+  /** Command lines of agents that the VM has at `agentLayerFolder`, each once; absent: none. */
+  readonly layers?: readonly AgentLayer[] | undefined;
 }
 
 export interface HostMount {

@@ -94,6 +94,7 @@ function backendOf(bench: Bench, pieces: HostPieces): SandboxBackend {
     vmsDir: join(bench.workDir, 'vms'),
     keeper: pieces.keeper,
     pieces: () => Promise.resolve(pieces),
+    extra: () => Promise.reject(new Error('no VM of these figures has extras')),
     hostMemoryMib: () => readHostMemory().totalMib,
   });
 }

@@ -1,4 +1,4 @@
-import { resolveHostPieces } from '../../setup/resolve.ts';
+import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { allowedMounts, keepAllowedMounts } from '../../client/embedded/allowed-mounts.ts';
 import { ensureStack } from '../../client/embedded/stack.ts';
 import { usageError } from '../cli-error.ts';
@@ -6,11 +6,13 @@ import { rememberSkillPaths } from '../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
 import { givenFolders } from '../plan-mounts.ts';
+import { givenExtras, WITH_HELP } from '../given-extras.ts';
 import { givenSkills } from '../skill-folders.ts';
 import { renderStack } from '../render/stack.ts';
 
 interface Options {
   readonly json?: boolean;
+  readonly with?: readonly string[];
   readonly skills?: readonly string[];
   /** False: none any more. */
   readonly allowMounts?: readonly string[] | false;
@@ -27,7 +29,8 @@ export const command = defineCommand<Options>({
         '--allow-mounts <folder...>',
         'host folders that runs may mount, besides that of the spec; they replace the earlier ones and are kept for later starts',
       )
-      .option('--no-allow-mounts', 'runs may mount from the folder of their spec only');
+      .option('--no-allow-mounts', 'runs may mount from the folder of their spec only')
+      .option('--with <piece...>', WITH_HELP);
   },
   async execute(_args, options, context) {
     if (context.env.temporalConfigured) {
@@ -37,6 +40,7 @@ export const command = defineCommand<Options>({
       );
     }
     const { allowMounts } = options;
+    const extras = givenExtras(options.with);
     const folders =
       allowMounts === undefined ? null : allowMounts === false ? [] : givenFolders(allowMounts, context.cwd);
     if (options.skills !== undefined)
@@ -46,6 +50,7 @@ export const command = defineCommand<Options>({
     const onProgress = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
     await resolveHostPieces(context.env, { install: true, onProgress });
+    await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
     const stack = await ensureStack(context.env, { onProgress });
     const allowed = allowedMounts(context.env.stateDir);
     if (options.json) await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed })}\n`);

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import { makeOwnFolder } from '../../setup/own-folder.ts';
 import { packageRoot } from '../../setup/package-root.ts';
 import { requireOpenFiles } from '../../setup/require-open-files.ts';
-import { resolveHostPieces } from '../../setup/resolve.ts';
+import { resolveHostPieces, resolveOptionalPieces } from '../../setup/resolve.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE } from '../../workflows/messages.ts';
 import { NoServerError } from '../../client/no-server.ts';
 import type { Environment } from '../../setup/environment.ts';
@@ -12,6 +12,7 @@ import { environmentError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
+import { givenExtras, WITH_HELP } from '../given-extras.ts';
 import { givenSkills } from '../skill-folders.ts';
 
 /** What an operator of Temporal asks of a worker. */
@@ -40,6 +41,7 @@ interface Options {
   readonly secretsFile?: string;
   readonly allowEnv?: readonly string[];
   readonly skills?: readonly string[];
+  readonly with?: readonly string[];
 }
 
 export const command = defineCommand<Options>({
@@ -49,6 +51,7 @@ export const command = defineCommand<Options>({
       .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
       .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
       .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
+      .option('--with <piece...>', WITH_HELP)
       .addHelpText('after', HELP);
   },
   async execute(_args, options, context) {
@@ -62,6 +65,7 @@ export const command = defineCommand<Options>({
     }
     requireOpenFiles('A worker');
     makeOwnFolder({ path: env.stateDir, what: 'state folder', variable: 'VOIDBOX_STATE_DIR' });
+    const extras = givenExtras(options.with);
     const note = (line: string): void => void context.stderr.write(`==> ${line}\n`);
     const lent = lentOptions(options, context);
     await lookAtServer(env, note);
@@ -70,6 +74,7 @@ export const command = defineCommand<Options>({
       install: true,
       onProgress: note,
     });
+    await resolveOptionalPieces(env, extras, { install: true, onProgress: note });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
     const form = options.json ? ['--json'] : [];
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.

@@ -95,3 +95,14 @@ test('a fix stands below what it fixes, and the same one stands there once', () 
   ]);
   expect(heads('log in again', 'log in again').filter((line) => line.startsWith('fix:'))).toHaveLength(1);
 });
+
+test('an optional piece that is not here is no problem', () => {
+  const piece = { name: 'codex', purpose: 'the codex command line', variable: null, path: null } as const;
+  const missing = { ...piece, version: null, from: null, problem: 'none', remedy: 'npx voidbox up --with codex' };
+  const lines = linesOf({ pieces: [{ ...missing, isOptional: true }] });
+  expect(lines).toContain(
+    '  - codex  not here (the codex command line): only runs that need it fetch it; now: npx voidbox up --with codex\n',
+  );
+  expect(lines).not.toContain('✗');
+  expect(linesOf({ pieces: [{ ...missing, isOptional: false }] })).toContain('  ✗ codex  none');
+});

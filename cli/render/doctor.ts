@@ -96,6 +96,10 @@ function renderPiece(
       `  ${style.green('✓')} ${name}  ${padEnd(sanitizeLine(piece.version ?? ''), versionWidth)}  ${style.dim(`${sanitizeLine(piece.path ?? '')} (${piece.from ?? ''})`)}`,
     ];
   }
+  if (piece.isOptional) {
+    const how = `only runs that need it fetch it; now: ${sanitizeLine(piece.remedy ?? '')}`;
+    return [`  ${style.dim(`- ${name}  not here (${piece.purpose}): ${how}`)}`];
+  }
   return [
     `  ${style.red('✗')} ${name}  ${sanitizeLine(piece.problem)} ${style.dim(`(${piece.purpose})`)}`,
     ...fixes([piece.remedy], style),

@@ -7,7 +7,7 @@ import { endVm } from './end-vm.ts';
 import { createLauncher, type QemuBackendOptions } from './launch.ts';
 import { createQemuSandbox } from './sandbox.ts';
 
-export type { QemuBackendOptions, QemuPieces } from './launch.ts';
+export type { FindVmExtra, QemuBackendOptions, QemuPieces } from './launch.ts';
 
 export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
   /** The newest holder of each VM in this process. */

@@ -1,4 +1,5 @@
 /** Launches a VM in its run directory: what it is made with, room for it, and what it says once it answers. */
+import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
@@ -25,6 +26,12 @@ export interface QemuPieces {
   readonly initramfs: string;
 }
 
+/**
+ * The absolute path of what only some VMs are made with: of an agent's command line, its folder.
+ * @throws CodedError `host/not-ready` that names what is missing and the line that brings it
+ */
+export type FindVmExtra = (name: AgentLayer) => Promise<string>;
+
 export interface QemuBackendOptions {
   /** Folder of the run directories. */
   readonly vmsDir: string;
@@ -32,6 +39,7 @@ export interface QemuBackendOptions {
   readonly keeper: string;
   /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
   readonly pieces: () => Promise<QemuPieces>;
+  readonly extra: FindVmExtra;
   /** What all VMs of the folder may take together; absent: a launch is not counted. */
   readonly budgetMib?: () => number;
   /** What the host could give to one VM that has it alone. */
@@ -79,10 +87,11 @@ export function createLauncher(options: QemuBackendOptions): LaunchVm {
     const pieces = await options.pieces();
     const accelerator = acceleratorOf(await readHost(pieces.keeper));
     refuseTooLarge(wanted, accelerator, options.hostMemoryMib());
+    const layers = await layerMounts(wanted, options.extra);
     const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
     const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib } = options;
     const config = {
-      ...launchConfig(wanted, pieces, accelerator, { bootTimeoutMs, diskFullLimitMs }),
+      ...launchConfig(wanted, { pieces, layers }, accelerator, { bootTimeoutMs, diskFullLimitMs }),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
       ...(budgetMib === undefined
@@ -118,9 +127,32 @@ function refuseTooLarge({ what, spec }: VmToLaunch, accelerator: Accelerator, to
   );
 }
 
+type Mounts = LaunchConfig['mounts'];
+
+/** @throws CodedError `admit/mount-refused` where a mount of the plan would lie over one of them, or below */
+async function layerMounts({ what, spec }: VmToLaunch, extra: FindVmExtra): Promise<Mounts> {
+  const { layers = [], mounts } = spec;
+  return await Promise.all(
+    layers.map(async (layer) => {
+      const guestPath = agentLayerFolder(layer);
+      const over = mounts.find((mount) => isWithin(guestPath, mount.guestPath) || isWithin(mount.guestPath, guestPath));
+      if (over !== undefined)
+        throw new CodedError(
+          'admit/mount-refused',
+          `${what} has the ${layer} command line at ${guestPath}, and its mount at ${over.guestPath} overlaps it: mount it elsewhere`,
+        );
+      return { hostPath: await extra(layer), guestPath };
+    }),
+  );
+}
+
+function isWithin(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(`${folder}/`);
+}
+
 function launchConfig(
   { name: vmKey, spec }: VmToLaunch,
-  pieces: QemuPieces,
+  { pieces, layers }: { readonly pieces: QemuPieces; readonly layers: Mounts },
   accelerator: LaunchConfig['accelerator'],
   { bootTimeoutMs, diskFullLimitMs }: { readonly bootTimeoutMs: number; readonly diskFullLimitMs: number | undefined },
 ): LaunchConfig {
@@ -135,9 +167,10 @@ function launchConfig(
     qemu: pieces.qemu,
     bwrap: pieces.bwrap,
     mke2fs: pieces.mke2fs,
-    mounts: spec.mounts
-      .filter((mount) => mount.mode === 'ro')
-      .map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
+    mounts: [
+      ...layers,
+      ...spec.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
+    ],
     bootTimeoutMs,
     ...(diskFullLimitMs === undefined ? {} : { diskFullTimeoutMs: diskFullLimitMs }),
   };

@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import type { LaunchSpec, SandboxBackend } from '../../../activities/ports/sandbox.ts';
 import { createQemuBackend, type QemuPieces } from '../../../sandbox/micro-vm/backend.ts';
 import { sweepVms } from '../../../sandbox/sweep.ts';
+import { readEnvironment } from '../../../setup/environment.ts';
+import { resolveOptionalPieces } from '../../../setup/resolve.ts';
 
 export interface RealHost {
   readonly pieces: QemuPieces;
@@ -33,6 +35,7 @@ export async function createRealHost(
     vmsDir,
     keeper: pieces.keeper,
     pieces: async () => pieces,
+    extra: async (name) => (await resolveOptionalPieces(readEnvironment(), [name], { install: true })).get(name)!,
     hostMemoryMib: () => Math.floor(totalmem() / 2 ** 20),
     ...options,
   });
