@@ -10,6 +10,7 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { checkoutProblems, describeProblems, platformProblems, thisMachine } from './checkout-needs.mjs';
 import { withFileLock } from './file-lock.mjs';
+import { TIMES_FILE, timed } from './test-times.mjs';
 
 const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Folders that the product itself consists of; tests and benchmarks are compiled for `check` and `bench` only. */
@@ -280,17 +281,30 @@ async function runStatic() {
   return first;
 }
 
-/** @param {string} group @param {string[]} rest for vitest */
-function runGroup(group, rest) {
+/** @param {string} group @param {string[]} rest for vitest @param {string} timesFile where vitest's files write what they took */
+function runGroup(group, rest, timesFile) {
   if (group === 'static') return runStatic();
   if (group === 'rust') return run('cargo', ['test', '--workspace', '--locked', '--quiet']);
-  return run(process.execPath, [
-    join(ROOT, 'node_modules', 'vitest', 'vitest.mjs'),
-    'run',
-    '--project',
-    group,
-    ...rest,
-  ]);
+  const vitest = join(ROOT, 'node_modules', 'vitest', 'vitest.mjs');
+  const reporters = ['--reporter=default', `--reporter=${join(ROOT, 'setup', 'test-times.mjs')}`];
+  return run(process.execPath, [vitest, 'run', '--project', group, ...reporters, ...rest], {
+    ...process.env,
+    [TIMES_FILE]: timesFile,
+  });
+}
+
+/**
+ * Runs groups until `mayGoOn` refuses, and says at the end where the time went, whatever failed.
+ * @param {string} verb @param {readonly string[]} groups @param {string[]} rest for vitest
+ * @param {(group: string, code: number) => boolean} mayGoOn
+ */
+async function runGroups(verb, groups, rest, mayGoOn) {
+  const times = await timed(groups, async (group, index, timesFile) => {
+    progress(`${verb}: ${group} (${index + 1} of ${groups.length})`);
+    const code = await runGroup(group, rest, timesFile);
+    return { passed: code === 0, goOn: mayGoOn(group, code) };
+  });
+  for (const line of times) progress(line);
 }
 
 /** @param {string[]} args */
@@ -305,11 +319,13 @@ function groupsOf(args) {
 /** @param {string[]} args names of groups, then anything for vitest */
 async function test(args) {
   const { groups, rest } = groupsOf(args);
-  for (const [index, group] of groups.entries()) {
-    progress(`tests: ${group} (${index + 1} of ${groups.length})`);
-    const code = await runGroup(group, rest);
-    if (code !== 0) throw new BootstrapError(`tests failed: ${group}`, code === 130 ? 130 : 1);
-  }
+  /** @type {{ group: string, code: number } | undefined} */
+  let failed;
+  await runGroups('tests', groups, rest, (group, code) => {
+    if (code !== 0) failed = { group, code };
+    return code === 0;
+  });
+  if (failed !== undefined) throw new BootstrapError(`tests failed: ${failed.group}`, failed.code === 130 ? 130 : 1);
   return 0;
 }
 
@@ -317,10 +333,10 @@ async function test(args) {
 async function check() {
   /** @type {string[]} */
   const failed = [];
-  for (const group of CHECK_GROUPS) {
-    progress(`check: ${group}`);
-    if ((await runGroup(group, [])) !== 0) failed.push(group);
-  }
+  await runGroups('check', CHECK_GROUPS, [], (group, code) => {
+    if (code !== 0) failed.push(group);
+    return true;
+  });
   if (failed.length > 0) throw new BootstrapError(`check failed: ${failed.join(', ')}`, 1);
   progress('check: all passed');
   return 0;

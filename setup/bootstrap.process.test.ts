@@ -39,7 +39,7 @@ function calls(): string[] {
 beforeEach(() => {
   checkout = mkdtempSync(join(tmpdir(), 'voidbox-checkout-'));
   mkdirSync(join(checkout, 'setup'));
-  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs'])
+  for (const name of ['bootstrap.mjs', 'checkout-needs.mjs', 'file-lock.mjs', 'test-times.mjs'])
     copyFileSync(join(HERE, name), join(checkout, 'setup', name));
   put('tsconfig.json', '{}');
   put('tsconfig.base.json', '{}');
@@ -207,7 +207,15 @@ describe('npm test and npm run check', () => {
     put('bin/cargo', script('cargo'), 0o755);
     put(
       'node_modules/vitest/vitest.mjs',
-      "import { appendFileSync } from 'node:fs'; appendFileSync('calls', `vitest ${process.argv.slice(2).join(' ')}\\n`);",
+      `import { appendFileSync } from 'node:fs';
+      const args = process.argv.slice(2);
+      appendFileSync('calls', \`vitest \${args.filter((arg) => !arg.startsWith('--reporter=')).join(' ')}\\n\`);
+      const { default: TestTimes } = await import(args.find((arg) => arg.endsWith('test-times.mjs')).slice('--reporter='.length));
+      const module = (name, duration) => ({
+        moduleId: \`\${process.cwd()}/\${args[2]}/\${name}.test.ts\`,
+        diagnostic: () => ({ collectDuration: 1, setupDuration: 1, duration }),
+      });
+      new TestTimes().onTestRunEnd([module('fast', 10), module('slow', 3_000)]);`,
     );
     rmSync(join(checkout, 'calls'));
   }
@@ -226,6 +234,21 @@ describe('npm test and npm run check', () => {
       'vitest run --project server',
       'vitest run --project vm',
     ]);
+  });
+
+  it('say at the end what each group and the slowest files took, also when one failed', async () => {
+    await withTools();
+    const passed = await bootstrap('test', 'process', 'rust');
+    const line = (name: string): RegExp => new RegExp(`\\] +\\d+\\.\\d s {2}${name}\n`);
+    for (const name of ['process', 'rust', 'total', 'process/slow.test.ts', 'process/fast.test.ts'])
+      expect(passed.stderr).toMatch(line(name));
+    expect(passed.stderr).toContain('the 2 slowest of 2 files:');
+    expect(passed.stderr.indexOf('slow.test')).toBeLessThan(passed.stderr.indexOf('fast.test'));
+    put('fail-cargo', '');
+    const failed = await bootstrap('test', 'process', 'rust', 'server');
+    expect(failed.stderr).toMatch(line('rust \\(failed\\)'));
+    expect(failed.stderr).not.toMatch(line('server'));
+    expect(failed.exitCode).toBe(1);
   });
 
   it.each(['oxfmt', 'oxlint', 'cargo'])(
