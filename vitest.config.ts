@@ -2,12 +2,16 @@
  * Tests are grouped by what they touch, which their file names say: `x.test.ts` nothing but files, `x.process.test.ts`
  * child processes, `x.server.test.ts` a Temporal server, `x.vm.test.ts` real micro-VMs.
  */
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 const NOT_TESTS = ['**/node_modules/**', '**/dist/**', '**/target/**'];
 const every = (suffix: string): string[] => [`**/*.${suffix}`];
 const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(every);
+
+/** One for each CPU; vitest would leave one of them idle, which is half of a machine with two. */
+const WORKERS = availableParallelism();
 
 /** The file that takes longest starts first, so that the others run beside it. */
 class LongestFirst extends BaseSequencer {
@@ -27,6 +31,7 @@ export default defineConfig({
           name: 'pure',
           include: every('test.ts'),
           exclude: [...NOT_TESTS, ...IN_GROUPS],
+          maxWorkers: WORKERS,
           testTimeout: 10_000,
           hookTimeout: 10_000,
         },
@@ -36,6 +41,7 @@ export default defineConfig({
           name: 'process',
           include: every('process.test.ts'),
           exclude: NOT_TESTS,
+          maxWorkers: WORKERS,
           testTimeout: 60_000,
           hookTimeout: 60_000,
         },
