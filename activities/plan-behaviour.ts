@@ -1,5 +1,6 @@
 /** Which behaviour of a workflow a plan needs. The workflow of an earlier build would carry it out as another plan, or wait without an end. */
 import { CodedError } from '../domain/errors/coded-error.ts';
+import { coveredStages } from '../domain/pipeline/machine-plan.ts';
 import type { Plan, StagePlan } from '../domain/plan/plan.ts';
 import { approvalOf, mockOf, waitOf, partOf } from '../domain/plan/work.ts';
 
@@ -41,6 +42,11 @@ const NEEDS: readonly Need[] = [
   { behaviour: 13, what: 'is mocked', isNeeded: ({ work }) => mockOf(work) !== null },
   { behaviour: 16, what: 'is a loop', isNeeded: ({ loop }) => loop !== undefined },
   { behaviour: 17, what: 'is done for each item of a part', isNeeded: ({ of }) => of !== undefined },
+  {
+    behaviour: 18,
+    what: 'ends a part whose failure is tolerated',
+    isNeeded: (stage) => coveredStages(stage).length > 0,
+  },
   { behaviour: 15, what: 'has `finally`', isNeeded: (stage) => stage.finally === true },
 ];
 

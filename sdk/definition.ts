@@ -359,6 +359,8 @@ export interface PartOptions {
   readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
   /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema. */
   readonly outputSchema?: OutputSchema;
+  /** Its failure is tolerated as a whole: what depends on it still starts, and the run can succeed. */
+  readonly continueOnError?: boolean;
   /** What stands for all of its stages in a run with `--mock`; without that it has no effect. */
   readonly mock?: Mock;
   /** The list whose items the part is done for; its output is the list of results. */
@@ -530,7 +532,7 @@ export function wait(name: string, options: WaitOptions): Wait {
 export function part(name: string, uses: string | DefinedPart, options: PartOptions = {}): Part {
   const of = `of part "${name}"`;
   checkOptions(`options ${of}`, options, PART_OPTIONS);
-  const { with: values, when, dependsOn, onFailure, outputSchema, mock } = options;
+  const { with: values, when, dependsOn, onFailure, continueOnError, outputSchema, mock } = options;
   const spec = {
     name,
     when,
@@ -541,6 +543,7 @@ export function part(name: string, uses: string | DefinedPart, options: PartOpti
     mock: mockSpec(mock, of),
     depends_on: namesOf(`\`dependsOn\` ${of}`, dependsOn),
     on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
+    continue_on_error: continueOnError,
   };
   tellPlace(spec, part);
   return { kind: 'part', name, spec };

@@ -59,6 +59,7 @@ export const PART_OPTIONS = {
   when: true,
   dependsOn: true,
   onFailure: true,
+  continueOnError: true,
   outputSchema: true,
   mock: true,
   forEach: true,

@@ -164,6 +164,7 @@ test.each([
       when: 'true',
       dependsOn: [a],
       onFailure: [a],
+      continueOnError: true,
       mock: { output: 1 },
       forEach: [1, 2],
       maxParallel: 2,

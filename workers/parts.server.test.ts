@@ -49,6 +49,8 @@ afterAll(async () => {
     'parts-failed',
     'parts-retried',
     'parts-passed',
+    'parts-tolerated',
+    'parts-tolerated-items',
     'parts-cancelled',
     'parts-worker-change',
   ]);
@@ -182,6 +184,54 @@ test('a part that is passed is passed with all of its stages, and what is carrie
   ]);
   expect(await textOf(outcome)).toBe('end <start');
   expect(starts.has('never')).toBe(false);
+});
+
+test('a part whose failure is tolerated fails alone, and what it found goes past it', async () => {
+  isBroken = true;
+  await start(
+    'parts-tolerated',
+    requestOf([say('start'), 'name: p, uses: ./p.yaml, continue_on_error: true', say('end')], {
+      'p.yaml': pipeline([say('one', 'fail-tolerated'), say('two', 'never')]),
+    }),
+  );
+  const outcome = await outcomeOf('parts-tolerated');
+  expect(outcome).toMatchObject({ state: 'succeeded', failedStage: null, tolerated: ['p'] });
+  expect(await textOf(outcome)).toBe('end <start');
+  expect(await statesOf('parts-tolerated')).toEqual([
+    'start succeeded',
+    'p.one failed',
+    'p.two skipped',
+    'p failed',
+    'end succeeded',
+  ]);
+  isBroken = false;
+  const origin = { runId: 'parts-tolerated', kind: 'retry', from: null } as const;
+  await start('parts-tolerated-again', {
+    ...requestOf([say('start'), 'name: p, uses: ./p.yaml, continue_on_error: true', say('end')], {
+      'p.yaml': pipeline([say('one', 'fail-tolerated'), say('two', 'two')]),
+    }),
+    origin: { ...origin, kind: 'fork' },
+  });
+  expect(await textOf(await outcomeOf('parts-tolerated-again'))).toBe('end <two <fail-tolerated <start');
+});
+
+test('so does one that is done for each item, once too many of them failed', async () => {
+  isBroken = true;
+  await start(
+    'parts-tolerated-items',
+    requestOf(
+      [
+        say('start'),
+        'name: p, uses: ./p.yaml, for_each: [a, b], continue_on_error: true',
+        'name: end, run: { program: say, args: [end-of-items] }',
+      ],
+      { 'p.yaml': pipeline([say('one', 'fail-each')]) },
+    ),
+  );
+  const outcome = await outcomeOf('parts-tolerated-items');
+  expect(outcome).toMatchObject({ state: 'succeeded', tolerated: ['p'] });
+  expect(await statesOf('parts-tolerated-items')).toEqual(['start succeeded', 'p failed', 'end succeeded']);
+  isBroken = false;
 });
 
 test('a cancelled run ends what its part runs, and begins nothing else of it', async () => {

@@ -109,6 +109,13 @@ export const ERROR_CODES = {
     remedy:
       'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) names the limits. Then run again.',
   },
+  'part/failed': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: 'A stage of a part has failed whose failure is tolerated as a whole (`continue_on_error` beside `uses`).',
+    remedy:
+      'The message names the stage: `voidbox status RUN` says why it failed, `voidbox logs RUN --stage STAGE` prints its lines.',
+  },
   'loop/limit': {
     kind: 'outcome',
     retry: 'never',

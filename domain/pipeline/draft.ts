@@ -162,9 +162,10 @@ export class Draft {
     this.#follow(stage);
   }
 
-  /** @param isTolerated  whether the run may succeed all the same */
+  /** @param isTolerated  whether the run may succeed all the same; that of a stage in a tolerated part is the part's */
   fail(stage: number, failure: StageFailure, isTolerated = this.#isTolerated(stage)): void {
-    if (!isTolerated) this.#firstFailure ??= { stage: this.plan.stages[stage]!.id, failure: bounded(failure) };
+    if (!isTolerated && this.index.coverOf(stage) === null)
+      this.#firstFailure ??= { stage: this.plan.stages[stage]!.id, failure: bounded(failure) };
     this.#end(stage, { phase: 'failed', ...(this.#isTolerated(stage) ? { result: NO_OUTPUTS } : {}) });
     this.#follow(stage);
   }
@@ -229,6 +230,8 @@ export class Draft {
             break;
         }
       }
+      const cover = this.index.coverOf(earlier);
+      if (cover !== null) this.settle(cover);
     }
   }
 
@@ -261,6 +264,8 @@ export class Draft {
   #skipFor(stage: number, earlier: number, on: Edge['on']): boolean {
     const { phase } = this.stage(stage);
     if (isEnd(phase) || phase === 'running' || phase === 'asking' || phase === 'sleeping') return false;
+    // What ends a tolerated part is decided once all of the part has ended.
+    if (this.#partOf(stage) !== 'whole') return false;
     this.skip(
       stage,
       this.#skipCause(earlier, on),
@@ -320,6 +325,9 @@ export class Draft {
     if (phase !== 'waiting') return;
     if (this.index.isFinally(stage) && !this.#finallyBegun) return;
     if (this.#mayNotStart(stage)) return this.skip(stage, 'cancel', this.finallyStop ?? this.whyNothingStarts());
+    const part = this.#partOf(stage);
+    if (part === 'open') return;
+    if (part !== 'whole') return this.#failPart(stage, part);
     if (waitingOn > 0) {
       const dead = this.index
         .edgesBefore(stage)
@@ -333,6 +341,27 @@ export class Draft {
     if (this.index.scopeOf(stage) === null) return this.#start(stage);
     this.setStage(stage, { phase: 'ready' });
     this.#ready.add(stage);
+  }
+
+  /** Of what ends a tolerated part. `open`: stages of it have not ended; `whole`: none failed; else those that did. */
+  #partOf(end: number): 'open' | 'whole' | readonly number[] {
+    const stages = this.index.coveredBy(end);
+    if (stages.some((stage) => !isEnd(this.stage(stage).phase))) return 'open';
+    // Those of a tolerated part within are that one's.
+    const own = stages.filter((stage) => this.index.coverOf(stage) === end);
+    const failed = own.filter((stage) => this.stage(stage).phase === 'failed');
+    const counted = failed.filter((stage) => !this.#isTolerated(stage));
+    if (counted.length > 0) return counted;
+    // One that is tolerated within the part took others with it: their shared VM.
+    return failed.length > 0 && own.some((stage) => this.stage(stage).skipCause === 'failure') ? failed : 'whole';
+  }
+
+  #failPart(end: number, failed: readonly number[]): void {
+    const first = this.plan.stages[failed[0]!]!.id;
+    const more = failed.length === 1 ? '' : `, and ${failed.length - 1} more`;
+    const message = `stage ${first} of the part failed${more}`;
+    this.setStage(end, { attempt: this.stage(end).attempt + 1 });
+    this.failWithoutResult(end, { code: 'part/failed', message, stderrTail: '' });
   }
 
   loseOwnVm(scope: number, stage: number, execKey: string, failure: StageFailure): void {

@@ -48,6 +48,11 @@ export interface MachineStage {
   readonly continueOnError?: true | undefined;
   /** It starts once every stage without this has ended. Absent: no. */
   readonly finally?: true | undefined;
+  /**
+   * It ends a part whose failure is tolerated as a whole: the stages of that part, whose failures make this one fail and not the
+   * run. Once all of them have ended, it starts or fails. Absent: it ends no such part.
+   */
+  readonly covers?: readonly string[] | undefined;
   /** The stage whose output it finds as its input, where that one or itself may end without an output. Absent: none of them may. */
   readonly carries?: string | undefined;
   /** Of a tolerated stage that finds a merge: what that is made of. Who carries on from it finds the same, where it fails. */
@@ -146,6 +151,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     ...waitIn(stage.work),
     ...(stage.continueOnError === true ? { continueOnError: true } : {}),
     ...(stage.finally === true ? { finally: true } : {}),
+    ...coveredBy(stage, (id) => byId.get(id)),
     ...carriedBy(stage, (id) => byId.get(id)),
     ...(stage.continueOnError === true && stage.input.kind === 'merge' ? { merges: stage.input.stages } : {}),
     ...machineEach(stage, partIn),
@@ -180,8 +186,31 @@ function beforeItems(stage: StagePlan, isBeside: (id: string) => boolean): Stage
 }
 
 /** What ends each item of a part: the stage of its items, as it is within one. */
-function endOfItem({ each: _each, anyFailure: _any, ...end }: StagePlan, isWithin: (id: string) => boolean): StagePlan {
+function endOfItem(
+  { each: _each, anyFailure: _any, continueOnError: _tolerated, ...end }: StagePlan,
+  isWithin: (id: string) => boolean,
+): StagePlan {
   return { ...end, when: null, after: end.after.filter((edge) => isWithin(edge.stage)) };
+}
+
+/** Those with `finally` run after the part, and those of items within it fail no part but their own. */
+function coveredBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'covers'> {
+  const covers = coveredStages(stage).filter((id) => {
+    const member = stageOf(id);
+    return member !== undefined && member.finally !== true && member.of === stage.of;
+  });
+  return covers.length === 0 ? {} : { covers };
+}
+
+/** The stages of a part that is done once and whose failure is tolerated as a whole; of any other stage none. */
+export function coveredStages({
+  work,
+  each,
+  loop,
+  continueOnError,
+}: Pick<StagePlan, 'work' | 'each' | 'loop' | 'continueOnError'>): readonly string[] {
+  const isCovering = continueOnError === true && each === undefined && loop === undefined;
+  return isCovering ? (partOf(work)?.stages ?? []) : [];
 }
 
 function carriedBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefined): Pick<MachineStage, 'carries'> {

@@ -8,6 +8,8 @@
  *   for all its attempts.
  * - A stage with an edge that can no longer hold is skipped, and so is what waits for its success; everything else goes on.
  *   The run fails when any stage did. A stage that was only there for a failure that did not come is not missed.
+ * - Within a part whose failure is tolerated as a whole, a failure is as any other; what ends the part fails for it once all of the
+ *   part has ended, and the run may succeed.
  * - The author's `retry` gives a new exec key. In a scope of one stage the new attempt gets a new VM; in a
  *   shared scope it happens in the same VM.
  * - Stages with `finally` have their turn once every other stage has ended, and for a limited time. A cancel, or a run that gives

@@ -7,7 +7,13 @@ import type { NamedOutput, RunState, StageState } from './state.ts';
 
 export function outcomeOf(plan: MachinePlan, index: PlanIndex, state: RunState): RunOutcome {
   const { firstFailure, gaveUp, cancelRequested } = state;
-  const cut = plan.stages.some((stage, at) => stage.finally !== true && isCut(rowAt(state.stages, at)));
+  // What is skipped within a part whose failure is tolerated is tolerated with it.
+  const isCovered = ({ skipCause }: StageState, stage: number): boolean =>
+    skipCause === 'failure' && index.coverOf(stage) !== null;
+  const cut = plan.stages.some((stage, at) => {
+    const row = rowAt(state.stages, at);
+    return stage.finally !== true && isCut(row) && !isCovered(row, at);
+  });
   const finallyCut = index.finallyStages.some((stage) => isCut(rowAt(state.stages, stage)));
   const tolerated = toleratedIn(plan, state);
   const ending = tolerated.length === 0 ? {} : { tolerated };

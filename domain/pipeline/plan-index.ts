@@ -14,6 +14,10 @@ export interface PlanIndex {
   /** Those with `finally`. */
   readonly finallyStages: readonly number[];
   isFinally(stage: number): boolean;
+  /** The stage that ends the innermost part of this one whose failure is tolerated as a whole; null: it is in none. */
+  coverOf(stage: number): number | null;
+  /** With such an end: the stages of its part. */
+  coveredBy(end: number): readonly number[];
   stageById(id: string): number | undefined;
   scopeById(id: string): number | undefined;
   /** Null: the stage has none. */
@@ -52,11 +56,17 @@ function build(plan: MachinePlan): PlanIndex {
   const before = plan.stages.map(({ after }) => after.map((edge): Edge => ({ stage: stage(edge.stage), on: edge.on })));
   const after: Edge[][] = plan.stages.map(() => []);
   before.forEach((edges, index) => edges.forEach((edge) => after[edge.stage]!.push({ stage: index, on: edge.on })));
+  const covered = plan.stages.map(({ covers = [] }) => covers.map(stage));
+  const coverOf = new Map<number, number>();
+  // The end of a part stands before that of the part around it.
+  covered.forEach((stages, end) => stages.forEach((each) => coverOf.has(each) || coverOf.set(each, end)));
   const taken = plan.stages.map(({ takes }) => takes.map((each) => ({ ...each, index: stage(each.stage) })));
   return {
     outputStages: (plan.output.kind === 'stage' ? [plan.output.stage] : plan.output.stages).map(stage),
     finallyStages: plan.stages.flatMap((each, index) => (each.finally === true ? [index] : [])),
     isFinally: (index) => plan.stages[index]!.finally === true,
+    coverOf: (index) => coverOf.get(index) ?? null,
+    coveredBy: (end) => covered[end]!,
     stageById: (id) => stageIds.get(id),
     scopeById: (id) => scopeIds.get(id),
     scopeOf: (index) => scopeOf[index]!,

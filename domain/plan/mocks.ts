@@ -90,8 +90,8 @@ function mocked({ each, outputSchema, texts: _texts, ...stage }: StagePlan, mock
     ...(outputSchema === undefined || each !== undefined ? {} : { outputSchema }),
     scope: null,
     work: { kind: 'mock', ...mock },
-    // One that is passed may hand its input on.
-    input: stage.when === null ? { kind: 'none' } : stage.input,
+    // One that is passed, or whose failure is tolerated, may hand its input on.
+    input: stage.when === null && stage.continueOnError !== true ? { kind: 'none' } : stage.input,
     inputs: [],
     outputs: [],
     outputFile: null,

@@ -21,5 +21,6 @@
  * - 15: stages with `finally` run after all others, also when the run is cancelled.
  * - 16: stages of a loop run again until a condition holds.
  * - 17: a part may be done for each item of a list: windows carry the machine of the part.
+ * - 18: the failure of a whole part may be tolerated.
  */
-export const BEHAVIOUR = 17;
+export const BEHAVIOUR = 18;

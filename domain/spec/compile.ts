@@ -19,7 +19,7 @@ import {
   type StagePlan,
   type WorkPlan,
 } from '../plan/plan.ts';
-import { machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
+import { coveredStages, machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
 import { edgesOnSuccess, hostVariablesOf, partOf } from '../plan/work.ts';
 import { compileAgent } from './compile-agent.ts';
@@ -294,6 +294,7 @@ function compileUse(
     input: links.input,
     handsOn: spec.kind === 'pipeline',
     ...(each === undefined ? {} : { each }),
+    ...toleranceOf(stage),
     ...compileMock(stage, what, fill, problems),
     ...compileOutputSchema(stage, what, options.checkSchema ?? null, problems),
   };
@@ -327,17 +328,25 @@ function eachOf(
   });
 }
 
-/** What ends a part never fails because of it: a part has failed once one of its stages has. */
+/** What ends a part fails because of it only where that is tolerated; else the part has failed once one of its stages has. */
 function withFailuresOfParts(stages: readonly StagePlan[]): readonly StagePlan[] {
   const tolerated = new Set(stages.flatMap(({ id, continueOnError }) => (continueOnError === true ? [id] : [])));
   const last = new Set(stages.flatMap(({ id, finally: isLast }) => (isLast === true ? [id] : [])));
   // Of a part that is done for each item the stage itself fails, once too many items have.
-  const parts = new Map(stages.map(({ id, work, each }) => [id, each === undefined ? partOf(work) : null]));
+  const parts = new Map(
+    stages.map(({ id, work, each }) => [id, each === undefined && !tolerated.has(id) ? partOf(work) : null]),
+  );
+  const covered = new Set(stages.flatMap(coveredStages));
   const inItems = new Map(stages.map(({ id, of }) => [id, of]));
   return stages.map((stage) => {
     const within = (id: string): readonly string[] =>
       (parts.get(id)?.stages ?? []).filter(
-        (each) => !tolerated.has(each) && !last.has(each) && parts.get(each) === null && inItems.get(each) === stage.of,
+        (each) =>
+          !tolerated.has(each) &&
+          !covered.has(each) &&
+          !last.has(each) &&
+          parts.get(each) === null &&
+          inItems.get(each) === stage.of,
       );
     const failures = stage.after.filter(({ on }) => on === 'failure').map((edge) => edge.stage);
     const more = [...new Set(failures.flatMap(within))].filter((id) => !failures.includes(id));

@@ -23,11 +23,11 @@ import type { CheckedExpression } from './expression/check.ts';
 /** Where a part stands: what the stage that uses it has. */
 export interface PartPlace extends Pick<
   StagePlan,
-  'after' | 'anyFailure' | 'when' | 'input' | 'mock' | 'outputSchema'
+  'after' | 'anyFailure' | 'when' | 'input' | 'continueOnError' | 'mock' | 'outputSchema'
 > {
   readonly id: string;
   readonly source: string;
-  /** What is carried goes through it when it is passed. */
+  /** What is carried goes through it when it is passed, or its failure is tolerated. */
   readonly handsOn: boolean;
   /** The part is done for each item; absent: once. */
   readonly each?: EachPlan | undefined;
@@ -64,7 +64,7 @@ export function inlinePart(part: Plan, { each, ...place }: PartPlace, read: Read
 }
 
 /** What its first stages find is the item. */
-function ofItem(place: PartPlace): PartPlace {
+function ofItem({ continueOnError: _tolerated, ...place }: PartPlace): PartPlace {
   return { ...place, after: [], anyFailure: undefined, when: null, input: { kind: 'run-input' }, handsOn: false };
 }
 
@@ -74,6 +74,7 @@ function aroundItems(end: StagePlan, place: PartPlace, each: EachPlan): StagePla
     after: [...withEdges(place.after, readBy(place)), ...end.after],
     ...(place.anyFailure === true ? { anyFailure: true } : {}),
     when: place.when,
+    ...(place.continueOnError === true ? { continueOnError: true } : {}),
     each,
   };
 }
@@ -141,13 +142,15 @@ function inlineLast(
 /** It waits for all that the part needs to have succeeded, and for what it hands on. */
 function endOf(part: Plan, place: PartPlace, named: (name: string) => string): StagePlan {
   const taken = part.output.kind === 'stage' ? [part.output.stage] : part.output.stages;
-  const carried = place.when !== null && place.handsOn ? place.input : STAGE_DEFAULTS.input;
+  const isTolerated = place.continueOnError === true;
+  const carried = (place.when !== null || isTolerated) && place.handsOn ? place.input : STAGE_DEFAULTS.input;
   const last = [...new Set([...lastStages(part.stages), ...taken])].map(named);
+  const atTheEnd = isTolerated ? endedStages(part.stages).map((id): EdgePlan => ({ stage: named(id), on: 'end' })) : [];
   return {
     ...STAGE_DEFAULTS,
     id: place.id,
     scope: null,
-    after: withEdges(edgesOnSuccess(last), [...edgesOnSuccess(sourcesOf(carried)), ...readBy(place)]),
+    after: withEdges(edgesOnSuccess(last), [...atTheEnd, ...edgesOnSuccess(sourcesOf(carried)), ...readBy(place)]),
     when: place.when,
     work: {
       kind: 'part',
@@ -156,6 +159,7 @@ function endOf(part: Plan, place: PartPlace, named: (name: string) => string): S
       output: outputOf(part.output, named),
     },
     input: carried,
+    ...(isTolerated ? { continueOnError: true } : {}),
     ...(place.mock === undefined ? {} : { mock: place.mock }),
     ...(place.outputSchema === undefined ? {} : { outputSchema: place.outputSchema }),
   };
@@ -175,9 +179,16 @@ function lastStages(stages: readonly StagePlan[]): readonly string[] {
   return usual.flatMap(({ id }) => (needed.has(id) ? [] : [id]));
 }
 
+/** What runs only after a failure: a part has not ended before it. */
+function endedStages(stages: readonly StagePlan[]): readonly string[] {
+  const exceptional = afterFailures(stages);
+  const needed = new Set(stages.flatMap(({ after }) => after.map(({ stage }) => stage)));
+  return [...exceptional].filter((id) => !needed.has(id));
+}
+
 function afterFailures(stages: readonly StagePlan[]): ReadonlySet<string> {
   const behind = new Map<string, string[]>(stages.map(({ id }) => [id, []]));
-  for (const { id, after } of stages) for (const { stage } of after) behind.get(stage)?.push(id);
+  for (const { id, after } of stages) for (const { stage, on } of after) if (on !== 'end') behind.get(stage)?.push(id);
   const found = new Set(stages.flatMap(({ id, after }) => (after.some(({ on }) => on === 'failure') ? [id] : [])));
   // A set that grows while it is walked is walked to its end.
   for (const id of found) for (const next of behind.get(id) ?? []) found.add(next);

@@ -135,8 +135,6 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
   uses: {
     timeout_secs: 'give it to the stages of the part',
     retry: 'give it to the stages of the part',
-    continue_on_error:
-      'give it to those stages of the part whose failure is tolerated: what follows them in the part starts then, and so does what follows the part',
     sandbox: 'write it in the spec that is used',
     env: 'pass values with `with`',
     secrets: 'name them at the stages of the part',

@@ -52,6 +52,7 @@ import { cycles } from './graph.ts';
 import { itemPartProblems, ownerProblems } from './item-part-problems.ts';
 import { loopProblems } from './loop-problems.ts';
 import { OUTPUT_SCHEMA_LIMITS } from './output-schema.ts';
+import { toleratedPartProblems } from './tolerated-part-problems.ts';
 import { sharesSource } from './mount-source.ts';
 import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
 import { SOURCE_LIMITS } from './source.ts';
@@ -417,6 +418,7 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     ...itemPartProblems(checked),
     ...partProblems(checked),
     ...loopProblems(checked),
+    ...toleratedPartProblems(checked),
     ...referenceProblems(checked),
     ...mountProblems(checked),
     ...variableProblems(checked),
@@ -524,22 +526,27 @@ function itemProblems(checked: Plan): readonly string[] {
 /** What is done of a part without its stages would be done twice, or never. */
 function partProblems({ stages }: Plan): readonly string[] {
   const ids = new Set(stages.map(({ id }) => id));
-  return stages.flatMap(({ id, work: one, continueOnError, inputs, outputs, outputFile, retry: { maxAttempts } }) => {
-    const ended = partOf(one);
-    if (ended === null) return [];
-    const merged = ended.output.kind === 'merge' ? ended.output.of : [];
-    return [
-      ...ended.stages
-        .filter((each) => !ids.has(each) || each === id)
-        .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another of the plan`),
-      ...repeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
-      ...repeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
-      ...repeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
-      ...(continueOnError === true || maxAttempts > 1 || inputs.length + outputs.length > 0 || outputFile !== null
-        ? [`stage ${id} ends a part and has what only a command has`]
-        : []),
-    ];
-  });
+  return stages.flatMap(
+    ({ id, work: one, loop, continueOnError, inputs, outputs, outputFile, retry: { maxAttempts } }) => {
+      const ended = partOf(one);
+      if (ended === null) return [];
+      const merged = ended.output.kind === 'merge' ? ended.output.of : [];
+      return [
+        ...ended.stages
+          .filter((each) => !ids.has(each) || each === id)
+          .map((each) => `stage ${id} ends a part with the stage ${each}, which is not another of the plan`),
+        ...repeated(ended.stages).map((twice) => `stage ${id} ends a part that has the stage ${twice} twice`),
+        ...repeated(merged.map((each) => each.name)).map((twice) => `stage ${id} merges two outputs as ${twice}`),
+        ...repeated(merged.map(({ stage: source }) => source)).map((twice) => `stage ${id} merges ${twice} twice`),
+        ...((continueOnError === true && loop !== undefined) ||
+        maxAttempts > 1 ||
+        inputs.length + outputs.length > 0 ||
+        outputFile !== null
+          ? [`stage ${id} ends a part and has what only a command has`]
+          : []),
+      ];
+    },
+  );
 }
 
 const NO_INPUT = { kind: 'none' } as const;

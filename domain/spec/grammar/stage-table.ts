@@ -249,7 +249,7 @@ export const BESIDE_RUN = {
   },
   continue_on_error: {
     as: 'continueOnError',
-    goesWith: ['run', 'approval', 'wait', 'prompt'],
+    goesWith: ['run', 'approval', 'wait', 'prompt', 'uses'],
     type: { is: 'flag' },
     mistaken: ['allow_failure', 'ignore_errors', 'ignore_failure', 'ignore_error'],
     default: false,
