@@ -2,6 +2,7 @@ import type { StagePlan } from '../plan/plan.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { type CheckSchema, OUTPUT_SCHEMA_LIMITS } from './output-schema.ts';
 import type { Problems } from './problems.ts';
+import { placeInSchema } from './schema-place.ts';
 import type { StageSpec } from './spec.ts';
 
 /** @param check  null: who compiles has it checked before anything runs */
@@ -12,7 +13,7 @@ export function compileOutputSchema(
   problems: Problems,
 ): Pick<StagePlan, 'outputSchema'> {
   if (outputSchema === null) return {};
-  const { at, value, text } = outputSchema;
+  const { at, value, text, node } = outputSchema;
   const bytes = utf8Length(text);
   const problem = bytes > OUTPUT_SCHEMA_LIMITS.schemaBytes ? null : (check?.(value) ?? null);
   if (bytes > OUTPUT_SCHEMA_LIMITS.schemaBytes)
@@ -25,7 +26,7 @@ export function compileOutputSchema(
   else if (problem !== null)
     problems.error(
       'spec/bad-value',
-      at,
+      placeInSchema(problem, node) ?? at,
       `\`output_schema\` of ${what} is not valid: ${problem}`,
       'correct it; it is a JSON Schema (2020-12), such as `{ type: object, required: [ok] }`',
     );

@@ -11,6 +11,8 @@ import { type Position, quote } from './tree.ts';
 export interface ParamValue {
   readonly text: string;
   readonly value: Json;
+  /** Of a choice: all that it may be. */
+  readonly choices?: readonly string[];
 }
 
 /** The values of a spec's parameters in one run. A null value was reported. */
@@ -37,7 +39,9 @@ export function resolveParams(
     const isWhole = checkDeclaration(param, problems);
     const fallback = isWhole ? defaultOf(param, problems) : null;
     // What does not fit a broken declaration is no second mistake.
-    values.set(param.name, text === null || !isWhole ? fallback : valueGiven(param, text, problems));
+    const value = text === null || !isWhole ? fallback : valueGiven(param, text, problems);
+    const choices = param.choices.map((choice) => choice.value);
+    values.set(param.name, value === null || choices.length === 0 ? value : { ...value, choices });
     if (text === null && param.fallback === null && !param.isOpen)
       problems.error(
         'spec/missing-param',

@@ -36,7 +36,7 @@ export function parseSpec(
   file: string,
 ): { readonly spec: Spec | null; readonly diagnostics: readonly Diagnostic[] } {
   const problems = new Problems(file);
-  const root = readMap(readSource(text, problems), 'the spec', problems);
+  const root = readMap(readSource(text, problems, file.endsWith('.json')), 'the spec', problems);
   const spec = root === null ? null : readSpec(root, file, problems);
   return { spec, diagnostics: problems.list() };
 }

@@ -320,7 +320,7 @@ export function readJson(
     return null;
   }
   if (node.kind !== 'scalar' && refuseRounded(node, what, problems)) return null;
-  return { at: node.at, text: node.kind === 'scalar' ? node.text : JSON.stringify(value), value };
+  return { at: node.at, text: node.kind === 'scalar' ? node.text : JSON.stringify(value), value, node };
 }
 
 /** Alone a number is kept as it is written; in a list it would become another one. */

@@ -14,6 +14,7 @@ import {
   type YAMLParseError,
 } from 'yaml';
 import { utf8Length } from '../units/utf8.ts';
+import { readJson } from './expression/json.ts';
 import type { Problems } from './problems.ts';
 import { inYamlQuotes, type MapEntry, type Position, quote, type TreeNode } from './tree.ts';
 
@@ -30,8 +31,11 @@ export const SOURCE_LIMITS = {
 
 const START: Position = { line: 1, column: 1 };
 
-/** Reads a text as YAML, of which JSON is a part; null when nothing of it can be used. */
-export function readSource(text: string, problems: Problems): TreeNode | null {
+/**
+ * Reads a text as YAML, of which JSON is a part; null when nothing of it can be used.
+ * @param isJson  its author writes JSON, so a mistake is told of JSON
+ */
+export function readSource(text: string, problems: Problems, isJson = false): TreeNode | null {
   if (text.length > SOURCE_LIMITS.bytes || utf8Length(text) > SOURCE_LIMITS.bytes) {
     problems.error(
       'spec/too-large',
@@ -63,6 +67,7 @@ export function readSource(text: string, problems: Problems): TreeNode | null {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };
   };
+  if (isJson && document.errors.length > 0 && tellJsonMistake(text, position, problems)) return null;
   const broken = new Set<number>();
   for (const error of document.errors) {
     const at = position(error.pos[0]);
@@ -92,6 +97,27 @@ export function readSource(text: string, problems: Problems): TreeNode | null {
     return null;
   }
   return new TreeBuilder(text, position, problems).build(document.contents);
+}
+
+/** False: the text is JSON, and something else is wrong with it. */
+function tellJsonMistake(text: string, position: (offset: number) => Position, problems: Problems): boolean {
+  const read = readJson(text);
+  if ('value' in read) return false;
+  const { at } = read;
+  const before = text.slice(0, at).trimEnd().at(-1);
+  const found = text.codePointAt(at);
+  const character = found === undefined ? null : String.fromCodePoint(found);
+  problems.error(
+    'spec/syntax',
+    position(Math.min(at, text.length)),
+    character === null
+      ? 'the JSON ends too early'
+      : `the JSON cannot go on with ${character === '"' ? 'a quote' : quote(character)}`,
+    before === ',' && (character === '}' || character === ']')
+      ? 'remove the comma before it'
+      : 'fix the JSON at this place; a comma, a quote or a bracket too few or too many is the usual cause',
+  );
+  return true;
 }
 
 function syntaxRemedy(text: string, { code, pos: [offset, end] }: YAMLParseError): string {

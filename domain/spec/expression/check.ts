@@ -61,7 +61,7 @@ function checkTyped(
   if (values === undefined) return checked;
   const names = checked.params.map(({ name }) => name);
   const mistake = typeMistake(source, names, values, judge, ofItem);
-  const problems = mistake === null ? impossibleStates(source) : [mistake];
+  const problems = mistake === null ? impossibleValues(source, values) : [mistake];
   return problems.length > 0 ? { problems } : checked;
 }
 
@@ -97,25 +97,43 @@ export function checkText(
 /** What `stages.NAME.state` may be where an expression reads it. */
 const STATES = ['succeeded', 'passed', 'failed', 'skipped', 'cancelled'];
 
-/** A comparison with a state that no stage ever has. */
-function impossibleStates(source: string): readonly ExpressionProblem[] {
+/** A comparison with a state that no stage ever has, or with a text that is none of a parameter's choices. */
+function impossibleValues(source: string, values: TypedValues): readonly ExpressionProblem[] {
   const parsed = parseExpression(source);
   if (isProblem(parsed)) return [];
   return [...nodesOf(parsed.ast)].flatMap((node): readonly ExpressionProblem[] => {
-    if (node.op !== '==' && node.op !== '!=') return [];
+    if (node.op !== '==' && node.op !== '!=' && node.op !== 'in') return [];
     const [left, right] = node.args;
-    const [state, other] = isState(left) ? [left, right] : [right, left];
-    if (!isState(state) || other.op !== 'value' || typeof other.args !== 'string' || STATES.includes(other.args))
-      return [];
-    const meant = didYouMean(nearest(other.args, STATES));
-    return [
-      {
-        message: `a stage's state is never ${quoted(other.args)}${meant}`,
-        remedy: `write one of: ${STATES.join(', ')}`,
-        ...other.range,
-      },
-    ];
+    const known = possibleValues(left, values);
+    if (node.op === 'in')
+      return known === null || right.op !== 'list' ? [] : right.args.flatMap((item) => unless(item, known));
+    const other = known === null ? possibleValues(right, values) : null;
+    return known !== null ? unless(right, known) : other !== null ? unless(left, other) : [];
   });
+}
+
+interface PossibleValues {
+  readonly whose: string;
+  readonly words: readonly string[];
+}
+
+/** Null: it may be anything. */
+function possibleValues(node: ASTNode, values: TypedValues): PossibleValues | null {
+  if (isState(node)) return { whose: "a stage's state", words: STATES };
+  const param = selectionOf(node);
+  const words = param !== null && isVariable(param.of, 'params') ? values.get(param.name)?.choices : undefined;
+  return words === undefined ? null : { whose: `the parameter ${quoted(param!.name)}`, words };
+}
+
+function unless(node: ASTNode, { whose, words }: PossibleValues): readonly ExpressionProblem[] {
+  if (node.op !== 'value' || typeof node.args !== 'string' || words.includes(node.args)) return [];
+  return [
+    {
+      message: `${whose} is never ${quoted(node.args)}${didYouMean(nearest(node.args, words))}`,
+      remedy: `write one of: ${words.join(', ')}`,
+      ...node.range,
+    },
+  ];
 }
 
 function isState(node: ASTNode): boolean {

@@ -7,16 +7,29 @@ import { EXPRESSION_LIMITS } from './limits.ts';
 export type JsonValue = null | boolean | number | bigint | string | JsonValue[] | Map<string, JsonValue>;
 
 /** What the text is, or why it is none. Mappings are Maps: no name in them means anything to the language. */
-export function readJson(text: string): { readonly value: JsonValue } | { readonly problem: string } {
+export function readJson(text: string): { readonly value: JsonValue } | NotJsonBecause {
   try {
     return { value: new JsonText(text).whole() };
   } catch (error) {
-    if (error instanceof NotJson) return { problem: error.message };
+    if (error instanceof NotJson) return { problem: error.message, at: error.at };
     throw error;
   }
 }
 
-class NotJson extends Error {}
+export interface NotJsonBecause {
+  readonly problem: string;
+  /** The character at which it cannot go on, from 0. */
+  readonly at: number;
+}
+
+class NotJson extends Error {
+  readonly at: number;
+
+  constructor(message: string, at: number) {
+    super(message);
+    this.at = at;
+  }
+}
 
 const INT_MIN = -(2n ** 63n);
 const INT_MAX = 2n ** 63n - 1n;
@@ -39,7 +52,7 @@ class JsonText {
 
   #value(depth: number): JsonValue {
     if (depth > EXPRESSION_LIMITS.jsonDepth)
-      throw new NotJson(`its values are nested more than ${EXPRESSION_LIMITS.jsonDepth} deep`);
+      throw new NotJson(`its values are nested more than ${EXPRESSION_LIMITS.jsonDepth} deep`, this.#at);
     this.#skip();
     switch (this.#text.charAt(this.#at)) {
       case '{':
@@ -137,6 +150,7 @@ class JsonText {
   #fail(): never {
     throw new NotJson(
       this.#at >= this.#text.length ? 'it ends too early' : `there is something else at character ${this.#at + 1}`,
+      this.#at,
     );
   }
 }

@@ -5,7 +5,10 @@
 import { type ExpressionProblem, typedLanguage, typeIn } from './language.ts';
 
 /** Null: nothing is known of the value. */
-export type TypedValues = ReadonlyMap<string, { readonly value: unknown } | null>;
+export type TypedValues = ReadonlyMap<
+  string,
+  { readonly value: unknown; readonly choices?: readonly string[] | undefined } | null
+>;
 
 /** @returns what is wrong with a type that the expression may have; null: nothing */
 export type JudgeType = (type: string) => string | null;

@@ -1,5 +1,5 @@
 /** Values of a spec that may be of several shapes. */
-import type { Position } from '../tree.ts';
+import type { Position, TreeNode } from '../tree.ts';
 
 /** A value as JSON and YAML write it. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
@@ -10,6 +10,8 @@ export interface JsonSpec<V extends Json = Json> {
   /** Of a list or mapping, its JSON. */
   readonly text: string;
   readonly value: V;
+  /** For the places of what stands in it. */
+  readonly node: TreeNode;
 }
 
 /** A value of one of several shapes: a text, a number, a boolean, or a list or mapping of anything. */
