@@ -114,7 +114,7 @@ export const ERROR_CODES = {
     retry: 'never',
     summary: 'A stage of a part has failed whose failure is tolerated as a whole (`continue_on_error` beside `uses`).',
     remedy:
-      'The message names the stage: `voidbox status RUN` says why it failed, `voidbox logs RUN --stage STAGE` prints its lines.',
+      'The message names the stage that failed: read its lines with `voidbox logs RUN --stage STAGE`, correct it, and run the part again with `voidbox retry RUN --from PART`.',
   },
   'loop/limit': {
     kind: 'outcome',
