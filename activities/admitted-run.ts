@@ -2,7 +2,7 @@
 import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { type MachinePlan, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
-import { itemPlanOf, stagesWithItems } from '../domain/pipeline/item-plan.ts';
+import { itemPlanOf, listsOf } from '../domain/pipeline/item-plan.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
@@ -10,7 +10,8 @@ import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { AdmissionRecord, CommandCaller } from './admission-record.ts';
 import type { InlineOrRef } from './contract.ts';
-import type { ParentOf } from './deps.ts';
+import { INSTANCE_LIMITS } from '../domain/run/instance.ts';
+import type { ParentExecution, ParentOf } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { AdmittedScope } from './requests.ts';
@@ -75,7 +76,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
     const machine = machinePlanOf(plan);
     // Throws for a plan whose parts do not fit each other.
     planIndex(machine);
-    for (const stage of stagesWithItems(machine)) planIndex(itemPlanOf(stage));
+    for (const { stage } of listsOf(machine)) planIndex(itemPlanOf(stage));
     return {
       runId,
       hostId: record.hostId,
@@ -136,23 +137,37 @@ export const ITEMS_ID_PREFIX = 'items/';
 const MOST_KNOWN_WINDOWS = 5_000;
 
 export interface Callers {
-  /** @throws CodedError `call/refused` unless the run's own workflow calls, or a child of it that does items */
+  /** @throws CodedError `call/refused` unless the run's own workflow calls, or one that does items of it, which the run or another such one has started */
   check(runId: unknown): Promise<void>;
 }
 
 /** The server is asked once for each execution that is not the run's: only a workflow itself can start children. */
 export function createCallers(parentOf: ParentOf): Callers {
-  const known = new Map<string, string>();
+  const known = new Map<string, ParentExecution>();
+  const parentIn = async ({ workflowId, executionId }: ParentExecution): Promise<ParentExecution | null> => {
+    const parent = known.get(executionId) ?? (await parentOf(workflowId, executionId));
+    if (parent === null) return null;
+    if (known.size >= MOST_KNOWN_WINDOWS) known.clear();
+    known.set(executionId, parent);
+    return parent;
+  };
+  /** As far up as lists stand within each other. */
+  const isBelow = async (runId: string, child: ParentExecution): Promise<boolean> => {
+    let at: ParentExecution | null = child;
+    for (let depth = 0; depth < INSTANCE_LIMITS.depth; depth += 1) {
+      at = await parentIn(at);
+      if (at?.workflowId === runId) return true;
+      if (at?.workflowId.startsWith(ITEMS_ID_PREFIX) !== true) return false;
+    }
+    return false;
+  };
   return {
     async check(runId) {
       const { workflowExecution } = Context.current().info;
       if (workflowExecution?.workflowId.startsWith(ITEMS_ID_PREFIX) !== true || typeof runId !== 'string')
         return void assertCalledByRun(runId);
       const { workflowId, runId: executionId } = workflowExecution;
-      const parent = known.get(executionId) ?? (await parentOf(workflowId, executionId));
-      if (parent !== runId) return void assertCalledByRun(runId);
-      if (known.size >= MOST_KNOWN_WINDOWS) known.clear();
-      known.set(executionId, parent);
+      if (!(await isBelow(runId, { workflowId, executionId }))) assertCalledByRun(runId);
     },
   };
 }

@@ -196,6 +196,8 @@ export interface ConditionResult {
 export interface BeginItemsCall {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that has the list; absent: the run itself has it. */
+  readonly instance?: InstancePath | undefined;
   readonly attempt: number;
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
@@ -205,6 +207,8 @@ export interface BeginItemsCall {
 export interface EndItemsCall {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that has the list; absent: the run itself has it. */
+  readonly instance?: InstancePath | undefined;
   readonly attempt: number;
   /** The run was cancelled: items may be missing. */
   readonly cancelled: boolean;

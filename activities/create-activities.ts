@@ -5,6 +5,7 @@ import { admit } from './admit.ts';
 import { evaluateCondition } from './conditions.ts';
 import type { Activities } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
+import { createEndsOfLists } from './ends-of-lists.ts';
 import { endPart } from './end-part.ts';
 import { stageFailure, toActivityFailure } from './failure.ts';
 import { finishAgain, finishRun } from './finish-run.ts';
@@ -14,7 +15,9 @@ import { beginItems, endItems } from './items.ts';
 import { runStage } from './run-stage.ts';
 import { acquireVm, releaseVm } from './shared-vm.ts';
 
-export function createActivities(deps: ActivityDeps): Activities {
+export function createActivities(given: ActivityDeps): Activities {
+  const lists = createEndsOfLists(given.events);
+  const deps: ActivityDeps = { ...given, events: lists.events };
   const calls = createRunCalls(deps);
   return {
     admit: async (request) => {
@@ -42,7 +45,11 @@ export function createActivities(deps: ActivityDeps): Activities {
     recordApproval: (call) => coded(async () => recordApproval(deps, await calls.approval(call))),
     checkRejection: (call) => coded(async () => checkRejection(await calls.rejection(call))),
     beginItems: (call) => coded(async () => beginItems(deps, await calls.beginItems(call))),
-    endItems: (call) => coded(async () => unlessFailed(await endItems(deps, await calls.endItems(call)))),
+    endItems: (call) =>
+      coded(async () => {
+        const request = await calls.endItems(call);
+        return unlessFailed(await endItems(deps, request, lists.take(request.runId, request.execKey)));
+      }),
     appendEvents: (call) =>
       coded(async () => {
         const { runId, events } = await calls.append(call);

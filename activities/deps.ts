@@ -51,8 +51,13 @@ export interface ActivityDeps {
   readonly now: () => number;
 }
 
-/** What the server says: the workflow that started this execution as its child; null: none did. */
-export type ParentOf = (workflowId: string, executionId: string) => Promise<string | null>;
+export interface ParentExecution {
+  readonly workflowId: string;
+  readonly executionId: string;
+}
+
+/** What the server says: the execution that started this one as its child; null: none did. */
+export type ParentOf = (workflowId: string, executionId: string) => Promise<ParentExecution | null>;
 
 export interface MountPolicy {
   /** Host folders that runs may mount from. */

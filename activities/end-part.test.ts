@@ -158,4 +158,9 @@ test('a workflow of an earlier build is not given such a plan', () => {
   const plan = planWith({ kind: 'stage', stage: 'review.b' });
   expect(() => refuseNewer(plan, 12)).toThrow('stage review ends a part');
   expect(() => refuseNewer(plan, 13)).not.toThrow();
+  const each = { list: { kind: 'inline', items: [1] }, maxParallel: 1, failFast: false, allowFailures: 0 } as const;
+  const [first, ...others] = plan.stages;
+  const nested = { ...plan, stages: [{ ...first!, of: 'review', each }, ...others] };
+  expect(() => refuseNewer(nested, 18)).toThrow('has `for_each` within an item');
+  expect(() => refuseNewer(nested, 19)).not.toThrow();
 });

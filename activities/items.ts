@@ -5,7 +5,7 @@ import { type DataRef, type EachPlan, ISOLATION_LEVELS, type JsonValue, PLAN_LIM
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import type { InstancePath } from '../domain/run/instance.ts';
+import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
 import { type StageFailure, type StageResult, toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { isRounded } from '../domain/units/rounded.ts';
@@ -13,6 +13,7 @@ import type { UpstreamOutputs } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import { stageFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
+import type { EndsOfList } from './ends-of-lists.ts';
 import { mergeItems } from './merge-outputs.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { RunRecords } from './ports/run-records.ts';
@@ -22,6 +23,8 @@ import { readResult, writeResult } from './stage-record.ts';
 export interface EndItemsRequest {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that has the list; empty: the run itself has it. */
+  readonly instance: InstancePath;
   readonly attempt: number;
   readonly execKey: string;
   readonly each: EachPlan;
@@ -36,7 +39,7 @@ export interface BeginItemsRequest extends EndItemsRequest {
   readonly events: readonly NewRunEvent[];
 }
 
-/** Record `items-<stage>`. */
+/** Record `items-<stage>`, of a list within an item with its instance behind a `/`. */
 interface ItemsRecord {
   readonly count: number;
   /** A JSON list. */
@@ -47,11 +50,21 @@ interface ItemsRecord {
 const VARIABLE_BYTES = 32 * 1024;
 /** Of an item in a message. */
 const SHOWN_CHARACTERS = 200;
-/** Lists that are kept parsed; each has at most `PLAN_LIMITS.itemListBytes`. */
+/** Lists that are kept parsed: so many whatever their sizes, and more of them while they are small together. */
 const MOST_LISTS = 4;
+const MOST_SMALL_LISTS = 256;
 
-function recordName(stage: string): string {
-  return `items-${stage}`;
+function recordName(stage: string, instance: InstancePath): string {
+  return instance.length === 0 ? `items-${stage}` : `items-${stage}/${instanceText(instance)}`;
+}
+
+async function recordOf(
+  records: Pick<RunRecords, 'get'>,
+  runId: string,
+  stage: string,
+  instance: InstancePath,
+): Promise<ItemsRecord | null> {
+  return ((await records.get(runId, recordName(stage, instance))) as ItemsRecord | null | undefined) ?? null;
 }
 
 /** @throws ApplicationFailure with the stage's result where there is no list */
@@ -60,8 +73,8 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
   if (request.events.length > 0) await deps.events.append(runId, request.events);
   const earlier = await readResult(deps.events, runId, execKey);
   if (earlier?.outcome === 'failed') throw stageFailure(earlier);
-  const known = (await deps.records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
-  const items = known ?? (await keptList(deps, request, await listOf(deps.artifacts, request)));
+  const known = await recordOf(deps.records, runId, stage, request.instance);
+  const items = known ?? (await keptList(deps, request, await boundedList(deps, request)));
   if ('code' in items) {
     const failed = await writeResult(deps.events, runId, resultOf(request, 0, { failure: items }), null, deps.now());
     throw stageFailure(failed);
@@ -78,15 +91,32 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
 
 async function keptList(
   { artifacts, records }: ActivityDeps,
-  { runId, stage }: BeginItemsRequest,
+  { runId, stage, instance }: BeginItemsRequest,
   list: readonly JsonValue[] | StageFailure,
 ): Promise<ItemsRecord | StageFailure> {
   if ('code' in list) return list as StageFailure;
   const values = list as readonly JsonValue[];
   const ref = await artifacts.put(pieces([JSON.stringify(values)]), 'application/json');
   const record: ItemsRecord = { count: values.length, list: ref };
-  await records.put(runId, recordName(stage), record);
+  await records.put(runId, recordName(stage, instance), record);
   return record;
+}
+
+/** Lists within items are short enough together for the readers of the run's log. */
+async function boundedList(
+  { artifacts, records }: ActivityDeps,
+  request: BeginItemsRequest,
+): Promise<readonly JsonValue[] | StageFailure> {
+  const { runId, stage, instance } = request;
+  const list = await listOf(artifacts, request);
+  if ('code' in list || instance.length === 0) return list;
+  let around = 1;
+  for (const [depth, { part }] of instance.entries())
+    around *= (await recordOf(records, runId, part, instance.slice(0, depth)))?.count ?? 1;
+  const most = Math.floor(PLAN_LIMITS.nestedItems / around);
+  if (list.length <= most) return list;
+  const message = `the list of ${stage} has ${list.length} items in one of ${around} items around it; at most ${most} are allowed, so that all have ${PLAN_LIMITS.nestedItems} together`;
+  return { code: 'stage/bad-items', message, stderrTail: '' };
 }
 
 async function listOf(
@@ -160,18 +190,26 @@ export function createItemLists({
   readonly records: Pick<RunRecords, 'get'>;
 }): ItemLists {
   /** In the order of last use. */
-  const kept = new Map<string, Promise<readonly JsonValue[]>>();
-  const listIn = async (runId: string, stage: string): Promise<readonly JsonValue[]> => {
-    const record = (await records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
-    if (record === null || record === undefined) return [];
-    const { sha256 } = record.list;
-    const list = kept.get(sha256) ?? readList(artifacts, record.list).then((value) => value as readonly JsonValue[]);
+  const kept = new Map<string, { readonly list: Promise<readonly JsonValue[]>; readonly sizeBytes: number }>();
+  let keptBytes = 0;
+  const drop = (sha256: string): void => {
+    keptBytes -= kept.get(sha256)?.sizeBytes ?? 0;
     kept.delete(sha256);
-    kept.set(sha256, list);
-    list.catch(() => kept.delete(sha256));
+  };
+  const listIn = async (runId: string, stage: string, instance: InstancePath): Promise<readonly JsonValue[]> => {
+    const record = await recordOf(records, runId, stage, instance);
+    if (record === null) return [];
+    const { sha256, sizeBytes } = record.list;
+    const list =
+      kept.get(sha256)?.list ?? readList(artifacts, record.list).then((value) => value as readonly JsonValue[]);
+    drop(sha256);
+    kept.set(sha256, { list, sizeBytes });
+    keptBytes += sizeBytes;
+    list.catch(() => drop(sha256));
     for (const oldest of kept.keys()) {
-      if (kept.size <= MOST_LISTS) break;
-      kept.delete(oldest);
+      const isSmall = kept.size <= MOST_SMALL_LISTS && keptBytes <= PLAN_LIMITS.itemListBytes;
+      if (kept.size <= MOST_LISTS || isSmall) break;
+      drop(oldest);
     }
     return list;
   };
@@ -180,7 +218,7 @@ export function createItemLists({
       const step = instance.at(-1);
       if (step === undefined) return null;
       const { part: stage, item: index } = step;
-      const list = await listIn(runId, stage);
+      const list = await listIn(runId, stage, instance.slice(0, -1));
       if (index >= list.length)
         throw new CodedError(
           'call/refused',
@@ -201,18 +239,25 @@ export function itemVariables(item: StageItem | null): Readonly<Record<string, s
 /** How an item ended. */
 type ItemEnd = { readonly output: DataRef | null } | { readonly failure: StageFailure };
 
-/** Of the latest attempts in the run's log: whatever workflows remember, what stands there is what happened. */
-export function endItems(deps: ActivityDeps, request: EndItemsRequest): Promise<StageResult> {
+/**
+ * Of the latest attempts in the run's log: whatever workflows remember, what stands there is what happened.
+ * @param remembered  what this worker knows of it without reading
+ */
+export function endItems(
+  deps: ActivityDeps,
+  request: EndItemsRequest,
+  remembered: EndsOfList | null = null,
+): Promise<StageResult> {
   return withHeartbeat(async (life) => {
     const { runId, stage, execKey, each } = request;
     const earlier = await readResult(deps.events, runId, execKey);
     if (earlier !== null) return earlier;
     life.phase('reading results');
-    const record = (await deps.records.get(runId, recordName(stage))) as ItemsRecord | null | undefined;
-    if (record === null || record === undefined)
+    const record = await recordOf(deps.records, runId, stage, request.instance);
+    if (record === null)
       throw new CodedError('call/refused', `run ${runId}: the items of stage ${stage} have not begun`);
     const list = (await readList(deps.artifacts, record.list)) as readonly JsonValue[];
-    const { ends, startedAtMs, vm } = await endsOf(deps, request);
+    const { ends, startedAtMs, vm } = rememberedEnds(remembered, record.count) ?? (await endsOf(deps, request));
     const failed = list.flatMap((value, item) => {
       const end = ends.get(item);
       return end !== undefined && 'failure' in end ? [{ item, value, failure: end.failure }] : [];
@@ -232,7 +277,7 @@ export function endItems(deps: ActivityDeps, request: EndItemsRequest): Promise<
       });
     const missing = list.length - ends.size;
     if (failed.length > each.allowFailures || missing > 0)
-      return conclude({ failure: failureOf(stage, list.length, failed, missing) });
+      return conclude({ failure: failureOf(request, list.length, failed, missing) });
     life.phase('merging results');
     const parts = list.map((value, item) => {
       const end = ends.get(item)!;
@@ -257,13 +302,22 @@ interface Ends {
   readonly vm: VmFacts | null;
 }
 
-async function endsOf(deps: ActivityDeps, { runId, stage, execKey: own }: EndItemsRequest): Promise<Ends> {
+/** Null unless all of them have succeeded in this worker. */
+function rememberedEnds(remembered: EndsOfList | null, count: number): Ends | null {
+  if (remembered === null || remembered.succeeded.size < count) return null;
+  const { startedAtMs, succeeded } = remembered;
+  let vm: VmFacts | null = null;
+  for (const end of succeeded.values()) vm = weaker(vm, end.vm);
+  return { ends: succeeded, startedAtMs, vm };
+}
+
+async function endsOf(deps: ActivityDeps, { runId, stage, instance, execKey: own }: EndItemsRequest): Promise<Ends> {
   const ends = new Map<number, ItemEnd & { readonly attempt: number }>();
   let startedAtMs: number | null = null;
   let vm: VmFacts | null = null;
   for await (const { atMs, body } of deps.reader.read(runId, 0, { output: false })) {
     if (body.type === 'stage-started' && body.execKey === own) startedAtMs = atMs;
-    const end = endIn(body, stage);
+    const end = endIn(body, stage, instance);
     if (end === null) continue;
     const known = ends.get(end.item);
     if (known === undefined || known.attempt <= end.attempt) ends.set(end.item, end);
@@ -282,11 +336,15 @@ function weaker(one: VmFacts | null, other: VmFacts | null): VmFacts | null {
 function endIn(
   body: RunEventBody,
   stage: string,
+  around: InstancePath,
 ): (ItemEnd & { readonly item: number; readonly attempt: number }) | null {
   if ((body.type !== 'stage-finished' && body.type !== 'stage-failed') || body.stage !== stage) return null;
   const name = parseExecKey(body.execKey);
-  const step = name?.instance[0];
-  if (name === null || step === undefined || step.part !== stage) return null;
+  const step = name?.instance[around.length];
+  if (name === null || step === undefined || step.part !== stage || name.instance.length !== around.length + 1)
+    return null;
+  if (around.some(({ part, item }, at) => name.instance[at]!.part !== part || name.instance[at]!.item !== item))
+    return null;
   const at = { item: step.item, attempt: name.attempt };
   if (body.type === 'stage-failed') return { ...at, failure: body.failure };
   const { outcome, output, failure } = toStageResult(body.result);
@@ -295,23 +353,25 @@ function endIn(
 }
 
 function failureOf(
-  stage: string,
+  { stage, instance }: EndItemsRequest,
   count: number,
   failed: readonly { readonly item: number; readonly value: JsonValue; readonly failure: StageFailure }[],
   missing: number,
 ): StageFailure {
   const [first] = failed;
+  // The failure of an item says that of the list in it.
+  const name = instance.length === 0 ? '' : `${shownStage(stage, instance)}: `;
   const left = missing === 0 ? '' : `; ${missing} did not end`;
   if (first === undefined)
     return {
       code: 'stage/items-failed',
-      message: `of the ${count} items of stage ${stage} ${missing} have no result`,
+      message: `${name}of the ${count} items of stage ${stage} ${missing} have no result`,
       stderrTail: '',
     };
   const { item, value, failure } = first;
   return {
     code: 'stage/items-failed',
-    message: `${failed.length} of ${count} items failed${left}; the first is item ${item}, ${shown(value)}: ${failure.message} (${failure.code})`,
+    message: `${name}${failed.length} of ${count} items failed${left}; the first is item ${item}, ${shown(value)}: ${failure.message} (${failure.code})`,
     stderrTail: failure.stderrTail,
   };
 }
@@ -322,13 +382,13 @@ function shown(value: JsonValue): string {
 }
 
 function resultOf(
-  { stage, attempt, execKey }: EndItemsRequest,
+  { stage, instance, attempt, execKey }: EndItemsRequest,
   durationMs: number,
   end: Partial<StageResult>,
 ): StageResult {
   return {
     stage,
-    instance: [],
+    instance,
     attempt,
     execKey,
     outcome: 'failed',

@@ -41,6 +41,11 @@ const NEEDS: readonly Need[] = [
   // As long as work without a VM is called for.
   { behaviour: 13, what: 'is mocked', isNeeded: ({ work }) => mockOf(work) !== null },
   { behaviour: 16, what: 'is a loop', isNeeded: ({ loop }) => loop !== undefined },
+  {
+    behaviour: 19,
+    what: 'has `for_each` within an item',
+    isNeeded: ({ of, each }) => of !== undefined && each !== undefined,
+  },
   { behaviour: 17, what: 'is done for each item of a part', isNeeded: ({ of }) => of !== undefined },
   {
     behaviour: 18,

@@ -10,13 +10,15 @@ import { type ApprovalWork, LOST_VM_ATTEMPTS, type Plan } from '../domain/plan/p
 import { toWire } from '../domain/plan/wire.ts';
 import type { NewRunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
+import { compileText } from '../domain/spec/load.ts';
 import { openStores } from '../store/open-stores.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import { stagesBefore } from '../domain/plan/work.ts';
 import { planOf } from '../test/machine/plan-of.ts';
 import type { AdmissionRecord } from './admission-record.ts';
 import type { StageCall } from './contract.ts';
-import type { ActivityDeps } from './deps.ts';
+import type { ActivityDeps, ParentExecution } from './deps.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { EventLog } from './ports/event-log.ts';
 import { createRunCalls, type RunCalls } from './run-calls.ts';
@@ -43,10 +45,25 @@ beforeEach(async () => {
 
 afterEach(() => rmSync(stateDir, { recursive: true, force: true }));
 
-/** Of a worker of this host; the server says that `items/known` is a child of the run `many`. */
+/**
+ * Of a worker of this host; the server says that `items/known` is a child of the run `many`, with windows four deep below it, each a
+ * child of the one before: `items/2`, `items/3`, `items/4`, and `items/5`, which no list is as deep as.
+ */
 function callsOn(hostId: string): RunCalls {
-  const parentOf = (workflowId: string): Promise<string | null> =>
-    Promise.resolve(workflowId === 'items/known' ? 'many' : null);
+  const parents = new Map([
+    ['items/known', 'many'],
+    ['items/2', 'items/known'],
+    ['items/3', 'items/2'],
+    ['items/4', 'items/3'],
+    ['items/5', 'items/4'],
+    ['items/circle', 'items/circle'],
+    ['items/of-other', 'other'],
+    ['items/below-other', 'items/of-other'],
+  ]);
+  const parentOf = (workflowId: string): Promise<ParentExecution | null> => {
+    const parent = parents.get(workflowId);
+    return Promise.resolve(parent === undefined ? null : { workflowId: parent, executionId: `run of ${parent}` });
+  };
   return createRunCalls({ artifacts, events, records, parentOf, placement: { hostId, hostQueue: 'q' } });
 }
 
@@ -79,7 +96,7 @@ async function admitted(
 /** As the workflow `workflowId` calls; null is a client that schedules an activity without a workflow. */
 async function as<T>(workflowId: string | null, work: () => Promise<T>): Promise<T> {
   const environment = new MockActivityEnvironment(
-    { workflowExecution: { workflowId: workflowId ?? '', runId: 'x' } },
+    { workflowExecution: { workflowId: workflowId ?? '', runId: `run of ${workflowId}` } },
     { logger: new DefaultLogger('ERROR', () => undefined) },
   );
   return (await environment.run(async () => {
@@ -1048,3 +1065,90 @@ describe('a part of each item', () => {
 async function* bytesOf(text: string): AsyncIterable<Uint8Array> {
   yield Buffer.from(text);
 }
+
+describe('a list within an item', () => {
+  const TEXT = `kind: workflow
+name: x
+parts:
+  p:
+    workflow:
+      output_step: end
+      steps:
+        - { name: list, run: { program: cat } }
+        - { name: inner, for_each: stages.list.json, when: stages.list.exit_code == 0, run: { program: cat } }
+        - { name: end, depends_on: [inner], run: { program: cat } }
+workflow:
+  steps: [{ name: outer, uses: p, for_each: [a, b] }]
+`;
+  const [inOuter, ofOther] = [[{ part: 'outer', item: 1 }], [{ part: 'outer', item: 0 }]];
+  const inInner = (item: number) => [...inOuter, { part: 'outer.inner', item }];
+  const call: StageCall = {
+    ...own,
+    runId: 'many',
+    stage: 'outer.inner',
+    instance: inInner(2),
+    upstream: { 'outer.list': OUTPUT },
+  };
+  const begin = { ...call, instance: inOuter, events: [] };
+  const refused = (message = '') => ({ code: 'call/refused', message: expect.stringContaining(message) });
+
+  beforeEach(async () => {
+    const { plan } = compileText(TEXT, 'x', { baseDir: '/', checkExpression: checkExpressions });
+    await admitted('many', { behaviour: 19, mounts: {} }, plan!);
+    const put = async (list: unknown) => artifacts.put(bytesOf(JSON.stringify(list)), 'application/json');
+    await records.put('many', 'items-outer', { count: 2, list: await put(['a', 'b']) });
+    await records.put('many', 'items-outer.inner/outer~1', { count: 3, list: await put([7, 8, 9]) });
+  });
+
+  test('has its commands called for the windows of windows of the run, as deep as lists may be', async () => {
+    for (const caller of ['many', 'items/known', 'items/2', 'items/3', 'items/4'])
+      expect(await as(caller, () => calls.stage(call))).toMatchObject({
+        execKey: 'outer.inner/outer~1~outer.inner~2/1',
+        item: { index: 2, text: '9' },
+        input: { kind: 'inline', text: '9' },
+      });
+    for (const caller of ['items/5', 'items/circle', 'items/of-other', 'items/below-other', 'items/none', 'other'])
+      await expect(as(caller, () => calls.stage(call))).rejects.toMatchObject(refused("only that run's own workflow"));
+  });
+
+  test('is begun, decided and ended in each item around it', async () => {
+    expect(await as('items/known', () => calls.beginItems(begin))).toMatchObject({
+      execKey: 'outer.inner/outer~1/1',
+      instance: inOuter,
+      mostItems: 10_000,
+      upstream: { 'outer.list': OUTPUT },
+    });
+    expect(await as('items/known', () => calls.endItems(begin))).toMatchObject({ instance: inOuter });
+    const upstream = { 'outer.list': { state: 'succeeded', attempt: 1, output: null } };
+    const decide = { runId: 'many', stage: 'outer.inner', instance: inOuter, evaluation: 1, upstream, events: [] };
+    expect(await as('items/known', () => calls.evaluate(decide))).toMatchObject({ instance: inOuter });
+    for (const caller of ['items/none', 'items/below-other', 'other']) {
+      await expect(as(caller, () => calls.beginItems(begin))).rejects.toMatchObject(refused());
+      await expect(as(caller, () => calls.endItems(begin))).rejects.toMatchObject(refused());
+      await expect(as(caller, () => calls.evaluate(decide))).rejects.toMatchObject(refused());
+    }
+    await expect(as('many', () => calls.evaluate({ ...decide, instance: inInner(0) }))).rejects.toMatchObject(
+      refused('have no condition'),
+    );
+  });
+
+  test.each<[string, unknown]>([
+    ['the run itself', []],
+    ['an item that the list around it does not have', [{ part: 'outer', item: 2 }]],
+    ['an item of itself', inInner(0)],
+    ['an item of its own name alone', [{ part: 'outer.inner', item: 0 }]],
+  ])('has no list for %s', async (_what, instance) => {
+    await expect(as('many', () => calls.beginItems({ ...begin, instance }))).rejects.toMatchObject(refused());
+  });
+
+  test.each<[string, unknown]>([
+    ['the item around it', inOuter],
+    ['an item beyond its list', inInner(3)],
+    ['an item of a list that has not begun', [...ofOther, { part: 'outer.inner', item: 0 }]],
+    ['an item without the one around it', [{ part: 'outer.inner', item: 0 }]],
+    ['the items in the other order', inInner(0).toReversed()],
+  ])('has no command for %s', async (_what, instance) => {
+    const other = { ...call, instance } as StageCall;
+    await expect(as('items/2', () => calls.stage(other))).rejects.toMatchObject(refused());
+  });
+});

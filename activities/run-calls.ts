@@ -173,16 +173,18 @@ export function createRunCalls({
     },
     async beginItems(value) {
       const call = fieldsOf(value, 'a call to begin items');
-      const run = await openRunOf(call);
+      const run = await openRunOf(call, isOfItem(call) ? runOrItemsOf : runOf);
+      const request = itemsIn(run, call);
+      await lists.itemOf(run.runId, request.instance);
       return {
-        ...itemsIn(run, call),
-        upstream: takenIn(run, stageOf(run, idIn(run, call, 'stage')), [], call['upstream']),
+        ...request,
+        upstream: takenIn(run, stageOf(run, request.stage), request.instance, call['upstream']),
         events: checkedEvents(run, call['events']),
       };
     },
     async endItems(value) {
       const call = fieldsOf(value, 'a call to end items');
-      const run = await runOf(call);
+      const run = await (isOfItem(call) ? runOrItemsOf : runOf)(call);
       const request = { ...itemsIn(run, call), cancelled: call['cancelled'] === true };
       const end = await endOf(events, run.runId);
       if (end !== null && (await readResult(events, run.runId, request.execKey)) === null) throw ended(run, end);
@@ -325,7 +327,7 @@ function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
   const stage = stageOf(run, idIn(run, call, 'stage'));
   const { id, when: own, input, loop } = stage;
   // Of a stage with items, whether they are done at all.
-  const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
+  const instance = stage.of === undefined && !isOfItem(call) ? [] : pathIn(run, stage, call);
   if (instance.at(-1)?.part === id) throw refused(run, `the items of stage ${id} have no condition`);
   const when = loop?.until ?? own;
   if (when === null) throw refused(run, `stage ${id} has no condition`);
@@ -418,14 +420,20 @@ function isGivenItem({ stage }: StageRequest): boolean {
   return stage.each !== undefined || stage.input.kind === 'run-input';
 }
 
-/** Where the stage stands that a call names: of stages of items the item, of any other stage the run itself. */
-function instanceIn(run: AdmittedRun, { id }: StagePlan, { item, instance }: Fields): InstancePath {
+/** Where the stage is done that a call names: of stages of items the item, of any other stage the run itself. */
+function instanceIn(run: AdmittedRun, stage: StagePlan, call: Fields): InstancePath {
+  const path = pathIn(run, stage, call);
+  // What is done for each item is not done for the list.
+  if (stageAt(run.machine, stage.id, path)?.each === undefined) return path;
+  throw refused(run, `stage ${stage.id} has no instance ${quoted(call['instance'])}`);
+}
+
+/** Where the stage stands that a call names, also one with items. */
+function pathIn(run: AdmittedRun, { id }: StagePlan, { item, instance }: Fields): InstancePath {
   if (item !== undefined && item !== 0) throw refused(run, `stage ${id} has no item ${quoted(item)}`);
   if (item === undefined && instance === undefined) throw refused(run, `the call for stage ${id} names no instance`);
   const path = instance === undefined ? [] : readInstance(instance);
-  const stage = path === null ? null : stageAt(run.machine, id, path);
-  // What is done for each item is not done for the list.
-  if (path !== null && stage !== null && stage.each === undefined) return path;
+  if (path !== null && stageAt(run.machine, id, path) !== null) return path;
   throw refused(run, `stage ${id} has no instance ${quoted(instance)}`);
 }
 
@@ -444,19 +452,22 @@ function takenIn(
 
 /** @throws CodedError `call/refused` unless the stage has items and its attempt is one */
 function itemsIn(run: AdmittedRun, call: Fields): EndItemsRequest {
-  const { id, each } = stageOf(run, idIn(run, call, 'stage'));
+  const planned = stageOf(run, idIn(run, call, 'stage'));
+  const { id, each } = planned;
   const { attempt } = call;
-  const stage = stageAt(run.machine, id, []);
-  if (each === undefined || stage === null) throw refused(run, `stage ${id} is not done for items`);
+  const instance = isOfItem(call) ? pathIn(run, planned, call) : [];
+  const stage = stageAt(run.machine, id, instance);
+  if (each === undefined || stage?.each === undefined) throw refused(run, `stage ${id} is not done for items`);
   // It has no retry and no VM of its own.
   if (attempt !== 1) throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
   return {
     runId: run.runId,
     stage: id,
+    instance,
     attempt,
-    execKey: keyOf(id, [], attempt),
+    execKey: keyOf(id, instance, attempt),
     each,
-    mostItems: mostItems(attemptsOfItem(stage)),
+    mostItems: mostItems(attemptsOfItem(stage), instance.length > 0),
     cancelled: false,
   };
 }

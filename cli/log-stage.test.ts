@@ -8,15 +8,26 @@ const STAGES = {
     { id: 'resize', items: ITEMS },
     { id: 'review', items: ITEMS },
   ],
-  ofItems: ['review.lint', 'review.deep.scan'],
+  ofItems: ['review.lint', 'review.deep.scan', 'review.each', 'review.each.cut'],
+  lists: ['review.each'],
 };
 
-test.each(['list', 'resize', 'resize[2]', 'review[0]', 'review.lint', 'review[2].lint', 'review[0].deep'])(
-  '%s is a stage of the run',
-  (name) => {
-    expect(hasStage(name, STAGES)).toBe(true);
-  },
-);
+test.each([
+  'list',
+  'resize',
+  'resize[2]',
+  'review[0]',
+  'review.lint',
+  'review[2].lint',
+  'review[0].deep',
+  'review[0].each',
+  'review[0].each[7]',
+  'review[0].each[7].cut',
+  'review[0].each.cut',
+  'review.each[7]',
+])('%s is a stage of the run', (name) => {
+  expect(hasStage(name, STAGES)).toBe(true);
+});
 
 test.each([
   'lis',
@@ -30,6 +41,10 @@ test.each([
   'review[3].lint',
   'review[0].lin',
   'review[0]lint',
+  'review[0].lint[0]',
+  'review[0].each[7].cut[1]',
+  'review[0].each[]',
+  'review[3].each[7]',
   'reviewlint',
 ])('%s is none', (name) => {
   expect(hasStage(name, STAGES)).toBe(false);
@@ -51,6 +66,11 @@ test('lines of a stage, of an item and of a stage within one', () => {
   const lint = output('review.lint', 'review.lint/review~2/1');
   for (const name of ['review', 'review[2]', 'review.lint', 'review[2].lint']) expect(isOfStage(lint, name)).toBe(true);
   for (const name of ['review[1]', 'review[2].lin', 'review[2].deep', 'rev']) expect(isOfStage(lint, name)).toBe(false);
+  const cut = output('review.each.cut', 'review.each.cut/review~2~review.each~7/1');
+  for (const name of ['review[2]', 'review[2].each', 'review[2].each[7]', 'review[2].each[7].cut', 'review.each.cut'])
+    expect(isOfStage(cut, name)).toBe(true);
+  for (const name of ['review[2].each[70]', 'review[2].each.cut', 'review[1].each', 'review[2].each[7].c'])
+    expect(isOfStage(cut, name)).toBe(false);
   const own = output('list', 'list/0/1');
   expect([isOfStage(own, 'list'), isOfStage(own, 'lis'), isOfStage(own, 'list[0]')]).toEqual([true, false, false]);
 });

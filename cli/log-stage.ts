@@ -1,4 +1,4 @@
-/** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review.lint`. */
+/** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`, `review.lint`. */
 import type { RunEvent } from '../domain/run/event.ts';
 import type { StageView } from '../store/projection.ts';
 import { nameOf } from './render/event-lines.ts';
@@ -7,9 +7,14 @@ export interface StagesOfRun {
   readonly own: readonly Pick<StageView, 'id' | 'items'>[];
   /** Those that a part has for each item, under their names in the plan: `review.lint`. */
   readonly ofItems: readonly string[];
+  /** Those of these that have items themselves. */
+  readonly lists: readonly string[];
 }
 
-export function hasStage(name: string, { own, ofItems }: StagesOfRun): boolean {
+/** Of an item within the name of a stage. */
+const NUMBER = /\[\d{1,6}\]/g;
+
+export function hasStage(name: string, { own, ofItems, lists }: StagesOfRun): boolean {
   const isOfItems = (inner: string): boolean =>
     ofItems.some((stage) => stage === inner || stage.startsWith(`${inner}.`));
   if (isOfItems(name)) return true;
@@ -18,7 +23,11 @@ export function hasStage(name: string, { own, ofItems }: StagesOfRun): boolean {
     if (items === null || !name.startsWith(id)) return false;
     const [found, item, within] = /^(?:\[(\d{1,6})\])?(?:\.(.+))?$/s.exec(name.slice(id.length)) ?? [];
     if (found === undefined || (item !== undefined && Number(item) >= items.total)) return false;
-    return within === undefined || isOfItems(`${id}.${within}`);
+    if (within === undefined) return true;
+    const plain = (text: string): string => `${id}.${text.replaceAll(NUMBER, '')}`;
+    // A list within an item has as many items as it has there.
+    const numbered = [...within.matchAll(NUMBER)].map(({ index }) => plain(within.slice(0, index)));
+    return numbered.every((list) => lists.includes(list)) && isOfItems(plain(within));
   });
 }
 

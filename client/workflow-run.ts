@@ -1,5 +1,6 @@
 /** What the server says of one run of a workflow. */
 import { type Client, isGrpcServiceError, WorkflowNotFoundError } from '@temporalio/client';
+import type { ParentExecution } from '../activities/deps.ts';
 import type { WorkflowRun } from '../activities/ports/sessions.ts';
 
 /** Of gRPC. */
@@ -16,18 +17,19 @@ export async function isRunning(client: Client, workflowId: string): Promise<boo
   }
 }
 
-/** The id of the workflow that started this one as its child; null: none did, or the server has no such run. */
+/** The execution that started this one as its child; null: none did, or the server has no such run. */
 export async function parentOf(
   { workflowService, options: { namespace } }: Client,
   workflowId: string,
   runId: string,
-): Promise<string | null> {
+): Promise<ParentExecution | null> {
   try {
     const { workflowExecutionInfo: info } = await workflowService.describeWorkflowExecution({
       namespace,
       execution: { workflowId, runId },
     });
-    return info?.parentExecution?.workflowId || null;
+    const { workflowId: id, runId: executionId } = info?.parentExecution ?? {};
+    return id && executionId ? { workflowId: id, executionId } : null;
   } catch (error) {
     if (isGrpcServiceError(error) && (error.code === NOT_FOUND || error.code === INVALID_ARGUMENT)) return null;
     throw error;

@@ -619,3 +619,58 @@ test('an item of a part has ended with the stage that ends the part, and what it
     failures: [{ item: 1, failure: FAILURE }],
   });
 });
+
+test('lists within items are counted over all items around them, and nothing of them runs once their stage has ended', () => {
+  const key = (path: string, attempt = 1): { readonly stage: string; readonly execKey: string } => ({
+    stage: 'each.in',
+    execKey: `each.in/${path}/${attempt}`,
+  });
+  const started = (path: string, items?: number, attempt = 1): RunEventBody => ({
+    type: 'stage-started',
+    attempt,
+    ...key(path, attempt),
+    ...(items === undefined ? {} : { items }),
+  });
+  const ended = (path: string, outcome: 'succeeded' | 'failed' | 'cancelled', attempt = 1): RunEventBody => ({
+    type: 'stage-finished',
+    ...key(path, attempt),
+    result: { ...result('each.in'), ...key(path, attempt), outcome, failure: outcome === 'failed' ? FAILURE : null },
+  });
+  const itemsAfter = (bodies: readonly RunEventBody[]): unknown =>
+    bodies
+      .map((body, index): RunEvent => ({ seq: index + 1, id: String(index), atMs: index, body }))
+      .reduce(project, emptyView('r'))
+      .stages.find(({ id }) => id === 'each')?.items;
+  const bodies: readonly RunEventBody[] = [
+    { type: 'stage-started', stage: 'each', execKey: 'each/0/1', attempt: 1, items: 2 },
+    started('each~0', 3),
+    started('each~1', 2),
+    started('each~0~each.in~0'),
+    started('each~0~each.in~1'),
+    started('each~0~each.in~2'),
+    // Of the same number in another item.
+    started('each~1~each.in~1'),
+    ended('each~0~each.in~0', 'succeeded'),
+    ended('each~0~each.in~1', 'failed'),
+    started('each~0~each.in~1', undefined, 2),
+  ];
+  expect(itemsAfter(bodies)).toMatchObject({
+    total: 2,
+    running: 2,
+    succeeded: 0,
+    within: { 'each.in': { total: 5, running: 3, succeeded: 1, failed: 0 } },
+  });
+  expect(
+    itemsAfter([
+      ...bodies,
+      ended('each~0~each.in~1', 'failed', 2),
+      ended('each~0', 'failed'),
+      {
+        type: 'stage-finished',
+        stage: 'each',
+        execKey: 'each/0/1',
+        result: { ...result('each'), execKey: 'each/0/1', outcome: 'cancelled' },
+      },
+    ]),
+  ).toMatchObject({ running: 0, within: { 'each.in': { total: 5, running: 0, succeeded: 1, failed: 1 } } });
+});

@@ -2,6 +2,7 @@
 import type { DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
+import { type InstancePath, instanceText } from '../domain/run/instance.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { Question, RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
@@ -98,14 +99,22 @@ export interface AnswerView {
 }
 
 /** Counted, and not kept one by one: there may be thousands. */
-export interface ItemsView {
+export interface ItemsView extends ItemCounts {
+  /** The first that failed, by number; at most `SHOWN_FAILURES`. */
+  readonly failures: readonly ItemFailure[];
+  /** Lists within items, by stage: those of all items around them together. Absent: none has begun. */
+  readonly within?: Readonly<Record<string, ItemCounts>> | undefined;
+}
+
+export interface ItemCounts {
   readonly total: number;
   readonly running: number;
   readonly succeeded: number;
   readonly failed: number;
-  /** The first that failed, by number; at most `SHOWN_FAILURES`. */
-  readonly failures: readonly ItemFailure[];
-  /** Latest attempts of items that run or have failed, by item: what a later event of theirs takes back. */
+  /**
+   * Latest attempts of items that run or have failed, by item, of a list within an item by its instance: what a later event of
+   * theirs takes back.
+   */
   readonly open: Readonly<Record<string, 'running' | 'failed'>>;
 }
 
@@ -176,7 +185,8 @@ export function project(view: RunView, event: RunEvent): RunView {
 
 function fold(view: RunView, { atMs, body }: RunEvent): RunView {
   const item = itemOf(body);
-  if (item !== null) return withStage(view, item.stage, (stage) => withItem(stage, item.item, body));
+  if (item !== null)
+    return withStage(view, item.stage, (stage) => withInner(withItem(stage, item.item, body), item.instance, body));
   switch (body.type) {
     case 'run-admitted': {
       const early = new Map(view.stages.map((stage) => [stage.id, stage]));
@@ -256,6 +266,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
           ? stage
           : {
               ...stage,
+              items: stage.items === null ? null : endedItems(stage.items),
               state: result.outcome,
               execKey: body.execKey,
               durationMs: result.durationMs,
@@ -325,7 +336,9 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
 }
 
 /** The item of a stage that an event is of; null: it is of the run itself, or of no stage. */
-function itemOf(body: RunEventBody): { readonly stage: string; readonly item: number } | null {
+function itemOf(
+  body: RunEventBody,
+): { readonly stage: string; readonly item: number; readonly instance: InstancePath } | null {
   const instance =
     'execKey' in body
       ? parseExecKey(body.execKey)?.instance
@@ -333,7 +346,9 @@ function itemOf(body: RunEventBody): { readonly stage: string; readonly item: nu
         ? parseVmKey(body.vmKey)?.instance
         : null;
   const step = instance?.[0];
-  return step === undefined ? null : { stage: step.part, item: step.item };
+  return instance === undefined || instance === null || step === undefined
+    ? null
+    : { stage: step.part, item: step.item, instance };
 }
 
 function withTotal(stage: StageView, total: number | undefined): StageView {
@@ -358,6 +373,66 @@ function withItem(stage: StageView, item: number, body: RunEventBody): StageView
   return withItems(stage, item, outcome === 'succeeded' ? 'succeeded' : null, null);
 }
 
+/** Lists within items, which are counted alone: `logs` shows their items. */
+function withInner(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
+  if (!('stage' in body)) return stage;
+  const items = stage.items ?? NO_ITEMS;
+  const counted = (list: string, change: (counts: ItemCounts) => ItemCounts): StageView => ({
+    ...stage,
+    items: { ...items, within: { ...items.within, [list]: change(items.within?.[list] ?? NO_COUNTS) } },
+  });
+  if (body.type === 'stage-started' && body.items !== undefined) {
+    const { items: count } = body;
+    return counted(body.stage, (counts) => ({ ...counts, total: counts.total + count }));
+  }
+  const list = instance.at(-1)!.part;
+  if (instance.length < 2) return stage;
+  const state = stateOfItem(body, list);
+  return state === undefined ? stage : counted(list, (counts) => moved(counts, instanceText(instance), state));
+}
+
+/** What an event makes of the item whose list is of this stage; null: it was cancelled, undefined: it stays as it was. */
+function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | 'succeeded' | null | undefined {
+  if (body.type === 'stage-started' || body.type === 'stage-retrying') return 'running';
+  if (!('stage' in body) || body.stage !== list) return undefined;
+  if (body.type === 'stage-failed') return 'failed';
+  if (body.type !== 'stage-finished') return undefined;
+  const { outcome } = toStageResult(body.result);
+  return outcome === 'failed' || outcome === 'succeeded' ? outcome : null;
+}
+
+/** Of items that were cancelled not each has an event. */
+function endedItems(items: ItemsView): ItemsView {
+  const { within } = items;
+  if (within === undefined) return { ...items, ...endedCounts(items) };
+  const ended = Object.entries(within).map(([list, counts]) => [list, endedCounts(counts)] as const);
+  return { ...items, ...endedCounts(items), within: Object.fromEntries(ended) };
+}
+
+function endedCounts({ total, succeeded, failed, open }: ItemCounts): ItemCounts {
+  const kept = Object.fromEntries(Object.entries(open).filter(([, state]) => state === 'failed'));
+  return { total, running: 0, succeeded, failed, open: kept };
+}
+
+const NO_COUNTS: ItemCounts = { total: 0, running: 0, succeeded: 0, failed: 0, open: {} };
+
+function moved(
+  counts: ItemCounts,
+  item: string | number,
+  state: 'running' | 'failed' | 'succeeded' | null,
+): ItemCounts {
+  const { [item]: before, ...others } = counts.open;
+  const count = (of: 'running' | 'failed' | 'succeeded'): number =>
+    counts[of] + (state === of ? 1 : 0) - (before === of ? 1 : 0);
+  return {
+    total: counts.total,
+    running: count('running'),
+    succeeded: count('succeeded'),
+    failed: count('failed'),
+    open: state === 'running' || state === 'failed' ? { ...others, [item]: state } : others,
+  };
+}
+
 /** @param state  null: it was cancelled */
 function withItems(
   stage: StageView,
@@ -366,24 +441,18 @@ function withItems(
   failure: ItemFailure | null,
 ): StageView {
   const items = stage.items ?? NO_ITEMS;
-  const { [item]: before, ...others } = items.open;
-  const count = (of: 'running' | 'failed' | 'succeeded'): number =>
-    items[of] + (state === of ? 1 : 0) - (before === of ? 1 : 0);
   const known = items.failures.filter((each) => each.item !== item);
   return {
     ...stage,
     items: {
-      total: items.total,
-      running: count('running'),
-      succeeded: count('succeeded'),
-      failed: count('failed'),
+      ...items,
+      ...moved(items, item, state),
       failures:
         failure === null
           ? known.length === items.failures.length
             ? items.failures
             : known
           : [...known, failure].toSorted((a, b) => a.item - b.item).slice(0, SHOWN_FAILURES),
-      open: state === 'running' || state === 'failed' ? { ...others, [item]: state } : others,
     },
   };
 }
@@ -538,7 +607,7 @@ function settle(stage: StageView, outcome: RunOutcome, atMs: number): StageView 
   if (stage.state === 'waiting')
     return { ...stage, state: 'skipped', reason: stage.reason ?? `the run ended: ${outcome.state}` };
   if (!['running', 'asking', 'sleeping', 'retrying'].includes(stage.state)) return stage;
-  const items = stage.items === null ? null : { ...stage.items, running: 0 };
+  const items = stage.items === null ? null : endedItems(stage.items);
   return {
     ...stage,
     items,

@@ -94,6 +94,7 @@ test('every example has its test', () => {
     'files-pipeline.yaml',
     'files.yaml',
     'finally.yaml',
+    'for-each-nested.yaml',
     'for-each-part.yaml',
     'for-each.yaml',
     'hello.yaml',
@@ -287,6 +288,20 @@ test('for-each-part.yaml', async () => {
     )
     .flatMap(({ body }) => (body.type === 'vm-ready' ? [`${body.vmKey?.split('/')[2]} ${body.isolation}`] : []));
   expect(ready).toEqual(expect.arrayContaining(['cities~0 microvm', 'cities~1 microvm']));
+});
+
+test('for-each-nested.yaml', async () => {
+  const run = await runExample('for-each-nested.yaml');
+  const wettest = (name: string, year: number): string =>
+    observations()
+      .filter(({ city, date }) => city === name && date.startsWith(`${year}-`))
+      .reduce((most, day) => (day.rainMm > most.rainMm ? day : most)).date;
+  expect(JSON.parse(run.outputText ?? '')).toEqual(
+    ['Seattle', 'New York'].map((city) => ({
+      item: city,
+      output: [2012, 2013].map((year) => ({ item: { city, year }, output: wettest(city, year) })),
+    })),
+  );
 });
 
 test('loop.yaml', async () => {

@@ -17,7 +17,7 @@ import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import { eventProblem } from '../domain/run/event-limits.ts';
-import { type InstancePath, readInstance } from '../domain/run/instance.ts';
+import { type InstancePath, instanceProblem, instanceText, readInstance } from '../domain/run/instance.ts';
 import { readStageResult } from '../domain/run/read-stage-result.ts';
 import { ITEMS_WORKFLOW_TYPE } from '../workflows/messages.ts';
 import { textOf, type Log } from './log.ts';
@@ -26,7 +26,7 @@ import { textOf, type Log } from './log.ts';
 const BATCH_EVENTS = 200;
 /** Exec keys in one message. */
 const NAMED_RESULTS = 20;
-/** Windows of one run, which has far fewer. */
+/** Windows of one run whose calls are looked at, which has far fewer as a rule. */
 const MOST_WINDOWS = 1_000;
 /** For one run. A server that is slower is not waited for: the run goes on, and the next start looks again. */
 const LIMIT_MS = 15_000;
@@ -114,14 +114,9 @@ function namesOf(execKeys: readonly string[]): string {
 /** The item that has succeeded by this event, as text: nothing of it is missing. */
 function itemDoneIn(body: RunEventBody): string | null {
   if (body.type !== 'stage-finished' || body.result.outcome !== 'succeeded') return null;
-  const [step, ...inner] = parseExecKey(body.execKey)?.instance ?? [];
+  const path = parseExecKey(body.execKey)?.instance ?? [];
   // Of a part what ends the item, which comes last.
-  const isEnd = step !== undefined && inner.length === 0 && body.stage === step.part;
-  return isEnd ? itemText(step.part, step.item) : null;
-}
-
-function itemText(stage: string, item: number): string {
-  return `${stage}~${item}`;
+  return path.at(-1)?.part === body.stage ? instanceText(path) : null;
 }
 
 interface EndedCall {
@@ -149,7 +144,7 @@ function eventsOf(
   if (activity === 'askApproval') return hasFailed ? [] : eventsOfQuestion(run, call, endedAtMs);
   const { stage: given, attempt } = call;
   const stage = typeof given === 'object' && given !== null ? (given as { readonly id?: unknown }).id : given;
-  const instance = activity === 'runStage' ? instanceOf(run, stage, call['instance']) : [];
+  const instance = instanceOf(run, stage, call['instance'], activity !== 'runStage');
   if (typeof stage !== 'string' || instance === null || stageAt(run.machine, stage, instance) === null) return [];
   if (typeof attempt !== 'number' || !Number.isSafeInteger(attempt) || attempt < 1) return [];
   const execKey = attemptText({ stage, instance, attempt });
@@ -176,13 +171,13 @@ function eventsOf(
   return [...sent, { ...begun, body: { type: 'stage-started', stage, execKey, attempt } }, finished];
 }
 
-/** Of a stage with items the item, of any other the run itself. */
-function instanceOf(run: AdmittedRun, stage: unknown, given: unknown): InstancePath | null {
+/** @param isList  of a stage with items: where their list is, and not one of them */
+function instanceOf(run: AdmittedRun, stage: unknown, given: unknown, isList: boolean): InstancePath | null {
   // Calls of earlier builds name none.
   const path = Array.isArray(given) ? readInstance(given) : [];
   if (typeof stage !== 'string' || path === null || !path.every(({ item }) => item < PLAN_LIMITS.items)) return null;
   const found = stageAt(run.machine, stage, path);
-  return found !== null && found.each === undefined ? path : null;
+  return found !== null && (found.each !== undefined) === isList ? path : null;
 }
 
 function itemsIn(result: unknown): number | null {
@@ -208,21 +203,26 @@ function eventsOfQuestion(
   }
 }
 
-/** Of the run's workflow, and then of its windows where the log may lack something of theirs. */
+/** Of the run's workflow, and then of its windows, and theirs, where the log may lack something of these. */
 async function* callsOf(client: Client, runId: string, done: ReadonlySet<string>): AsyncGenerator<EndedCall> {
   const windows: Execution[] = [];
-  yield* endedCalls(client, { workflowId: runId }, (window, request) => {
+  const onWindow = (window: Execution, request: unknown): void => {
     if (windows.length < MOST_WINDOWS && !isDone(request, done)) windows.push(window);
-  });
-  for (const window of windows) yield* endedCalls(client, window, () => undefined);
+  };
+  yield* endedCalls(client, { workflowId: runId }, onWindow);
+  // It grows while it is walked.
+  for (const window of windows) yield* endedCalls(client, window, onWindow);
 }
 
 /** Whether all of a window's items have succeeded: its history, which is long, need not be read. */
 function isDone(request: unknown, done: ReadonlySet<string>): boolean {
-  const { stage, from, to } = (request ?? {}) as Readonly<Record<string, unknown>>;
+  const { stage, instance = [], from, to } = (request ?? {}) as Readonly<Record<string, unknown>>;
   const { id } = (stage ?? {}) as { readonly id?: unknown };
+  const around = readInstance(instance);
   if (typeof id !== 'string' || !isCount(from, PLAN_LIMITS.items) || !isCount(to, PLAN_LIMITS.items)) return false;
-  for (let item = from; item < to; item += 1) if (!done.has(itemText(id, item))) return false;
+  if (around === null || instanceProblem([...around, { part: id, item: 0 }]) !== null) return false;
+  for (let item = from; item < to; item += 1)
+    if (!done.has(instanceText([...around, { part: id, item }]))) return false;
   return true;
 }
 

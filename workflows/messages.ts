@@ -1,4 +1,5 @@
 /** What clients and the workflow agree on: names that stand in histories and in other people's code. */
+import { type InstancePath, instanceText } from '../domain/run/instance.ts';
 
 /** The workflow type. Its id is the run id. */
 export const RUN_WORKFLOW_TYPE = 'voidboxRun';
@@ -6,9 +7,17 @@ export const RUN_WORKFLOW_TYPE = 'voidboxRun';
 /** The workflow type that does items of a stage, as a child of their run. */
 export const ITEMS_WORKFLOW_TYPE = 'voidboxItems';
 
-/** @param executionId  the run's first, which a reset keeps */
-export function itemsWorkflowId(executionId: string, stage: string, window: number): string {
-  return `items/${executionId}/0/${stage}/${window}`;
+/**
+ * @param executionId  the run's first, which a reset keeps
+ * @param instance  of the item that has the list; empty: the run itself has it
+ */
+export function itemsWorkflowId(
+  executionId: string,
+  stage: string,
+  window: number,
+  instance: InstancePath = [],
+): string {
+  return `items/${executionId}/${instanceText(instance)}/${stage}/${window}`;
 }
 
 export const RUN_MESSAGES = {

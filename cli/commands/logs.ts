@@ -80,8 +80,10 @@ export const command = defineCommand<Options>({
 async function checkStage(name: string, { runId, stages: own }: RunView, context: CliContext): Promise<void> {
   const { records } = await context.stores();
   const admission = (await records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
-  const ofItems = (admission?.plan.stages ?? []).flatMap(({ id, of }) => (of === undefined ? [] : [id]));
-  if (hasStage(name, { own, ofItems })) return;
+  const inItems = (admission?.plan.stages ?? []).filter(({ of }) => of !== undefined);
+  const ofItems = inItems.map(({ id }) => id);
+  const lists = inItems.flatMap(({ id, each }) => (each === undefined ? [] : [id]));
+  if (hasStage(name, { own, ofItems, lists })) return;
   const shown = own.map(({ id, items }) =>
     items === null ? id : `${id} (${itemCount(items.total)}, such as \`${id}[0]\`)`,
   );

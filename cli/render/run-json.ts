@@ -57,6 +57,15 @@ export interface StageJson {
   readonly finally?: boolean;
 }
 
+export interface NestedItemsJson {
+  /** The stage that has the list, under its name in the plan: `review.lint`. */
+  readonly stage: string;
+  readonly total: number;
+  readonly running: number;
+  readonly succeeded: number;
+  readonly failed: number;
+}
+
 export interface ItemsJson {
   readonly total: number;
   readonly running: number;
@@ -64,6 +73,8 @@ export interface ItemsJson {
   readonly failed: number;
   /** The first that failed, by number from 0; at most 20. */
   readonly failures: readonly { readonly item: number; readonly failure: StageFailure }[];
+  /** Lists within items, each counted over all items around it; absent: none has begun. */
+  readonly within?: readonly NestedItemsJson[];
 }
 
 export interface QuestionJson {
@@ -152,8 +163,14 @@ function toAnswerJson({ decision, by, comment, fields, atMs }: AnswerView): Answ
   return { decision, by, comment, fields, at: new Date(atMs).toISOString() };
 }
 
-function toItemsJson({ total, running, succeeded, failed, failures }: ItemsView): ItemsJson {
-  return { total, running, succeeded, failed, failures: failures.map(({ item, failure }) => ({ item, failure })) };
+function toItemsJson({ total, running, succeeded, failed, failures, within }: ItemsView): ItemsJson {
+  const counts = { total, running, succeeded, failed };
+  const shown = { ...counts, failures: failures.map(({ item, failure }) => ({ item, failure })) };
+  if (within === undefined) return shown;
+  return {
+    ...shown,
+    within: Object.entries(within).map(([stage, { open: _open, ...nested }]) => ({ stage, ...nested })),
+  };
 }
 
 function isoOrNull(ms: number | null): string | null {

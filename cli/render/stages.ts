@@ -1,5 +1,5 @@
 import { formatDurationMs } from '../../domain/units/duration.ts';
-import type { ItemsView, RunView, StageState, StageView } from '../../store/projection.ts';
+import type { ItemCounts, RunView, StageState, StageView } from '../../store/projection.ts';
 import { itemCount, paintOutcome, timeText } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageFacts } from '../stage-facts.ts';
@@ -148,7 +148,11 @@ function stageNotes(stage: StageView): readonly string[] {
   const parts: string[] = stage.givenBy === null ? [] : [`taken over from ${sanitizeLine(stage.givenBy)}`];
   if (stage.attempt > 1) parts.push(`attempt ${stage.attempt}`);
   if (stage.visit !== undefined) parts.push(`visit ${stage.visit}`);
-  if (stage.items !== null) parts.push(itemsNote(stage.items));
+  if (stage.items !== null) {
+    parts.push(itemsNote(stage.items));
+    for (const [list, counts] of Object.entries(stage.items.within ?? {}))
+      parts.push(`${sanitizeLine(list)}: ${itemsNote(counts)}`);
+  }
   if (stage.reattached > 0) parts.push(`re-attached ${stage.reattached}×`);
   if (stage.sleepsUntilMs !== null) parts.push(`until ${timeText(stage.sleepsUntilMs)}`);
   if (stage.failure !== null) parts.push(sanitizeLine(stage.failure.message));
@@ -163,7 +167,7 @@ function conditionNote({ state }: StageView, facts: StageFacts | undefined): rea
 }
 
 /** `12 of 500 items, 4 running, 1 failed`. */
-function itemsNote({ total, running, succeeded, failed }: ItemsView): string {
+function itemsNote({ total, running, succeeded, failed }: ItemCounts): string {
   const now = [running > 0 ? `${running} running` : '', failed > 0 ? `${failed} failed` : ''].filter(
     (text) => text !== '',
   );

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { PLAN_LIMITS, type Plan } from '../plan/plan.ts';
 import { checkExpressions } from '../spec/expression/check.ts';
 import { compileText } from '../spec/load.ts';
-import { attemptsOfItem, itemPlanOf, mostItems, planAt, stageAt, stagesWithItems } from './item-plan.ts';
+import { attemptsOfItem, itemPlanOf, mostItems, planAt, stageAt, listsOf } from './item-plan.ts';
 import { type MachineStage, machinePlanOf } from './machine-plan.ts';
 
 function planOf(part: string, each = 'for_each: [1, 2]'): Plan {
@@ -79,10 +79,20 @@ describe('what an item may take of a history', () => {
   });
 
   test('bounds the items of a list, so that the windows of a run are not too many', () => {
-    expect(mostItems(4)).toBe(10_000);
-    expect(mostItems(300)).toBe(10_000);
-    expect(mostItems(301)).toBe(9_000);
-    expect(mostItems(PLAN_LIMITS.itemAttempts)).toBe(PLAN_LIMITS.itemWindows);
+    expect(mostItems(4, false)).toBe(10_000);
+    expect(mostItems(300, false)).toBe(10_000);
+    expect(mostItems(301, false)).toBe(9_000);
+    expect(mostItems(PLAN_LIMITS.itemAttempts, false)).toBe(PLAN_LIMITS.itemWindows);
+  });
+
+  test('bounds the items of a list within an item, so that its windows fit into that of the item', () => {
+    expect(mostItems(4, true)).toBe(10_000);
+    expect(mostItems(5, true)).toBe(14 * 600);
+    expect(mostItems(PLAN_LIMITS.itemAttempts, true)).toBe(PLAN_LIMITS.nestedWindows);
+    const inner =
+      '{ pipeline: { boxes: [{ name: a, for_each: [1], run: { program: x } }, { name: b, run: { program: x } }] } }';
+    // A list counts its beginning, its end and most of its windows, not its items.
+    expect(attemptsOfItem(eachOf(planOf(inner)))).toBe(2 + PLAN_LIMITS.nestedWindows + 4 + 4);
   });
 
   test('bounds a list that stands in the spec', () => {
@@ -100,5 +110,9 @@ describe('what an item may take of a history', () => {
 });
 
 test('all stages with items are found', () => {
-  expect(stagesWithItems(machinePlanOf(planOf(TWO))).map(({ id }) => id)).toEqual(['each']);
+  expect(listsOf(machinePlanOf(planOf(TWO))).map(({ stage }) => stage.id)).toEqual(['each']);
+  const inner = '{ pipeline: { boxes: [{ name: a, for_each: [1], run: { program: x } }] } }';
+  expect(
+    listsOf(machinePlanOf(planOf(inner))).map(({ stage, around }) => [stage.id, ...around.map(({ id }) => id)]),
+  ).toEqual([['each'], ['each.a', 'each']]);
 });

@@ -57,22 +57,44 @@ export function attemptsOfItem(stage: MachineStage): number {
   if (part === undefined) return retry.maxAttempts + LOST_VM_ATTEMPTS;
   const stages = new Map(part.stages.map((each) => [each.id, each]));
   const done = part.stages.reduce((sum, each) => {
-    const attempts = lastAttempt(each);
+    const attempts = each.each === undefined ? lastAttempt(each) : ATTEMPTS_OF_LIST;
     return sum + attempts + (each.condition === null ? 0 : (each.visits ?? each.loop?.maxVisits ?? 1));
   }, 0);
   const shared = part.scopes.filter((scope) => scope.stages.length > 1);
   return done + shared.reduce((sum, scope) => sum + lastGeneration(scope, (id) => stages.get(id)) + 1, 0);
 }
 
-/** Most items of a list, where one may take so many attempts: more windows would not fit into the run's history. */
-export function mostItems(attempts: number): number {
-  const inWindow = Math.max(1, Math.floor(PLAN_LIMITS.itemAttempts / attempts));
-  return Math.min(PLAN_LIMITS.items, PLAN_LIMITS.itemWindows * inWindow);
+/** Of a window that starts the windows of a list: its beginning, its end, and each of them, which takes as much as an attempt. */
+const ATTEMPTS_OF_LIST = 2 + PLAN_LIMITS.nestedWindows;
+
+/**
+ * Most items of a list, where one may take so many attempts: more windows would not fit into the history of the workflow that
+ * starts them.
+ */
+export function mostItems(attempts: number, isNested: boolean): number {
+  const windows = isNested ? PLAN_LIMITS.nestedWindows : PLAN_LIMITS.itemWindows;
+  return Math.min(PLAN_LIMITS.items, windows * itemsInWindow(attempts));
+}
+
+/** Whatever is tried again, the history of a window of so many items is short enough for the server. */
+export function itemsInWindow(attempts: number): number {
+  return Math.max(1, Math.floor(PLAN_LIMITS.itemAttempts / attempts));
+}
+
+export interface ListOfPlan {
+  readonly stage: MachineStage;
+  /** The stages with items whose items have it, the outermost first; none for a list of the run itself. */
+  readonly around: readonly MachineStage[];
 }
 
 /** Of a run, and of items within. */
-export function stagesWithItems({ stages }: Pick<MachinePlan, 'stages'>): readonly MachineStage[] {
+export function listsOf(
+  { stages }: Pick<MachinePlan, 'stages'>,
+  around: readonly MachineStage[] = [],
+): readonly ListOfPlan[] {
   return stages.flatMap((stage) =>
-    stage.each === undefined ? [] : [stage, ...(stage.each.part === undefined ? [] : stagesWithItems(stage.each.part))],
+    stage.each === undefined
+      ? []
+      : [{ stage, around }, ...(stage.each.part === undefined ? [] : listsOf(stage.each.part, [...around, stage]))],
   );
 }

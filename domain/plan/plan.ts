@@ -58,6 +58,12 @@ export const PLAN_LIMITS = {
   itemAttempts: 3_000,
   /** Windows of one stage, each of which its run's history has; uneven shares make some more of them. */
   itemWindows: 1_000,
+  /** Windows of one list within an item: the window around it counts them as attempts of that item. */
+  nestedWindows: 14,
+  /** Items of a list within an item, in all items of the lists around it together. */
+  nestedItems: 100_000,
+  /** Items of lists within each other that are done at the same time: the product of their `maxParallel`. */
+  nestedParallel: 1_000,
   /** Parts in parts. */
   partDepth: 4,
   /** Files that a spec uses, near and far. */

@@ -22,5 +22,6 @@
  * - 16: stages of a loop run again until a condition holds.
  * - 17: a part may be done for each item of a list: windows carry the machine of the part.
  * - 18: the failure of a whole part may be tolerated.
+ * - 19: an item may have lists itself, whose windows are children of its window.
  */
-export const BEHAVIOUR = 18;
+export const BEHAVIOUR = 19;

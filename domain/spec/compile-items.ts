@@ -1,10 +1,10 @@
 /** `for_each`: the list whose items a stage is done for. */
 import { type EachPlan, type JsonValue, type Plan, PLAN_LIMITS, type ScopePlan, type StagePlan } from '../plan/plan.ts';
-import { attemptsOfItem, mostItems, stagesWithItems } from '../pipeline/item-plan.ts';
-import { dataTakenBy, machinePlanOf } from '../pipeline/machine-plan.ts';
+import { dataTakenBy } from '../pipeline/machine-plan.ts';
 import { instanceProblem } from '../run/instance.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { type ListFiles, patternOf } from './file-pattern.ts';
+import { listProblems } from './list-limits.ts';
 import type { ParamValues } from './params.ts';
 import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
@@ -232,31 +232,9 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
         'mount it with `mode: ro`, and print what an item comes to or write it to `output_file`',
       );
   }
-  if (stages.some(({ of }) => of !== undefined)) checkSizeOfItems(plan, at, problems);
-}
-
-/** Windows have to end within the history that a workflow may have, whatever is tried again. */
-function checkSizeOfItems(plan: Plan, at: (stage: string) => Position, problems: Problems): void {
-  const listed = new Map(plan.stages.map(({ id, each }) => [id, each]));
-  for (const stage of stagesWithItems(machinePlanOf(plan))) {
-    const attempts = attemptsOfItem(stage);
-    const list = listed.get(stage.id)?.list;
-    const count = list?.kind === 'inline' ? list.items.length : 0;
-    if (attempts > PLAN_LIMITS.itemAttempts)
-      problems.error(
-        'spec/too-large',
-        at(stage.id),
-        `one item of ${quote(stage.id)} may take ${attempts} attempts of its stages, with retries, visits and lost VMs; at most ${PLAN_LIMITS.itemAttempts} are allowed`,
-        'lower `max_attempts` or `max_visits`, or split the part',
-      );
-    else if (count > mostItems(attempts))
-      problems.error(
-        'spec/too-large',
-        at(stage.id),
-        `\`for_each\` of ${quote(stage.id)} has ${count} items; at most ${mostItems(attempts)} are allowed where one may take ${attempts} attempts of its stages`,
-        'lower `max_attempts` or `max_visits`, or let one item stand for several values',
-      );
-  }
+  if (stages.some(({ of }) => of !== undefined))
+    for (const { stage, message, remedy } of listProblems(plan))
+      problems.error('spec/too-large', at(stage), message, remedy);
 }
 
 export function writableIn(scopes: readonly ScopePlan[], scope: string | null): string | undefined {

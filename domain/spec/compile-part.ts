@@ -121,7 +121,6 @@ function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression
 function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
   const asking = stages.find(({ work }) => approvalOf(work) !== null);
   const last = stages.find((stage) => stage.finally === true);
-  const listed = stages.find(({ each }) => each !== undefined);
   const writing = stages.find(({ scope }) => writableIn(scopes, scope) !== undefined);
   if (asking !== undefined)
     refuse(
@@ -132,11 +131,6 @@ function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
     refuse(
       `whose stage ${quote(last.id)} has \`finally\`, which a part with \`for_each\` cannot have`,
       'write the stage with `finally` beside the one with `for_each`: it belongs to the run, not to an item',
-    );
-  else if (listed !== undefined)
-    refuse(
-      `whose stage ${quote(listed.id)} has \`for_each\`, which a part with \`for_each\` cannot have`,
-      'make one list of all pairs in a stage before, and write one `for_each`',
     );
   else if (writing !== undefined)
     refuse(

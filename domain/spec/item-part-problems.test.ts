@@ -38,7 +38,7 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
   ['an owner that does not exist', (s) => (s['each.a'].of = 'nobody'), /belongs to nobody, which ends no part/],
   ['an owner without items', (s) => delete s['each'].each, /belongs to each, which ends no part/],
   ['an owner that is a command', (s) => (s['each.a'].of = 'first'), /belongs to first, which ends no part/],
-  ['an owner that owns itself', (s) => (s['each'].of = 'each'), /belongs to each, which belongs to each/],
+  ['an owner that owns itself', (s) => (s['each'].of = 'each'), /of more than 4 lists within each other/],
   ['a stage of the part that belongs to none', (s) => delete s['each.b'].of, /with other stages than those/],
   ['a part that does not say its stage', (s) => s['each'].work.stages.pop(), /with other stages than those/],
   ['an edge into items', (s) => s['last'].after.push({ stage: 'each.a', on: 'end' }), /last depends on each\.a/],
@@ -59,7 +59,7 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
   ],
   ['a question in an item', (s) => (s['each.c'].work = { kind: 'approval', message: 'x' }), /each item and asks/],
   ['`finally` in an item', (s) => (s['each.c'].finally = true), /each item and has `finally`/],
-  ['items in an item', (s) => (s['each.c'].each = s['each'].each), /each item and has items itself/],
+  ['items in an item that share its VM', (s) => (s['each.c'].each = s['each'].each), /each item and shares its VM/],
   [
     'a writable mount in an item',
     (_s, plan) => (plan.scopes.find((scope: any) => scope.id === 'each.a').sandbox.mounts[0].mode = 'rw'),
@@ -75,7 +75,7 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
     /holds stages of an item and others/,
   ],
   ['a result of items', (_s, plan) => (plan.output.stage = 'each.c'), /the output is of the stage each\.c/],
-  ['too many attempts', (s) => ['a', 'b'].map((id) => attempts(s, id, 100)), /one item of stage each may take/],
+  ['too many attempts', (s) => ['a', 'b'].map((id) => attempts(s, id, 100)), /one item of "each" may take/],
 ])('%s is refused', (_what, change, problem) => {
   expect(problemsOf(change)).toEqual(expect.arrayContaining([expect.stringMatching(problem)]));
 });

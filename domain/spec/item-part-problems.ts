@@ -1,10 +1,10 @@
 /** What a part that is done for each item has to keep to in a plan from outside, so that each item is a plan of its own. */
-import { dataTakenBy, machinePlanOf } from '../pipeline/machine-plan.ts';
-import { attemptsOfItem, mostItems, stagesWithItems } from '../pipeline/item-plan.ts';
+import { dataTakenBy } from '../pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../plan/plan.ts';
 import { approvalOf, outputsReadBy, partOf } from '../plan/work.ts';
-import { instanceProblem } from '../run/instance.ts';
+import { INSTANCE_LIMITS, instanceProblem } from '../run/instance.ts';
 import { writableIn } from './compile-items.ts';
+import { listProblems } from './list-limits.ts';
 
 /** First: nothing else can be asked of a plan whose stages belong to no stage, or to themselves. */
 export function ownerProblems({ stages }: Plan): readonly string[] {
@@ -14,9 +14,12 @@ export function ownerProblems({ stages }: Plan): readonly string[] {
     const owner = byId.get(of);
     if (owner?.each === undefined || partOf(owner.work) === null)
       return [`stage ${id} belongs to ${of}, which ends no part that is done for each item`];
-    return owner.of === undefined
+    let depth = 1;
+    for (let above = owner.of; above !== undefined && depth <= INSTANCE_LIMITS.depth; depth += 1)
+      above = byId.get(above)?.of;
+    return depth <= INSTANCE_LIMITS.depth
       ? []
-      : [`stage ${id} belongs to ${of}, which belongs to ${owner.of}: a list within an item is not built`];
+      : [`stage ${id} is done for each item of more than ${INSTANCE_LIMITS.depth} lists within each other`];
   });
 }
 
@@ -36,17 +39,16 @@ export function itemPartProblems(checked: Plan): readonly string[] {
       ...referenceProblems(stage, ofStage),
       ...(stage.each !== undefined && partOf(stage.work) !== null ? endProblems(stage, checked) : []),
     ]),
-    ...(stages.some(({ of }) => of !== undefined) ? sizeProblems(checked) : []),
+    ...(stages.some(({ of }) => of !== undefined) ? listProblems(checked).map(({ message }) => message) : []),
   ];
 }
 
 function memberProblems(stage: StagePlan, { scopes }: Plan): readonly string[] {
-  const { id, work, each, finally: isLast, scope } = stage;
+  const { id, work, finally: isLast, scope } = stage;
   const is = `stage ${id} is done for each item`;
   return [
     ...(approvalOf(work) === null ? [] : [`${is} and asks`]),
     ...(isLast === true ? [`${is} and has \`finally\``] : []),
-    ...(each === undefined ? [] : [`${is} and has items itself`]),
     ...(writableIn(scopes, scope) === undefined ? [] : [`${is} and has a writable mount`]),
     ...(taken(stage) <= PLAN_LIMITS.itemInputs
       ? []
@@ -74,22 +76,31 @@ function referenceProblems(
       .filter((other) => !isBeside(other))
       .map((other) => `stage ${id} is decided by ${other}, which is not beside it`),
     ...(part === null || isEnd ? [] : part.stages)
-      .filter((other) => !isBeside(other) && ofStage.get(ofStage.get(other) ?? '') !== of)
+      .filter((other) => !isBeside(other) && !isWithin(other, of, ofStage))
       .map((other) => `stage ${id} ends a part with the stage ${other}, which is not beside it`),
   ];
+}
+
+/** Whether a stage belongs to items of the stages of this owner, at any depth. */
+function isWithin(id: string, owner: string | undefined, ofStage: ReadonlyMap<string, string | undefined>): boolean {
+  let at = ofStage.get(id);
+  while (at !== undefined && at !== owner) at = ofStage.get(at);
+  return at === owner;
 }
 
 /** What ends an item waits for all whose output it hands on. */
 function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
   const { id, after, work, input } = end;
+  const ofStage = new Map(stages.map((stage) => [stage.id, stage.of]));
   const members = stages.flatMap((stage) => (stage.of === id ? [stage.id] : []));
   const said = partOf(work)!.stages;
+  const belong = stages.filter((stage) => stage.of !== undefined && isWithin(stage.id, id, ofStage));
   const waits = new Set(after.flatMap(({ stage, on }) => (on === 'success' ? [stage] : [])));
   const reads = outputsReadBy(work);
   const instance = instanceProblem([{ part: id, item: PLAN_LIMITS.items - 1 }]);
   return [
     ...(instance === null ? [] : [`stage ${id} is done for each item: ${instance}`]),
-    ...(members.length === said.length && members.every((each) => said.includes(each))
+    ...(belong.length === said.length && belong.every((each) => said.includes(each.id))
       ? []
       : [`stage ${id} ends a part with other stages than those that belong to it`]),
     ...reads
@@ -100,22 +111,4 @@ function endProblems(end: StagePlan, { stages }: Plan): readonly string[] {
       ? []
       : [`stage ${id} hands on ${reads.length} outputs, at most ${PLAN_LIMITS.itemInputs} are allowed`]),
   ];
-}
-
-function sizeProblems(checked: Plan): readonly string[] {
-  const listed = new Map(checked.stages.map(({ id, each }) => [id, each?.list]));
-  return stagesWithItems(machinePlanOf(checked)).flatMap((stage) => {
-    const attempts = attemptsOfItem(stage);
-    const list = listed.get(stage.id);
-    const count = list?.kind === 'inline' ? list.items.length : 0;
-    if (attempts > PLAN_LIMITS.itemAttempts)
-      return [
-        `one item of stage ${stage.id} may take ${attempts} attempts, at most ${PLAN_LIMITS.itemAttempts} are allowed`,
-      ];
-    return count <= mostItems(attempts)
-      ? []
-      : [
-          `stage ${stage.id} has ${count} items, at most ${mostItems(attempts)} of up to ${attempts} attempts are allowed`,
-        ];
-  });
 }

@@ -1,11 +1,15 @@
-/** The calls of a window that are under way. The server bounds how many of a workflow may be, and refuses its task beyond. */
+/** What is under way of a window: its calls, or windows within. The server bounds both, and refuses the task of a workflow beyond. */
 
-/** The server's own bound is 2,000, and each item may have one command that no gate counts. */
+/** The server's own bound is 2,000. */
 const MOST_UNDER_WAY = 800;
 
 export class CallGate {
-  #free = MOST_UNDER_WAY;
+  #free: number;
   readonly #waiting: (() => void)[] = [];
+
+  constructor(most = MOST_UNDER_WAY) {
+    this.#free = most;
+  }
 
   /** At once, or as soon as another call has ended. */
   async run<T>(call: () => Promise<T>): Promise<T> {

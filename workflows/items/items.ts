@@ -14,11 +14,12 @@ import {
 } from '../../domain/pipeline/machine-plan.ts';
 import { planIndex } from '../../domain/pipeline/plan-index.ts';
 import type { RunState } from '../../domain/pipeline/state.ts';
+import { BEHAVIOUR } from '../../domain/run/behaviour.ts';
 import { attemptText } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { isQueueName } from '../../domain/run/host.ts';
-import { type InstancePath, isPlanId, shownStage } from '../../domain/run/instance.ts';
+import { type InstancePath, isPlanId, readInstance, shownStage } from '../../domain/run/instance.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
@@ -31,6 +32,7 @@ import { sentLease, takenBy } from '../run/stage-call.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { OneScope, SharedScope } from '../work-under-way.ts';
 import { CallGate } from './call-gate.ts';
+import { type ItemsOfStage, runItems } from './run-items.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
 
 const { acquireVm, runStage, releaseVm, evaluateCondition, appendEvents } = proxyActivities<Activities>(
@@ -56,7 +58,15 @@ export async function voidboxItems(request: ItemsRequest): Promise<ItemsEnd> {
 /** Anybody who reaches the server can start it with anything, and an error of code is tried for ever. */
 function isRequest(value: unknown): value is ItemsRequest {
   if (typeof value !== 'object' || value === null) return false;
-  const { runId, stage, hostQueue, storeQueue, leaseQueue = hostQueue } = value as Partial<ItemsRequest>;
+  const {
+    runId,
+    stage,
+    instance = [],
+    executionId = '',
+    hostQueue,
+    storeQueue,
+    leaseQueue = hostQueue,
+  } = value as Partial<ItemsRequest>;
   return (
     typeof runId === 'string' &&
     typeof stage === 'object' &&
@@ -64,7 +74,9 @@ function isRequest(value: unknown): value is ItemsRequest {
     typeof stage?.each === 'object' &&
     isQueueName(hostQueue) &&
     isQueueName(storeQueue) &&
-    isQueueName(leaseQueue)
+    isQueueName(leaseQueue) &&
+    readInstance(instance) !== null &&
+    typeof executionId === 'string'
   );
 }
 
@@ -103,6 +115,8 @@ class ItemWindow {
   readonly #id: string;
   /** Null: each item is a command. */
   readonly #gate: CallGate | null;
+  /** Of lists within items. */
+  readonly #windows = new CallGate();
   readonly #open = new Map<number, OpenItem>();
   readonly #received: Received[] = [];
   /** Of commands: a cancel reaches all items or none. */
@@ -160,7 +174,7 @@ class ItemWindow {
       this.#next += 1;
       const step = start(this.#plan);
       const open: OpenItem = {
-        instance: [{ part: this.#id, item }],
+        instance: [...(this.#request.instance ?? []), { part: this.#id, item }],
         underWay: new OneScope((event) => this.#receive(item, event), this.#scopeOfItem()),
         timers: null,
         conditions: null,
@@ -231,9 +245,11 @@ class ItemWindow {
     }
   }
 
-  #runStage({ instance, underWay }: OpenItem, command: CommandOf<'run-stage'>): void {
+  #runStage(open: OpenItem, command: CommandOf<'run-stage'>): void {
     const { stageId: id, attempt, generation, lease } = command;
     const stage = this.#stages.get(id)!;
+    if (stage.each !== undefined) return this.#runItems(open, stage, command);
+    const { instance, underWay } = open;
     const { runId, part, upstream: outer } = this.#request;
     const events = this.#takeUnwritten();
     const inner = execKeyOf(id, attempt);
@@ -265,6 +281,35 @@ class ItemWindow {
         ),
       onResult: (result) => withKey(stageResultEvent(result, id, key), inner),
       onFailure: (error, isCancelled) => withKey(stageFailureEvent(error, id, key, isCancelled), inner),
+    });
+  }
+
+  /** A list within the item, by windows that are children of this one. */
+  #runItems(
+    { instance, underWay }: OpenItem,
+    stage: MachineStage,
+    { attempt, upstream }: CommandOf<'run-stage'>,
+  ): void {
+    const { runId, executionId = '' } = this.#request;
+    const inner = execKeyOf(stage.id, attempt);
+    const key = attemptText({ stage: stage.id, instance, attempt });
+    const items: ItemsOfStage = {
+      runId,
+      queues: this.#queues,
+      stage,
+      instance,
+      executionId,
+      gates: { calls: this.#gate!, windows: this.#windows },
+      attempt,
+      upstream: takenBy(stage, upstream),
+      events: this.#takeUnwritten(),
+      behaviour: BEHAVIOUR,
+      onProgress: () => undefined,
+    };
+    underWay.start(key, {
+      run: () => runItems(items),
+      onResult: (result) => withKey(stageResultEvent(result, stage.id, key), inner),
+      onFailure: (error, isCancelled) => withKey(stageFailureEvent(error, stage.id, key, isCancelled), inner),
     });
   }
 
@@ -341,7 +386,7 @@ class ItemWindow {
   #sleep(item: number, open: OpenItem, delayMs: number, what: string, then: MachineEvent): void {
     open.timers ??= new CancellationScope();
     open.timers
-      .run(() => sleep(delayMs, { summary: summaryOf(`${this.#id}[${item}]: ${what}`) }))
+      .run(() => sleep(delayMs, { summary: summaryOf(`${shownStage(this.#id, open.instance)}: ${what}`) }))
       .then(
         () => this.#receive(item, then),
         (error: unknown) => {

@@ -1,6 +1,7 @@
 /** What a run and the windows of its items tell each other. */
 import type { UpstreamOutputs } from '../../activities/contract.ts';
 import type { ItemPartWire, MachineStage } from '../../domain/pipeline/machine-plan.ts';
+import type { InstancePath } from '../../domain/run/instance.ts';
 
 /** The argument of the workflow type `voidboxItems`. Activities believe none of it: they ask whose child the workflow is. */
 export interface ItemsRequest {
@@ -9,6 +10,10 @@ export interface ItemsRequest {
   readonly stage: MachineStage;
   /** What each item does; absent: a command. */
   readonly part?: ItemPartWire | undefined;
+  /** Of the item that has the list; absent: the run itself has it. */
+  readonly instance?: InstancePath | undefined;
+  /** The run's first execution, where the part has lists: names of their windows have it. */
+  readonly executionId?: string | undefined;
   /** First item. */
   readonly from: number;
   /** Behind the last item. */

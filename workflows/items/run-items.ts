@@ -9,20 +9,21 @@ import {
   proxyActivities,
   sleep,
   TerminatedFailure,
-  workflowInfo,
 } from '@temporalio/workflow';
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common';
 import type { Activities, UpstreamOutputs } from '../../activities/contract.ts';
-import { attemptsOfItem } from '../../domain/pipeline/item-plan.ts';
+import { attemptsOfItem, listsOf } from '../../domain/pipeline/item-plan.ts';
 import { type MachineEach, type MachineStage, machineToWire } from '../../domain/pipeline/machine-plan.ts';
 import type { NewRunEvent } from '../../domain/run/event.ts';
 import type { StageResult } from '../../domain/run/stage-result.ts';
 import { ACTIVITY_OPTIONS } from '../activity-options.ts';
 import { ITEMS_WORKFLOW_TYPE, itemsWorkflowId } from '../messages.ts';
+import { type InstancePath, shownStage } from '../../domain/run/instance.ts';
 import type { RunQueues } from '../run/queues.ts';
 import { summaryOf } from '../summary.ts';
+import type { CallGate } from './call-gate.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
-import { splitItems, splitItemsEarlier, type Window } from './windows.ts';
+import { type Split, splitItems, splitItemsEarlier, splitItemsWithin, type Window } from './windows.ts';
 
 const { beginItems, endItems } = proxyActivities<Activities>(ACTIVITY_OPTIONS.beginItems);
 
@@ -37,6 +38,12 @@ export interface ItemsOfStage {
   readonly runId: string;
   readonly queues: RunQueues;
   readonly stage: MachineStage;
+  /** Of the item that has the list; empty: the run itself has it. */
+  readonly instance: InstancePath;
+  /** The run's first, which a reset keeps. */
+  readonly executionId: string;
+  /** Of what lists within items have under way together; absent: the list is of the run itself. */
+  readonly gates?: { readonly calls: CallGate; readonly windows: CallGate } | undefined;
   readonly attempt: number;
   readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
   readonly events: readonly NewRunEvent[];
@@ -58,25 +65,34 @@ export interface ItemsProgress {
 export async function runItems(items: ItemsOfStage): Promise<StageResult> {
   const outer = CancellationScope.current();
   const { runId, queues, stage, attempt, upstream, events } = items;
-  const { count } = await beginItems.executeWithOptions(
-    { ...ACTIVITY_OPTIONS.beginItems, taskQueue: queues.host, summary: `${stage.id}: list of items` },
-    [{ runId, stage: stage.id, attempt, upstream, events }],
-  );
+  const name = shownStage(stage.id, items.instance);
+  const place = items.instance.length === 0 ? {} : { instance: items.instance };
+  const begin = (): Promise<{ readonly count: number }> =>
+    beginItems.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.beginItems, taskQueue: queues.host, summary: summaryOf(`${name}: list of items`) },
+      [{ runId, stage: stage.id, ...place, attempt, upstream, events }],
+    );
+  const { count } = await gated(items.gates?.calls, begin);
   const broken = await doWindows(items, count);
   return await CancellationScope.nonCancellable(async () => {
     if (broken !== null) throw broken.error;
-    return endItems.executeWithOptions(
-      { ...ACTIVITY_OPTIONS.endItems, taskQueue: queues.host, summary: `${stage.id}: results of ${count} items` },
-      [{ runId, stage: stage.id, attempt, cancelled: outer.consideredCancelled }],
+    const summary = summaryOf(`${name}: results of ${count} items`);
+    return gated(items.gates?.calls, () =>
+      endItems.executeWithOptions({ ...ACTIVITY_OPTIONS.endItems, taskQueue: queues.host, summary }, [
+        { runId, stage: stage.id, ...place, attempt, cancelled: outer.consideredCancelled },
+      ]),
     );
   });
+}
+
+function gated<T>(gate: CallGate | undefined, call: () => Promise<T>): Promise<T> {
+  return gate === undefined ? call() : gate.run(call);
 }
 
 /** @returns what kept a window from its end, other than a cancel */
 async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly error: unknown } | null> {
   const { maxParallel, failFast, allowFailures } = items.stage.each as MachineEach;
-  const split = items.behaviour < SPLIT_BY_SLOTS_BEHAVIOUR ? splitItemsEarlier : splitItems;
-  const { windows, shares } = split(count, attemptsOfItem(items.stage), maxParallel);
+  const { windows, shares } = splitOf(items)(count, attemptsOfItem(items.stage), maxParallel);
   const children = new CancellationScope();
   let next = 0;
   let ended = 0;
@@ -103,8 +119,13 @@ async function doWindows(items: ItemsOfStage, count: number): Promise<{ readonly
   return broken;
 }
 
+function splitOf({ instance, behaviour }: ItemsOfStage): (...of: Parameters<typeof splitItems>) => Split {
+  if (instance.length > 0) return splitItemsWithin;
+  return behaviour < SPLIT_BY_SLOTS_BEHAVIOUR ? splitItemsEarlier : splitItems;
+}
+
 async function doWindow(
-  { runId, queues, stage, upstream }: ItemsOfStage,
+  { runId, queues, stage, instance, executionId, gates, upstream }: ItemsOfStage,
   { number, from, to }: Window,
   slots: number,
   mostFailures: number | null,
@@ -115,6 +136,8 @@ async function doWindow(
     // What it waits for has happened.
     stage: { ...stage, after: [], takes: [], each },
     ...(part === undefined ? {} : { part: machineToWire(part), leaseQueue: queues.lease }),
+    ...(instance.length === 0 ? {} : { instance }),
+    ...(part === undefined || listsOf(part).length === 0 ? {} : { executionId }),
     from,
     to,
     slots,
@@ -123,20 +146,23 @@ async function doWindow(
     hostQueue: queues.host,
     storeQueue: queues.store,
   };
-  const workflowId = itemsWorkflowId(workflowInfo().originalExecutionRunId, stage.id, number);
+  const workflowId = itemsWorkflowId(executionId, stage.id, number, instance);
+  const name = shownStage(stage.id, instance);
+  const child = (): Promise<ItemsEnd> =>
+    executeChild<(of: ItemsRequest) => Promise<ItemsEnd>>(ITEMS_WORKFLOW_TYPE, {
+      workflowId,
+      args: [request],
+      // With its parent it ends, however that ends.
+      parentClosePolicy: ParentClosePolicy.TERMINATE,
+      cancellationType: ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
+      staticSummary: summaryOf(`${name}: items ${from} to ${to - 1}`),
+    });
   for (let starts = 1; ;) {
     try {
-      return await executeChild<(of: ItemsRequest) => Promise<ItemsEnd>>(ITEMS_WORKFLOW_TYPE, {
-        workflowId,
-        args: [request],
-        // With the run it ends, however that ends.
-        parentClosePolicy: ParentClosePolicy.TERMINATE,
-        cancellationType: ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-        staticSummary: summaryOf(`${stage.id}: items ${from} to ${to - 1}`),
-      });
+      return await gated(gates?.windows, child);
     } catch (error) {
       if (error instanceof WorkflowExecutionAlreadyStartedError) {
-        await sleep(TAKEN_ID_WAIT_MS, { summary: summaryOf(`${stage.id}: an earlier window still runs`) });
+        await sleep(TAKEN_ID_WAIT_MS, { summary: summaryOf(`${name}: an earlier window still runs`) });
         continue;
       }
       const wasTerminated = error instanceof ChildWorkflowFailure && error.cause instanceof TerminatedFailure;

@@ -1,8 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { randomOf } from '../../test/machine/random.ts';
-import { type Split, splitItems, splitItemsEarlier } from './windows.ts';
+import { mostItems } from '../../domain/pipeline/item-plan.ts';
+import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
+import { type Split, splitItems, splitItemsEarlier, splitItemsWithin } from './windows.ts';
 
-const SPLITS = { splitItems, splitItemsEarlier };
+const SPLITS = { splitItems, splitItemsEarlier, splitItemsWithin };
 
 describe.each(Object.entries(SPLITS))('%s', (_, split) => {
   test.each([
@@ -74,3 +76,19 @@ function endOf({ windows, shares }: Split, durations: readonly number[]): number
   }
   return Math.max(...lanes);
 }
+
+test.each([
+  [0, 4, 5],
+  [10_000, 4, 50],
+  [10_000, 4, 1],
+  [8_400, 5, 50],
+  [8_399, 5, 3],
+  [14, 3_000, 50],
+])(
+  '%i items of up to %i attempts within an item, %i at a time: no more windows than the item counts',
+  (items, attempts, maxParallel) => {
+    expect(items).toBeLessThanOrEqual(mostItems(attempts, true));
+    const { windows } = splitItemsWithin(items, attempts, maxParallel);
+    expect(windows.length).toBeLessThanOrEqual(PLAN_LIMITS.nestedWindows);
+  },
+);

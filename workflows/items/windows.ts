@@ -1,4 +1,5 @@
 /** How the items of a stage are split among child workflows. */
+import { itemsInWindow } from '../../domain/pipeline/item-plan.ts';
 import { PLAN_LIMITS } from '../../domain/plan/plan.ts';
 
 /** A window's history is short enough for the server whatever becomes of its items: each attempt takes up to 10 events. */
@@ -52,6 +53,21 @@ function sharesOf(maxParallel: number, open: number): readonly number[] {
     { length: open },
     (_, lane) => Math.floor(maxParallel / open) + (lane < maxParallel % open ? 1 : 0),
   );
+}
+
+/**
+ * Of a list within an item, which is short as a rule: as few windows as their histories let, of about equal sizes and all open at
+ * the same time, as far as there are slots.
+ */
+export function splitItemsWithin(items: number, attempts: number, maxParallel: number): Split {
+  const count = Math.ceil(items / itemsInWindow(attempts));
+  const start = (number: number): number => Math.floor((items * number) / count);
+  const windows = Array.from({ length: count }, (_, number) => ({
+    number,
+    from: start(number),
+    to: start(number + 1),
+  }));
+  return { windows, shares: sharesOf(maxParallel, Math.min(MOST_OPEN, maxParallel, count)) };
 }
 
 const EARLIER_MOST_ITEMS = 250;

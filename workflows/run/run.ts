@@ -406,6 +406,8 @@ class RunLoop {
       runId: this.#runId,
       queues: this.#queues,
       stage,
+      instance: [],
+      executionId: workflowInfo().originalExecutionRunId,
       attempt,
       upstream: takenBy(stage, upstream),
       events,
