@@ -51,7 +51,6 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
   ],
   ['an end that hands on another output', (s) => (s['each'].work.output.stage = 'first'), /the output of first, for/],
   ['an end with an input', (s) => (s['each'].input = { kind: 'run-input' }), /is its input, and has another/],
-  ['an end with a mock', (s) => (s['each'].mock = { output: '' }), /and has a mock/],
   [
     'an end with a name that is too long',
     (s, plan) => renamed(plan, s, 'x'.repeat(200)),
