@@ -8,7 +8,7 @@ import type { Reuse } from '../domain/pipeline/reuse.ts';
 import { describeOrigin, type RunOrigin } from '../domain/run/origin.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
-import { resolveHostPieces } from '../setup/resolve.ts';
+import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { refuseSetAside, runDir, runFolderName } from '../store/file/run-folder.ts';
 import type { RunView } from '../store/projection.ts';
@@ -20,6 +20,7 @@ import { EXIT, type ExitCode } from './exit-code.ts';
 import { followWherever } from './follow.ts';
 import { handOver } from './hand-over.ts';
 import { describeMissingWorker } from './missing-worker.ts';
+import { extrasOf } from './plan-extras.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { printResult, resultText } from './print-result.ts';
 import { toOriginJson } from './render/reuse.ts';
@@ -106,6 +107,7 @@ async function start(
       // Mocked stages need nothing of this machine.
       if (plan.scopes.some((scope) => scope.sandbox.mode !== 'mock'))
         await resolveHostPieces(env, { install: true, onProgress });
+      await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
     }
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');

@@ -36,6 +36,8 @@ export interface LaunchConfig {
   readonly qemu: string;
   readonly bwrap: string;
   readonly mke2fs?: string;
+  /** A read-only ext4 disk that is the guest's root; absent: the initramfs is. */
+  readonly rootDisk?: string;
   /** Read-only ones; writable ones go in and out as tars. */
   readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
   readonly orphanTimeoutMs?: number;

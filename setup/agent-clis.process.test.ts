@@ -131,6 +131,7 @@ it('a run is told the command that gets it, and the doctor does not miss it', as
   expect(optional.map(({ name, path }) => ({ name, path }))).toEqual([
     { name: 'claude', path: null },
     { name: 'codex', path: null },
+    { name: 'dev', path: null },
   ]);
   const needed = pieces.filter((piece) => !piece.isOptional && piece.problem !== null).map(({ name }) => name);
   expect(needed).toContain('kernel');

@@ -34,6 +34,8 @@ export interface Environment {
   readonly secretsFile: string | null;
   /** `VOIDBOX_SKILL_TURN_LIMIT_MS`: how long callbacks of skills may take for one turn; null is the worker's own limit. */
   readonly skillTurnLimitMs: number | null;
+  /** Packages that the user adds to the dev image: `dev-packages` in the folder of Voidbox's configuration. */
+  readonly devPackagesFile: string;
   /** `VOIDBOX_BIN`: the `voidbox` that durable sessions of a skill's own command line go through; null looks for one. */
   readonly voidboxBin: string | null;
   readonly path: string;
@@ -97,6 +99,7 @@ export function readEnvironment(
       .map((path) => resolve(path)),
     secretsFile: read('VOIDBOX_SECRETS_FILE') === null ? null : resolve(read('VOIDBOX_SECRETS_FILE')!),
     skillTurnLimitMs: milliseconds('VOIDBOX_SKILL_TURN_LIMIT_MS', read('VOIDBOX_SKILL_TURN_LIMIT_MS')),
+    devPackagesFile: join(read('XDG_CONFIG_HOME') ?? join(home, '.config'), 'voidbox', 'dev-packages'),
     voidboxBin: read('VOIDBOX_BIN'),
     path: read('PATH') ?? '/usr/bin:/bin',
     noColor: read('NO_COLOR') !== null || variables['TERM'] === 'dumb',

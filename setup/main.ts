@@ -1,10 +1,14 @@
 /**
  * Set-up's own command line, called by the bootstrap with the time at which that started, so that both show one clock:
- * `STARTED_AT_MS prepare` gets every piece, `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel.
+ * `STARTED_AT_MS prepare` gets every piece, `STARTED_AT_MS kernel [SOURCE]` builds the guest kernel,
+ * `STARTED_AT_MS dev-lock` locks the packages of the dev image to those that the mirror has now.
  */
-import { resolve } from 'node:path';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
 import { readEnvironment } from './environment.ts';
 import { makeContext } from './context.ts';
+import { lockDevPackages } from './dev-disk/dev-disk.ts';
 import { resolveHostPieces } from './resolve.ts';
 import { SetupError } from './setup-error.ts';
 import { buildVoidboxKernel } from './voidbox-kernel.ts';
@@ -26,8 +30,23 @@ async function main(verb: string | undefined, args: readonly string[]): Promise<
       args[0] === undefined ? null : resolve(args[0]),
     );
     progress(`Linux ${kernel.version} is built; runs use it from now on (${kernel.path})`);
+  } else if (verb === 'dev-lock') {
+    await writeDevLock();
   } else {
     throw new Error(`unknown verb ${String(verb)}`);
+  }
+}
+
+async function writeDevLock(): Promise<void> {
+  const folder = await mkdtemp(join(tmpdir(), 'voidbox-lock-'));
+  try {
+    const context = await makeContext(readEnvironment(), progress);
+    const file = join(context.packageRoot, 'guest', 'dev-image', 'lock.json');
+    const { suite, packages } = await lockDevPackages(context, folder);
+    await writeFile(file, `${JSON.stringify({ suite, packages }, null, 2)}\n`);
+    progress(`${packages.length} packages of Debian ${suite} are locked in ${file}`);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
   }
 }
 

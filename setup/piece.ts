@@ -15,7 +15,7 @@ export type PieceName =
   | 'initramfs'
   | OptionalPieceName;
 /** Pieces that only some runs need: such a run gets them, and no other waits for them. */
-export type OptionalPieceName = 'claude' | 'codex';
+export type OptionalPieceName = 'claude' | 'codex' | 'dev';
 export type KernelKind = 'debian' | 'voidbox';
 
 export interface FoundPiece {

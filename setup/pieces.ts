@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { agentCliPiece, CLAUDE, CODEX } from './agent-clis.ts';
 import { debianKernelBlocker, findDebianKernel, getDebianKernel } from './debian-kernel.ts';
+import { devDisk } from './dev-disk/dev-disk.ts';
 import { makeInitramfs } from './guest-image.ts';
 import type { FoundPiece, OptionalPieceName, Piece, PieceName, SetupContext } from './piece.ts';
 import { bwrap, busybox, mke2fs, qemu } from './programs.ts';
@@ -93,6 +94,7 @@ const NEEDED_PIECES: readonly Piece[] = [temporalCli, qemu, bwrap, mke2fs, keepe
 const OPTIONAL_PIECES: Readonly<Record<OptionalPieceName, Piece>> = {
   claude: agentCliPiece(CLAUDE),
   codex: agentCliPiece(CODEX),
+  dev: devDisk,
 };
 
 export const OPTIONAL_PIECE_NAMES = Object.keys(OPTIONAL_PIECES) as readonly OptionalPieceName[];

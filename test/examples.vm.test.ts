@@ -91,6 +91,7 @@ test('every example has its test', () => {
     'approval.yaml',
     'conditions.yaml',
     'continue-on-error.yaml',
+    'dev-image.yaml',
     'files-pipeline.yaml',
     'files.yaml',
     'finally.yaml',
@@ -120,6 +121,11 @@ test('hello.yaml', async () => {
   expect(greeting).toBe('Hello, Ada "L" $HOME!');
   expect(machine).toMatch(/^This VM runs Linux \d+\.\d+\S* as user sandbox\.$/);
   expect(total).toBe('1 + 2 + ... + 100 = 5050');
+});
+
+test('dev-image.yaml', { timeout: 1_200_000 }, async () => {
+  const { outputText } = await runExample('dev-image.yaml');
+  expect(outputText).toBe(`${sum([0, 1, 4, 9, 16])}\n`);
 });
 
 test('continue-on-error.yaml', async () => {

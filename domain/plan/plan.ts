@@ -473,13 +473,20 @@ export interface SandboxPlan {
   readonly vcpus: number;
   readonly diskMib: number;
   readonly mounts: readonly MountPlan[];
+  /** What the guest's root is; absent: the image that every VM boots, with busybox alone. */
+  readonly image?: ImagePlan | undefined;
   /** What no backend of this build gives, so that a plan with one is refused (`unsupported.ts`); absent: nothing. */
   readonly needs?: SandboxNeeds | undefined;
 }
 
+/** Images by what they are made of. */
+export type ImagePlan =
+  /** Debian's packages: bash, git, node, python3 and more. */
+  { readonly kind: 'dev' };
+
 export interface SandboxNeeds {
   readonly network?: true | undefined;
-  /** A container image that is the guest's root. */
+  /** A container image, a folder or an archive that is the guest's root. */
   readonly image?: string | undefined;
   /** A container image that holds kernel and initramfs. */
   readonly guestImage?: string | undefined;

@@ -38,8 +38,18 @@ export function compileSandbox(
     vcpus: own?.vcpus ?? base?.vcpus ?? SANDBOX_DEFAULTS.vcpus,
     diskMib: own?.diskMib ?? base?.diskMib ?? SANDBOX_DEFAULTS.diskMib,
     mounts: compileMounts(mounts, baseDir, problems),
+    ...compileImage(own?.image ?? base?.image ?? null),
     ...compileNeeds(base, own, baseDir, problems),
   };
+}
+
+/** Any other image stands in what the VM needs, and is refused. */
+function compileImage(said: SandboxSpec['image']): Pick<SandboxPlan, 'image'> {
+  return said?.value === 'dev' ? { image: { kind: 'dev' } } : {};
+}
+
+function isOwnImage(name: string): boolean {
+  return name === 'base' || name === 'dev';
 }
 
 /** What no VM of this build has: carried by the plan, and refused by `run`. */
@@ -51,7 +61,7 @@ function compileNeeds(
 ): Pick<SandboxPlan, 'needs'> {
   const text = (key: 'image' | 'guestImage' | 'snapshot'): Partial<SandboxNeeds> => {
     const said = own?.[key] ?? base?.[key] ?? null;
-    if (said === null || said.value === '') return {};
+    if (said === null || said.value === '' || (key === 'image' && isOwnImage(said.value))) return {};
     if (said.value.length > PLAN_LIMITS.referenceCharacters)
       problems.error(
         'spec/too-large',

@@ -339,6 +339,7 @@ const sandbox = z.strictObject({
         ),
     )
     .max(PLAN_LIMITS.mountsPerScope),
+  image: z.strictObject({ kind: z.literal('dev') }),
   needs: z
     .strictObject({
       network: z.literal(true),

@@ -1,6 +1,7 @@
 /** Launches a VM in its run directory: what it is made with, room for it, and what it says once it answers. */
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
+import type { ImagePlan } from '../../domain/plan/plan.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
@@ -27,10 +28,10 @@ export interface QemuPieces {
 }
 
 /**
- * The absolute path of what only some VMs are made with: of an agent's command line, its folder.
+ * The absolute path of what only some VMs are made with: the folder of an agent's command line, the root disk of an image.
  * @throws CodedError `host/not-ready` that names what is missing and the line that brings it
  */
-export type FindVmExtra = (name: AgentLayer) => Promise<string>;
+export type FindVmExtra = (name: AgentLayer | ImagePlan['kind']) => Promise<string>;
 
 export interface QemuBackendOptions {
   /** Folder of the run directories. */
@@ -87,11 +88,15 @@ export function createLauncher(options: QemuBackendOptions): LaunchVm {
     const pieces = await options.pieces();
     const accelerator = acceleratorOf(await readHost(pieces.keeper));
     refuseTooLarge(wanted, accelerator, options.hostMemoryMib());
-    const layers = await layerMounts(wanted, options.extra);
+    const { image } = wanted.spec;
+    const [layers, rootDisk] = await Promise.all([
+      layerMounts(wanted, options.extra),
+      image === undefined ? null : options.extra(image.kind),
+    ]);
     const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
     const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib } = options;
     const config = {
-      ...launchConfig(wanted, { pieces, layers }, accelerator, { bootTimeoutMs, diskFullLimitMs }),
+      ...launchConfig(wanted, { pieces, layers, rootDisk }, accelerator, { bootTimeoutMs, diskFullLimitMs }),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
       ...(budgetMib === undefined
@@ -129,6 +134,14 @@ function refuseTooLarge({ what, spec }: VmToLaunch, accelerator: Accelerator, to
 
 type Mounts = LaunchConfig['mounts'];
 
+/** What the VM is made of. */
+interface Parts {
+  readonly pieces: QemuPieces;
+  readonly layers: Mounts;
+  /** Null: the initramfs is the root. */
+  readonly rootDisk: string | null;
+}
+
 /** @throws CodedError `admit/mount-refused` where a mount of the plan would lie over one of them, or below */
 async function layerMounts({ what, spec }: VmToLaunch, extra: FindVmExtra): Promise<Mounts> {
   const { layers = [], mounts } = spec;
@@ -152,7 +165,7 @@ function isWithin(path: string, folder: string): boolean {
 
 function launchConfig(
   { name: vmKey, spec }: VmToLaunch,
-  { pieces, layers }: { readonly pieces: QemuPieces; readonly layers: Mounts },
+  { pieces, layers, rootDisk }: Parts,
   accelerator: LaunchConfig['accelerator'],
   { bootTimeoutMs, diskFullLimitMs }: { readonly bootTimeoutMs: number; readonly diskFullLimitMs: number | undefined },
 ): LaunchConfig {
@@ -163,6 +176,7 @@ function launchConfig(
     diskMib: spec.diskMib,
     kernel: { path: pieces.kernel.path, kind: pieces.kernel.kind },
     initramfs: pieces.initramfs,
+    ...(rootDisk === null ? {} : { rootDisk }),
     accelerator,
     qemu: pieces.qemu,
     bwrap: pieces.bwrap,

@@ -179,6 +179,7 @@ const sandbox = objectOf({
       objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf(...MOUNT_MODES) }),
     ),
   ),
+  image: optional(objectOf({ kind: oneOf('dev') })),
   needs: optional(
     objectOf({
       network: optional(aFlag),

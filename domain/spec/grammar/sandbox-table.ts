@@ -105,10 +105,11 @@ export const SANDBOX = {
     },
     image: {
       as: 'image',
-      type: { is: 'text', holds: 'image', plain: true, filled: 'name an image, such as alpine:3.20, or remove it' },
+      type: { is: 'text', holds: 'image', plain: true, filled: 'write base or dev, or remove it' },
       mistaken: ['base_image', 'container'],
-      doc: "A container image as the guest's root. `run` refuses it.",
-      example: 'alpine:3.20',
+      otherwise: '`base`',
+      doc: "The guest's root: `base` (busybox) or `dev` (Debian with bash, git, node, python3, ripgrep, curl). See [Images](guest.md#images). `run` refuses container images.",
+      example: 'dev',
     },
     guest_image: {
       as: 'guestImage',

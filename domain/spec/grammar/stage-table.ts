@@ -469,8 +469,8 @@ export const STAGE = {
     ),
     image: {
       severity: 'error',
-      message: 'not supported yet: `image`',
-      remedy: 'remove it: VMs run the guest image that comes with Voidbox',
+      message: 'not supported: `image`; it belongs to `sandbox`',
+      remedy: 'write `sandbox: { image: dev }` for bash, git, node and python3, or remove it',
     },
     user: {
       severity: 'error',

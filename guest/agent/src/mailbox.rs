@@ -1,13 +1,13 @@
 //! The mailbox: a small disk that the keeper shares, for data that is too much for the port.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use voidbox_protocol::mailbox::{Mail, MailError, SLOT_BYTES, Side, Slots, slot_offset};
 
+use crate::disks;
 use crate::lock::lock;
 
 /// The serial number that the keeper gives the disk.
@@ -58,7 +58,7 @@ impl Mailbox {
     /// The guest's mailbox disk, past the page cache: the keeper writes behind the kernel's back.
     /// `None` when the machine has none.
     pub fn find() -> io::Result<Option<Self>> {
-        let Some(path) = device(Path::new("/sys/block")) else {
+        let Some(path) = disks::by_serial(SERIAL) else {
             return Ok(None);
         };
         let disk = OpenOptions::new()
@@ -94,32 +94,10 @@ impl Mailbox {
     }
 }
 
-/// The disk with our serial number.
-fn device(class: &Path) -> Option<PathBuf> {
-    let disks = fs::read_dir(class).ok()?;
-    disks.flatten().find_map(|disk| {
-        let serial = fs::read_to_string(disk.path().join("serial")).ok()?;
-        (serial.trim_end() == SERIAL).then(|| Path::new("/dev").join(disk.file_name()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use voidbox_protocol::mailbox::MAILBOX_BYTES;
-
-    #[test]
-    fn the_disk_is_found_by_its_serial_number() {
-        let class = tempfile::tempdir().unwrap();
-        for (name, serial) in [("vda", ""), ("vdb", "voidbox-mailbox\n"), ("vdc", "other")] {
-            fs::create_dir(class.path().join(name)).unwrap();
-            fs::write(class.path().join(name).join("serial"), serial).unwrap();
-        }
-        fs::create_dir(class.path().join("loop0")).unwrap();
-        assert_eq!(device(class.path()), Some("/dev/vdb".into()));
-        fs::remove_dir_all(class.path().join("vdb")).unwrap();
-        assert_eq!(device(class.path()), None);
-    }
 
     #[test]
     fn a_block_goes_into_our_slot_and_comes_out_of_the_keepers() {

@@ -5,6 +5,7 @@
 mod block_cache;
 mod boot;
 mod configure;
+mod disks;
 mod exec;
 mod failure;
 mod files;

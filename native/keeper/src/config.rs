@@ -28,6 +28,9 @@ pub struct LaunchConfig {
     /// Looked for in the usual places when it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mke2fs: Option<PathBuf>,
+    /// A read-only disk with the guest's root; without one the initramfs is the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_disk: Option<PathBuf>,
     #[serde(default)]
     pub mounts: Vec<Mount>,
     #[serde(default = "default_orphan_timeout_ms")]
@@ -169,6 +172,9 @@ impl LaunchConfig {
                 "4096 or more",
             );
         }
+        if let Some(disk) = self.root_disk.as_deref().filter(|disk| !disk.is_absolute()) {
+            return refuse("rootDisk", disk.display().to_string(), "an absolute path");
+        }
         for (index, mount) in self.mounts.iter().enumerate() {
             if !mount.host_path.is_absolute() {
                 let value = mount.host_path.display().to_string();
@@ -230,10 +236,14 @@ impl LaunchConfig {
         if self.mke2fs_path().is_none() {
             return not_ready("no mke2fs: apt install e2fsprogs".into());
         }
+        let root_disk = self.root_disk.iter().map(|disk| ("root disk", disk));
         for (what, path) in [
             ("kernel", &self.kernel.path),
             ("initramfs", &self.initramfs),
-        ] {
+        ]
+        .into_iter()
+        .chain(root_disk)
+        {
             if !path.is_file() {
                 return not_ready(format!("no {what} at {}: voidbox doctor", path.display()));
             }
@@ -300,6 +310,8 @@ mod tests {
             config["mounts"][0]["hostPath"] = "data".into()
         }));
         assert!(relative.unwrap_err().message.contains("mounts[0].hostPath"));
+        let relative = LaunchConfig::parse(&text(|config| config["rootDisk"] = "disk".into()));
+        assert!(relative.unwrap_err().message.contains("rootDisk"));
         assert!(LaunchConfig::parse(&text(|config| config["surprise"] = 1.into())).is_err());
     }
 

@@ -28,6 +28,11 @@ impl CommandLine {
             .get("scratch")
             .map_or_else(|| PathBuf::from("/dev/vda"), PathBuf::from)
     }
+
+    /// `voidbox.root=…`, the serial number of a disk whose file system is the guest's root.
+    pub fn root_disk(&self) -> Option<&str> {
+        self.0.get("root").map(String::as_str)
+    }
 }
 
 #[cfg(test)]
@@ -39,6 +44,9 @@ mod tests {
     fn the_scratch_device_is_found_among_other_words() {
         let line = CommandLine::parse("quiet voidbox.scratch=/dev/vdb panic=-1\n");
         assert_eq!(line.scratch_device(), Path::new("/dev/vdb"));
+        assert_eq!(line.root_disk(), None);
+        let line = CommandLine::parse("voidbox.root=voidbox-root root=/dev/vda");
+        assert_eq!(line.root_disk(), Some("voidbox-root"));
         let line = CommandLine::parse("quiet scratch=/dev/vdb");
         assert_eq!(line.scratch_device(), Path::new("/dev/vda"));
     }

@@ -7,6 +7,7 @@ mod modules;
 mod mounts;
 mod port;
 mod power;
+mod root;
 mod timer;
 
 use std::fs::File;
@@ -65,6 +66,10 @@ pub fn boot() -> Result<Booted, BootError> {
     devices::raise_loopback();
     let cgroup = cgroup::set_up()?;
     let scratch = mounts::mount_scratch(&command_line.scratch_device())?;
+    if let Some(serial) = command_line.root_disk() {
+        root::switch_to(serial, &scratch)?;
+    }
+    mounts::bind_user_folders(&scratch)?;
     let port = port::open()?;
     // Disks are there before the port: both are found when the bus is.
     let mailbox =

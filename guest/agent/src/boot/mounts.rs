@@ -23,9 +23,9 @@ const SCRATCH: &str = "/run/scratch";
 /// The tree of all shared folders, for root alone.
 const SHARED: &str = "/run/mounts";
 /// How long a disk may take to appear.
-const DEVICE_WAIT: Duration = Duration::from_secs(5);
+pub(super) const DEVICE_WAIT: Duration = Duration::from_secs(5);
 
-const SAFE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+pub(super) const SAFE: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 
 struct View {
     target: &'static str,
@@ -100,7 +100,7 @@ pub fn mount_kernel_views() -> Result<(), BootError> {
     Ok(())
 }
 
-/// Mounts the scratch disk and binds the user's folders from it.
+/// Mounts the scratch disk.
 pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
     let failed = |error: io::Error| {
         BootError::at(
@@ -122,6 +122,13 @@ pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
         c"",
     )
     .map_err(|error| failed(error.into()))?;
+    // What was just mounted has rights of its own.
+    make_private(&scratch).map_err(failed)?;
+    Ok(scratch)
+}
+
+/// Binds the user's folders from the scratch disk.
+pub fn bind_user_folders(scratch: &Path) -> Result<(), BootError> {
     for target in USER_FOLDERS {
         let source = scratch.join(target.trim_start_matches('/').replace('/', "-"));
         let mode = if target.ends_with("/tmp") {
@@ -133,11 +140,11 @@ pub fn mount_scratch(device: &Path) -> Result<PathBuf, BootError> {
             .and_then(|()| bind(&source, Path::new(target), SAFE))
             .map_err(|error| BootError::at(format!("binding {target}"), error))?;
     }
-    Ok(scratch)
+    Ok(())
 }
 
 /// A folder that root alone may enter.
-fn make_private(path: &Path) -> io::Result<()> {
+pub(super) fn make_private(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o700))
 }

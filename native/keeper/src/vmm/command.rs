@@ -11,7 +11,11 @@ pub const KEEPER: &str = "/vm/voidbox-vm";
 pub const KERNEL: &str = "/vm/kernel";
 pub const INITRAMFS: &str = "/vm/initramfs";
 pub const SCRATCH: &str = "/vm/scratch.img";
+pub const ROOT_DISK: &str = "/vm/root.img";
 pub const MOUNTS: &str = "/mounts";
+
+/// By which the guest finds its root.
+const ROOT_SERIAL: &str = "voidbox-root";
 
 /// What TCG emulates: AVX2 and the like for programs, and no `erms`, with which the kernel would copy
 /// memory byte by byte, each of them an emulated instruction. The other three are not in TCG, and
@@ -36,9 +40,9 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc: HostTsc) -> Vec<O
     };
     // Virtio over MMIO has the interrupts 5 to 12 and is filled from the last: the fifth device would
     // get 8, which is the clock's.
-    let fifth_bus = match config.kernel.kind {
-        KernelKind::Debian => "",
-        KernelKind::Voidbox => ",bus=virtio-mmio-bus.2",
+    let (fifth_bus, root_bus) = match config.kernel.kind {
+        KernelKind::Debian => ("", ""),
+        KernelKind::Voidbox => (",bus=virtio-mmio-bus.2", ",bus=virtio-mmio-bus.1"),
     };
     let (accelerator, cpu) = match config.accelerator {
         Accelerator::Kvm => ("kvm", "host"),
@@ -90,6 +94,19 @@ pub fn qemu_args(config: &LaunchConfig, fds: Descriptors, tsc: HostTsc) -> Vec<O
         "-device",
         format!("virtio-blk-{bus},drive=mailbox,serial=voidbox-mailbox"),
     );
+    if config.root_disk.is_some() {
+        add(
+            "-drive",
+            // Many VMs have the same file open, and none of them for writing.
+            format!(
+                "if=none,id=root,file={ROOT_DISK},format=raw,readonly=on,cache=unsafe,file.locking=off"
+            ),
+        );
+        add(
+            "-device",
+            format!("virtio-blk-{bus},drive=root,serial={ROOT_SERIAL}{root_bus}"),
+        );
+    }
     add("-object", "rng-builtin,id=rng".into());
     add("-device", format!("virtio-rng-{bus},rng=rng"));
     if !config.mounts.is_empty() {
@@ -112,6 +129,9 @@ fn kernel_command_line(config: &LaunchConfig, tsc: HostTsc) -> String {
     // Failures of an early boot stay visible on the console.
     let mut line =
         String::from("console=ttyS0 loglevel=4 panic=-1 reboot=t voidbox.scratch=/dev/vda");
+    if config.root_disk.is_some() {
+        line.push_str(&format!(" voidbox.root={ROOT_SERIAL}"));
+    }
     if config.kernel.kind == KernelKind::Debian {
         // This machine has no timer that Debian's kernel could calibrate its TSC with: without the
         // figure one boot of five hangs.
@@ -185,6 +205,26 @@ mod tests {
         let voidbox = line(&config("voidbox", mounts.clone()));
         assert!(voidbox.contains("mount_tag=mounts,bus=virtio-mmio-bus.2"));
         assert!(!line(&config("debian", mounts)).contains("virtio-mmio-bus"));
+    }
+
+    #[test]
+    fn a_root_disk_is_read_only_behind_the_scratch_disk_and_named_to_the_guest() {
+        for (kind, bus) in [
+            ("debian", "virtio-blk-pci,drive=root,serial=voidbox-root "),
+            (
+                "voidbox",
+                "virtio-blk-device,drive=root,serial=voidbox-root,bus=virtio-mmio-bus.1 ",
+            ),
+        ] {
+            let mut config = config(kind, serde_json::json!([]));
+            assert!(!line(&config).contains("voidbox.root"));
+            config.root_disk = Some("/cache/root.ext4".into());
+            let line = line(&config);
+            assert!(line.contains("file=/vm/root.img,format=raw,readonly=on"));
+            assert!(line.contains(bus) && line.contains(" voidbox.root=voidbox-root "));
+            assert!(!line.contains("/cache"));
+            assert!(line.find("drive=scratch") < line.find("drive=root"));
+        }
     }
 
     #[test]

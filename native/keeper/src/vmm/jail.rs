@@ -97,6 +97,10 @@ pub fn command(
     ] {
         show("--ro-bind", readable(what, path, uid)?, at.into());
     }
+    if let Some(disk) = &config.root_disk {
+        let disk = readable("root disk", disk, uid)?;
+        show("--ro-bind", disk, command::ROOT_DISK.into());
+    }
     show("--bind", dir.file(SCRATCH), command::SCRATCH.into());
     for (index, mount) in config.mounts.iter().enumerate() {
         show(

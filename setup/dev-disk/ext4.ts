@@ -1,0 +1,113 @@
+/** A read-only ext4 disk of a tree: equal trees give equal bytes, whoever makes it. */
+import { chmod, lstat, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { writeFile } from 'node:fs/promises';
+import { isRoot } from '../apt.ts';
+import { findOnPath } from '../find-program.ts';
+import type { SetupContext } from '../piece.ts';
+import { lastLines, type ProgramResult, runProgram } from '../run-program.ts';
+import { SetupError } from '../setup-error.ts';
+import { FILE_TIME_SECONDS } from './root-tree.ts';
+
+const BLOCK_BYTES = 4096;
+const INODE_BYTES = 256;
+/** Inodes beyond those of the tree: those that ext4 keeps for itself, and one for lost+found. */
+const SPARE_INODES = 200;
+/** Of group descriptors, bitmaps, blocks of long extents and folders that grow. */
+const SPARE_BYTES = 16 << 20;
+/** Any, but always the same. */
+const DISK_UUID = '6f1d9c52-8e0b-4c7e-9d0a-2f3b5a7c9e11';
+const MAKE_TIMEOUT_MS = 300_000;
+
+/** Programs beside mke2fs, of the same package. */
+export const EXT4_PROGRAMS = ['debugfs', 'dumpe2fs'] as const;
+
+/** Makes the disk; all of it belongs to root, whoever made the tree. */
+export async function makeExt4(context: SetupContext, tree: string, disk: string): Promise<void> {
+  const { inodes, bytes } = await measure(tree);
+  const mke2fs = await context.need('mke2fs');
+  const blocks = Math.ceil((bytes * 1.02 + (inodes + SPARE_INODES) * INODE_BYTES + SPARE_BYTES) / BLOCK_BYTES);
+  const args = [
+    '-q',
+    '-F',
+    '-t',
+    'ext4',
+    '-b',
+    String(BLOCK_BYTES),
+    '-I',
+    String(INODE_BYTES),
+    '-m',
+    '0',
+    '-O',
+    '^has_journal,^resize_inode,^huge_file',
+    '-N',
+    String(inodes + SPARE_INODES),
+    '-U',
+    DISK_UUID,
+    '-E',
+    `hash_seed=${DISK_UUID},root_owner=0:0,lazy_itable_init=0,nodiscard`,
+    '-d',
+    tree,
+    disk,
+    String(blocks),
+  ];
+  // Owners are taken from the tree: where this process is not root, it is called root for the length of it.
+  const [program, before] = isRoot() ? [mke2fs.path, []] : [(await context.need('bwrap')).path, asRoot(mke2fs.path)];
+  succeeded('mke2fs', await runProgram(context.env, program, [...before, ...args], options()));
+  await settleTimes(context, disk);
+  await chmod(disk, 0o644);
+}
+
+function asRoot(program: string): readonly string[] {
+  return ['--unshare-user', '--uid', '0', '--gid', '0', '--dev-bind', '/', '/', '--', program];
+}
+
+function options(): Parameters<typeof runProgram>[3] {
+  const time = String(FILE_TIME_SECONDS);
+  return { timeoutMs: MAKE_TIMEOUT_MS, variables: { E2FSPROGS_FAKE_TIME: time, SOURCE_DATE_EPOCH: time } };
+}
+
+/** When a file was last read or changed is copied from the tree, where nobody can set it. */
+async function settleTimes(context: SetupContext, disk: string): Promise<void> {
+  const [debugfs, dumpe2fs] = EXT4_PROGRAMS.map((name) => findOnPath(context.env, [name])[0] ?? name);
+  const listed = succeeded('dumpe2fs', await runProgram(context.env, dumpe2fs!, [disk], options()));
+  const commands = usedInodes(listed.stdout).flatMap((inode) =>
+    ['atime', 'ctime', 'crtime'].map((field) => `set_inode_field <${inode}> ${field} @${FILE_TIME_SECONDS}\n`),
+  );
+  const script = `${disk}.commands`;
+  await writeFile(script, commands.join(''));
+  succeeded('debugfs', await runProgram(context.env, debugfs!, ['-w', '-f', script, disk], options()));
+}
+
+/** From what dumpe2fs says of each group: its inodes, and the ranges of them that are free. */
+export function usedInodes(text: string): readonly number[] {
+  const count = Number(/^Inode count:\s+(\d+)$/m.exec(text)?.[1]);
+  const first = Number(/^First inode:\s+(\d+)$/m.exec(text)?.[1]);
+  if (!(count > 0) || !(first > 0)) throw new Error('dumpe2fs says neither how many inodes there are nor the first');
+  const free = new Set<number>();
+  for (const [, ranges = ''] of text.matchAll(/^ {2}Free inodes: (.*)$/gm))
+    for (const range of ranges.split(', ').filter((part) => part !== '')) {
+      const [from = 0, to = from] = range.split('-').map(Number);
+      for (let inode = from; inode <= to; inode += 1) free.add(inode);
+    }
+  const own = Array.from({ length: count - first + 1 }, (_, index) => first + index);
+  return [2, ...own.filter((inode) => !free.has(inode))];
+}
+
+async function measure(tree: string): Promise<{ readonly inodes: number; readonly bytes: number }> {
+  const entries = await readdir(tree, { recursive: true, withFileTypes: true });
+  let bytes = 0;
+  for (const entry of entries) {
+    const { size } = await lstat(join(entry.parentPath, entry.name));
+    bytes += Math.max(1, Math.ceil(size / BLOCK_BYTES)) * BLOCK_BYTES;
+  }
+  return { inodes: entries.length, bytes };
+}
+
+function succeeded(program: string, result: ProgramResult): ProgramResult {
+  if (result.exitCode === 0) return result;
+  throw new SetupError(
+    `${program} cannot make the disk of the dev image:\n${lastLines(result)}`,
+    'Check the free space of the cache folder.',
+  );
+}
