@@ -297,7 +297,13 @@ test('for-each-part.yaml', async () => {
 });
 
 test('for-each-nested.yaml', async () => {
-  const run = await runExample('for-each-nested.yaml');
+  // The stage that ends the items has no VM.
+  const result = await rig.cli('run', join(EXAMPLES, 'for-each-nested.yaml'), '--json');
+  expect(result.code, result.stderr).toBe(0);
+  const run = JSON.parse(result.stdout) as RunJson;
+  expect(run.stages).toMatchObject([
+    { id: 'cities', items: { total: 2, succeeded: 2, within: [{ stage: 'cities.years', total: 4, succeeded: 4 }] } },
+  ]);
   const wettest = (name: string, year: number): string =>
     observations()
       .filter(({ city, date }) => city === name && date.startsWith(`${year}-`))
