@@ -13,10 +13,12 @@ const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(ev
 /** One for each CPU; vitest would leave one of them idle, which is half of a machine with two. */
 const WORKERS = availableParallelism();
 
-/** The file that takes longest starts first, so that the others run beside it. */
+/** Files that take minutes start first, so that the others run beside them. */
+const LONG_FILES = ['/storm.vm.test.ts', '/embedded/stack.server.test.ts', '/skills/session.server.test.ts'];
+
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification): boolean => moduleId.endsWith('/storm.vm.test.ts');
+    const isLong = ({ moduleId }: TestSpecification): boolean => LONG_FILES.some((name) => moduleId.endsWith(name));
     const sorted = await super.sort(files);
     return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
   }
@@ -52,10 +54,10 @@ export default defineConfig({
           include: every('server.test.ts'),
           exclude: NOT_TESTS,
           // Each file has servers of its own, and waits for them more than it computes.
-          maxWorkers: 2,
+          maxWorkers: 3,
           // Groups with limits of their own take turns, so that files of any groups can be named in one call.
           sequence: { groupOrder: 1 },
-          globalSetup: ['test/rig/host-pieces.setup.ts'],
+          globalSetup: ['test/rig/host-pieces.setup.ts', 'test/rig/workflow-bundle.setup.ts'],
           testTimeout: 120_000,
           hookTimeout: 120_000,
         },

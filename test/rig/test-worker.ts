@@ -2,7 +2,6 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { createAttemptRegistry } from '../../activities/attempt-registry.ts';
 import { createActivities } from '../../activities/create-activities.ts';
 import { guardByHost } from '../../activities/host-guard.ts';
@@ -17,7 +16,7 @@ import { mountsDir } from '../../store/file/run-folder.ts';
 import { openStores, type Stores } from '../../store/open-stores.ts';
 import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { hostTaskQueue } from '../../workflows/messages.ts';
-import { bundleWorkflows, type WorkflowBundle } from '../../workers/bundle.ts';
+import type { WorkflowBundle } from '../../workers/bundle.ts';
 import { parentOf } from '../../client/workflow-run.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { createConditionThreads } from '../../workers/conditions/threads.ts';
@@ -27,6 +26,7 @@ import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
 import { checkPlan, compileSpec } from '../../workers/spec-check.ts';
 import { embeddedAddress, type TemporalAddress } from '../../client/temporal-address.ts';
 import { startTestServer } from './test-server.ts';
+import { testBundle } from './workflow-bundle.ts';
 import { installRuntime, startWorkers, type RunningWorkers } from '../../workers/workers.ts';
 
 export interface TestStack {
@@ -44,7 +44,6 @@ export interface TestStack {
 }
 
 const HOST_ID = 'test-host';
-const workflowsPath = fileURLToPath(new URL('../../workflows/index.ts', import.meta.url));
 
 /** `temporalCli` is a path or a name on PATH, `serverFlags` are of `temporal server start-dev`. */
 export async function startTestStack(
@@ -58,7 +57,7 @@ export async function startTestStack(
   const stateDir = mkdtempSync(join(tmpdir(), 'voidbox-state-'));
   const target = embeddedAddress(server.address);
   const runs = await connectRuns(target);
-  const bundle = { code: await bundleWorkflows(workflowsPath) };
+  const bundle = await testBundle();
   const placement = { hostId: HOST_ID, hostQueue: hostTaskQueue(HOST_ID) };
   const stores = await openStores({ stateDir });
   const conditions = createConditionThreads();
