@@ -64,6 +64,16 @@ test('a part that is mocked comes to its mock, and none of its stages is left', 
   expect(machinePlanOf(plan).stages[3]).toMatchObject({ mocked: true });
 });
 
+test('a stage that is mocked beside it keeps its place', () => {
+  const steps = STEPS.replace('run: { program: make } }', 'run: { program: make }, mock: { output: built } }');
+  const plan = made('all', planOf(steps));
+  expect(mockedStages(plan)).toEqual(['build', 'checks', 'each']);
+  expect(plan.stages.slice(0, 2)).toMatchObject([
+    { id: 'build', work: { kind: 'mock', output: 'built' }, after: [] },
+    { id: 'old', work: { kind: 'command' }, after: [] },
+  ]);
+});
+
 test('what waits for a failure of the part waits for that of its mock', () => {
   expect(planOf().stages.at(-1)!.after.length).toBeGreaterThan(2);
   expect(made(['checks']).stages.at(-1)).toMatchObject({

@@ -12,13 +12,14 @@ export function withoutMockedParts(
 ): { readonly plan: Plan } | { readonly problems: readonly string[] } {
   const partOfStage = ownersOf(plan, isMocked);
   if (partOfStage.size === 0) return { plan };
+  const ends = new Set(partOfStage.values());
   const isLeft = (id: string): boolean => !partOfStage.has(id);
   const left = plan.stages.filter(({ id }) => isLeft(id));
   const problems = takersOf(plan, left, partOfStage);
   if (problems.length > 0) return { problems };
   const before = new Map(plan.stages.map((stage) => [stage.id, stage]));
   const stages = left.map((stage) =>
-    withEdges(isMocked(stage.id) ? placed(stage, before) : withoutStages(stage, isLeft), partOfStage),
+    withEdges(ends.has(stage.id) ? placed(stage, before) : withoutStages(stage, isLeft), partOfStage),
   );
   const scopes = plan.scopes.flatMap((scope) => {
     const held = scope.stages.filter(isLeft);
