@@ -360,7 +360,8 @@ test('uses.yaml', async () => {
 test('parts.yaml', async () => {
   const result = await rig.cli('run', join(EXAMPLES, 'parts.yaml'), '--json');
   expect(result.code, result.stderr).toBe(0);
-  const run = JSON.parse(result.stdout) as RunJson;
+  const run = JSON.parse(result.stdout) as RunJson & { readonly tolerated: readonly string[] };
+  expect(run).toMatchObject({ state: 'succeeded', tolerated: ['paris'] });
   expect(run.stages.map(({ id, state, isolation }) => `${id} ${state} ${isolation ?? 'no VM'}`)).toEqual([
     'seattle.days succeeded microvm',
     'seattle.wet succeeded microvm',
@@ -370,6 +371,10 @@ test('parts.yaml', async () => {
     'new-york.wet succeeded microvm',
     'new-york.note succeeded microvm',
     'new-york succeeded no VM',
+    'paris.days succeeded microvm',
+    'paris.wet failed microvm',
+    'paris.note succeeded microvm',
+    'paris failed no VM',
     'report succeeded microvm',
   ]);
   const wetIn = (name: string): number =>
@@ -453,6 +458,20 @@ test('outputs-in-arguments.yaml', async () => {
 
 test('mocks.yaml', async () => {
   const run = await runExample('mocks.yaml', '--mock');
-  expect(run.mocked).toEqual(['review']);
-  expect(run.outputText).toBe('The review says: {"ok":false,"why":"no tests"}\n');
+  expect(run.mocked).toEqual(['review', 'tests']);
+  expect(run.stages.map(({ id }) => id)).toEqual(['review', 'tests', 'report']);
+  expect(run.outputText).toBe('40 tests passed. The review says: {"ok":false,"why":"no tests"}\n');
+
+  const result = await rig.cli('run', join(EXAMPLES, 'mocks.yaml'), '--json', '--mock=review');
+  expect(result.code, result.stderr).toBe(0);
+  const tested = JSON.parse(result.stdout) as RunJson;
+  expect(tested.mocked).toEqual(['review']);
+  expect(tested.stages.map(({ id, state }) => `${id} ${state}`)).toEqual([
+    'review succeeded',
+    'tests.suite succeeded',
+    'tests.count succeeded',
+    'tests succeeded',
+    'report succeeded',
+  ]);
+  expect(tested.outputText).toMatch(/^2 tests passed\. /);
 });
