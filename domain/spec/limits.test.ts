@@ -27,6 +27,19 @@ test.each([
   expect(codes(text)).toEqual(['spec/too-large 1:1']);
 });
 
+test.each([33, 150, 250, 5_000])('JSON that is nested %i deep is too large, and not broken', (depth) => {
+  const list = `${'['.repeat(depth)}${']'.repeat(depth)}`;
+  const { diagnostics } = compileText(`{"kind":"workflow","name":"deep","workflow":{"steps":${list}}}`, 'x.json', {
+    baseDir: '/',
+  });
+  expect([...new Set(diagnostics.map(({ code }) => code))]).toEqual(['spec/too-large']);
+});
+
+test('a JSON spec may begin with a byte order mark', () => {
+  const json = '{"kind":"workflow","name":"bom","workflow":{"steps":[{"name":"a","run":{"program":"true"}}]}}';
+  expect(compileText(`\ufeff${json}`, 'x.json', { baseDir: '/' }).diagnostics).toEqual([]);
+});
+
 const box = (index: number): string => `    - { name: box-${index}, run: { program: "true" } }\n`;
 const boxes = Array.from({ length: 2_000 }, (_, index) => box(index)).join('');
 const pipeline = `kind: pipeline\nname: big\nsandbox: { memory_mb: 1024 }\npipeline:\n  boxes:\n${boxes}`;

@@ -67,7 +67,9 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };
   };
-  if (isJson && document.errors.length > 0 && tellJsonMistake(text, position, problems)) return null;
+  // YAML allows more than JSON does, such as a comma before a closing bracket, at which other readers of the file would fail.
+  const isYaml = document.errors.length === 0;
+  if (isJson && document.contents !== null && tellJsonMistake(text, isYaml, position, problems)) return null;
   const broken = new Set<number>();
   for (const error of document.errors) {
     const at = position(error.pos[0]);
@@ -99,11 +101,18 @@ export function readSource(text: string, problems: Problems, isJson = false): Tr
   return new TreeBuilder(text, position, problems).build(document.contents);
 }
 
-/** False: the text is JSON, and something else is wrong with it. */
-function tellJsonMistake(text: string, position: (offset: number) => Position, problems: Problems): boolean {
-  const read = readJson(text);
-  if ('value' in read) return false;
-  const { at } = read;
+/** False: the text is JSON, and if something is wrong with it, it is something else. */
+function tellJsonMistake(
+  text: string,
+  isYaml: boolean,
+  position: (offset: number) => Position,
+  problems: Problems,
+): boolean {
+  // As some editors on Windows begin a file; the parser of YAML skips it too.
+  const start = text.startsWith('\ufeff') ? 1 : 0;
+  const read = readJson(text.slice(start));
+  if ('value' in read || read.isTooDeep) return false;
+  const at = start + read.at;
   const before = text.slice(0, at).trimEnd().at(-1);
   const found = text.codePointAt(at);
   const character = found === undefined ? null : String.fromCodePoint(found);
@@ -115,7 +124,9 @@ function tellJsonMistake(text: string, position: (offset: number) => Position, p
       : `the JSON cannot go on with ${character === '"' ? 'a quote' : quote(character)}`,
     before === ',' && (character === '}' || character === ']')
       ? 'remove the comma before it'
-      : 'fix the JSON at this place; a comma, a quote or a bracket too few or too many is the usual cause',
+      : isYaml
+        ? 'write JSON, without comments and with names in double quotes; a file of YAML is named `.yaml`'
+        : 'fix the JSON at this place; a comma, a quote or a bracket too few or too many is the usual cause',
   );
   return true;
 }

@@ -11,7 +11,7 @@ export function readJson(text: string): { readonly value: JsonValue } | NotJsonB
   try {
     return { value: new JsonText(text).whole() };
   } catch (error) {
-    if (error instanceof NotJson) return { problem: error.message, at: error.at };
+    if (error instanceof NotJson) return { problem: error.message, at: error.at, isTooDeep: error.isTooDeep };
     throw error;
   }
 }
@@ -20,14 +20,18 @@ export interface NotJsonBecause {
   readonly problem: string;
   /** The character at which it cannot go on, from 0. */
   readonly at: number;
+  /** It may be JSON, whose values are nested deeper than anything here reads. */
+  readonly isTooDeep: boolean;
 }
 
 class NotJson extends Error {
   readonly at: number;
+  readonly isTooDeep: boolean;
 
-  constructor(message: string, at: number) {
+  constructor(message: string, at: number, isTooDeep = false) {
     super(message);
     this.at = at;
+    this.isTooDeep = isTooDeep;
   }
 }
 
@@ -52,7 +56,7 @@ class JsonText {
 
   #value(depth: number): JsonValue {
     if (depth > EXPRESSION_LIMITS.jsonDepth)
-      throw new NotJson(`its values are nested more than ${EXPRESSION_LIMITS.jsonDepth} deep`, this.#at);
+      throw new NotJson(`its values are nested more than ${EXPRESSION_LIMITS.jsonDepth} deep`, this.#at, true);
     this.#skip();
     switch (this.#text.charAt(this.#at)) {
       case '{':
