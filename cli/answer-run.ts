@@ -5,7 +5,7 @@ import { openServerLink } from '../client/server-link.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { AnswerReceipt, AnswerRequest, Decision } from '../workflows/run/answer-request.ts';
-import { answerThatStands, hasEnded, refusal } from './answered-run.ts';
+import { answerThatStands, answerThatStandsElsewhere, hasEnded, refusal } from './answered-run.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
@@ -45,6 +45,14 @@ export async function answerRun(
     onProgress: (line) => void context.stderr.write(`==> ${line}\n`),
   });
   if (link === null) throw new Error('the embedded stack was not started');
+  const asOfHistory = async (): Promise<ExitCode> =>
+    say(
+      runId,
+      await link.briefly((client) => answerThatStandsElsewhere(client, runId, stageText, given)),
+      options,
+      context,
+    );
+  if (isElsewhere(found) && found.state !== 'running') return await asOfHistory();
   try {
     const stage = stageText ?? onlyOne(runId, await link.briefly((client) => stagesThatAsk(client, runId)), decision);
     const request: AnswerRequest = { stage, ...given };
@@ -57,7 +65,7 @@ export async function answerRun(
         error.message,
         (await describeMissingWorker(link, Date.now())) ?? 'Try again; `voidbox ps` shows whether the worker runs.',
       );
-    if (error.kind === 'ended' && !isElsewhere(found)) return await asOfOld();
+    if (error.kind === 'ended') return isElsewhere(found) ? await asOfHistory() : await asOfOld();
     throw refusal(runId, error.message);
   }
 }

@@ -1,7 +1,10 @@
 /** A run that has ended takes no answer; the same answer as the one that stands is no new one. */
+import type { Client } from '@temporalio/client';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
+import { answersInHistory } from '../client/answers-in-history.ts';
+import { describeRun } from '../client/runs.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
-import type { ApprovalAnswer, FieldValue, FieldValues } from '../domain/run/approval-answer.ts';
+import type { ApprovalAnswer } from '../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { AnswerView, RunView, StageView } from '../store/projection.ts';
 import type { AnswerReceipt, AnswerRequest } from '../workflows/run/answer-request.ts';
@@ -46,6 +49,29 @@ export async function answerThatStands(
   throw refusal(runId, [whyNone(view!, stageText), ...stands].map(sanitizeLine).join('; '));
 }
 
+/**
+ * The same of a run of another host, or of one that was pruned: its history has the answers that it took.
+ * @throws CliError as above
+ */
+export async function answerThatStandsElsewhere(
+  client: Client,
+  runId: string,
+  stageText: string | undefined,
+  given: GivenAnswer,
+): Promise<AnswerReceipt> {
+  const { state } = await describeRun(client, runId);
+  const all = await answersInHistory(client, runId);
+  const meant = stageText === undefined ? all : all.filter(({ receipt }) => receipt.stage === stageText);
+  const [answer, ...others] = meant;
+  if (answer !== undefined && others.length === 0) {
+    const { receipt, request } = answer;
+    if (isSameNote(receipt, given) && areSame(request.fields ?? {}, given.fields ?? {})) return receipt;
+  }
+  const stands = (meant.length > 0 ? meant : all).map(({ receipt }) => describeReceipt(receipt));
+  const none = `run ${runId} has ended (${state}) and takes no answer`;
+  throw refusal(runId, [none, ...stands].map(sanitizeLine).join('; '));
+}
+
 export function refusal(runId: string, message: string): CliError {
   return new CliError(EXIT.runFailed, 'cli/answer-refused', message, `See: voidbox status ${typedRunId(runId)}`);
 }
@@ -57,8 +83,12 @@ function whyNone({ runId, state, stages }: RunView, stageText: string | undefine
 }
 
 function describeAnswer({ id, answer: { decision, by, atMs } }: Answered): string {
+  return describeReceipt({ stage: id, decision, by, at: new Date(atMs).toISOString() });
+}
+
+function describeReceipt({ stage, decision, by, at }: Pick<AnswerReceipt, 'stage' | 'decision' | 'by' | 'at'>): string {
   const done = decision === 'approve' ? 'approved' : 'rejected';
-  return `${id} was ${done}${by === null ? '' : ` by ${by}`} at ${new Date(atMs).toISOString()}`;
+  return `${stage} was ${done}${by === null ? '' : ` by ${by}`} at ${at}`;
 }
 
 /** Null: the stage was answered otherwise, or nobody can tell any more. */
@@ -68,15 +98,20 @@ async function receiptOf(
   artifacts: ArtifactStore,
 ): Promise<AnswerReceipt | null> {
   const { decision, by, comment } = answer;
-  const isSame =
-    decision === given.decision && by === noteOf(given.by) && comment === noteOf(given.comment) && by !== null;
-  if (!isSame) return null;
+  if (!isSameNote(answer, given) || by === null) return null;
   const approval = decision === 'approve' ? await approvalIn(answer, artifacts) : null;
   if (decision === 'approve' && approval === null) return null;
   const fields = approval === null ? answer.fields : approval.fields;
 
   if (!areSame(fields ?? {}, given.fields ?? {})) return null;
   return { stage: id, attempt, decision, by, comment, at: approval?.at ?? new Date(answer.atMs).toISOString() };
+}
+
+function isSameNote(
+  { decision, by, comment }: Pick<AnswerReceipt, 'decision' | 'by' | 'comment'>,
+  given: GivenAnswer,
+): boolean {
+  return decision === given.decision && by === noteOf(given.by) && comment === noteOf(given.comment);
 }
 
 /** As a run keeps it. */
@@ -98,14 +133,14 @@ async function approvalIn({ output }: AnswerView, artifacts: ArtifactStore): Pro
 }
 
 /** A command line gives every value as text. */
-function areSame(kept: FieldValues, given: Readonly<Record<string, unknown>>): boolean {
+function areSame(kept: Readonly<Record<string, unknown>>, given: Readonly<Record<string, unknown>>): boolean {
   const names = Object.keys(given);
   return (
     names.length === Object.keys(kept).length &&
-    names.every((name) => Object.hasOwn(kept, name) && isSameValue(kept[name]!, given[name]))
+    names.every((name) => Object.hasOwn(kept, name) && isSameValue(kept[name], given[name]))
   );
 }
 
-function isSameValue(kept: FieldValue, given: unknown): boolean {
+function isSameValue(kept: unknown, given: unknown): boolean {
   return typeof kept === 'number' ? Number(given) === kept : String(kept) === given;
 }

@@ -27,6 +27,10 @@ beforeAll(async () => {
   );
   writeFileSync(join(dir, 'unlent.yaml'), spec('unlent', 'env', '').replace('run:', 'secrets: [UNLENT], run:'));
   writeFileSync(join(dir, 'worker.env'), 'FILED="filed-filed"\n', { mode: 0o600 });
+  writeFileSync(
+    join(dir, 'ask.yaml'),
+    'kind: workflow\nname: ask\nworkflow:\n  steps:\n    - name: release\n      approval: { message: "Go?", fields: [{ name: rows, type: number }] }\n',
+  );
   writeFileSync(join(dir, 'long.yaml'), spec('long', 'sleep', '"300"'));
   server = await startTestServer(await temporalCliForTests(), ['--namespace', 'lonely']);
   address = server.address;
@@ -120,6 +124,47 @@ test('from another host a run is waited for, and its result is said to be elsewh
   expect(failed.code, failed.stderr).toBe(1);
   expect(failed.stderr).toMatch(/stage only failed: .*exit code 1 \(stage\/exit-nonzero\)/);
 });
+
+test.each(['approve', 'reject'])(
+  'from another host `%s` is taken, and again after the end of the run; another answer is told which one stands',
+  async (command) => {
+    const runId = `asked-${command}`;
+    expect((await voidbox('without', 'run', '-d', 'ask.yaml', '--run-id', runId)).code).toBe(0);
+    const end = Date.now() + 30_000;
+    const asks = async (): Promise<boolean> =>
+      (await voidbox('with-worker', 'runs', '--waiting', '--json')).stdout.includes(runId);
+    while (!(await asks()) && Date.now() < end);
+    const line = [command, runId, 'release', '--by', 'ada', '-c', 'two\nlines', '-f', 'rows=3', '--json'];
+    const answered = await voidbox('without', ...line);
+    expect(answered.code, answered.stderr).toBe(0);
+    const receipt = JSON.parse(answered.stdout) as { readonly at: string };
+    expect(receipt).toMatchObject({ runId, stage: 'release', attempt: 1, decision: command, by: 'ada' });
+    await voidbox('with-worker', 'logs', '-f', runId);
+
+    const again = await voidbox('without', ...line);
+    expect([again.code, again.stderr]).toEqual([0, '']);
+    expect(JSON.parse(again.stdout)).toEqual(receipt);
+    const alone = await voidbox('without', ...line.filter((word) => word !== 'release'));
+    expect(alone.stdout).toBe(again.stdout);
+
+    const done = command === 'approve' ? 'approved' : 'rejected';
+    const stands = `takes no answer; release was ${done} by ada at ${receipt.at}`;
+    const replaced = (from: string, to: string) => line.map((word) => (word === from ? to : word));
+    for (const other of [
+      replaced(command, command === 'approve' ? 'reject' : 'approve'),
+      replaced('release', 'publish'),
+      replaced('ada', 'bob'),
+      replaced('two\nlines', 'one'),
+      replaced('rows=3', 'rows=4'),
+    ]) {
+      const refused = await voidbox('without', ...other);
+      expect([refused.code, refused.stdout], other.join(' ')).toEqual([1, '']);
+      expect(JSON.parse(refused.stderr)).toMatchObject({
+        error: { code: 'cli/answer-refused', message: expect.stringContaining(stands) },
+      });
+    }
+  },
+);
 
 test('a run gets the variables that its worker lends, and no other ones of it', async () => {
   const started = await voidboxWith(environment('elsewhere', { LENT: 'of the client', UNLENT: 'of the client' }), [
