@@ -101,4 +101,18 @@ describe('a loop', () => {
     visit(world, 'ok').answer('L');
     expect(world.outcome).toMatchObject({ state: 'succeeded' });
   });
+
+  test('after a failure does all its visits for that failure, and none without it', () => {
+    const failed = loopWorld('s a>s! b>a L>b').answer('s', 'fail');
+    visit(failed, 'not');
+    visit(failed, 'ok').answer('L');
+    expect(failed.outcome).toMatchObject({ state: 'failed', failedStage: 's' });
+    expect(failed.phases).toMatchObject({ a: 'succeeded', b: 'succeeded', L: 'succeeded' });
+    expect(failed.log.filter((line) => line.startsWith('run a/'))).toHaveLength(2);
+    expect(failed.complaints).toEqual([]);
+
+    const fine = loopWorld('s a>s! b>a L>b').answer('s');
+    expect(fine.outcome).toMatchObject({ state: 'succeeded' });
+    expect(fine.phases).toMatchObject({ a: 'skipped', b: 'skipped', L: 'skipped' });
+  });
 });

@@ -17,8 +17,9 @@ export function loopProblems({ stages, scopes }: Plan): readonly string[] {
       if (byId.get(id)?.each !== undefined)
         problems.push(`stage ${id} is in the loop ${stage.id} and is done for each item`);
       if (byId.get(id)?.finally === true) problems.push(`stage ${id} is in the loop ${stage.id} and has \`finally\``);
-      if (byId.get(id)?.after.some(({ on }) => on === 'failure') === true)
-        problems.push(`stage ${id} is in the loop ${stage.id} and waits for a failure`);
+      // One before the loop stays as it is in each visit.
+      if (byId.get(id)?.after.some((edge) => edge.on === 'failure' && within.includes(edge.stage)) === true)
+        problems.push(`stage ${id} is in the loop ${stage.id} and waits for a failure within it`);
     }
   }
   let done = 0;

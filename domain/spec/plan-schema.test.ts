@@ -156,8 +156,13 @@ describe('refused', () => {
       /stage part merges two outputs as a/,
     ],
     [
-      'a part that is tolerated',
+      'a part that is tolerated, of which another stage needs one',
       withPart({}, { continueOnError: true }),
+      /stage b needs a of the part part, whose failure is tolerated as a whole/,
+    ],
+    [
+      'a part with attempts',
+      withPart({}, { retry: { maxAttempts: 2, backoffMs: 0 } }),
       /ends a part and has what only a command has/,
     ],
     ['a part in a VM', withPart({}, { scope: 'a' }), /needs no VM and has the scope a/],
@@ -420,6 +425,17 @@ pipeline:
     expect(broken(change).join('\n')).toMatch(message);
   });
 
+  test('may wait for a failure before it', () => {
+    const ofFailure = broken((plan) => {
+      plan.stages[0].after = [{ stage: 'early', on: 'failure' }];
+      plan.stages.unshift({ ...plan.stages[0], id: 'early', scope: 'early', after: [] });
+      delete plan.stages[0].visits;
+      delete plan.stages[0].again;
+      plan.scopes.push({ ...plan.scopes[0], id: 'early', stages: ['early'] });
+    });
+    expect(ofFailure).toEqual([]);
+  });
+
   test('has at most 5,000 runs of its stages', () => {
     const boxes = Array.from({ length: 6 }, (_, at) => `b${at}`);
     const { diagnostics } = compileText(
@@ -493,6 +509,16 @@ describe('a stage that runs whatever happens', () => {
       plan.graceMs = 60_000;
       change(plan, last);
     });
+
+  test('may come to a mock, as a retry of a run that mocked it has it', () => {
+    expect(
+      withLast((plan, last) => {
+        last.work = { kind: 'mock', output: '', exitCode: 0 };
+        last.scope = null;
+        plan.scopes.pop();
+      }),
+    ).toEqual([]);
+  });
 
   test('is admitted, also with data that may be absent and a condition on any other', () => {
     const taken = { fromStage: 'a', output: 'o', guestPath: '/workspace/in', optional: true };

@@ -23,6 +23,7 @@ import { fromWire, planBytes, type PlanWire, type WorkWire } from '../plan/wire.
 import {
   approvalOf,
   commandOf,
+  mockOf,
   environmentOf,
   environmentsOfServers,
   hasText,
@@ -689,7 +690,7 @@ function finallyProblems(checked: Plan): readonly string[] {
         ? []
         : [
             ...(after.length === 0 ? [] : [`stage ${id} has \`finally\` and depends on others`]),
-            ...(commandOf(work) !== null && items === undefined && outputs.length === 0
+            ...((commandOf(work) ?? mockOf(work)) !== null && items === undefined && outputs.length === 0
               ? []
               : [`stage ${id} has \`finally\` and is no plain command without named outputs`]),
             ...(scope !== null && sizeOf.get(scope) !== 1 ? [`stage ${id} has \`finally\` and shares its VM`] : []),
