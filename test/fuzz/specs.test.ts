@@ -1,17 +1,20 @@
 /**
  * Specs at random. Whatever the text, it ends in a plan or in diagnostics; a plan reads back from both of its printed forms; and
- * the run of every plan ends, whatever its stages come to.
+ * the run of every plan ends, whatever its stages come to, also with its mocks, and so does each item of its lists.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { stringify } from 'yaml';
+import { itemPlanOf, listsOf } from '../../domain/pipeline/item-plan.ts';
 import {
   machineFromWire,
+  type MachinePlan,
   machinePlanOf,
   type MachinePlanWire,
   machineToWire,
 } from '../../domain/pipeline/machine-plan.ts';
+import { withMocks } from '../../domain/plan/mocks.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
 import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/spec/expression/check.ts';
@@ -126,7 +129,7 @@ function damaged(text: string, random: Random): string {
   return broken;
 }
 
-test('no text makes the compiler throw, and what it accepts reads back', { timeout: 120_000 }, () => {
+test('no text makes the compiler throw, and what it accepts reads back and ends', { timeout: 120_000 }, () => {
   expect(TEXTS.length).toBeGreaterThan(100);
   let accepted = 0;
   for (const [index, text] of TEXTS.entries())
@@ -143,6 +146,8 @@ test('no text makes the compiler throw, and what it accepts reads back', { timeo
       if (plan === null) continue;
       accepted += 1;
       expectReadsBack(plan, broken);
+      // To carry a plan out takes longer than to read it back.
+      if (accepted % 4 === 0) expectAllEnd(plan, randomOf(accepted), broken);
     }
   // Else nothing would be read back.
   expect(accepted).toBeGreaterThan(100);
@@ -161,8 +166,8 @@ function randomSpec(random: Random): object {
   const stages = names.map((name, index) => {
     const before = names.slice(0, index).filter((earlier) => !last.includes(earlier) && !failing.includes(earlier));
     const isLast = last.includes(name);
-    const commands = isLast ? [] : before.filter((earlier) => works.get(earlier) === 'run');
-    const work = isLast ? 'run' : oneOf(['run', 'run', 'run', 'run', 'approval', 'wait'], random);
+    const commands = isLast ? [] : before.filter((earlier) => ['run', 'uses'].includes(works.get(earlier)!));
+    const work = isLast ? 'run' : oneOf(['run', 'run', 'run', 'run', 'uses', 'uses', 'approval', 'wait'], random);
     works.set(name, work);
     const depends = before.filter(() => random(3) === 0);
     const edges = isLast
@@ -202,6 +207,16 @@ function randomSpec(random: Random): object {
           ),
           ...sometimes(2, () => ({ max_parallel: 2, fail_fast: true, allow_failures: 1 })),
         }));
+    if (work === 'uses')
+      return {
+        ...common,
+        ...each,
+        ...('for_each' in each
+          ? { uses: oneOf(['p', 'lists'], random) }
+          : { uses: oneOf(['p', 'lists', 'last'], random), with: { of: '${{ params.p }}' } }),
+        ...sometimes(3, () => ({ mock: oneOf<object>([{}, { output: [1] }, { exit_code: 3 }], random) })),
+        ...sometimes(4, () => ({ output_schema: { type: 'array' } })),
+      };
     return {
       ...common,
       ...each,
@@ -237,6 +252,7 @@ function randomSpec(random: Random): object {
     kind: isWorkflow ? 'workflow' : 'pipeline',
     name: 'random',
     params: { p: 'x', list: [1, { a: 2 }] },
+    ...([...works.values()].includes('uses') ? { parts: randomParts(random) } : {}),
     ...sometimes(2, () => ({ max_parallel: 1 + random(4) })),
     ...sometimes(4, () => ({ timeout_secs: 60 })),
     ...sometimes(4, () => ({ defaults: { timeout_secs: 30, retry: { max_attempts: 2 }, env: { D: 'd' } } })),
@@ -245,12 +261,68 @@ function randomSpec(random: Random): object {
   };
 }
 
-/** Boxes one after the other, some side by side. */
+/** One with a condition and a failure to look after, one with a loop and a list of its own, and one with what runs whatever happens. */
+function randomParts(random: Random): object {
+  const run = { program: 'true' };
+  const sometimes = (more: object): object => (random(3) === 0 ? more : {});
+  const steps = [
+    { name: 'a', run, ...sometimes({ mock: { output: 'x' } }), ...sometimes({ continue_on_error: true }) },
+    { name: 'b', run, ...sometimes({ depends_on: ['a'] }), ...sometimes({ when: 'params.of == "x"' }) },
+    { name: 'c', run, on_failure: ['b'], ...sometimes({ retry: { max_attempts: 2 } }) },
+    { name: 'd', uses: oneOf(['e', 'f'], random), depends_on: ['b'], ...sometimes({ mock: { exit_code: 1 } }) },
+  ];
+  const params = { of: '' };
+  const boxes = [
+    { name: 'make', run, ...sometimes({ when: 'params.of != "x"' }) },
+    { name: 'judge', run },
+    { name: 'list', uses: 'e', for_each: [1, 2], ...sometimes({ continue_on_error: true, allow_failures: 1 }) },
+  ];
+  const loop = { type: 'loop', name: 'again', boxes: ['make', 'judge'], until: 'stages.judge.json.ok' };
+  const limit = { max_visits: 1 + random(3), on_limit: oneOf(['fail', 'pass'], random) };
+  return {
+    p: { params, workflow: { output_step: 'd', steps } },
+    lists: {
+      params,
+      pipeline: {
+        boxes,
+        stages: [
+          { ...loop, ...limit },
+          { type: 'box', name: 'list' },
+        ],
+      },
+    },
+    last: {
+      params,
+      workflow: {
+        steps: [
+          { name: 'a', run },
+          { name: 'z', run, finally: true },
+        ],
+      },
+    },
+    e: { pipeline: { boxes: [{ name: 'e', run }] } },
+    f: {
+      workflow: {
+        output_step: 'g',
+        steps: [
+          { name: 'g', run },
+          { name: 'h', run, ...sometimes({ depends_on: ['g'] }) },
+        ],
+      },
+    },
+  };
+}
+
+/** Boxes one after the other, some side by side, some again and again. */
 function ordered(names: readonly string[], random: Random): readonly object[] {
   const rows: object[] = [];
   for (let at = 0; at < names.length;) {
     const boxes = names.slice(at, at + 1 + random(3));
-    rows.push(boxes.length === 1 && random(2) === 0 ? { type: 'box', name: boxes[0] } : { type: 'fan_out', boxes });
+    const name = `loop-${rows.length}`;
+    if (random(5) === 0)
+      rows.push({ type: 'loop', name, boxes, until: 'params.p == "x"', max_visits: 1 + random(3), on_limit: 'pass' });
+    else
+      rows.push(boxes.length === 1 && random(2) === 0 ? { type: 'box', name: boxes[0] } : { type: 'fan_out', boxes });
     at += boxes.length;
   }
   return rows;
@@ -259,11 +331,25 @@ function ordered(names: readonly string[], random: Random): readonly object[] {
 const ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'pass', 'not', 'fail', 'lost', 'broken'];
 const ACQUIRED: readonly Ending[] = ['ok', 'ok', 'ok', 'acquire-lost', 'acquire-broken'];
 
-function expectEnds(plan: Plan, random: Random, what: string): string {
-  const world = new World(machinePlanOf(plan), {});
+/** Also of what a run with every mock carries out. @returns what the runs and items came to, each with what it was */
+function expectAllEnd(plan: Plan, random: Random, what: string): readonly string[] {
+  const mocked = plan.stages.some(({ mock }) => mock !== undefined) ? withMocks(plan, 'all') : { problems: [] };
+  if ('plan' in mocked) expectReadsBack(mocked.plan, `mocked: ${what}`);
+  return [plan, ...('plan' in mocked ? [mocked.plan] : [])].flatMap((each, at) => {
+    const machine = machinePlanOf(each);
+    const items = listsOf(machine).map(({ stage }) => itemPlanOf(stage));
+    return [
+      `${at === 0 ? 'run' : 'mocked run'} ${expectEnds(machine, random, what)}`,
+      ...items.map((item) => `item ${expectEnds(item, random, `an item of ${item.name}: ${what}`)}`),
+    ];
+  });
+}
+
+function expectEnds(plan: MachinePlan, random: Random, what: string): string {
+  const world = new World(plan, {});
   const bound = transitionBound(world.plan);
   while (world.outcome === null && world.transitions < bound && world.pending.length > 0) {
-    if (random(60) === 0) {
+    if (random(30) === 0) {
       world.send({ type: oneOf(['cancel-requested', 'cancel-finally'] as const, random) });
       continue;
     }
@@ -303,17 +389,20 @@ test('specs in YAML and JSON make the same plan, which reads back, and whose run
       '"wait"',
       '"fan_out"',
       '"stdin_from"',
+      '"uses"',
+      '"loop"',
     ])
       if (JSON.stringify(spec).includes(text)) count(text);
-    for (let round = 0; round < 2; round += 1) count(expectEnds(plan, random, what));
+    for (const end of expectAllEnd(plan, random, what)) count(end);
   }
   // Else the specs would not be what is to be tried.
-  expect(Object.fromEntries(seen)).toMatchObject({
-    succeeded: expect.any(Number),
-    failed: expect.any(Number),
-    cancelled: expect.any(Number),
-  });
+  const ends = ['succeeded', 'failed', 'cancelled'];
+  expect(Object.fromEntries(seen)).toMatchObject(
+    Object.fromEntries(
+      ['run', 'mocked run', 'item'].flatMap((each) => ends.map((end) => [`${each} ${end}`, expect.any(Number)])),
+    ),
+  );
   expect(seen.get('accepted')).toBeGreaterThan(300);
-  expect([...seen].filter(([, times]) => times < 20)).toEqual([]);
-  expect(seen.size).toBe(15);
+  expect([...seen].filter(([, times]) => times < 10)).toEqual([]);
+  expect(seen.size).toBe(1 + 13 + 3 * ends.length);
 });
