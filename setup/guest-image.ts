@@ -1,4 +1,4 @@
-/** The guest's initramfs, put together from the agent, busybox and the kernel's modules. */
+/** The guest's initramfs, put together from the agent, the mock agent, busybox and the kernel's modules. */
 import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -7,6 +7,7 @@ import { ensureCacheFolder, hashInputs } from './cache.ts';
 import { readKernelModules } from './debian-kernel.ts';
 import type { FoundPiece, SetupContext } from './piece.ts';
 import { runProgram } from './run-program.ts';
+import { MOCK_AGENT_BINARY } from './rust-binaries.ts';
 import { SetupError } from './setup-error.ts';
 
 export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> {
@@ -23,10 +24,12 @@ export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> 
     );
   }
   const agent = readFileSync(agentPiece.path);
+  const mockAgent = readFileSync(join(dirname(agentPiece.path), MOCK_AGENT_BINARY));
   const busybox = readFileSync(busyboxPiece.path);
   const hash = hashInputs([
     String(INITRAMFS_FORMAT),
     agent,
+    mockAgent,
     busybox,
     ...modules.flatMap((module) => [module.name, module.content]),
   ]);
@@ -41,7 +44,7 @@ export async function makeInitramfs(context: SetupContext): Promise<FoundPiece> 
         `${busyboxPiece.path} --list-full names no applets.`,
         'Use the busybox of a distribution, which lists its applets.',
       );
-    await writeFile(join(into, 'initramfs.cpio.gz'), buildInitramfs({ agent, busybox, applets, modules }));
+    await writeFile(join(into, 'initramfs.cpio.gz'), buildInitramfs({ agent, mockAgent, busybox, applets, modules }));
   };
   const folder = await ensureCacheFolder({ cacheDir: context.env.cacheDir, piece, hash }, make, () =>
     context.progress('waiting for another set-up to build the guest image'),

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { readEnvironment } from './environment.ts';
 import { readHostSystem } from './host-system.ts';
 import type { SetupContext } from './piece.ts';
-import { AGENT_BINARY, getBinary, KEEPER_BINARY } from './rust-binaries.ts';
+import { AGENT_BINARY, getBinary, KEEPER_BINARY, MOCK_AGENT_BINARY } from './rust-binaries.ts';
 
 let folder: string;
 
@@ -18,7 +18,7 @@ case "$1" in
   build)
     if [ ! -e "$out" ]; then
       mkdir -p "$out"
-      for name in ${KEEPER_BINARY} ${AGENT_BINARY}; do
+      for name in ${KEEPER_BINARY} ${AGENT_BINARY} ${MOCK_AGENT_BINARY}; do
         { echo '#!/bin/sh'; cat Cargo.toml; } > "$out/$name"
         chmod 755 "$out/$name"
       done

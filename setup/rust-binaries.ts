@@ -1,4 +1,4 @@
-/** The keeper and the guest agent, compiled from the package's own sources as static binaries. */
+/** The keeper, the guest agent and the mock agent, compiled from the package's own sources as static binaries. */
 import { existsSync, readFileSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import { dirname, join, relative } from 'node:path';
@@ -15,8 +15,11 @@ import { SetupError } from './setup-error.ts';
 const PIECE = 'binaries';
 export const KEEPER_BINARY = 'voidbox-vm';
 export const AGENT_BINARY = 'voidbox-agent';
-const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'native/keeper'];
-const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-keeper'];
+/** Beside the agent's: one build makes all. */
+export const MOCK_AGENT_BINARY = 'voidbox-mock-agent';
+const BINARIES = [KEEPER_BINARY, AGENT_BINARY, MOCK_AGENT_BINARY];
+const SOURCE_FOLDERS = ['guest/protocol', 'guest/agent', 'guest/mock-agent', 'native/keeper'];
+const OWN_CRATES = ['voidbox-protocol', 'voidbox-agent', 'voidbox-mock-agent', 'voidbox-keeper'];
 const SOURCE_FILES = ['Cargo.toml', 'Cargo.lock'];
 const MUSL_TARGET = 'x86_64-unknown-linux-musl';
 const GNU_TARGET = 'x86_64-unknown-linux-gnu';
@@ -83,14 +86,14 @@ async function build(context: SetupContext, into: string): Promise<void> {
         });
       // Cargo judges by times of files. Those of another checkout may be newer, and a package's are all the same.
       await cargoIn(['clean', ...OWN_CRATES.flatMap((name) => ['-p', name])]);
-      const compiling = cargoIn(['build', '--bin', KEEPER_BINARY, '--bin', AGENT_BINARY]);
+      const compiling = cargoIn(['build', ...BINARIES.flatMap((name) => ['--bin', name])]);
       const result = await reportWhile(context.progress, 'compiling the keeper and the guest agent', compiling);
       if (result.exitCode !== 0)
         throw new SetupError(
           `The keeper and the guest agent don't compile:\n${lastLines(result, 40)}`,
           'Fix the cargo errors above and retry.',
         );
-      for (const binary of [KEEPER_BINARY, AGENT_BINARY])
+      for (const binary of BINARIES)
         await copyFile(join(targetDir, target.name, 'release', binary), join(into, binary));
     },
     () => context.progress('waiting for another set-up to compile the keeper and the guest agent'),

@@ -132,6 +132,7 @@ describe('the package, installed from its tarball into an empty folder', () => {
     for (const path of [
       'Cargo.lock',
       'guest/agent/src/main.rs',
+      'guest/mock-agent/src/main.rs',
       'native/keeper/src/main.rs',
       'guest/kernel/voidbox.config',
       'dist/workflow-bundle.js',

@@ -4,6 +4,7 @@ import { buildInitramfs, initramfsEntries, type InitramfsInputs } from './initra
 
 const INPUTS: InitramfsInputs = {
   agent: Buffer.from('agent'),
+  mockAgent: Buffer.from('mock'),
   busybox: Buffer.from('busybox'),
   applets: ['bin/ls', 'sbin/init', 'usr/bin/awk', 'linuxrc', 'bin/busybox'],
   modules: [
@@ -34,6 +35,15 @@ describe('initramfsEntries', () => {
     expect(byPath.get('init')).toMatchObject({ kind: 'file', mode: 0o755, content: Buffer.from('agent') });
     expect(byPath.has('sbin/init')).toBe(false);
     expect(byPath.has('linuxrc')).toBe(false);
+  });
+
+  it('calls the mock agent by the names of those that it plays', () => {
+    expect(byPath.get('usr/lib/voidbox/mock-agent')).toMatchObject({ kind: 'file', mode: 0o755 });
+    for (const name of ['claude', 'codex'])
+      expect(byPath.get(`usr/lib/voidbox/mock-agents/${name}`)).toMatchObject({
+        kind: 'link',
+        target: '/usr/lib/voidbox/mock-agent',
+      });
   });
 
   it('links applets, a shell and env to busybox', () => {

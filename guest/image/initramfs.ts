@@ -1,10 +1,12 @@
-/** What a guest's first root holds: the agent as /init, busybox with its applets, users, mount points, modules. */
+/** What a guest's first root holds: the agent as /init, the mock agent, busybox with its applets, users, mount points, modules. */
 import { gzipSync } from 'node:zlib';
 import { type CpioEntry, writeCpio } from './cpio.ts';
 
 export interface InitramfsInputs {
   /** The `voidbox-agent` binary, static. */
   readonly agent: Uint8Array;
+  /** The `voidbox-mock-agent` binary, static. */
+  readonly mockAgent: Uint8Array;
   /** A static busybox. */
   readonly busybox: Uint8Array;
   /** What `busybox --list-full` prints: paths such as `bin/ls`. */
@@ -20,7 +22,7 @@ export interface KernelModule {
 }
 
 /** Part of the cache key: grows whenever the same inputs give another image. */
-export const INITRAMFS_FORMAT = 1;
+export const INITRAMFS_FORMAT = 2;
 
 const READ_ONLY_FOLDERS = [
   'bin',
@@ -38,11 +40,16 @@ const READ_ONLY_FOLDERS = [
   'usr',
   'usr/bin',
   'usr/lib',
+  'usr/lib/voidbox',
+  'usr/lib/voidbox/mock-agents',
   'usr/sbin',
   'var',
 ];
 /** Mount points of the scratch disk's folders. */
 const SCRATCH_FOLDERS = ['home/sandbox', 'tmp', 'var/tmp', 'workspace'];
+const MOCK_AGENT = 'usr/lib/voidbox/mock-agent';
+/** Command lines that the mock agent plays. */
+const MOCKED = ['claude', 'codex'];
 const PRIVATE_FOLDERS = ['root'];
 
 const TEXT_FILES: Readonly<Record<string, string>> = {
@@ -77,6 +84,9 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
     })),
     { kind: 'file', path: 'init', mode: 0o755, content: inputs.agent },
     { kind: 'file', path: 'bin/busybox', mode: 0o755, content: inputs.busybox },
+    { kind: 'file', path: MOCK_AGENT, mode: 0o755, content: inputs.mockAgent },
+    // By its name it knows whose part it plays.
+    ...MOCKED.map((name) => ({ kind: 'link' as const, path: `usr/lib/voidbox/mock-agents/${name}`, target: `/${MOCK_AGENT}` })),
     ...appletLinks(inputs.applets),
   ];
   if (inputs.modules.length > 0) {

@@ -1,0 +1,181 @@
+//! The command lines of `claude` and `codex`, as far as agents are called with them. An unknown option is refused, as by them.
+
+use std::io::Read;
+
+/// Of a prompt on standard input.
+const PROMPT_BYTES: u64 = 4 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Claude,
+    Codex,
+}
+
+#[derive(Debug, PartialEq)]
+pub struct Call {
+    pub dialect: Dialect,
+    pub prompt: String,
+    pub model: Option<String>,
+    /// The session that goes on.
+    pub resume: Option<String>,
+    pub max_turns: Option<u64>,
+    pub max_budget_usd: Option<f64>,
+    /// A JSON Schema, as text.
+    pub schema: Option<String>,
+}
+
+pub fn parse(name: &str, arguments: Vec<String>) -> Result<Call, String> {
+    let program = name.rsplit('/').next().unwrap_or_default();
+    let (dialect, arguments) = match program {
+        "claude" | "claude-code" => (Dialect::Claude, arguments),
+        "codex" => (Dialect::Codex, codex_exec(arguments)?),
+        _ => return Err(format!("called as {program:?}: call it as claude or codex")),
+    };
+    let mut call = Call {
+        dialect,
+        prompt: String::new(),
+        model: None,
+        resume: None,
+        max_turns: None,
+        max_budget_usd: None,
+        schema: None,
+    };
+    let mut positional = Vec::new();
+    let mut rest = arguments.into_iter();
+    while let Some(argument) = rest.next() {
+        if dialect == Dialect::Codex && argument == "resume" && positional.is_empty() {
+            call.resume = Some(rest.next().ok_or("resume needs a session")?);
+        } else if argument == "-" || !argument.starts_with('-') {
+            positional.push(argument);
+        } else {
+            option(&mut call, &argument, &mut rest)?;
+        }
+    }
+    call.prompt = match positional.as_slice() {
+        [] => from_stdin()?,
+        [only] if only == "-" => from_stdin()?,
+        [only] => only.clone(),
+        more => return Err(format!("{} prompts; at most one is taken", more.len())),
+    };
+    if call.prompt.trim().is_empty() {
+        return Err("the prompt is empty: give one as argument or on standard input".into());
+    }
+    Ok(call)
+}
+
+fn codex_exec(mut arguments: Vec<String>) -> Result<Vec<String>, String> {
+    if arguments.first().is_none_or(|first| first != "exec") {
+        return Err("only `codex exec` is played".into());
+    }
+    Ok(arguments.split_off(1))
+}
+
+fn option(
+    call: &mut Call,
+    name: &str,
+    rest: &mut impl Iterator<Item = String>,
+) -> Result<(), String> {
+    let mut value = || rest.next().ok_or(format!("{name} needs a value"));
+    match (call.dialect, name) {
+        (
+            Dialect::Claude,
+            "-p"
+            | "--print"
+            | "--verbose"
+            | "--dangerously-skip-permissions"
+            | "--strict-mcp-config",
+        )
+        | (
+            Dialect::Codex,
+            "--json" | "--skip-git-repo-check" | "--dangerously-bypass-approvals-and-sandbox",
+        ) => {}
+        (Dialect::Claude, "--settings" | "--mcp-config")
+        | (Dialect::Codex, "-c" | "--config" | "--disable") => {
+            value()?;
+        }
+        (Dialect::Claude, "--output-format") => {
+            let format = value()?;
+            if format != "stream-json" {
+                return Err(format!("--output-format {format} is not played"));
+            }
+        }
+        (Dialect::Claude, "--model") | (Dialect::Codex, "-m" | "--model") => {
+            call.model = Some(value()?);
+        }
+        (Dialect::Claude, "-r" | "--resume") => call.resume = Some(value()?),
+        (Dialect::Claude, "--max-turns") => call.max_turns = Some(number(name, &value()?)?),
+        (Dialect::Claude, "--max-budget-usd") => {
+            call.max_budget_usd = Some(number(name, &value()?)?);
+        }
+        (Dialect::Claude, "--json-schema") => call.schema = Some(value()?),
+        (Dialect::Codex, "--output-schema") => {
+            let path = value()?;
+            let text = std::fs::read_to_string(&path);
+            call.schema = Some(text.map_err(|error| format!("{path}: {error}"))?);
+        }
+        _ => return Err(format!("unknown option {name:?}")),
+    }
+    Ok(())
+}
+
+fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("{name} is no number: {text:?}"))
+}
+
+fn from_stdin() -> Result<String, String> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(PROMPT_BYTES)
+        .read_to_string(&mut text)
+        .map_err(|error| format!("standard input: {error}"))?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Dialect, parse};
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(String::from).collect()
+    }
+
+    #[test]
+    fn both_command_lines_are_read() {
+        let call = parse(
+            "/x/claude",
+            words("-p fix --output-format stream-json --verbose --max-turns 3 --resume s1"),
+        )
+        .unwrap();
+        assert_eq!(
+            (call.dialect, call.prompt.as_str()),
+            (Dialect::Claude, "fix")
+        );
+        assert_eq!(
+            (call.max_turns, call.resume.as_deref()),
+            (Some(3), Some("s1"))
+        );
+        let call = parse("codex", words("exec resume t1 --json -c a=b -m gpt-5 fix")).unwrap();
+        assert_eq!(
+            (call.dialect, call.prompt.as_str()),
+            (Dialect::Codex, "fix")
+        );
+        assert_eq!(
+            (call.model.as_deref(), call.resume.as_deref()),
+            (Some("gpt-5"), Some("t1"))
+        );
+    }
+
+    #[test]
+    fn what_the_real_ones_would_refuse_is_refused() {
+        for (name, line) in [
+            ("claude", "-p fix --no-such"),
+            ("claude", "-p fix --max-turns many"),
+            ("claude", "one two"),
+            ("codex", "login"),
+            ("other", "-p fix"),
+        ] {
+            assert!(parse(name, words(line)).is_err(), "{name} {line}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Plays the command line of a coding agent, without a model: the same call gives the same stream. By the name that it is
+//! called by it speaks as `claude` (stream-json) or as `codex` (JSONL), and takes the options of the real one.
+
+mod arguments;
+mod dialect;
+mod instance;
+mod script;
+mod workspace;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use arguments::Call;
+use dialect::{Player, Tally};
+use script::{Plan, Step};
+
+/// What a killed process says; the stream of a `cut` ends as if this one had been.
+const CUT_EXIT_CODE: u8 = 137;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    let name = arguments.next().unwrap_or_default();
+    let call = match arguments::parse(&name, arguments.collect()) {
+        Ok(call) => call,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    let plan = match script::plan(&call) {
+        Ok(plan) => plan,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            return ExitCode::from(2);
+        }
+    };
+    // A reader that is gone ends the play as it ends any program.
+    play(&call, &plan).unwrap_or(ExitCode::FAILURE)
+}
+
+fn play(call: &Call, plan: &Plan) -> io::Result<ExitCode> {
+    let found = workspace::look(Path::new("/workspace"));
+    let mut player = Player::new(call, plan, &found, io::stdout().lock());
+    let mut tally = Tally::default();
+    player.begin()?;
+    if let Some(jsonl) = &plan.custom {
+        player.raw(jsonl)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = plan.text.clone();
+    for step in &plan.steps {
+        player.pause();
+        match step {
+            Step::Say(words) => player.say(words, &mut tally)?,
+            Step::Write { path, content } => {
+                let outcome = workspace::write(path, content);
+                player.tool_write(path, &outcome, &mut tally)?;
+            }
+            Step::Run(command) => {
+                let (output, exit_code) = workspace::run(command);
+                player.tool_run(command, &output, exit_code, &mut tally)?;
+            }
+            Step::Sleep(time) => std::thread::sleep(*time),
+            Step::Cut => {
+                player.cut()?;
+                return Ok(ExitCode::from(CUT_EXIT_CODE));
+            }
+            Step::Fail(message) => {
+                player.fail(message, &tally)?;
+                return Ok(ExitCode::FAILURE);
+            }
+            Step::Result(words) => text.clone_from(words),
+        }
+        if let Some(limit) = call.max_turns
+            && tally.turns > limit
+        {
+            player.out_of_turns(&tally)?;
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    player.finish(&text, &mut tally)?;
+    io::stdout().flush()?;
+    Ok(ExitCode::SUCCESS)
+}

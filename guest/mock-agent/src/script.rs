@@ -1,0 +1,230 @@
+//! What is played: the steps of `MOCK_AGENT_SCRIPT`, else the scenario of `MOCK_CLAUDE_SCENARIO`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::arguments::Call;
+use crate::instance::instance_of;
+
+const MOST_STEPS: usize = 10_000;
+/// Characters of the prompt that stand in an answer.
+const ECHOED: usize = 120;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Say(String),
+    Write {
+        path: String,
+        content: String,
+    },
+    Run(String),
+    Sleep(Duration),
+    /// The stream ends within a line.
+    Cut,
+    /// The call of the model's interface failed.
+    Fail(String),
+    /// What the agent ends with.
+    Result(String),
+}
+
+pub struct Plan {
+    pub steps: Vec<Step>,
+    /// Where no step says another.
+    pub text: String,
+    /// Lines that are printed as they are, in place of the steps.
+    pub custom: Option<String>,
+    pub delay: Duration,
+    pub model: Option<String>,
+    /// Of each turn.
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Of the whole session.
+    pub cost_usd: f64,
+}
+
+pub fn plan(call: &Call) -> Result<Plan, String> {
+    from(call, &|name| std::env::var(name).ok())
+}
+
+fn from(call: &Call, variable: &dyn Fn(&str) -> Option<String>) -> Result<Plan, String> {
+    let number = |name: &str, otherwise: u64| count(name, variable(name), otherwise);
+    let cost = variable("MOCK_CLAUDE_COST").unwrap_or("0.003".into());
+    let mut plan = Plan {
+        steps: Vec::new(),
+        text: answer(call)?,
+        custom: None,
+        delay: Duration::from_millis(number("MOCK_CLAUDE_DELAY_MS", 0)?),
+        model: variable("MOCK_CLAUDE_MODEL"),
+        input_tokens: number("MOCK_CLAUDE_INPUT_TOKENS", 500)?,
+        output_tokens: number("MOCK_CLAUDE_OUTPUT_TOKENS", 200)?,
+        cost_usd: cost
+            .parse()
+            .map_err(|_| format!("MOCK_CLAUDE_COST is no number: {cost:?}"))?,
+    };
+    if let Some(script) = variable("MOCK_AGENT_SCRIPT") {
+        plan.steps = steps(&script, call)?;
+        return Ok(plan);
+    }
+    let tools = variable("MOCK_CLAUDE_TOOLS").unwrap_or("Bash,Read".into());
+    let turns = |least: u64| number("MOCK_CLAUDE_TURNS", least);
+    match variable("MOCK_CLAUDE_SCENARIO")
+        .as_deref()
+        .unwrap_or("simple")
+    {
+        "simple" => {
+            for turn in 1..turns(1)? {
+                plan.steps.push(Step::Say(format!("turn {turn}")));
+            }
+        }
+        "multi_tool" => plan.steps = tool_steps(&tools, turns(1)?),
+        "heavy" => plan.steps = tool_steps(&tools, turns(50)?),
+        "error" => plan.steps.push(Step::Fail(
+            variable("MOCK_CLAUDE_ERROR").unwrap_or("mock error".into()),
+        )),
+        "custom" => {
+            plan.custom = Some(
+                variable("MOCK_CLAUDE_CUSTOM_JSONL")
+                    .ok_or("the scenario custom needs MOCK_CLAUDE_CUSTOM_JSONL")?,
+            );
+        }
+        other => {
+            return Err(format!(
+                "MOCK_CLAUDE_SCENARIO is {other:?}: write simple, multi_tool, error, heavy or custom"
+            ));
+        }
+    }
+    Ok(plan)
+}
+
+fn count(name: &str, text: Option<String>, otherwise: u64) -> Result<u64, String> {
+    text.map_or(Ok(otherwise), |text| {
+        text.parse()
+            .map_err(|_| format!("{name} is no whole number: {text:?}"))
+    })
+}
+
+fn tool_steps(tools: &str, turns: u64) -> Vec<Step> {
+    let of_a_turn = tools.split(',').filter(|tool| !tool.is_empty());
+    (0..turns)
+        .flat_map(|_| of_a_turn.clone())
+        .map(|tool| {
+            Step::Run(format!(
+                "echo {}",
+                tool.replace(|c: char| !c.is_alphanumeric(), "_")
+            ))
+        })
+        .take(MOST_STEPS)
+        .collect()
+}
+
+/// The prompt again, or the least value of the schema that the answer must fit.
+fn answer(call: &Call) -> Result<String, String> {
+    match &call.schema {
+        None => Ok(format!(
+            "[mock] {}",
+            call.prompt.chars().take(ECHOED).collect::<String>()
+        )),
+        Some(text) => {
+            let schema: Value =
+                serde_json::from_str(text).map_err(|error| format!("the schema: {error}"))?;
+            Ok(instance_of(&schema).to_string())
+        }
+    }
+}
+
+/// Of a session that goes on, those of `resumed` in place of `steps`.
+fn steps(script: &str, call: &Call) -> Result<Vec<Step>, String> {
+    let script: Value =
+        serde_json::from_str(script).map_err(|error| format!("MOCK_AGENT_SCRIPT: {error}"))?;
+    let list = match &script {
+        Value::Array(_) => &script,
+        Value::Object(named) => {
+            let key = if call.resume.is_some() {
+                "resumed"
+            } else {
+                "steps"
+            };
+            named.get(key).unwrap_or(&Value::Null)
+        }
+        _ => &Value::Null,
+    };
+    let list = list
+        .as_array()
+        .ok_or("MOCK_AGENT_SCRIPT is a list of steps, or { \"steps\": […], \"resumed\": […] }")?;
+    if list.len() > MOST_STEPS {
+        return Err(format!(
+            "MOCK_AGENT_SCRIPT has {} steps; at most {MOST_STEPS} are played",
+            list.len()
+        ));
+    }
+    list.iter().enumerate().map(|(index, step)| read_step(step).ok_or(format!(
+        "step {index} of MOCK_AGENT_SCRIPT is {step}: write one of say, write, run, sleep_ms, cut, fail, result"
+    ))).collect()
+}
+
+fn read_step(step: &Value) -> Option<Step> {
+    let (name, value) = match step.as_object() {
+        Some(members) if members.len() == 1 => members.iter().next()?,
+        _ => return None,
+    };
+    let text = || value.as_str().map(String::from);
+    match name.as_str() {
+        "say" => Some(Step::Say(text()?)),
+        "run" => Some(Step::Run(text()?)),
+        "fail" => Some(Step::Fail(text()?)),
+        // Anything but a text is JSON.
+        "result" => Some(Step::Result(text().unwrap_or_else(|| value.to_string()))),
+        "sleep_ms" => Some(Step::Sleep(Duration::from_millis(value.as_u64()?))),
+        "cut" => Some(Step::Cut),
+        "write" => Some(Step::Write {
+            path: value.get("path")?.as_str()?.into(),
+            content: value.get("text")?.as_str()?.into(),
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Step, from};
+    use crate::arguments::{Call, parse};
+
+    fn call() -> Call {
+        parse("claude", vec!["-p".into(), "ü".repeat(200)]).unwrap()
+    }
+
+    #[test]
+    fn the_prompt_is_cut_between_characters() {
+        let plan = from(&call(), &|_| None).unwrap();
+        assert_eq!(plan.text, format!("[mock] {}", "ü".repeat(120)));
+        assert_eq!((plan.input_tokens, plan.output_tokens), (500, 200));
+        assert!(plan.steps.is_empty());
+    }
+
+    #[test]
+    fn a_script_goes_on_by_other_steps() {
+        let script = r#"{"steps":[{"write":{"path":"/tmp/a","text":"b"}},{"cut":true}],"resumed":[{"result":{"ok":true}}]}"#;
+        let variable = |name: &str| (name == "MOCK_AGENT_SCRIPT").then(|| script.to_string());
+        let first = from(&call(), &variable).unwrap();
+        assert_eq!(first.steps.len(), 2);
+        let mut resumed = call();
+        resumed.resume = Some("s".into());
+        let plan = from(&resumed, &variable).unwrap();
+        assert_eq!(plan.steps, [Step::Result(r#"{"ok":true}"#.into())]);
+    }
+
+    #[test]
+    fn what_is_no_step_and_no_scenario_is_refused() {
+        for (name, value) in [
+            ("MOCK_AGENT_SCRIPT", "{"),
+            ("MOCK_AGENT_SCRIPT", "[{\"jump\":1}]"),
+            ("MOCK_CLAUDE_SCENARIO", "none"),
+            ("MOCK_CLAUDE_TURNS", "-1"),
+            ("MOCK_CLAUDE_COST", "much"),
+        ] {
+            let variable = |wanted: &str| (wanted == name).then(|| value.to_string());
+            assert!(from(&call(), &variable).is_err(), "{name}={value}");
+        }
+    }
+}
