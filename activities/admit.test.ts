@@ -349,3 +349,54 @@ test('a plan with a stage that is to run whatever happens is refused to a workfl
     message: expect.stringContaining('stage clean has `finally`, which'),
   });
 });
+
+describe('agents', () => {
+  const agents = (extra: object = {}): Plan => ({
+    ...PLAN,
+    stages: PLAN.stages.map((stage) => ({
+      ...stage,
+      work: {
+        kind: 'agent',
+        mode: 'task',
+        prompt: 'Review.',
+        llm: null,
+        skills: [],
+        env: [],
+        messaging: false,
+        ...extra,
+      } as const,
+    })),
+  });
+
+  test('are played where the request says so, and again in a retry of the run', async () => {
+    await admitted({ plan: toWire(agents()), mockAgents: true });
+    const first = await deps.events.find(RUN, 'run/admitted');
+    expect(first?.body).toMatchObject({ type: 'run-admitted', mockAgents: ['a', 'b'] });
+  });
+
+  test('are refused where it does not', async () => {
+    await expect(admitted({ plan: toWire(agents()) })).rejects.toMatchObject({
+      type: 'admit/unsupported-work',
+      message: expect.stringContaining('stage a is an agent'),
+    });
+  });
+
+  test('a plan that says by itself that they are played is refused', async () => {
+    await expect(admitted({ plan: toWire(agents({ played: true })), mockAgents: true })).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: expect.stringContaining('by itself that the mock agent plays stage a'),
+    });
+  });
+
+  test('a request to play none is refused, and so is one that is no boolean', async () => {
+    await expect(admitted({ plan: toWire(PLAN), mockAgents: true })).rejects.toMatchObject({
+      message: expect.stringContaining('`mockAgents` has nothing to do: no stage is an agent'),
+    });
+    await expect(
+      admitted({ plan: toWire(agents()), mockAgents: 'yes' as unknown as boolean }, 'run-2'),
+    ).rejects.toMatchObject({
+      type: 'admit/invalid',
+      message: expect.stringContaining('must be true or false'),
+    });
+  });
+});

@@ -5,6 +5,7 @@ import { type AnyErrorCode, retryOf } from '../domain/errors/error-code.ts';
 import { machineBytes, machinePlanOf, machineToWire } from '../domain/pipeline/machine-plan.ts';
 import type { Reuse } from '../domain/pipeline/reuse.ts';
 import { sameMocks, mockedStages, type MockRequest, withMocks } from '../domain/plan/mocks.ts';
+import { agentStages, playedStages, withMockAgents } from '../domain/plan/mock-agents.ts';
 import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
@@ -136,7 +137,9 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const said = await planOf(deps, isRepeated ? { plan: earlier?.wire } : request, baseDir);
   if (!isRepeated) refuseSaidMocks(said);
   const kept = earlier === null ? null : sameMocks(fromWire(earlier.wire), said);
-  const plan = mockedAs(said, mockIn(request.mock) ?? kept);
+  const hasPlayed = earlier !== null && playedStages(fromWire(earlier.wire)).length > 0;
+  const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
+  const plan = playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents));
   refuseTooLarge(plan, behaviour);
   refuseNewer(plan, behaviour);
   refuseLongWaits(plan, deps.now());
@@ -204,12 +207,34 @@ function mockIn(value: unknown): MockRequest | null {
 
 /** Who reads a plan takes its work for what is done: a run is mocked by its request alone. */
 function refuseSaidMocks(plan: Plan): void {
+  const [played] = playedStages(plan);
+  if (played !== undefined)
+    throw new CodedError(
+      'admit/invalid',
+      `the plan says by itself that the mock agent plays stage ${played}: say \`mockAgents: true\` in the request`,
+    );
   const [stage] = mockedStages(plan);
   if (stage !== undefined)
     throw new CodedError(
       'admit/invalid',
       `the plan says by itself that stage ${stage} is mocked: give the stage its work and a \`mock\`, and name it in \`mock\` of the request`,
     );
+}
+
+/** @throws CodedError `admit/invalid` */
+function mockAgentsIn(value: unknown): boolean | null {
+  if (!isGiven(value)) return null;
+  if (typeof value === 'boolean') return value;
+  throw new CodedError('admit/invalid', '`mockAgents` must be true or false');
+}
+
+/** @param isDemanded  by the request itself: then there has to be an agent */
+function playedAs(plan: Plan, isPlayed: boolean, isDemanded: boolean): Plan {
+  if (!isPlayed) return plan;
+  const made = withMockAgents(plan);
+  if ('plan' in made) return made.plan;
+  if (!isDemanded) return plan;
+  throw new CodedError('admit/invalid', `\`mockAgents\` has nothing to do: ${made.problem}`);
 }
 
 function mockedAs(plan: Plan, request: MockRequest | null): Plan {
@@ -244,6 +269,8 @@ function refuseLongWaits({ stages }: Plan, nowMs: number): void {
 export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, atMs: number): NewRunEvent {
   const plan = fromWire(wire);
   const mocked = mockedStages(plan);
+  const agents = agentStages(plan);
+  const mockAgents = playedStages(plan);
   return {
     id: EVENT_ID.runAdmitted,
     atMs,
@@ -256,6 +283,8 @@ export function admittedEvent({ plan: wire, hostId, origin }: AdmissionRecord, a
       outputStage: plan.output.kind === 'stage' ? plan.output.stage : null,
       ...(origin === undefined ? {} : { origin }),
       ...(mocked.length === 0 ? {} : { mocked }),
+      ...(agents.length === 0 ? {} : { agents }),
+      ...(mockAgents.length === 0 ? {} : { mockAgents }),
     },
   };
 }

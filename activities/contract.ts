@@ -35,6 +35,10 @@ export interface RunRequest {
    * that were mocked there.
    */
   readonly mock?: MockRequest;
+  /**
+   * True: the mock agent plays every agent of the plan, in its VM and without a model. Absent, of a run with an origin: as there.
+   */
+  readonly mockAgents?: boolean;
 }
 
 export type InlineOrRef =

@@ -1,5 +1,5 @@
 /** What activities work with: made in `run-calls.ts` of what they were called with and what was admitted. */
-import type { CommandWork, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
+import type { AgentWork, CommandWork, ScopePlan, StagePlan } from '../domain/plan/plan.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
 import type { InstancePath } from '../domain/run/instance.ts';
 import type { VmLease } from '../domain/run/vm-lease.ts';
@@ -22,9 +22,9 @@ export interface ScopeRequest {
   readonly mountsAreResolved?: boolean;
 }
 
-/** A stage that runs a command. */
-export interface CommandStage extends StagePlan {
-  readonly work: CommandWork;
+/** A stage that runs a command, its own or that of an agent. */
+export interface VmStage extends StagePlan {
+  readonly work: CommandWork | AgentWork;
 }
 
 export interface StageItem {
@@ -35,7 +35,7 @@ export interface StageItem {
 }
 
 export interface StageRequest extends ScopeRequest {
-  readonly stage: CommandStage;
+  readonly stage: VmStage;
   /** Null: this stage's activity owns the VM (a scope of one stage). */
   readonly lease: VmLease | null;
   /** What the command is done for, of a stage with items. */

@@ -8,7 +8,7 @@ import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/rea
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
-import { approvalOf, commandOf, mockOf, partOf } from '../domain/plan/work.ts';
+import { agentOf, approvalOf, commandOf, mockOf, partOf } from '../domain/plan/work.ts';
 import { attemptText } from '../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../domain/run/instance.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
@@ -255,8 +255,8 @@ function mockedRequest(run: AdmittedRun, call: Fields): MockedRequest | null {
 
 function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   const stage = stageOf(run, idIn(run, call, 'stage'));
-  const command = commandOf(stage.work);
-  if (command === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
+  const work = commandOf(stage.work) ?? agentOf(stage.work);
+  if (work === null || stage.scope === null) throw refused(run, `stage ${stage.id} does not run in a VM`);
   const scope = scopeOf(run, stage.scope);
   const { attempt, generation } = call;
   if (
@@ -283,7 +283,7 @@ function stageRequest(run: AdmittedRun, call: Fields): StageRequest {
   const input = stage.each === undefined ? inputOf(run, stage.input, upstream) : ({ kind: 'run-input' } as const);
   return {
     runId: run.runId,
-    stage: { ...stage, work: command, input },
+    stage: { ...stage, work, input },
     scope,
     generation,
     mountsAreResolved: run.mountsAreResolved,

@@ -18,7 +18,7 @@ import { createMockBackend, type MockBackend } from '../sandbox/mock/backend.ts'
 import { REMEMBERED_MS } from '../sandbox/mock/ended-vms.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
 import { mockWorkerDeps, plainStage } from '../test/rig/mock-worker.ts';
-import type { CommandStage, StageRequest } from './requests.ts';
+import type { VmStage, StageRequest } from './requests.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EventLog } from './ports/event-log.ts';
 import type { LaunchSpec, Sandbox, VmUsage } from './ports/sandbox.ts';
@@ -109,7 +109,7 @@ function commandWork(program: string, change: Partial<CommandWork> = {}): Comman
   return { kind: 'command', program, args: [], cwd: '/workspace', env: [], stdin: { kind: 'none' }, ...change };
 }
 
-function request(program: string, change: Partial<CommandStage> = {}): StageRequest {
+function request(program: string, change: Partial<VmStage> = {}): StageRequest {
   const stage = plainStage('talk', 'talk', [program], change);
   return {
     runId: RUN,

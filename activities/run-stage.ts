@@ -8,6 +8,7 @@ import { endsVm, isLostVm } from '../domain/errors/error-code.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
 import type { StageResult } from '../domain/run/stage-result.ts';
+import { commandOf } from '../domain/plan/work.ts';
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
@@ -15,8 +16,10 @@ import type { ActivityDeps } from './deps.ts';
 import { withHeartbeat, type AttemptLife } from './heartbeat.ts';
 import { resolveEnvironment, type StageEnvironment } from './host-variables.ts';
 import { outputMismatch } from './output-check.ts';
-import { pumpOutput } from './output-pump.ts';
-import type { Exec, ExecExit, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
+import { type AgentContext, runAgent } from './run-agent.ts';
+import { agentOfStage } from './agent-command.ts';
+import { follow } from './follow-command.ts';
+import type { Exec, ExecExit, ExecRequest, Sandbox, SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
 import { itemVariables } from './items.ts';
 import { needsFiles, prepareFiles, stdinOf } from './stage-inputs.ts';
@@ -26,11 +29,6 @@ import { isPrepared, markPrepared, readResult, writeResult } from './stage-recor
 import { cancelledResult, describeExit, usageOfVm } from './stage-result.ts';
 import { openVm } from './open-vm.ts';
 import { withTexts } from './texts.ts';
-
-/** Time that a command has between SIGTERM and SIGKILL when its run is cancelled. */
-const TERM_GRACE_MS = 2_000;
-/** A command that a cancel reached and whose end the VM does not report is taken for dead with its VM. */
-const KILL_LIMIT_MS = 5_000;
 
 export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
   return withHeartbeat((life) => driveStage(deps, request, life));
@@ -146,30 +144,68 @@ async function carryOut(
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
     );
-    const exec = await startCommand(context, sandbox, env, redactor);
-    life.phase('running');
-    const exit = await follow(context, sandbox, exec, redactor);
-    life.phase('collecting outputs');
-    const result = await settle(context, sandbox, exec, exit, redactor);
+    const { result, execs } = await work(context, sandbox, env, redactor);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;
     // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
-    const withUsage = { ...result, usage: usageOfVm(await sandbox.usage()) };
+    const withUsage = { ...result, usage: { ...result.usage, ...usageOfVm(await sandbox.usage()) } };
     const durable = await writeResult(deps.events, request.runId, withUsage, sandbox.facts.fence, deps.now());
-    await letGoOfVm(context, sandbox, exec);
+    await letGoOfVm(context, sandbox, execs);
     return durable;
   } finally {
     vm.leave();
   }
 }
 
+/** What is done in the VM, and the commands that did it. */
+async function work(
+  context: Attempt,
+  sandbox: Sandbox,
+  env: Readonly<Record<string, string>>,
+  redactor: Redactor,
+): Promise<{ readonly result: StageResult; readonly execs: readonly Exec[] }> {
+  const { deps, request, life } = context;
+  const agent = agentOfStage(request);
+  if (agent !== null) {
+    const driven: AgentContext = {
+      ...context,
+      agent,
+      sandbox,
+      env,
+      redactor,
+      begin: (prepare) => begin(context, sandbox, redactor, prepare),
+      copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
+    };
+    return await runAgent(driven);
+  }
+  await begin(context, sandbox, redactor, null);
+  const exec = await sandbox.exec(commandExec(deps, request, env), life.ended);
+  life.phase('running');
+  const exit = await follow(context, sandbox, exec, redactor);
+  life.phase('collecting outputs');
+  return { result: await settle(context, sandbox, exec, exit, redactor), execs: [exec] };
+}
+
+function commandExec(
+  { artifacts }: ActivityDeps,
+  request: StageRequest,
+  env: Readonly<Record<string, string>>,
+): ExecRequest {
+  const { stage, execKey } = request;
+  const command = commandOf(stage.work);
+  if (command === null) throw new Error(`stage ${stage.id} has no command`);
+  const { program, args, cwd } = command;
+  const { timeoutMs, maxOutputBytes } = stage;
+  return { key: execKey, program, args, env, cwd, stdin: stdinOf(artifacts, request), timeoutMs, maxOutputBytes };
+}
+
 /** The result stands by now: a VM that is gone in this moment changes nothing about it, and must not have the stage run again. */
-async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promise<void> {
+async function letGoOfVm(context: Attempt, sandbox: Sandbox, execs: readonly Exec[]): Promise<void> {
   const { deps, request, vmKey } = context;
   try {
-    await exec.acknowledge();
+    for (const exec of execs) await exec.acknowledge();
     if (context.ownsVm) await sandbox.stop();
   } catch (error) {
     if (!(isCodedError(error) && endsVm(error.code))) throw error;
@@ -180,13 +216,16 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, exec: Exec): Promis
   await deps.events.append(request.runId, [vmStopped(context)]);
 }
 
-/** Files first, once for this VM, then the command, once for its key. */
-async function startCommand(
+/**
+ * Before the command, which is started once for its key: the files of the stage, once for this VM.
+ * @param prepare  puts more of them there; null: there are none
+ */
+async function begin(
   context: Attempt,
   sandbox: Sandbox,
-  env: Readonly<Record<string, string>>,
   redactor: Redactor,
-): Promise<Exec> {
+  prepare: (() => Promise<void>) | null,
+): Promise<void> {
   const { deps, request, life } = context;
   const { runId, execKey, stage } = request;
   const writer = { execKey, fence: sandbox.facts.fence };
@@ -219,98 +258,15 @@ async function startCommand(
     life.phase('preparing writable mounts');
     await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
   }
-  if (needsFiles(request) && !(await isPrepared(deps.marks, context.vmKey, execKey, sandbox.facts))) {
+  if (
+    (prepare !== null || needsFiles(request)) &&
+    !(await isPrepared(deps.marks, context.vmKey, execKey, sandbox.facts))
+  ) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
+    await prepare?.();
     await markPrepared(deps.marks, context.vmKey, execKey, sandbox.facts);
   }
-  const { program, args, cwd } = stage.work;
-  return sandbox.exec(
-    {
-      key: execKey,
-      program,
-      args,
-      env,
-      cwd,
-      stdin: stdinOf(deps.artifacts, request),
-      timeoutMs: stage.timeoutMs,
-      maxOutputBytes: stage.maxOutputBytes,
-    },
-    life.ended,
-  );
-}
-
-/** Until the command's end and its last stored byte. A cancel request ends the command, not the following. */
-async function follow(context: Attempt, sandbox: Sandbox, exec: Exec, redactor: Redactor): Promise<ExecExit> {
-  const { deps, request, life } = context;
-  const killer = killWhenCancelled(exec, life);
-  const stop = new AbortController();
-  const letGo = (): void => stop.abort(life.detached.reason);
-  if (life.detached.aborted) letGo();
-  else life.detached.addEventListener('abort', letGo, { once: true });
-  const pump = pumpOutput(
-    {
-      runId: request.runId,
-      stage: request.stage.id,
-      execKey: request.execKey,
-      fence: sandbox.facts.fence,
-      exec,
-      events: deps.events,
-      redactor,
-      now: deps.now,
-      disk: deps.disk,
-    },
-    stop,
-  );
-  const exit = exec.wait(stop.signal);
-  const all = Promise.all([exit, pump]);
-  try {
-    await Promise.race([all, killer.expired]);
-    return await exit;
-  } catch (error) {
-    stop.abort(error);
-    await Promise.allSettled([exit, pump]);
-    throw error;
-  } finally {
-    life.detached.removeEventListener('abort', letGo);
-    killer.dispose();
-  }
-}
-
-interface Killer {
-  /** Rejects when a killed command does not end. */
-  readonly expired: Promise<never>;
-  dispose(): void;
-}
-
-function killWhenCancelled(exec: Exec, life: AttemptLife): Killer {
-  const timers: NodeJS.Timeout[] = [];
-  let reject!: (error: unknown) => void;
-  const expired = new Promise<never>((_, refuse) => (reject = refuse));
-  expired.catch(() => undefined);
-  const signal = (name: 'SIGTERM' | 'SIGKILL'): void => {
-    exec.signal(name).catch(() => undefined);
-  };
-  const onCancel = (): void => {
-    life.phase('cancelling');
-    signal('SIGTERM');
-    timers.push(setTimeout(() => signal('SIGKILL'), TERM_GRACE_MS));
-    timers.push(
-      setTimeout(
-        () => reject(new CodedError('vm/lost', 'the command did not end after SIGKILL')),
-        TERM_GRACE_MS + KILL_LIMIT_MS,
-      ),
-    );
-  };
-  if (life.cancelRequested.aborted) onCancel();
-  else life.cancelRequested.addEventListener('abort', onCancel, { once: true });
-  return {
-    expired,
-    dispose: () => {
-      life.cancelRequested.removeEventListener('abort', onCancel);
-      for (const timer of timers) clearTimeout(timer);
-    },
-  };
 }
 
 /** What the ended command comes to. Only a success leaves outputs and writes mounts back. */

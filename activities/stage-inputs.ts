@@ -34,18 +34,20 @@ export async function prepareFiles(
 }
 
 export function stdinOf(artifacts: ArtifactStore, request: StageRequest): ExecRequest['stdin'] {
-  const { stdin } = request.stage.work;
-  if (stdin.kind === 'none') return null;
+  const { work } = request.stage;
+  if (work.kind === 'agent' || work.stdin.kind === 'none') return null;
+  const { stdin } = work;
   const ref = outputOf(request, stdin.stage);
   return { sizeBytes: ref.sizeBytes, open: (offset) => artifacts.open(ref, offset) };
 }
 
-interface InputFile {
+export interface InputFile {
   readonly sizeBytes: number;
   readonly bytes: AsyncIterable<Uint8Array>;
 }
 
-async function inputFile(artifacts: ArtifactStore, request: StageRequest): Promise<InputFile | null> {
+/** What lies in the stage's `input.json`; null: nothing does. */
+export async function inputFile(artifacts: ArtifactStore, request: StageRequest): Promise<InputFile | null> {
   const { input, again = [] } = request.stage;
   const before = again.map((loop) => upstreamOf(request, loop).output).find((output) => output !== null);
   if (before !== undefined) return fileOf(artifacts, { kind: 'ref', ref: before });

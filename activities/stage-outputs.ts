@@ -15,7 +15,18 @@ export type CollectedOutputs =
   | { readonly failure: OutcomeFailure }
   | { readonly failure: null; readonly output: DataRef; readonly outputs: Readonly<Record<string, DataRef>> };
 
-/** Everything is durable in the artifact store when this settles. */
+/** Of an agent: where its output is, if not in a file. */
+export interface Said {
+  /** Its last message; null: it had none. */
+  readonly said: Uint8Array | null;
+  /** Without the file there is no output. */
+  readonly fileIsExpected: boolean;
+}
+
+/**
+ * Everything is durable in the artifact store when this settles.
+ * @param agent  absent: the work is a command, whose standard output stands for a file that the plan does not name
+ */
 export async function collectOutputs(
   artifacts: ArtifactStore,
   sandbox: Sandbox,
@@ -23,6 +34,7 @@ export async function collectOutputs(
   stage: StagePlan,
   redactor: Redactor,
   signal: AbortSignal,
+  agent?: Said,
 ): Promise<CollectedOutputs> {
   const outputs: Record<string, DataRef> = {};
   for (const { name, guestPath } of stage.outputs) {
@@ -34,13 +46,31 @@ export async function collectOutputs(
     if ('failure' in ref) return ref;
     outputs[name] = ref.value;
   }
-  const source =
-    stage.outputFile === null
-      ? exec.output('stdout', 0, signal)
-      : (await sandbox.readFile(stage.outputFile, signal))?.bytes;
-  if (source === undefined) return missing(stage, 'its output file', stage.outputFile ?? '');
+  const file = stage.outputFile === null ? null : ((await sandbox.readFile(stage.outputFile, signal))?.bytes ?? null);
+  if (file === null && agent !== undefined) return await asSaid(artifacts, stage, redactor, agent, outputs);
+  if (file === null && stage.outputFile !== null) return missing(stage, 'its output file', stage.outputFile);
+  const source = file ?? exec.output('stdout', 0, signal);
   const mediaType = stage.outputFile?.endsWith('.json') === true ? 'application/json' : 'application/octet-stream';
   return { failure: null, output: await artifacts.put(redacted(source, redactor), mediaType), outputs };
+}
+
+async function asSaid(
+  artifacts: ArtifactStore,
+  stage: StagePlan,
+  redactor: Redactor,
+  { said, fileIsExpected }: Said,
+  outputs: Readonly<Record<string, DataRef>>,
+): Promise<CollectedOutputs> {
+  if (fileIsExpected) return missing(stage, 'its output file', stage.outputFile ?? '');
+  if (said === null)
+    return {
+      failure: { code: 'agent/no-output', message: `the agent of stage ${stage.id} ended without an answer` },
+    };
+  async function* whole(): AsyncIterable<Uint8Array> {
+    yield said!;
+  }
+  const mediaType = stage.outputSchema === undefined ? 'application/octet-stream' : 'application/json';
+  return { failure: null, output: await artifacts.put(redacted(whole(), redactor), mediaType), outputs };
 }
 
 function missing(stage: StagePlan, what: string, guestPath: string): CollectedOutputs {

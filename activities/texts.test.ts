@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import type { DataRef, TextsPlan } from '../domain/plan/plan.ts';
 import { evaluateTexts } from '../domain/spec/expression/evaluate.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
-import type { CommandStage, StageItem } from './requests.ts';
+import type { VmStage, StageItem } from './requests.ts';
 import { withTexts } from './texts.ts';
 
 const ENV = { name: 'V', value: { kind: 'literal', text: 'as written' } } as const;
@@ -37,12 +37,14 @@ async function made(
   const answer = await withTexts(
     { artifacts, evaluateTexts: (...asked) => Promise.resolve(evaluateTexts(...asked)) },
     {
-      stage: { id: 's', texts, work } as unknown as CommandStage,
+      stage: { id: 's', texts, work } as unknown as VmStage,
       upstream: { a: { output: output === null ? null : ref, outputs: {} } },
       item,
     },
   );
-  return 'problem' in answer ? answer.problem : [answer.work.args, answer.work.env[0]!.value];
+  if ('problem' in answer) return answer.problem;
+  const { work: made } = answer;
+  return made.kind === 'command' ? [made.args, made.env[0]!.value] : null;
 }
 
 const both = (arg: string, variable = arg): unknown => [['-', arg], { kind: 'literal', text: variable }];

@@ -3,7 +3,7 @@ import { Buffer } from 'node:buffer';
 import type { DataRef, TextPlace, TextPlan, TextsPlan } from '../domain/plan/plan.ts';
 import { EXPRESSION_LIMITS } from '../domain/spec/expression/limits.ts';
 import type { ActivityDeps } from './deps.ts';
-import type { CommandStage, StageItem, StageRequest } from './requests.ts';
+import type { StageItem, StageRequest, VmStage } from './requests.ts';
 
 export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 
@@ -11,7 +11,7 @@ export type TextDeps = Pick<ActivityDeps, 'artifacts' | 'evaluateTexts'>;
 export async function withTexts(
   deps: TextDeps,
   { stage, upstream, item }: Pick<StageRequest, 'stage' | 'upstream' | 'item'>,
-): Promise<CommandStage | { readonly problem: string }> {
+): Promise<VmStage | { readonly problem: string }> {
   const { texts } = stage;
   if (texts === undefined) return stage;
   const made = await makeTexts(deps, texts, upstream, item);
@@ -21,12 +21,21 @@ export async function withTexts(
     return {
       problem: `arguments and variables with values of expressions have ${bytes} bytes together; at most ${EXPRESSION_LIMITS.textsBytes} are allowed: take large data with \`inputs\` or \`stdin_from\``,
     };
-  const args = [...stage.work.args];
-  const env = new Map(stage.work.env.map(({ name, value }) => [name, value]));
+  return { ...stage, work: filledIn(stage.work, made) };
+}
+
+function filledIn(work: VmStage['work'], made: readonly MadeText[]): VmStage['work'] {
+  const values = new Map(work.env.map(({ name, value }) => [name, value]));
   for (const { place, value } of made)
-    if (place.kind === 'arg') args[place.index] = value;
-    else if (place.kind === 'env') env.set(place.name, { kind: 'literal', text: value });
-  return { ...stage, work: { ...stage.work, args, env: [...env].map(([name, value]) => ({ name, value })) } };
+    if (place.kind === 'env') values.set(place.name, { kind: 'literal', text: value });
+  const env = [...values].map(([name, value]) => ({ name, value }));
+  if (work.kind === 'agent') {
+    const prompt = made.find(({ place }) => place.kind === 'prompt');
+    return { ...work, env, ...(prompt === undefined ? {} : { prompt: prompt.value }) };
+  }
+  const args = [...work.args];
+  for (const { place, value } of made) if (place.kind === 'arg') args[place.index] = value;
+  return { ...work, args, env };
 }
 
 /** A source without the words reads no item. */

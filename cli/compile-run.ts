@@ -1,8 +1,9 @@
 /** From a file to a plan that runs, with every mistake told. */
 import { SOURCE_BYTES, type SourceRecord } from '../client/client-record.ts';
 import { type MockRequest, withMocks } from '../domain/plan/mocks.ts';
+import { withMockAgents } from '../domain/plan/mock-agents.ts';
 import type { Plan } from '../domain/plan/plan.ts';
-import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
+import { describeUnsupported, IS_AGENT, unsupportedParts } from '../domain/plan/unsupported.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSpec } from '../sdk/read-spec.ts';
 import { CliError, usageError } from './cli-error.ts';
@@ -10,7 +11,7 @@ import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { type LoadedSpec, loadSpec } from './load-spec.ts';
 import { renderDiagnostics } from './render/diagnostics.ts';
-import { refuseMissingSkills } from './skill-files.ts';
+import { refuseMissingSkills, withSkillFiles } from './skill-files.ts';
 
 export interface CompiledRun {
   /** As it runs. */
@@ -18,6 +19,8 @@ export interface CompiledRun {
   /** As its author wrote it: what the run is started with, beside `mock`. */
   readonly written: Plan;
   readonly mock: MockRequest | null;
+  /** Whether the mock agent plays the agents of the plan; null: as in the run that it comes from. */
+  readonly mockAgents: boolean | null;
   readonly baseDir: string;
   readonly source: SourceRecord;
 }
@@ -26,6 +29,8 @@ interface CompileOptions {
   readonly params: Readonly<Record<string, string>>;
   readonly mode: 'mock' | null;
   readonly mock: (plan: Plan) => MockRequest | null;
+  /** `kept`: where there is an agent, as in the run that it comes from. */
+  readonly mockAgents: boolean | 'kept';
   readonly json: boolean;
 }
 
@@ -55,7 +60,7 @@ export async function compileAgain(
 
 async function accepted(
   { file, path, text, plan, baseDir, diagnostics, sources }: LoadedSpec,
-  { params, mode, mock, json }: CompileOptions,
+  { params, mode, mock, mockAgents, json }: CompileOptions,
   context: CliContext,
 ): Promise<CompiledRun> {
   if (json && plan === null) {
@@ -66,16 +71,18 @@ async function accepted(
     );
   }
   if (plan === null) throw new CliError(EXIT.usage, 'spec/invalid', `\`${file}\` is not a spec that can run`);
-  const written = mode === 'mock' ? inMock(plan) : plan;
-  const request = mock(written);
-  const chosen = mocked(written, request);
-  await refuseMissingSkills(chosen, baseDir, context);
+  const read = mode === 'mock' ? inMock(plan) : plan;
+  const request = mock(read);
+  const withoutSkills = played(mocked(read, request), mockAgents);
+  await refuseMissingSkills(withoutSkills, baseDir, context);
+  const [written, chosen] = await Promise.all([withSkillFiles(read), withSkillFiles(withoutSkills)]);
   refuseUnsupported(chosen, written);
   const isKept = text !== null && Buffer.byteLength(text) <= SOURCE_BYTES;
   return {
     plan: chosen,
     written,
     mock: request,
+    mockAgents: mockAgents === 'kept' ? null : mockAgents,
     baseDir,
     source: { path, text: isKept ? text : null, params, mode },
   };
@@ -91,10 +98,20 @@ function refuseUnsupported(plan: Plan, written: Plan): void {
       EXIT.usage,
       'admit/unsupported-work',
       describeUnsupported(parts),
-      isMockable
-        ? 'Try the spec with the `mock` of these stages: voidbox run FILE --mock'
-        : 'Remove these parts; `voidbox validate FILE` checks the whole spec without running it',
+      parts.every(({ reason }) => reason === IS_AGENT)
+        ? 'Try the spec with an agent that needs no model: voidbox run FILE --mock-agents'
+        : isMockable
+          ? 'Try the spec with the `mock` of these stages: voidbox run FILE --mock'
+          : 'Remove these parts; `voidbox validate FILE` checks the whole spec without running it',
     );
+}
+
+function played(plan: Plan, mockAgents: boolean | 'kept'): Plan {
+  if (mockAgents === false) return plan;
+  const made = withMockAgents(plan);
+  if ('plan' in made) return made.plan;
+  if (mockAgents === 'kept') return plan;
+  throw usageError(`--mock-agents has nothing to do: ${made.problem}`);
 }
 
 function mocked(plan: Plan, request: MockRequest | null): Plan {

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { RunRequest } from '../activities/contract.ts';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import { mockedStages, type MockRequest } from '../domain/plan/mocks.ts';
+import { playedStages } from '../domain/plan/mock-agents.ts';
 import { type Plan, PLAN_LIMITS } from '../domain/plan/plan.ts';
 import { toWire } from '../domain/plan/wire.ts';
 import type { Reuse } from '../domain/pipeline/reuse.ts';
@@ -47,6 +48,8 @@ export interface RunPlanOptions {
   readonly written: Plan;
   /** The stages whose work is not done; null: none, or those of the earlier run. */
   readonly mock: MockRequest | null;
+  /** Whether the mock agent plays the agents; null: as in the earlier run. */
+  readonly mockAgents: boolean | null;
   /** What it was compiled of; null where that is not known. */
   readonly source: SourceRecord | null;
   /** The earlier run that it comes from; null: none. */
@@ -88,7 +91,7 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
 }
 
 async function start(
-  { plan, written, mock, source, from, runId, hostVariables, baseDir, allowMounts, input }: RunPlanOptions,
+  { plan, written, mock, mockAgents, source, from, runId, hostVariables, baseDir, allowMounts, input }: RunPlanOptions,
   display: RunDisplay,
   context: CliContext,
 ): Promise<ServerLink> {
@@ -100,7 +103,7 @@ async function start(
     // What was typed wrong is told before anything is fetched or started.
     if (await stores.index.has(runId)) throw new RunExistsError(runId);
     refuseSetAside(env.stateDir, runFolderName(runId));
-    const request = await requestOf({ written, mock, from, runId, input }, stores, context);
+    const request = await requestOf({ written, mock, mockAgents, from, runId, input }, stores, context);
     // On your own Temporal server the worker's host has the pieces and the mounts, not the host that starts the run.
     if (!env.temporalConfigured) {
       await settleMounts({ plan, baseDir, allow: allowMounts }, env, (line) => onProgress(context.advise(line)));
@@ -134,7 +137,8 @@ async function start(
 function summaryOf(plan: Plan, from: StartFrom | null): string {
   const { name, stages } = plan;
   const mocked = mockedStages(plan).length;
-  const note = mocked === 0 ? '' : `, ${mocked} mocked`;
+  const agents = playedStages(plan).length;
+  const note = `${mocked === 0 ? '' : `, ${mocked} mocked`}${agents === 0 ? '' : ', mock agents'}`;
   const summary = `voidbox: ${name} (${stages.length} ${stages.length === 1 ? 'stage' : 'stages'}${note})`;
   if (from === null) return summary;
   const runId = [...from.origin.runId].slice(0, MOST_ID_CHARACTERS).join('');
@@ -146,7 +150,14 @@ function summaryOf(plan: Plan, from: StartFrom | null): string {
  * it, `prune --artifacts-now` would not know that it is wanted.
  */
 async function requestOf(
-  { written, mock, from, runId, input }: Pick<RunPlanOptions, 'written' | 'mock' | 'from' | 'runId' | 'input'>,
+  {
+    written,
+    mock,
+    mockAgents,
+    from,
+    runId,
+    input,
+  }: Pick<RunPlanOptions, 'written' | 'mock' | 'mockAgents' | 'from' | 'runId' | 'input'>,
   { artifacts, records }: Stores,
   context: CliContext,
 ): Promise<RunRequest> {
@@ -164,6 +175,7 @@ async function requestOf(
     ...(read === null ? {} : { input: read }),
     ...(from === null ? {} : { origin: from.origin }),
     ...(mock === null ? {} : { mock }),
+    ...(mockAgents === true ? { mockAgents } : {}),
   };
 }
 

@@ -1,7 +1,7 @@
 /** Documents of the host that a plan's agents get, as this machine has them. On your own server the worker's host decides. */
-import { stat } from 'node:fs/promises';
-import { join, relative } from 'node:path';
-import type { Plan } from '../domain/plan/plan.ts';
+import { open, stat } from 'node:fs/promises';
+import { basename, join, relative } from 'node:path';
+import type { AgentSkill, Plan, StagePlan } from '../domain/plan/plan.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -42,6 +42,48 @@ export function describeMissingSkill({ stage, path, beside }: MissingSkill): str
 export function missingSkillRemedy({ beside }: MissingSkill, baseDir: string): string {
   const start = `a relative path starts at the spec's folder, ${baseDir}`;
   return beside === null ? `Create it, or correct the path; ${start}` : `Move it, or correct the path: ${start}`;
+}
+
+/** UTF-8 of one document, which travels within the plan. */
+const SKILL_BYTES = 128 * 1024;
+
+/**
+ * The plan with the text of each document of this machine in it, so that the worker reads none: the run's host may be another one,
+ * and a plan must not have it read files of its own.
+ * @throws CliError `cli/skill-missing`
+ */
+export async function withSkillFiles(plan: Plan): Promise<Plan> {
+  const stages = await Promise.all(
+    plan.stages.map(async (stage): Promise<StagePlan> => {
+      const { work } = stage;
+      if (work.kind !== 'agent' || !work.skills.some(({ kind }) => kind === 'file')) return stage;
+      return { ...stage, work: { ...work, skills: await Promise.all(work.skills.map(inlined)) } };
+    }),
+  );
+  return { ...plan, stages };
+}
+
+async function inlined(skill: AgentSkill): Promise<AgentSkill> {
+  if (skill.kind !== 'file' || skill.source.kind !== 'host') return skill;
+  const { path } = skill.source;
+  const handle = await open(path).catch(() => null);
+  // One that is not there was reported before this, where it has to be there.
+  if (handle === null) return skill;
+  try {
+    const bytes = Buffer.alloc(SKILL_BYTES + 1);
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, 0);
+    if (bytesRead > SKILL_BYTES)
+      throw new CliError(
+        EXIT.usage,
+        'cli/skill-missing',
+        `the skill ${path} has more than ${SKILL_BYTES / 1024} KiB, and travels within the plan`,
+        'Shorten it, or mount the folder that holds it',
+      );
+    const name = basename(path).replace(/\.[^.]*$/, '');
+    return { kind: 'inline', name, content: bytes.subarray(0, bytesRead).toString('utf8') };
+  } finally {
+    await handle.close();
+  }
 }
 
 /** @throws CliError `cli/skill-missing` */

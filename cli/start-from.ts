@@ -3,6 +3,7 @@ import type { AdmissionRecord } from '../activities/admission-record.ts';
 import type { SourceRecord } from '../client/client-record.ts';
 import { differingBefore, type EarlierRun, type Reuse, reuseOf } from '../domain/pipeline/reuse.ts';
 import { sameMocks, type MockRequest } from '../domain/plan/mocks.ts';
+import { playedStages } from '../domain/plan/mock-agents.ts';
 import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
@@ -68,16 +69,18 @@ async function compiledFrom(
   { param, json = false }: StartFromOptions,
   context: CliContext,
 ): Promise<CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null })> {
+  const mockAgents = playedStages(plan).length > 0 ? 'kept' : false;
   const mock = (next: Plan): MockRequest | null => sameMocks(plan, next);
   if (file !== null)
-    return await compileRun(file, { params: param ?? {}, mode: source?.mode ?? null, mock, json }, context);
-  if (param === undefined) return { plan, written: plan, mock: null, baseDir: baseDir ?? context.cwd, source };
+    return await compileRun(file, { params: param ?? {}, mode: source?.mode ?? null, mock, mockAgents, json }, context);
+  if (param === undefined)
+    return { plan, written: plan, mock: null, mockAgents: null, baseDir: baseDir ?? context.cwd, source };
   if (source === null)
     throw usageError(
       `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run is of an earlier build, or of your own Temporal server`,
       `Name the file of its spec: voidbox fork ${typedRunId(runId)} FILE ${paramsText(param)}`,
     );
-  const compileOptions = { params: { ...source.params, ...param }, mode: source.mode, mock, json };
+  const compileOptions = { params: { ...source.params, ...param }, mode: source.mode, mock, mockAgents, json } as const;
   if (source.text !== null)
     return await compileAgain({ ...source, text: source.text }, baseDir ?? context.cwd, compileOptions, context);
   return await compileRun(source.path ?? '', compileOptions, context);

@@ -16,6 +16,7 @@ const ROOT = dirname(dirname(fileURLToPath(import.meta.url)));
 /** Folders that the product itself consists of; tests and benchmarks are compiled for `check` and `bench` only. */
 const PRODUCT = [
   'domain',
+  'agents',
   'activities',
   'workflows',
   'store',

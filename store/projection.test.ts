@@ -101,10 +101,12 @@ describe('projection', () => {
   test('a failed run, whole', () => {
     expect(view(FAILED_RUN)).toMatchInlineSnapshot(`
       {
+        "agents": [],
         "damage": null,
         "finishedAtMs": 1110,
         "hostId": "host-1",
         "kind": "workflow",
+        "mockAgents": [],
         "mocked": [],
         "name": "sales",
         "notices": [

@@ -17,6 +17,10 @@ export interface RunView {
   readonly origin: RunOrigin | null;
   /** Stages whose work is not done, in the order of the spec: they come to what their author wrote. */
   readonly mocked: readonly string[];
+  /** Stages whose work is an agent, in the order of the spec. */
+  readonly agents: readonly string[];
+  /** Those that the mock agent plays, in the order of the spec. */
+  readonly mockAgents: readonly string[];
   /** `damaged` is no event: whoever reads a run says it with `withDamage`. */
   readonly state: 'running' | RunOutcome['state'] | 'damaged';
   /** In the order of the spec; a stage that no admission named stands after them. */
@@ -157,6 +161,8 @@ export function emptyView(runId: string): RunView {
     hostId: '',
     origin: null,
     mocked: [],
+    agents: [],
+    mockAgents: [],
     state: 'running',
     stages: [],
     vms: [],
@@ -200,6 +206,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
         hostId: body.hostId,
         origin: body.origin ?? null,
         mocked: body.mocked ?? [],
+        agents: body.agents ?? [],
+        mockAgents: body.mockAgents ?? [],
         outputStage: body.outputStage,
         stages: [...named, ...others],
         startedAtMs: atMs,
@@ -258,6 +266,10 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
     case 'output':
       return withStage(view, body.stage, (stage) =>
         isStale(stage, body.execKey) ? stage : { ...stage, outputBytes: stage.outputBytes + body.to - body.from },
+      );
+    case 'agent-usage':
+      return withStage(view, body.stage, (stage) =>
+        isStale(stage, body.execKey) ? stage : { ...stage, usage: { ...stage.usage, ...usageOf(body) } },
       );
     case 'stage-finished': {
       const result = toStageResult(body.result);
@@ -330,6 +342,9 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       );
     case 'notice':
       return withNotice(view, { atMs, level: body.level, message: body.message });
+    // They stand in the log; what they cost comes as `agent-usage`.
+    case 'agent-text':
+    case 'agent-tool':
     default:
       return view;
   }
@@ -349,6 +364,11 @@ function itemOf(
   return instance === undefined || instance === null || step === undefined
     ? null
     : { stage: step.part, item: step.item, instance };
+}
+
+function usageOf(body: Extract<RunEventBody, { type: 'agent-usage' }>): StageView['usage'] {
+  const { inputTokens, outputTokens, cachedInputTokens, turns, costUsd } = body;
+  return { inputTokens, outputTokens, cachedInputTokens, turns, ...(costUsd === null ? {} : { costUsd }) };
 }
 
 function withTotal(stage: StageView, total: number | undefined): StageView {

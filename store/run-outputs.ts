@@ -8,6 +8,8 @@ export interface StageOutput {
   readonly stage: string;
   /** Of a named output, whose artifact is a tar. Null: what the stage put out itself, its standard output or its output file. */
   readonly name: string | null;
+  /** It is the stream of the stage's agent. Absent: it is none. */
+  readonly isTranscript?: true;
   readonly ref: DataRef;
 }
 
@@ -21,6 +23,18 @@ export async function readOutputs(reader: RunReader, runId: string): Promise<rea
   return [...byStage.values()].flat();
 }
 
+/** Also of a stage that failed. */
+function transcriptOf(
+  body: Extract<RunEvent['body'], { type: 'stage-finished' | 'stage-given' }>,
+): readonly StageOutput[] {
+  if (body.type !== 'stage-finished' || !('agent' in body.result) || body.result.agent === undefined) return [];
+  const { transcript } = body.result.agent;
+  return [{ stage: body.stage, name: TRANSCRIPT, isTranscript: true, ref: transcript }];
+}
+
+/** As the list of artifacts calls it. */
+export const TRANSCRIPT = 'transcript.jsonl';
+
 function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEvent['body']): void {
   // What items left stands in the output of their stage.
   if ('execKey' in body && (parseExecKey(body.execKey)?.instance.length ?? 0) > 0) return;
@@ -31,6 +45,7 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
     byStage.set(stage, [
       ...(output === null ? [] : [{ stage, name: null, ref: output }]),
       ...Object.entries(outputs).map(([name, ref]) => ({ stage, name, ref })),
+      ...transcriptOf(body),
     ]);
   } else if (body.type === 'stage-answered') {
     const { stage, output } = body;

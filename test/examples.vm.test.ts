@@ -88,6 +88,7 @@ test('every example has its test', () => {
       .filter((name) => /\.(yaml|ts)$/.test(name))
       .toSorted(),
   ).toEqual([
+    'agents.yaml',
     'approval.yaml',
     'conditions.yaml',
     'continue-on-error.yaml',
@@ -391,6 +392,21 @@ test('files.yaml', async () => {
     { item: 'data/notes/april.txt', output: 10 },
     { item: 'data/notes/may.txt', output: 6 },
   ]);
+});
+
+test('agents.yaml', async () => {
+  const started = await rig.cli('run', join(EXAMPLES, 'agents.yaml'), '--mock-agents', '--detach', '--json');
+  expect(started.code, started.stderr).toBe(0);
+  const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
+  const waiting = async (): Promise<readonly unknown[]> =>
+    (JSON.parse((await rig.cli('runs', '--waiting', '--json')).stdout) as { readonly runs: readonly unknown[] }).runs;
+  while ((await waiting()).length === 0) await sleep(500);
+  expect((await rig.cli('approve', runId)).code).toBe(0);
+  expect((await rig.cli('logs', '-f', runId)).code).toBe(0);
+  const result = await rig.cli('result', runId);
+  expect(JSON.parse(result.stdout)).toEqual({ verdict: 'ship it' });
+  const status = await rig.cli('status', runId);
+  expect(status.stdout).toContain('played by the mock agent: review.check, report');
 });
 
 test('approval.yaml', async () => {

@@ -144,7 +144,9 @@ async function get(name: string, found: Found, options: Options, context: CliCon
     const target = { folder, force: options.force ?? false, signal: abort.signal };
     const bytes = artifacts.open(output.ref);
     const unpacked =
-      output.name === null ? await saveFile(bytes, output.stage, target) : await unpackTar(bytes, target);
+      output.name === null || output.isTranscript
+        ? await saveFile(bytes, output.isTranscript ? `${output.stage}.${output.name}` : output.stage, target)
+        : await unpackTar(bytes, target);
     await say(output, kind, folder, unpacked, options, context);
     return EXIT.success;
   } catch (error) {
@@ -180,7 +182,7 @@ async function print(
     throw usageError(`\`${shownOutput(output)}\` is a folder: -o - prints a file`, 'Name a folder for it: -o FOLDER');
   const hint = '-o FOLDER';
   const bytes = artifacts.open(output.ref);
-  if (output.name === null) await printBytes(bytes, output.ref.sizeBytes, context, hint);
+  if (output.name === null || output.isTranscript) await printBytes(bytes, output.ref.sizeBytes, context, hint);
   else
     for await (const { body, sizeBytes } of streamTar(bytes, 'latin1'))
       await printBytes(body, sizeBytes, context, hint);
@@ -206,8 +208,12 @@ function isDamage(error: unknown): error is Error {
 }
 
 /** A tar says nothing of it: one file by the name that the plan says is that file, all else what lies in a folder. */
-async function readKind({ stage, name, ref }: StageOutput, plan: Plan | null, artifacts: ArtifactStore): Promise<Kind> {
-  if (name === null) {
+async function readKind(
+  { stage, name, isTranscript, ref }: StageOutput,
+  plan: Plan | null,
+  artifacts: ArtifactStore,
+): Promise<Kind> {
+  if (name === null || isTranscript) {
     for await (const _ of artifacts.open(ref)) break;
     return 'file';
   }

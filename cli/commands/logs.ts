@@ -44,7 +44,10 @@ export const command = defineCommand<Options>({
       .option('--tail <lines>', `start with this many last lines, at most ${MAX_TAIL_LINES}`, parseTail)
       .option('--grep <text>', 'only lines that contain this text; for patterns, pipe into grep', parseGrep)
       .option('-t, --timestamps', 'the time (UTC) before each line')
-      .option('--raw', 'the bytes as the stage wrote them, escape sequences included');
+      .option(
+        '--raw',
+        "the bytes as the stage wrote them, escape sequences included; of an agent its command line's own stream",
+      );
   },
   async execute([text = ''], options, context) {
     checkUsage(options);
@@ -57,7 +60,8 @@ export const command = defineCommand<Options>({
     const stages = view?.stages.map(({ id }) => id) ?? [];
     const goesOn = options.follow === true && view?.outcome === null && view.damage === null;
     const itemsOf = new Set(view?.stages.flatMap(({ id, items }) => (items === null ? [] : [id])));
-    const place = { stages, itemsOf, presentSeq: goesOn ? view.seq : null };
+    const agents = view?.agents ?? [];
+    const place = { stages, agents, itemsOf, presentSeq: goesOn ? view.seq : null };
     const writer = createLogWriter(options, place, context);
     try {
       if (goesOn) await follow(runId, detach.signal, writer, context);
@@ -118,6 +122,8 @@ interface LogWriter {
 interface LogPlace {
   /** In the order of the spec. */
   readonly stages: readonly string[];
+  /** Stages whose work is an agent. */
+  readonly agents: readonly string[];
   /** Stages that are done for each item of a list, by what is known so far. */
   readonly itemsOf: ReadonlySet<string>;
   /** Cursor of the last event that had happened when following began; null where nothing is followed. */
@@ -126,7 +132,7 @@ interface LogPlace {
 
 function createLogWriter(
   options: Options,
-  { stages, itemsOf, presentSeq }: LogPlace,
+  { stages, agents, itemsOf, presentSeq }: LogPlace,
   { stdout, now }: CliContext,
 ): LogWriter {
   const afterSeq = seqOf(options.since);
@@ -158,6 +164,7 @@ function createLogWriter(
     timestamps: options.timestamps ?? false,
     isWanted: ({ text, atMs }) => atMs >= fromMs && (options.grep === undefined || text.includes(options.grep)),
     stages,
+    agents,
   });
   const tail = options.tail === undefined ? null : new Tail(options.tail);
   const print = async (lines: readonly string[]): Promise<void> => {

@@ -7,6 +7,7 @@ import { EXIT } from '../exit-code.ts';
 import { readRepairedViews } from '../repair-runs.ts';
 import { printResult, resultText, saveResult } from '../print-result.ts';
 import { runDir } from '../../store/file/run-folder.ts';
+import { mockAgentsText } from '../render/agent-usage.ts';
 import { mockedText } from '../render/stages.ts';
 import { renderRunEnd } from '../render/run-end.ts';
 import { toRunJson } from '../render/run-json.ts';
@@ -49,6 +50,10 @@ export const command = defineCommand<Options>({
     }
     if (output === null)
       throw new CliError(EXIT.environment, 'cli/no-result', `run ${runId} succeeded, but no result was kept`);
+    if (view.mockAgents.length > 0)
+      await context.stderr.write(
+        `${context.stderr.style.yellow('warning:')} the mock agent played: ${mockAgentsText(view)}\n`,
+      );
     if (view.mocked.length > 0)
       await context.stderr.write(
         `${context.stderr.style.yellow('warning:')} mocked, without their work: ${mockedText(view)}\n`,

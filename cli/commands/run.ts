@@ -11,6 +11,7 @@ import { addRunOptions, type RunOptions, takeRunOptions } from '../run-options.t
 interface Options extends RunOptions {
   readonly mode?: 'mock';
   readonly mock?: MockRequest;
+  readonly mockAgents?: boolean;
   readonly timeout?: number;
 }
 
@@ -32,6 +33,10 @@ export const command = defineCommand<Options>({
       ).argParser(parseMock),
     );
     command.option(
+      '--mock-agents',
+      'the mock agent plays every agent, in its VM and without a model; `MOCK_AGENT_SCRIPT` in `env` says what it does',
+    );
+    command.option(
       '--timeout <duration>',
       "time limit for the run, in place of the spec's `timeout_secs`: 90s, 2h, 1d",
       parseTimeout,
@@ -39,8 +44,8 @@ export const command = defineCommand<Options>({
   },
   async execute([file = ''], options, context) {
     if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
-    const { param: params = {}, mode = null, mock = null, json = false } = options;
-    const read = await compileRun(file, { params, mode, mock: () => mock, json }, context);
+    const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
+    const read = await compileRun(file, { params, mode, mock: () => mock, mockAgents, json }, context);
     const limited = (plan: Plan): Plan =>
       options.timeout === undefined ? plan : { ...plan, timeoutMs: options.timeout };
     const compiled = { ...read, plan: limited(read.plan), written: limited(read.written) };

@@ -26,6 +26,8 @@ export interface EventPrinterOptions {
   readonly isWanted?: (line: PlainLine) => boolean;
   /** What is printed below a stage's question; nothing when absent. */
   readonly answerHint?: (stage: string) => string;
+  /** Stages whose work is an agent: what that says is printed, and not the stream that it comes in. Learnt as the next one. */
+  readonly agents?: readonly string[];
   /** In the order of the spec, by which stages get their colours; learnt from the run's first event when absent. */
   readonly stages?: readonly string[];
 }
@@ -59,13 +61,16 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
   const isWanted = options.isWanted ?? (() => true);
   const timed = (atMs: number, line: string): string =>
     options.timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
-  const format = ({ stage, stream }: OutputLines, lines: readonly PlainLine[]): readonly string[] => {
+  const agents = new Set(options.agents ?? []);
+  const formatPlain = (stage: string, stream: 'stdout' | 'stderr', lines: readonly PlainLine[]): readonly string[] => {
     const name = options.prefix ? `${style.hue(hueOf(stage.replace(ITEM, '')), `[${sanitizeLine(stage)}]`)} ` : '';
     return lines
       .map(({ text, atMs }) => ({ text: sanitize(text), atMs }))
       .filter(isWanted)
       .map(({ text, atMs }) => timed(atMs, `${name}${stream === 'stderr' ? style.dim(text) : text}`));
   };
+  const format = ({ stage, stream }: OutputLines, lines: readonly PlainLine[]): readonly string[] =>
+    formatPlain(stage, stream, lines);
   const flushStage = (stage: string): string[] => {
     const lines: string[] = [];
     for (const [key, stream] of streams) {
@@ -79,11 +84,16 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
     push({ body, atMs }) {
       if (body.type === 'output') {
         if (options.stream !== 'both' && options.stream !== body.stream) return [];
+        // What it says comes in lines of its own.
+        if (body.stream === 'stdout' && agents.has(body.stage)) return [];
         const key = `${body.execKey} ${body.stream}`;
         const stream = streams.get(key) ?? createOutputLines(nameOf(body), body.stream);
         streams.set(key, stream);
         return format(stream, stream.push(outputBytes(body), atMs));
       }
+      if (body.type === 'agent-text' || body.type === 'agent-tool')
+        return options.stream === 'stderr' ? [] : formatPlain(nameOf(body), 'stdout', agentLines(body, atMs));
+      for (const stage of body.type === 'run-admitted' ? (body.agents ?? []) : []) agents.add(stage);
       if (body.type === 'run-admitted') for (const { id } of body.stages) hueOf(id);
       // A stage's last words stand before the line that says how it ended.
       const last = endedBy(body).flatMap(flushStage);
@@ -120,6 +130,20 @@ function endedBy(body: RunEventBody): readonly string[] {
 /** What stands behind the stage in the name of an item. */
 const ITEM = /\[\d+\].*$/s;
 
+/** What an agent said, a line for each of its own; a call of a tool is one line. */
+function agentLines(
+  body: Extract<RunEventBody, { type: 'agent-text' | 'agent-tool' }>,
+  atMs: number,
+): readonly PlainLine[] {
+  if (body.type === 'agent-text') return body.text.split('\n').map((text) => ({ text, atMs }));
+  const detail = sanitizeLine(body.detail);
+  const what = body.tool === '' ? 'a tool' : sanitizeLine(body.tool);
+  const text = body.failed
+    ? `✗ ${what} failed${detail === '' ? '' : `: ${detail}`}`
+    : `→ ${what}${detail === '' ? '' : `: ${detail}`}`;
+  return [{ text, atMs }];
+}
+
 /** The stage, or the item of it, that an event is of. */
 export function nameOf({ stage, execKey }: { readonly stage: string; readonly execKey: string }): string {
   return shownStage(stage, parseExecKey(execKey)?.instance ?? []);
@@ -127,6 +151,10 @@ export function nameOf({ stage, execKey }: { readonly stage: string; readonly ex
 
 export function itemCount(items: number): string {
   return `${items} ${items === 1 ? 'item' : 'items'}`;
+}
+
+function mockAgentsNote(played: readonly string[] = []): string {
+  return played.length === 0 ? '' : `; played by the mock agent: ${played.map(sanitizeLine).join(', ')}`;
 }
 
 function mockedNote(mocked: readonly string[] = []): string {
@@ -137,7 +165,7 @@ function mockedNote(mocked: readonly string[] = []): string {
 export function renderStateLine(body: RunEventBody, style: Style): string | null {
   switch (body.type) {
     case 'run-admitted':
-      return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}${mockedNote(body.mocked)}`;
+      return `run admitted on host ${sanitizeLine(body.hostId)}, ${body.stages.length} ${body.stages.length === 1 ? 'stage' : 'stages'}${mockedNote(body.mocked)}${mockAgentsNote(body.mockAgents)}`;
     case 'run-resumed':
       return style.yellow(`run resumed by ${sanitizeLine(body.by)}`);
     case 'run-finished':
@@ -192,6 +220,9 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return body.level === 'warning'
         ? style.yellow(`warning: ${sanitizeLine(body.message)}`)
         : sanitizeLine(body.message);
+    case 'agent-text':
+    case 'agent-tool':
+    case 'agent-usage':
     case 'output':
       return null;
     // Of a later build.

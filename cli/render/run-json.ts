@@ -4,6 +4,7 @@ import type { Question } from '../../domain/run/event.ts';
 import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { AnswerView, ItemsView, RunView } from '../../store/projection.ts';
+import { type AgentTotals, agentTotals } from './agent-usage.ts';
 import type { StageFacts } from '../stage-facts.ts';
 
 /** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
@@ -17,6 +18,10 @@ export interface RunJson {
   readonly origin: RunOrigin | null;
   /** Stages whose work was not done: `run --mock`. */
   readonly mocked: readonly string[];
+  /** Stages whose agent the mock agent plays: `run --mock-agents`. */
+  readonly mockAgents: readonly string[];
+  /** Of all its agents; null: no stage is an agent that has begun. */
+  readonly agents: AgentTotals | null;
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
   readonly stages: readonly StageJson[];
@@ -105,6 +110,8 @@ export function toRunJson(view: RunView): RunJson {
     host: view.hostId,
     origin: view.origin,
     mocked: view.mocked,
+    mockAgents: view.mockAgents,
+    agents: agentTotals(view),
     startedAt: isoOrNull(view.startedAtMs),
     finishedAt: isoOrNull(view.finishedAtMs),
     stages: view.stages.map(

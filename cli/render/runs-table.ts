@@ -41,7 +41,8 @@ function shortened(runId: string): string {
 function noteOn(view: RunView): string {
   const from = view.origin === null ? '' : `${view.origin.kind} of ${shortened(sanitizeLine(view.origin.runId))}`;
   const mocked = view.mocked.length === 0 ? '' : `${view.mocked.length} mocked`;
-  return [standingOf(view), from, mocked].filter((part) => part !== '').join('; ');
+  const agents = view.mockAgents.length === 0 ? '' : 'mock agents';
+  return [standingOf(view), from, mocked, agents].filter((part) => part !== '').join('; ');
 }
 
 /** What it asks; where it failed; of a run that ended for a reason of its own, its code: `status` has the words. */

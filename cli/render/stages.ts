@@ -1,5 +1,6 @@
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import type { ItemCounts, RunView, StageState, StageView } from '../../store/projection.ts';
+import { agentNotes } from './agent-usage.ts';
 import { itemCount, paintOutcome, timeText } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import type { StageFacts } from '../stage-facts.ts';
@@ -39,7 +40,7 @@ export function renderStages(view: RunView, options: StageLinesOptions): string[
   const shown = pick(view.stages, options.maxLines ?? Number.POSITIVE_INFINITY);
   const nameWidth = Math.min(Math.max(...shown.map((stage) => displayWidth(sanitizeLine(stage.id))), 4), 32);
   const mocked = new Set(view.mocked);
-  const lines = shown.map((stage) => renderStage(stage, mocked.has(stage.id), nameWidth, options));
+  const lines = shown.map((stage) => renderStage(stage, view, mocked.has(stage.id), nameWidth, options));
   const hidden = view.stages.length - shown.length;
   return hidden === 0
     ? lines
@@ -67,7 +68,8 @@ export function renderCounts(view: RunView, nowMs: number): string {
   const elapsed =
     view.startedAtMs === null ? '' : ` · ${formatDurationMs((view.finishedAtMs ?? nowMs) - view.startedAtMs)}`;
   const mocked = view.mocked.length === 0 ? '' : ` · ${view.mocked.length} mocked`;
-  return `${total}: ${parts.join(', ')}${mocked}${elapsed}`;
+  const agents = view.mockAgents.length === 0 ? '' : ' · mock agents';
+  return `${total}: ${parts.join(', ')}${mocked}${agents}${elapsed}`;
 }
 
 /** Of a run that has some: `2 of 5 stages: test, deploy`. */
@@ -88,7 +90,13 @@ function pick(stages: readonly StageView[], maxLines: number): readonly StageVie
   return stages.filter((stage) => chosen.has(stage));
 }
 
-function renderStage(stage: StageView, isMocked: boolean, nameWidth: number, options: StageLinesOptions): string {
+function renderStage(
+  stage: StageView,
+  view: RunView,
+  isMocked: boolean,
+  nameWidth: number,
+  options: StageLinesOptions,
+): string {
   const { style, width } = options;
   const name = padEnd(truncate(sanitizeLine(stage.id), nameWidth), nameWidth);
   const state = padEnd(paintState(stage.state, style), 'succeeded'.length);
@@ -97,6 +105,7 @@ function renderStage(stage: StageView, isMocked: boolean, nameWidth: number, opt
   const note = [
     ...(facts?.finally === true ? ['finally'] : []),
     ...(isMocked ? ['mocked'] : []),
+    ...agentNotes(stage, view),
     ...stageNotes(stage),
     ...conditionNote(stage, facts),
   ].join(', ');

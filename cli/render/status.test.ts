@@ -135,6 +135,8 @@ test('the JSON of a run has exactly the documented fields', () => {
     'host',
     'origin',
     'mocked',
+    'mockAgents',
+    'agents',
     'startedAt',
     'finishedAt',
     'stages',

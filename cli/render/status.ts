@@ -8,6 +8,7 @@ import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';
 import type { StageFacts } from '../stage-facts.ts';
 import { renderQuestions } from './questions.ts';
+import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
 import { mockedText, renderStages } from './stages.ts';
 import { describeVmFacts } from './vm-facts.ts';
 import type { Style } from './style.ts';
@@ -31,6 +32,9 @@ export function renderStatus(
     ['spec', `${sanitizeLine(view.name)} (${sanitizeLine(view.kind)})`],
     ...(view.origin === null ? [] : [['from', sanitizeLine(describeOrigin(view.origin))] as [string, string]]),
     ...(view.mocked.length === 0 ? [] : [['mocked', style.yellow(mockedText(view))] as [string, string]]),
+    ...(view.mockAgents.length === 0
+      ? []
+      : [['agents', style.yellow(`played by the mock agent: ${mockAgentsText(view)}`)] as [string, string]]),
     ['state', `${paintOutcome(view.state, style)}${toleratedNote(view.outcome)}`],
     ['host', sanitizeLine(view.hostId)],
   ];
@@ -38,6 +42,8 @@ export function renderStatus(
     facts.push(['started', `${new Date(view.startedAtMs).toISOString()} (${formatAge(nowMs - view.startedAtMs)})`]);
   const until = view.finishedAtMs ?? (view.damage === null ? nowMs : null);
   if (view.startedAtMs !== null && until !== null) facts.push(['took', formatDurationMs(until - view.startedAtMs)]);
+  const totals = agentTotals(view);
+  if (totals !== null) facts.push(['tokens', renderTotals(totals)]);
   const output = view.outcome?.output ?? null;
   if (output !== null)
     facts.push([

@@ -1,3 +1,4 @@
+import { AGENT_CODES } from './agent-codes.ts';
 import { CLI_CODES } from './cli-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
@@ -116,6 +117,7 @@ export const ERROR_CODES = {
     remedy:
       'The message names the stage that failed: read its lines with `voidbox logs RUN --stage STAGE`, correct it, and run the part again with `voidbox retry RUN --from PART`.',
   },
+  ...AGENT_CODES,
   'loop/limit': {
     kind: 'outcome',
     retry: 'never',

@@ -16,7 +16,7 @@ import type {
 } from '../plan/plan.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { handsOnInput, readToDecide } from '../plan/condition.ts';
-import { approvalOf, type Doing, doingOf, mockOf, outputsReadBy, partOf, waitOf } from '../plan/work.ts';
+import { agentOf, approvalOf, type Doing, doingOf, mockOf, outputsReadBy, partOf, waitOf } from '../plan/work.ts';
 
 export interface MachinePlan {
   readonly name: string;
@@ -63,6 +63,8 @@ export interface MachineStage {
   readonly wait?: Pick<WaitWork, 'forMs' | 'untilMs'> | undefined;
   /** Nothing is done for it: it comes to what its author wrote. Absent: no. */
   readonly mocked?: true | undefined;
+  /** The mock agent plays it, for people. */
+  readonly played?: true | undefined;
   /** It is done for each item of a list, by windows that hold slots of their own; absent: it is done once. */
   readonly each?: MachineEach | undefined;
   /** It ends the visits of a loop: its condition decides whether there is another. */
@@ -159,6 +161,7 @@ function levelOf(plan: Plan): Pick<MachinePlan, 'stages' | 'scopes'> {
     ...(stage.visits === undefined ? {} : { visits: stage.visits }),
     ...(stage.again === undefined ? {} : { again: stage.again }),
     ...(mockOf(stage.work) === null ? {} : { mocked: true }),
+    ...(agentOf(stage.work)?.played === true ? { played: true } : {}),
   });
   const stagesIn = (owner: string | null): Pick<MachinePlan, 'stages' | 'scopes'> => {
     const stages = plan.stages.filter(({ of = null }) => of === owner);

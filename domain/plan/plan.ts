@@ -264,7 +264,7 @@ export interface CommandWork {
   readonly service?: true | undefined;
 }
 
-/** A coding agent with a prompt, in the stage's VM. This build checks it and refuses to run it: `unsupported.ts`. */
+/** A coding agent with a prompt, in the stage's VM. What of it this build can do says `unsupported.ts`. */
 export interface AgentWork {
   readonly kind: 'agent';
   /** `task` ends with its output, `service` serves, `interactive` has a terminal. */
@@ -277,6 +277,8 @@ export interface AgentWork {
   readonly env: readonly EnvPlan[];
   /** Talks with the agents beside it. */
   readonly messaging: boolean;
+  /** The mock agent plays it, without a model. Only admission says so, for a run that asks for it; absent: it is the real one. */
+  readonly played?: true | undefined;
 }
 
 export const AGENT_MODES = ['task', 'service', 'interactive'] as const;

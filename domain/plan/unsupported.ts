@@ -2,8 +2,11 @@
  * What a plan may say and this build cannot carry out: it is checked with everything else, and refused before anything
  * starts, by the command line and by admission. Nothing else of a run has to know of it.
  */
-import type { Plan, SandboxNeeds, WorkPlan } from './plan.ts';
+import type { AgentSkill, AgentWork, Plan, SandboxNeeds, WorkPlan } from './plan.ts';
 import { commandOf } from './work.ts';
+
+/** Why an agent does not run that is not played. */
+export const IS_AGENT = 'is an agent';
 
 export interface UnsupportedPart {
   /** A stage that has it or whose VM needs it. */
@@ -42,9 +45,39 @@ function ofWork(work: WorkPlan): readonly string[] {
     case 'part':
       return [];
     case 'agent':
-      return ['is an agent'];
+      return ofAgent(work);
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
+  }
+}
+
+/** Of an agent that is played, what the mock agent cannot do either. */
+function ofAgent({ mode, skills, messaging, played }: AgentWork): readonly string[] {
+  if (played !== true) return [IS_AGENT];
+  return [
+    ...(mode === 'task' ? [] : [`is an agent with \`mode: ${mode}\``]),
+    ...(messaging ? ['talks with other agents (`messaging`)'] : []),
+    ...new Set(skills.flatMap(ofSkill)),
+  ];
+}
+
+function ofSkill(skill: AgentSkill): readonly string[] {
+  switch (skill.kind) {
+    case 'agent':
+    case 'inline':
+    case 'cli':
+    case 'mcp':
+      return [];
+    case 'server':
+      return skill.env.some(({ value }) => value.kind === 'from-host')
+        ? [`has an MCP server with variables of the host (${JSON.stringify(skill.command)})`]
+        : [];
+    case 'file':
+      return ['has a skill `file:`, which only `voidbox run` reads: put its text into the plan'];
+    case 'remote':
+      return [`has the skill \`remote:${skill.repository}\``];
+    case 'image':
+      return [`has a skill of the image ${JSON.stringify(skill.image)}`];
   }
 }
 

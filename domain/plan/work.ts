@@ -1,6 +1,7 @@
 /** What the rest of the code asks about a stage's work: one function a question, each with a case for every kind. */
 import { formatDurationMs } from '../units/duration.ts';
 import type {
+  AgentWork,
   ApprovalWork,
   CommandWork,
   EdgePlan,
@@ -156,6 +157,11 @@ export function approvalOf(work: WorkPlan): ApprovalWork | null {
 /** What stands for the work of a mocked stage; null for work that is done. */
 export function mockOf(work: WorkPlan): MockWork | null {
   return work.kind === 'mock' ? work : null;
+}
+
+/** The agent of the stage; null for other work. */
+export function agentOf(work: WorkPlan): AgentWork | null {
+  return work.kind === 'agent' ? work : null;
 }
 
 /** What is waited for; null for work that does more. */

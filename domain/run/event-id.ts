@@ -45,6 +45,12 @@ export const EVENT_ID = {
   passed: (stage: string, evaluation: number): string =>
     `stage/${stage}/passed${evaluation === 1 ? '' : `/${evaluation}`}`,
 
+  /**
+   * @param offset  of the line of the agent's stream that says it, in bytes before redaction
+   * @param index  among what the line says
+   */
+  agent: (execKey: string, offset: number, index: number): string => `agent/${execKey}/${offset}/${index}`,
+
   /** @param from  where the piece begins in the stream, in bytes before redaction */
   output: (execKey: string, stream: 'stdout' | 'stderr', from: number): string => `exec/${execKey}/${stream}/${from}`,
 } as const;

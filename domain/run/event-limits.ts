@@ -67,6 +67,10 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       return { ...body, reason: cut(body.reason) };
     case 'stage-reattached':
       return body.reason === undefined ? body : { ...body, reason: cut(body.reason) };
+    case 'agent-text':
+      return { ...body, text: cut(body.text) };
+    case 'agent-tool':
+      return { ...body, tool: cut(body.tool), detail: cut(body.detail) };
     case 'notice':
       return { ...body, message: cut(body.message) };
     case 'stage-finished':
@@ -84,6 +88,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
       };
     // Names and numbers; output comes in pieces.
     case 'output':
+    case 'agent-usage':
     case 'loop-visited':
     case 'run-admitted':
     case 'stage-given':

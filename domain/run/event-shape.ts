@@ -44,6 +44,15 @@ const presentResult = objectOf({
   vm: orNull(objectOf({ backend: aText, isolation: aText, accelerator: aText })),
   usage: valuesOf(aNumber),
   command: orNull(objectOf(command)),
+  agent: optional(
+    objectOf({
+      provider: aText,
+      model: orNull(aText),
+      sessionId: orNull(aText),
+      played: aFlag,
+      transcript: dataRefShape,
+    }),
+  ),
 });
 const result: Check = (value, at) => (Object.hasOwn(Object(value), 'vm') ? presentResult : earlierResult)(value, at);
 
@@ -95,6 +104,8 @@ const body = kindOf<RunEventBody['type']>(
       outputStage: orNull(aText),
       origin: optional(originShape),
       mocked: optional(listOf(aText)),
+      agents: optional(listOf(aText)),
+      mockAgents: optional(listOf(aText)),
     }),
     'stage-given': objectOf({
       stage: aText,
@@ -122,6 +133,17 @@ const body = kindOf<RunEventBody['type']>(
     'stage-started': objectOf({ stage: aText, execKey: aText, attempt: aCount, items: optional(aCount) }),
     'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
+    'agent-text': objectOf({ stage: aText, execKey: aText, text: aText }),
+    'agent-tool': objectOf({ stage: aText, execKey: aText, tool: aText, detail: aText, failed: aFlag }),
+    'agent-usage': objectOf({
+      stage: aText,
+      execKey: aText,
+      inputTokens: aCount,
+      outputTokens: aCount,
+      cachedInputTokens: aCount,
+      turns: aCount,
+      costUsd: orNull(aNumber),
+    }),
     'stage-finished': objectOf({ stage: aText, execKey: aText, result }),
     'stage-retrying': objectOf({ stage: aText, execKey: aText, reason: aText, delayMs: aNumber }),
     'stage-asking': objectOf({ stage: aText, execKey: aText, attempt: aCount, question: optional(question) }),

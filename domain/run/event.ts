@@ -44,6 +44,10 @@ export type RunEventBody =
       readonly origin?: RunOrigin;
       /** Stages whose work is not done: they come to what their author wrote. Absent: none. */
       readonly mocked?: readonly string[];
+      /** Stages whose work is an agent. Absent: none. */
+      readonly agents?: readonly string[];
+      /** Those of them that the mock agent plays. Absent: none. */
+      readonly mockAgents?: readonly string[];
     }
   /**
    * The stage does not run: what it came to in an earlier run stands for it. By `admit`, behind `run-admitted`. It is the
@@ -150,6 +154,30 @@ export type RunEventBody =
       readonly to: number;
       readonly encoding: 'utf8' | 'base64';
       readonly data: string;
+    }
+  /** The agent of the stage said something: by the stage's activity, as it reads the agent's stream. */
+  | { readonly type: 'agent-text'; readonly stage: string; readonly execKey: string; readonly text: string }
+  /** It called a tool, or a tool failed: by the same, in the order of the stream. `tool` is empty where the stream does not say which failed. */
+  | {
+      readonly type: 'agent-tool';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly tool: string;
+      readonly detail: string;
+      readonly failed: boolean;
+    }
+  /** What it has taken so far: by the same, after a call of the model. A later one stands for all before it. */
+  | {
+      readonly type: 'agent-usage';
+      readonly stage: string;
+      readonly execKey: string;
+      readonly inputTokens: number;
+      readonly outputTokens: number;
+      /** Of `inputTokens`. */
+      readonly cachedInputTokens: number;
+      readonly turns: number;
+      /** Null: its stream does not say. */
+      readonly costUsd: number | null;
     }
   /**
    * How an attempt ended, and the result itself: by the stage's activity. It stands without `stage-started` where no

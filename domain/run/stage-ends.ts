@@ -83,6 +83,9 @@ class StageEndFold {
       // A wait has one attempt in each run of its scope, and an end that is told before stands.
       case 'stage-sleeping':
       case 'output':
+      case 'agent-text':
+      case 'agent-tool':
+      case 'agent-usage':
       case 'notice':
         break;
       // Of a later build.

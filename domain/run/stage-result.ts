@@ -1,6 +1,6 @@
 /** How an attempt of a stage ended, and what earlier builds wrote of it. */
 import type { AnyErrorCode } from '../errors/error-code.ts';
-import type { DataRef, IsolationLevel } from '../plan/plan.ts';
+import type { DataRef, IsolationLevel, LlmProvider } from '../plan/plan.ts';
 import type { InstancePath } from './instance.ts';
 
 /** An expected outcome, never a broken world. */
@@ -28,6 +28,19 @@ export interface StageResult {
   readonly usage: Readonly<Record<string, number>>;
   /** Null for work of another kind. */
   readonly command: CommandResult | null;
+  /** Of a stage with an agent that was started; absent: it has none. What it took stands in `usage`. */
+  readonly agent?: AgentResult | undefined;
+}
+
+export interface AgentResult {
+  readonly provider: LlmProvider;
+  /** Null, as the session: its stream did not say. */
+  readonly model: string | null;
+  readonly sessionId: string | null;
+  /** The mock agent played it. */
+  readonly played: boolean;
+  /** Its stream as it came, redacted: JSON, one value a line. */
+  readonly transcript: DataRef;
 }
 
 export interface StageFailure {

@@ -457,7 +457,8 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
   );
   const outputFile =
     stage.outputFile === null
-      ? isAgent
+      ? // In a VM that stages share, the file may be another agent's: there the last message is the output.
+        isAgent && spec.kind !== 'workflow'
         ? AGENT_STAGE_DEFAULTS.outputFile
         : null
       : compileGuestPath(stage.outputFile, `\`output_file\` of ${what}`, problems);

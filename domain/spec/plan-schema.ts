@@ -171,6 +171,7 @@ const agent = z
     skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
     env: z.array(env).optional(),
     messaging: z.boolean().optional(),
+    played: z.literal(true).optional(),
   })
   .refine(({ mode, prompt }) => mode === 'interactive' || prompt.trim() !== '', 'a prompt, or the mode `interactive`');
 const mock = z.strictObject({

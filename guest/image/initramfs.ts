@@ -86,7 +86,11 @@ export function initramfsEntries(inputs: InitramfsInputs): CpioEntry[] {
     { kind: 'file', path: 'bin/busybox', mode: 0o755, content: inputs.busybox },
     { kind: 'file', path: MOCK_AGENT, mode: 0o755, content: inputs.mockAgent },
     // By its name it knows whose part it plays.
-    ...MOCKED.map((name) => ({ kind: 'link' as const, path: `usr/lib/voidbox/mock-agents/${name}`, target: `/${MOCK_AGENT}` })),
+    ...MOCKED.map((name) => ({
+      kind: 'link' as const,
+      path: `usr/lib/voidbox/mock-agents/${name}`,
+      target: `/${MOCK_AGENT}`,
+    })),
     ...appletLinks(inputs.applets),
   ];
   if (inputs.modules.length > 0) {

@@ -102,6 +102,7 @@ const agent = objectOf({
   skills: optional(listOf(skill)),
   env: optional(listOf(env)),
   messaging: optional(aFlag),
+  played: optional(aFlag),
 });
 const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
 const each = objectOf({

@@ -1,6 +1,6 @@
 /** What a worker process gives its activities in tests without a server: stores in files, and VMs of the given backend. */
 import type { ActivityDeps } from '../../activities/deps.ts';
-import type { CommandStage } from '../../activities/requests.ts';
+import type { VmStage } from '../../activities/requests.ts';
 import type { CheckOutput } from '../../activities/ports/output-check.ts';
 import { NO_LENT_VARIABLES } from '../../activities/ports/lent-variables.ts';
 import type { SandboxBackend } from '../../activities/ports/sandbox.ts';
@@ -69,8 +69,8 @@ export function plainStage(
   id: string,
   scope: string,
   [program, ...args]: readonly [string, ...string[]],
-  change: Partial<CommandStage> = {},
-): CommandStage {
+  change: Partial<VmStage> = {},
+): VmStage {
   return {
     id,
     scope,

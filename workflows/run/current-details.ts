@@ -91,11 +91,23 @@ function originLines(origin: RunOrigin | undefined): readonly string[] {
 }
 
 function mockedLines({ stages }: MachinePlan): readonly string[] {
-  const mocked = stages.filter((stage) => stage.mocked === true);
-  if (mocked.length === 0) return [];
-  const shown = mocked.slice(0, 8).map(({ id }) => `**${id}**`);
-  const rest = mocked.length > shown.length ? ` and ${mocked.length - shown.length} more` : '';
-  return ['', `Mocked, so that their work is not done: ${shown.join(', ')}${rest}`];
+  return [
+    ...namedLine(
+      'Mocked, so that their work is not done',
+      stages.filter(({ mocked }) => mocked === true),
+    ),
+    ...namedLine(
+      'Played by the mock agent, without a model',
+      stages.filter(({ played }) => played === true),
+    ),
+  ];
+}
+
+function namedLine(what: string, stages: MachinePlan['stages']): readonly string[] {
+  if (stages.length === 0) return [];
+  const shown = stages.slice(0, 8).map(({ id }) => `**${id}**`);
+  const rest = stages.length > shown.length ? ` and ${stages.length - shown.length} more` : '';
+  return ['', `${what}: ${shown.join(', ')}${rest}`];
 }
 
 /** How the first stage that asks is answered. */

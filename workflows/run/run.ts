@@ -593,8 +593,12 @@ function clockOf({ timeoutMs }: MachinePlan, receive: (event: MachineEvent) => v
   return new RunClock(timeoutMs, () => receive({ type: 'give-up', failure }));
 }
 
-function stageSummary({ id, mocked }: MachineStage, attempt: number): string {
-  const notes = [...(mocked === true ? ['mocked'] : []), ...(attempt === 1 ? [] : [`attempt ${attempt}`])];
+function stageSummary({ id, mocked, played }: MachineStage, attempt: number): string {
+  const notes = [
+    ...(mocked === true ? ['mocked'] : []),
+    ...(played === true ? ['mock agent'] : []),
+    ...(attempt === 1 ? [] : [`attempt ${attempt}`]),
+  ];
   return notes.length === 0 ? id : `${id} (${notes.join(', ')})`;
 }
 

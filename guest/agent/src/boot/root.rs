@@ -18,6 +18,8 @@ const PRIVATE: &str = "/run/root-disk";
 const DISK: &str = "/run/root-disk/lower";
 /// Where the new root is made. It may not lie below what moves into it.
 const NEW_ROOT: &str = "/mnt";
+/// Programs of the initramfs that are in every guest, whatever its root.
+const OWN: &str = "/usr/lib/voidbox";
 /// Mounted by now, with all that is mounted below them.
 const MOVED: [&str; 4] = ["/proc", "/sys", "/dev", "/run"];
 
@@ -35,6 +37,8 @@ pub fn switch_to(serial: &str, scratch: &Path) -> Result<(), BootError> {
     let flags = SAFE.union(MountFlags::RDONLY).union(MountFlags::NOATIME);
     mount(&device, DISK, "ext4", flags, c"").map_err(|error| at("mounting it")(error.into()))?;
     lay_over(scratch).map_err(at("laying the scratch disk over it"))?;
+    copy_folder(Path::new(OWN), Path::new(&format!("{NEW_ROOT}{OWN}")))
+        .map_err(at("copying the guest's own programs into it"))?;
     for view in MOVED {
         mount_move(view, format!("{NEW_ROOT}{view}"))
             .map_err(|error| at("moving a mount into it")(error.into()))?;
@@ -67,6 +71,27 @@ fn lay_over(scratch: &Path) -> std::io::Result<()> {
     );
     let options = std::ffi::CString::new(options)?;
     mount("overlay", NEW_ROOT, "overlay", SAFE, options.as_c_str())?;
+    Ok(())
+}
+
+/// Files, links and folders, as the image of the guest has them. Nothing where there is no such folder.
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    let entries = match std::fs::read_dir(from) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    std::fs::create_dir_all(to)?;
+    for entry in entries {
+        let entry = entry?;
+        let (kind, target) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else if kind.is_symlink() {
+            std::os::unix::fs::symlink(std::fs::read_link(entry.path())?, target)?;
+        } else {
+            std::fs::copy(entry.path(), target)?;
+        }
+    }
     Ok(())
 }
 

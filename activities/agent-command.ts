@@ -1,0 +1,119 @@
+/** The command that an agent of a stage is, and what lies in the guest for it. */
+import { Buffer } from 'node:buffer';
+import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE } from '../agents/provider.ts';
+import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../agents/prompt.ts';
+import { providerOf } from '../agents/registry.ts';
+import { AGENT_STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
+import type { AgentWork } from '../domain/plan/plan.ts';
+import { execKeyText, parseExecKey } from '../domain/run/attempt.ts';
+import type { ArtifactStore } from './ports/artifacts.ts';
+import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+import { inputFile } from './stage-inputs.ts';
+
+/** In the image of the guest, by the names of the command lines that it plays. */
+const MOCK_AGENTS = '/usr/lib/voidbox/mock-agents';
+
+export interface AgentOfStage {
+  readonly provider: AgentProvider;
+  readonly work: AgentWork;
+  readonly program: string;
+}
+
+/** Null: the stage runs a command of its own. */
+export function agentOfStage({ stage }: Pick<StageRequest, 'stage'>): AgentOfStage | null {
+  const { work } = stage;
+  if (work.kind !== 'agent') return null;
+  const provider = providerOf(work.llm);
+  return { provider, work, program: work.played === true ? `${MOCK_AGENTS}/${provider.cli}` : provider.cli };
+}
+
+/** Whether the output is a file that the agent is told to write. */
+export function writesFile({ stage }: Pick<StageRequest, 'stage'>): boolean {
+  // The schema is of its last message, which its command line checks too.
+  return stage.outputFile !== null && !(stage.outputSchema !== undefined && isDefaultFile(stage.outputFile));
+}
+
+/** The one of Void-Box, which nobody has to write. */
+export function isDefaultFile(guestPath: string): boolean {
+  return guestPath === AGENT_STAGE_DEFAULTS.outputFile;
+}
+
+export async function promptOf(
+  artifacts: ArtifactStore,
+  request: StageRequest,
+  { work }: AgentOfStage,
+): Promise<string> {
+  const input = await inputFile(artifacts, request);
+  return composePrompt({
+    prompt: work.prompt,
+    input: input === null ? null : await firstBytes(input.bytes, INPUT_IN_PROMPT_BYTES),
+    outputFile: writesFile(request) ? request.stage.outputFile : null,
+  });
+}
+
+/** @param resume  the session that goes on; null: a new one */
+export function commandOfAgent(
+  request: StageRequest,
+  { provider, work }: AgentOfStage,
+  prompt: string,
+  resume: string | null,
+): AgentCommand {
+  const { llm, skills } = work;
+  return provider.command({ prompt, llm, skills, outputSchema: schemaOf(request), resume });
+}
+
+/** One of its last message; that of a file is not its command line's to check. */
+function schemaOf(request: StageRequest): StageRequest['stage']['outputSchema'] {
+  return writesFile(request) ? undefined : request.stage.outputSchema;
+}
+
+/** @param command  from 1: which of the attempt's commands it is */
+export function agentExec(
+  request: StageRequest,
+  { program }: AgentOfStage,
+  { args, env }: AgentCommand,
+  stageEnv: Readonly<Record<string, string>>,
+  { prompt, command, timeoutMs }: { readonly prompt: string; readonly command: number; readonly timeoutMs: number },
+): ExecRequest {
+  const bytes = Buffer.from(prompt);
+  return {
+    key: commandKey(request.execKey, command),
+    program,
+    args,
+    env: { ...env, ...stageEnv },
+    cwd: AGENT_WORKSPACE,
+    stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
+    timeoutMs,
+    maxOutputBytes: request.stage.maxOutputBytes,
+  };
+}
+
+export function commandKey(execKey: string, command: number): string {
+  const name = parseExecKey(execKey);
+  if (name === null) throw new Error(`${JSON.stringify(execKey)} is no exec key`);
+  return execKeyText({ ...name, command });
+}
+
+/** Not to be repeated once the agent runs. */
+export async function putAgentFiles(sandbox: Sandbox, { files }: AgentCommand, signal: AbortSignal): Promise<void> {
+  for (const { guestPath, text } of files) {
+    const bytes = Buffer.from(text);
+    await sandbox.writeFile(guestPath, bytes.byteLength, once(bytes), signal);
+  }
+}
+
+async function firstBytes(source: AsyncIterable<Uint8Array>, most: number): Promise<Uint8Array> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const part of source) {
+    parts.push(part);
+    bytes += part.byteLength;
+    if (bytes >= most) break;
+  }
+  return Buffer.concat(parts).subarray(0, most);
+}
+
+async function* once(bytes: Uint8Array): AsyncIterable<Uint8Array> {
+  yield bytes;
+}

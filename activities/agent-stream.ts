@@ -1,0 +1,83 @@
+/**
+ * Reads what an agent prints while it works, and tells it as events. A try that takes an attempt over reads the stream from its
+ * beginning again: the same lines make the same ids, so nothing is told twice.
+ */
+import type { AgentProvider } from '../agents/provider.ts';
+import { createLineReader, type StreamLine } from '../agents/lines.ts';
+import { type AgentOutcome, type AgentSaying, STREAM_LIMITS } from '../agents/stream.ts';
+import { EVENT_ID } from '../domain/run/event-id.ts';
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import type { Redactor } from '../domain/security/redactor.ts';
+import type { EventLog } from './ports/event-log.ts';
+import type { Exec } from './ports/sandbox.ts';
+
+export interface AgentStreamOptions {
+  readonly runId: string;
+  readonly stage: string;
+  /** Of the attempt: what the events are of. */
+  readonly execKey: string;
+  /** Of the command whose stream it is. */
+  readonly commandKey: string;
+  readonly fence: number;
+  readonly exec: Exec;
+  readonly provider: AgentProvider;
+  readonly events: EventLog;
+  readonly redactor: Redactor;
+  readonly now: () => number;
+}
+
+/** Settles when the stream has ended and what it said is stored. @throws what the sandbox or the store throws, and the reason of `signal` */
+export async function followAgent(options: AgentStreamOptions, signal: AbortSignal): Promise<AgentOutcome> {
+  const lines = createLineReader(STREAM_LIMITS.lineBytes);
+  const stream = options.provider.stream();
+  let told = 0;
+  const tell = async (read: readonly StreamLine[]): Promise<void> => {
+    const events = read.flatMap(({ offset, text }) => {
+      const sayings = text === null ? [] : stream.line(text);
+      return sayings.map((saying, index) => eventOf(options, saying, offset, index));
+    });
+    const room = Math.max(0, STREAM_LIMITS.events - told);
+    told += events.length;
+    const kept = events.slice(0, room);
+    if (kept.length > 0)
+      await options.events.append(options.runId, kept, { execKey: options.execKey, fence: options.fence });
+  };
+  for await (const chunk of options.exec.output('stdout', 0, signal)) await tell(lines.push(chunk));
+  signal.throwIfAborted();
+  await tell(lines.end());
+  return redactedOutcome(stream.outcome(), options.redactor);
+}
+
+function eventOf(options: AgentStreamOptions, saying: AgentSaying, offset: number, index: number): NewRunEvent {
+  return {
+    id: EVENT_ID.agent(options.commandKey, offset, index),
+    atMs: options.now(),
+    body: bodyOf(options, saying),
+  };
+}
+
+function bodyOf({ stage, execKey, redactor }: AgentStreamOptions, saying: AgentSaying): RunEventBody {
+  switch (saying.kind) {
+    case 'text':
+      return { type: 'agent-text', stage, execKey, text: redactor.text(saying.text) };
+    case 'tool': {
+      const { failed } = saying;
+      const [tool, detail] = [redactor.text(saying.tool), redactor.text(saying.detail)];
+      return { type: 'agent-tool', stage, execKey, tool, detail, failed };
+    }
+    case 'usage':
+      return { type: 'agent-usage', stage, execKey, ...saying.usage };
+  }
+}
+
+function redactedOutcome(outcome: AgentOutcome, redactor: Redactor): AgentOutcome {
+  const redacted = (text: string | null): string | null => (text === null ? null : redactor.text(text));
+  const { failure } = outcome;
+  return {
+    ...outcome,
+    model: redacted(outcome.model),
+    sessionId: redacted(outcome.sessionId),
+    text: redacted(outcome.text),
+    failure: failure === null ? null : { ...failure, message: redactor.text(failure.message) },
+  };
+}

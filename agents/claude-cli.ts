@@ -1,0 +1,37 @@
+/** How `claude` is called, for every provider that speaks through it. */
+import { AGENT_HOME, AGENT_WORKSPACE, type AgentCommand, type AgentTask } from './provider.ts';
+import { mcpServers, skillFiles } from './skills.ts';
+
+/** Nothing but the model is asked for. */
+const QUIET = { CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: '1', DISABLE_AUTOUPDATER: '1' };
+
+export function claudeCommand(
+  { llm, skills, outputSchema, resume }: AgentTask,
+  {
+    model = llm?.model ?? null,
+    env = {},
+  }: { readonly model?: string | null; readonly env?: Record<string, string> } = {},
+): AgentCommand {
+  return {
+    args: [
+      '-p',
+      '--output-format',
+      'stream-json',
+      '--verbose',
+      // The VM is the fence, not a question to somebody who is not there.
+      '--dangerously-skip-permissions',
+      ...(model === null ? [] : ['--model', model]),
+      ...(mcpServers(skills).length === 0
+        ? []
+        : ['--mcp-config', `${AGENT_WORKSPACE}/.mcp.json`, '--strict-mcp-config']),
+      ...(outputSchema === undefined ? [] : ['--json-schema', JSON.stringify(outputSchema)]),
+      ...(resume === null ? [] : ['--resume', resume]),
+    ],
+    env: { HOME: AGENT_HOME, ...QUIET, ...(llm?.baseUrl ? { ANTHROPIC_BASE_URL: llm.baseUrl } : {}), ...env },
+    files: [
+      { guestPath: `${AGENT_HOME}/.claude.json`, text: '{"hasCompletedOnboarding":true}\n' },
+      { guestPath: `${AGENT_WORKSPACE}/.claude/settings.json`, text: '{"skipWebFetchPreflight":true}\n' },
+      ...skillFiles(skills),
+    ],
+  };
+}

@@ -1,0 +1,149 @@
+/** What `claude --output-format stream-json` prints: one JSON object a line, the last of them of type `result`. */
+import { amountOf, countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
+import {
+  type AgentOutcome,
+  type AgentSaying,
+  type AgentStream,
+  type AgentUsage,
+  NO_USAGE,
+  STREAM_LIMITS,
+} from './stream.ts';
+
+const { detailCharacters, nameCharacters, textCharacters } = STREAM_LIMITS;
+
+/** What a result that is an error came of, by its `subtype`. */
+const BUDGETS = {
+  error_max_turns: { code: 'agent/budget-turns', what: 'made more turns than its `max_turns`' },
+  error_max_budget_usd: { code: 'agent/budget-cost', what: 'cost more than its `max_cost_usd`' },
+} as const;
+
+/** @param isFree  what the stream says of costs is of another provider's prices */
+export function createClaudeStream({ isFree = false }: { readonly isFree?: boolean } = {}): AgentStream {
+  let sessionId: string | null = null;
+  let model: string | null = null;
+  let lastText: string | null = null;
+  let usage: AgentUsage = isFree ? { ...NO_USAGE, costUsd: 0 } : NO_USAGE;
+  /** One message comes in several lines, each with the usage of all of it. */
+  let lastMessage: string | null = null;
+  let result: Fields | null = null;
+
+  const assistant = (event: Fields): readonly AgentSaying[] => {
+    const message = fieldsOf(event['message']);
+    const sayings = listOf(message['content']).flatMap((part): readonly AgentSaying[] => {
+      const { type, text, name, input } = fieldsOf(part);
+      if (type === 'text' && typeof text === 'string' && text !== '') {
+        // A subagent's words are not the agent's answer.
+        if (textOf(event['parent_tool_use_id']) === null) lastText = text;
+        return [{ kind: 'text', text: cut(text, textCharacters) }];
+      }
+      if (type !== 'tool_use' || typeof name !== 'string') return [];
+      return [{ kind: 'tool', tool: cut(name, nameCharacters), detail: detailOf(input), failed: false }];
+    });
+    const id = textOf(message['id']);
+    if (message['usage'] === undefined || (id !== null && id === lastMessage)) return sayings;
+    lastMessage = id;
+    usage = sum(usage, usageIn(fieldsOf(message['usage'])));
+    return [...sayings, { kind: 'usage', usage }];
+  };
+
+  return {
+    line(text) {
+      const event = result === null ? parseLine(text) : null;
+      if (event === null) return [];
+      sessionId = textOf(event['session_id']) ?? sessionId;
+      switch (event['type']) {
+        case 'system':
+          model = textOf(event['model']) ?? model;
+          return [];
+        case 'assistant':
+          return assistant(event);
+        case 'user':
+          return failedTools(event);
+        case 'result': {
+          result = event;
+          usage = finalUsage(event, usage, isFree);
+          return [{ kind: 'usage', usage }];
+        }
+        default:
+          return [];
+      }
+    },
+    outcome: () => ({
+      sessionId: shortOrNull(sessionId),
+      model: shortOrNull(model),
+      hasEnded: result !== null,
+      ...(result === null ? { text: lastText, failure: null } : ending(result, lastText)),
+      usage,
+    }),
+  };
+}
+
+function shortOrNull(text: string | null): string | null {
+  return text === null ? null : cut(text, nameCharacters);
+}
+
+/** `is_error` decides: a failed call of the API has the subtype `success`. */
+function ending(result: Fields, lastText: string | null): Pick<AgentOutcome, 'text' | 'failure'> {
+  const said = textOf(result['result']);
+  const structured = result['structured_output'];
+  const text = structured === undefined || structured === null ? (said ?? lastText) : JSON.stringify(structured);
+  const subtype = textOf(result['subtype']) ?? '';
+  if (result['is_error'] === false && !subtype.startsWith('error')) return { text, failure: null };
+  const budget = Object.hasOwn(BUDGETS, subtype) ? BUDGETS[subtype as keyof typeof BUDGETS] : null;
+  if (budget !== null) return { text, failure: { code: budget.code, message: `it ${budget.what}` } };
+  const words = said ?? shown(result['errors'] ?? result['error'] ?? subtype, textCharacters);
+  const isOfApi = subtype === 'success' || subtype === '';
+  return {
+    text,
+    failure: { code: isOfApi ? 'agent/api-error' : 'agent/failed', message: cut(words, textCharacters) },
+  };
+}
+
+function failedTools(event: Fields): readonly AgentSaying[] {
+  return listOf(fieldsOf(event['message'])['content']).flatMap((part): readonly AgentSaying[] => {
+    const { type, is_error: isError, content } = fieldsOf(part);
+    if (type !== 'tool_result' || isError !== true) return [];
+    const words =
+      typeof content === 'string' ? content : listOf(content).map((each) => textOf(fieldsOf(each)['text']) ?? '');
+    return [{ kind: 'tool', tool: '', detail: shown(words, detailCharacters), failed: true }];
+  });
+}
+
+/** The one member that says most of a call, or all of it. */
+function detailOf(input: unknown): string {
+  const fields = fieldsOf(input);
+  const telling = ['command', 'file_path', 'path', 'pattern', 'url', 'query', 'description'];
+  const found = telling.map((name) => textOf(fields[name])).find((text) => text !== null);
+  return shown(found ?? input ?? '', detailCharacters);
+}
+
+function usageIn(fields: Fields): AgentUsage {
+  const cached = countOf(fields['cache_read_input_tokens']);
+  return {
+    inputTokens: countOf(fields['input_tokens']) + countOf(fields['cache_creation_input_tokens']) + cached,
+    outputTokens: countOf(fields['output_tokens']),
+    cachedInputTokens: cached,
+    turns: 1,
+    costUsd: null,
+  };
+}
+
+function sum(a: AgentUsage, b: AgentUsage): AgentUsage {
+  return {
+    inputTokens: a.inputTokens + b.inputTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
+    turns: a.turns + b.turns,
+    costUsd: a.costUsd,
+  };
+}
+
+function finalUsage(result: Fields, soFar: AgentUsage, isFree: boolean): AgentUsage {
+  const said = usageIn(fieldsOf(result['usage']));
+  const hasSaid = said.inputTokens + said.outputTokens > 0;
+  return {
+    ...(hasSaid ? said : soFar),
+    turns: countOf(result['num_turns']) || soFar.turns,
+    costUsd: isFree ? 0 : amountOf(result['total_cost_usd']),
+  };
+}

@@ -1,0 +1,95 @@
+/** What `codex exec --json` prints: one JSON object a line; a turn ends with `turn.completed` or `turn.failed`. */
+import { countOf, cut, type Fields, fieldsOf, listOf, parseLine, shown, textOf } from './fields.ts';
+import { type AgentSaying, type AgentStream, type AgentUsage, NO_USAGE, STREAM_LIMITS } from './stream.ts';
+
+const { detailCharacters, nameCharacters, textCharacters } = STREAM_LIMITS;
+
+export function createCodexStream(): AgentStream {
+  let sessionId: string | null = null;
+  let lastText: string | null = null;
+  let usage: AgentUsage = NO_USAGE;
+  let hasEnded = false;
+  let failure: string | null = null;
+
+  return {
+    line(text) {
+      const event = parseLine(text);
+      switch (event?.['type']) {
+        case 'thread.started':
+          sessionId = textOf(event['thread_id']) ?? sessionId;
+          return [];
+        case 'item.completed': {
+          const item = fieldsOf(event['item']);
+          if (item['type'] === 'agent_message') lastText = textOf(item['text']) ?? lastText;
+          return sayingsOf(item);
+        }
+        case 'turn.started':
+          hasEnded = false;
+          return [];
+        case 'turn.completed':
+          hasEnded = true;
+          usage = withTurn(usage, fieldsOf(event['usage']));
+          return [{ kind: 'usage', usage }];
+        case 'turn.failed':
+          hasEnded = true;
+          failure = textOf(fieldsOf(event['error'])['message']) ?? 'its turn failed';
+          return [];
+        default:
+          return [];
+      }
+    },
+    outcome: () => ({
+      sessionId: sessionId === null ? null : cut(sessionId, nameCharacters),
+      model: null,
+      hasEnded,
+      text: lastText,
+      failure: failure === null ? null : { code: 'agent/api-error', message: cut(failure, textCharacters) },
+      usage,
+    }),
+  };
+}
+
+function sayingsOf(item: Fields): readonly AgentSaying[] {
+  const type = textOf(item['type']);
+  const failed = item['status'] === 'failed' || (typeof item['exit_code'] === 'number' && item['exit_code'] !== 0);
+  const tool = (name: string, detail: unknown): readonly AgentSaying[] => [
+    { kind: 'tool', tool: cut(name, nameCharacters), detail: shown(detail ?? '', detailCharacters), failed },
+  ];
+  switch (type) {
+    case 'agent_message': {
+      const text = textOf(item['text']);
+      return text === null || text === '' ? [] : [{ kind: 'text', text: cut(text, textCharacters) }];
+    }
+    case 'command_execution':
+      return tool('command', item['command']);
+    case 'file_change':
+      return tool(
+        'file_change',
+        listOf(item['changes'])
+          .map((change) => textOf(fieldsOf(change)['path']) ?? '')
+          .join(' '),
+      );
+    case 'mcp_tool_call':
+      return tool(`${textOf(item['server']) ?? ''}.${textOf(item['tool']) ?? ''}`, item['arguments']);
+    case 'web_search':
+      return tool('web_search', item['query']);
+    // Its thoughts and lists stand in the transcript, and an `error` in an item is a warning.
+    case 'reasoning':
+    case 'todo_list':
+    case 'error':
+    case null:
+      return [];
+    default:
+      return tool(type, '');
+  }
+}
+
+function withTurn(before: AgentUsage, fields: Fields): AgentUsage {
+  return {
+    inputTokens: before.inputTokens + countOf(fields['input_tokens']),
+    outputTokens: before.outputTokens + countOf(fields['output_tokens']),
+    cachedInputTokens: before.cachedInputTokens + countOf(fields['cached_input_tokens']),
+    turns: before.turns + 1,
+    costUsd: null,
+  };
+}

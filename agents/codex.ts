@@ -1,0 +1,60 @@
+import { createCodexStream } from './codex-stream.ts';
+import { AGENT_HOME, type AgentCommand, type AgentProvider, type AgentTask } from './provider.ts';
+import { mcpServers, skillFiles } from './skills.ts';
+
+const SCHEMA_FILE = `${AGENT_HOME}/.voidbox/output-schema.json`;
+
+/** Without these it asks four other hosts, and waits for ever for a server that is not there. */
+const QUIET = [
+  ...['plugins', 'apps', 'remote_plugin', 'shell_snapshot', 'unbounded_connection_retries'].flatMap((feature) => [
+    '--disable',
+    feature,
+  ]),
+  ...['check_for_update_on_startup=false', 'analytics.enabled=false', 'feedback.enabled=false'].flatMap((setting) => [
+    '-c',
+    setting,
+  ]),
+];
+
+/** OpenAI's Codex. */
+export const codex: AgentProvider = { name: 'codex', cli: 'codex', command, stream: createCodexStream };
+
+function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand {
+  const hasSchema = outputSchema !== undefined && resume === null;
+  return {
+    args: [
+      'exec',
+      ...(resume === null ? [] : ['resume', resume]),
+      '--json',
+      '--skip-git-repo-check',
+      '--dangerously-bypass-approvals-and-sandbox',
+      ...QUIET,
+      ...(llm === null ? [] : serverSettings(llm)),
+      ...mcpServers(skills).flatMap(({ name, command: program, args, env }) => [
+        '-c',
+        `mcp_servers.${name}={command=${JSON.stringify(program)},args=${JSON.stringify(args)},env=${inlineTable(env)}}`,
+      ]),
+      ...(llm?.model ? ['-m', llm.model] : []),
+      ...(hasSchema ? ['--output-schema', SCHEMA_FILE] : []),
+      '-',
+    ],
+    env: { HOME: AGENT_HOME },
+    files: [
+      ...(hasSchema ? [{ guestPath: SCHEMA_FILE, text: `${JSON.stringify(outputSchema)}\n` }] : []),
+      ...skillFiles(skills),
+    ],
+  };
+}
+
+/** OPENAI_BASE_URL has no effect on it, so that another server is a provider of its own. */
+function serverSettings({ baseUrl }: NonNullable<AgentTask['llm']>): readonly string[] {
+  if (baseUrl === null) return [];
+  const provider = { name: 'voidbox', base_url: baseUrl, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
+  return ['-c', 'model_provider=voidbox', '-c', `model_providers.voidbox=${inlineTable(provider)}`];
+}
+
+/** In TOML. A text of JSON is one of TOML too. */
+function inlineTable(values: Readonly<Record<string, string>>): string {
+  const members = Object.entries(values).map(([name, value]) => `${JSON.stringify(name)}=${JSON.stringify(value)}`);
+  return `{${members.join(',')}}`;
+}

@@ -1,0 +1,39 @@
+/** What a provider is: how its command line is called, what it reads, what it prints. One file for each, listed in `registry.ts`. */
+import type { AgentSkill, JsonValue, LlmPlan, LlmProvider } from '../domain/plan/plan.ts';
+import type { AgentStream } from './stream.ts';
+
+/** The command line that a provider is called by; the mock agent plays each of them. */
+export type AgentCli = 'claude' | 'codex';
+
+export interface AgentTask {
+  readonly prompt: string;
+  readonly llm: LlmPlan | null;
+  readonly skills: readonly AgentSkill[];
+  /** What the answer has to be, as JSON; undefined: anything. */
+  readonly outputSchema: JsonValue | undefined;
+  /** The session that goes on; null: a new one. */
+  readonly resume: string | null;
+}
+
+export interface AgentCommand {
+  /** Without the program, and without the prompt, which comes on standard input: an argument has a most of 128 KiB. */
+  readonly args: readonly string[];
+  /** Below what the stage's own `env` says. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly files: readonly GuestFile[];
+}
+
+export interface GuestFile {
+  readonly guestPath: string;
+  readonly text: string;
+}
+
+export interface AgentProvider {
+  readonly name: LlmProvider;
+  readonly cli: AgentCli;
+  command(task: AgentTask): AgentCommand;
+  stream(): AgentStream;
+}
+
+export const AGENT_HOME = '/home/sandbox';
+export const AGENT_WORKSPACE = '/workspace';

@@ -1,0 +1,60 @@
+/** What an agent says while it works, whatever its command line: each provider's stream is read into this. */
+import type { ErrorCode } from '../domain/errors/codes.ts';
+
+export const STREAM_LIMITS = {
+  /** Of a line of the stream; a longer one is passed over and counted. */
+  lineBytes: 4 * 1024 * 1024,
+  /** Told of one command; what comes after them stands in the transcript alone. */
+  events: 10_000,
+  /** UTF-16 code units of what a tool was called with, or said when it failed. */
+  detailCharacters: 500,
+  /** UTF-16 code units of a message that is told; the last one is the output, and whole. */
+  textCharacters: 8 * 1024,
+  /** UTF-16 code units of names: tools, models, sessions. */
+  nameCharacters: 200,
+} as const;
+
+export interface AgentUsage {
+  /** All that the model read, cached or not. */
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** Of `inputTokens`. */
+  readonly cachedInputTokens: number;
+  /** Calls of the model that the stream shows. */
+  readonly turns: number;
+  /** Null: the stream does not say. */
+  readonly costUsd: number | null;
+}
+
+export type AgentSaying =
+  | { readonly kind: 'text'; readonly text: string }
+  /** @remarks `failed`: it is told when it has failed, beside the call itself where the stream has both. */
+  | { readonly kind: 'tool'; readonly tool: string; readonly detail: string; readonly failed: boolean }
+  /** So far. */
+  | { readonly kind: 'usage'; readonly usage: AgentUsage };
+
+export interface AgentOutcome {
+  /** Null: the stream never said. */
+  readonly sessionId: string | null;
+  readonly model: string | null;
+  /** False: the stream stopped before the agent had ended its turn. */
+  readonly hasEnded: boolean;
+  /** Its last message, or the value that its schema asked for, as JSON. */
+  readonly text: string | null;
+  readonly failure: { readonly code: ErrorCode; readonly message: string } | null;
+  readonly usage: AgentUsage;
+}
+
+/** Reads one stream, line by line. What is no JSON, or of a kind that is not known, says nothing. */
+export interface AgentStream {
+  line(text: string): readonly AgentSaying[];
+  outcome(): AgentOutcome;
+}
+
+export const NO_USAGE: AgentUsage = {
+  inputTokens: 0,
+  outputTokens: 0,
+  cachedInputTokens: 0,
+  turns: 0,
+  costUsd: null,
+};

@@ -1,0 +1,194 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { createClaudeStream } from './claude-stream.ts';
+import { createCodexStream } from './codex-stream.ts';
+import { createLineReader } from './lines.ts';
+import { type AgentOutcome, type AgentSaying, type AgentStream, STREAM_LIMITS } from './stream.ts';
+
+function recording(name: string): string {
+  return readFileSync(new URL(`./recordings/${name}.jsonl`, import.meta.url), 'utf8');
+}
+
+function read(
+  stream: AgentStream,
+  text: string,
+): { readonly sayings: readonly AgentSaying[]; readonly outcome: AgentOutcome } {
+  const sayings = text.split('\n').flatMap((line) => stream.line(line));
+  return { sayings, outcome: stream.outcome() };
+}
+
+const told = (sayings: readonly AgentSaying[]): readonly string[] =>
+  sayings.flatMap((saying) => {
+    if (saying.kind === 'text') return [saying.text];
+    return saying.kind === 'tool' ? [`${saying.failed ? 'failed' : 'called'} ${saying.tool}: ${saying.detail}`] : [];
+  });
+
+describe('the stream of claude', () => {
+  it('tells texts and tools, and counts a message once that comes in several lines', () => {
+    const { sayings, outcome } = read(createClaudeStream(), recording('claude-tools'));
+    expect(told(sayings)).toEqual([
+      'I write the file.',
+      'called Bash: echo grüße > hello.txt',
+      'failed : permission denied',
+      'It is written.',
+    ]);
+    const usages = sayings.flatMap((saying) => (saying.kind === 'usage' ? [saying.usage] : []));
+    expect(usages.map(({ inputTokens, turns }) => [inputTokens, turns])).toEqual([
+      [1110, 1],
+      [2230, 2],
+      [2230, 2],
+    ]);
+    expect(outcome).toEqual({
+      sessionId: '5f0c6f0e-7a2b-4a55-9c4a-0d6f2b1f9a10',
+      model: 'claude-sonnet-4-5',
+      hasEnded: true,
+      text: 'It is written.',
+      failure: null,
+      usage: { inputTokens: 2230, outputTokens: 12, cachedInputTokens: 2100, turns: 2, costUsd: 0.0123 },
+    });
+  });
+
+  it('`is_error` decides, whatever the subtype says', () => {
+    const { outcome } = read(createClaudeStream(), recording('claude-api-error'));
+    expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'API Error: 401 invalid x-api-key' });
+  });
+
+  it('a budget that is spent has its own code', () => {
+    const ended = (subtype: string): unknown =>
+      read(createClaudeStream(), `{"type":"result","subtype":"${subtype}","is_error":true,"num_turns":3}`).outcome
+        .failure?.code;
+    expect(ended('error_max_turns')).toBe('agent/budget-turns');
+    expect(ended('error_max_budget_usd')).toBe('agent/budget-cost');
+    expect(ended('error_during_execution')).toBe('agent/failed');
+    expect(ended('toString')).toBe('agent/failed');
+  });
+
+  it('a result without `is_error` is no success', () => {
+    expect(
+      read(createClaudeStream(), '{"type":"result","subtype":"success","result":"x"}').outcome.failure,
+    ).not.toBeNull();
+  });
+
+  it('without its end it has not ended, wherever it is cut', () => {
+    const text = recording('claude-tools');
+    const last = text.trimEnd().lastIndexOf('\n');
+    for (const length of [0, 1, 200, last, text.trimEnd().length - 1])
+      expect(read(createClaudeStream(), text.slice(0, length)).outcome.hasEnded).toBe(false);
+  });
+
+  it('nothing behind the result counts', () => {
+    const more = `${recording('claude-api-error')}{"type":"result","subtype":"success","is_error":false,"result":"ok"}\n`;
+    expect(read(createClaudeStream(), more).outcome.failure?.code).toBe('agent/api-error');
+  });
+
+  it('costs nothing where its prices are of another provider', () => {
+    const { outcome } = read(createClaudeStream({ isFree: true }), recording('claude-tools'));
+    expect(outcome.usage.costUsd).toBe(0);
+  });
+
+  it('the value of a schema is its text', () => {
+    const line = '{"type":"result","subtype":"success","is_error":false,"result":"ok","structured_output":{"ok":true}}';
+    expect(read(createClaudeStream(), line).outcome.text).toBe('{"ok":true}');
+  });
+});
+
+describe('the stream of codex', () => {
+  it('tells messages, commands and changes', () => {
+    const { sayings, outcome } = read(createCodexStream(), recording('codex-tools'));
+    expect(told(sayings)).toEqual([
+      "called command: /bin/sh -lc 'ls'",
+      'called file_change: /workspace/a.txt',
+      "failed command: /bin/sh -lc 'false'",
+      'Done: a.txt',
+    ]);
+    expect(outcome).toEqual({
+      sessionId: '0199a0de-0000-7000-8000-000000000001',
+      model: null,
+      hasEnded: true,
+      text: 'Done: a.txt',
+      failure: null,
+      usage: { inputTokens: 2400, outputTokens: 80, cachedInputTokens: 2000, turns: 1, costUsd: null },
+    });
+  });
+
+  it('an error is a warning, and a turn that failed is a failure', () => {
+    const text = recording('codex-failed');
+    const { outcome } = read(createCodexStream(), text);
+    expect(outcome.failure).toEqual({ code: 'agent/api-error', message: 'unexpected status 401 Unauthorized' });
+    const cut = read(createCodexStream(), text.slice(0, text.trimEnd().lastIndexOf('\n')));
+    expect(cut.outcome).toMatchObject({ failure: null, hasEnded: false });
+  });
+});
+
+describe('hostile lines', () => {
+  const HOSTILE = [
+    'null',
+    '[]',
+    '"x"',
+    '{',
+    '{"type":"assistant"}',
+    '{"type":"assistant","message":{"content":{"0":1},"usage":{"input_tokens":-1,"output_tokens":1e400}}}',
+    '{"type":"assistant","message":{"content":[null,{"type":"tool_use","name":7},{"type":"text","text":[]}]}}',
+    '{"type":"item.completed","item":{"type":"agent_message","text":{}}}',
+    '{"type":"item.completed","item":{"type":"__proto__"}}',
+    '{"type":"turn.completed","usage":"much"}',
+    `{"type":"assistant","message":${'['.repeat(100_000)}${']'.repeat(100_000)}}`,
+  ];
+
+  it('say nothing, or little, and break nothing', () => {
+    for (const make of [createClaudeStream, createCodexStream]) {
+      const stream = make();
+      for (const line of HOSTILE) stream.line(line);
+      const { usage } = stream.outcome();
+      for (const figure of [usage.inputTokens, usage.outputTokens, usage.cachedInputTokens])
+        expect(Number.isSafeInteger(figure) && figure >= 0).toBe(true);
+    }
+  });
+
+  it('a text, a name and a detail have a most', () => {
+    const long = 'x'.repeat(100_000);
+    const content = [
+      { type: 'text', text: long },
+      { type: 'tool_use', name: long, input: { command: long } },
+    ];
+    const [text, tool] = createClaudeStream().line(JSON.stringify({ type: 'assistant', message: { content } }));
+    expect(text?.kind === 'text' && text.text.length).toBe(STREAM_LIMITS.textCharacters);
+    expect(tool?.kind === 'tool' && [tool.tool.length, tool.detail.length]).toEqual([
+      STREAM_LIMITS.nameCharacters,
+      STREAM_LIMITS.detailCharacters,
+    ]);
+  });
+});
+
+describe('the reader of lines', () => {
+  const bytes = new TextEncoder().encode('grüße\n\n{"a":"日本"}\nrest');
+
+  it('gives the same lines, however the bytes are cut', () => {
+    const whole = [
+      { offset: 0, text: 'grüße' },
+      { offset: 8, text: '' },
+      { offset: 9, text: '{"a":"日本"}' },
+      { offset: 24, text: 'rest' },
+    ];
+    for (let size = 1; size <= bytes.length; size += 1) {
+      const reader = createLineReader(1_000);
+      const lines = [];
+      for (let at = 0; at < bytes.length; at += size) lines.push(...reader.push(bytes.subarray(at, at + size)));
+      expect([...lines, ...reader.end()]).toEqual(whole);
+    }
+  });
+
+  it('passes over a line that is too long, and goes on behind it', () => {
+    const reader = createLineReader(4);
+    const lines = [
+      ...reader.push(new TextEncoder().encode('1234\n123')),
+      ...reader.push(new TextEncoder().encode('45\nab\n')),
+    ];
+    expect(lines).toEqual([
+      { offset: 0, text: '1234' },
+      { offset: 5, text: null },
+      { offset: 11, text: 'ab' },
+    ]);
+    expect(reader.end()).toEqual([]);
+  });
+});

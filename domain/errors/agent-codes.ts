@@ -1,0 +1,40 @@
+import type { ErrorCodeInfo } from './code-info.ts';
+
+/** How a stage with a `prompt` fails beside what any command can. Part of `ERROR_CODES`. */
+export const AGENT_CODES = {
+  'agent/failed': ofAgent(
+    'The command line of an agent ended with an error, before or after its turn.',
+    "Read its last lines with `voidbox logs RUN`; `--raw` shows the agent's own stream.",
+  ),
+  'agent/api-error': ofAgent(
+    "A call of the model's API failed, so that the agent could not end its turn.",
+    "Read the provider's words in the message: the key, the model's name, the rate limit or the address may be wrong.",
+  ),
+  'agent/truncated': ofAgent(
+    'The stream of an agent stopped before its end: it was killed, ran out of memory, or its output was cut. Half an answer is no answer.',
+    'Run again; give the VM more `memory_mb` if it happens again at the same place.',
+  ),
+  'agent/not-found': ofAgent(
+    "The command line of the agent's provider is not in the guest, or cannot be started there.",
+    'Use an image that holds it, or try the run with `--mock-agents`.',
+  ),
+  'agent/no-output': ofAgent(
+    'An agent ended without a last message and without its output file.',
+    'Ask for an answer in the `prompt`, or name the file that it writes with `output_file`.',
+  ),
+  'agent/budget-turns': ofAgent(
+    'An agent made more turns than its limit allows.',
+    'Raise the limit, or ask for less in one stage.',
+  ),
+  'agent/budget-cost': ofAgent(
+    'An agent cost more than its limit allows.',
+    'Raise the limit, or ask for less in one stage.',
+  ),
+} as const satisfies Record<string, ErrorCodeInfo>;
+
+function ofAgent<S extends string, R extends string>(
+  summary: S,
+  remedy: R,
+): { readonly kind: 'outcome'; readonly retry: 'never'; readonly summary: S; readonly remedy: R } {
+  return { kind: 'outcome', retry: 'never', summary, remedy };
+}

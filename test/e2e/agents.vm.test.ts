@@ -1,0 +1,121 @@
+/** Agents that the mock agent plays, by the real command line in real VMs: what runs, what is told of it, and what survives. */
+import { expect, test } from 'vitest';
+import { Rig } from './rig.ts';
+
+const scripted = (steps: readonly object[]): string => `'${JSON.stringify(steps).replaceAll("'", "''")}'`;
+
+const REVIEW = `api_version: v1
+kind: pipeline
+name: review
+sandbox: { memory_mb: 256 }
+pipeline:
+  boxes:
+    - { name: facts, run: { program: echo, args: ['three files'] } }
+    - name: review
+      llm: { provider: claude }
+      prompt: Review the change.
+      skills: [{ name: style, content: Write short sentences. }]
+      env:
+        MOCK_AGENT_SCRIPT: ${scripted([
+          { say: 'I look first.' },
+          { run: 'cat /workspace/.claude/skills/style/SKILL.md' },
+          { result: 'LGTM' },
+        ])}
+    - name: count
+      llm: { provider: codex }
+      prompt: Count.
+      output_schema: { type: object, required: [ok], properties: { ok: { type: boolean } } }
+`;
+
+test('a pipeline of a command and two agents: output, log, cost, transcript; refused where nobody says so', async () => {
+  await using rig = new Rig();
+  const spec = rig.spec('spec.yaml', REVIEW);
+  const refused = await rig.cli('run', spec);
+  expect(refused.code).toBe(2);
+  expect(refused.stderr).toMatch(/stage review is an agent[\s\S]*--mock-agents/);
+
+  const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'agents', '--json');
+  expect(run.code, run.stderr).toBe(0);
+  const json = JSON.parse(run.stdout) as {
+    readonly mockAgents: readonly string[];
+    readonly outputText: string;
+    readonly stages: readonly { readonly id: string; readonly isolation: string; readonly usage: object }[];
+  };
+  expect(json.mockAgents).toEqual(['review', 'count']);
+  expect(JSON.parse(json.outputText)).toMatchObject({ ok: expect.any(Boolean) });
+  expect(json.stages[1]).toMatchObject({
+    id: 'review',
+    isolation: 'microvm',
+    usage: { costUsd: 0.003, inputTokens: expect.any(Number), outputTokens: expect.any(Number) },
+  });
+
+  const log = await rig.cli('logs', 'agents', '--stage', 'review');
+  expect(log.stdout).toContain('I look first.');
+  expect(log.stdout).toContain('Bash');
+  expect(log.stdout).not.toContain('"type"');
+  const raw = await rig.cli('logs', 'agents', '--stage', 'review', '--raw');
+  const lines = raw.stdout.trimEnd().split('\n');
+  expect(JSON.parse(lines[0]!)).toMatchObject({ type: 'system', subtype: 'init', skills: ['style'] });
+  expect(JSON.parse(lines.at(-1)!)).toMatchObject({ type: 'result', result: 'LGTM' });
+  const status = await rig.cli('status', 'agents');
+  expect(status.stdout).toContain('played by the mock agent: review, count');
+  expect(status.stdout).toMatch(/✓ review .*mock agent, tokens .* in, .* out · \$0\.0030/);
+  const artifacts = await rig.cli('artifacts', 'agents');
+  expect(artifacts.stdout).toMatch(/review\.transcript\.jsonl/);
+  await rig.assertNothingLeft();
+});
+
+const SLOW = `api_version: v1
+kind: pipeline
+name: slow
+sandbox: { memory_mb: 256 }
+pipeline:
+  boxes:
+    - name: think
+      prompt: Think.
+      env:
+        MOCK_AGENT_SCRIPT: ${scripted([{ say: 'before' }, { sleep_ms: 12_000 }, { say: 'after' }, { result: 'done' }])}
+`;
+
+test('the worker dies while an agent works: the next one reads on, and nothing is told twice', async () => {
+  await using rig = new Rig();
+  await rig.launch(rig.spec('spec.yaml', SLOW), 'slow-agent', '--mock-agents');
+  await rig.eventOf('slow-agent', 'agent-text');
+  rig.kill((await rig.liveStack()).workerPid);
+  expect((await rig.finish('slow-agent')).outcome.state).toBe('succeeded');
+  expect((await rig.eventOf('slow-agent', 'stage-reattached')).stage).toBe('think');
+  const told = (await rig.events('slow-agent')).flatMap(({ body }) => (body.type === 'agent-text' ? [body.text] : []));
+  expect(told.slice(0, 2)).toEqual(['before', 'after']);
+  expect(new Set(told).size).toBe(told.length);
+  const started = (await rig.events('slow-agent')).filter(({ body }) => body.type === 'stage-started');
+  expect(started).toHaveLength(1);
+  await rig.assertNothingLeft();
+});
+
+const CUT = `api_version: v1
+kind: pipeline
+name: cut
+sandbox: { memory_mb: 256 }
+pipeline:
+  boxes:
+    - name: half
+      prompt: Answer.
+      env: { MOCK_AGENT_SCRIPT: ${scripted([{ say: 'half an ans' }, { cut: true }])} }
+    - name: limited
+      prompt: Answer.
+      env: { MOCK_AGENT_SCRIPT: ${scripted([{ fail: 'rate limit reached' }])} }
+  stages:
+    - { type: fan_out, boxes: [half, limited] }
+`;
+
+test('half an answer is no answer, and a failed call of the model says what failed', async () => {
+  await using rig = new Rig();
+  const run = await rig.cli('run', rig.spec('spec.yaml', CUT), '--mock-agents', '--run-id', 'cut', '--json');
+  expect(run.code).toBe(1);
+  const { stages } = JSON.parse(run.stdout) as { readonly stages: readonly object[] };
+  expect(stages).toMatchObject([
+    { id: 'half', state: 'failed', failure: { code: 'agent/truncated' } },
+    { id: 'limited', state: 'failed', failure: { code: 'agent/api-error' } },
+  ]);
+  expect(JSON.stringify(stages)).toContain('rate limit reached');
+});
