@@ -35,6 +35,7 @@ import { demandVariables } from './host-variables.ts';
 import { refuseBadSchemas } from './output-check.ts';
 import { refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
+import { refuseServices } from './service-policy.ts';
 
 /**
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
@@ -145,6 +146,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseLongWaits(plan, deps.now());
   refuseUnsupported(plan);
   await refuseBadSchemas(deps, plan);
+  refuseServices(plan.scopes, deps.servicePolicy);
   const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
   const given = origin === null || earlier === null ? NOTHING_GIVEN : givenBy(origin, { plan, input }, earlier);

@@ -16,6 +16,7 @@ import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
 import type { Plan, SandboxPlan } from '../domain/plan/plan.ts';
 import type { VmPool } from './vm-pool.ts';
+import type { ServicePolicy } from './service-policy.ts';
 
 export interface ActivityDeps {
   readonly events: EventLog;
@@ -40,6 +41,8 @@ export interface ActivityDeps {
   /** Voidbox's search attributes that are registered on the server. */
   readonly searchAttributes: readonly string[];
   readonly mountPolicy: MountPolicy;
+  /** Absent: this worker allows no services. */
+  readonly servicePolicy?: ServicePolicy;
   /** For servers that allow less than Temporal's defaults; absent is what fits those. */
   readonly historyLimit?: HistoryLimit;
   readonly evaluate: EvaluateCondition;

@@ -6,6 +6,7 @@ import type { VmLease } from '../domain/run/vm-lease.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { AttemptLife } from './heartbeat.ts';
 import { confirmMounts } from './mount-policy.ts';
+import { refuseServices } from './service-policy.ts';
 import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
 import type { PooledVm } from './vm-pool.ts';
@@ -34,6 +35,7 @@ export async function openVm(
   });
 
   await confirmMounts(deps, request.runId, request.scope, request.mountsAreResolved === true);
+  refuseServices([request.scope], deps.servicePolicy);
   const lease = await leaseOf(deps, key, request, backend);
   if (lease.host !== deps.placement.hostId) return { lease, vm: null };
   life.phase('starting the VM');

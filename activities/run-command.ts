@@ -30,6 +30,7 @@ import { finishRun } from './finish-run.ts';
 import { demandVariables } from './host-variables.ts';
 import { type AttemptLife, withHeartbeat } from './heartbeat.ts';
 import { allowedRootsOf, resolveMounts } from './mount-policy.ts';
+import { refuseServices } from './service-policy.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { StageRequest } from './requests.ts';
 import { driveStage } from './run-stage.ts';
@@ -117,6 +118,7 @@ async function admitCommand(deps: ActivityDeps, caller: CommandCaller, request: 
   const runId = runIdOf(caller, wanted.name);
   const earlier = (await deps.records.get(runId, 'admission')) as AdmissionRecord | null | undefined;
   if (earlier === null || earlier === undefined) {
+    refuseServices(checked.plan.scopes, deps.servicePolicy);
     const mounts = await resolveMounts(checked.plan, await allowedRootsOf(deps, runId), null);
     await demandVariables(deps, runId, checked.plan);
     const plan = toWire(checked.plan);

@@ -1,5 +1,6 @@
 /** Shapes of the keeper's local API (docs/keeper.md), and the checks that turn its answers into them. */
 import { CodedError, isCodedError } from '../domain/errors/coded-error.ts';
+import type { EgressPlan } from '../domain/plan/egress.ts';
 import { endsVm } from '../domain/errors/error-code.ts';
 import { errorCodeOfKeeper } from './keeper-code.ts';
 
@@ -40,6 +41,8 @@ export interface LaunchConfig {
   readonly rootDisk?: string;
   /** Read-only ones; writable ones go in and out as tars. */
   readonly mounts: readonly { readonly hostPath: string; readonly guestPath: string }[];
+  /** What the guest reaches; absent: nothing. */
+  readonly egress?: EgressPlan;
   readonly orphanTimeoutMs?: number;
   readonly bootTimeoutMs?: number;
   readonly guestSilenceMs?: number;
@@ -76,7 +79,7 @@ export interface FullDisk {
  * Ops beyond the first version of the API. A keeper lives as long as its VM, so it may be of an earlier build
  * than its client, and is asked for one of them only when its `status` names it.
  */
-export type Feature = 'exec.stdin.end' | 'keepalive' | 'tar.cut' | 'tie' | 'usage';
+export type Feature = 'exec.stdin.end' | 'keepalive' | 'notices' | 'tar.cut' | 'tie' | 'usage';
 
 /** What the keeper says of its VM. */
 export interface VmStatus {

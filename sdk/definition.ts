@@ -47,14 +47,25 @@ export interface SandboxOptions {
   readonly diskMib?: number;
   readonly env?: Env;
   readonly mounts?: readonly Mount[];
-  /** This and what follows is checked, and refused by `run` until there is something that gives it. */
+  /** `true` is `egress: 'open'`. */
   readonly network?: boolean;
+  /** What the VM reaches: nothing where nothing is said, or what its agents need. */
+  readonly egress?: Egress;
+  /** By the name in the guest: `host:port`, of the host's network or its loopback. */
+  readonly services?: Readonly<Record<string, string>>;
+  /** This and what follows is checked, and refused by `run` until there is something that gives it. */
   readonly image?: string;
   readonly guestImage?: string;
   readonly kernel?: string;
   readonly initramfs?: string;
   readonly snapshot?: string;
 }
+
+/** Hosts (`example.com`, `*.example.com`), networks, each with `:port`, and presets such as `npm` and `provider`. */
+export type Egress =
+  | 'none'
+  | 'open'
+  | { readonly allow?: readonly string[]; /** Wins over `allow`. */ readonly deny?: readonly string[] };
 
 export interface Mount {
   /** Relative paths start from `baseDir` of `compile`. */

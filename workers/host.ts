@@ -7,6 +7,7 @@ import { createAttemptRegistry } from '../activities/attempt-registry.ts';
 import type { Activities } from '../activities/contract.ts';
 import { createActivities } from '../activities/create-activities.ts';
 import type { ActivityDeps, MountPolicy } from '../activities/deps.ts';
+import type { ServicePolicy } from '../activities/service-policy.ts';
 import { guardByHost } from '../activities/host-guard.ts';
 import type { PumpDisk } from '../activities/output-pump.ts';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
@@ -41,6 +42,7 @@ export interface HostOptions {
   readonly serverId: string;
   readonly sandboxes: HostSandboxes;
   readonly mountPolicy: MountPolicy;
+  readonly servicePolicy: ServicePolicy;
   readonly durability: Durability;
   readonly lentVariables: LentVariables;
   readonly disk: PumpDisk;
@@ -97,6 +99,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     serverId,
     searchAttributes,
     mountPolicy: options.mountPolicy,
+    servicePolicy: options.servicePolicy,
     evaluate: threads.evaluate,
     evaluateTexts: threads.evaluateTexts,
     checkOutput: threads.checkOutput,

@@ -37,6 +37,8 @@ export interface VoidboxPluginOptions {
   readonly sandbox?: 'mock';
   /** Host folders that pipelines and commands may mount; none where nothing is said. */
   readonly allowMounts?: readonly string[];
+  /** Services, as `host:port`, that VMs may reach on this host and its network; none where nothing is said. */
+  readonly allowServices?: readonly string[];
   /** Lends every variable of this file to what names it in `secrets`: lines NAME=value, mode 0600, of the worker's user. */
   readonly secretsFile?: string;
   /** Lends these variables of the worker's environment; none where nothing is said. */
@@ -76,6 +78,7 @@ const OPTIONS: Readonly<Record<keyof VoidboxPluginOptions, true>> = {
   stateDir: true,
   sandbox: true,
   allowMounts: true,
+  allowServices: true,
   secretsFile: true,
   allowEnv: true,
   server: true,
@@ -96,12 +99,14 @@ class VoidboxPlugin implements WorkerPlugin {
       throw new TypeError(
         `createVoidboxPlugin: there is no option \`${unknown}\`; there are ${Object.keys(OPTIONS).join(', ')}`,
       );
-    const { sandbox, allowMounts = [], allowEnv = [] } = options;
+    const { sandbox, allowMounts = [], allowServices = [], allowEnv = [] } = options;
     // From JavaScript anything may come, and a word that is not known must not mean a VM.
     if (sandbox !== undefined && sandbox !== 'mock')
       throw new TypeError(`createVoidboxPlugin: \`sandbox\` is ${JSON.stringify(sandbox)}; it is 'mock' or left out`);
     if (!Array.isArray(allowMounts) || allowMounts.some((folder) => typeof folder !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowMounts` must be a list of folders');
+    if (!Array.isArray(allowServices) || allowServices.some((service) => typeof service !== 'string'))
+      throw new TypeError('createVoidboxPlugin: `allowServices` must be a list of `host:port`');
     if (!Array.isArray(allowEnv) || allowEnv.some((name) => typeof name !== 'string'))
       throw new TypeError('createVoidboxPlugin: `allowEnv` must be a list of names');
     this.#options = { ...options, allowMounts: allowMounts.map((folder: string) => resolve(folder)) };
@@ -185,6 +190,7 @@ class VoidboxPlugin implements WorkerPlugin {
         serverId: await serverIdOf(this.#options.server, connection, namespace),
         sandboxes: await this.#sandboxes(env, stateDir),
         mountPolicy: { allowedRoots: this.#options.allowMounts ?? [], specFolder: false },
+        servicePolicy: this.#options.allowServices ?? [],
         durability: durabilityOf(env, 'own'),
         lentVariables: await this.#lentVariables(env),
         disk: disk.pump,

@@ -45,6 +45,7 @@ export interface WorkerProcessOptions {
   readonly embedded: boolean;
   readonly durability: Durability;
   readonly allowedMountRoots: readonly string[];
+  readonly allowedServices: readonly string[];
   readonly lentVariables: LentVariables;
   /** Where skills are: entries, folders of skills, or folders of those. With none, sessions are left to other workers. */
   readonly skills: readonly string[];
@@ -77,6 +78,8 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     serverId: serverId(options),
     sandboxes: createHostSandboxes(options),
     mountPolicy: { allowedRoots: options.allowedMountRoots, specFolder: options.embedded },
+    // Who may start runs there is a user of this machine, and reaches its loopback anyway.
+    servicePolicy: options.embedded ? 'any' : options.allowedServices,
     durability: options.durability,
     lentVariables: options.lentVariables,
     disk: disk.pump,

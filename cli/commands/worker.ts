@@ -38,6 +38,7 @@ Exit codes  0 stopped by SIGTERM, 130 stopped by Ctrl-C, 3 environment: machine,
 interface Options {
   readonly json?: boolean;
   readonly allowMounts?: readonly string[];
+  readonly allowServices?: readonly string[];
   readonly secretsFile?: string;
   readonly allowEnv?: readonly string[];
   readonly skills?: readonly string[];
@@ -48,6 +49,10 @@ export const command = defineCommand<Options>({
   configure: (command) => {
     command
       .option('--allow-mounts <folder...>', 'host folders that runs may mount; none by default')
+      .option(
+        '--allow-services <host:port...>',
+        'services of this host and its network that VMs may reach; none by default',
+      )
       .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
       .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
       .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
@@ -76,6 +81,7 @@ export const command = defineCommand<Options>({
     });
     await resolveOptionalPieces(env, extras, { install: true, onProgress: note });
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
+    const services = (options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const form = options.json ? ['--json'] : [];
     // A process of its own: the command line never loads the worker, and a signal to the group reaches both.
     const child = spawn(
@@ -85,6 +91,7 @@ export const command = defineCommand<Options>({
         '--pieces',
         JSON.stringify(pieces),
         ...mounts,
+        ...services,
         ...lent,
         ...skills,
         ...form,

@@ -1,4 +1,5 @@
 /** A plan as a graph: what each stage does, what it waits for, and the VM that it happens in. */
+import { describeEgress } from '../../domain/plan/egress.ts';
 import type { EdgeCondition, OutputPlan, Plan, ScopePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { describeStageWork } from '../../domain/plan/work.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
@@ -32,12 +33,12 @@ export function renderPlanGraph(plan: Plan, style: Style): string {
   ].join('\n');
 }
 
-function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, needs } }: ScopePlan): string {
+function vm({ sandbox: { mode, isolation, memoryMib, vcpus, mounts, egress } }: ScopePlan): string {
   const parts = [
     mode === 'mock' ? 'simulated, no VM' : `VM (${isolation}${mode === 'auto' ? '' : `, ${mode}`})`,
     ...(mode === 'mock' ? [] : [`${memoryMib} MiB`, vcpus === 1 ? '1 vCPU' : `${vcpus} vCPUs`]),
     ...mounts.map((mount) => `${sanitizeLine(mount.source.path)} at ${sanitizeLine(mount.guestPath)} (${mount.mode})`),
-    needs?.network === true ? 'network' : 'no network',
+    describeEgress(egress),
   ];
   return parts.join(', ');
 }

@@ -254,7 +254,7 @@ export const ERROR_CODES = {
     kind: 'world',
     retry: 'never',
     summary:
-      'The spec or plan is valid, but this build of Voidbox cannot carry out a part of it: an agent, a service, a terminal, an image, the network.',
+      'The spec or plan is valid, but this build of Voidbox cannot carry out a part of it: an agent, a service, a terminal, an image.',
     remedy:
       'Remove the parts that the message names; [the list](spec.md#what-is-checked-and-does-not-run-yet) says what runs.',
   },
@@ -264,6 +264,12 @@ export const ERROR_CODES = {
     summary: 'A mount names a host folder that does not exist or that this worker does not allow.',
     remedy:
       "Create the folder on the worker's host and allow it with `voidbox worker --allow-mounts FOLDER`; on the embedded server, use a folder below the spec's folder, or `voidbox up --allow-mounts FOLDER`.",
+  },
+  'admit/service-refused': {
+    kind: 'world',
+    retry: 'never',
+    summary: 'A VM asks for a service of the host or its network that this worker does not allow.',
+    remedy: "Allow it on the worker's host with `voidbox worker --allow-services HOST:PORT`, written as in the spec.",
   },
   'call/refused': {
     kind: 'world',

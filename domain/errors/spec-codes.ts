@@ -98,10 +98,6 @@ export const SPEC_CODES = {
     'Steps or boxes that may run at the same time can write to the same mounted folder; reported as a warning.',
     'Order them, give each its own folder, or mount it `mode: ro` where it is only read.',
   ),
-  'spec/no-network': author(
-    'The spec asks for network, which guests do not have until there is an egress policy; reported as a warning, and refused by `run`.',
-    'Remove `network: true`; bring data in with `mounts` or `inputs`.',
-  ),
   'spec/isolation': author(
     'The isolation that the spec demands and its mode exclude each other.',
     'Remove `isolation`, or choose a real mode.',

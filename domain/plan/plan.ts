@@ -3,6 +3,7 @@
  * values that belong to one host. It is made by `compilePlan` in `domain/spec` and never edited.
  * Arrays stand in the order of the spec; everything that depends on order uses that order.
  */
+import type { EgressPlan } from './egress.ts';
 
 /** The Plan format that this build reads and writes. A change of meaning is a new number and an ADR. */
 export const PLAN_VERSION = 1;
@@ -477,6 +478,8 @@ export interface SandboxPlan {
   readonly mounts: readonly MountPlan[];
   /** What the guest's root is; absent: the image that every VM boots, with busybox alone. */
   readonly image?: ImagePlan | undefined;
+  /** What its guest reaches; absent: nothing. */
+  readonly egress?: EgressPlan | undefined;
   /** What no backend of this build gives, so that a plan with one is refused (`unsupported.ts`); absent: nothing. */
   readonly needs?: SandboxNeeds | undefined;
 }
@@ -487,6 +490,7 @@ export type ImagePlan =
   { readonly kind: 'dev' };
 
 export interface SandboxNeeds {
+  /** Of plans that builds without `egress` have made. */
   readonly network?: true | undefined;
   /** A container image, a folder or an archive that is the guest's root. */
   readonly image?: string | undefined;

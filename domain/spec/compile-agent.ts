@@ -59,7 +59,7 @@ function refuseTogether(stage: StageSpec, llm: LlmSpec | null, { what, problems 
 }
 
 function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmPlan {
-  const { provider, model, baseUrl, apiKeyEnv, credentialProxy } = llm;
+  const { model, baseUrl, apiKeyEnv } = llm;
   for (const text of [model, baseUrl])
     if (text !== null && text.value.length > PLAN_LIMITS.referenceCharacters)
       problems.error(
@@ -75,6 +75,11 @@ function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmPlan {
       `\`api_key_env\` of ${what} does not name a variable`,
       'write the name of a variable of the host, never the key itself',
     );
+  return planOfLlm(llm);
+}
+
+/** As the author wrote it, mistakes and all. */
+export function planOfLlm({ provider, model, baseUrl, apiKeyEnv, credentialProxy }: LlmSpec): LlmPlan {
   return {
     provider: provider.value,
     model: model?.value ?? null,

@@ -1,5 +1,6 @@
 import { SANDBOX_DEFAULTS } from '../plan/defaults.ts';
-import { type MountPlan, PLAN_LIMITS, type SandboxNeeds, type SandboxPlan } from '../plan/plan.ts';
+import { type LlmPlan, type MountPlan, PLAN_LIMITS, type SandboxNeeds, type SandboxPlan } from '../plan/plan.ts';
+import { compileEgress } from './compile-egress.ts';
 import { MOUNT_MODE_DEFAULT } from './grammar/sandbox-table.ts';
 import { contains, guestPathRefusal, mustStayWritable, normalizeAbsolute, resolveFrom } from './paths.ts';
 import { sharesSource } from './mount-source.ts';
@@ -11,12 +12,14 @@ import { type Located, type Position, quote } from './tree.ts';
  * The sandbox of a scope: the spec's own, with what a step or box says over it; mounts of both.
  * @param baseDir  the folder that relative host paths start from; null when the spec has none
  * @param memoryMib  where neither says any
+ * @param agents  the model of each agent in the VM
  */
 export function compileSandbox(
   base: SandboxSpec | null,
   own: SandboxSpec | null,
   baseDir: string | null,
   memoryMib: number,
+  agents: readonly (LlmPlan | null)[],
   problems: Problems,
 ): SandboxPlan {
   const mode = own?.mode ?? base?.mode ?? null;
@@ -39,6 +42,7 @@ export function compileSandbox(
     diskMib: own?.diskMib ?? base?.diskMib ?? SANDBOX_DEFAULTS.diskMib,
     mounts: compileMounts(mounts, baseDir, problems),
     ...compileImage(own?.image ?? base?.image ?? null),
+    ...compileEgress(base, own, agents, problems),
     ...compileNeeds(base, own, baseDir, problems),
   };
 }
@@ -77,7 +81,6 @@ function compileNeeds(
     return path === null ? {} : { [key]: path };
   };
   const needs: SandboxNeeds = {
-    ...((own?.network ?? base?.network) === true ? { network: true } : {}),
     ...text('image'),
     ...text('guestImage'),
     ...file('kernel'),

@@ -12,6 +12,7 @@ import {
   type EdgePlan,
   type EnvPlan,
   type Plan,
+  type LlmPlan,
   PLAN_LIMITS,
   PLAN_VERSION,
   type ScopePlan,
@@ -22,7 +23,7 @@ import {
 import { coveredStages, machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
 import { edgesOnSuccess, hostVariablesOf, partOf } from '../plan/work.ts';
-import { compileAgent } from './compile-agent.ts';
+import { compileAgent, planOfLlm } from './compile-agent.ts';
 import { compileApproval } from './compile-approval.ts';
 import { type Condition, compileCondition, compileConditions } from './compile-condition.ts';
 import { compileEnv, compileSecrets, reportSecrets } from './compile-env.ts';
@@ -213,15 +214,6 @@ function warnOfUnused(spec: Spec, problems: Problems): void {
       '`llm` has no effect: no stage is an agent',
       'remove it, or write a stage with `prompt`',
     );
-  const runs = spec.stages.filter(({ run }) => run !== null);
-  for (const sandbox of runs.length === 0 ? [] : [spec.sandbox, ...runs.map((stage) => stage.sandbox)])
-    if (sandbox?.network === true)
-      problems.warning(
-        'spec/no-network',
-        sandbox.at,
-        'a sandbox asks for network; guests have no network until there is an egress policy, so `run` refuses the spec',
-        'remove `network: true`; bring data in with `mounts` or `inputs`',
-      );
 }
 
 /** Parts of the first file alone: a file that others use may hold more than they take. */
@@ -386,6 +378,16 @@ function doubleNames(spec: Spec): ReadonlySet<string> {
   return new Set(spec.stages.flatMap(({ name: { value } }) => (seen.has(value) ? [value] : (seen.add(value), []))));
 }
 
+/** The model of each agent in a VM. Mistakes in it are the stage's to report. */
+function agentsOf(spec: Spec, running: readonly StageSpec[], scope: string): readonly (LlmPlan | null)[] {
+  return running
+    .filter((stage) => (stage.prompt !== null || stage.isShell) && scopeOf(spec, stage) === scope)
+    .map((stage) => {
+      const llm = stage.llm ?? spec.llm;
+      return llm === null ? null : planOfLlm(llm);
+    });
+}
+
 /** A box is its own scope; steps share one unless they have a `sandbox` of their own. */
 function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, problems: Problems): readonly ScopePlan[] {
   const running = spec.stages.filter(
@@ -399,13 +401,14 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
   );
   for (const stage of running) {
     const id = scopeOf(spec, stage);
+    const agents = forAgents.has(id) ? agentsOf(spec, running, id) : [];
     const { memoryMib } = forAgents.has(id) ? AGENT_STAGE_DEFAULTS : SANDBOX_DEFAULTS;
     const scope = scopes.get(id);
     if (scope !== undefined) scope.stages.push(stage.name.value);
     else
       scopes.set(id, {
         stages: [stage.name.value],
-        sandbox: compileSandbox(spec.sandbox, stage.sandbox, baseDir, memoryMib, problems),
+        sandbox: compileSandbox(spec.sandbox, stage.sandbox, baseDir, memoryMib, agents, problems),
       });
   }
   return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));

@@ -1,3 +1,4 @@
+import { EGRESS_LIMITS } from '../plan/egress.ts';
 import * as z from 'zod';
 import { machineBytes, machinePlanOf, dataTakenBy, mayLackOutput } from '../pipeline/machine-plan.ts';
 import {
@@ -37,10 +38,12 @@ import { instanceProblem, isPlanId } from '../run/instance.ts';
 import { utf8Length } from '../units/utf8.ts';
 import {
   DURATIONS,
+  HOST_LABEL,
   NAME,
   type NumberRange,
   RANGES,
   REPOSITORY,
+  RESERVED_LABELS,
   applyScale,
   SCALES,
   VARIABLE,
@@ -49,6 +52,7 @@ import {
 import { checkCondition, checkText } from './expression/check.ts';
 import { EXPRESSION_LIMITS } from './expression/limits.ts';
 import { takenCount, writableIn } from './compile-items.ts';
+import { addressBits, hostName, networkOf } from './egress-rules.ts';
 import { cycles } from './graph.ts';
 import { itemPartProblems, ownerProblems } from './item-part-problems.ts';
 import { loopProblems } from './loop-problems.ts';
@@ -320,6 +324,39 @@ const stage = z.strictObject({
   maxOutputBytes: whole(1, applyScale(RANGES.outputMib.max, SCALES.bytesPerMib)),
 });
 
+const ports = z.union([z.literal('any'), z.array(whole(1, 65_535)).min(1).max(EGRESS_LIMITS.ports)]);
+const hostText = text.refine((host) => hostName(host) === host, 'the name of a host in lower case');
+const rules = z
+  .array(
+    z.discriminatedUnion('kind', [
+      z.strictObject({ kind: z.literal('host'), name: hostText, ports }),
+      z.strictObject({ kind: z.literal('subdomains'), name: hostText, ports }),
+      z.strictObject({
+        kind: z.literal('network'),
+        cidr: text.max(64).refine((cidr) => networkOf(cidr) === cidr, 'a network, such as 192.0.2.0/24'),
+        ports,
+      }),
+    ]),
+  )
+  .max(EGRESS_LIMITS.rules);
+const egress = z.strictObject({
+  allow: z.union([z.literal('any'), rules]),
+  deny: rules,
+  services: z
+    .array(
+      z.strictObject({
+        name: z
+          .string()
+          .regex(HOST_LABEL)
+          .refine((label) => !RESERVED_LABELS.includes(label), 'a name that no guest has'),
+        host: text.refine((host) => hostName(host) === host || addressBits(host) !== null, 'a host or an address'),
+        port: whole(1, 65_535),
+      }),
+    )
+    .max(EGRESS_LIMITS.services)
+    .refine((list) => new Set(list.map(({ name: label }) => label)).size === list.length, 'names that differ'),
+});
+
 const sandbox = z.strictObject({
   mode: z.enum(SANDBOX_MODES),
   isolation: z.enum(ISOLATION_LEVELS),
@@ -342,6 +379,7 @@ const sandbox = z.strictObject({
     )
     .max(PLAN_LIMITS.mountsPerScope),
   image: z.strictObject({ kind: z.literal('dev') }),
+  egress,
   needs: z
     .strictObject({
       network: z.literal(true),

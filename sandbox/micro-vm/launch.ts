@@ -185,6 +185,7 @@ function launchConfig(
       ...layers,
       ...spec.mounts.filter((mount) => mount.mode === 'ro').map(({ hostPath, guestPath }) => ({ hostPath, guestPath })),
     ],
+    ...(spec.egress === undefined ? {} : { egress: spec.egress }),
     bootTimeoutMs,
     ...(diskFullLimitMs === undefined ? {} : { diskFullTimeoutMs: diskFullLimitMs }),
   };

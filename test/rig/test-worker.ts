@@ -80,6 +80,7 @@ export async function startTestStack(
     serverId: 'embedded',
     searchAttributes: await ensureSearchAttributes(runs.connection, target.namespace, log),
     mountPolicy: { allowedRoots: [], specFolder: true },
+    servicePolicy: 'any',
     evaluate: conditions.evaluate,
     evaluateTexts: conditions.evaluateTexts,
     checkOutput: conditions.checkOutput,

@@ -31,7 +31,6 @@ const SEEN: Readonly<Record<SpecCode, 'always' | 'sometimes' | 'never'>> = {
   // Not that a key has no effect where it stands.
   'spec/unsupported': 'sometimes',
   // That something will be refused by `run` is no mistake of shape.
-  'spec/no-network': 'never',
   // More mounts in one list than a VM takes.
   'spec/too-large': 'sometimes',
   'spec/bad-path': 'sometimes',

@@ -67,6 +67,10 @@ function make(type: ValueType, kind: PlanKind, random: Random): unknown {
       );
     case 'variables':
       return oneOf([{}, { A: '', _b1: 'x' }, { A: 7, B: true }], random);
+    case 'named-texts':
+      return oneOf([{}, { a: 'x:1' }, { 'a-1': 'x:1', b: 'y:2' }], random);
+    case 'choice':
+      return random(2) === 0 ? oneOf(type.words, random) : makeMapping(type.table, kind, random);
     case 'parameters':
       return oneOf([{}, { a: 'x', b: null, c: 7 }, { a: makeMapping(type.table, kind, random) }], random);
     case 'list':

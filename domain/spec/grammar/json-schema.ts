@@ -12,7 +12,7 @@ import { PIPELINE, SECTION_KINDS, SPEC, WORKFLOW } from './spec-table.ts';
 import { STAGE } from './stage-table.ts';
 import type { FormsType, Key, MappingTable, TextType, ValueType, VariantsType, WordType } from './table.ts';
 import { goesWith } from './table.ts';
-import { DURATION, NAME, VARIABLE, VARIABLE_LIMITS } from './values.ts';
+import { DURATION, HOST_LABEL, NAME, RESERVED_LABELS, VARIABLE, VARIABLE_LIMITS } from './values.ts';
 
 export type JsonSchema = { readonly [keyword: string]: unknown };
 
@@ -151,6 +151,20 @@ function valueSchema(type: ValueType): JsonSchema {
         maxProperties: VARIABLE_LIMITS.count,
         propertyNames: { pattern: VARIABLE.source, maxLength: VARIABLE_LIMITS.nameLength },
         additionalProperties: { type: LENIENT },
+      };
+    case 'named-texts':
+      return {
+        type: 'object',
+        maxProperties: type.most,
+        propertyNames: { pattern: HOST_LABEL.source, not: { enum: RESERVED_LABELS } },
+        additionalProperties: { type: 'string' },
+      };
+    case 'choice':
+      return {
+        type: ['string', 'object'],
+        if: { type: 'object' },
+        then: mappingSchema(type.table, null),
+        else: { enum: type.words },
       };
     case 'parameters': {
       const bare = { type: [...PARAM_DEFAULT.shapes, 'null'] };

@@ -20,12 +20,15 @@ import { PARAM_DEFAULT, type PARAMETER } from './param-table.ts';
 import { readVariables } from './read-variables.ts';
 import { goesWith } from './table.ts';
 import type {
+  ChoiceType,
+  EnvSpec,
   FieldsOf,
   FlagType,
   FormsType,
   Key,
   ListType,
   MappingTable,
+  NamedTextsType,
   ParamSpec,
   ParametersType,
   ReadableKeys,
@@ -35,7 +38,7 @@ import type {
   WordType,
 } from './table.ts';
 import type { PlanKind } from '../../plan/plan.ts';
-import { applyScale, isVariable, VARIABLE_REMEDY } from './values.ts';
+import { applyScale, HOST_LABEL, HOST_LABEL_REMEDY, isVariable, RESERVED_LABELS, VARIABLE_REMEDY } from './values.ts';
 
 /** What diagnostics of a mapping's values depend on. */
 export interface Place {
@@ -113,6 +116,10 @@ function readValue(type: ReadableType, node: TreeNode | null, what: string, map:
       return readJson(node, what, type, problems);
     case 'variables':
       return readVariables(node, what, problems);
+    case 'named-texts':
+      return readNamedTexts(type, node, what, problems);
+    case 'choice':
+      return readChoice(type, node, what, map, place);
     case 'parameters':
       return readParameters(type, node, what, problems);
     case 'list': {
@@ -184,6 +191,43 @@ function readVariants(type: VariantsType, map: MapReader | null, place: Place): 
     `write one of: ${words.join(', ')}`,
   );
   return null;
+}
+
+function readChoice(type: ChoiceType, node: TreeNode | null, what: string, map: MapReader, place: Place): unknown {
+  const { problems } = map;
+  if (node === null) return null;
+  if (node.kind === 'map') {
+    const values = readWhole(new MapReader(node, what, problems), type.table, { ...place, outer: map.what });
+    return values === null ? null : { variant: 'mapping', ...values };
+  }
+  const remedy = `write one of: ${type.words.join(', ')}; or a mapping with ${Object.keys(type.table.keys).join(' and ')}`;
+  const word = readWord(node, what, [...type.words], problems, remedy);
+  return word === null ? null : { variant: 'word', at: word.at, word: word.value };
+}
+
+function readNamedTexts(
+  type: NamedTextsType,
+  node: TreeNode | null,
+  what: string,
+  problems: Problems,
+): readonly EnvSpec[] {
+  const entries = readEntries(node, what, problems);
+  const over = entries[type.most];
+  if (over !== undefined)
+    problems.error(
+      'spec/too-large',
+      over[1].keyAt,
+      `${what} has ${entries.length} entries; it can have at most ${type.most}`,
+      `remove those that no stage uses`,
+    );
+  return entries.slice(0, type.most).flatMap(([name, { keyAt, value }]): EnvSpec[] => {
+    if (!HOST_LABEL.test(name) || RESERVED_LABELS.includes(name)) {
+      problems.error('spec/bad-name', keyAt, `${what} names the ${type.of} ${quote(name)}`, HOST_LABEL_REMEDY);
+      return [];
+    }
+    const text = readPlainText(value, `the ${type.of} ${name} in ${what}`, problems);
+    return text === null ? [] : [{ name, at: keyAt, value: text }];
+  });
 }
 
 function readForms(type: FormsType, node: TreeNode | null, what: string, place: Place, problems: Problems): unknown {

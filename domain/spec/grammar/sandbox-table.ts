@@ -1,7 +1,47 @@
 import { AGENT_STAGE_DEFAULTS, SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
 import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, SANDBOX_MODES } from '../../plan/plan.ts';
+import { EGRESS_LIMITS } from '../../plan/egress.ts';
 import type { MappingTable } from './table.ts';
 import { RANGES } from './values.ts';
+
+export const EGRESS_WORDS = ['none', 'open'] as const;
+
+const RULE = {
+  is: 'text',
+  holds: 'host, network or preset',
+  plain: true,
+  filled: 'name a host, or remove it',
+} as const;
+
+/** What a VM reaches, where that is neither nothing nor everything. */
+export const EGRESS = {
+  keys: {
+    allow: {
+      as: 'allow',
+      type: {
+        is: 'list',
+        of: RULE,
+        item: 'entry # of `allow`',
+        items: 'hosts, networks and presets',
+        most: EGRESS_LIMITS.rules,
+      },
+      doc: 'Hosts (`example.com`, `*.example.com`), networks (`192.0.2.0/24`), each with `:port` or for 80 and 443, and presets: `provider`, `npm`, `pypi`, `debian`, `github`.',
+      example: ['npm', '*.example.com', 'example.com:8443'],
+    },
+    deny: {
+      as: 'deny',
+      type: {
+        is: 'list',
+        of: RULE,
+        item: 'entry # of `deny`',
+        items: 'hosts, networks and presets',
+        most: EGRESS_LIMITS.rules,
+      },
+      doc: 'Wins over `allow`; without `:port` for every port.',
+      example: ['ads.example.com'],
+    },
+  },
+} as const satisfies MappingTable;
 
 /** What a mount is where its `mode` is left out. */
 export const MOUNT_MODE_DEFAULT = 'ro';
@@ -61,8 +101,24 @@ export const SANDBOX = {
       as: 'network',
       type: { is: 'flag' },
       default: false,
-      doc: 'Guests have no network yet: `run` refuses `true`.',
+      doc: '`true` is `egress: open`.',
       example: false,
+    },
+    egress: {
+      as: 'egress',
+      type: { is: 'choice', words: EGRESS_WORDS, table: EGRESS },
+      mistaken: ['networking', 'net', 'internet', 'firewall', 'allowlist'],
+      excludes: ['network'],
+      form: 'egress: { allow: [example.com] }',
+      otherwise: '`none`; `{ allow: [provider] }` of a VM for agents',
+      doc: 'What the VM reaches: nothing, the internet, or what `allow` names. See [Network](#network).',
+      example: { allow: ['pypi', 'example.com:8443'] },
+    },
+    services: {
+      as: 'services',
+      type: { is: 'named-texts', holds: 'host:port', of: 'service', most: EGRESS_LIMITS.services },
+      doc: 'Services of the host or its network, which the VM reaches by these names. See [Network](#network).',
+      example: { db: '127.0.0.1:5432' },
     },
     memory_mb: {
       as: 'memoryMib',

@@ -74,6 +74,8 @@ export type ValueType =
   | ParametersType
   | ListType
   | MappingType
+  | ChoiceType
+  | NamedTextsType
   | VariantsType
   | FormsType
   | StagesType
@@ -161,6 +163,23 @@ export interface MappingType {
   readonly table: MappingTable;
 }
 
+/** A word, or a mapping where no word says enough. */
+export interface ChoiceType {
+  readonly is: 'choice';
+  readonly words: readonly string[];
+  readonly table: MappingTable;
+}
+
+/** Names of hosts, each with a text. */
+export interface NamedTextsType {
+  readonly is: 'named-texts';
+  /** What the texts are called in the docs. */
+  readonly holds: string;
+  /** What one of them is, in messages. */
+  readonly of: string;
+  readonly most: number;
+}
+
 /** A mapping whose keys depend on the word behind one of them. */
 export interface VariantsType {
   readonly is: 'variants';
@@ -238,7 +257,7 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
           ? JsonSpec<number>
           : T extends { readonly is: 'json' }
             ? JsonSpec
-            : T extends { readonly is: 'variables' }
+            : T extends { readonly is: 'variables' | 'named-texts' }
               ? readonly EnvSpec[]
               : T extends { readonly is: 'parameters' }
                 ? readonly ParamSpec[]
@@ -246,29 +265,36 @@ export type ValueOf<T> = T extends { readonly is: 'text' | 'name' }
                   ? readonly ValueOf<I>[]
                   : T extends { readonly is: 'mapping'; readonly table: { readonly keys: infer K } }
                     ? WholeOf<K>
-                    : T extends { readonly is: 'variants'; readonly tables: infer V }
-                      ? {
-                          readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
-                            ? WholeOf<K> & { readonly variant: P }
-                            : never;
-                        }[keyof V]
-                      : T extends {
-                            readonly is: 'forms';
-                            readonly tables: infer V;
-                            readonly prefixes: readonly (infer P)[];
-                          }
-                        ? | {
-                              readonly variant: 'text';
-                              readonly at: Position;
-                              readonly prefix: P;
-                              readonly text: string;
+                    : T extends {
+                          readonly is: 'choice';
+                          readonly words: readonly (infer W)[];
+                          readonly table: { readonly keys: infer K };
+                        }
+                      ? | { readonly variant: 'word'; readonly at: Position; readonly word: W }
+                        | ({ readonly variant: 'mapping' } & WholeOf<K>)
+                      : T extends { readonly is: 'variants'; readonly tables: infer V }
+                        ? {
+                            readonly [P in keyof V]: V[P] extends { readonly keys: infer K }
+                              ? WholeOf<K> & { readonly variant: P }
+                              : never;
+                          }[keyof V]
+                        : T extends {
+                              readonly is: 'forms';
+                              readonly tables: infer V;
+                              readonly prefixes: readonly (infer P)[];
                             }
-                          | {
-                              readonly [Q in keyof V]: V[Q] extends { readonly keys: infer K }
-                                ? WholeOf<K> & { readonly variant: Q }
-                                : never;
-                            }[keyof V]
-                        : never;
+                          ? | {
+                                readonly variant: 'text';
+                                readonly at: Position;
+                                readonly prefix: P;
+                                readonly text: string;
+                              }
+                            | {
+                                readonly [Q in keyof V]: V[Q] extends { readonly keys: infer K }
+                                  ? WholeOf<K> & { readonly variant: Q }
+                                  : never;
+                              }[keyof V]
+                          : never;
 
 /** Values of keys, those of required ones too null where they could not be read. */
 export type FieldsOf<K> = { readonly [P in keyof K as PropertyOf<K[P]>]: MaybeOf<TypeOf<K[P]>> };
@@ -284,7 +310,7 @@ type PropertyOf<K> = K extends { readonly as: infer N extends string } ? N : nev
 type TypeOf<K> = K extends { readonly type: infer T } ? T : never;
 
 /** Of an absent key: no items, else null. */
-type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' }
+type MaybeOf<T> = T extends { readonly is: 'variables' | 'parameters' | 'named-texts' }
   ? ValueOf<T>
   : T extends { readonly is: 'list' }
     ? T extends { readonly filled: object }

@@ -15,6 +15,13 @@ export const REPOSITORY = /^[A-Za-z0-9][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-
 
 export const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
+/** The name of a service, as `/etc/hosts` of a guest has it. */
+export const HOST_LABEL = /^[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
+/** Names that a guest has already. */
+export const RESERVED_LABELS: readonly string[] = ['localhost', 'voidbox'];
+export const HOST_LABEL_REMEDY =
+  'use 1 to 63 lower-case letters, digits and hyphens, a letter first; not `localhost` or `voidbox`';
+
 export const VARIABLE_LIMITS = {
   nameLength: 256,
   /** In one mapping; each stage gets its own copy of them. */

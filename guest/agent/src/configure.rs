@@ -5,6 +5,7 @@ use std::io;
 use voidbox_protocol::body::Configure;
 
 use crate::boot::{bind_read_only, credit_entropy, mount_shared_tree, set_clock};
+use crate::door;
 use crate::failure::Failure;
 use crate::files::mount_point;
 use crate::guest::{Guest, Role};
@@ -27,6 +28,14 @@ pub fn configure(guest: &Guest, wanted: &Configure) -> Result<(), Failure> {
             log::line(&format!("crediting randomness: {error}"));
         }
         make_mounts(wanted)?;
+    }
+    if let Some(wanted) = &wanted.door {
+        let Some(tunnels) = guest.tunnels.get() else {
+            return Err(Failure::bad_request(
+                "a door was not agreed on in the handshake",
+            ));
+        };
+        door::open(guest, tunnels, wanted)?;
     }
     guest.set_configured();
     Ok(())

@@ -1,10 +1,11 @@
 //! What every request of this process shares: who user code is, and what the guest has.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::boot::Storage;
+use crate::door::Tunnels;
 use crate::exec::CgroupParent;
 use crate::reaper::Reaper;
 
@@ -38,6 +39,10 @@ pub struct Guest {
     configured: AtomicBool,
     /// Folders outside the user's own that were made for copies, by their guest path.
     pub made_folders: Mutex<Vec<PathBuf>>,
+    /// There once the keeper keeps a door for this guest.
+    pub tunnels: OnceLock<Arc<Tunnels>>,
+    /// What commands find in their environment, unless they bring their own.
+    variables: OnceLock<Vec<(String, String)>>,
 }
 
 impl Guest {
@@ -49,6 +54,8 @@ impl Guest {
             configuring: AtomicBool::new(false),
             configured: AtomicBool::new(false),
             made_folders: Mutex::default(),
+            tunnels: OnceLock::new(),
+            variables: OnceLock::new(),
         }
     }
 
@@ -64,6 +71,15 @@ impl Guest {
     /// Lets every request through.
     pub fn set_configured(&self) {
         self.configured.store(true, Ordering::Release);
+    }
+
+    /// Sets the variables of all later commands. The first ones stand.
+    pub fn set_variables(&self, variables: Vec<(String, String)>) {
+        let _ = self.variables.set(variables);
+    }
+
+    pub fn variables(&self) -> &[(String, String)] {
+        self.variables.get().map_or(&[], Vec::as_slice)
     }
 
     /// The user whose rights file requests have: `None` is the process's own.

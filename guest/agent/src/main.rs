@@ -6,6 +6,7 @@ mod block_cache;
 mod boot;
 mod configure;
 mod disks;
+mod door;
 mod exec;
 mod failure;
 mod files;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
             println!("voidbox-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        ["--door", control, ref listeners @ ..] => door::helper::run(control, listeners),
         ["--socket", path] => serve_process(UnixStream::connect(path), None),
         ["--socket", path, "--mailbox", file] => {
             serve_process(UnixStream::connect(path), Some(open_mailbox(file)))

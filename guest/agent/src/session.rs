@@ -13,12 +13,13 @@ use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::{Phase, ReadError, read_frame};
 use voidbox_protocol::frame::{Frame, FrameType};
 use voidbox_protocol::handshake::{
-    FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, Ping, Pong, SessionGate,
+    FLAG_DOOR, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, Ping, Pong, SessionGate,
 };
 use voidbox_protocol::mailbox::MailError;
 use voidbox_protocol::message::{Message, MessageError, Stream};
-use voidbox_protocol::{MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
+use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_REQUESTS, PROTOCOL_VERSION};
 
+use crate::door::Tunnels;
 use crate::failure::Failure;
 use crate::guest::Guest;
 use crate::lock::lock;
@@ -53,6 +54,8 @@ pub enum SessionError {
     DuplicateId(u32),
     #[error("a {0:?} frame is for the keeper alone")]
     WrongDirection(FrameType),
+    #[error("stream {0} is one of a door, and this session has none")]
+    NoDoor(u32),
     #[error("the connection: {0}")]
     Io(#[from] io::Error),
     #[error("the connection ended before the session was set")]
@@ -101,6 +104,11 @@ pub fn run(
             .filter(|_| pong.flags & FLAG_MAILBOX != 0)
             .map(Arc::new),
     };
+    if pong.flags & FLAG_DOOR != 0 {
+        let tunnels = Arc::new(Tunnels::new(session.outbox.clone()));
+        // A guest has one session.
+        let _ = guest.tunnels.set(tunnels);
+    }
     let outbox = session.outbox.clone();
     thread::Builder::new()
         .name("writer".into())
@@ -125,7 +133,7 @@ fn admit(gate: &mut SessionGate, frame: &Frame, has_mailbox: bool) -> Result<Pon
     };
     Ok(Pong {
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX | mailbox,
+        flags: FLAG_MULTIPLEX | mailbox | ping.flags & FLAG_DOOR,
     })
 }
 
@@ -153,6 +161,9 @@ impl Session {
 
     /// Frames of a request that is over are dropped: they were on their way when it ended.
     fn take(&self, id: u32, message: Message) -> Result<(), SessionError> {
+        if id >= FIRST_TUNNEL_ID {
+            return self.take_of_tunnel(id, message);
+        }
         let request = || lock(&self.open).get(&id).cloned();
         let credit = |source| SessionError::Credit { id, source };
         match message {
@@ -201,6 +212,16 @@ impl Session {
             other => return Err(SessionError::WrongDirection(other.frame_type())),
         }
         Ok(())
+    }
+
+    fn take_of_tunnel(&self, id: u32, message: Message) -> Result<(), SessionError> {
+        let wrong = SessionError::WrongDirection(message.frame_type());
+        let tunnels = self.guest.tunnels.get().ok_or(SessionError::NoDoor(id))?;
+        match tunnels.on_message(id, message) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(wrong),
+            Err(source) => Err(SessionError::Credit { id, source }),
+        }
     }
 
     /// Gives a request a thread of its own.

@@ -86,6 +86,7 @@ fn requests_wait_for_configure_which_comes_once() {
         hostname: "h".into(),
         entropy: "00".into(),
         mounts: Vec::new(),
+        door: None,
     });
     let id = keeper.send_new(&configure);
     assert_eq!(keeper.receive_answer(id), Message::Configured(Empty {}));

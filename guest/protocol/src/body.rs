@@ -199,6 +199,37 @@ pub struct Configure {
     /// Hex of up to 512 bytes of the host's randomness.
     pub entropy: String,
     pub mounts: Vec<GuestMount>,
+    /// What of the door the guest has to offer to its programs; none without `FLAG_DOOR`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<Door>,
+}
+
+/// The guest's side of the door.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Door {
+    /// An HTTP proxy listens on 127.0.0.1, and commands are told so.
+    pub proxy: bool,
+    /// Each is a listener on a loopback address of its own, under its name.
+    pub services: Vec<DoorService>,
+}
+
+/// A service of the host's side, by the name and the port that programs of the guest use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DoorService {
+    pub name: String,
+    pub port: u16,
+}
+
+/// Opens a tunnel; the id is one of the guest's. The keeper decides about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "to", rename_all = "kebab-case")]
+pub enum Connect {
+    /// A name or an address, as the program of the guest gave it.
+    Host { host: String, port: u16 },
+    /// A service of `Configure`.
+    Service { name: String },
 }
 
 /// One read-only mount: folder `index` (decimal) of the 9p device with tag `mounts`.

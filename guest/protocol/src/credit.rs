@@ -6,29 +6,45 @@ use thiserror::Error;
 pub const WINDOW_BYTES: u32 = 512 << 10;
 /// A receiver grants only when this much is free, so that small reads do not make small grants.
 pub const GRANT_BYTES: u32 = WINDOW_BYTES / 8;
+/// The same of one direction of a tunnel. Smaller, because a guest may have many whose other ends do not
+/// read.
+pub const TUNNEL_WINDOW_BYTES: u32 = 128 << 10;
 
 /// A peer that does not keep to its window. It ends the connection.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 pub enum CreditError {
     #[error("{got} bytes came with {left} left in the window")]
     Overrun { got: usize, left: u32 },
-    #[error("a grant of {granted} bytes lifts the window of {left} above {WINDOW_BYTES}")]
-    Overgrant { granted: u32, left: u32 },
+    #[error("a grant of {granted} bytes lifts the window of {left} above {window}")]
+    Overgrant {
+        granted: u32,
+        left: u32,
+        window: u32,
+    },
 }
 
 /// The sender's side of a stream's window.
 #[derive(Debug, Clone)]
 pub struct SendWindow {
     left: u32,
+    window: u32,
 }
 
 impl Default for SendWindow {
     fn default() -> Self {
-        Self { left: WINDOW_BYTES }
+        Self::of(WINDOW_BYTES)
     }
 }
 
 impl SendWindow {
+    /// That of a stream whose window is not the usual one.
+    pub fn of(window: u32) -> Self {
+        Self {
+            left: window,
+            window,
+        }
+    }
+
     /// Bytes that may be sent now.
     pub fn left(&self) -> usize {
         self.left as usize
@@ -46,10 +62,11 @@ impl SendWindow {
         let left = self.left;
         self.left = left
             .checked_add(bytes)
-            .filter(|sum| *sum <= WINDOW_BYTES)
+            .filter(|sum| *sum <= self.window)
             .ok_or(CreditError::Overgrant {
                 granted: bytes,
                 left,
+                window: self.window,
             })?;
         Ok(())
     }
@@ -60,18 +77,25 @@ impl SendWindow {
 pub struct ReceiveWindow {
     left: u32,
     freed: u32,
+    window: u32,
 }
 
 impl Default for ReceiveWindow {
     fn default() -> Self {
-        Self {
-            left: WINDOW_BYTES,
-            freed: 0,
-        }
+        Self::of(WINDOW_BYTES)
     }
 }
 
 impl ReceiveWindow {
+    /// That of a stream whose window is not the usual one.
+    pub fn of(window: u32) -> Self {
+        Self {
+            left: window,
+            freed: 0,
+            window,
+        }
+    }
+
     /// Counts bytes that came in; more than the window has is a broken peer.
     pub fn received(&mut self, bytes: usize) -> Result<(), CreditError> {
         let left = self.left;
@@ -86,13 +110,13 @@ impl ReceiveWindow {
     ///
     /// Never call it with more bytes than were received and not yet counted here.
     pub fn consumed(&mut self, bytes: usize) -> Option<u32> {
-        let held = WINDOW_BYTES - self.left - self.freed;
+        let held = self.window - self.left - self.freed;
         debug_assert!(
             bytes <= held as usize,
             "consumed {bytes} of {held} held bytes"
         );
         self.freed += u32::try_from(bytes).unwrap_or(u32::MAX).min(held);
-        if self.freed < GRANT_BYTES {
+        if self.freed < self.window / (WINDOW_BYTES / GRANT_BYTES) {
             return None;
         }
         let due = self.freed;
@@ -124,7 +148,8 @@ mod tests {
             sender.grant(6),
             Err(CreditError::Overgrant {
                 granted: 6,
-                left: WINDOW_BYTES - 5
+                left: WINDOW_BYTES - 5,
+                window: WINDOW_BYTES
             })
         );
         assert!(sender.grant(u32::MAX).is_err());

@@ -86,6 +86,8 @@ frame_types! {
     Configured = 47,
     Mail = 48,
     MailTaken = 49,
+    Connect = 50,
+    Connected = 51,
 }
 
 impl FrameType {

@@ -13,6 +13,9 @@ pub const KEY_BYTES: usize = 32;
 pub const FLAG_MULTIPLEX: u8 = 1;
 /// Flag bit 1: in `Ping` the keeper has given the guest a mailbox, in `Pong` the agent has found it.
 pub const FLAG_MAILBOX: u8 = 2;
+/// Flag bit 2: in `Ping` the keeper keeps a door for this guest, in `Pong` the agent can use one. Without
+/// it in both the guest opens no streams.
+pub const FLAG_DOOR: u8 = 4;
 
 /// Why a handshake frame is refused. Each of them ends the connection.
 #[derive(Debug, Error)]

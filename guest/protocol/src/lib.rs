@@ -21,3 +21,10 @@ pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Requests that may be open at once on one connection.
 pub const MAX_OPEN_REQUESTS: usize = 256;
+
+/// The first id of a tunnel, a stream that the guest opens. Ids below it are the keeper's.
+pub const FIRST_TUNNEL_ID: u32 = 1 << 31;
+
+/// Tunnels that may be open at once on one connection, those included of which one side still has to
+/// say the last word.
+pub const MAX_OPEN_TUNNELS: usize = 128;

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::body::{
-    Configure, Empty, ErrorBody, ExecRequest, ExecResponse, ExecSignal, ExecStarted,
+    Configure, Connect, Empty, ErrorBody, ExecRequest, ExecResponse, ExecSignal, ExecStarted,
     FileStatResponse, PathRequest, ReadFileResponse, StatsResponse, StreamEnd, TarGetResponse,
     TarPutResponse, WriteFile,
 };
@@ -167,6 +167,8 @@ messages! {
     Cancel(Empty),
     Configure(Configure),
     Configured(Empty),
+    Connect(Connect),
+    Connected(Empty),
 }
 
 fn encode_json(

@@ -78,7 +78,7 @@ fn every_frame_type_has_a_vector_and_every_vector_a_sample() {
 
 #[test]
 fn a_payload_that_does_not_parse_is_an_error() {
-    let broken: [(FrameType, &[u8]); 14] = [
+    let broken: [(FrameType, &[u8]); 18] = [
         (FrameType::ExecRequest, b"\0\0\0\0{\"program\":1}"),
         (FrameType::ExecRequest, b"\0\0\0\0"),
         (FrameType::Stats, b"\0\0\0"),
@@ -91,6 +91,13 @@ fn a_payload_that_does_not_parse_is_an_error() {
         (FrameType::Mail, b"\0\0\0\0\x04\x01\0\0\0"),
         (FrameType::Mail, b"\0\0\0\0\0\0\0\0\0"),
         (FrameType::Mail, b"\0\0\0\0\0\x01\0\x04\0"),
+        (FrameType::Connect, b"\0\0\0\0{}"),
+        (FrameType::Connect, b"\0\0\0\0{\"to\":\"file\"}"),
+        (
+            FrameType::Connect,
+            b"\0\0\0\0{\"to\":\"host\",\"host\":\"a\",\"port\":65536}",
+        ),
+        (FrameType::Connected, b"\0\0\0\0"),
         (FrameType::MailTaken, b"\0\0\0\0"),
         (FrameType::MailTaken, b"\0\0\0\0\x04"),
     ];

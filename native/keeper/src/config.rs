@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::egress::Egress;
 use crate::error::{Code, Failure};
 
 pub const CONFIG_VERSION: u32 = 1;
@@ -33,6 +34,9 @@ pub struct LaunchConfig {
     pub root_disk: Option<PathBuf>,
     #[serde(default)]
     pub mounts: Vec<Mount>,
+    /// What the guest may reach; without it, nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
     #[serde(default = "default_orphan_timeout_ms")]
     pub orphan_timeout_ms: u64,
     #[serde(default = "default_boot_timeout_ms")]
@@ -193,7 +197,10 @@ impl LaunchConfig {
                 );
             }
         }
-        Ok(())
+        match &self.egress {
+            Some(egress) => egress.check(),
+            None => Ok(()),
+        }
     }
 
     /// All that the guest can hold, on disk and in memory: no honest tree of it is larger.

@@ -18,6 +18,8 @@ pub const CONSOLE: &str = "console.log";
 pub const SCRATCH: &str = "scratch.img";
 pub const EXECS: &str = "exec";
 pub const EXIT: &str = "exit.json";
+/// What the door had to say, one line of JSON each.
+pub const NOTICES: &str = "notices";
 pub const LOG: &str = "keeper.log";
 
 /// What a run directory says when its lock is free, or that somebody holds it.

@@ -6,8 +6,8 @@ use std::path::Path;
 
 /// From what knows nothing of the others to what knows all of them.
 const ROOMS: &[&str] = &[
-    "error", "run_dir", "host", "config", "lease", "disk", "guest", "client", "transfer", "exec",
-    "vmm", "keeper", "api", "commands",
+    "error", "run_dir", "host", "egress", "config", "lease", "disk", "guest", "notices", "door",
+    "client", "transfer", "exec", "vmm", "keeper", "api", "commands",
 ];
 
 /// The rooms that a piece of source names, as `crate::room` or in a list after `crate::`.

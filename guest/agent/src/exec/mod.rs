@@ -21,6 +21,7 @@ use spawn::{CannotStart, Started};
 use tree::Tree;
 
 pub use cgroup::CgroupParent;
+pub use spawn::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
 
 /// Runs a program to its end and sends everything of it but the response, which is returned: the
 /// caller sends it behind the last byte of output.

@@ -20,6 +20,9 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// Descriptors that a user process may open: soft and hard limit.
 const OPEN_FILES: (libc::rlim_t, libc::rlim_t) = (1024, 65_536);
 
+/// The first descriptor that a child does not keep.
+pub const CLOSE_ON_EXEC_FROM: u32 = 3;
+
 /// Why a program never ran.
 pub struct CannotStart {
     /// 127 when there is no such program, else 126.
@@ -74,7 +77,7 @@ pub fn start(
         .transpose()
         .map_err(|error| CannotStart::refused(format!("opening a cgroup: {error}")))?;
 
-    let mut command = command_of(exec, user, procs.as_ref())?;
+    let mut command = command_of(guest, exec, user, procs.as_ref())?;
     let on_exit = {
         let request = request.clone();
         move || request.wake()
@@ -131,6 +134,7 @@ fn not_started(exec: &ExecRequest, error: &io::Error) -> CannotStart {
 }
 
 fn command_of(
+    guest: &Guest,
     exec: &ExecRequest,
     user: Option<Owner>,
     procs: Option<&File>,
@@ -144,6 +148,7 @@ fn command_of(
         .env("PATH", DEFAULT_PATH)
         .env("HOME", "/home/sandbox")
         .env("USER", "sandbox")
+        .envs(guest.variables().iter().map(|(name, value)| (name, value)))
         .envs(&exec.env)
         .stdin(if exec.stdin {
             Stdio::piped()
@@ -183,7 +188,12 @@ fn become_user(procs: Option<RawFd>, user: Option<Owner>, cwd: &std::ffi::CStr) 
         check(libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut()).into())?;
         // Marked, not closed: the way in which a failing exec is told goes over one of them.
         let marked = libc::CLOSE_RANGE_CLOEXEC;
-        check(libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, marked))?;
+        check(libc::syscall(
+            libc::SYS_close_range,
+            CLOSE_ON_EXEC_FROM,
+            u32::MAX,
+            marked,
+        ))?;
         procfs::allow_oom_kill();
         check(libc::setrlimit(libc::RLIMIT_CORE, &raw const cores).into())?;
         // An agent that is not root may have a lower hard limit; then the program keeps it.
@@ -204,7 +214,7 @@ fn become_user(procs: Option<RawFd>, user: Option<Owner>, cwd: &std::ffi::CStr) 
 ///
 /// # Safety
 /// To be called between fork and exec: it makes async-signal-safe calls only.
-unsafe fn drop_bounding_set() {
+pub unsafe fn drop_bounding_set() {
     // SAFETY: each call takes integers; the first capability that the kernel does not know ends it.
     unsafe {
         let mut capability: libc::c_ulong = 0;

@@ -119,6 +119,7 @@ impl Keeper {
             hostname: "test".into(),
             entropy: String::new(),
             mounts: Vec::new(),
+            door: None,
         }));
         assert!(matches!(keeper.receive(), (got, Message::Configured(_)) if got == id));
         keeper

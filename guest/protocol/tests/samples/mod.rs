@@ -225,8 +225,37 @@ fn other_messages() -> Vec<(&'static str, Message)> {
                     index: 0,
                     guest_path: "/data".into(),
                 }],
+                door: None,
             }),
         ),
+        (
+            "configure-door",
+            Message::Configure(Configure {
+                clock_unix_ms: 1_700_000_000_000,
+                hostname: "voidbox".into(),
+                entropy: String::new(),
+                mounts: Vec::new(),
+                door: Some(Door {
+                    proxy: true,
+                    services: vec![DoorService {
+                        name: "db".into(),
+                        port: 5432,
+                    }],
+                }),
+            }),
+        ),
+        (
+            "connect-host",
+            Message::Connect(Connect::Host {
+                host: "example.com".into(),
+                port: 443,
+            }),
+        ),
+        (
+            "connect-service",
+            Message::Connect(Connect::Service { name: "db".into() }),
+        ),
+        ("connected", Message::Connected(Empty {})),
         ("configured", Message::Configured(Empty {})),
     ]
 }

@@ -19,7 +19,14 @@ use crate::vmm::{self, Usage};
 
 /// What this keeper can beyond the first version of the API, by the names of the ops: a client looks
 /// here before it asks for one of them. A name that stood here once stays.
-const FEATURES: &[&str] = &["exec.stdin.end", "keepalive", "tar.cut", "tie", "usage"];
+const FEATURES: &[&str] = &[
+    "exec.stdin.end",
+    "keepalive",
+    "notices",
+    "tar.cut",
+    "tie",
+    "usage",
+];
 
 /// The answer to a call.
 pub async fn run(keeper: &Rc<Keeper>, head: &Head, call: Call) -> Result<Value, Failure> {
@@ -111,6 +118,7 @@ fn status(keeper: &Keeper) -> Value {
         "vmmPid": keeper.vmm_pid.get(),
         "diskFull": keeper.disk.report(),
         "execs": execs,
+        "refusedConnections": keeper.door.as_ref().map(|door| door.refused()),
         "features": FEATURES,
     })
 }

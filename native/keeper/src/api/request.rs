@@ -99,6 +99,8 @@ pub enum StreamOp {
     ExecStdin(Args<ExecKey>),
     #[serde(rename = "exec.output")]
     ExecOutput(Args<Output>),
+    #[serde(rename = "notices")]
+    Notices(Args<Offset>),
     #[serde(rename = "file.put")]
     FilePut(Args<WriteFile>),
     #[serde(rename = "file.get")]
@@ -148,6 +150,12 @@ pub struct Signal {
 pub struct Output {
     pub exec_key: String,
     pub stream: String,
+    pub offset: u64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Offset {
     pub offset: u64,
 }
 

@@ -10,7 +10,7 @@ use voidbox_protocol::mailbox::SLOT_BYTES;
 use voidbox_protocol::message::{Message, Stream};
 
 use super::fence;
-use super::request::{ExecKey, Head, Output, StreamOp, Tie};
+use super::request::{ExecKey, Head, Offset, Output, StreamOp, Tie};
 use crate::client::{Client, Interrupted};
 use crate::error::{Code, Failure};
 use crate::exec::Exec;
@@ -31,8 +31,8 @@ pub async fn run(
 ) {
     let mut client = Client::new(head.id.clone(), reader, writer);
     let fence = match (&op, head.fence) {
-        // Output can be read without one.
-        (StreamOp::ExecOutput(_), None) => Ok(u64::MAX),
+        // What is only read can be read without one.
+        (StreamOp::ExecOutput(_) | StreamOp::Notices(_), None) => Ok(u64::MAX),
         _ => fence::check(keeper, head),
     };
     let fence = match fence {
@@ -69,6 +69,7 @@ async fn carry_out(
             Ok(())
         }
         StreamOp::ExecOutput(args) => exec_output(keeper, head.read(args)?, client).await,
+        StreamOp::Notices(args) => notices(keeper, head.read(args)?, client).await,
         StreamOp::ExecStdin(args) => exec_stdin(keeper, head, head.read(args)?, client).await,
         StreamOp::FilePut(args) => file_put(keeper, head.read(args)?, client).await,
         StreamOp::FileGet(args) => file_get(keeper, head.read(args)?, client).await,
@@ -138,6 +139,36 @@ async fn exec_output(
         if count == 0 {
             return Ok(());
         }
+        client.write(&buffer[..count]).await?;
+        offset += count as u64;
+    }
+}
+
+/// Lines as they come, until the client goes or the VM ends.
+async fn notices(
+    keeper: &Rc<Keeper>,
+    Offset { mut offset }: Offset,
+    client: &mut Client,
+) -> Result<(), Interrupted> {
+    let there = keeper.notices.size_bytes();
+    if offset > there {
+        return Err(Failure::bad_request(format!(
+            "offset {offset} is beyond the {there} bytes that are there"
+        ))
+        .into());
+    }
+    client.answer(&Ok(json!({ "offset": offset }))).await?;
+    let mut phase = keeper.phase.subscribe();
+    let mut buffer = vec![0u8; CHUNK_BYTES];
+    loop {
+        let read = tokio::select! {
+            biased;
+            read = keeper.notices.read(offset, &mut buffer) => read,
+            () = client.left() => return Ok(()),
+            // The sender lives as long as the keeper.
+            _ = phase.wait_for(|phase| matches!(phase, Phase::Stopping(_) | Phase::Ended(_))) => return Ok(()),
+        };
+        let Ok(count @ 1..) = read else { return Ok(()) };
         client.write(&buffer[..count]).await?;
         offset += count as u64;
     }

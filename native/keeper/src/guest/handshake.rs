@@ -7,15 +7,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use voidbox_protocol::PROTOCOL_VERSION;
-use voidbox_protocol::body::{Configure, ErrorCode, GuestMount};
+use voidbox_protocol::body::{Configure, Door, DoorService, ErrorCode, GuestMount};
 use voidbox_protocol::decode::{Decoder, Phase};
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::handshake::{
-    FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, KEY_BYTES, Ping, Pong, SessionKey,
+    FLAG_DOOR, FLAG_MAILBOX, FLAG_MULTIPLEX, HandshakeError, Hello, KEY_BYTES, Ping, Pong,
+    SessionKey,
 };
 use voidbox_protocol::message::{Message, MessageError};
 
 use crate::config::Mount;
+use crate::egress::Egress;
 
 const ENTROPY_BYTES: usize = 256;
 /// Request id of `Configure`; every later request has a higher one.
@@ -93,6 +95,7 @@ impl Frames {
 pub async fn open_session(
     port: UnixStream,
     mounts: &[Mount],
+    egress: Option<&Egress>,
     hostname: &str,
     mailbox: File,
 ) -> Result<Session, SessionError> {
@@ -112,7 +115,7 @@ pub async fn open_session(
     let ping = Ping {
         key: SessionKey::new(random()?),
         version: PROTOCOL_VERSION,
-        flags: FLAG_MULTIPLEX | FLAG_MAILBOX,
+        flags: FLAG_MULTIPLEX | FLAG_MAILBOX | if egress.is_some() { FLAG_DOOR } else { 0 },
     };
     frames.port.write_all(&ping.encode()?).await?;
     let pong = Pong::decode(&frames.next().await?)?;
@@ -126,8 +129,15 @@ pub async fn open_session(
     if pong.flags & FLAG_MULTIPLEX == 0 {
         return Err(HandshakeError::NoMultiplex.into());
     }
+    if egress.is_some() && pong.flags & FLAG_DOOR == 0 {
+        return Err(SessionError::Refused(format!(
+            "`egress` needs a guest agent with a door, and version {} has none: build the initramfs anew",
+            hello.agent
+        )));
+    }
     frames.decoder.open_session();
-    let configure = Message::Configure(configuration(mounts, hostname)?).encode(CONFIGURE_ID)?;
+    let configure =
+        Message::Configure(configuration(mounts, egress, hostname)?).encode(CONFIGURE_ID)?;
     frames.port.write_all(&configure).await?;
     match Message::decode(frames.next().await?)? {
         (CONFIGURE_ID, Message::Configured(_)) => Ok(Session {
@@ -148,7 +158,11 @@ pub async fn open_session(
     }
 }
 
-fn configuration(mounts: &[Mount], hostname: &str) -> std::io::Result<Configure> {
+fn configuration(
+    mounts: &[Mount],
+    egress: Option<&Egress>,
+    hostname: &str,
+) -> std::io::Result<Configure> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
@@ -164,7 +178,20 @@ fn configuration(mounts: &[Mount], hostname: &str) -> std::io::Result<Configure>
                 guest_path: mount.guest_path.clone(),
             })
             .collect(),
+        door: egress.map(door),
     })
+}
+
+/// What the guest has to know: the names of services, and not where they are.
+fn door(egress: &Egress) -> Door {
+    let services = egress.services.iter().map(|service| DoorService {
+        name: service.name.clone(),
+        port: service.port,
+    });
+    Door {
+        proxy: true,
+        services: services.collect(),
+    }
 }
 
 fn random<const N: usize>() -> std::io::Result<[u8; N]> {

@@ -7,12 +7,13 @@ use std::rc::Rc;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
-use voidbox_protocol::MAX_OPEN_REQUESTS;
+use voidbox_protocol::body::Connect;
 use voidbox_protocol::credit::CreditError;
 use voidbox_protocol::decode::Decoder;
 use voidbox_protocol::frame::{Frame, FrameError};
 use voidbox_protocol::mailbox::{MIN_MAIL_BYTES, MailError};
 use voidbox_protocol::message::{Message, MessageError, Stream};
+use voidbox_protocol::{FIRST_TUNNEL_ID, MAX_OPEN_REQUESTS, MAX_OPEN_TUNNELS};
 
 use super::handshake::Session;
 use super::mailbox::{Mailbox, Slot};
@@ -60,11 +61,24 @@ pub trait Inbound {
     fn on_lost(&self, failure: &Failure);
 }
 
+/// Who takes the streams that the guest opens.
+pub trait Acceptor {
+    fn on_connect(
+        &self,
+        link: &Rc<Link>,
+        id: u32,
+        wanted: Connect,
+    ) -> Result<Rc<dyn Inbound>, Violation>;
+}
+
 pub struct Link {
     outbox: Outbox,
     mailbox: Option<Rc<Mailbox>>,
     requests: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     next_id: Cell<u32>,
+    /// There when the guest was offered a door and took it.
+    acceptor: Option<Box<dyn Acceptor>>,
+    tunnels: RefCell<HashMap<u32, Rc<dyn Inbound>>>,
     pub patience: Rc<Patience>,
     /// The reason, once the link is over.
     ended: watch::Sender<Option<Failure>>,
@@ -72,12 +86,18 @@ pub struct Link {
 
 impl Link {
     /// Starts the two tasks that read and write the port.
-    pub fn start(session: Session, patience: Rc<Patience>) -> Rc<Self> {
+    pub fn start(
+        session: Session,
+        patience: Rc<Patience>,
+        acceptor: Option<Box<dyn Acceptor>>,
+    ) -> Rc<Self> {
         let link = Rc::new(Self {
             outbox: Outbox::default(),
             mailbox: session.mailbox.map(Mailbox::new),
             requests: RefCell::default(),
             next_id: Cell::new(1),
+            acceptor,
+            tunnels: RefCell::default(),
             patience,
             ended: watch::Sender::new(None),
         });
@@ -111,10 +131,10 @@ impl Link {
             )));
         }
         let mut id = self.next_id.get();
-        while id == 0 || requests.contains_key(&id) {
-            id = id.wrapping_add(1);
+        while requests.contains_key(&id) {
+            id = next_request_id(id);
         }
-        self.next_id.set(id.wrapping_add(1));
+        self.next_id.set(next_request_id(id));
         let frame = message
             .encode(id)
             .map_err(|error| Failure::bad_request(error.to_string()))?;
@@ -166,7 +186,8 @@ impl Link {
         }
         self.outbox.close();
         let requests = std::mem::take(&mut *self.requests.borrow_mut());
-        for inbound in requests.into_values() {
+        let tunnels = std::mem::take(&mut *self.tunnels.borrow_mut());
+        for inbound in requests.into_values().chain(tunnels.into_values()) {
             inbound.on_lost(&failure);
         }
     }
@@ -191,7 +212,7 @@ impl Link {
     }
 
     async fn read_frames(
-        &self,
+        self: &Rc<Self>,
         port: &mut OwnedReadHalf,
         mut decoder: Decoder,
         early: Vec<Frame>,
@@ -228,7 +249,7 @@ impl Link {
         self.mailbox.as_ref().ok_or(MailError::NoMailbox)
     }
 
-    fn dispatch(&self, frame: Frame) -> Result<(), Violation> {
+    fn dispatch(self: &Rc<Self>, frame: Frame) -> Result<(), Violation> {
         let (id, message) = match Message::decode(frame)? {
             (_, Message::MailTaken(slot)) => return Ok(self.mailbox()?.give_back(slot)?),
             (id, Message::Mail(mail)) => {
@@ -238,6 +259,9 @@ impl Link {
             }
             other => other,
         };
+        if id >= FIRST_TUNNEL_ID {
+            return self.dispatch_tunnel(id, message);
+        }
         let inbound = self.requests.borrow().get(&id).cloned();
         let Some(inbound) = inbound else {
             // A signal, a cancel or bytes of ours may cross the end of their request on the way.
@@ -253,5 +277,48 @@ impl Link {
             self.requests.borrow_mut().remove(&id);
         }
         Ok(())
+    }
+
+    /// A frame of a stream that the guest opened, or opens.
+    fn dispatch_tunnel(self: &Rc<Self>, id: u32, message: Message) -> Result<(), Violation> {
+        let inbound = self.tunnels.borrow().get(&id).cloned();
+        let unexpected = Violation::Unexpected {
+            id,
+            got: message.frame_type(),
+        };
+        match (inbound, message) {
+            (Some(inbound), message) => {
+                if inbound.on_message(self, id, message)? == After::Finished {
+                    self.forget_tunnel(id);
+                }
+            }
+            (None, Message::Connect(wanted)) => {
+                let acceptor = self.acceptor.as_ref().ok_or(unexpected)?;
+                if self.tunnels.borrow().len() >= MAX_OPEN_TUNNELS {
+                    return Err(Violation::Broken(format!(
+                        "more than {MAX_OPEN_TUNNELS} streams of the guest are open"
+                    )));
+                }
+                let inbound = acceptor.on_connect(self, id, wanted)?;
+                self.tunnels.borrow_mut().insert(id, inbound);
+            }
+            // Both may cross the last word of this side.
+            (None, Message::Credit(..) | Message::Cancel(_)) if self.acceptor.is_some() => {}
+            (None, _) => return Err(unexpected),
+        }
+        Ok(())
+    }
+
+    /// Both sides of a stream that the guest opened have said their last word.
+    pub fn forget_tunnel(&self, id: u32) {
+        self.tunnels.borrow_mut().remove(&id);
+    }
+}
+
+/// The next id of the keeper's range; 0 is that of `Configure`.
+fn next_request_id(id: u32) -> u32 {
+    match id + 1 {
+        FIRST_TUNNEL_ID => 1,
+        next => next,
     }
 }

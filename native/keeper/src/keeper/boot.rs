@@ -76,7 +76,13 @@ impl Keeper {
         let hostname = "voidbox";
         let session = self.disk.within(
             limit,
-            open_session(port, &self.config.mounts, hostname, mailbox),
+            open_session(
+                port,
+                &self.config.mounts,
+                self.config.egress.as_ref(),
+                hostname,
+                mailbox,
+            ),
         );
         let error = match session.await {
             Ok(Ok(session)) => return Ok(session),

@@ -14,12 +14,14 @@ use tokio::time::timeout;
 
 use crate::config::LaunchConfig;
 use crate::disk::Disk;
+use crate::door::Door;
 use crate::error::{Code, Failure};
 use crate::exec::{Exec, SpoolBudget, now_ms};
-use crate::guest::link::Link;
+use crate::guest::link::{Acceptor, Link};
 use crate::guest::patience::Patience;
 use crate::guest::pulse;
 use crate::lease::Lease;
+use crate::notices::Notices;
 use crate::run_dir::{KEEPER, KeeperFile, RunDir, SCRATCH};
 use crate::vmm::Vmm;
 
@@ -52,6 +54,9 @@ pub struct Keeper {
     pub dir: RunDir,
     pub config: LaunchConfig,
     pub lease: Lease,
+    /// There when the guest may reach anything.
+    pub door: Option<Rc<Door>>,
+    pub notices: Rc<Notices>,
     pub disk: Rc<Disk>,
     pub fence: watch::Sender<u64>,
     pub phase: watch::Sender<Phase>,
@@ -85,7 +90,11 @@ impl Keeper {
         let text = serde_json::to_vec(&keeper_file).expect("plain data serialises");
         dir.write_durable(KEEPER, &text)?;
         let fence = dir.read_fence()?;
+        let notices = Notices::create(&dir)?;
+        let egress = config.egress.clone();
         Ok(Self {
+            door: egress.map(|egress| Door::new(egress, notices.clone())),
+            notices,
             lease: Lease::new(Duration::from_millis(config.orphan_timeout_ms)),
             disk: Disk::new(
                 dir.path(),
@@ -201,7 +210,11 @@ impl Keeper {
             Err(end) => return end,
         };
         let silence = Duration::from_millis(self.config.guest_silence_ms);
-        let link = Link::start(session, Patience::new(silence));
+        let acceptor = self
+            .door
+            .clone()
+            .map(|door| Box::new(door) as Box<dyn Acceptor>);
+        let link = Link::start(session, Patience::new(silence), acceptor);
         self.phase.send_replace(Phase::Ready(link.clone()));
         let vmm = slot.as_mut().expect("a session has a VMM");
         let broken = vmm.broken_control();

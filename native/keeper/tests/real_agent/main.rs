@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+mod door;
 mod full_disk;
 mod owners;
 mod refusals;

@@ -1,0 +1,92 @@
+/** What a VM reaches over its door: rules with presets expanded, free of values that belong to one host. */
+
+export const EGRESS_LIMITS = {
+  /** Of `allow`, and of `deny`; presets count with what they stand for. */
+  rules: 256,
+  services: 32,
+  /** Of one rule. */
+  ports: 32,
+  hostCharacters: 253,
+  serviceNameCharacters: 63,
+} as const;
+
+/** Where a rule of `allow` says no port. */
+export const DEFAULT_PORTS: readonly number[] = [80, 443];
+
+/** Absent in a sandbox: it reaches nothing. */
+export interface EgressPlan {
+  /** `any` is the internet, at every port. Neither opens the host's loopback, private networks or metadata addresses. */
+  readonly allow: 'any' | readonly EgressRule[];
+  /** Wins over `allow`. */
+  readonly deny: readonly EgressRule[];
+  readonly services: readonly EgressService[];
+}
+
+export type EgressRule =
+  /** One name, lower case. */
+  | { readonly kind: 'host'; readonly name: string; readonly ports: EgressPorts }
+  /** What is below a name, and not the name itself. */
+  | { readonly kind: 'subdomains'; readonly name: string; readonly ports: EgressPorts }
+  /** Addresses, as `192.0.2.0/24`. */
+  | { readonly kind: 'network'; readonly cidr: string; readonly ports: EgressPorts };
+
+export type EgressPorts = 'any' | readonly number[];
+
+/** Reached by its name in the guest, wherever it is: a host of the worker's network, or its loopback. */
+export interface EgressService {
+  readonly name: string;
+  readonly host: string;
+  /** On both sides. */
+  readonly port: number;
+}
+
+const NOTHING: EgressPlan = { allow: [], deny: [], services: [] };
+
+/** What several stages of one VM need together; what one of them denies, all of them are denied. Of two services of one name the first. */
+export function unionOfEgress(plans: readonly (EgressPlan | undefined)[]): EgressPlan | undefined {
+  const said = plans.filter((plan) => plan !== undefined);
+  if (said.length === 0) return undefined;
+  return said.reduce(
+    (sum, { allow, deny, services }) => ({
+      allow: sum.allow === 'any' || allow === 'any' ? 'any' : distinct([...sum.allow, ...allow]),
+      deny: distinct([...sum.deny, ...deny]),
+      services: [...sum.services, ...services.filter(({ name }) => sum.services.every((other) => other.name !== name))],
+    }),
+    NOTHING,
+  );
+}
+
+function distinct(rules: readonly EgressRule[]): readonly EgressRule[] {
+  return [...new Map(rules.map((rule) => [JSON.stringify(rule), rule])).values()];
+}
+
+/** On one line, for people. */
+export function describeEgress(egress: EgressPlan | undefined): string {
+  if (egress === undefined) return 'no network';
+  const { allow, deny, services } = egress;
+  const reached = [
+    ...(allow === 'any' ? ['the internet'] : allow.map(describeRule)),
+    ...services.map(({ name, host, port }) => `service ${name} (${hostAndPort(host, port)})`),
+  ];
+  const denied = deny.length === 0 ? '' : ` except ${shortList(deny.map(describeRule))}`;
+  return reached.length === 0 ? 'no network' : `reaches ${shortList(reached)}${denied}`;
+}
+
+const SHOWN = 8;
+
+function shortList(texts: readonly string[]): string {
+  const more = texts.length - SHOWN;
+  return more > 0 ? `${texts.slice(0, SHOWN).join(', ')} and ${more} more` : texts.join(', ');
+}
+
+export function describeRule(rule: EgressRule): string {
+  const { ports } = rule;
+  const what = rule.kind === 'host' ? rule.name : rule.kind === 'subdomains' ? `*.${rule.name}` : rule.cidr;
+  if (ports === 'any') return `${what} at any port`;
+  const isUsual = ports.length === DEFAULT_PORTS.length && ports.every((port) => DEFAULT_PORTS.includes(port));
+  return isUsual ? what : `${what} at ${ports.length === 1 ? 'port' : 'ports'} ${ports.join(', ')}`;
+}
+
+function hostAndPort(host: string, port: number): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}

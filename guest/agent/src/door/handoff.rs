@@ -1,0 +1,259 @@
+//! What the helper and PID 1 say to each other.
+//!
+//! For each connection the helper sends one [`Wanted`] over the control socket, with the end of a
+//! socket pair that is this connection's line. PID 1 writes its answer into the line. When that is
+//! yes, the helper sends the descriptor whose bytes are to be moved, with those that it has read
+//! already; when the connection is over, PID 1 writes into the line how.
+
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use voidbox_protocol::body::{Connect, ErrorCode};
+
+/// Bytes of a name.
+const MAX_NAME_BYTES: usize = 255;
+/// Bytes that a helper may have read of a connection before it hands it over.
+pub const MAX_EARLY_BYTES: usize = 64 << 10;
+/// Bytes of a message that says why there is no connection.
+const MAX_REASON_BYTES: usize = 1024;
+
+const TO_HOST: u8 = 0;
+const TO_SERVICE: u8 = 1;
+
+/// Why there is no connection, as far as the helper tells them apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The policy, or the request itself.
+    NotAllowed = 1,
+    /// Too many at once or in all.
+    Limit = 2,
+    /// The other end.
+    Failed = 3,
+}
+
+impl Refusal {
+    pub fn of(code: ErrorCode) -> Self {
+        match code {
+            ErrorCode::NotAllowed | ErrorCode::BadRequest => Refusal::NotAllowed,
+            ErrorCode::Limit => Refusal::Limit,
+            _ => Refusal::Failed,
+        }
+    }
+}
+
+/// Asks for a connection, with the end of its line.
+pub fn send_wanted(
+    control: BorrowedFd<'_>,
+    wanted: &Connect,
+    line: BorrowedFd<'_>,
+) -> io::Result<()> {
+    let (kind, port, name) = match wanted {
+        Connect::Host { host, port } => (TO_HOST, *port, host),
+        Connect::Service { name } => (TO_SERVICE, 0, name),
+    };
+    let mut message = vec![kind];
+    message.extend_from_slice(&port.to_le_bytes());
+    message.extend_from_slice(name.as_bytes());
+    send_with(control, &message, line)
+}
+
+/// The next request of the helper; `None` when it has ended or does not keep to the form.
+pub fn receive_wanted(control: BorrowedFd<'_>) -> Option<(Connect, OwnedFd)> {
+    let mut buffer = [0u8; 3 + MAX_NAME_BYTES + 1];
+    let (count, line) = receive_with(control, &mut buffer).ok()?;
+    let [kind, low, high, name @ ..] = &buffer[..count] else {
+        return None;
+    };
+    let is_name = name.len() <= MAX_NAME_BYTES && name.iter().all(u8::is_ascii_graphic);
+    let name = String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?;
+    let wanted = match *kind {
+        TO_HOST => Connect::Host {
+            host: name,
+            port: u16::from_le_bytes([*low, *high]),
+        },
+        TO_SERVICE => Connect::Service { name },
+        _ => return None,
+    };
+    Some((wanted, line?))
+}
+
+/// PID 1's answer.
+pub fn send_answer(line: &mut UnixStream, answer: Result<(), (Refusal, &str)>) -> io::Result<()> {
+    let (code, reason) = match answer {
+        Ok(()) => (0, ""),
+        Err((refusal, reason)) => (refusal as u8, reason),
+    };
+    let reason = &reason.as_bytes()[..reason.len().min(MAX_REASON_BYTES)];
+    let length = u16::try_from(reason.len()).unwrap_or(0);
+    let mut message = vec![code];
+    message.extend_from_slice(&length.to_le_bytes());
+    message.extend_from_slice(reason);
+    line.write_all(&message)
+}
+
+/// The answer as the helper reads it.
+pub fn receive_answer(line: &mut UnixStream) -> io::Result<Result<(), (Refusal, String)>> {
+    let mut head = [0u8; 3];
+    line.read_exact(&mut head)?;
+    let mut reason = vec![0; usize::from(u16::from_le_bytes([head[1], head[2]]))];
+    line.read_exact(&mut reason)?;
+    let refusal = match head[0] {
+        0 => return Ok(Ok(())),
+        1 => Refusal::NotAllowed,
+        2 => Refusal::Limit,
+        _ => Refusal::Failed,
+    };
+    Ok(Err((
+        refusal,
+        String::from_utf8_lossy(&reason).into_owned(),
+    )))
+}
+
+/// Hands a connection over, with what was read of it.
+pub fn send_connection(
+    line: &mut UnixStream,
+    connection: BorrowedFd<'_>,
+    early: &[u8],
+) -> io::Result<()> {
+    let length = u32::try_from(early.len()).map_err(|_| invalid())?;
+    send_with(line.as_fd(), &length.to_le_bytes(), connection)?;
+    line.write_all(early)
+}
+
+/// A connection that the helper hands over, and what was read of it.
+pub fn receive_connection(line: &mut UnixStream) -> io::Result<(OwnedFd, Vec<u8>)> {
+    let mut length = [0u8; 4];
+    let (count, connection) = receive_with(line.as_fd(), &mut length)?;
+    let connection = connection
+        .filter(|_| count == length.len())
+        .ok_or_else(invalid)?;
+    let length = u32::from_le_bytes(length) as usize;
+    if length > MAX_EARLY_BYTES {
+        return Err(invalid());
+    }
+    let mut early = vec![0; length];
+    line.read_exact(&mut early)?;
+    Ok((connection, early))
+}
+
+/// Says how a connection ended.
+pub fn send_end(line: &mut UnixStream, is_clean: bool) -> io::Result<()> {
+    line.write_all(&[u8::from(is_clean)])
+}
+
+/// True when a connection ended with nothing lost.
+pub fn receive_end(line: &mut UnixStream) -> bool {
+    let mut end = [0u8];
+    line.read_exact(&mut end).is_ok() && end[0] == 1
+}
+
+fn invalid() -> io::Error {
+    io::Error::from(io::ErrorKind::InvalidData)
+}
+
+fn send_with(socket: BorrowedFd<'_>, bytes: &[u8], fd: BorrowedFd<'_>) -> io::Result<()> {
+    let fds = [fd];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(invalid());
+    }
+    let sent = sendmsg(
+        socket,
+        &[IoSlice::new(bytes)],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )?;
+    if sent != bytes.len() {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    Ok(())
+}
+
+fn receive_with(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let into = &mut [IoSliceMut::new(buffer)];
+        match recvmsg(socket, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => break other?,
+        }
+    };
+    let mut fds = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
+        _ => Vec::new(),
+    });
+    Ok((received.bytes, fds.next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (UnixStream, UnixStream) {
+        UnixStream::pair().unwrap()
+    }
+
+    #[test]
+    fn a_request_comes_over_with_its_line() {
+        let (theirs, mine) = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            rustix::net::SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        let (mut line, end) = pair();
+        let wanted = Connect::Host {
+            host: "a.example".into(),
+            port: 443,
+        };
+        send_wanted(theirs.as_fd(), &wanted, end.as_fd()).unwrap();
+        drop(end);
+        let (got, end) = receive_wanted(mine.as_fd()).unwrap();
+        assert_eq!(got, wanted);
+        let mut end = UnixStream::from(end);
+        send_answer(&mut end, Err((Refusal::NotAllowed, "no"))).unwrap();
+        assert_eq!(
+            receive_answer(&mut line).unwrap(),
+            Err((Refusal::NotAllowed, "no".into()))
+        );
+        for wrong in [
+            Connect::Service {
+                name: "with space".into(),
+            },
+            Connect::Service {
+                name: "x".repeat(256),
+            },
+        ] {
+            send_wanted(theirs.as_fd(), &wrong, line.as_fd()).unwrap();
+            assert!(receive_wanted(mine.as_fd()).is_none(), "{wrong:?}");
+        }
+        drop(theirs);
+        assert!(receive_wanted(mine.as_fd()).is_none());
+    }
+
+    #[test]
+    fn a_connection_comes_over_with_what_was_read_of_it() {
+        let (mut theirs, mut mine) = pair();
+        let (socket, mut other) = pair();
+        send_connection(&mut theirs, socket.as_fd(), b"early").unwrap();
+        let (got, early) = receive_connection(&mut mine).unwrap();
+        assert_eq!(early, b"early");
+        UnixStream::from(got).write_all(b"x").unwrap();
+        let mut byte = [0];
+        other.read_exact(&mut byte).unwrap();
+        send_end(&mut mine, true).unwrap();
+        assert!(receive_end(&mut theirs));
+        drop(mine);
+        assert!(!receive_end(&mut theirs));
+    }
+}

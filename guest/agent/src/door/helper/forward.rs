@@ -1,0 +1,115 @@
+//! One request with a whole URL: passed on over a connection of its own, its response passed back.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use voidbox_protocol::body::Connect;
+
+use super::body::{Body, Framing, pass};
+use super::head::{Forward, Problem, Response, parse_response};
+use super::proxy::{Client, problem_of};
+use super::{Asker, reset};
+use crate::door::handoff::{receive_end, send_connection};
+
+const READ_BYTES: usize = 16 << 10;
+
+/// Serves one request. True when the program's connection can have another one. Each request has a
+/// connection to the server of its own, so that each is decided by itself.
+pub fn serve(asker: &Asker, client: &mut Client, request: &Forward) -> Result<bool, Problem> {
+    let wanted = Connect::Host {
+        host: request.host.clone(),
+        port: request.port,
+    };
+    let failed = |error: io::Error| Problem::new(502, format!("the connection broke: {error}"));
+    let mut line = asker.ask(&wanted).map_err(problem_of)?;
+    let (mut server, end) = UnixStream::pair().map_err(failed)?;
+    send_connection(&mut line, end.as_fd(), &[]).map_err(failed)?;
+    drop(end);
+    server.write_all(&request.head).map_err(failed)?;
+
+    let mut program = client.stream.try_clone().map_err(failed)?;
+    let mut upload_from = client.stream.try_clone().map_err(failed)?;
+    let mut upload_to = server.try_clone().map_err(failed)?;
+    let ahead = std::mem::take(&mut client.ahead);
+    let (answered, uploaded) = thread::scope(|scope| {
+        let upload = scope.spawn(move || {
+            let (mut body, mut ahead) = (Body::new(request.body), ahead);
+            let whole = pass(&mut body, &mut ahead, &mut upload_from, &mut upload_to);
+            (matches!(whole, Ok(true)), ahead)
+        });
+        let answered = pass_response(&mut line, &mut server, &mut program, request);
+        if !upload.is_finished() {
+            // The server has said all that it will: what the program still sends is nobody's.
+            let _ = program.shutdown(Shutdown::Read);
+            let _ = server.shutdown(Shutdown::Both);
+        }
+        (answered, upload.join())
+    });
+    let (is_uploaded, ahead) = uploaded.unwrap_or((false, Vec::new()));
+    client.ahead = ahead;
+    Ok(answered? && is_uploaded)
+}
+
+/// True when the program can tell where the response ended, so that its connection can go on.
+fn pass_response(
+    line: &mut UnixStream,
+    server: &mut UnixStream,
+    program: &mut (impl Write + AsFd),
+    request: &Forward,
+) -> Result<bool, Problem> {
+    let mut ahead = Vec::new();
+    let response = loop {
+        let mut response = next_response(server, &mut ahead, request.is_head_method)?;
+        let keep_alive = request.keep_alive && response.body != Framing::UntilClose;
+        response.finish(keep_alive);
+        if program.write_all(&response.head).is_err() {
+            return Ok(false);
+        }
+        if !response.is_interim {
+            break response;
+        }
+    };
+    let passed = pass(&mut Body::new(response.body), &mut ahead, server, program);
+    let is_whole = match (passed, response.body) {
+        // Where the connection's end is the body's, only PID 1 knows whether it was one.
+        (Ok(true), Framing::UntilClose) => receive_end_of(line, server),
+        (Ok(whole), _) => whole,
+        (Err(_), _) => false,
+    };
+    if !is_whole {
+        // The head has gone: that the rest is missing must not look like its end.
+        reset(program);
+    }
+    Ok(is_whole && request.keep_alive && response.body != Framing::UntilClose)
+}
+
+fn receive_end_of(line: &mut UnixStream, server: &UnixStream) -> bool {
+    // The other direction is still open, and the end of both is told.
+    let _ = server.shutdown(Shutdown::Write);
+    receive_end(line)
+}
+
+fn next_response(
+    server: &mut UnixStream,
+    ahead: &mut Vec<u8>,
+    is_head_method: bool,
+) -> Result<Response, Problem> {
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        if !ahead.is_empty()
+            && let Some((response, length)) = parse_response(ahead, is_head_method)?
+        {
+            ahead.drain(..length);
+            return Ok(response);
+        }
+        match server.read(&mut buffer) {
+            Ok(0) => return Err(Problem::new(502, "the server ended without an answer")),
+            Ok(count) => ahead.extend_from_slice(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Problem::new(502, format!("the connection broke: {error}"))),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Starts the helper, takes its requests, and moves the bytes of each connection on a thread.
+
+use std::io;
+use std::net::{SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use voidbox_protocol::body::{Connect, Door, ErrorBody, ErrorCode};
+
+use super::handoff::{Refusal, receive_connection, receive_wanted, send_answer, send_end};
+use super::pump::{End, Pump, wait_readable};
+use super::tunnel::{Gone, Tunnel, Tunnels};
+use super::{MAX_SERVICES, PROXY, hosts, service_address};
+use crate::exec::{CLOSE_ON_EXEC_FROM, drop_bounding_set};
+use crate::failure::Failure;
+use crate::guest::{Guest, Owner, Role};
+use crate::log;
+
+/// The user of the helper, which owns nothing and is nobody else's.
+const HELPER: Owner = Owner { uid: 990, gid: 990 };
+/// How often a helper that ended is replaced, and the pause before.
+const MAX_HELPERS: u32 = 100;
+const HELPER_PAUSE: Duration = Duration::from_millis(200);
+/// Stack of the thread of a connection: a buffer is on the heap.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Makes what programs of the guest connect to. What it starts lives as long as this process.
+pub fn open(guest: &Guest, tunnels: &Arc<Tunnels>, door: &Door) -> Result<(), Failure> {
+    let is_init = matches!(guest.role, Role::Init(_));
+    if door.services.len() > MAX_SERVICES {
+        return Err(Failure::bad_request(format!(
+            "{} services, at most {MAX_SERVICES}",
+            door.services.len()
+        )));
+    }
+    let (listeners, proxy) = listeners(door, is_init)?;
+    guest.set_variables(hosts::variables(proxy, &door.services));
+    if is_init {
+        hosts::write_names(&door.services)
+            .map_err(|error| Failure::io("writing /etc/hosts", error))?;
+    }
+    let first = spawn_helper(&guest.reaper, is_init, &listeners)
+        .map_err(|error| Failure::io("starting the door's helper", error))?;
+    let (reaper, tunnels) = (guest.reaper.clone(), tunnels.clone());
+    thread::Builder::new()
+        .name("door".into())
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let mut control = first;
+            for _ in 0..MAX_HELPERS {
+                serve_helper(&tunnels, &control);
+                log::line("the door's helper ended; another one is started");
+                thread::sleep(HELPER_PAUSE);
+                match spawn_helper(&reaper, is_init, &listeners) {
+                    Ok(next) => control = next,
+                    Err(error) => log::line(&format!("starting the door's helper: {error}")),
+                }
+            }
+        })
+        .map_err(|error| Failure::io("starting the door", error))?;
+    Ok(())
+}
+
+type Listeners = Vec<(String, TcpListener)>;
+
+/// The listeners with what the helper is told of each: `-` for the proxy, else a service's name; and
+/// where the proxy is. Root makes them, because a service may have a port that users cannot listen on.
+fn listeners(door: &Door, is_init: bool) -> Result<(Listeners, Option<SocketAddr>), Failure> {
+    let mut listeners = Vec::new();
+    let mut listen = |name: &str, at: SocketAddrV4| {
+        let bound = TcpListener::bind(at)
+            .and_then(|listener| Ok((listener.local_addr()?, listener)))
+            .map_err(|error| Failure::io(format!("listening on {at}"), error));
+        let (address, listener) = bound?;
+        listeners.push((name.to_owned(), listener));
+        Ok(address)
+    };
+    let mut proxy = None;
+    if door.proxy {
+        // A process under test shares its machine's loopback with others.
+        let port = if is_init { PROXY.port() } else { 0 };
+        proxy = Some(listen("-", SocketAddrV4::new(*PROXY.ip(), port))?);
+    }
+    for (index, service) in door.services.iter().enumerate() {
+        listen(
+            &service.name,
+            SocketAddrV4::new(service_address(index), service.port),
+        )?;
+    }
+    Ok((listeners, proxy))
+}
+
+/// Starts a helper; the answer is this side's end of its control socket.
+fn spawn_helper(
+    reaper: &crate::reaper::Reaper,
+    is_init: bool,
+    listeners: &[(String, TcpListener)],
+) -> io::Result<OwnedFd> {
+    let (mine, theirs) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let mut command = Command::new("/proc/self/exe");
+    command
+        .arg("--door")
+        .arg(theirs.as_raw_fd().to_string())
+        .args(
+            listeners
+                .iter()
+                .map(|(name, listener)| format!("{}={name}", listener.as_raw_fd())),
+        )
+        .env_clear()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let kept: Vec<RawFd> = listeners
+        .iter()
+        .map(|(_, listener)| listener.as_raw_fd())
+        .chain([theirs.as_raw_fd()])
+        .collect();
+    let user = is_init.then_some(HELPER);
+    // SAFETY: the closure makes system calls only: no allocation, no lock. The descriptors stay open
+    // until the child has started.
+    unsafe { command.pre_exec(move || become_helper(&kept, user)) };
+    reaper.spawn(&mut command, || ())?;
+    Ok(mine)
+}
+
+/// Runs in the child between fork and exec.
+fn become_helper(kept: &[RawFd], user: Option<Owner>) -> io::Result<()> {
+    let check = |result: libc::c_long| match result < 0 {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(()),
+    };
+    // SAFETY: async-signal-safe calls with integers and null alone.
+    unsafe {
+        check(libc::setsid().into())?;
+        let marked = libc::CLOSE_RANGE_CLOEXEC;
+        check(libc::syscall(
+            libc::SYS_close_range,
+            CLOSE_ON_EXEC_FROM,
+            u32::MAX,
+            marked,
+        ))?;
+        for fd in kept {
+            check(libc::fcntl(*fd, libc::F_SETFD, 0).into())?;
+        }
+        if let Some(Owner { uid, gid }) = user {
+            let none: *const libc::gid_t = std::ptr::null();
+            drop_bounding_set();
+            check(libc::syscall(libc::SYS_setgroups, 0usize, none))?;
+            check(libc::syscall(libc::SYS_setresgid, gid, gid, gid))?;
+            check(libc::syscall(libc::SYS_setresuid, uid, uid, uid))?;
+        }
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0).into())
+    }
+}
+
+/// Takes requests until the helper ends.
+fn serve_helper(tunnels: &Arc<Tunnels>, control: &OwnedFd) {
+    while let Some((wanted, line)) = receive_wanted(control.as_fd()) {
+        let mut line = UnixStream::from(line);
+        let tunnels = tunnels.clone();
+        // The thread has the line; without one the helper sees it end.
+        let started = thread::Builder::new()
+            .name("tunnel".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || serve_connection(&tunnels, wanted, &mut line));
+        if let Err(error) = started {
+            log::line(&format!("no thread for a connection: {error}"));
+        }
+    }
+}
+
+fn serve_connection(tunnels: &Tunnels, wanted: Connect, line: &mut UnixStream) {
+    let tunnel = match tunnels.open() {
+        Ok(Some(tunnel)) => tunnel,
+        Ok(None) => {
+            let reason = "the guest has as many connections as it may have";
+            let _ = send_answer(line, Err((Refusal::Limit, reason)));
+            return;
+        }
+        Err(error) => {
+            let _ = send_answer(line, Err((Refusal::Failed, &error.to_string())));
+            return;
+        }
+    };
+    if carry(&tunnel, wanted, line).is_err() {
+        let _ = tunnel.cancel();
+    }
+    tunnels.settle(&tunnel);
+}
+
+/// One connection from the request to its end. On an error the tunnel is still to be cancelled.
+fn carry(tunnel: &Tunnel, wanted: Connect, line: &mut UnixStream) -> Result<(), Gone> {
+    tunnel.connect(wanted)?;
+    let answer = wait_answer(tunnel, line).ok_or(Gone)?;
+    if let Err(ErrorBody { code, message }) = answer {
+        let refusal = match code {
+            ErrorCode::Cancelled => Refusal::Failed,
+            code => Refusal::of(code),
+        };
+        let _ = send_answer(line, Err((refusal, &message)));
+        return tunnel.cancel();
+    }
+    send_answer(line, Ok(())).map_err(|_| Gone)?;
+    while !wait_readable(tunnel, line.as_fd()).map_err(|_| Gone)? {
+        if matches!(tunnel.answer(), Some(Err(_))) {
+            return Err(Gone);
+        }
+    }
+    let (socket, early) = receive_connection(line).map_err(|_| Gone)?;
+    let socket = checked(socket).map_err(|_| Gone)?;
+    for piece in early.chunks(16 << 10) {
+        // The window of a new tunnel has room for it.
+        tunnel.send(piece)?;
+    }
+    let end = Pump::new(tunnel, socket).run();
+    let _ = send_end(line, end == End::Clean);
+    Ok(())
+}
+
+/// The keeper's answer; `None` when the helper has gone before it came.
+fn wait_answer(tunnel: &Tunnel, line: &UnixStream) -> Option<Result<(), ErrorBody>> {
+    loop {
+        if let Some(answer) = tunnel.answer() {
+            return Some(answer);
+        }
+        // The helper has nothing to say before the answer: what can be read is its end.
+        if wait_readable(tunnel, line.as_fd()).ok()? {
+            return None;
+        }
+    }
+}
+
+/// A stream socket that does not block. Anything else of a helper could hold this thread up.
+fn checked(socket: OwnedFd) -> io::Result<OwnedFd> {
+    let kind = rustix::net::sockopt::socket_type(&socket)?;
+    if kind != SocketType::STREAM {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let flags = rustix::fs::fcntl_getfl(&socket)?;
+    rustix::fs::fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?;
+    Ok(socket)
+}

@@ -1,0 +1,219 @@
+//! The keeper's side of one stream that the guest opened.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+use voidbox_protocol::body::{Empty, ErrorBody, StreamEnd};
+use voidbox_protocol::credit::{ReceiveWindow, SendWindow, TUNNEL_WINDOW_BYTES};
+use voidbox_protocol::message::{Message, Stream, encode_data};
+
+use crate::error::Failure;
+use crate::guest::link::{After, Inbound, Link, Violation};
+
+/// The tunnel is over: the guest gave it up, or its VM is gone.
+#[derive(Debug)]
+pub struct GivenUp;
+
+struct State {
+    /// Bytes of the guest that nobody has taken yet; never more than the window.
+    incoming: Vec<u8>,
+    receive: ReceiveWindow,
+    send: SendWindow,
+    /// The guest has sent its last byte.
+    ended: bool,
+    /// The guest, or the end of its VM, has given the tunnel up.
+    given_up: bool,
+    heard_last: bool,
+    said_last: bool,
+}
+
+struct Inner {
+    state: RefCell<State>,
+    changed: Notify,
+}
+
+pub struct Tunnel {
+    link: Rc<Link>,
+    id: u32,
+    inner: Rc<Inner>,
+}
+
+impl Tunnel {
+    pub fn new(link: Rc<Link>, id: u32) -> (Self, Rc<dyn Inbound>) {
+        let inner = Rc::new(Inner {
+            state: RefCell::new(State {
+                incoming: Vec::new(),
+                receive: ReceiveWindow::of(TUNNEL_WINDOW_BYTES),
+                send: SendWindow::of(TUNNEL_WINDOW_BYTES),
+                ended: false,
+                given_up: false,
+                heard_last: false,
+                said_last: false,
+            }),
+            changed: Notify::new(),
+        });
+        let inbound = inner.clone();
+        (Self { link, id, inner }, inbound)
+    }
+
+    pub fn connected(&self) {
+        self.link.send(self.id, &Message::Connected(Empty {}));
+    }
+
+    /// Says why there is no connection; the last word.
+    pub fn refuse(&self, why: ErrorBody) {
+        if self.say_last() {
+            self.link.send(self.id, &Message::Error(why));
+        }
+    }
+
+    /// Gives the tunnel up; nothing, when both sides have said their last word.
+    pub fn cancel(&self) {
+        let is_over = {
+            let state = self.inner.state.borrow();
+            state.said_last && state.heard_last
+        };
+        let is_first = self.say_last();
+        if is_first || !is_over {
+            self.link.send(self.id, &Message::Cancel(Empty {}));
+        }
+    }
+
+    /// Counts the last word as said. From here on what the guest sends is dropped.
+    fn say_last(&self) -> bool {
+        let mut state = self.inner.state.borrow_mut();
+        let is_first = !state.said_last;
+        state.said_last = true;
+        state.given_up = true;
+        state.incoming = Vec::new();
+        let heard_last = state.heard_last;
+        drop(state);
+        if heard_last {
+            self.link.forget_tunnel(self.id);
+        }
+        is_first
+    }
+
+    /// Returns when nobody is at the other end any more.
+    pub async fn given_up(&self) {
+        loop {
+            let changed = self.inner.changed.notified();
+            if self.inner.state.borrow().given_up {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Moves what the guest has sent into `buffer`, which it replaces; empty at the end.
+    pub async fn receive(&self, buffer: &mut Vec<u8>) -> Result<(), GivenUp> {
+        buffer.clear();
+        loop {
+            let changed = self.inner.changed.notified();
+            {
+                let mut state = self.inner.state.borrow_mut();
+                if state.given_up {
+                    return Err(GivenUp);
+                }
+                if !state.incoming.is_empty() {
+                    std::mem::swap(&mut state.incoming, buffer);
+                    return Ok(());
+                }
+                if state.ended {
+                    return Ok(());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Says that received bytes have left the keeper's memory.
+    pub fn consumed(&self, bytes: usize) {
+        let due = self.inner.state.borrow_mut().receive.consumed(bytes);
+        if let Some(due) = due {
+            self.link.credit(self.id, Stream::Data, due);
+        }
+    }
+
+    /// Waits until the guest takes at least `least` bytes; the answer is how many it takes.
+    pub async fn room(&self, least: usize) -> Result<usize, GivenUp> {
+        loop {
+            let changed = self.inner.changed.notified();
+            {
+                let state = self.inner.state.borrow();
+                if state.given_up {
+                    return Err(GivenUp);
+                }
+                if state.send.left() >= least {
+                    return Ok(state.send.left());
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Sends bytes that there is room for.
+    pub async fn send(&self, bytes: &[u8]) -> Result<(), GivenUp> {
+        self.inner.state.borrow_mut().send.take(bytes.len());
+        let frame = encode_data(self.id, bytes).map_err(|_| GivenUp)?;
+        self.link.send_data(frame).await;
+        Ok(())
+    }
+
+    /// Ends this side's bytes, behind all of them.
+    pub async fn end(&self) -> Result<(), GivenUp> {
+        let frame = Message::StreamEnd(StreamEnd::default()).encode(self.id);
+        self.link.send_data(frame.map_err(|_| GivenUp)?).await;
+        let mut state = self.inner.state.borrow_mut();
+        state.said_last = true;
+        let is_over = state.heard_last;
+        drop(state);
+        if is_over {
+            self.link.forget_tunnel(self.id);
+        }
+        Ok(())
+    }
+}
+
+impl Inbound for Inner {
+    fn on_message(&self, _link: &Link, id: u32, message: Message) -> Result<After, Violation> {
+        let mut state = self.state.borrow_mut();
+        match message {
+            Message::Data(bytes) if !state.heard_last => {
+                state.receive.received(bytes.len())?;
+                if !state.given_up {
+                    state.incoming.extend_from_slice(&bytes);
+                }
+            }
+            Message::StreamEnd(_) if !state.heard_last => {
+                state.ended = true;
+                state.heard_last = true;
+            }
+            Message::Credit(Stream::Data, bytes) => state.send.grant(bytes)?,
+            Message::Cancel(_) => {
+                state.heard_last = true;
+                state.given_up = true;
+                state.incoming = Vec::new();
+            }
+            other => {
+                return Err(Violation::Unexpected {
+                    id,
+                    got: other.frame_type(),
+                });
+            }
+        }
+        let is_over = state.heard_last && state.said_last;
+        drop(state);
+        self.changed.notify_waiters();
+        Ok(match is_over {
+            true => After::Finished,
+            false => After::GoesOn,
+        })
+    }
+
+    fn on_lost(&self, _failure: &Failure) {
+        self.state.borrow_mut().given_up = true;
+        self.changed.notify_waiters();
+    }
+}

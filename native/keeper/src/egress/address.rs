@@ -1,0 +1,94 @@
+//! Addresses that no rule opens, because what listens there trusts its network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Networks of version 4, with their prefix and what they are.
+const CLOSED_V4: &[([u8; 4], u32, &str)] = &[
+    ([0, 0, 0, 0], 8, "of this network"),
+    ([10, 0, 0, 0], 8, "private"),
+    ([100, 64, 0, 0], 10, "of a carrier's network"),
+    ([127, 0, 0, 0], 8, "the host's loopback"),
+    (
+        [169, 254, 0, 0],
+        16,
+        "link-local, where metadata services are",
+    ),
+    ([172, 16, 0, 0], 12, "private"),
+    ([192, 0, 0, 0], 24, "reserved"),
+    ([192, 0, 2, 0], 24, "reserved"),
+    ([192, 88, 99, 0], 24, "of a relay to version 6"),
+    ([192, 168, 0, 0], 16, "private"),
+    ([198, 18, 0, 0], 15, "reserved"),
+    ([198, 51, 100, 0], 24, "reserved"),
+    ([203, 0, 113, 0], 24, "reserved"),
+    ([224, 0, 0, 0], 4, "of a group"),
+    ([240, 0, 0, 0], 4, "reserved"),
+];
+
+/// Networks of version 6.
+const CLOSED_V6: &[([u16; 8], u32, &str)] = &[
+    ([0, 0, 0, 0, 0, 0, 0, 1], 128, "the host's loopback"),
+    (
+        [0, 0, 0, 0, 0, 0, 0, 0],
+        96,
+        "an address of version 4 in another form",
+    ),
+    (
+        [0, 0, 0, 0, 0, 0xffff, 0, 0],
+        96,
+        "an address of version 4 in another form",
+    ),
+    (
+        [0, 0, 0, 0, 0xffff, 0, 0, 0],
+        96,
+        "an address of version 4 in another form",
+    ),
+    (
+        [0x64, 0xff9b, 0, 0, 0, 0, 0, 0],
+        96,
+        "an address of version 4 in another form",
+    ),
+    (
+        [0x64, 0xff9b, 1, 0, 0, 0, 0, 0],
+        48,
+        "an address of version 4 in another form",
+    ),
+    ([0x100, 0, 0, 0, 0, 0, 0, 0], 64, "reserved"),
+    ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23, "reserved"),
+    ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32, "reserved"),
+    (
+        [0x2002, 0, 0, 0, 0, 0, 0, 0],
+        16,
+        "an address of version 4 in another form",
+    ),
+    ([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20, "reserved"),
+    ([0x5f00, 0, 0, 0, 0, 0, 0, 0], 16, "reserved"),
+    ([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7, "private"),
+    ([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10, "link-local"),
+    ([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10, "private"),
+    ([0xff00, 0, 0, 0, 0, 0, 0, 0], 8, "of a group"),
+];
+
+/// What an address is that a guest never reaches; `None` for one of the internet.
+pub fn why_closed(address: IpAddr) -> Option<&'static str> {
+    match address {
+        IpAddr::V4(address) => CLOSED_V4
+            .iter()
+            .find(|(network, prefix, _)| has_v4(Ipv4Addr::from(*network), *prefix, address))
+            .map(|(_, _, what)| *what),
+        IpAddr::V6(address) => CLOSED_V6
+            .iter()
+            .find(|(network, prefix, _)| has_v6(Ipv6Addr::from(*network), *prefix, address))
+            .map(|(_, _, what)| *what),
+    }
+}
+
+pub fn has_v4(network: Ipv4Addr, prefix: u32, address: Ipv4Addr) -> bool {
+    let shift = 32 - prefix.min(32);
+    u32::from(network).checked_shr(shift) == u32::from(address).checked_shr(shift)
+}
+
+pub fn has_v6(network: Ipv6Addr, prefix: u32, address: Ipv6Addr) -> bool {
+    let shift = 128 - prefix.min(128);
+    u128::from(network).checked_shr(shift) == u128::from(address).checked_shr(shift)
+}

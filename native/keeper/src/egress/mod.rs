@@ -1,0 +1,200 @@
+//! What a guest may reach: the rules of its launch configuration, and what they say of one request.
+//!
+//! Knows nothing of sockets: [`Egress::judge_name`] decides what can be decided by the name alone,
+//! [`Egress::judge_address`] about each address that the name stands for.
+
+mod address;
+mod name;
+mod rules;
+
+pub use name::Host;
+pub use rules::{Allow, Limits, Ports, Rule, Service};
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use voidbox_protocol::body::Connect;
+
+use crate::error::Failure;
+
+/// Rules of each list.
+const MAX_RULES: usize = 256;
+/// Services of a guest.
+const MAX_SERVICES: usize = 32;
+
+/// What a guest may reach. A guest without it has no door.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Egress {
+    pub allow: Allow,
+    /// Holds against everything that is allowed, but not against services.
+    #[serde(default)]
+    pub deny: Vec<Rule>,
+    #[serde(default)]
+    pub services: Vec<Service>,
+    #[serde(default)]
+    pub limits: Limits,
+    /// What names stand for in tests, and where their connections go.
+    #[cfg(feature = "test-vmm")]
+    #[serde(default)]
+    pub test_hosts: std::collections::HashMap<String, TestHost>,
+}
+
+#[cfg(feature = "test-vmm")]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TestHost {
+    /// One after another, for the first lookup and those that follow; the last one stays.
+    pub addresses: Vec<Vec<IpAddr>>,
+    /// Instead of an address that was allowed.
+    pub dial: Option<std::net::SocketAddr>,
+}
+
+/// Why a request is refused, for the program that asked and for the notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused(pub String);
+
+/// What the name of a request comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ByName<'a> {
+    Service(&'a Service),
+    /// Each address of this host is still to be judged.
+    Host {
+        host: Host,
+        port: u16,
+        /// A rule allows it by its name; else one has to allow the address.
+        is_allowed: bool,
+    },
+}
+
+impl Egress {
+    /// Bounds everything, and takes no rule that could be read in two ways.
+    pub fn check(&self) -> Result<(), Failure> {
+        let wrong = |why: String| {
+            Err(Failure::bad_request(format!(
+                "launch configuration: egress: {why}"
+            )))
+        };
+        let allow: &[Rule] = match &self.allow {
+            Allow::Any => &[],
+            Allow::Rules(rules) => rules,
+        };
+        for (list, rules) in [("allow", allow), ("deny", &self.deny)] {
+            if rules.len() > MAX_RULES {
+                return wrong(format!(
+                    "{list} has {} rules, at most {MAX_RULES}",
+                    rules.len()
+                ));
+            }
+            for (index, rule) in rules.iter().enumerate() {
+                if let Err(why) = rule.check() {
+                    return wrong(format!("{list}[{index}]: {why}"));
+                }
+            }
+        }
+        if self.services.len() > MAX_SERVICES {
+            let count = self.services.len();
+            return wrong(format!("{count} services, at most {MAX_SERVICES}"));
+        }
+        for (index, service) in self.services.iter().enumerate() {
+            if let Err(why) = service.check() {
+                return wrong(format!("services[{index}]: {why}"));
+            }
+            let is_double = |other: &Service| other.name == service.name;
+            if self.services[..index].iter().any(is_double) {
+                return wrong(format!("two services are named {:?}", service.name));
+            }
+        }
+        self.limits.check().or_else(wrong)
+    }
+
+    /// Decides what can be decided before anything is looked up.
+    pub fn judge_name(&self, wanted: &Connect) -> Result<ByName<'_>, Refused> {
+        let (text, port) = match wanted {
+            Connect::Service { name } => {
+                let found = self.services.iter().find(|service| service.name == *name);
+                return found
+                    .map(ByName::Service)
+                    .ok_or_else(|| Refused("there is no such service".into()));
+            }
+            Connect::Host { host, port } => (host, *port),
+        };
+        let host = Host::parse(text).map_err(|why| Refused(why.into()))?;
+        if let Some(service) = self.service_at(&host, port) {
+            return Ok(ByName::Service(service));
+        }
+        if host.is_gateway() {
+            let why =
+                format!("10.0.2.2 reaches services of this host alone, and none has port {port}");
+            return Err(Refused(why));
+        }
+        if port == 0 {
+            return Err(Refused("port 0 is no port".into()));
+        }
+        let denied = self.deny.iter().find(|rule| rule.has_name(&host, port));
+        if let Some(rule) = denied {
+            return Err(Refused(format!("`deny` has {rule}")));
+        }
+        let (is_allowed, may_be) = match &self.allow {
+            Allow::Any => (true, true),
+            Allow::Rules(rules) => (
+                rules.iter().any(|rule| rule.has_name(&host, port)),
+                rules.iter().any(|rule| rule.may_have_address(port)),
+            ),
+        };
+        if !is_allowed && !may_be {
+            return Err(self.nothing_allows(&host, port));
+        }
+        Ok(ByName::Host {
+            host,
+            port,
+            is_allowed,
+        })
+    }
+
+    /// Decides about one address of a host.
+    pub fn judge_address(
+        &self,
+        host: &Host,
+        port: u16,
+        is_allowed: bool,
+        address: IpAddr,
+    ) -> Result<(), Refused> {
+        if let Some(what) = address::why_closed(address) {
+            let why = format!("{address} is {what}; only `services` reach those");
+            return Err(Refused(why));
+        }
+        let denied = self
+            .deny
+            .iter()
+            .find(|rule| rule.has_address(address, port));
+        if let Some(rule) = denied {
+            return Err(Refused(format!("{address}: `deny` has {rule}")));
+        }
+        let has_address = || match &self.allow {
+            Allow::Any => true,
+            Allow::Rules(rules) => rules.iter().any(|rule| rule.has_address(address, port)),
+        };
+        match is_allowed || has_address() {
+            true => Ok(()),
+            false => Err(self.nothing_allows(host, port)),
+        }
+    }
+
+    fn nothing_allows(&self, host: &Host, port: u16) -> Refused {
+        Refused(format!(
+            "`egress` allows nothing that has {host} at port {port}"
+        ))
+    }
+
+    /// A service by its own name and port, or by the address that other virtual machines give their host.
+    fn service_at(&self, host: &Host, port: u16) -> Option<&Service> {
+        self.services.iter().find(|service| {
+            service.port == port
+                && (host.is_named(&service.name) || host.is_gateway() && service.is_loopback())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+/** The door of real VMs: what a guest reaches over it, and that it reaches nothing of its host by any other way. */
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Sandbox } from '../activities/ports/sandbox.ts';
+import { readEnvironment } from '../setup/environment.ts';
+import { resolveHostPieces } from '../setup/resolve.ts';
+import { limit, run, script, textOf } from '../test/conformance/sandbox/behaviour.ts';
+import { createRealHost, type RealHost, SMALL_VM } from '../test/conformance/sandbox/real-host.ts';
+
+const LARGE_BYTES = 64 * 1024 * 1024;
+
+let server: Server;
+let host: RealHost;
+let port: number;
+let requests = 0;
+
+beforeAll(async () => {
+  server = createServer((request, response) => {
+    requests += 1;
+    if (request.url === '/large') {
+      response.writeHead(200, { 'content-length': LARGE_BYTES });
+      const block = Buffer.alloc(1024 * 1024, 7);
+      let left = LARGE_BYTES / block.length;
+      const more = (): void => {
+        while (left > 0 && response.write(block)) left -= 1;
+        if (left === 0) response.end();
+        else left -= 1;
+      };
+      response.on('drain', more);
+      more();
+    } else response.end(`hello ${request.headers.host ?? ''}\n`);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  port = (server.address() as AddressInfo).port;
+  host = await createRealHost(await resolveHostPieces(readEnvironment(), { install: true }));
+}, 600_000);
+
+afterAll(async () => {
+  server.closeAllConnections();
+  server.close();
+  const left = await host.dispose();
+  if (left.length > 0) throw new Error(`VMs were left: ${left.join(', ')}`);
+});
+
+async function launch(scope: string, egress: NonNullable<typeof SMALL_VM.egress>): Promise<Sandbox> {
+  return host.backend.launch({ runId: 'door', scope, instance: [], generation: 0 }, { ...SMALL_VM, egress }, limit());
+}
+
+describe('a guest with a service of its host’s loopback', () => {
+  let sandbox: Sandbox;
+  beforeAll(async () => {
+    sandbox = await launch('service', {
+      allow: 'any',
+      deny: [],
+      services: [{ name: 'web', host: '127.0.0.1', port }],
+    });
+  }, 200_000);
+  afterAll(async () => sandbox.stop());
+
+  const text = async (command: string): Promise<string> => textOf(sandbox, script(command));
+
+  test('reaches it by its name, and by the gateway’s address through the proxy', async () => {
+    expect(await text(`wget -q -O - http://web:${port}/`)).toBe(`hello web:${port}`);
+    expect(await text(`wget -q -O - http://10.0.2.2:${port}/`)).toBe(`hello 10.0.2.2:${port}`);
+    const connect = `printf 'CONNECT 10.0.2.2:${port} HTTP/1.1\\r\\n\\r\\n' | nc -w 5 127.0.0.1 3128 | head -n 1`;
+    expect(await text(connect)).toMatch(/^HTTP\/1\.1 200 /);
+  }, 120_000);
+
+  test('finds variables that say so, and its own win', async () => {
+    expect(await text('echo $http_proxy $HTTPS_PROXY $ALL_PROXY')).toBe(
+      'http://127.0.0.1:3128 http://127.0.0.1:3128 http://127.0.0.1:3128',
+    );
+    expect(await text('echo $no_proxy')).toBe('localhost,127.0.0.1,::1,web,127.0.1.1');
+    expect(await textOf(sandbox, script('echo $http_proxy', { env: { http_proxy: 'mine' } }))).toBe('mine');
+  }, 60_000);
+
+  test('reaches the host’s loopback by no other name and by no number', async () => {
+    const before = requests;
+    const hosts = [
+      '127.0.0.1',
+      'localhost',
+      '[::1]',
+      '[::ffff:127.0.0.1]',
+      '2130706433',
+      '0x7f000001',
+      '0177.0.0.1',
+      '127.1',
+    ];
+    for (const name of [...hosts, '0.0.0.0', '169.254.169.254']) {
+      const ask = (head: string): string => `printf '${head}\\r\\n\\r\\n' | nc -w 5 127.0.0.1 3128 | head -n 1`;
+      expect(await text(ask(`CONNECT ${name}:${port} HTTP/1.1`)), name).toMatch(/^HTTP\/1\.1 403 /);
+      expect(await text(ask(`GET http://${name}:${port}/ HTTP/1.1\\r\\nHost: web`)), name).toMatch(/^HTTP\/1\.1 403 /);
+    }
+    expect(requests).toBe(before);
+  }, 240_000);
+
+  test('has no network but that', async () => {
+    expect(await text('ls /sys/class/net')).toBe('lo');
+    for (const direct of [`http://127.0.0.1:${port}/`, 'http://192.0.2.1/', `http://10.0.2.2:${port}/`]) {
+      const { exit } = await run(sandbox, script(`wget -q -Y off -O - ${direct}`));
+      expect(exit, direct).toMatchObject({ reason: 'exited', exitCode: 1 });
+    }
+  }, 60_000);
+
+  test('does not get at the helper that serves it', async () => {
+    expect(await text('ps | grep -c "[-]-door" || true')).toBe('0');
+    const { exit } = await run(sandbox, script('for p in $(seq 2 400); do kill -9 $p 2>/dev/null; done; true'));
+    expect(exit.reason).toMatch(/exited|killed/);
+    expect(await text(`wget -q -O - http://web:${port}/`)).toBe(`hello web:${port}`);
+  }, 60_000);
+
+  test('gets 64 MB whole', async () => {
+    const sum = await text(`wget -q -O - http://web:${port}/large | wc -c`);
+    expect(Number(sum)).toBe(LARGE_BYTES);
+  }, 180_000);
+});
+
+test('a guest without egress has no proxy and no variables', async () => {
+  const sandbox = await host.backend.launch(
+    { runId: 'door', scope: 'none', instance: [], generation: 0 },
+    SMALL_VM,
+    limit(),
+  );
+  try {
+    expect(
+      await textOf(sandbox, script('echo "[$http_proxy$NO_PROXY]"; nc -w 2 127.0.0.1 3128 </dev/null || echo refused')),
+    ).toBe('[]\nrefused');
+  } finally {
+    await sandbox.stop();
+  }
+}, 200_000);
