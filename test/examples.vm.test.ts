@@ -1,7 +1,10 @@
 /** Each example, run by the real command line in real VMs; results are compared with values computed here from the data. */
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -93,6 +96,7 @@ test('every example has its test', () => {
     'conditions.yaml',
     'continue-on-error.yaml',
     'dev-image.yaml',
+    'egress.yaml',
     'files-pipeline.yaml',
     'files.yaml',
     'finally.yaml',
@@ -407,6 +411,27 @@ test('agents.yaml', async () => {
   expect(JSON.parse(result.stdout)).toEqual({ verdict: 'ship it' });
   const status = await rig.cli('status', runId);
   expect(status.stdout).toContain('played by the mock agent: review.check, report');
+});
+
+test('egress.yaml', async () => {
+  const asked: (string | undefined)[] = [];
+  const server = createServer((request, response) => {
+    asked.push(request.headers.host);
+    response.end('one\ntwo\n');
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const port = String((server.address() as AddressInfo).port);
+  try {
+    // Any program of this machine may have the port of the example.
+    const text = readFileSync(join(EXAMPLES, 'egress.yaml'), 'utf8').replaceAll('8000', port);
+    const result = await rig.cli('run', rig.spec('egress.yaml', text), '--json');
+    expect(result.code, result.stderr).toBe(0);
+    const run = JSON.parse(result.stdout) as RunJson & { readonly tolerated: readonly string[] };
+    expect(run).toMatchObject({ state: 'succeeded', outputText: '2\n', tolerated: ['wander', 'beyond'] });
+    expect(asked).toEqual([`web:${port}`]);
+  } finally {
+    server.close();
+  }
 });
 
 test('approval.yaml', async () => {
