@@ -192,3 +192,16 @@ describe('a skill over streamable HTTP', () => {
     ]);
   });
 });
+
+it('goes on when the reader of its standard error has gone', { timeout: 60_000 }, async () => {
+  const script = await skillScript(`await mcpMain(skill({ name: 's', entry: 'a' })
+    .step('a', { prompt: () => { setTimeout(() => { throw new Error('stray'); }); return 'A'; }, next: terminal }).build());`);
+  const { child, url } = await listening(spawn(process.execPath, [script, 'mcp', '--http', '0'], { stdio: 'pipe' }));
+  child.stderr!.destroy();
+  await once(child.stderr!, 'close');
+  // Telling of the stray error fails. Told of in its turn, that would fail again, and nothing else would come to pass.
+  for (let turn = 0; turn < 3; turn++) {
+    const { call } = await connect(url);
+    expect((await call('start')).structured['prompt']).toBe('<prompt>\nA\n</prompt>');
+  }
+});

@@ -115,6 +115,8 @@ function surviveStrayErrors(): void {
     warn(`an error outside of any call: ${cause instanceof Error ? (cause.stack ?? cause.message) : String(cause)}`);
   process.on('uncaughtException', tell);
   process.on('unhandledRejection', tell);
+  // Nobody reads it any more. Told of there, that error would be the next one to tell, for ever.
+  process.stderr.on('error', () => undefined);
 }
 
 function warn(message: string): void {
