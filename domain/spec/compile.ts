@@ -583,13 +583,27 @@ function compileWork(
   const stdin = links?.stdin ?? null;
   return {
     kind: 'command',
-    program: fill(run.program),
+    program: compileProgram(run.program, what, fill, problems),
     args: run.args.map((arg) => fill(arg)),
     cwd: run.cwd === null ? COMMAND_DEFAULTS.cwd : compileCwd(run.cwd, what, problems),
     env,
     stdin: stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: spec.stages[stdin]!.name.value },
     ...(stage.mode === null ? {} : { service: true }),
   };
+}
+
+/** What its parameters leave of it; one that names no declared parameter was reported as that. */
+function compileProgram(program: Located<string>, what: string, fill: Filler, problems: Problems): string {
+  const errorsBefore = problems.errorCount();
+  const filled = fill(program);
+  if (filled === '' && program.value !== '' && problems.errorCount() === errorsBefore)
+    problems.error(
+      'spec/bad-value',
+      program.at,
+      `\`program\` of ${what} is ${quote(program.value)}, of which its parameters leave nothing`,
+      'give the parameter the name of a program',
+    );
+  return filled;
 }
 
 /** Of an agent 0 is the longest that there is. */

@@ -88,7 +88,7 @@ describe('a schema that is none', () => {
       {
         code: 'spec/bad-value',
         line: 7,
-        column: 22,
+        column: 30,
         message: expect.stringContaining('`output_schema` of step "a" is not valid: schema is invalid') as string,
       },
     ]);

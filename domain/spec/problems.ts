@@ -74,6 +74,10 @@ export class Problems {
     return result;
   }
 
+  errorCount(): number {
+    return this.#errors;
+  }
+
   gaps(): readonly Gap[] {
     return [...this.#gaps];
   }
