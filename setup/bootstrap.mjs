@@ -24,6 +24,7 @@ const PRODUCT = [
   'guest/image',
   'tar',
   'sandbox',
+  'sandbox-api',
   'setup',
   'client',
   'workers',
