@@ -96,7 +96,12 @@ async function start(...argv: string[]): Promise<Started> {
 }
 
 const keys = (): string[] =>
-  existsSync(folder.file('keys')) ? readFileSync(folder.file('keys'), 'utf8').trim().split('\n') : [];
+  // Between its making and its first line the file is empty.
+  existsSync(folder.file('keys'))
+    ? readFileSync(folder.file('keys'), 'utf8')
+        .split('\n')
+        .filter((line) => line !== '')
+    : [];
 const write = (file: string, v: number): void =>
   appendFileSync(file, `${JSON.stringify({ type: 'output', step: 'a', output: { v } })}\n`);
 const acted = (count: number): Promise<void> =>
