@@ -14,7 +14,12 @@ const IN_GROUPS = ['process.test.ts', 'server.test.ts', 'vm.test.ts'].flatMap(ev
 const WORKERS = availableParallelism();
 
 /** Files that take minutes start first, so that the others run beside them. */
-const LONG_FILES = ['/storm.vm.test.ts', '/embedded/stack.server.test.ts', '/skills/session.server.test.ts'];
+const LONG_FILES = [
+  '/test/examples.vm.test.ts',
+  '/storm.vm.test.ts',
+  '/embedded/stack.server.test.ts',
+  '/skills/session.server.test.ts',
+];
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
