@@ -1,0 +1,85 @@
+/** What a workspace starts from: one commit with its history, and what was not committed yet as a commit on top. */
+import { HEADER_BYTES, readBundleHeader } from './bundle-header.ts';
+import { atMost, withStart } from './bytes.ts';
+import { streamGit, type GitHost } from './run-git.ts';
+import type { PrivateRepository } from './private-repository.ts';
+
+/** The commit that the repository has. */
+const COMMIT_REF = 'refs/voidbox/commit';
+/** The one that the stage starts from: the same, or one more with changes that were not committed. */
+const BASE_REF = 'refs/voidbox/base';
+/** What a stage made of it. */
+export const RESULT_REF = 'refs/heads/voidbox';
+
+export const BUNDLE_BYTES = 256 * 1024 * 1024;
+
+export interface Base {
+  readonly commit: string;
+  readonly base: string;
+}
+
+export interface Bundle {
+  readonly needs: readonly string[];
+  readonly tips: ReadonlyMap<string, string>;
+}
+
+export async function writeBase<T>(
+  host: GitHost,
+  repository: PrivateRepository,
+  { commit, base }: Base,
+  store: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  await repository.text(['update-ref', COMMIT_REF, commit]);
+  await repository.text(['update-ref', BASE_REF, base]);
+  return await store(
+    streamGit(host, ['bundle', 'create', '--quiet', '-', COMMIT_REF, BASE_REF], {
+      env: { GIT_DIR: repository.gitDir },
+      mostBytes: BUNDLE_BYTES,
+      ...(signal === undefined ? {} : { signal }),
+    }),
+  );
+}
+
+export async function readBase(
+  host: GitHost,
+  repository: PrivateRepository,
+  bytes: AsyncIterable<Uint8Array>,
+): Promise<Base> {
+  // The user's own history: old commits of many projects do not pass the strict check.
+  const { tips } = await readBundle(host, repository, bytes, false);
+  const commit = tips.get(COMMIT_REF);
+  const base = tips.get(BASE_REF);
+  if (commit === undefined || base === undefined) throw new Error('it is no bundle that a workspace starts from');
+  return { commit, base };
+}
+
+/** Objects of the bundle are in the repository afterwards; its references are only told. */
+export async function readBundle(
+  host: GitHost,
+  repository: PrivateRepository,
+  bytes: AsyncIterable<Uint8Array>,
+  isStrict: boolean,
+): Promise<Bundle> {
+  const { start, rest } = await withStart(atMost(bytes, BUNDLE_BYTES, 'the bundle'), HEADER_BYTES);
+  const header = readBundleHeader(start);
+  await readPack(host, repository, rest(header.bytes), isStrict);
+  return { needs: header.needs, tips: new Map(header.refs.map(({ name, commit }) => [name, commit])) };
+}
+
+/** Each object is parsed and hashed; with `isStrict` its content is checked as well, and that all it names is there. */
+export async function readPack(
+  host: GitHost,
+  repository: PrivateRepository,
+  bytes: AsyncIterable<Uint8Array>,
+  isStrict: boolean,
+): Promise<void> {
+  // A mode that git does not write is only a remark to it.
+  const strict = isStrict ? ['--strict=badFilemode=error'] : [];
+  const args = ['index-pack', '--stdin', '--fix-thin', ...strict, `--max-input-size=${BUNDLE_BYTES}`];
+  for await (const _ of streamGit(host, args, {
+    env: { GIT_DIR: repository.gitDir },
+    stdin: bytes,
+    confined: true,
+  }));
+}

@@ -1,0 +1,98 @@
+/** What differs between two commits, file by file, for people who decide whether to take it. */
+import type { PrivateRepository } from './private-repository.ts';
+import { type GitHost, gitBytes } from './run-git.ts';
+
+export interface ChangedFile {
+  readonly path: string;
+  /** Of a file that has another name now. */
+  readonly from: string | null;
+  readonly change: 'added' | 'changed' | 'deleted' | 'renamed' | 'type-changed';
+  /** Null: it is binary. */
+  readonly added: number | null;
+  readonly removed: number | null;
+  /** Why to look at it before it is taken; empty: for no special reason. */
+  readonly notable: readonly string[];
+}
+
+const LIST_BYTES = 64 * 1024 * 1024;
+const ZEROS = '000000';
+
+export async function changedFiles(
+  host: GitHost,
+  { gitDir }: PrivateRepository,
+  from: string,
+  to: string,
+): Promise<readonly ChangedFile[]> {
+  const args = ['diff-tree', '-r', '-M', '-z', '--no-ext-diff', '--no-textconv', from, to];
+  const call = { env: { GIT_DIR: gitDir }, mostBytes: LIST_BYTES, confined: true };
+  const raw = fields(await gitBytes(host, [...args.slice(0, 1), '--raw', ...args.slice(1)], call));
+  const counts = countsIn(fields(await gitBytes(host, [...args.slice(0, 1), '--numstat', ...args.slice(1)], call)));
+  const files: ChangedFile[] = [];
+  for (let at = 0; at < raw.length;) {
+    const [oldMode = '', newMode = '', , , status = ''] = raw[at]!.slice(1).split(' ');
+    const isRename = status.startsWith('R');
+    const first = raw[at + 1]!;
+    const path = isRename ? raw[at + 2]! : first;
+    at += isRename ? 3 : 2;
+    const [added, removed] = counts.get(path) ?? [null, null];
+    const notable = [...notableModes(oldMode, newMode), ...notableName(path)];
+    files.push({ path, from: isRename ? first : null, change: changeOf(status), added, removed, notable });
+  }
+  return files;
+}
+
+function fields(bytes: Buffer): string[] {
+  const list = bytes.toString('utf8').split('\0');
+  list.pop();
+  return list;
+}
+
+function countsIn(list: readonly string[]): ReadonlyMap<string, readonly [number | null, number | null]> {
+  const counts = new Map<string, readonly [number | null, number | null]>();
+  for (let at = 0; at < list.length;) {
+    const [added = '', removed = '', path = ''] = list[at]!.split('\t');
+    // Of a renamed file both names follow.
+    const name = path === '' ? list[at + 2]! : path;
+    at += path === '' ? 3 : 1;
+    const count = (text: string): number | null => (text === '-' ? null : Number(text));
+    counts.set(name, [count(added), count(removed)]);
+  }
+  return counts;
+}
+
+function changeOf(status: string): ChangedFile['change'] {
+  switch (status.charAt(0)) {
+    case 'A':
+      return 'added';
+    case 'D':
+      return 'deleted';
+    case 'R':
+      return 'renamed';
+    case 'T':
+      return 'type-changed';
+    default:
+      return 'changed';
+  }
+}
+
+function notableModes(before: string, after: string): readonly string[] {
+  if (after === ZEROS) return [];
+  if (after === '160000') return ['submodule'];
+  if (after === '120000') return before === '120000' ? [] : ['symbolic link'];
+  if (after === '100755' && before !== '100755') return ['executable'];
+  return before === '100755' && after === '100644' ? ['no longer executable'] : [];
+}
+
+/** Names that make programs of whoever takes the changes do something. */
+const NOTABLE: readonly (readonly [RegExp, string])[] = [
+  [/(^|\/)\.gitattributes$/i, 'attributes of git'],
+  [/(^|\/)\.gitmodules$/i, 'submodules of git'],
+  [/(^|\/)\.(githooks|husky)\/|(^|\/)hooks\/|(^|\/)(\.pre-commit-config\.ya?ml|lefthook\.ya?ml)$/i, 'hooks'],
+  [/^\.(github\/(workflows|actions)|gitlab-ci|circleci|buildkite)(\/|\.|$)|(^|\/)Jenkinsfile$/i, 'runs in CI'],
+  [/(^|\/)(\.envrc|\.vscode\/(tasks|settings)\.json|\.devcontainer(\.json|\/.*))$/i, 'runs in editors or shells'],
+  [/(^|\/)package\.json$|(^|\/)(Makefile|setup\.py|build\.rs|conftest\.py)$/i, 'runs on install or build'],
+];
+
+function notableName(path: string): readonly string[] {
+  return NOTABLE.flatMap(([pattern, why]) => (pattern.test(path) ? [why] : []));
+}

@@ -1,0 +1,192 @@
+/**
+ * What a stage made of its workspace, out of its VM. The guest gives a pack and the name of a commit, and nothing else of its
+ * repository: no configuration, no hook, no reference. Both are hostile until they are checked here, in a repository of ours.
+ */
+import { type Base, readBase, readBundle, readPack, RESULT_REF, BUNDLE_BYTES } from './base-bundle.ts';
+import { changedFiles, type ChangedFile } from './changed-files.ts';
+import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
+import { GitError, type GitHost, gitBytes, gitText, streamGit } from './run-git.ts';
+
+export interface ChangesRequest {
+  /** As `packRepository` made it. */
+  readonly base: AsyncIterable<Uint8Array>;
+  /** What an earlier stage handed on, as this function made it; null: the stage started from the base. Empty: it changed nothing. */
+  readonly earlier: AsyncIterable<Uint8Array> | null;
+  readonly pack: AsyncIterable<Uint8Array>;
+  readonly commit: string;
+}
+
+export interface Changes<T> {
+  /** From the base on, what earlier stages made included. */
+  readonly patch: T;
+  /** Commits from the base's own commit on; empty where there are none. */
+  readonly bundle: T;
+  readonly commit: string;
+  readonly files: number;
+}
+
+export const CHANGES_LIMITS = {
+  patchBytes: 256 * 1024 * 1024,
+  commits: 10_000,
+  objects: 250_000,
+  objectBytes: 256 * 1024 * 1024,
+  allBytes: 1024 * 1024 * 1024,
+} as const;
+
+/** The guest's doing; `message` may quote names that it chose. */
+export class RefusedChanges extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = 'RefusedChanges';
+  }
+}
+
+export async function importChanges<T>(
+  host: GitHost,
+  request: ChangesRequest,
+  store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
+): Promise<Changes<T>> {
+  if (!/^[0-9a-f]{40}$/.test(request.commit)) throw new RefusedChanges('the guest names no commit');
+  return await withPrivateRepository(host, [], async (repository) => {
+    const base = await readBase(host, repository, request.base);
+    if (request.earlier !== null) await readEarlier(host, repository, request.earlier);
+    await refusing(async () => {
+      await readPack(host, repository, request.pack, true);
+      await checkCommits(host, repository, base, request.commit);
+    });
+    return await storeChanges(host, repository, base, request.commit, store);
+  });
+}
+
+async function readEarlier(
+  host: GitHost,
+  repository: PrivateRepository,
+  bytes: AsyncIterable<Uint8Array>,
+): Promise<string | null> {
+  const iterator = bytes[Symbol.asyncIterator]();
+  const first = await iterator.next();
+  if (first.done === true) return null;
+  const whole = async function* (): AsyncIterable<Uint8Array> {
+    yield first.value;
+    for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
+  };
+  return (await readBundle(host, repository, whole(), true)).tips.get(RESULT_REF) ?? null;
+}
+
+/** Limits of what a few bytes can unpack to, and that all that is named is there. */
+async function checkCommits(
+  host: GitHost,
+  { gitDir }: PrivateRepository,
+  { commit: from }: Base,
+  commit: string,
+): Promise<void> {
+  const call = { env: { GIT_DIR: gitDir }, confined: true };
+  const type = (await gitText(host, ['cat-file', '-t', commit], call)).trim();
+  if (type !== 'commit') throw new RefusedChanges(`the guest names a ${type}, not a commit`);
+  const commits = Number(await gitText(host, ['rev-list', '--count', commit, '--not', from], call));
+  if (commits > CHANGES_LIMITS.commits)
+    throw new RefusedChanges(`there are ${commits} new commits; at most ${CHANGES_LIMITS.commits} are taken`);
+  const mostBytes = CHANGES_LIMITS.objects * 41;
+  const names = await gitBytes(host, ['rev-list', '--objects', '--no-object-names', commit, '--not', from], {
+    ...call,
+    mostBytes,
+  });
+  const sizes = await gitText(host, ['cat-file', '--batch-check=%(objectsize)'], {
+    ...call,
+    stdin: names,
+    mostBytes,
+  });
+  let all = 0;
+  for (const line of sizes.split('\n')) {
+    const bytes = Number(line);
+    if (!Number.isSafeInteger(bytes)) throw new RefusedChanges('an object that is named is not there');
+    if (bytes > CHANGES_LIMITS.objectBytes)
+      throw new RefusedChanges(`a file has ${bytes} bytes; at most ${CHANGES_LIMITS.objectBytes} are taken`);
+    all += bytes;
+  }
+  if (all > CHANGES_LIMITS.allBytes)
+    throw new RefusedChanges(`the changes have ${all} bytes; at most ${CHANGES_LIMITS.allBytes} are taken`);
+}
+
+async function storeChanges<T>(
+  host: GitHost,
+  repository: PrivateRepository,
+  base: Base,
+  commit: string,
+  store: (bytes: AsyncIterable<Uint8Array>, mediaType: string) => Promise<T>,
+): Promise<Changes<T>> {
+  return await refusing(async () => {
+    const files = (await changedFiles(host, repository, base.base, commit)).length;
+    const patch = await store(patchOf(host, repository, base.base, commit), 'text/x-patch');
+    const bundle = await store(await bundleOf(host, repository, base.commit, commit), 'application/x-git-bundle');
+    return { patch, bundle, commit, files };
+  });
+}
+
+/** For `git apply`: whole, with what is binary, and without a word of the guest's about how a diff is shown. */
+export function patchOf(
+  host: GitHost,
+  { gitDir }: PrivateRepository,
+  from: string,
+  to: string,
+): AsyncIterable<Uint8Array> {
+  const shown = ['--binary', '--full-index', '--no-ext-diff', '--no-textconv', '--no-color', '-M'];
+  return streamGit(host, ['diff-tree', '-p', '-r', ...shown, '--src-prefix=a/', '--dst-prefix=b/', from, to], {
+    env: { GIT_DIR: gitDir },
+    mostBytes: CHANGES_LIMITS.patchBytes,
+    confined: true,
+  });
+}
+
+async function bundleOf(
+  host: GitHost,
+  repository: PrivateRepository,
+  from: string,
+  to: string,
+): Promise<AsyncIterable<Uint8Array>> {
+  const env = { GIT_DIR: repository.gitDir };
+  // Nothing is no bundle.
+  if ((await gitText(host, ['rev-list', '--count', to, '--not', from], { env })).trim() === '0') return nothing();
+  await repository.text(['update-ref', RESULT_REF, to]);
+  return streamGit(host, ['bundle', 'create', '--quiet', '-', RESULT_REF, `^${from}`], {
+    env,
+    mostBytes: BUNDLE_BYTES,
+    confined: true,
+  });
+}
+
+async function* nothing(): AsyncIterable<Uint8Array> {}
+
+/** Whatever git says of what a guest gave is the guest's doing. A git that is missing is not. */
+async function refusing<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof GitError && error.reason !== 'missing')
+      throw new RefusedChanges(`git refuses what the guest left: ${error.detail}`);
+    throw error;
+  }
+}
+
+export interface Opened {
+  readonly base: Base;
+  /** The last commit; the base where there is none. */
+  readonly commit: string;
+  readonly files: readonly ChangedFile[];
+  readonly repository: PrivateRepository;
+}
+
+/** Results of a stage, checked once more, for whoever applies them. */
+export async function withChanges<T>(
+  host: GitHost,
+  bytes: { readonly base: AsyncIterable<Uint8Array>; readonly bundle: AsyncIterable<Uint8Array> },
+  work: (opened: Opened) => Promise<T>,
+): Promise<T> {
+  return await withPrivateRepository(host, [], async (repository) => {
+    const base = await readBase(host, repository, bytes.base);
+    const commit = (await refusing(() => readEarlier(host, repository, bytes.bundle))) ?? base.base;
+    await refusing(() => checkCommits(host, repository, base, commit));
+    const files = await changedFiles(host, repository, base.base, commit);
+    return await work({ base, commit, files, repository });
+  });
+}

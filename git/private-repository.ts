@@ -1,0 +1,45 @@
+/** A bare repository of our own in a temporary folder: nothing in it is from anybody's configuration. */
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type GitCall, type GitHost, gitText } from './run-git.ts';
+
+export interface PrivateRepository {
+  readonly gitDir: string;
+  /** Room for files beside the repository. */
+  readonly folder: string;
+  text(args: readonly string[], call?: GitCall): Promise<string>;
+}
+
+/** Highest in precedence: no attribute of a tree or a folder names a program, or changes what a diff shows. */
+const ATTRIBUTES = '* !filter !diff !merge !export-subst !export-ignore\n';
+
+/**
+ * @param alternates  folders of objects that it reads as well, and never writes to
+ * @returns what `work` comes to; the repository is gone then
+ */
+export async function withPrivateRepository<T>(
+  host: GitHost,
+  alternates: readonly string[],
+  work: (repository: PrivateRepository) => Promise<T>,
+): Promise<T> {
+  const folder = await mkdtemp(join(tmpdir(), 'voidbox-git-'));
+  try {
+    const gitDir = join(folder, 'repository.git');
+    await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir]);
+    await mkdir(join(gitDir, 'info'), { recursive: true });
+    await writeFile(join(gitDir, 'info', 'attributes'), ATTRIBUTES);
+    // A name with a newline would be two.
+    if (alternates.some((path) => path.includes('\n')))
+      throw new Error('a repository in a folder whose name has a line break cannot be read');
+    if (alternates.length > 0)
+      await writeFile(join(gitDir, 'objects', 'info', 'alternates'), alternates.map((path) => `${path}\n`).join(''));
+    return await work({
+      gitDir,
+      folder,
+      text: (args, call = {}) => gitText(host, args, { ...call, env: { GIT_DIR: gitDir, ...call.env } }),
+    });
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,197 @@
+/**
+ * Git of the host, as a child process that reads no configuration but what is said here: not the user's, not the system's, and
+ * none of a repository, because every command works in a repository that Voidbox made, or only reads names of another one.
+ */
+import { spawn, type ChildProcessByStdio } from 'node:child_process';
+import type { Readable, Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+
+/** What git finds of the host. */
+export interface GitHost {
+  /** The PATH that `git` is looked up in. */
+  readonly path: string;
+  /** Of the user: ignore rules, and for addresses the credentials. Null: none. */
+  readonly home: string | null;
+}
+
+export interface GitCall {
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: AsyncIterable<Uint8Array> | Uint8Array;
+  /** Of standard output; more ends the command. */
+  readonly mostBytes?: number;
+  readonly timeoutMs?: number;
+  readonly signal?: AbortSignal;
+  /** It reads what a guest made, so it gets no more memory and CPU time than this. */
+  readonly confined?: boolean;
+  /** With the user's and the system's configuration, which know how to log in. */
+  readonly withUserConfig?: boolean;
+}
+
+/** Why git did not do it; `detail` is what git said, which may quote hostile names. */
+export class GitError extends Error {
+  readonly reason: 'missing' | 'failed' | 'too-large' | 'timeout';
+  readonly detail: string;
+  constructor(reason: GitError['reason'], detail: string) {
+    super(`git: ${detail}`);
+    this.name = 'GitError';
+    this.reason = reason;
+    this.detail = detail;
+  }
+}
+
+export const GIT_LIMITS = {
+  /** Of one command, unless it says otherwise. */
+  timeoutMs: 5 * 60_000,
+  /** Of what is read as text. */
+  textBytes: 4 * 1024 * 1024,
+  /** Address space and CPU time of a command that reads what a guest made. */
+  confinedKib: 6 * 1024 * 1024,
+  confinedCpuSecs: 300,
+  stderrBytes: 8 * 1024,
+} as const;
+
+/** Whatever a repository or its history says, none of this is done. */
+const NEVER = [
+  'core.hooksPath=/dev/null',
+  'core.fsmonitor=false',
+  'core.pager=cat',
+  'core.askPass=',
+  'core.symlinks=true',
+  'core.precomposeUnicode=false',
+  'core.protectHFS=true',
+  'core.protectNTFS=true',
+  'diff.external=',
+  'diff.renames=true',
+  'gc.auto=0',
+  'maintenance.auto=false',
+  'pack.threads=1',
+  'pack.windowMemory=128m',
+  'submodule.recurse=false',
+  'fetch.recurseSubmodules=false',
+  'transfer.fsckObjects=true',
+  'safe.directory=*',
+  'advice.detachedHead=false',
+];
+
+export function environmentOf(host: GitHost, { env = {}, withUserConfig = false }: GitCall): Record<string, string> {
+  return {
+    PATH: host.path,
+    LC_ALL: 'C',
+    ...(withUserConfig && host.home !== null ? { HOME: host.home } : { HOME: '/nonexistent' }),
+    ...(withUserConfig ? {} : { GIT_CONFIG_NOSYSTEM: '1', GIT_CONFIG_GLOBAL: '/dev/null' }),
+    GIT_ATTR_NOSYSTEM: '1',
+    GIT_TERMINAL_PROMPT: '0',
+    GIT_OPTIONAL_LOCKS: '0',
+    GIT_NO_REPLACE_OBJECTS: '1',
+    GIT_NO_LAZY_FETCH: '1',
+    GIT_LITERAL_PATHSPECS: '1',
+    GIT_ALLOW_PROTOCOL: 'none',
+    GIT_AUTHOR_NAME: 'Voidbox',
+    GIT_AUTHOR_EMAIL: 'voidbox@localhost',
+    GIT_COMMITTER_NAME: 'Voidbox',
+    GIT_COMMITTER_EMAIL: 'voidbox@localhost',
+    ...env,
+  };
+}
+
+type GitProcess = ChildProcessByStdio<Writable, Readable, Readable>;
+
+function start(host: GitHost, args: readonly string[], call: GitCall): GitProcess {
+  const all = [...NEVER.flatMap((setting) => ['-c', setting]), ...args];
+  const limits = `ulimit -v ${GIT_LIMITS.confinedKib}; ulimit -t ${GIT_LIMITS.confinedCpuSecs}; exec git "$@"`;
+  const [program, argv] = call.confined === true ? ['/bin/sh', ['-c', limits, 'sh', ...all]] : ['git', all];
+  return spawn(program, argv, {
+    cwd: call.cwd ?? '/',
+    env: environmentOf(host, call),
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+}
+
+/** Standard output as it comes. Ends with a GitError where git fails, or where a limit is reached. */
+export async function* streamGit(
+  host: GitHost,
+  args: readonly string[],
+  call: GitCall = {},
+): AsyncIterable<Uint8Array> {
+  const child = start(host, args, call);
+  const { mostBytes = GIT_LIMITS.textBytes, timeoutMs = GIT_LIMITS.timeoutMs, signal } = call;
+  let ended: GitError | null = null;
+  const end = (why: GitError): void => {
+    ended ??= why;
+    child.kill('SIGKILL');
+  };
+  const name = args.find((arg) => !arg.startsWith('-')) ?? 'git';
+  const timer = setTimeout(
+    () => end(new GitError('timeout', `${name} took longer than ${timeoutMs / 1_000} s`)),
+    timeoutMs,
+  );
+  const onAbort = (): void => void child.kill('SIGKILL');
+  if (signal?.aborted === true) onAbort();
+  else signal?.addEventListener('abort', onAbort, { once: true });
+  const complaint = readComplaint(child.stderr);
+  const exit = new Promise<string | null>((resolve, reject) => {
+    child.once('error', (error: NodeJS.ErrnoException) =>
+      reject(error.code === 'ENOENT' ? new GitError('missing', 'the program `git` is not on the PATH') : error),
+    );
+    child.once('close', (code, by) => resolve(code === 0 ? null : by === null ? `exit code ${code}` : `${by}`));
+  });
+  exit.catch(() => undefined);
+  const feeding = feed(child.stdin, call.stdin);
+  try {
+    let bytes = 0;
+    for await (const chunk of child.stdout as AsyncIterable<Uint8Array>) {
+      bytes += chunk.byteLength;
+      if (bytes > mostBytes) end(new GitError('too-large', `${name} gave more than ${mostBytes} bytes`));
+      if (ended !== null) break;
+      yield chunk;
+    }
+    const problem = await exit;
+    signal?.throwIfAborted();
+    if (ended !== null) throw ended;
+    const sourceError = await feeding;
+    if (problem !== null) throw new GitError('failed', `${name}: ${(await complaint) || problem}`);
+    if (sourceError !== null) throw sourceError;
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', onAbort);
+    child.kill('SIGKILL');
+  }
+}
+
+/** What went wrong in the source itself; a reader that closed early says more by its own end. */
+async function feed(stdin: Writable, source: GitCall['stdin']): Promise<Error | null> {
+  try {
+    if (source === undefined) stdin.end();
+    else await pipeline(source instanceof Uint8Array ? [source] : source, stdin);
+    return null;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === 'EPIPE' || code === 'ERR_STREAM_PREMATURE_CLOSE' ? null : (error as Error);
+  }
+}
+
+async function readComplaint(stderr: Readable): Promise<string> {
+  const kept: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stderr as AsyncIterable<Uint8Array>) {
+    if (bytes < GIT_LIMITS.stderrBytes) kept.push(chunk);
+    bytes += chunk.byteLength;
+  }
+  const text = Buffer.concat(kept).toString('utf8', 0, GIT_LIMITS.stderrBytes);
+  const lines = text.split('\n').filter((line) => line.trim() !== '');
+  return lines.slice(-4).join('; ');
+}
+
+export async function gitText(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<string> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of streamGit(host, args, call)) parts.push(chunk);
+  return Buffer.concat(parts).toString('utf8');
+}
+
+/** As `gitText`, of bytes: names of files need not be text. */
+export async function gitBytes(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<Buffer> {
+  const parts: Uint8Array[] = [];
+  for await (const chunk of streamGit(host, args, call)) parts.push(chunk);
+  return Buffer.concat(parts);
+}
