@@ -21,7 +21,8 @@ export function createActivities(given: ActivityDeps): Activities {
   const calls = createRunCalls(deps);
   return {
     admit: async (request) => {
-      const admission = await admit(deps, request);
+      // It ends no list, and reads what a worker is given as it stands now.
+      const admission = await admit(given, request);
       // There may have been another run with this id, which ended without a call here and was pruned.
       calls.forget(request.runId);
       return admission;
