@@ -41,7 +41,7 @@ export function pumpOf({ deps, request }: Followed, sandbox: Sandbox, exec: Exec
   return (stop) => pumpOutput(options, stop);
 }
 
-/** As `follow`, with whoever reads what the command prints; the command has ended when all of them have. */
+/** As `follow`, with further readers of the output; the command has ended when all of them have. */
 export async function followWith({ life }: Followed, exec: Exec, listeners: readonly Listen[]): Promise<ExecExit> {
   const killer = killWhenCancelled(exec, life);
   const stop = new AbortController();

@@ -1,7 +1,7 @@
 /** What stands before the pack in a git bundle (version 2): what it needs, and what its references are. */
 
 export interface BundleHeader {
-  /** Commits that whoever reads it must have. */
+  /** Commits that its reader must have. */
   readonly needs: readonly string[];
   readonly refs: readonly { readonly commit: string; readonly name: string }[];
   readonly bytes: number;

@@ -83,7 +83,7 @@ function notableModes(before: string, after: string): readonly string[] {
   return before === '100755' && after === '100644' ? ['no longer executable'] : [];
 }
 
-/** Names that make programs of whoever takes the changes do something. */
+/** Names that make programs run where the changes are applied. */
 const NOTABLE: readonly (readonly [RegExp, string])[] = [
   [/(^|\/)\.gitattributes$/i, 'attributes of git'],
   [/(^|\/)\.gitmodules$/i, 'submodules of git'],

@@ -1,6 +1,6 @@
 /**
  * What a stage made of its workspace, out of its VM. The guest gives a pack and the name of a commit, and nothing else of its
- * repository: no configuration, no hook, no reference. Both are hostile until they are checked here, in a repository of ours.
+ * repository: no configuration, no hook, no reference. Both are hostile until they are checked here, in a temporary repository.
  */
 import { type Base, readBase, readBundle, readPack, RESULT_REF, BUNDLE_BYTES } from './base-bundle.ts';
 import { changedFiles, type ChangedFile } from './changed-files.ts';
@@ -176,7 +176,7 @@ export interface Opened {
   readonly repository: PrivateRepository;
 }
 
-/** Results of a stage, checked once more, for whoever applies them. */
+/** Results of a stage, checked once more before they are applied. */
 export async function withChanges<T>(
   host: GitHost,
   bytes: { readonly base: AsyncIterable<Uint8Array>; readonly bundle: AsyncIterable<Uint8Array> },

@@ -1,7 +1,7 @@
 /**
  * A repository of the host, for a stage. What is read of it are names of commits, objects and, where the author wants what is
  * not committed yet, files of the working tree. No command runs under the repository's own configuration where that could name a
- * program: objects and files are read through a repository of ours.
+ * program: objects and files are read through a temporary repository.
  */
 import { copyFile, lstat, readFile, realpath } from 'node:fs/promises';
 import { dirname, isAbsolute, join, resolve } from 'node:path';

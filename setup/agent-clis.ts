@@ -42,7 +42,7 @@ export const CODEX: AgentCli = {
   roomMib: 850,
 };
 
-/** Anthropic's: proprietary, so whoever runs it fetches it; it needs glibc. */
+/** Anthropic's: proprietary, so each user fetches it; it needs glibc. */
 export const CLAUDE: AgentCli = {
   name: 'claude',
   package: '@anthropic-ai/claude-code-linux-x64@2.1.330',

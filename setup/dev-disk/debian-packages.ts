@@ -51,7 +51,7 @@ export function parseLock(text: string): PackageLock {
   return value as unknown as PackageLock;
 }
 
-/** Names of a list: one a line, `#` begins a comment. @throws SetupError for a line that is no name */
+/** Names of a list: one a line, `#` begins a comment. @throws SetupError for a line that is not a package name */
 export function parsePackageList(text: string, file: string): readonly string[] {
   return text.split('\n').flatMap((line, index) => {
     const name = line.replace(/#.*/, '').trim();

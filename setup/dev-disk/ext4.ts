@@ -1,4 +1,4 @@
-/** A read-only ext4 disk of a tree: equal trees give equal bytes, whoever makes it. */
+/** A read-only ext4 disk of a tree: equal trees give equal bytes for every user. */
 import { chmod, lstat, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { writeFile } from 'node:fs/promises';

@@ -120,7 +120,7 @@ fn option(
 
 fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
     text.parse()
-        .map_err(|_| format!("{name} is no number: {text:?}"))
+        .map_err(|_| format!("{name} is not a number: {text:?}"))
 }
 
 fn from_stdin() -> Result<String, String> {

@@ -60,7 +60,7 @@ fn from(call: &Call, variable: &dyn Fn(&str) -> Option<String>) -> Result<Plan, 
         output_tokens: number("MOCK_CLAUDE_OUTPUT_TOKENS", 200)?,
         cost_usd: cost
             .parse()
-            .map_err(|_| format!("MOCK_CLAUDE_COST is no number: {cost:?}"))?,
+            .map_err(|_| format!("MOCK_CLAUDE_COST is not a number: {cost:?}"))?,
     };
     if let Some(script) = variable("MOCK_AGENT_SCRIPT") {
         plan.steps = steps(&script, call)?;

@@ -157,7 +157,7 @@ impl Service {
             && matches!(Host::parse(&self.name), Ok(Host::Name(_)));
         if !has_form || self.name == "localhost" || self.name == "voidbox" {
             return Err(format!(
-                "{:?} is no name of a service: 1 to 63 lower-case letters, digits and hyphens, not localhost or voidbox",
+                "{:?} cannot name a service: use 1 to 63 lower-case letters, digits and hyphens, not localhost or voidbox",
                 self.name
             ));
         }
