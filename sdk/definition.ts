@@ -26,6 +26,7 @@ import {
   RETRY_KEYS,
   STEP_OPTIONS,
   WAIT_OPTIONS,
+  WORKSPACE_KEYS,
 } from './known-options.ts';
 import { checkList, checkOptions, durationOf, nameOf, namesOf, secondsOf, shown } from './options.ts';
 import { tellPlace } from './places.ts';
@@ -170,6 +171,20 @@ export interface Mock {
   readonly exitCode?: number;
 }
 
+/** One of `git` and `from`. */
+export interface Workspace {
+  /** A repository: its top folder, absolute or from the definition's folder, or an address that begins with `https://`. */
+  readonly git?: string;
+  /** A branch, tag or commit; what is checked out where nothing is said. */
+  readonly ref?: string;
+  /** With what is not committed and not ignored; false where nothing is said. */
+  readonly includeDirty?: boolean;
+  /** An earlier stage with a workspace, which this one goes on with. */
+  readonly from?: Step | Box;
+  /** The folder in the guest; `/workspace/repository` where nothing is said. */
+  readonly guest?: string;
+}
+
 interface StageOptions<O extends Outputs, R = unknown> {
   /** A condition in CEL, such as `stages.build.json.ok`: where it does not hold, the stage is passed. */
   readonly when?: string;
@@ -193,6 +208,8 @@ interface StageOptions<O extends Outputs, R = unknown> {
   readonly sandbox?: SandboxOptions;
   /** What its output must be as JSON, or that of each item: any Standard Schema that exports JSON Schema, such as one of zod or ArkType. */
   readonly outputSchema?: OutputSchema<R>;
+  /** A git repository that its work finds as its working folder; `voidbox apply` brings back what it changed. */
+  readonly workspace?: Workspace;
   /** What stands for its work in a run with `--mock`; without that it has no effect. */
   readonly mock?: Mock;
   /** The list whose items the command runs for, each in a VM of its own; the stage's output is the list of results. */
@@ -666,7 +683,21 @@ function besideWork(options: StageOptions<Outputs>, of: string): SpecObject {
     max_output_mb: options.maxOutputMib,
     sandbox: sandboxSpec(sandbox),
     output_schema: jsonSchemaOf(options.outputSchema),
+    workspace: workspaceSpec(options.workspace, of),
     mock: mockSpec(mock, of),
+  };
+}
+
+function workspaceSpec(workspace: Workspace | undefined, of: string): unknown {
+  if (workspace === undefined) return undefined;
+  checkOptions(`\`workspace\` ${of}`, workspace, WORKSPACE_KEYS);
+  const { git, ref, includeDirty, from, guest } = workspace;
+  return {
+    git,
+    from: from === undefined ? undefined : nameOf(`\`from\` of \`workspace\` ${of}`, from),
+    ref,
+    include_dirty: includeDirty,
+    guest,
   };
 }
 

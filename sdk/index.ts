@@ -59,6 +59,7 @@ export {
   wait,
   type Wait,
   type WaitOptions,
+  type Workspace,
 } from './definition.ts';
 export { type ChainOptions, Pipeline } from './pipeline.ts';
 export type { ItemResult, ItemResults, Merged, Params, RunParams } from './results.ts';

@@ -104,6 +104,8 @@ const stage = {
 
 const growing = { initialMs: 1_000, maxMs: 60_000, backoff: 2, nonRetryable: ['exit:2'] };
 
+const workspace = { git: './app', ref: 'main', includeDirty: true, guest: '/workspace/app' };
+
 const WAITS = [wait('pause', { forMs: 1_000 }), wait('night', { until: new Date(0) })];
 const repeated = { forEach: [1], maxParallel: 2, failFast: true, allowFailures: 1 } as const;
 
@@ -132,7 +134,7 @@ test.each<[PlanKind, () => Definition]>([
         dependsOn: [first],
         service: true,
       });
-      const ask = agentStep('ask', 'x', { skills, llm, dependsOn: [first] });
+      const ask = agentStep('ask', 'x', { skills, llm, dependsOn: [first], workspace });
       const rescue = step('rescue', ['true'], { onFailure: [first, last] });
       return defineWorkflow({
         ...common,
@@ -144,6 +146,7 @@ test.each<[PlanKind, () => Definition]>([
           last,
           rescue,
           step('each', ['true'], repeated),
+          step('check', ['true'], { workspace: { from: ask } }),
           use,
           step('clean', ['true'], { finally: true }),
         ],
@@ -157,13 +160,15 @@ test.each<[PlanKind, () => Definition]>([
       const first = box('first', ['true'], stage);
       const inputs = [{ from: first.output('tables'), guest: '/workspace/in', optional: true }];
       const last = box('last', ['cat', '-'], { ...stage, retry: growing, inputs, stdinFrom: first });
+      const ask = agentBox('ask', 'x', { skills, llm, workspace });
       return definePipeline({
         ...common,
         stages: [
           first,
           approval('ok', question),
           ...WAITS,
-          agentBox('ask', 'x', { skills, llm }),
+          ask,
+          box('check', ['true'], { workspace: { from: ask } }),
           fanOut([last], { name: 'tables' }),
           loop('refine', [box('again', ['true'])], { until: 'true', maxVisits: 2, onLimit: 'pass' }),
           box('each', ['true'], repeated),

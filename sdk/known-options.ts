@@ -12,6 +12,7 @@ const BESIDE_WORK = {
   maxOutputMib: true,
   sandbox: true,
   outputSchema: true,
+  workspace: true,
   mock: true,
   forEach: true,
   maxParallel: true,
@@ -73,6 +74,8 @@ export const LOOP_OPTIONS = { until: true, maxVisits: true, onLimit: true } as c
 export const FAN_OUT_OPTIONS = { name: true } as const;
 
 export const INPUT_KEYS = { from: true, guest: true, optional: true } as const;
+
+export const WORKSPACE_KEYS = { git: true, ref: true, includeDirty: true, from: true, guest: true } as const;
 
 export const MOCK_KEYS = { output: true, exitCode: true } as const;
 

@@ -2,6 +2,7 @@
 import { describeEgress } from '../../domain/plan/egress.ts';
 import type { EdgeCondition, OutputPlan, Plan, ScopePlan, StagePlan } from '../../domain/plan/plan.ts';
 import { describeStageWork } from '../../domain/plan/work.ts';
+import { describeWorkspace } from '../../domain/plan/workspace.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { itemFacts, listOf, secretFacts } from './plan-facts.ts';
 import { type PlanGroup as Group, groupsOf } from './plan-groups.ts';
@@ -52,13 +53,25 @@ function shortened(text: string, most: number): string {
 }
 
 function facts(stage: StagePlan): readonly string[] {
-  const { after, when, inputs, outputs, outputSchema, retry, continueOnError, mock, finally: isLast } = stage;
+  const {
+    after,
+    when,
+    inputs,
+    outputs,
+    outputSchema,
+    retry,
+    continueOnError,
+    mock,
+    finally: isLast,
+    workspace,
+  } = stage;
   const list = listOf(stage);
   return [
     ...(list === null ? [] : [shortened(list, 60), ...itemFacts(stage)]),
     ...(after.length === 0 ? [] : [`after ${after.map((edge) => `${EDGE[edge.on]}${edge.stage}`).join(', ')}`]),
     ...(isLast === true ? ['after all others, whatever happens'] : []),
     ...(when === null ? [] : [`when ${shortened(sanitizeLine(when.source), 60)}`]),
+    ...(workspace === undefined ? [] : [shortened(sanitizeLine(describeWorkspace(workspace)), 80)]),
     ...inputs.map(({ fromStage, output }) => `takes ${fromStage}.${output}`),
     ...(outputs.length === 0 ? [] : [`leaves ${outputs.map(({ name }) => name).join(', ')}`]),
     ...secretFacts(stage),

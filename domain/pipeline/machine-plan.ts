@@ -16,6 +16,7 @@ import type {
 } from '../plan/plan.ts';
 import { utf8Length } from '../units/utf8.ts';
 import { handsOnInput, readToDecide } from '../plan/condition.ts';
+import { HANDED_ON, workspaceGiver } from '../plan/workspace.ts';
 import { agentOf, approvalOf, type Doing, doingOf, mockOf, outputsReadBy, partOf, waitOf } from '../plan/work.ts';
 
 export interface MachinePlan {
@@ -271,7 +272,8 @@ export function dataTakenBy({
   input,
   inputs,
   texts,
-}: Pick<StagePlan, 'work' | 'each' | 'input' | 'inputs' | 'texts'>): readonly TakenData[] {
+  workspace,
+}: Pick<StagePlan, 'work' | 'each' | 'input' | 'inputs' | 'texts' | 'workspace'>): readonly TakenData[] {
   const taken = new Map<string, { output: boolean; readonly outputs: string[] }>();
   const of = (stage: string): { output: boolean; readonly outputs: string[] } => {
     const known = taken.get(stage) ?? { output: false, outputs: [] };
@@ -279,6 +281,8 @@ export function dataTakenBy({
     return known;
   };
   for (const { fromStage, output } of inputs) of(fromStage).outputs.push(output);
+  const giver = workspaceGiver({ workspace });
+  if (giver !== null) of(giver).outputs.push(...HANDED_ON);
   // Where the part is done for each item, its end takes them, within an item.
   if (each === undefined || partOf(work) === null) for (const stage of outputsReadBy(work)) of(stage).output = true;
   for (const stage of texts?.stages ?? []) of(stage).output = true;

@@ -64,6 +64,9 @@ export const FIELD_DEFAULTS = {
 
 export const INPUT_DEFAULTS = { optional: false } as const satisfies Partial<StageInputPlan>;
 
+/** Of specs alone: a plan says it. */
+export const WORKSPACE_DEFAULTS = { guestPath: '/workspace/repository' } as const;
+
 export const CONDITION_DEFAULTS = { stages: [], params: {} } as const satisfies Partial<ConditionPlan>;
 
 export const RETRY_DEFAULTS: RetryPlan = { maxAttempts: 1, backoffMs: 0 };

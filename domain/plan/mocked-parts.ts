@@ -1,6 +1,7 @@
 /** A part that a run mocks as a whole: its stages leave the plan, and the stage that ends it waits for what the part waited for. */
 import type { EdgePlan, Plan, StagePlan } from './plan.ts';
 import { outputsReadBy, partOf } from './work.ts';
+import { workspaceGiver } from './workspace.ts';
 
 /**
  * @param isMocked  of a stage that ends a part: whether the part comes to its mock
@@ -96,10 +97,12 @@ function takersOf(
 
 function readBy(stage: StagePlan, counts: (id: string) => boolean): readonly string[] {
   const { work, input, inputs, texts, when, each, loop, again = [] } = stage;
+  const giver = workspaceGiver(stage);
   const read = [
     ...outputsReadBy(work),
     ...(input.kind === 'carry' ? [input.stage] : input.kind === 'merge' ? input.stages : []),
     ...inputs.map(({ fromStage }) => fromStage),
+    ...(giver === null ? [] : [giver]),
     ...(texts?.stages ?? []),
     ...(when?.stages ?? []),
     ...(loop?.until.stages ?? []),

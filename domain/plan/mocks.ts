@@ -5,6 +5,7 @@
 import { withoutMockedParts } from './mocked-parts.ts';
 import type { MockPlan, Plan, ScopePlan, StagePlan } from './plan.ts';
 import { hostVariablesOf, mockOf } from './work.ts';
+import { workspaceGiver } from './workspace.ts';
 
 /** The stages to mock; `all`: each that has a mock; of a part that is mocked as a whole, no stage within. */
 export type MockRequest = 'all' | readonly string[];
@@ -65,16 +66,22 @@ function requestProblems({ stages }: Plan, request: MockRequest | null): readonl
 
 /** A mock has an output, and no named ones. */
 function inputProblems({ stages }: Plan, isMocked: (id: string) => boolean): readonly string[] {
-  return stages.flatMap(({ id, inputs }) =>
-    isMocked(id)
-      ? []
-      : inputs
-          .filter(({ fromStage, optional }) => !optional && isMocked(fromStage))
-          .map(
-            ({ fromStage, output }) =>
-              `stage ${id} takes the output ${output} of ${fromStage}, and a mocked stage leaves none: mock ${id} too`,
-          ),
-  );
+  return stages.flatMap((stage) => {
+    const { id, inputs } = stage;
+    if (isMocked(id)) return [];
+    const giver = workspaceGiver(stage);
+    return [
+      ...inputs
+        .filter(({ fromStage, optional }) => !optional && isMocked(fromStage))
+        .map(
+          ({ fromStage, output }) =>
+            `stage ${id} takes the output ${output} of ${fromStage}, and a mocked stage leaves none: mock ${id} too`,
+        ),
+      ...(giver !== null && isMocked(giver)
+        ? [`stage ${id} goes on with the workspace of ${giver}, and a mocked stage leaves none: mock ${id} too`]
+        : []),
+    ];
+  });
 }
 
 function withoutInputsOf(stage: StagePlan, isMocked: (id: string) => boolean): StagePlan {
@@ -83,7 +90,10 @@ function withoutInputsOf(stage: StagePlan, isMocked: (id: string) => boolean): S
 }
 
 /** Its place in the run stays, and what becomes of its failure. Its mock stands for all items of a list. */
-function mocked({ each, outputSchema, texts: _texts, ...stage }: StagePlan, mock: MockPlan): StagePlan {
+function mocked(
+  { each, outputSchema, texts: _texts, workspace: _workspace, ...stage }: StagePlan,
+  mock: MockPlan,
+): StagePlan {
   return {
     ...stage,
     // That of a stage with items is of each item.

@@ -141,6 +141,8 @@ export interface StagePlan {
   readonly inputs: readonly StageInputPlan[];
   /** Folders or files that later stages may take. */
   readonly outputs: readonly StageOutputPlan[];
+  /** A git repository that its work finds, and whose changes it leaves. Absent: none. */
+  readonly workspace?: WorkspacePlan | undefined;
   /** Guest path whose bytes are the stage's output instead of its standard output; absent is an error code at the stage's end. */
   readonly outputFile: string | null;
   /** What its output, or that of each of its items, has to be as JSON: a JSON Schema. Absent: anything. */
@@ -431,6 +433,26 @@ export interface StageOutputPlan {
   readonly name: string;
   readonly guestPath: string;
 }
+
+/** It is unpacked at `guestPath`, which is the working folder of an agent. What it leaves is called as in `workspace.ts`. */
+export interface WorkspacePlan {
+  readonly from: WorkspaceSource;
+  readonly guestPath: string;
+}
+
+export type WorkspaceSource =
+  /** A repository of the host; `ref` null: what is checked out there. */
+  | {
+      readonly kind: 'folder';
+      readonly source: MountSource;
+      readonly ref: string | null;
+      /** With what is not committed, and not ignored. */
+      readonly includeDirty: boolean;
+    }
+  /** `https://`, fetched by git of the host; `ref` null: its default branch. */
+  | { readonly kind: 'url'; readonly url: string; readonly ref: string | null }
+  /** The workspace of an earlier stage, as that left it. */
+  | { readonly kind: 'stage'; readonly stage: string };
 
 export interface RetryPlan {
   /** Attempts in all that the author allows for a failed command; 1 is no retry. Lost VMs are counted apart. */

@@ -18,14 +18,15 @@ export interface UnsupportedPart {
 /** In the plan's order; empty for a plan that can run. */
 export function unsupportedParts({ stages, scopes }: Plan): readonly UnsupportedPart[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
-  return stages.flatMap(({ id, scope, work }) => {
+  return stages.flatMap(({ id, scope, work, workspace }) => {
     const held = scope === null ? undefined : scopeById.get(scope);
     // Said once for a VM that several stages share.
     const { network, ...needs } =
       held?.stages[0] === id && held.sandbox.mode !== 'mock' ? (held.sandbox.needs ?? {}) : {};
     // An agent and a terminal have it anyway: what they are says enough.
     const asked = commandOf(work) === null ? needs : { network, ...needs };
-    return [...ofWork(work), ...needsOf(asked)].map((reason) => ({ stage: id, reason }));
+    const hasWorkspace = workspace === undefined ? [] : ['has a `workspace`'];
+    return [...ofWork(work), ...hasWorkspace, ...needsOf(asked)].map((reason) => ({ stage: id, reason }));
   });
 }
 

@@ -8,18 +8,24 @@ import type { Problems } from './problems.ts';
 import type { MountSpec, SandboxSpec } from './spec.ts';
 import { type Located, type Position, quote } from './tree.ts';
 
+/** What is in a VM decides where nothing is said of it. */
+export interface WithinVm {
+  readonly memoryMib: number;
+  /** The model of each agent. */
+  readonly agents: readonly (LlmPlan | null)[];
+  readonly hasWorkspace: boolean;
+}
+
 /**
  * The sandbox of a scope: the spec's own, with what a step or box says over it; mounts of both.
  * @param baseDir  the folder that relative host paths start from; null when the spec has none
- * @param memoryMib  where neither says any
- * @param agents  the model of each agent in the VM
+ * @param within  what is in the VM
  */
 export function compileSandbox(
   base: SandboxSpec | null,
   own: SandboxSpec | null,
   baseDir: string | null,
-  memoryMib: number,
-  agents: readonly (LlmPlan | null)[],
+  { memoryMib, agents, hasWorkspace }: WithinVm,
   problems: Problems,
 ): SandboxPlan {
   const mode = own?.mode ?? base?.mode ?? null;
@@ -41,15 +47,16 @@ export function compileSandbox(
     vcpus: own?.vcpus ?? base?.vcpus ?? SANDBOX_DEFAULTS.vcpus,
     diskMib: own?.diskMib ?? base?.diskMib ?? SANDBOX_DEFAULTS.diskMib,
     mounts: compileMounts(mounts, baseDir, problems),
-    ...compileImage(own?.image ?? base?.image ?? null),
+    ...compileImage(own?.image ?? base?.image ?? null, hasWorkspace && !isMock),
     ...compileEgress(base, own, agents, problems),
     ...compileNeeds(base, own, baseDir, problems),
   };
 }
 
-/** Any other image stands in what the VM needs, and is refused. */
-function compileImage(said: SandboxSpec['image']): Pick<SandboxPlan, 'image'> {
-  return said?.value === 'dev' ? { image: { kind: 'dev' } } : {};
+/** Any other image stands in what the VM needs, and is refused. A workspace needs git, which `base` does not have. */
+function compileImage(said: SandboxSpec['image'], hasWorkspace: boolean): Pick<SandboxPlan, 'image'> {
+  const image = said?.value ?? (hasWorkspace ? 'dev' : 'base');
+  return image === 'dev' ? { image: { kind: 'dev' } } : {};
 }
 
 function isOwnImage(name: string): boolean {

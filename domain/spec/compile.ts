@@ -35,6 +35,7 @@ import { compileTexts, type StageTexts } from './compile-texts.ts';
 import { compileWait } from './compile-wait.ts';
 import { compileEach, checkItems } from './compile-items.ts';
 import type { ListFiles } from './file-pattern.ts';
+import { checkWorkspaceVm, compileWorkspace, workspaceFolder } from './compile-workspace.ts';
 import { compileGuestPath, compileSandbox } from './compile-sandbox.ts';
 import type { CheckSchema } from './output-schema.ts';
 import { compilePart, type PartContext } from './compile-part.ts';
@@ -368,7 +369,7 @@ function reportCycles(spec: Spec, linked: Linked, problems: Problems): void {
       'spec/cycle',
       spec.stages[group[0]!]!.name.at,
       message,
-      `remove one of the dependencies (${isBox ? '' : '`depends_on`, '}\`on_failure\`, \`stdin_from\`, \`inputs\`, \`when\` and outputs in placeholders are dependencies)`,
+      `remove one of the dependencies (${isBox ? '' : '`depends_on`, '}\`on_failure\`, \`stdin_from\`, \`inputs\`, \`workspace\`, \`when\` and outputs in placeholders are dependencies)`,
     );
   }
 }
@@ -408,16 +409,26 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
     else
       scopes.set(id, {
         stages: [stage.name.value],
-        sandbox: compileSandbox(spec.sandbox, stage.sandbox, baseDir, memoryMib, agents, problems),
+        sandbox: compileSandbox(
+          spec.sandbox,
+          stage.sandbox,
+          baseDir,
+          { memoryMib, agents, hasWorkspace: stage.workspace !== null },
+          problems,
+        ),
       });
   }
+  for (const stage of running)
+    checkWorkspaceVm(stage, describeStage(spec, stage), scopes.get(scopeOf(spec, stage))!.sandbox, problems);
   return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));
 }
 
 function scopeOf(spec: Spec, stage: StageSpec): string {
   // Items that run side by side cannot share a VM with other steps.
   // The shared VM may be lost, or hold a command that would not stop, when a stage with `finally` starts.
-  const hasItsOwn = stage.sandbox !== null || stage.forEach !== null || stage.finally === true;
+  // Of a VM that is lost each stage runs again, and a workspace is there once.
+  const hasItsOwn =
+    stage.sandbox !== null || stage.forEach !== null || stage.finally === true || stage.workspace !== null;
   return spec.kind === 'workflow' && !hasItsOwn ? SHARED_SCOPE : stage.name.value;
 }
 
@@ -516,6 +527,13 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
     ...compileMock(stage, what, fill, problems),
     ...compileOutputSchema(stage, what, context.checkSchema, problems),
     ...(stage.finally === true ? { finally: true } : {}),
+    ...compileWorkspace(stage, inputPaths, {
+      what,
+      giver: links.workspace === null ? null : idOf(links.workspace),
+      baseDir: context.baseDir,
+      fill,
+      problems,
+    }),
     maxOutputBytes: stage.maxOutputBytes ?? defaults.maxOutputBytes,
   };
 }
@@ -585,7 +603,12 @@ function compileWork(
     kind: 'command',
     program: compileProgram(run.program, what, fill, problems),
     args: run.args.map((arg) => fill(arg)),
-    cwd: run.cwd === null ? COMMAND_DEFAULTS.cwd : compileCwd(run.cwd, what, problems),
+    cwd:
+      run.cwd === null
+        ? stage.workspace === null
+          ? COMMAND_DEFAULTS.cwd
+          : workspaceFolder(stage.workspace)
+        : compileCwd(run.cwd, what, problems),
     env,
     stdin: stdin === null ? { kind: 'none' } : { kind: 'stage-output', stage: spec.stages[stdin]!.name.value },
     ...(stage.mode === null ? {} : { service: true }),

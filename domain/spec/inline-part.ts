@@ -18,6 +18,7 @@ import type {
 import { bothSources } from '../plan/both-conditions.ts';
 import { STAGE_DEFAULTS } from '../plan/defaults.ts';
 import { edgesOnSuccess, partOf } from '../plan/work.ts';
+import { workspaceGiver } from '../plan/workspace.ts';
 import type { CheckedExpression } from './expression/check.ts';
 
 /** Where a part stands: what the stage that uses it has. */
@@ -118,7 +119,14 @@ function inlineStage(
     ...(texts === undefined ? {} : { texts: renamedTexts(texts, named, read) }),
     input,
     inputs: stage.inputs.map((taken) => ({ ...taken, fromStage: named(taken.fromStage) })),
+    ...renamedWorkspace(stage, named),
   };
+}
+
+function renamedWorkspace(stage: StagePlan, named: (name: string) => string): Pick<StagePlan, 'workspace'> {
+  const giver = workspaceGiver(stage);
+  if (stage.workspace === undefined || giver === null) return {};
+  return { workspace: { ...stage.workspace, from: { kind: 'stage', stage: named(giver) } } };
 }
 
 /** It runs after all stages of the run, those of the part among them: it has no edges, and its input is that of the run or none. */

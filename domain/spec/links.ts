@@ -16,6 +16,8 @@ export interface Links {
   readonly items: number | null;
   /** In the order of `inputs`; those that name nothing are left out. */
   readonly inputs: readonly { readonly source: number; readonly output: string; readonly index: number }[];
+  /** Whose workspace it goes on with. */
+  readonly workspace: number | null;
 }
 
 export interface Linked {
@@ -47,7 +49,17 @@ export function linkStages(spec: Spec, reads: Reads, problems: Problems): Linked
     case 'agent':
     case 'sandbox':
       return {
-        links: [{ dependsOn: [], onFailure: [], input: { kind: 'run-input' }, stdin: null, items: null, inputs: [] }],
+        links: [
+          {
+            dependsOn: [],
+            onFailure: [],
+            input: { kind: 'run-input' },
+            stdin: null,
+            items: null,
+            inputs: [],
+            workspace: null,
+          },
+        ],
         output: outputOf(spec, 0),
       };
   }
@@ -64,7 +76,8 @@ function linkWorkflow(spec: Spec, reads: Reads, problems: Problems): Linked {
     const stdin = findStdin(step, spec, names, 'step', problems);
     const inputs = findInputs(step, spec, producers, names, 'step', problems);
     const items = findItems(step, spec, names, 'step', problems);
-    const taken = [stdin, items].filter((source) => source !== null);
+    const workspace = findWorkspace(step, spec, names, 'step', problems);
+    const taken = [stdin, items, workspace].filter((source) => source !== null);
     const all = unique([
       ...dependsOn,
       ...taken,
@@ -74,7 +87,15 @@ function linkWorkflow(spec: Spec, reads: Reads, problems: Problems): Linked {
     refuseBoth(spec, step, 'step', all, onFailure, problems);
     if (step.finally === true) return linksOfLast(inputs);
     const isFirst = all.length === 0 && onFailure.length === 0;
-    return { dependsOn: all, onFailure, input: { kind: isFirst ? 'run-input' : 'none' }, stdin, items, inputs };
+    return {
+      dependsOn: all,
+      onFailure,
+      input: { kind: isFirst ? 'run-input' : 'none' },
+      stdin,
+      items,
+      inputs,
+      workspace,
+    };
   });
   return { links, output: workflowOutput(spec, names, links, problems) };
 }
@@ -151,14 +172,15 @@ function linkPipeline(spec: Spec, reads: Reads, problems: Problems): Linked {
     const inputs = findInputs(box, spec, producers, names, 'box', problems);
     const read = findReads(box, reads, index, spec, names, 'box', problems);
     const items = findItems(box, spec, names, 'box', problems);
+    const workspace = findWorkspace(box, spec, names, 'box', problems);
     const onFailure = findFailures(box, names, 'box', problems);
     if (isAside(box)) {
-      const taken = [stdin, items].filter((source) => source !== null);
+      const taken = [stdin, items, workspace].filter((source) => source !== null);
       const dependsOn = unique([...taken, ...inputs.map(({ source }) => source), ...read.map(({ source }) => source)]);
       refuseUnused(spec, box, [...dependsOn, ...onFailure], (source) => place.has(source), problems);
       if (box.finally === true) return linksOfLast(inputs);
       refuseBoth(spec, box, 'box', dependsOn, onFailure, problems);
-      return { dependsOn, onFailure, input: { kind: 'none' }, stdin, items, inputs };
+      return { dependsOn, onFailure, input: { kind: 'none' }, stdin, items, inputs, workspace };
     }
     if (position === undefined) return null;
     const isBefore = (source: number, at: Position): boolean => {
@@ -183,11 +205,13 @@ function linkPipeline(spec: Spec, reads: Reads, problems: Problems): Linked {
     const giver = giverBefore(spec, stages, position);
     const usableStdin = stdin !== null && isBefore(stdin, box.run!.stdinFrom!.at) ? stdin : null;
     const usableInputs = inputs.filter(({ source, index: input }) => isBefore(source, box.inputs[input]!.from.at));
+    const usableWorkspace = workspace !== null && isBefore(workspace, box.workspace!.from!.at) ? workspace : null;
     const usableItems = items !== null && isBefore(items, box.forEach!.at) ? items : null;
     const dependsOn = unique([
       ...(earlier?.boxes ?? []),
       ...(giver?.boxes ?? []),
       ...(usableItems === null ? [] : [usableItems]),
+      ...(usableWorkspace === null ? [] : [usableWorkspace]),
       ...(usableStdin === null ? [] : [usableStdin]),
       ...usableInputs.map(({ source }) => source),
       ...read.filter(({ source, at }) => isBefore(source, at)).map(({ source }) => source),
@@ -199,6 +223,7 @@ function linkPipeline(spec: Spec, reads: Reads, problems: Problems): Linked {
       stdin: usableStdin,
       items: usableItems,
       inputs: usableInputs,
+      workspace: usableWorkspace,
     };
   });
   return {
@@ -418,6 +443,50 @@ function findStdin(
   return source;
 }
 
+function findWorkspace(
+  stage: StageSpec,
+  spec: Spec,
+  names: Names,
+  noun: 'step' | 'box',
+  problems: Problems,
+): number | null {
+  const name = stage.workspace?.from ?? null;
+  if (name === null) return null;
+  const what = `\`workspace\` of ${noun} ${quote(stage.name.value)}`;
+  const source = find(name, names, what, noun, 'edges', problems);
+  if (source === null) return null;
+  const giver = spec.stages[source]!;
+  if (giver.workspace !== null) {
+    refuseMaybe(giver, what, name.at, noun, problems);
+    return source;
+  }
+  problems.error(
+    'spec/bad-value',
+    name.at,
+    `${what} goes on with that of ${noun} ${quote(name.value)}, which has none`,
+    `name a ${noun} with \`workspace\`, or write \`git\``,
+  );
+  return null;
+}
+
+/** It may not have been worked in where the stage starts. */
+function refuseMaybe(
+  { name, when, continueOnError }: StageSpec,
+  what: string,
+  at: Position,
+  noun: 'step' | 'box',
+  problems: Problems,
+): void {
+  if (continueOnError !== true && when === null) return;
+  const [key, then] = when === null ? ['continue_on_error', 'after its failure'] : ['when', 'where that does not hold'];
+  problems.error(
+    'spec/may-be-absent',
+    at,
+    `${what} goes on with that of ${noun} ${quote(name.value)}, which has \`${key}\`: ${then} there is none`,
+    `remove \`${key}\` there, or start from \`git\``,
+  );
+}
+
 /** Of a stage with `finally`. */
 function refuseUnsure(
   what: string,
@@ -468,7 +537,15 @@ function findFailures(stage: StageSpec, names: Names, noun: 'step' | 'box', prob
 
 /** Of a stage with `finally`: no edges, and what there is of others. */
 function linksOfLast(inputs: Links['inputs']): Links {
-  return { dependsOn: [], onFailure: [], input: { kind: 'run-input' }, stdin: null, items: null, inputs };
+  return {
+    dependsOn: [],
+    onFailure: [],
+    input: { kind: 'run-input' },
+    stdin: null,
+    items: null,
+    inputs,
+    workspace: null,
+  };
 }
 
 function findReads(

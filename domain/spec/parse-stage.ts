@@ -167,9 +167,10 @@ const PLURALS: Readonly<Record<string, string>> = {
 
 /** The section of `kind: agent`: one stage, which has the name of the spec. */
 export function readAgent(map: MapReader, name: StageSpec['name']): SectionSpec {
-  const { skills, mode, messaging, ...read } = readKeys(map, AGENT.keys, { kind: 'agent' });
+  const { skills, mode, messaging, workspace: own, ...read } = readKeys(map, AGENT.keys, { kind: 'agent' });
   map.finish(otherKeys(AGENT));
-  return onlyStage({ ...emptyStage(name, map.problems), ...read, skills, agent: { mode, messaging } });
+  const workspace = own === null ? null : { ...own, from: null };
+  return onlyStage({ ...emptyStage(name, map.problems), ...read, workspace, skills, agent: { mode, messaging } });
 }
 
 /** `kind: sandbox`: one stage, which is a VM and nothing in it. */

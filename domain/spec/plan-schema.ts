@@ -34,6 +34,7 @@ import {
   stagesBefore,
   waitOf,
 } from '../plan/work.ts';
+import { addressProblem, isRefName, workspaceGiver } from '../plan/workspace.ts';
 import { instanceProblem, isPlanId } from '../run/instance.ts';
 import { utf8Length } from '../units/utf8.ts';
 import {
@@ -59,6 +60,7 @@ import { loopProblems } from './loop-problems.ts';
 import { OUTPUT_SCHEMA_LIMITS } from './output-schema.ts';
 import { toleratedPartProblems } from './tolerated-part-problems.ts';
 import { sharesSource } from './mount-source.ts';
+import { workspaceProblems } from './workspace-problems.ts';
 import { guestPathRefusal, mustStayWritable, normalizeAbsolute, overlaps, relativePath } from './paths.ts';
 import { SOURCE_LIMITS } from './source.ts';
 
@@ -261,6 +263,20 @@ const texts = z.strictObject({
     .min(1),
 });
 
+const ref = reference.refine(isRefName, 'the name of a branch, tag or commit').nullable();
+const workspace = z.strictObject({
+  from: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('folder'), source, ref, includeDirty: z.boolean() }),
+    z.strictObject({
+      kind: z.literal('url'),
+      url: reference.refine((url) => addressProblem(url) === null, 'an https:// address without a user'),
+      ref,
+    }),
+    z.strictObject({ kind: z.literal('stage'), stage: name }),
+  ]),
+  guestPath,
+});
+
 const stage = z.strictObject({
   id: name,
   scope: scopeId.nullable(),
@@ -299,6 +315,7 @@ const stage = z.strictObject({
   when: condition.partial({ stages: true, params: true }).nullable(),
   inputs: z.array(z.strictObject({ fromStage: name, output: name, guestPath, optional: z.boolean().optional() })),
   outputs: z.array(z.strictObject({ name, guestPath })),
+  workspace: workspace.optional(),
   outputFile: guestPath.nullable(),
   timeoutMs: within(RANGES.timeoutSecs, SCALES.msPerSecond),
   retry: z.strictObject({
@@ -466,6 +483,7 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     ...conditionProblems(checked),
     ...textProblems(checked),
     ...finallyProblems(checked),
+    ...workspaceProblems(checked),
   ];
   return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
 }
@@ -629,6 +647,9 @@ function referenceProblems(checked: Plan): readonly string[] {
         problems.push(`stage ${id} takes data of ${taken}, which may fail or be passed and let it start without`);
     if (input.kind === 'merge')
       problems.push(...repeated(input.stages).map((source) => `stage ${id} merges ${source} twice`));
+    const giver = workspaceGiver(stage);
+    if (giver !== null && index.has(giver) && checked.stages[index.get(giver)!]!.workspace === undefined)
+      problems.push(`stage ${id} goes on with the workspace of ${giver}, which has none`);
     for (const { fromStage, output } of inputs)
       if (index.has(fromStage) && !outputs.get(fromStage)!.has(output))
         problems.push(`stage ${id} takes the output ${output} of ${fromStage}, which does not have it`);

@@ -21,6 +21,7 @@ export const SDK_NAMES: Readonly<Record<string, string>> = {
   for_each: 'forEach',
   grace_secs: 'graceMs',
   guest_image: 'guestImage',
+  include_dirty: 'includeDirty',
   initial_secs: 'initialMs',
   max_attempts: 'maxAttempts',
   max_visits: 'maxVisits',

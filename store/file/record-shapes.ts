@@ -17,6 +17,7 @@ import {
   type StdinPlan,
   TIMEOUT_ANSWERS,
   type WorkPlan,
+  type WorkspaceSource,
 } from '../../domain/plan/plan.ts';
 import { dataRefShape, originShape } from '../../domain/run/event-shape.ts';
 import {
@@ -147,6 +148,16 @@ const stageFields = objectOf({
   ),
   inputs: optional(listOf(objectOf({ fromStage: aText, output: aText, guestPath: aText }))),
   outputs: optional(listOf(objectOf({ name: aText, guestPath: aText }))),
+  workspace: optional(
+    objectOf({
+      from: kindOf<WorkspaceSource['kind']>('kind', {
+        folder: objectOf({ source, ref: orNull(aText), includeDirty: aFlag }),
+        url: objectOf({ url: aText, ref: orNull(aText) }),
+        stage: objectOf({ stage: aText }),
+      }),
+      guestPath: aText,
+    }),
+  ),
   outputFile: optional(orNull(aText)),
   timeoutMs: optional(aNumber),
   retry: optional(

@@ -1,6 +1,7 @@
 import { AGENT_STAGE_DEFAULTS } from '../../plan/defaults.ts';
 import { AGENT_MODES, LLM_PROVIDERS, PLAN_LIMITS } from '../../plan/plan.ts';
 import { MOCK_KEY } from './mock-table.ts';
+import { OWN_WORKSPACE_KEY } from './workspace-table.ts';
 import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
 import type { MappingTable } from './table.ts';
 import { RANGES, SCALES } from './values.ts';
@@ -190,6 +191,7 @@ export const AGENT = {
       example: '/workspace/report.md',
     },
     output_schema: OUTPUT_SCHEMA_KEY,
+    workspace: OWN_WORKSPACE_KEY,
     mock: MOCK_KEY,
     messaging: {
       as: 'messaging',

@@ -8,6 +8,7 @@ import { otherKeys } from './other-keys.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { PART, PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
 import { WAIT } from './wait-table.ts';
+import { WORKSPACE } from './workspace-table.ts';
 import { STAGE } from './stage-table.ts';
 import type { Json } from './json.ts';
 import type { Key, MappingTable, ValueType } from './table.ts';
@@ -21,6 +22,7 @@ const SECTIONS: Readonly<Record<string, MappingTable>> = {
   stage: STAGE,
   approval: APPROVAL,
   wait: WAIT,
+  workspace: WORKSPACE,
   mock: MOCK,
   agent: AGENT,
   llm: LLM,

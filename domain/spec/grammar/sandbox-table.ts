@@ -163,7 +163,7 @@ export const SANDBOX = {
       as: 'image',
       type: { is: 'text', holds: 'image', plain: true, filled: 'write base or dev, or remove it' },
       mistaken: ['base_image', 'container'],
-      otherwise: '`base`',
+      otherwise: '`base`; `dev` of a VM with a workspace',
       doc: "The guest's root: `base` (busybox) or `dev` (Debian with bash, git, node, python3, ripgrep, curl). See [Images](guest.md#images). `run` refuses container images.",
       example: 'dev',
     },

@@ -12,6 +12,7 @@ import { MOCK_KEY } from './mock-table.ts';
 import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
 import { SANDBOX } from './sandbox-table.ts';
 import { WAIT } from './wait-table.ts';
+import { WORKSPACE_KEY } from './workspace-table.ts';
 import type { Keys, MappingTable } from './table.ts';
 import { RANGES, SCALES, VARIABLE_LIMITS } from './values.ts';
 
@@ -323,6 +324,7 @@ export const BESIDE_RUN = {
     example: { memory_mb: 1024 },
   },
   output_schema: { ...OUTPUT_SCHEMA_KEY, goesWith: ['run', 'prompt', 'uses'] },
+  workspace: { ...WORKSPACE_KEY, goesWith: ['run', 'prompt'], excludes: ['for_each', 'finally', 'mode'] },
   mock: { ...MOCK_KEY, goesWith: ['run', 'prompt', 'uses'] },
   skills: {
     as: 'skills',

@@ -9,6 +9,7 @@ import { checkPlan } from '../plan-schema.ts';
 import { specSchema } from './json-schema.ts';
 import { LLM } from './agent-table.ts';
 import { MOCK } from './mock-table.ts';
+import { WORKSPACE } from './workspace-table.ts';
 import { APPROVAL } from './approval-table.ts';
 import { WAIT } from './wait-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
@@ -113,7 +114,9 @@ function spotsBelow(
     return spotsOf(
       type.table,
       kind,
-      ([SANDBOX, APPROVAL, WAIT, MOCK, LLM] as readonly MappingTable[]).includes(type.table) ? apart : inline,
+      ([SANDBOX, APPROVAL, WAIT, WORKSPACE, MOCK, LLM] as readonly MappingTable[]).includes(type.table)
+        ? apart
+        : inline,
       within,
     );
   // Sections of a part have the tables of sections.

@@ -1,0 +1,177 @@
+/** The git repository that a stage works in. */
+import { WORKSPACE_DEFAULTS } from '../plan/defaults.ts';
+import { PLAN_LIMITS, type SandboxPlan, type StagePlan, type WorkspaceSource } from '../plan/plan.ts';
+import { addressProblem, isRefName, isWorkspaceOutput } from '../plan/workspace.ts';
+import { compileGuestPath, compileHostPath } from './compile-sandbox.ts';
+import { contains } from './paths.ts';
+import type { Filler } from './placeholders.ts';
+import type { Problems } from './problems.ts';
+import type { StageSpec } from './spec.ts';
+import { type Located, quote } from './tree.ts';
+
+type WorkspaceSpec = NonNullable<StageSpec['workspace']>;
+
+interface WorkspaceContext {
+  readonly what: string;
+  /** The stage that it goes on with; null: it names none, or none that exists, which is told. */
+  readonly giver: string | null;
+  readonly baseDir: string | null;
+  readonly fill: Filler;
+  readonly problems: Problems;
+}
+
+/** Of a stage without one nothing. */
+export function compileWorkspace(
+  stage: StageSpec,
+  inputPaths: readonly string[],
+  context: WorkspaceContext,
+): Pick<StagePlan, 'workspace'> {
+  const { workspace } = stage;
+  if (workspace === null) return {};
+  const { what, problems } = context;
+  const guestPath =
+    workspace.guestPath === null
+      ? WORKSPACE_DEFAULTS.guestPath
+      : compileGuestPath(workspace.guestPath, `the workspace of ${what}`, problems);
+  refuseReserved(stage, what, problems);
+  const from = compileSource(workspace, context);
+  if (from === null || guestPath === null) return {};
+  refuseOverlap(stage, guestPath, inputPaths, what, problems);
+  return { workspace: { from, guestPath } };
+}
+
+function refuseReserved({ outputs }: StageSpec, what: string, problems: Problems): void {
+  for (const { name } of outputs)
+    if (isWorkspaceOutput(name.value))
+      problems.error(
+        'spec/duplicate-name',
+        name.at,
+        `an output of ${what} is called ${quote(name.value)}, as is one of its workspace`,
+        'rename it',
+      );
+}
+
+function refuseOverlap(
+  { inputs }: StageSpec,
+  guestPath: string,
+  inputPaths: readonly string[],
+  what: string,
+  problems: Problems,
+): void {
+  inputPaths.forEach((path, index) => {
+    if (!contains(path, guestPath) && !contains(guestPath, path)) return;
+    problems.error(
+      'spec/path-conflict',
+      inputs[index]!.from.at,
+      `an input of ${what} lies at ${path}, and its workspace at ${guestPath}: the input would be a change of the repository`,
+      'give the input a path beside the workspace, such as /workspace/input',
+    );
+  });
+}
+
+function compileSource(workspace: WorkspaceSpec, context: WorkspaceContext): WorkspaceSource | null {
+  const { git, from } = workspace;
+  if (from !== null) return context.giver === null ? null : { kind: 'stage', stage: context.giver };
+  if (git === null) return null;
+  const written = { at: git.at, value: context.fill(git) };
+  const ref = compileRef(workspace, context);
+  // Also `git@host:path`, which is the short form of an address.
+  return /^[A-Za-z][A-Za-z0-9+.-]*:\/\/|^[^/]+@[^/]+:/.test(written.value)
+    ? compileAddress(written, ref, workspace, context)
+    : compileFolder(written, ref, workspace, context);
+}
+
+function compileFolder(
+  path: Located<string>,
+  ref: string | null,
+  { includeDirty }: WorkspaceSpec,
+  { what, baseDir, problems }: WorkspaceContext,
+): WorkspaceSource | null {
+  const found = compileHostPath(path, `the workspace of ${what}`, baseDir, problems);
+  if (found === null) return null;
+  return { kind: 'folder', source: { kind: 'host', path: found }, ref, includeDirty: includeDirty ?? false };
+}
+
+function compileAddress(
+  { at, value }: Located<string>,
+  ref: string | null,
+  { includeDirty }: WorkspaceSpec,
+  { what, problems }: WorkspaceContext,
+): WorkspaceSource | null {
+  const problem = addressProblem(value);
+  const errorsBefore = problems.errorCount();
+  if (problem !== null)
+    problems.error(
+      'spec/bad-value',
+      at,
+      `\`git\` of the workspace of ${what} is an address that ${problem}`,
+      "write it as https://HOST/PATH; the host's git logs in with its own credentials",
+    );
+  if (value.length > PLAN_LIMITS.referenceCharacters)
+    problems.error(
+      'spec/too-large',
+      at,
+      `\`git\` of the workspace of ${what} has ${value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
+      'write a shorter one',
+    );
+  if (includeDirty === true)
+    problems.error(
+      'spec/bad-value',
+      at,
+      `the workspace of ${what} has \`include_dirty\` and an address, where nothing can be uncommitted`,
+      'remove `include_dirty`, or name a folder',
+    );
+  return problems.errorCount() > errorsBefore ? null : { kind: 'url', url: value, ref };
+}
+
+function compileRef({ ref }: WorkspaceSpec, { what, fill, problems }: WorkspaceContext): string | null {
+  if (ref === null) return null;
+  const name = fill(ref);
+  if (!isRefName(name) || name.length > PLAN_LIMITS.referenceCharacters)
+    problems.error(
+      'spec/bad-value',
+      ref.at,
+      `\`ref\` of the workspace of ${what} is ${quote(name)}, which names no branch, tag or commit`,
+      'write a name such as main, v1.2 or a hash',
+    );
+  return name;
+}
+
+/** Where a command works that says nothing else. */
+export function workspaceFolder({ guestPath }: WorkspaceSpec): string {
+  return guestPath?.value ?? WORKSPACE_DEFAULTS.guestPath;
+}
+
+/** What its VM must have. The scope of a stage with a workspace is its own. */
+export function checkWorkspaceVm(
+  { workspace }: StageSpec,
+  what: string,
+  { mode, image, needs, mounts }: SandboxPlan,
+  problems: Problems,
+): void {
+  if (workspace === null) return;
+  const { at } = (workspace.git ?? workspace.from)!;
+  if (mode === 'mock')
+    problems.error(
+      'spec/bad-value',
+      at,
+      `${what} has a workspace and \`mode: mock\`, which has no git`,
+      'remove `mode: mock`; `mock` at the stage says what it comes to without its VM',
+    );
+  else if (image === undefined && needs?.image === undefined)
+    problems.error(
+      'spec/bad-value',
+      at,
+      `${what} has a workspace, and its image \`base\` has no git`,
+      'write `image: dev`, or remove `image` from `sandbox`',
+    );
+  const guestPath = workspaceFolder(workspace);
+  for (const mount of mounts)
+    if (contains(mount.guestPath, guestPath) || contains(guestPath, mount.guestPath))
+      problems.error(
+        'spec/path-conflict',
+        at,
+        `the workspace of ${what} lies at ${guestPath}, and a mount at ${mount.guestPath}`,
+        'give each its own folder in the guest',
+      );
+}

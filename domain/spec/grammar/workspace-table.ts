@@ -1,0 +1,77 @@
+import { WORKSPACE_DEFAULTS } from '../../plan/defaults.ts';
+import type { Key, MappingTable } from './table.ts';
+
+export const WORKSPACE = {
+  form: (text) => `{ git: ${text} }`,
+  keys: {
+    git: {
+      as: 'git',
+      type: { is: 'text', holds: 'path or https address', filled: 'name a repository; `.` is that of the spec' },
+      group: 'source',
+      mistaken: ['repo', 'repository', 'url', 'path', 'source', 'clone'],
+      form: 'git: .` or `from: STAGE',
+      doc: "A repository: its top folder, absolute or relative to the spec's folder, or an address that begins with `https://`.",
+      example: './app',
+    },
+    from: {
+      as: 'from',
+      type: { is: 'text', holds: "a stage's name" },
+      group: 'source',
+      feeds: 'edges',
+      mistaken: ['stage', 'of', 'continue'],
+      doc: 'An earlier stage with a workspace, which this one goes on with.',
+      example: 'fix',
+    },
+    ref: {
+      as: 'ref',
+      type: { is: 'text', holds: 'branch, tag or commit', lenient: true, filled: 'name a branch, a tag or a commit' },
+      needs: 'git',
+      mistaken: ['branch', 'tag', 'commit', 'revision', 'rev', 'checkout'],
+      otherwise: 'what is checked out',
+      doc: 'The commit that the stage starts from. Of an address a branch, a tag or a whole hash.',
+      example: 'main',
+    },
+    include_dirty: {
+      as: 'includeDirty',
+      type: { is: 'flag' },
+      needs: 'git',
+      mistaken: ['dirty', 'uncommitted', 'include_uncommitted', 'with_changes'],
+      default: false,
+      doc: 'Takes changes that are not committed and files that are not ignored as well. Of a folder only.',
+      example: true,
+    },
+    guest: {
+      as: 'guestPath',
+      type: { is: 'text', holds: 'absolute path', plain: true, absolute: true },
+      mistaken: ['target', 'to', 'dest', 'guest_path', 'mount', 'dir'],
+      default: WORKSPACE_DEFAULTS.guestPath,
+      doc: 'The folder in the guest, which is also the working folder of the command or agent.',
+      example: '/workspace/app',
+    },
+  },
+} as const satisfies MappingTable;
+
+const { from: _from, git, ...BESIDE } = WORKSPACE.keys;
+const { group: _group, ...GIT } = git;
+
+/** Of the only stage of a spec: it goes on with no other one. */
+const OWN_WORKSPACE = {
+  form: WORKSPACE.form,
+  keys: { git: { ...GIT, required: true, form: 'git: .' }, ...BESIDE },
+} as const satisfies MappingTable;
+
+/** Of a step or a box. */
+export const WORKSPACE_KEY = {
+  as: 'workspace',
+  type: { is: 'mapping', table: WORKSPACE },
+  mistaken: ['repo', 'repository', 'git', 'checkout'],
+  form: 'workspace: { git: . }',
+  doc: 'A git repository that the command or agent works in; `voidbox apply` brings back what it changed. See [Workspaces](#workspaces).',
+  example: { git: './app', ref: 'main' },
+} as const satisfies Key;
+
+/** Of the stage of `kind: agent`. */
+export const OWN_WORKSPACE_KEY = {
+  ...WORKSPACE_KEY,
+  type: { is: 'mapping', table: OWN_WORKSPACE },
+} as const satisfies Key;
