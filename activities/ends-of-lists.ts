@@ -3,9 +3,8 @@
  * itself: to read the whole log for each would cost more than all else that a worker does.
  */
 import type { DataRef } from '../domain/plan/plan.ts';
-import { parseExecKey } from '../domain/run/attempt.ts';
+import { attemptText, parseExecKey } from '../domain/run/attempt.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import { instanceText } from '../domain/run/instance.ts';
 import { toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
 import type { EventLog } from './ports/event-log.ts';
 
@@ -87,8 +86,7 @@ function endIn(body: RunEventBody): (SucceededItem & { readonly list: string; re
   const step = instance.at(-1);
   if (step === undefined || instance.length < 2 || step.part !== body.stage) return null;
   const { outcome, output, vm } = toStageResult(body.result);
-  // A list has no second attempt.
-  const list = `${body.stage}/${instanceText(instance.slice(0, -1))}/1`;
+  const list = attemptText({ stage: body.stage, instance: instance.slice(0, -1), attempt: step.attempt ?? 1 });
   return outcome === 'succeeded' ? { list, item: step.item, output, vm } : null;
 }
 

@@ -5,7 +5,7 @@ import { type DataRef, type EachPlan, ISOLATION_LEVELS, type JsonValue, PLAN_LIM
 import { parseExecKey } from '../domain/run/attempt.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
-import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
+import { type InstancePath, type InstanceStep, instanceText, shownStage } from '../domain/run/instance.ts';
 import { type StageFailure, type StageResult, toStageResult, type VmFacts } from '../domain/run/stage-result.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import { isRounded } from '../domain/units/rounded.ts';
@@ -30,6 +30,8 @@ export interface EndItemsRequest {
   readonly each: EachPlan;
   /** Of the list. */
   readonly mostItems: number;
+  /** That the stage makes in the visits of loops, for one item of each list around it. */
+  readonly lists: number;
   /** The run was cancelled: items may be missing. */
   readonly cancelled: boolean;
 }
@@ -39,7 +41,7 @@ export interface BeginItemsRequest extends EndItemsRequest {
   readonly events: readonly NewRunEvent[];
 }
 
-/** Record `items-<stage>`, of a list within an item with its instance behind a `/`. */
+/** Record `items-<stage>`, with the attempt behind a `~` from the second on, of a list within an item with its instance behind a `/`. */
 interface ItemsRecord {
   readonly count: number;
   /** A JSON list. */
@@ -54,17 +56,20 @@ const SHOWN_CHARACTERS = 200;
 const MOST_LISTS = 4;
 const MOST_SMALL_LISTS = 256;
 
-function recordName(stage: string, instance: InstancePath): string {
-  return instance.length === 0 ? `items-${stage}` : `items-${stage}/${instanceText(instance)}`;
+/** Of the list that this attempt of a stage makes. */
+interface ListName {
+  readonly stage: string;
+  readonly instance: InstancePath;
+  readonly attempt: number;
 }
 
-async function recordOf(
-  records: Pick<RunRecords, 'get'>,
-  runId: string,
-  stage: string,
-  instance: InstancePath,
-): Promise<ItemsRecord | null> {
-  return ((await records.get(runId, recordName(stage, instance))) as ItemsRecord | null | undefined) ?? null;
+function recordName({ stage, instance, attempt }: ListName): string {
+  const list = `items-${stage}${attempt === 1 ? '' : `~${attempt}`}`;
+  return instance.length === 0 ? list : `${list}/${instanceText(instance)}`;
+}
+
+async function recordOf(records: Pick<RunRecords, 'get'>, runId: string, list: ListName): Promise<ItemsRecord | null> {
+  return ((await records.get(runId, recordName(list))) as ItemsRecord | null | undefined) ?? null;
 }
 
 /** @throws ApplicationFailure with the stage's result where there is no list */
@@ -73,7 +78,7 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
   if (request.events.length > 0) await deps.events.append(runId, request.events);
   const earlier = await readResult(deps.events, runId, execKey);
   if (earlier?.outcome === 'failed') throw stageFailure(earlier);
-  const known = await recordOf(deps.records, runId, stage, request.instance);
+  const known = await recordOf(deps.records, runId, request);
   const items = known ?? (await keptList(deps, request, await boundedList(deps, request)));
   if ('code' in items) {
     const failed = await writeResult(deps.events, runId, resultOf(request, 0, { failure: items }), null, deps.now());
@@ -91,14 +96,14 @@ export async function beginItems(deps: ActivityDeps, request: BeginItemsRequest)
 
 async function keptList(
   { artifacts, records }: ActivityDeps,
-  { runId, stage, instance }: BeginItemsRequest,
+  request: BeginItemsRequest,
   list: readonly JsonValue[] | StageFailure,
 ): Promise<ItemsRecord | StageFailure> {
   if ('code' in list) return list as StageFailure;
   const values = list as readonly JsonValue[];
   const ref = await artifacts.put(pieces([JSON.stringify(values)]), 'application/json');
   const record: ItemsRecord = { count: values.length, list: ref };
-  await records.put(runId, recordName(stage, instance), record);
+  await records.put(request.runId, recordName(request), record);
   return record;
 }
 
@@ -107,15 +112,15 @@ async function boundedList(
   { artifacts, records }: ActivityDeps,
   request: BeginItemsRequest,
 ): Promise<readonly JsonValue[] | StageFailure> {
-  const { runId, stage, instance } = request;
+  const { runId, stage, instance, lists } = request;
   const list = await listOf(artifacts, request);
   if ('code' in list || instance.length === 0) return list;
-  let around = 1;
-  for (const [depth, { part }] of instance.entries())
-    around *= (await recordOf(records, runId, part, instance.slice(0, depth)))?.count ?? 1;
+  let around = lists;
+  for (const [depth, step] of instance.entries())
+    around *= (await recordOf(records, runId, listAround(step, instance.slice(0, depth))))?.count ?? 1;
   const most = Math.floor(PLAN_LIMITS.nestedItems / around);
   if (list.length <= most) return list;
-  const message = `the list of ${stage} has ${list.length} items in one of ${around} items around it; at most ${most} are allowed, so that all have ${PLAN_LIMITS.nestedItems} together`;
+  const message = `the list of ${stage} has ${list.length} items in one of ${around} items ${lists === 1 ? '' : 'and visits '}around it; at most ${most} are allowed, so that all have ${PLAN_LIMITS.nestedItems} together`;
   return { code: 'stage/bad-items', message, stderrTail: '' };
 }
 
@@ -196,8 +201,8 @@ export function createItemLists({
     keptBytes -= kept.get(sha256)?.sizeBytes ?? 0;
     kept.delete(sha256);
   };
-  const listIn = async (runId: string, stage: string, instance: InstancePath): Promise<readonly JsonValue[]> => {
-    const record = await recordOf(records, runId, stage, instance);
+  const listIn = async (runId: string, name: ListName): Promise<readonly JsonValue[]> => {
+    const record = await recordOf(records, runId, name);
     if (record === null) return [];
     const { sha256, sizeBytes } = record.list;
     const list =
@@ -218,7 +223,7 @@ export function createItemLists({
       const step = instance.at(-1);
       if (step === undefined) return null;
       const { part: stage, item: index } = step;
-      const list = await listIn(runId, stage, instance.slice(0, -1));
+      const list = await listIn(runId, listAround(step, instance.slice(0, -1)));
       if (index >= list.length)
         throw new CodedError(
           'call/refused',
@@ -253,7 +258,7 @@ export function endItems(
     const earlier = await readResult(deps.events, runId, execKey);
     if (earlier !== null) return earlier;
     life.phase('reading results');
-    const record = await recordOf(deps.records, runId, stage, request.instance);
+    const record = await recordOf(deps.records, runId, request);
     if (record === null)
       throw new CodedError('call/refused', `run ${runId}: the items of stage ${stage} have not begun`);
     const list = (await readList(deps.artifacts, record.list)) as readonly JsonValue[];
@@ -311,13 +316,14 @@ function rememberedEnds(remembered: EndsOfList | null, count: number): Ends | nu
   return { ends: succeeded, startedAtMs, vm };
 }
 
-async function endsOf(deps: ActivityDeps, { runId, stage, instance, execKey: own }: EndItemsRequest): Promise<Ends> {
+async function endsOf(deps: ActivityDeps, request: EndItemsRequest): Promise<Ends> {
+  const { runId, execKey: own } = request;
   const ends = new Map<number, ItemEnd & { readonly attempt: number }>();
   let startedAtMs: number | null = null;
   let vm: VmFacts | null = null;
   for await (const { atMs, body } of deps.reader.read(runId, 0, { output: false })) {
     if (body.type === 'stage-started' && body.execKey === own) startedAtMs = atMs;
-    const end = endIn(body, stage, instance);
+    const end = endIn(body, request);
     if (end === null) continue;
     const known = ends.get(end.item);
     if (known === undefined || known.attempt <= end.attempt) ends.set(end.item, end);
@@ -335,21 +341,27 @@ function weaker(one: VmFacts | null, other: VmFacts | null): VmFacts | null {
 /** A cancelled item has not ended: no later attempt stands for it either. Of a part that is what ends it. */
 function endIn(
   body: RunEventBody,
-  stage: string,
-  around: InstancePath,
+  { stage, instance: around, attempt }: ListName,
 ): (ItemEnd & { readonly item: number; readonly attempt: number }) | null {
   if ((body.type !== 'stage-finished' && body.type !== 'stage-failed') || body.stage !== stage) return null;
   const name = parseExecKey(body.execKey);
   const step = name?.instance[around.length];
   if (name === null || step === undefined || step.part !== stage || name.instance.length !== around.length + 1)
     return null;
-  if (around.some(({ part, item }, at) => name.instance[at]!.part !== part || name.instance[at]!.item !== item))
-    return null;
+  if ((step.attempt ?? 1) !== attempt || around.some((each, at) => !isSameStep(each, name.instance[at]!))) return null;
   const at = { item: step.item, attempt: name.attempt };
   if (body.type === 'stage-failed') return { ...at, failure: body.failure };
   const { outcome, output, failure } = toStageResult(body.result);
   if (outcome === 'succeeded') return { ...at, output };
   return outcome === 'failed' && failure !== null ? { ...at, failure } : null;
+}
+
+function isSameStep(one: InstanceStep, other: InstanceStep): boolean {
+  return one.part === other.part && one.item === other.item && (one.attempt ?? 1) === (other.attempt ?? 1);
+}
+
+function listAround({ part, attempt = 1 }: InstanceStep, instance: InstancePath): ListName {
+  return { stage: part, instance, attempt };
 }
 
 function failureOf(

@@ -940,6 +940,52 @@ describe('a stage with items', () => {
   });
 });
 
+describe('a stage with items in a loop', () => {
+  const each = {
+    list: { kind: 'inline', items: ['a', 'b'] },
+    maxParallel: 1,
+    failFast: false,
+    allowFailures: 0,
+  } as const;
+  const path = (item: number, attempt: number) => [{ part: 'own', item, attempt }];
+  const call: StageCall = { ...own, runId: 'again', instance: path(1, 2) };
+  const refused = (message: string) => ({ code: 'call/refused', message: expect.stringContaining(message) });
+
+  beforeEach(async () => {
+    const plan = planOf('own next>own');
+    const stages = plan.stages.map((stage) => (stage.id === 'own' ? { ...stage, each, visits: 2 } : stage));
+    await admitted('again', { behaviour: 20, mounts: {} }, { ...plan, stages });
+    const list = await artifacts.put(bytesOf(JSON.stringify(each.list.items)), 'application/json');
+    await records.put('again', 'items-own~2', { count: 2, list });
+  });
+
+  test('has a list for each visit, whose items have its number in their names', async () => {
+    const begin = { runId: 'again', stage: 'own', attempt: 2, upstream: {}, events: [] };
+    expect(await as('again', () => calls.beginItems(begin))).toMatchObject({ execKey: 'own/0/2', lists: 2 });
+    expect(await as('again', () => calls.stage(call))).toMatchObject({
+      execKey: 'own/own~1.2/1',
+      instance: path(1, 2),
+      input: { kind: 'inline', text: '"b"' },
+    });
+  });
+
+  test('has no more lists than visits, and no items of a list that no visit has begun', async () => {
+    const begin = { runId: 'again', stage: 'own', attempt: 3, upstream: {}, events: [] };
+    await expect(as('again', () => calls.beginItems(begin))).rejects.toMatchObject(refused('no attempt 3'));
+    for (const instance of [path(0, 3), path(0, 1), path(2, 2), path(0, 1.5), path(0, 0)])
+      await expect(as('again', () => calls.stage({ ...call, instance }))).rejects.toMatchObject(refused(''));
+    const retrying = {
+      type: 'stage-retrying',
+      stage: 'own',
+      execKey: 'own/own~0.3/1',
+      reason: 'x',
+      delayMs: 0,
+    } as const;
+    const events = [eventOf('stage/own/own~0.3/1/retrying', retrying)];
+    await expect(as('again', () => calls.append({ runId: 'again', events }))).rejects.toMatchObject(refused(''));
+  });
+});
+
 describe('a part of each item', () => {
   const each = {
     list: { kind: 'inline', items: ['a', 'b'] },

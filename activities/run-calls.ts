@@ -3,7 +3,7 @@
  * what they name comes from the run's records, and what the run's workflow cannot have sent is refused.
  */
 import { CodedError } from '../domain/errors/coded-error.ts';
-import { attemptsOfItem, mostItems, stageAt } from '../domain/pipeline/item-plan.ts';
+import { attemptsOfItem, listsOfStage, listsWithin, mostItems, stageAt } from '../domain/pipeline/item-plan.ts';
 import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { stageOfPlan } from '../domain/plan/item-parts.ts';
@@ -458,8 +458,8 @@ function itemsIn(run: AdmittedRun, call: Fields): EndItemsRequest {
   const instance = isOfItem(call) ? pathIn(run, planned, call) : [];
   const stage = stageAt(run.machine, id, instance);
   if (each === undefined || stage?.each === undefined) throw refused(run, `stage ${id} is not done for items`);
-  // It has no retry and no VM of its own.
-  if (attempt !== 1) throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
+  if (typeof attempt !== 'number' || !(attempt <= listsOfStage(stage)) || keyOf(id, instance, attempt) === '')
+    throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
   return {
     runId: run.runId,
     stage: id,
@@ -467,7 +467,8 @@ function itemsIn(run: AdmittedRun, call: Fields): EndItemsRequest {
     attempt,
     execKey: keyOf(id, instance, attempt),
     each,
-    mostItems: mostItems(attemptsOfItem(stage), instance.length > 0),
+    mostItems: mostItems(attemptsOfItem(stage), instance.length > 0, listsOfStage(stage)),
+    lists: listsWithin(run.machine, id, instance),
     cancelled: false,
   };
 }

@@ -1,10 +1,10 @@
-/** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`, `review.lint`. */
+/** The stage whose lines are printed, as people write it: `resize`, `resize[3]`, `review[3].lint`, `review[3].lint[0]`, `review.lint`, of a later visit of a loop `resize#2[3]`. */
 import type { RunEvent } from '../domain/run/event.ts';
 import type { StageView } from '../store/projection.ts';
 import { nameOf } from './render/event-lines.ts';
 
 export interface StagesOfRun {
-  readonly own: readonly Pick<StageView, 'id' | 'items'>[];
+  readonly own: readonly Pick<StageView, 'id' | 'items' | 'attempt'>[];
   /** Those that a part has for each item, under their names in the plan: `review.lint`. */
   readonly ofItems: readonly string[];
   /** Those of these that have items themselves. */
@@ -12,17 +12,20 @@ export interface StagesOfRun {
 }
 
 /** Of an item within the name of a stage. */
-const NUMBER = /\[\d{1,6}\]/g;
+const NUMBER = /(?:#(?:[2-9]|[1-9]\d{1,3}))?\[\d{1,6}\]/g;
+const AFTER_ID = /^(?:(?:#([2-9]|[1-9]\d{1,3}))?\[(\d{1,6})\])?(?:\.(.+))?$/s;
 
 export function hasStage(name: string, { own, ofItems, lists }: StagesOfRun): boolean {
   const isOfItems = (inner: string): boolean =>
     ofItems.some((stage) => stage === inner || stage.startsWith(`${inner}.`));
   if (isOfItems(name)) return true;
-  return own.some(({ id, items }) => {
+  return own.some(({ id, items, attempt }) => {
     if (id === name) return true;
     if (items === null || !name.startsWith(id)) return false;
-    const [found, item, within] = /^(?:\[(\d{1,6})\])?(?:\.(.+))?$/s.exec(name.slice(id.length)) ?? [];
-    if (found === undefined || (item !== undefined && Number(item) >= items.total)) return false;
+    const [found, list = '1', item, within] = AFTER_ID.exec(name.slice(id.length)) ?? [];
+    if (found === undefined || Number(list) > Math.max(attempt, 1)) return false;
+    // How many an earlier visit had is not kept.
+    if (item !== undefined && Number(list) === Math.max(attempt, 1) && Number(item) >= items.total) return false;
     if (within === undefined) return true;
     const plain = (text: string): string => `${id}.${text.replaceAll(NUMBER, '')}`;
     // A list within an item has as many items as it has there.

@@ -192,7 +192,10 @@ export function project(view: RunView, event: RunEvent): RunView {
 function fold(view: RunView, { atMs, body }: RunEvent): RunView {
   const item = itemOf(body);
   if (item !== null)
-    return withStage(view, item.stage, (stage) => withInner(withItem(stage, item.item, body), item.instance, body));
+    return withStage(view, item.stage, (stage) =>
+      // In a loop the view shows the items of the latest visit.
+      item.attempt < stage.attempt ? stage : withInner(withItem(stage, item.item, body), item.instance, body),
+    );
   switch (body.type) {
     case 'run-admitted': {
       const early = new Map(view.stages.map((stage) => [stage.id, stage]));
@@ -351,9 +354,13 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
 }
 
 /** The item of a stage that an event is of; null: it is of the run itself, or of no stage. */
-function itemOf(
-  body: RunEventBody,
-): { readonly stage: string; readonly item: number; readonly instance: InstancePath } | null {
+function itemOf(body: RunEventBody): {
+  readonly stage: string;
+  readonly item: number;
+  /** Of the stage, which made the list. */
+  readonly attempt: number;
+  readonly instance: InstancePath;
+} | null {
   const instance =
     'execKey' in body
       ? parseExecKey(body.execKey)?.instance
@@ -363,7 +370,7 @@ function itemOf(
   const step = instance?.[0];
   return instance === undefined || instance === null || step === undefined
     ? null
-    : { stage: step.part, item: step.item, instance };
+    : { stage: step.part, item: step.item, attempt: step.attempt ?? 1, instance };
 }
 
 function usageOf(body: Extract<RunEventBody, { type: 'agent-usage' }>): StageView['usage'] {

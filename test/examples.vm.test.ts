@@ -100,6 +100,7 @@ test('every example has its test', () => {
     'files-pipeline.yaml',
     'files.yaml',
     'finally.yaml',
+    'for-each-loop.yaml',
     'for-each-nested.yaml',
     'for-each-part.yaml',
     'for-each.yaml',
@@ -319,6 +320,29 @@ test('for-each-nested.yaml', async () => {
       output: [2012, 2013].map((year) => ({ item: { city, year }, output: wettest(city, year) })),
     })),
   );
+});
+
+test('for-each-loop.yaml', async () => {
+  const result = await rig.cli('run', join(EXAMPLES, 'for-each-loop.yaml'), '--json');
+  expect(result.code, result.stderr).toBe(0);
+  const run = JSON.parse(result.stdout) as RunJson & { readonly runId: string };
+  expect(run.stages).toMatchObject([
+    { id: 'numbers', state: 'succeeded' },
+    { id: 'large', state: 'succeeded', attempt: 2 },
+    { id: 'halve', state: 'succeeded', items: { total: 1, succeeded: 1 } },
+    { id: 'rounds', state: 'succeeded' },
+  ]);
+  expect(JSON.parse(run.outputText ?? '')).toEqual([{ item: 15, output: 7 }]);
+  const logs = async (stage: string): Promise<string> =>
+    (await rig.cli('logs', run.runId, '--stage', stage, '--json')).stdout;
+  const outputOf = (text: string): readonly string[] =>
+    text
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line) as { readonly body: { readonly type: string; readonly text?: string } })
+      .flatMap(({ body }) => (body.type === 'output' ? [body.text ?? ''] : []));
+  expect(outputOf(await logs('halve[1]'))).toEqual(['6\n']);
+  expect(outputOf(await logs('halve#2[0]'))).toEqual(['7\n']);
 });
 
 test('loop.yaml', async () => {

@@ -10,14 +10,16 @@ export const ITEMS_WORKFLOW_TYPE = 'voidboxItems';
 /**
  * @param executionId  the run's first, which a reset keeps
  * @param instance  of the item that has the list; empty: the run itself has it
+ * @param attempt  of the stage, which makes a list in each visit of a loop
  */
 export function itemsWorkflowId(
   executionId: string,
   stage: string,
   window: number,
   instance: InstancePath = [],
+  attempt = 1,
 ): string {
-  return `items/${executionId}/${instanceText(instance)}/${stage}/${window}`;
+  return `items/${executionId}/${instanceText(instance)}/${stage}${attempt === 1 ? '' : `~${attempt}`}/${window}`;
 }
 
 export const RUN_MESSAGES = {

@@ -95,6 +95,24 @@ describe('what an item may take of a history', () => {
     expect(attemptsOfItem(eachOf(planOf(inner)))).toBe(2 + PLAN_LIMITS.nestedWindows + 4 + 4);
   });
 
+  test('bounds the items of a list in a loop, whose visits have windows of their own', () => {
+    expect(mostItems(4, false, 10)).toBe(10_000);
+    expect(mostItems(4, false, 11)).toBe(9_090);
+    expect(mostItems(PLAN_LIMITS.itemAttempts, false, 10)).toBe(100);
+    expect(mostItems(4, false, PLAN_LIMITS.itemWindows)).toBe(100);
+    expect(mostItems(4, false, PLAN_LIMITS.itemWindows + 1)).toBe(0);
+    const text = (items: number): string =>
+      `kind: pipeline\nname: x\npipeline:\n  boxes: [{ name: a, run: { program: x }, for_each: [${'1,'.repeat(items - 1)}1] }]\n  stages: [{ type: loop, name: l, boxes: [a], until: "true", max_visits: 100 }]\n`;
+    const messagesOf = (items: number): readonly string[] =>
+      compileText(text(items), 'x', { baseDir: '/', checkExpression: checkExpressions }).diagnostics.map(
+        ({ message }) => message,
+      );
+    expect(messagesOf(1_000)).toEqual([]);
+    expect(messagesOf(1_001)).toEqual([
+      '`for_each` of "a" has 1001 items; at most 1000 are allowed where one may take 4 attempts of its stages and 100 visits have a list each',
+    ]);
+  });
+
   test('bounds a list that stands in the spec', () => {
     const text = (items: number): string =>
       `kind: pipeline\nname: x\nparts:\n  p: ${loop(40, 50)}\npipeline:\n  boxes: [{ name: each, uses: p, for_each: [${'1,'.repeat(items - 1)}1] }]\n`;

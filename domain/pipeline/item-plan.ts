@@ -30,9 +30,9 @@ function build({ id, timeoutMs, each }: MachineStage): MachinePlan {
 /** The plan whose machine has the stages of an instance; null: the run has no such instance. The numbers of items are not looked at. */
 export function planAt(plan: MachinePlan, path: InstancePath): MachinePlan | null {
   let at = plan;
-  for (const { part } of path) {
+  for (const { part, attempt = 1 } of path) {
     const stage = stageIn(at, part);
-    if (stage?.each === undefined) return null;
+    if (stage?.each === undefined || attempt > listsOfStage(stage)) return null;
     at = itemPlanOf(stage);
   }
   return at;
@@ -42,6 +42,19 @@ export function planAt(plan: MachinePlan, path: InstancePath): MachinePlan | nul
 export function stageAt(plan: MachinePlan, id: string, path: InstancePath): MachineStage | null {
   const at = planAt(plan, path);
   return at === null ? null : (stageIn(at, id) ?? null);
+}
+
+/** How often a stage with items makes a list: it has no retry, and in a loop each visit has its own. */
+export function listsOfStage({ visits = 1 }: Pick<MachineStage, 'visits'>): number {
+  return visits;
+}
+
+/** The lists that a stage within these items makes in one run, for one item of each list around it. */
+export function listsWithin(plan: MachinePlan, id: string, path: InstancePath): number {
+  return [...path.map(({ part }) => part), id].reduce((product, of, depth) => {
+    const stage = stageAt(plan, of, path.slice(0, depth));
+    return product * (stage === null ? 1 : listsOfStage(stage));
+  }, 1);
 }
 
 function stageIn(plan: MachinePlan, id: string): MachineStage | undefined {
@@ -57,7 +70,7 @@ export function attemptsOfItem(stage: MachineStage): number {
   if (part === undefined) return retry.maxAttempts + LOST_VM_ATTEMPTS;
   const stages = new Map(part.stages.map((each) => [each.id, each]));
   const done = part.stages.reduce((sum, each) => {
-    const attempts = each.each === undefined ? lastAttempt(each) : ATTEMPTS_OF_LIST;
+    const attempts = each.each === undefined ? lastAttempt(each) : ATTEMPTS_OF_LIST * listsOfStage(each);
     return sum + attempts + (each.condition === null ? 0 : (each.visits ?? each.loop?.maxVisits ?? 1));
   }, 0);
   const shared = part.scopes.filter((scope) => scope.stages.length > 1);
@@ -69,11 +82,12 @@ const ATTEMPTS_OF_LIST = 2 + PLAN_LIMITS.nestedWindows;
 
 /**
  * Most items of a list, where one may take so many attempts: more windows would not fit into the history of the workflow that
- * starts them.
+ * starts them. A run has those of all visits of a loop; of a list within an item each is counted where `attemptsOfItem` is. Of
+ * the lists of one stage together the readers of the run's log read all.
  */
-export function mostItems(attempts: number, isNested: boolean): number {
-  const windows = isNested ? PLAN_LIMITS.nestedWindows : PLAN_LIMITS.itemWindows;
-  return Math.min(PLAN_LIMITS.items, windows * itemsInWindow(attempts));
+export function mostItems(attempts: number, isNested: boolean, lists = 1): number {
+  const windows = isNested ? PLAN_LIMITS.nestedWindows : Math.floor(PLAN_LIMITS.itemWindows / lists);
+  return Math.min(PLAN_LIMITS.items, Math.floor(PLAN_LIMITS.nestedItems / lists), windows * itemsInWindow(attempts));
 }
 
 /** Whatever is tried again, the history of a window of so many items is short enough for the server. */

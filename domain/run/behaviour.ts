@@ -23,5 +23,6 @@
  * - 17: a part may be done for each item of a list: windows carry the machine of the part.
  * - 18: the failure of a whole part may be tolerated.
  * - 19: an item may have lists itself, whose windows are children of its window.
+ * - 20: a stage in a loop may be done for each item of a list, which each visit makes anew.
  */
-export const BEHAVIOUR = 19;
+export const BEHAVIOUR = 20;

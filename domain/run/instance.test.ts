@@ -20,6 +20,9 @@ const PATHS: readonly (readonly [string, InstancePath])[] = [
   ['0~0~0~0', [step('0', 0), step('0', 0)]],
   ['a.b-c_d~999999', [step('a.b-c_d', 999_999)]],
   ['_shared~1', [step('_shared', 1)]],
+  ['pages~3.2', [{ part: 'pages', item: 3, attempt: 2 }]],
+  ['pages~0.5000', [{ part: 'pages', item: 0, attempt: 5_000 }]],
+  ['a.2~1~b~0.17', [step('a.2', 1), { part: 'b', item: 0, attempt: 17 }]],
 ];
 
 describe('the text of an instance path', () => {
@@ -45,6 +48,11 @@ describe('the text of an instance path', () => {
     'pages~1000000',
     'pages~9007199254740993',
     'pages~1~',
+    'pages~1.1',
+    'pages~1.02',
+    'pages~1.2.3',
+    'pages~1.5001',
+    'pages~1.',
     'pages~1~tables',
     'pages~1~~2',
     'pages~1/2',
@@ -92,6 +100,7 @@ describe('the text of an instance path', () => {
 test.each<[string, InstancePath, string]>([
   ['resize', [], 'resize'],
   ['resize', [{ part: 'resize', item: 3 }], 'resize[3]'],
+  ['resize', [{ part: 'resize', item: 3, attempt: 2 }], 'resize#2[3]'],
   ['build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
   // As plans name it.
   ['deploy.build', [{ part: 'deploy', item: 0 }], 'deploy[0].build'],
@@ -104,6 +113,9 @@ test.each<[unknown, boolean]>([
   [[], true],
   [[{ part: 'a', item: 0 }], true],
   [[{ part: 'a', item: 0, more: 1 }], true],
+  [[{ part: 'a', item: 0, attempt: 0 }], false],
+  [[{ part: 'a', item: 0, attempt: 5_001 }], false],
+  [[{ part: 'a', item: 0, attempt: '2' }], false],
   [undefined, false],
   [{ length: 1 }, false],
   [[null], false],

@@ -6,8 +6,10 @@
 export interface InstanceStep {
   /** The stage that stands for the part, in the plan around it. */
   readonly part: string;
-  /** From 0, in the order of the items; of a loop the number of the round. */
+  /** From 0, in the order of the items. */
   readonly item: number;
+  /** Which attempt of that stage made the list: in a loop each visit has its own. Absent: the first. */
+  readonly attempt?: number | undefined;
 }
 
 export type InstancePath = readonly InstanceStep[];
@@ -17,6 +19,8 @@ export const INSTANCE_LIMITS = {
   depth: 4,
   /** Items of one part. */
   items: 1_000_000,
+  /** Of a stage with items: as often as all stages in loops may be done. */
+  attempts: 5_000,
   /** Of a path's text. With it an exec key, and what is made of one, is short enough for the name of a file. */
   textBytes: 120,
 } as const;
@@ -27,13 +31,14 @@ export const PLAN_ID = '[A-Za-z0-9_][A-Za-z0-9._-]{0,63}';
 /** How events and keys of today's builds say the empty path. No other path is like it: each holds a `~`. */
 const EMPTY = '0';
 const WHOLE_PLAN_ID = new RegExp(`^${PLAN_ID}$`);
-const ITEM = /^(?:0|[1-9]\d{0,5})$/;
+/** The first attempt is not written: no two texts are the same item. */
+const ITEM = /^(0|[1-9]\d{0,5})(?:\.([2-9]|[1-9]\d{1,3}))?$/;
 
 export function isPlanId(text: string): boolean {
   return WHOLE_PLAN_ID.test(text);
 }
 
-/** `<part>~<item>`, joined by `~`; `0` for the empty path. @throws RangeError for a path beyond the limits */
+/** `<part>~<item>`, or `<part>~<item>.<attempt>`, joined by `~`; `0` for the empty path. @throws RangeError for a path beyond the limits */
 export function instanceText(path: InstancePath): string {
   const problem = instanceProblem(path);
   if (problem !== null) throw new RangeError(problem);
@@ -48,9 +53,9 @@ export function parseInstance(text: string): InstancePath | null {
   if (words.length % 2 !== 0) return null;
   const path: InstanceStep[] = [];
   for (let at = 0; at < words.length; at += 2) {
-    const [part, item] = [words[at]!, words[at + 1]!];
-    if (!ITEM.test(item)) return null;
-    path.push({ part, item: Number(item) });
+    const match = ITEM.exec(words[at + 1]!);
+    if (match === null) return null;
+    path.push(stepOf(words[at]!, Number(match[1]), match[2] === undefined ? 1 : Number(match[2])));
   }
   return instanceProblem(path) === null ? path : null;
 }
@@ -60,21 +65,29 @@ export function readInstance(value: unknown): InstancePath | null {
   if (!Array.isArray(value) || value.length > INSTANCE_LIMITS.depth) return null;
   const path: InstanceStep[] = [];
   for (const step of value as readonly unknown[]) {
-    const { part, item } = (typeof step === 'object' && step !== null ? step : {}) as Partial<Record<string, unknown>>;
-    if (typeof part !== 'string' || typeof item !== 'number') return null;
-    path.push({ part, item });
+    const fields = (typeof step === 'object' && step !== null ? step : {}) as Partial<Record<string, unknown>>;
+    const { part, item, attempt = 1 } = fields;
+    if (typeof part !== 'string' || typeof item !== 'number' || typeof attempt !== 'number') return null;
+    path.push(stepOf(part, item, attempt));
   }
   return instanceProblem(path) === null ? path : null;
+}
+
+/** @param attempt  of the stage with the list */
+export function stepOf(part: string, item: number, attempt: number): InstanceStep {
+  return attempt === 1 ? { part, item } : { part, item, attempt };
 }
 
 /** What keeps a path from being one, as a sentence; null when nothing does. */
 export function instanceProblem(path: InstancePath): string | null {
   if (path.length > INSTANCE_LIMITS.depth)
     return `parts are nested ${path.length} deep, at most ${INSTANCE_LIMITS.depth} are allowed`;
-  for (const { part, item } of path) {
+  for (const { part, item, attempt = 1 } of path) {
     if (!isPlanId(part)) return `${JSON.stringify(part)} is not the id of a part`;
     if (!Number.isSafeInteger(item) || item < 0 || item >= INSTANCE_LIMITS.items)
       return `part ${part} has no item ${item}: items are numbered from 0, at most ${INSTANCE_LIMITS.items} of them`;
+    if (!Number.isSafeInteger(attempt) || attempt < 1 || attempt > INSTANCE_LIMITS.attempts)
+      return `part ${part} has no attempt ${attempt}: attempts are numbered from 1 to ${INSTANCE_LIMITS.attempts}`;
   }
   const { length } = textOf(path);
   return length <= INSTANCE_LIMITS.textBytes
@@ -83,15 +96,22 @@ export function instanceProblem(path: InstancePath): string | null {
 }
 
 function textOf(path: InstancePath): string {
-  return path.length === 0 ? EMPTY : path.map(({ part, item }) => `${part}~${item}`).join('~');
+  return path.length === 0 ? EMPTY : path.map(textOfStep).join('~');
+}
+
+function textOfStep({ part, item, attempt = 1 }: InstanceStep): string {
+  return `${part}~${item}${attempt === 1 ? '' : `.${attempt}`}`;
 }
 
 /**
- * A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one. In plans such a
- * stage has the name of its part in front of its own.
+ * A stage for people: `resize` of the run itself, `resize[3]` of an item, `deploy[0].build` of a stage within one, and
+ * `resize#2[3]` of an item of the second list in a loop. In plans such a stage has the name of its part in front of its own.
  */
 export function shownStage(stage: string, path: InstancePath): string {
-  const parts = path.map(({ part, item }, at) => `${within(part, path[at - 1]?.part)}[${item}]`);
+  const parts = path.map(
+    ({ part, item, attempt = 1 }, at) =>
+      `${within(part, path[at - 1]?.part)}${attempt === 1 ? '' : `#${attempt}`}[${item}]`,
+  );
   const last = path.at(-1)?.part;
   return last === stage ? parts.join('.') : [...parts, within(stage, last)].join('.');
 }

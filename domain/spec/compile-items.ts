@@ -232,9 +232,8 @@ export function checkItems(plan: Plan, at: (stage: string) => Position, problems
         'mount it with `mode: ro`, and print what an item comes to or write it to `output_file`',
       );
   }
-  if (stages.some(({ of }) => of !== undefined))
-    for (const { stage, message, remedy } of listProblems(plan))
-      problems.error('spec/too-large', at(stage), message, remedy);
+  for (const { stage, message, remedy } of listProblems(plan))
+    problems.error('spec/too-large', at(stage), message, remedy);
 }
 
 export function writableIn(scopes: readonly ScopePlan[], scope: string | null): string | undefined {

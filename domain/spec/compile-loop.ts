@@ -55,7 +55,10 @@ function withLoop(spec: Spec, loop: LoopSpec, { stages, output }: Looped, { comp
   }
   const names = boxes.map((box) => box.value);
   const stagesOf = (box: string): readonly StagePlan[] =>
-    stages.filter((stage) => stage.id === box || (isUsed(spec, box) && stage.id.startsWith(`${box}.`)));
+    stages.filter(
+      // What belongs to items is done again with their stage.
+      ({ id: stage, of }) => stage === box || (of === undefined && isUsed(spec, box) && stage.startsWith(`${box}.`)),
+    );
   const body = names.flatMap(stagesOf);
   const within = new Set(body.map((stage) => stage.id));
   const giver = names
@@ -134,16 +137,6 @@ function refuseBody(
   problems: Problems,
 ): boolean {
   const { at } = loop.name!;
-  const items = body.find(({ each }) => each !== undefined);
-  if (items !== undefined) {
-    problems.error(
-      'spec/bad-value',
-      at,
-      `box ${quote(items.id)} of ${what} has \`for_each\`; its items would stand under the same names in each visit`,
-      'let a box of the loop work through the list by itself, or put `for_each` before or after the loop',
-    );
-    return true;
-  }
   const aside = body.find((stage) => stage.finally === true || stage.after.some(({ on }) => on === 'failure'));
   if (aside !== undefined) {
     problems.error(

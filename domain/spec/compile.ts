@@ -172,7 +172,10 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
   if (parts.chain.length === 0) warnOfUnusedParts(spec, problems);
   checkSize(plan, spec.sectionAt, problems);
   const places = new Map(spec.stages.map((stage) => [stage.name.value, stage.name.at]));
-  checkItems(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
+  // A stage of a part stands where the part is used.
+  const placeOf = (stage: string): Position =>
+    places.get(stage) ?? places.get(stage.split('.', 1)[0]!) ?? spec.sectionAt;
+  checkItems(plan, placeOf, problems);
   warnOfUnorderedWriters(plan, (stage) => places.get(stage) ?? spec.sectionAt, problems);
   return plan;
 }

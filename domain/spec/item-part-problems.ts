@@ -39,7 +39,7 @@ export function itemPartProblems(checked: Plan): readonly string[] {
       ...referenceProblems(stage, ofStage),
       ...(stage.each !== undefined && partOf(stage.work) !== null ? endProblems(stage, checked) : []),
     ]),
-    ...(stages.some(({ of }) => of !== undefined) ? listProblems(checked).map(({ message }) => message) : []),
+    ...listProblems(checked).map(({ message }) => message),
   ];
 }
 

@@ -14,8 +14,6 @@ export function loopProblems({ stages, scopes }: Plan): readonly string[] {
     problems.push(...endProblems(stage, within));
     for (const id of within) {
       if (shared.has(id)) problems.push(`stage ${id} is in the loop ${stage.id} and shares its VM`);
-      if (byId.get(id)?.each !== undefined)
-        problems.push(`stage ${id} is in the loop ${stage.id} and is done for each item`);
       if (byId.get(id)?.finally === true) problems.push(`stage ${id} is in the loop ${stage.id} and has \`finally\``);
       // One before the loop stays as it is in each visit.
       if (byId.get(id)?.after.some((edge) => edge.on === 'failure' && within.includes(edge.stage)) === true)

@@ -277,14 +277,17 @@ function randomParts(random: Random): object {
     { name: 'judge', run },
     { name: 'list', uses: 'e', for_each: [1, 2], ...sometimes({ continue_on_error: true, allow_failures: 1 }) },
   ];
-  const loop = { type: 'loop', name: 'again', boxes: ['make', 'judge'], until: 'stages.judge.json.ok' };
+  const many = { name: 'many', run, for_each: random(2) === 0 ? [1, 2] : 'stages.make.json.list' };
+  const isListed = random(2) === 0 && !('when' in boxes[0]!);
+  const visited = isListed ? ['make', 'many', 'judge'] : ['make', 'judge'];
+  const loop = { type: 'loop', name: 'again', boxes: visited, until: 'stages.judge.json.ok' };
   const limit = { max_visits: 1 + random(3), on_limit: oneOf(['fail', 'pass'], random) };
   return {
     p: { params, workflow: { output_step: 'd', steps } },
     lists: {
       params,
       pipeline: {
-        boxes,
+        boxes: isListed ? [...boxes, many] : boxes,
         stages: [
           { ...loop, ...limit },
           { type: 'box', name: 'list' },

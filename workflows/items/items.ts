@@ -19,7 +19,14 @@ import { attemptText } from '../../domain/run/attempt.ts';
 import { EVENT_ID } from '../../domain/run/event-id.ts';
 import type { NewRunEvent, RunOutcome } from '../../domain/run/event.ts';
 import { isQueueName } from '../../domain/run/host.ts';
-import { type InstancePath, isPlanId, readInstance, shownStage } from '../../domain/run/instance.ts';
+import {
+  INSTANCE_LIMITS,
+  type InstancePath,
+  isPlanId,
+  readInstance,
+  shownStage,
+  stepOf,
+} from '../../domain/run/instance.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { vmLeaseOf } from '../../domain/run/vm-lease.ts';
 import { ACTIVITY_OPTIONS, stageScheduleToCloseMs } from '../activity-options.ts';
@@ -62,6 +69,7 @@ function isRequest(value: unknown): value is ItemsRequest {
     runId,
     stage,
     instance = [],
+    attempt = 1,
     executionId = '',
     hostQueue,
     storeQueue,
@@ -76,6 +84,9 @@ function isRequest(value: unknown): value is ItemsRequest {
     isQueueName(storeQueue) &&
     isQueueName(leaseQueue) &&
     readInstance(instance) !== null &&
+    Number.isSafeInteger(attempt) &&
+    attempt >= 1 &&
+    attempt <= INSTANCE_LIMITS.attempts &&
     typeof executionId === 'string'
   );
 }
@@ -174,7 +185,7 @@ class ItemWindow {
       this.#next += 1;
       const step = start(this.#plan);
       const open: OpenItem = {
-        instance: [...(this.#request.instance ?? []), { part: this.#id, item }],
+        instance: [...(this.#request.instance ?? []), stepOf(this.#id, item, this.#request.attempt ?? 1)],
         underWay: new OneScope((event) => this.#receive(item, event), this.#scopeOfItem()),
         timers: null,
         conditions: null,

@@ -12,6 +12,8 @@ export interface ItemsRequest {
   readonly part?: ItemPartWire | undefined;
   /** Of the item that has the list; absent: the run itself has it. */
   readonly instance?: InstancePath | undefined;
+  /** Of the stage: in a loop each visit has a list of its own. Absent: the first. */
+  readonly attempt?: number | undefined;
   /** The run's first execution, where the part has lists: names of their windows have it. */
   readonly executionId?: string | undefined;
   /** First item. */

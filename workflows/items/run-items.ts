@@ -125,7 +125,7 @@ function splitOf({ instance, behaviour }: ItemsOfStage): (...of: Parameters<type
 }
 
 async function doWindow(
-  { runId, queues, stage, instance, executionId, gates, upstream }: ItemsOfStage,
+  { runId, queues, stage, instance, attempt, executionId, gates, upstream }: ItemsOfStage,
   { number, from, to }: Window,
   slots: number,
   mostFailures: number | null,
@@ -137,6 +137,7 @@ async function doWindow(
     stage: { ...stage, after: [], takes: [], each },
     ...(part === undefined ? {} : { part: machineToWire(part), leaseQueue: queues.lease }),
     ...(instance.length === 0 ? {} : { instance }),
+    ...(attempt === 1 ? {} : { attempt }),
     ...(part === undefined || listsOf(part).length === 0 ? {} : { executionId }),
     from,
     to,
@@ -146,7 +147,7 @@ async function doWindow(
     hostQueue: queues.host,
     storeQueue: queues.store,
   };
-  const workflowId = itemsWorkflowId(executionId, stage.id, number, instance);
+  const workflowId = itemsWorkflowId(executionId, stage.id, number, instance, attempt);
   const name = shownStage(stage.id, instance);
   const child = (): Promise<ItemsEnd> =>
     executeChild<(of: ItemsRequest) => Promise<ItemsEnd>>(ITEMS_WORKFLOW_TYPE, {
