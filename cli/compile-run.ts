@@ -4,12 +4,14 @@ import { type MockRequest, withMocks } from '../domain/plan/mocks.ts';
 import { withMockAgents } from '../domain/plan/mock-agents.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { describeUnsupported, IS_AGENT, unsupportedParts } from '../domain/plan/unsupported.ts';
+import type { KnownImage } from '../setup/images/images.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSpec } from '../sdk/read-spec.ts';
 import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
 import { type LoadedSpec, loadSpec } from './load-spec.ts';
+import { type ImagePlaces, withImages } from './plan-images.ts';
 import { renderDiagnostics } from './render/diagnostics.ts';
 import { refuseMissingSkills, withSkillFiles } from './skill-files.ts';
 
@@ -21,6 +23,8 @@ export interface CompiledRun {
   readonly mock: MockRequest | null;
   /** Whether the mock agent plays the agents of the plan; null: as in the run that it comes from. */
   readonly mockAgents: boolean | null;
+  /** Those that VMs of the plan have by the hash of their disk. */
+  readonly images: readonly KnownImage[];
   readonly baseDir: string;
   readonly source: SourceRecord;
 }
@@ -31,10 +35,11 @@ interface CompileOptions {
   readonly mock: (plan: Plan) => MockRequest | null;
   /** `kept`: where there is an agent, as in the run that it comes from. */
   readonly mockAgents: boolean | 'kept';
+  readonly images: Pick<ImagePlaces, 'given' | 'allow'>;
   readonly json: boolean;
 }
 
-/** @throws CliError `spec/invalid`, `cli/skill-missing`, `admit/unsupported-work` */
+/** @throws CliError `spec/invalid`, `cli/skill-missing`, `cli/image-missing` and its like, `admit/unsupported-work` */
 export async function compileRun(file: string, options: CompileOptions, context: CliContext): Promise<CompiledRun> {
   return await accepted(await loadSpec(file, options.params, context), options, context);
 }
@@ -59,8 +64,8 @@ export async function compileAgain(
 }
 
 async function accepted(
-  { file, path, text, plan, baseDir, diagnostics, sources }: LoadedSpec,
-  { params, mode, mock, mockAgents, json }: CompileOptions,
+  { file, path, text, plan, baseDir, diagnostics, sources, mountPlaces }: LoadedSpec,
+  { params, mode, mock, mockAgents, images: { given, allow }, json }: CompileOptions,
   context: CliContext,
 ): Promise<CompiledRun> {
   if (json && plan === null) {
@@ -75,14 +80,17 @@ async function accepted(
   const request = mock(read);
   const withoutSkills = played(mocked(read, request), mockAgents);
   await refuseMissingSkills(withoutSkills, baseDir, context);
-  const [written, chosen] = await Promise.all([withSkillFiles(read), withSkillFiles(withoutSkills)]);
-  refuseUnsupported(chosen, written);
+  const texts = await Promise.all([withSkillFiles(withoutSkills), withSkillFiles(read)]);
+  refuseUnsupported(...texts);
+  const { plans, images } = await withImages(texts, { baseDir, given, allow, named: mountPlaces }, context);
+  const [chosen, written] = plans;
   const isKept = text !== null && Buffer.byteLength(text) <= SOURCE_BYTES;
   return {
     plan: chosen,
     written,
     mock: request,
     mockAgents: mockAgents === 'kept' ? null : mockAgents,
+    images,
     baseDir,
     source: { path, text: isKept ? text : null, params, mode },
   };
@@ -90,7 +98,7 @@ async function accepted(
 
 /** Admission would refuse it too, after everything that the machine lacks was fetched and started. */
 function refuseUnsupported(plan: Plan, written: Plan): void {
-  const parts = unsupportedParts(plan);
+  const parts = unsupportedParts(plan, 'read');
   const canMock = new Set(written.stages.flatMap(({ id, mock }) => (mock === undefined ? [] : [id])));
   const isMockable = parts.every(({ stage }) => canMock.has(stage));
   if (parts.length > 0)

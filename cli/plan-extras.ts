@@ -5,7 +5,7 @@ import type { OptionalPieceName } from '../setup/piece.ts';
 /** Each once; a VM that is simulated needs none. */
 export function extrasOf({ scopes }: Pick<Plan, 'scopes'>): readonly OptionalPieceName[] {
   const images = scopes.flatMap(({ sandbox: { mode, image } }) =>
-    mode === 'mock' || image === undefined ? [] : [image.kind],
+    mode === 'mock' || image?.kind !== 'dev' ? [] : [image.kind],
   );
   return [...new Set(images)];
 }

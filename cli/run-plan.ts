@@ -9,6 +9,7 @@ import type { Reuse } from '../domain/pipeline/reuse.ts';
 import { describeOrigin, type RunOrigin } from '../domain/run/origin.ts';
 import { formatBytes } from '../domain/units/bytes.ts';
 import { makeOwnFolder } from '../setup/own-folder.ts';
+import type { KnownImage } from '../setup/images/images.ts';
 import { resolveHostPieces, resolveOptionalPieces } from '../setup/resolve.ts';
 import type { Stores } from '../store/open-stores.ts';
 import { refuseSetAside, runDir, runFolderName } from '../store/file/run-folder.ts';
@@ -22,6 +23,7 @@ import { followWherever } from './follow.ts';
 import { handOver } from './hand-over.ts';
 import { describeMissingWorker } from './missing-worker.ts';
 import { extrasOf } from './plan-extras.ts';
+import { makeDisks } from './plan-images.ts';
 import { settleMounts } from './plan-mounts.ts';
 import { printResult, resultText } from './print-result.ts';
 import { toOriginJson } from './render/reuse.ts';
@@ -59,6 +61,8 @@ export interface RunPlanOptions {
   readonly hostVariables: Readonly<Record<string, string>>;
   /** The spec's folder: the worker of this machine lets the run mount from it. */
   readonly baseDir: string;
+  /** Their disks are made where the cache has none. */
+  readonly images: readonly KnownImage[];
   /** Folders that the embedded stack is to allow, absolute. */
   readonly allowMounts: readonly string[];
   /** As it was typed; see `readRunInput`. */
@@ -91,7 +95,20 @@ export async function runPlan(options: RunPlanOptions, context: CliContext): Pro
 }
 
 async function start(
-  { plan, written, mock, mockAgents, source, from, runId, hostVariables, baseDir, allowMounts, input }: RunPlanOptions,
+  {
+    plan,
+    written,
+    mock,
+    mockAgents,
+    source,
+    from,
+    runId,
+    hostVariables,
+    baseDir,
+    images,
+    allowMounts,
+    input,
+  }: RunPlanOptions,
   display: RunDisplay,
   context: CliContext,
 ): Promise<ServerLink> {
@@ -112,6 +129,7 @@ async function start(
         await resolveHostPieces(env, { install: true, onProgress });
       await resolveOptionalPieces(env, extrasOf(plan), { install: true, onProgress });
     }
+    await makeDisks(images, env, onProgress);
     const link = await openServerLink(context, { start: true, onProgress });
     if (link === null) throw new Error('the embedded stack was not started');
     // Its worker may not have taken it yet; its variables must not be overwritten by ours.

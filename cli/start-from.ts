@@ -17,7 +17,7 @@ import { readRecordedRun, type RecordedRun } from './recorded-run.ts';
 import { renderReuse } from './render/reuse.ts';
 import { findRunHere } from './run-elsewhere.ts';
 import { shownRunId, typedRunId } from './run-id.ts';
-import { type RunOptions, takeRunOptions } from './run-options.ts';
+import { type RunOptions, takeImagePlaces, takeRunOptions } from './run-options.ts';
 import { typedArgument } from './typed-argument.ts';
 
 export interface StartFromOptions extends RunOptions {
@@ -66,21 +66,34 @@ async function readEarlier(runId: string, context: CliContext): Promise<Recorded
 async function compiledFrom(
   { runId, plan, baseDir, source }: RecordedRun,
   file: string | null,
-  { param, json = false }: StartFromOptions,
+  options: StartFromOptions,
   context: CliContext,
 ): Promise<CompiledRun | (Omit<CompiledRun, 'source'> & { readonly source: SourceRecord | null })> {
+  const { param, json = false } = options;
+  const images = takeImagePlaces(options, context);
   const mockAgents = playedStages(plan).length > 0 ? 'kept' : false;
   const mock = (next: Plan): MockRequest | null => sameMocks(plan, next);
   if (file !== null)
-    return await compileRun(file, { params: param ?? {}, mode: source?.mode ?? null, mock, mockAgents, json }, context);
+    return await compileRun(
+      file,
+      { params: param ?? {}, mode: source?.mode ?? null, mock, mockAgents, images, json },
+      context,
+    );
   if (param === undefined)
-    return { plan, written: plan, mock: null, mockAgents: null, baseDir: baseDir ?? context.cwd, source };
+    return { plan, written: plan, mock: null, mockAgents: null, images: [], baseDir: baseDir ?? context.cwd, source };
   if (source === null)
     throw usageError(
       `the spec of run ${shownRunId(runId)} was not recorded, so \`--param\` can't change it: the run is of an earlier build, or of your own Temporal server`,
       `Name the file of its spec: voidbox fork ${typedRunId(runId)} FILE ${paramsText(param)}`,
     );
-  const compileOptions = { params: { ...source.params, ...param }, mode: source.mode, mock, mockAgents, json } as const;
+  const compileOptions = {
+    params: { ...source.params, ...param },
+    mode: source.mode,
+    mock,
+    mockAgents,
+    images,
+    json,
+  } as const;
   if (source.text !== null)
     return await compileAgain({ ...source, text: source.text }, baseDir ?? context.cwd, compileOptions, context);
   return await compileRun(source.path ?? '', compileOptions, context);

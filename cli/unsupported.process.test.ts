@@ -50,7 +50,6 @@ test.each([
   ['specs/specs/agent.json', 'stage json-agent is an agent'],
   ['specs/specs/sandbox_claude_personal.yaml', 'stage sandbox-claude-personal is a VM for a terminal'],
   ['specs/openclaw/openclaw_telegram.yaml', 'stage gateway is a service'],
-  ['specs/specs/oci/workflow.yaml', 'stage release needs the `image` "alpine:3.20"'],
 ])('`run` refuses %s, before it asks for variables or starts anything', async (file, reason) => {
   const { code, stderr } = await type('run', file, '--json');
   expect(code).toBe(2);

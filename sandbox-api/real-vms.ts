@@ -71,7 +71,7 @@ export function createRealVms({ stateDir, env, pieces, extra, budgetMib = hostBu
       try {
         await vm.tie(info.keepTtlMs !== null);
         const facts = factsOf(vm, await vm.ready(READY_LIMIT_MS, signal));
-        return { vm: createQemuSandbox(vm, facts, () => undefined), info };
+        return { vm: createQemuSandbox(vm, facts, {}, () => undefined), info };
       } catch (error) {
         vm.close();
         throw error;
@@ -117,7 +117,7 @@ async function launched(
   try {
     await vm.tie(choice.keepTtlMs !== null);
     const { memoryMib, vcpus } = choice.spec;
-    const sandbox = createQemuSandbox(vm, await ready(signal), () => undefined);
+    const sandbox = createQemuSandbox(vm, await ready(signal), {}, () => undefined);
     return { vm: sandbox, info: { ...note, mode: 'qemu', memoryMib, vcpus } };
   } catch (error) {
     await vm.stop().catch(() => vm.close());

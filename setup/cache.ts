@@ -19,7 +19,7 @@ export function hashInputs(parts: readonly (string | Uint8Array)[]): string {
 export interface CacheFolder {
   readonly cacheDir: string;
   readonly piece: string;
-  /** From `hashInputs`. */
+  /** From `hashInputs`; a whole SHA-256 where strangers choose what is hashed. */
   readonly hash: string;
 }
 
@@ -88,7 +88,7 @@ async function removeOldFolders(folder: CacheFolder, current: string): Promise<v
 
 /** Paths of the complete folders of a piece. */
 export async function listCacheFolders(cacheDir: string, piece: string): Promise<string[]> {
-  const pattern = new RegExp(`^${piece}-[0-9a-f]{${HASH_LENGTH}}$`);
+  const pattern = new RegExp(`^${piece}-(?:[0-9a-f]{${HASH_LENGTH}}|[0-9a-f]{64})$`);
   const names = await readdir(cacheDir).catch(() => []);
   return names.filter((name) => pattern.test(name)).map((name) => join(cacheDir, name));
 }

@@ -15,6 +15,7 @@ export interface TarHeader {
   readonly typeFlag: string;
   readonly mode: number;
   readonly sizeBytes: number;
+  readonly modifiedS: number;
   /** Empty for anything but links. */
   readonly linkTarget: string;
 }
@@ -44,6 +45,7 @@ export function parseHeader(block: Buffer, names: NameEncoding = 'utf8'): TarHea
     typeFlag,
     mode: readNumber(block, 100, 8) & 0o7777,
     sizeBytes: readNumber(block, 124, 12),
+    modifiedS: readTime(block),
     linkTarget: readString(block, 157, 100, names),
   };
 }
@@ -157,6 +159,11 @@ function readNumber(block: Buffer, start: number, fieldBytes: number): number {
   if (text === '') return 0;
   if (!/^[0-7]+$/.test(text)) throw new Error(`tar: ${JSON.stringify(text)} is not an octal number`);
   return Number.parseInt(text, 8);
+}
+
+/** A time before 1970 stands in two's complement: it becomes that moment, since no reader needs to know it. */
+function readTime(block: Buffer): number {
+  return ((block[136] as number) & 0x80) === 0 || block[136] === 0x80 ? readNumber(block, 136, 12) : 0;
 }
 
 function writeOctal(block: Buffer, start: number, fieldBytes: number, value: number): void {

@@ -8,6 +8,8 @@ export interface StreamedEntry extends TarHeader {
   readonly body: AsyncIterable<Uint8Array>;
   /** Where in the stream the next entry begins. */
   readonly nextOffset: number;
+  /** The contents are a map of holes and what lies between them, as GNU tar writes it for sparse files. */
+  readonly isSparse: boolean;
 }
 
 /**
@@ -42,6 +44,7 @@ export async function* streamTar(
         linkTarget: extra.get('linkpath') ?? header.linkTarget,
         body: source.upTo(end),
         nextOffset: end + paddingBytes(sizeBytes),
+        isSparse: header.typeFlag === 'S' || [...extra.keys()].some((key) => key.startsWith('GNU.sparse.')),
       };
       extra = new Map();
       for await (const _ of source.upTo(end + paddingBytes(sizeBytes)));

@@ -1,8 +1,9 @@
 /** The pieces that VMs need, for a worker that was started without them: runs without VMs never ask. */
 import { CodedError } from '../domain/errors/coded-error.ts';
 import type { Environment } from '../setup/environment.ts';
-import type { FindVmExtra } from '../sandbox/micro-vm/backend.ts';
+import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
+import { findImageDisk } from '../setup/images/image-disk.ts';
 import { resolveHostPieces, resolveOptionalPieces, SetupError } from '../setup/resolve.ts';
 
 /**
@@ -23,6 +24,18 @@ export function lazyPieces(env: Environment): () => Promise<HostPieces> {
 /** As `lazyPieces`, of what only some VMs are made with. */
 export function lazyExtras(env: Environment): FindVmExtra {
   return async (name) => (await resolveOptionalPieces(env, [name], { install: false }).catch(notReady)).get(name)!;
+}
+
+/** Those of this host's cache. A plan names a disk by its hash, and nothing that it says leads to another file. */
+export function imageDisks(env: Environment): FindRootDisk {
+  return async (sha256) => {
+    const found = await findImageDisk(env, sha256);
+    if (found !== null) return found;
+    throw new CodedError(
+      'host/not-ready',
+      `the image ${sha256} of the plan is not in the cache of this host, ${env.cacheDir}: \`voidbox run\` of the spec makes it there, and on a host of a worker \`voidbox worker --images PATH\``,
+    );
+  };
 }
 
 function notReady(error: unknown): never {

@@ -3,7 +3,7 @@ import type { SandboxBackend, VmKey } from '../activities/ports/sandbox.ts';
 import type { SandboxPlan } from '../domain/plan/plan.ts';
 import { keepVmAlive, readHostFacts, vmRunDir } from '../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB } from '../sandbox/micro-vm/vm-overhead.ts';
-import type { FindVmExtra } from '../sandbox/micro-vm/backend.ts';
+import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import { createSandboxBackends, selectBackend } from '../sandbox/select.ts';
 import { sweepVms, type SweptHostVm } from '../sandbox/sweep.ts';
 import { readHostMemory, vmBudgetMib } from '../setup/host-memory.ts';
@@ -28,6 +28,8 @@ export interface HostSandboxOptions {
   readonly pieces: () => Promise<HostPieces>;
   /** What only some VMs are made with. @throws CodedError `host/not-ready` */
   readonly extra: FindVmExtra;
+  /** Disks of images that users named. @throws CodedError `host/not-ready` */
+  readonly disk: FindRootDisk;
   readonly stateDir: string;
   /** Null is the backend's own limit. */
   readonly bootTimeoutMs: number | null;
@@ -44,6 +46,7 @@ export function createHostSandboxes({
   keeper,
   pieces,
   extra,
+  disk,
   stateDir,
   bootTimeoutMs,
   diskFullLimitMs,
@@ -58,6 +61,7 @@ export function createHostSandboxes({
     keeper,
     pieces,
     extra,
+    disk,
     ...(bootTimeoutMs === null ? {} : { bootTimeoutMs }),
     ...(diskFullLimitMs === null ? {} : { diskFullLimitMs }),
     ...(orphanTimeoutMs === null ? {} : { orphanTimeoutMs }),

@@ -6,7 +6,7 @@ import { durabilityOf, type Environment, readEnvironment } from '../setup/enviro
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { resolveStackPieces } from '../setup/resolve.ts';
 import { createLentVariables } from './lent-variables.ts';
-import { lazyExtras, lazyPieces } from './lazy-pieces.ts';
+import { imageDisks, lazyExtras, lazyPieces } from './lazy-pieces.ts';
 import { createLog, textOf } from './log.ts';
 import { NoServerError } from '../client/no-server.ts';
 import { connectOwnServer } from '../client/server-problem.ts';
@@ -50,6 +50,7 @@ export async function serveWorker(): Promise<void> {
       keeper: values.keeper ?? known?.keeper ?? (await resolveStackPieces(env, { install: false })).keeper,
       pieces: known === null ? lazyPieces(env) : () => Promise.resolve(known),
       extra: lazyExtras(env),
+      disk: imageDisks(env),
       bootTimeoutMs: env.bootTimeoutMs,
       diskFullLimitMs: env.diskFullLimitMs,
       orphanTimeoutMs: env.orphanTimeoutMs,

@@ -23,7 +23,7 @@ import { ACTIVITY_OPTIONS } from '../workflows/activity-options.ts';
 import { watchDisk } from './disk-watch.ts';
 import { hostId as readHostId } from './host-id.ts';
 import { type Host, openHost } from './host.ts';
-import { lazyExtras, lazyPieces } from './lazy-pieces.ts';
+import { imageDisks, lazyExtras, lazyPieces } from './lazy-pieces.ts';
 import { createLentVariables } from './lent-variables.ts';
 import type { Log } from './log.ts';
 import { createMockSandboxes } from './mock-sandboxes.ts';
@@ -243,6 +243,7 @@ class VoidboxPlugin implements WorkerPlugin {
         keeper,
         pieces: lazyPieces(env),
         extra: lazyExtras(env),
+        disk: imageDisks(env),
         stateDir,
         bootTimeoutMs,
         diskFullLimitMs,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { LentVariables } from '../activities/ports/lent-variables.ts';
 import { createSessionActivities } from '../activities/step-session.ts';
 import type { Durability } from '../setup/environment.ts';
-import type { FindVmExtra } from '../sandbox/micro-vm/backend.ts';
+import type { FindRootDisk, FindVmExtra } from '../sandbox/micro-vm/backend.ts';
 import type { HostPieces } from '../setup/host-pieces.ts';
 import { packageRoot } from '../setup/package-root.ts';
 import { hostTaskQueue, RUN_TASK_QUEUE, SESSION_TASK_QUEUE, SESSION_WORKFLOW_TYPE } from '../workflows/messages.ts';
@@ -35,6 +35,8 @@ export interface WorkerProcessOptions {
   readonly pieces: () => Promise<HostPieces>;
   /** What only some VMs are made with. @throws CodedError `host/not-ready` */
   readonly extra: FindVmExtra;
+  /** Disks of images that users named. @throws CodedError `host/not-ready` */
+  readonly disk: FindRootDisk;
   /** How long one boot may take; null is the sandbox's own limit. */
   readonly bootTimeoutMs: number | null;
   /** How long a VM waits while the disk is full; null is the keeper's own limit. */

@@ -6,7 +6,7 @@ import { parseDurationMs } from '../../domain/units/duration.ts';
 import { usageError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import { compileRun } from '../compile-run.ts';
-import { addRunOptions, type RunOptions, takeRunOptions } from '../run-options.ts';
+import { addRunOptions, type RunOptions, takeImagePlaces, takeRunOptions } from '../run-options.ts';
 
 interface Options extends RunOptions {
   readonly mode?: 'mock';
@@ -45,7 +45,11 @@ export const command = defineCommand<Options>({
   async execute([file = ''], options, context) {
     if (file === '-' && options.input === '-') throw usageError('standard input cannot be both the spec and the input');
     const { param: params = {}, mode = null, mock = null, mockAgents = false, json = false } = options;
-    const read = await compileRun(file, { params, mode, mock: () => mock, mockAgents, json }, context);
+    const read = await compileRun(
+      file,
+      { params, mode, mock: () => mock, mockAgents, images: takeImagePlaces(options, context), json },
+      context,
+    );
     const limited = (plan: Plan): Plan =>
       options.timeout === undefined ? plan : { ...plan, timeoutMs: options.timeout };
     const compiled = { ...read, plan: limited(read.plan), written: limited(read.written) };

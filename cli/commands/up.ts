@@ -5,6 +5,7 @@ import { usageError } from '../cli-error.ts';
 import { rememberSkillPaths } from '../../client/embedded/skill-paths.ts';
 import { defineCommand } from '../command.ts';
 import { EXIT } from '../exit-code.ts';
+import { IMAGES_HELP, makeGivenImages } from '../plan-images.ts';
 import { givenFolders } from '../plan-mounts.ts';
 import { givenExtras, WITH_HELP } from '../given-extras.ts';
 import { givenSkills } from '../skill-folders.ts';
@@ -13,6 +14,7 @@ import { renderStack } from '../render/stack.ts';
 interface Options {
   readonly json?: boolean;
   readonly with?: readonly string[];
+  readonly images?: readonly string[];
   readonly skills?: readonly string[];
   /** False: none any more. */
   readonly allowMounts?: readonly string[] | false;
@@ -30,6 +32,7 @@ export const command = defineCommand<Options>({
         'host folders that runs may mount, besides that of the spec; they replace the earlier ones and are kept for later starts',
       )
       .option('--no-allow-mounts', 'runs may mount from the folder of their spec only')
+      .option('--images <path...>', IMAGES_HELP)
       .option('--with <piece...>', WITH_HELP);
   },
   async execute(_args, options, context) {
@@ -51,6 +54,7 @@ export const command = defineCommand<Options>({
     // The stack starts without them; whoever starts it by hand wants a machine on which every run can start.
     await resolveHostPieces(context.env, { install: true, onProgress });
     await resolveOptionalPieces(context.env, extras, { install: true, onProgress });
+    await makeGivenImages(options.images ?? [], context, onProgress);
     const stack = await ensureStack(context.env, { onProgress });
     const allowed = allowedMounts(context.env.stateDir);
     if (options.json) await context.stdout.write(`${JSON.stringify({ stack, allowedMounts: allowed })}\n`);

@@ -7,6 +7,7 @@ import type { CliContext } from '../context.ts';
 import { EXIT } from '../exit-code.ts';
 import { type LoadedSpec, loadSpec, type MountPlace, parseParam } from '../load-spec.ts';
 import { describeMissingSkill, missingSkillRemedy, missingSkills } from '../skill-files.ts';
+import { refusedImages } from '../plan-images.ts';
 import { describeRefusal, mountsRefusedHere, refusalRemedy } from '../plan-mounts.ts';
 import { type Finding, renderDiagnostics } from '../render/diagnostics.ts';
 import { renderPlanSummary } from '../render/plan.ts';
@@ -26,7 +27,7 @@ export const command = defineCommand<Options>({
     const loaded = await loadSpec(file, options.param ?? {}, context);
     const { plan, diagnostics } = loaded;
     const here = plan === null ? null : await sayHere(plan, loaded, context);
-    const unsupported = plan === null ? [] : unsupportedParts(plan);
+    const unsupported = plan === null ? [] : unsupportedParts(plan, 'read');
     if (options.json) {
       await context.stdout.write(
         `${JSON.stringify({ file: loaded.file, valid: plan !== null, name: plan?.name ?? null, kind: plan?.kind ?? null, stages: plan?.stages.map((stage) => stage.id) ?? [], diagnostics, unsupported, onThisHost: here })}\n`,
@@ -60,6 +61,8 @@ interface OnThisHost {
   readonly refusedMounts: readonly Finding[] | null;
   /** Of skills; null when this host does not decide. */
   readonly missingFiles: readonly Finding[] | null;
+  /** Also with your own server: who starts a run reads them. */
+  readonly refusedImages: readonly Finding[];
   /** Those that the plan reads; null when the worker may have values of its own. */
   readonly variables: readonly HostVariable[] | null;
 }
@@ -71,13 +74,17 @@ interface HostVariable {
   readonly isSet: boolean;
 }
 
-async function sayHere(plan: Plan, loaded: LoadedSpec, { env, cwd }: CliContext): Promise<OnThisHost> {
-  if (env.temporalConfigured) return { server: 'own', refusedMounts: null, missingFiles: null, variables: null };
+async function sayHere(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<OnThisHost> {
+  const { env, cwd } = context;
+  const refusedImages = await findImages(plan, loaded, context);
+  if (env.temporalConfigured)
+    return { server: 'own', refusedMounts: null, missingFiles: null, refusedImages, variables: null };
   const missing = await missingSkills(plan, loaded.baseDir, cwd);
   const refused = await mountsRefusedHere(plan, loaded.baseDir, env);
   const demanded = new Map(demandedVariablesOf(plan.stages).map(({ name, stage }) => [name, stage]));
   return {
     server: 'embedded',
+    refusedImages,
     variables: plan.hostVariables.map((name) => ({
       name,
       demandedBy: demanded.get(name) ?? null,
@@ -98,6 +105,15 @@ async function sayHere(plan: Plan, loaded: LoadedSpec, { env, cwd }: CliContext)
       ...placeOf(skill.path, loaded),
     })),
   };
+}
+
+async function findImages(plan: Plan, loaded: LoadedSpec, context: CliContext): Promise<readonly Finding[]> {
+  const places = { baseDir: loaded.baseDir, given: {}, allow: [], named: loaded.mountPlaces };
+  return (await refusedImages(plan, places, context)).map(({ image, ...finding }): Finding => ({
+    ...finding,
+    severity: 'warning',
+    ...placeOf(image, loaded),
+  }));
 }
 
 function placeOf(path: string, { file, mountPlaces }: LoadedSpec): MountPlace {
@@ -124,7 +140,7 @@ async function printHere(
         ? `${warning}: the variable ${name} is not set here: stages that read it get an empty value\n`
         : `${warning}[host/variable-missing]: the variable ${name} is not set here, and \`run\` refuses: stage ${demandedBy} demands it. Set it: export ${name}=…\n`,
     );
-  const refused = [...(here?.refusedMounts ?? []), ...(here?.missingFiles ?? [])];
+  const refused = [...(here?.refusedMounts ?? []), ...(here?.missingFiles ?? []), ...(here?.refusedImages ?? [])];
   if (refused.length === 0) return;
   const findings = refused.map((finding) => ({ ...finding, remedy: advise(finding.remedy) }));
   const shown = renderDiagnostics(findings, sources, { style: stderr.style, width: stderr.width() });

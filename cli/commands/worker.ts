@@ -12,6 +12,7 @@ import { environmentError } from '../cli-error.ts';
 import { defineCommand } from '../command.ts';
 import type { CliContext } from '../context.ts';
 import { EXIT, type ExitCode } from '../exit-code.ts';
+import { IMAGES_HELP, makeGivenImages } from '../plan-images.ts';
 import { givenExtras, WITH_HELP } from '../given-extras.ts';
 import { givenSkills } from '../skill-folders.ts';
 
@@ -41,6 +42,7 @@ interface Options {
   readonly allowServices?: readonly string[];
   readonly secretsFile?: string;
   readonly allowEnv?: readonly string[];
+  readonly images?: readonly string[];
   readonly skills?: readonly string[];
   readonly with?: readonly string[];
 }
@@ -56,6 +58,7 @@ export const command = defineCommand<Options>({
       .option('--secrets-file <file>', 'a file of mode 0600 with lines NAME=value, which runs may name as secrets')
       .option('--allow-env <name...>', "variables of this worker's environment that runs may name; none by default")
       .option('--skills <folder...>', 'skill folders, besides those of VOIDBOX_SKILLS; this worker runs their sessions')
+      .option('--images <path...>', IMAGES_HELP)
       .option('--with <piece...>', WITH_HELP)
       .addHelpText('after', HELP);
   },
@@ -80,6 +83,7 @@ export const command = defineCommand<Options>({
       onProgress: note,
     });
     await resolveOptionalPieces(env, extras, { install: true, onProgress: note });
+    await makeGivenImages(options.images ?? [], context, note);
     const mounts = (options.allowMounts ?? []).flatMap((folder) => ['--allow-mounts', folder]);
     const services = (options.allowServices ?? []).flatMap((service) => ['--allow-services', service]);
     const form = options.json ? ['--json'] : [];

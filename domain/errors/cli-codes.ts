@@ -22,6 +22,18 @@ export const CLI_CODES = {
     "The spec mounts a folder of this machine that is neither below the spec's folder nor allowed.",
     'Move the folder below that of the spec, or allow it with `voidbox up --allow-mounts FOLDER`.',
   ),
+  'cli/image-missing': ofCommand(
+    'The spec names an image that this machine does not have: a path where nothing is, or a name of a registry.',
+    'Correct the path, or bring the image and name it: `voidbox run FILE --image NAME=PATH`.',
+  ),
+  'cli/image-refused': ofCommand(
+    "The spec names an image that is neither below the spec's folder nor allowed on this machine.",
+    'Move it below the folder of the spec, or name it with `--image NAME=PATH`.',
+  ),
+  'cli/image-unfit': ofCommand(
+    'An image cannot be the root of a guest: it is damaged, too large, for another processor, has no `/bin/sh`, or holds what no image may.',
+    'Follow the message, which names the entry; [Images](guest.md#images-of-your-own) says what an image may hold.',
+  ),
   'cli/no-server': ofCommand(
     'No Temporal server answers, neither a configured one nor the embedded one.',
     'Follow the message; `voidbox ps` shows the state of the embedded server.',

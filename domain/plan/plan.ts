@@ -509,12 +509,14 @@ export interface SandboxPlan {
 /** Images by what they are made of. */
 export type ImagePlan =
   /** Debian's packages: bash, git, node, python3 and more. */
-  { readonly kind: 'dev' };
+  | { readonly kind: 'dev' }
+  /** A disk that `voidbox run` made of a folder, a tar or an OCI layout, by the hash of what is in it: no path of a host. */
+  | { readonly kind: 'disk'; readonly sha256: string };
 
 export interface SandboxNeeds {
   /** Of plans that builds without `egress` have made. */
   readonly network?: true | undefined;
-  /** A container image, a folder or an archive that is the guest's root. */
+  /** A container image, or the absolute path of a folder, a tar or an OCI layout: `voidbox run` puts a disk in its place. */
   readonly image?: string | undefined;
   /** A container image that holds kernel and initramfs. */
   readonly guestImage?: string | undefined;

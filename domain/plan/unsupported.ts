@@ -15,16 +15,26 @@ export interface UnsupportedPart {
   readonly reason: string;
 }
 
-/** In the plan's order; empty for a plan that can run. */
-export function unsupportedParts({ stages, scopes }: Plan): readonly UnsupportedPart[] {
+/**
+ * In the plan's order; empty for a plan that can run.
+ * @param images  `read` where whoever asks goes on to make disks of the images that the plan names
+ */
+export function unsupportedParts(
+  { stages, scopes }: Plan,
+  images: 'read' | 'unread' = 'unread',
+): readonly UnsupportedPart[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
   return stages.flatMap(({ id, scope, work, workspace }) => {
     const held = scope === null ? undefined : scopeById.get(scope);
     // Said once for a VM that several stages share.
-    const { network, ...needs } =
+    const { network, image, ...needs } =
       held?.stages[0] === id && held.sandbox.mode !== 'mock' ? (held.sandbox.needs ?? {}) : {};
     // An agent and a terminal have it anyway: what they are says enough.
-    const asked = commandOf(work) === null ? needs : { network, ...needs };
+    const asked = {
+      ...needs,
+      ...(commandOf(work) === null ? {} : { network }),
+      ...(images === 'read' ? {} : { image }),
+    };
     const hasWorkspace = workspace === undefined ? [] : ['has a `workspace`'];
     return [...ofWork(work), ...hasWorkspace, ...needsOf(asked)].map((reason) => ({ stage: id, reason }));
   });
@@ -85,8 +95,12 @@ function ofSkill(skill: AgentSkill): readonly string[] {
 function needsOf({ network, image, guestImage, kernel, initramfs, snapshot }: SandboxNeeds): readonly string[] {
   return [
     ...(network === true ? ['needs the network (`network: true`)'] : []),
+    ...(image === undefined
+      ? []
+      : [
+          `has the image ${JSON.stringify(image)}, which only \`voidbox run\` reads: it puts the hash of a disk into the plan`,
+        ]),
     ...[
-      ['image', image],
       ['guest_image', guestImage],
       ['kernel', kernel],
       ['initramfs', initramfs],

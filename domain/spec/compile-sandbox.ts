@@ -53,14 +53,19 @@ export function compileSandbox(
   };
 }
 
-/** Any other image stands in what the VM needs, and is refused. A workspace needs git, which `base` does not have. */
+/** Any other image stands in what the VM needs, until `voidbox run` has made a disk of it. A workspace needs git, which `base` does not have. */
 function compileImage(said: SandboxSpec['image'], hasWorkspace: boolean): Pick<SandboxPlan, 'image'> {
   const image = said?.value ?? (hasWorkspace ? 'dev' : 'base');
   return image === 'dev' ? { image: { kind: 'dev' } } : {};
 }
 
-function isOwnImage(name: string): boolean {
+export function isOwnImage(name: string): boolean {
   return name === 'base' || name === 'dev';
+}
+
+/** Anything else is a name, whatever lies in the spec's folder. */
+export function isImagePath(text: string): boolean {
+  return /^(?:\/|~\/|\.{1,2}(?:\/|$))/.test(text) || /\.(?:tar|tgz|tar\.(?:gz|zst))$/.test(text);
 }
 
 /** What no VM of this build has: carried by the plan, and refused by `run`. */
@@ -70,31 +75,45 @@ function compileNeeds(
   baseDir: string | null,
   problems: Problems,
 ): Pick<SandboxPlan, 'needs'> {
-  const text = (key: 'image' | 'guestImage' | 'snapshot'): Partial<SandboxNeeds> => {
+  const text = (key: 'image' | 'snapshot'): Partial<SandboxNeeds> => {
     const said = own?.[key] ?? base?.[key] ?? null;
     if (said === null || said.value === '' || (key === 'image' && isOwnImage(said.value))) return {};
-    if (said.value.length > PLAN_LIMITS.referenceCharacters)
+    const isPath = key === 'image' && isImagePath(said.value);
+    const value = isPath ? compileHostPath(said, '`image`', baseDir, problems) : said.value;
+    if (value === null) return {};
+    if (value.length > PLAN_LIMITS.referenceCharacters)
       problems.error(
         'spec/too-large',
         said.at,
-        `a name of an image or a snapshot has ${said.value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
+        `a name of an image or a snapshot has ${value.length} characters; at most ${PLAN_LIMITS.referenceCharacters} are allowed`,
         'write a shorter one',
       );
-    return { [key]: said.value };
+    return { [key]: value };
   };
   const file = (key: 'kernel' | 'initramfs'): Partial<SandboxNeeds> => {
     const said = own?.[key] ?? base?.[key] ?? null;
     const path = said === null ? null : compileHostPath(said, `\`${key}\``, baseDir, problems);
     return path === null ? {} : { [key]: path };
   };
+  warnOfGuestImage(own?.guestImage ?? base?.guestImage ?? null, problems);
   const needs: SandboxNeeds = {
     ...text('image'),
-    ...text('guestImage'),
     ...file('kernel'),
     ...file('initramfs'),
     ...text('snapshot'),
   };
   return Object.keys(needs).length === 0 ? {} : { needs };
+}
+
+/** Kernel and first root of Void-Box's guests, which speak another protocol: stages do not see which of both boots. */
+function warnOfGuestImage(said: SandboxSpec['guestImage'], problems: Problems): void {
+  if (said === null || said.value === '') return;
+  problems.warning(
+    'spec/unsupported',
+    said.at,
+    `\`guest_image\` ${quote(said.value)} has no effect: every VM boots Voidbox's own kernel and agent`,
+    'remove it; `image` says what the guest holds',
+  );
 }
 
 function compileMounts(specs: readonly MountSpec[], baseDir: string | null, problems: Problems): readonly MountPlan[] {

@@ -1,6 +1,7 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import type { Plan } from '../plan/plan.ts';
 import { type CompileOptions, compilePlan } from './compile.ts';
+import { isImagePath, isOwnImage } from './compile-sandbox.ts';
 import { textsWithExpressions } from './compile-texts.ts';
 import { parseSpec } from './parse.ts';
 import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './part-files.ts';
@@ -13,7 +14,7 @@ export interface CompiledText {
   /** Null when there is an error among the diagnostics. */
   readonly plan: Plan | null;
   readonly diagnostics: readonly Diagnostic[];
-  /** Where the text first names each host path that the plan mounts or has a skill at, for what only a host can say of it. */
+  /** Where the text first names each host path that the plan mounts or has a skill or an image at, and each image by name, for what only a host can say of it. */
   readonly mountPlaces: ReadonlyMap<string, Position>;
   /** Texts of the specs that it uses, by how diagnostics name them. */
   readonly parts: ReadonlyMap<string, string>;
@@ -77,8 +78,13 @@ function mountPlacesOf(spec: Spec, baseDir: string | null): ReadonlyMap<string, 
     if (path !== null && !places.has(path)) places.set(path, at);
   };
   const specs = allOf(spec);
-  for (const sandbox of specs.flatMap((each) => [each.sandbox, ...each.stages.map((stage) => stage.sandbox)]))
+  for (const sandbox of specs.flatMap((each) => [each.sandbox, ...each.stages.map((stage) => stage.sandbox)])) {
     for (const { hostPath } of sandbox?.mounts ?? []) add(hostPath.value, hostPath.at);
+    const image = sandbox?.image ?? null;
+    if (image === null || isOwnImage(image.value)) continue;
+    if (isImagePath(image.value)) add(image.value, image.at);
+    else if (!places.has(image.value)) places.set(image.value, image.at);
+  }
   for (const skill of specs.flatMap(({ stages }) => stages.flatMap(({ skills }) => skills)))
     if (skill.variant === 'text' && skill.prefix === 'file') add(skill.text, skill.at);
   return places;

@@ -195,6 +195,16 @@ describe('refused', () => {
       /mounts.0.source.path/,
     ],
     [
+      'an image that is a path and no hash',
+      (plan) => (plan.scopes[0].sandbox.image = { kind: 'disk', sha256: '../../../etc' }),
+      /image/,
+    ],
+    [
+      'an image with a path beside its hash',
+      (plan) => (plan.scopes[0].sandbox.image = { kind: 'disk', sha256: 'a'.repeat(64), path: '/etc' }),
+      /image/,
+    ],
+    [
       'a mount from two places',
       (plan) => (plan.scopes[0].sandbox.mounts[0].hostPath = '/data'),
       /either `source` or `hostPath`/,

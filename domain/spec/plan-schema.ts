@@ -395,7 +395,10 @@ const sandbox = z.strictObject({
         ),
     )
     .max(PLAN_LIMITS.mountsPerScope),
-  image: z.strictObject({ kind: z.literal('dev') }),
+  image: z.discriminatedUnion('kind', [
+    z.strictObject({ kind: z.literal('dev') }),
+    z.strictObject({ kind: z.literal('disk'), sha256: text.regex(/^[0-9a-f]{64}$/) }),
+  ]),
   egress,
   needs: z
     .strictObject({

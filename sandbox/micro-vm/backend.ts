@@ -7,7 +7,7 @@ import { endVm } from './end-vm.ts';
 import { createLauncher, type QemuBackendOptions } from './launch.ts';
 import { createQemuSandbox } from './sandbox.ts';
 
-export type { FindVmExtra, QemuBackendOptions, QemuPieces } from './launch.ts';
+export type { FindRootDisk, FindVmExtra, QemuBackendOptions, QemuPieces } from './launch.ts';
 
 export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
   /** The newest holder of each VM in this process. */
@@ -21,11 +21,11 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
     async launch(key, spec, signal): Promise<Sandbox> {
       const name = vmKeyText(key);
       const dir = vmRunDir(options.vmsDir, key);
-      const { vm, ready } = await launchVm({ name, dir, what: `scope ${key.scope}`, spec }, signal);
+      const { vm, env, ready } = await launchVm({ name, dir, what: `scope ${key.scope}`, spec }, signal);
       holders.get(name)?.close(new CodedError('fence/stale', `VM ${name}: a newer attempt in this process took over`));
       holders.set(name, vm);
       try {
-        return createQemuSandbox(vm, await ready(signal), () => {
+        return createQemuSandbox(vm, await ready(signal), env, () => {
           if (holders.get(name) === vm) holders.delete(name);
         });
       } catch (error) {

@@ -1,7 +1,6 @@
 /** Launches a VM in its run directory: what it is made with, room for it, and what it says once it answers. */
 import { type AgentLayer, agentLayerFolder } from '../../activities/ports/agent-layers.ts';
 import type { LaunchSpec, SandboxFacts } from '../../activities/ports/sandbox.ts';
-import type { ImagePlan } from '../../domain/plan/plan.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { MicroVm, readHostFacts, type HostFacts, type LaunchConfig, type VmStatus } from '../../native/index.ts';
 import { acceleratorOf, VM_OVERHEAD_MIB, type Accelerator } from './vm-overhead.ts';
@@ -31,7 +30,16 @@ export interface QemuPieces {
  * The absolute path of what only some VMs are made with: the folder of an agent's command line, the root disk of an image.
  * @throws CodedError `host/not-ready` that names what is missing and the line that brings it
  */
-export type FindVmExtra = (name: AgentLayer | ImagePlan['kind']) => Promise<string>;
+export type FindVmExtra = (name: AgentLayer | 'dev') => Promise<string>;
+
+/** The root disk of a VM, and the variables that its commands have where they have no others of these names. */
+export interface RootDisk {
+  readonly path: string;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** A disk that was made on this host, by the hash in a plan. @throws CodedError `host/not-ready` where there is none */
+export type FindRootDisk = (sha256: string) => Promise<RootDisk>;
 
 export interface QemuBackendOptions {
   /** Folder of the run directories. */
@@ -41,6 +49,8 @@ export interface QemuBackendOptions {
   /** @throws CodedError `host/not-ready` that names what is missing and the line that brings it */
   readonly pieces: () => Promise<QemuPieces>;
   readonly extra: FindVmExtra;
+  /** Absent: no VM has an image that a user named. */
+  readonly disk?: FindRootDisk;
   /** What all VMs of the folder may take together; absent: a launch is not counted. */
   readonly budgetMib?: () => number;
   /** What the host could give to one VM that has it alone. */
@@ -67,6 +77,8 @@ export interface VmToLaunch {
 
 export interface LaunchedVm {
   readonly vm: MicroVm;
+  /** Variables of its image. */
+  readonly env: RootDisk['env'];
   /** Waits for the guest. @throws CodedError `vm/boot-timeout`, `vm/lost`, `host/isolation` */
   readonly ready: (signal: AbortSignal) => Promise<SandboxFacts>;
 }
@@ -91,12 +103,15 @@ export function createLauncher(options: QemuBackendOptions): LaunchVm {
     const { image } = wanted.spec;
     const [layers, rootDisk] = await Promise.all([
       layerMounts(wanted, options.extra),
-      image === undefined ? null : options.extra(image.kind),
+      image === undefined ? null : findRootDisk(image, options),
     ]);
     const bootTimeoutMs = options.bootTimeoutMs ?? BOOT_TIMEOUT_MS[accelerator];
     const { orphanTimeoutMs, guestSilenceMs, diskFullLimitMs, budgetMib } = options;
     const config = {
-      ...launchConfig(wanted, { pieces, layers, rootDisk }, accelerator, { bootTimeoutMs, diskFullLimitMs }),
+      ...launchConfig(wanted, { pieces, layers, rootDisk: rootDisk?.path ?? null }, accelerator, {
+        bootTimeoutMs,
+        diskFullLimitMs,
+      }),
       ...(orphanTimeoutMs === undefined ? {} : { orphanTimeoutMs }),
       ...(guestSilenceMs === undefined ? {} : { guestSilenceMs }),
       ...(budgetMib === undefined
@@ -111,9 +126,19 @@ export function createLauncher(options: QemuBackendOptions): LaunchVm {
     );
     return {
       vm,
+      env: rootDisk?.env ?? {},
       ready: async (untilReady) => factsOf(vm, await vm.ready(2 * bootTimeoutMs + READY_GRACE_MS, untilReady)),
     };
   };
+}
+
+async function findRootDisk(
+  image: NonNullable<LaunchSpec['image']>,
+  { extra, disk }: Pick<QemuBackendOptions, 'extra' | 'disk'>,
+): Promise<RootDisk> {
+  if (image.kind === 'dev') return { path: await extra('dev'), env: {} };
+  if (disk !== undefined) return await disk(image.sha256);
+  throw new CodedError('host/not-ready', `this process launches no VM with an image of files (${image.sha256})`);
 }
 
 /** VMs of others took it: the keeper counts them all. */

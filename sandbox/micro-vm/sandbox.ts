@@ -10,7 +10,13 @@ const GUEST_UID = 1000;
 const GUEST_GID = 1000;
 const FILE_MODE = 0o644;
 
-export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () => void): Sandbox {
+/** @param imageEnv  variables that a command has where its own have no such name */
+export function createQemuSandbox(
+  vm: MicroVm,
+  facts: SandboxFacts,
+  imageEnv: Readonly<Record<string, string>>,
+  onLetGo: () => void,
+): Sandbox {
   return {
     facts,
 
@@ -22,7 +28,7 @@ export function createQemuSandbox(vm: MicroVm, facts: SandboxFacts, onLetGo: () 
           execKey: request.key,
           program: request.program,
           args: request.args,
-          env: request.env,
+          env: { ...imageEnv, ...request.env },
           cwd: request.cwd,
           uid: GUEST_UID,
           gid: GUEST_GID,

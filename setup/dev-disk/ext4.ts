@@ -22,9 +22,15 @@ const MAKE_TIMEOUT_MS = 300_000;
 /** Programs beside mke2fs, of the same package. */
 export const EXT4_PROGRAMS = ['debugfs', 'dumpe2fs'] as const;
 
+/** Inodes and bytes of a tree. */
+export interface TreeSize {
+  readonly inodes: number;
+  readonly bytes: number;
+}
+
 /** Makes the disk; all of it belongs to root, whoever made the tree. */
-export async function makeExt4(context: SetupContext, tree: string, disk: string): Promise<void> {
-  const { inodes, bytes } = await measure(tree);
+export async function makeExt4(context: SetupContext, tree: string, disk: string, size?: TreeSize): Promise<void> {
+  const { inodes, bytes } = size ?? (await measure(tree));
   const mke2fs = await context.need('mke2fs');
   const blocks = Math.ceil((bytes * 1.02 + (inodes + SPARE_INODES) * INODE_BYTES + SPARE_BYTES) / BLOCK_BYTES);
   const args = [
@@ -94,7 +100,7 @@ export function usedInodes(text: string): readonly number[] {
   return [2, ...own.filter((inode) => !free.has(inode))];
 }
 
-async function measure(tree: string): Promise<{ readonly inodes: number; readonly bytes: number }> {
+async function measure(tree: string): Promise<TreeSize> {
   const entries = await readdir(tree, { recursive: true, withFileTypes: true });
   let bytes = 0;
   for (const entry of entries) {
@@ -107,7 +113,7 @@ async function measure(tree: string): Promise<{ readonly inodes: number; readonl
 function succeeded(program: string, result: ProgramResult): ProgramResult {
   if (result.exitCode === 0) return result;
   throw new SetupError(
-    `${program} cannot make the disk of the dev image:\n${lastLines(result)}`,
+    `${program} cannot make the disk of the image:\n${lastLines(result)}`,
     'Check the free space of the cache folder.',
   );
 }

@@ -191,7 +191,7 @@ const sandbox = objectOf({
       objectOf({ hostPath: optional(aText), source: optional(source), guestPath: aText, mode: oneOf(...MOUNT_MODES) }),
     ),
   ),
-  image: optional(objectOf({ kind: oneOf('dev') })),
+  image: optional(objectOf({ kind: oneOf('dev', 'disk'), sha256: optional(aText) })),
   needs: optional(
     objectOf({
       network: optional(aFlag),

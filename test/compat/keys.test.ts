@@ -56,7 +56,6 @@ const IN_THE_PLAN: readonly (readonly [string, Json, Json])[] = [
     sandbox({ mounts: [{ host: 'd', guest: '/d' }] }),
   ],
   ['sandbox.image', sandbox({ image: 'alpine:3.20' }), sandbox({})],
-  ['sandbox.guest_image', sandbox({ guest_image: 'g' }), sandbox({})],
   ['sandbox.snapshot', sandbox({ snapshot: '0f3c' }), sandbox({})],
   ['llm.provider', agent({}, { llm: { provider: 'codex' } }), agent({}, { llm: { provider: 'claude' } })],
   ['llm.model', agent({}, { llm: { provider: 'claude', model: 'm' } }), agent({}, { llm: { provider: 'claude' } })],
@@ -134,6 +133,7 @@ test.each(IN_THE_PLAN)('%s comes into the plan', (_key, withIt, without) => {
 test.each<[string, Json, readonly string[]]>([
   ['api_version', { api_version: 'v1', ...step({}) }, []],
   ['guest_image: ""', sandbox({ guest_image: '' }), []],
+  ['guest_image', sandbox({ guest_image: 'g' }), ['warning spec/unsupported']],
   ['agent.messaging.provider_bridge', agent({ messaging: { provider_bridge: 'claude' } }), []],
   [
     'observe',

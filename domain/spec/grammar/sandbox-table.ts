@@ -161,16 +161,16 @@ export const SANDBOX = {
     },
     image: {
       as: 'image',
-      type: { is: 'text', holds: 'image', plain: true, filled: 'write base or dev, or remove it' },
+      type: { is: 'text', holds: 'image', plain: true, filled: 'write base, dev or a path, or remove it' },
       mistaken: ['base_image', 'container'],
       otherwise: '`base`; `dev` of a VM with a workspace',
-      doc: "The guest's root: `base` (busybox) or `dev` (Debian with bash, git, node, python3, ripgrep, curl). See [Images](guest.md#images). `run` refuses container images.",
+      doc: "The guest's root: `base` (busybox) or `dev` (Debian with bash, git, node, python3, ripgrep, curl), or a folder, a tar or an OCI layout (`./image`). A name of a registry needs `--image NAME=PATH`. See [Images](guest.md#images).",
       example: 'dev',
     },
     guest_image: {
       as: 'guestImage',
       type: { is: 'text', holds: 'image', plain: true },
-      doc: 'A container image that holds kernel and initramfs; `""` means nothing. `run` refuses it.',
+      doc: "Kernel and initramfs of Void-Box's guests. It has no effect, and a warning says so: every VM boots Voidbox's own.",
       example: 'ghcr.io/acme/guest:v1',
     },
     kernel: {

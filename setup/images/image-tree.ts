@@ -1,0 +1,278 @@
+/**
+ * The files of an image as a tree in memory. Entries of folders, tars and layers go into it one after the other; links are
+ * followed here, below the image's own root, and never by the host's kernel.
+ */
+import { cleanPath } from '../../tar/inside.ts';
+import { ImageError, shownPath } from './image-error.ts';
+import type { ImageLimits } from './image-limits.ts';
+
+/** What a file holds, shared by its hard links. The number is that of the blob with the bytes. */
+export interface FileContent {
+  readonly blob: number;
+  readonly sizeBytes: number;
+  readonly mode: number;
+  readonly modifiedS: number;
+}
+export interface FileNode {
+  readonly kind: 'file';
+  readonly layer: number;
+  readonly content: FileContent;
+}
+export interface LinkNode {
+  readonly kind: 'symlink';
+  readonly layer: number;
+  readonly target: string;
+  readonly modifiedS: number;
+}
+export interface FolderNode {
+  readonly kind: 'dir';
+  layer: number;
+  mode: number;
+  modifiedS: number;
+  readonly children: Map<string, ImageNode>;
+}
+export type ImageNode = FileNode | LinkNode | FolderNode;
+
+/** Paths and targets are bytes, one character for each. */
+export interface TreeEntry {
+  readonly path: string;
+  readonly mode: number;
+  readonly modifiedS: number;
+}
+
+/** As many as Linux follows on the way to a file. */
+const MAX_LINKS = 40;
+const MAX_NAMES = 256;
+/** By whiteouts, on average. */
+const VISITS_PER_ENTRY = 20;
+
+interface Place {
+  readonly folder: FolderNode;
+  readonly name: string;
+}
+
+export class ImageTree {
+  readonly root: FolderNode = newFolder(0, 0o755);
+  readonly #limits: ImageLimits;
+  #entries = 0;
+  #visited = 0;
+
+  constructor(limits: ImageLimits) {
+    this.#limits = limits;
+  }
+
+  addFolder(entry: TreeEntry, layer: number): void {
+    const place = this.#placeOf(entry.path, layer);
+    if (place === null) return this.#touch(this.root, entry, layer);
+    const found = place.folder.children.get(place.name);
+    if (found?.kind === 'dir') return this.#touch(found, entry, layer);
+    this.#count(entry.path);
+    const folder = newFolder(layer, entry.mode, entry.modifiedS);
+    place.folder.children.set(place.name, folder);
+  }
+
+  addFile(entry: TreeEntry, content: Pick<FileContent, 'blob' | 'sizeBytes'>, layer: number): void {
+    const { mode, modifiedS } = entry;
+    this.#put(entry.path, { kind: 'file', layer, content: { ...content, mode, modifiedS } });
+  }
+
+  addLink(entry: TreeEntry, target: string, layer: number): void {
+    if (target === '' || target.includes('\0') || target.length > 4_095)
+      throw unfit(entry.path, `is a link whose target has ${target.length} bytes or is none`);
+    this.#put(entry.path, { kind: 'symlink', layer, target, modifiedS: entry.modifiedS });
+  }
+
+  /** Of a file that stands in the tree already. */
+  addHardLink(path: string, target: string, layer: number): void {
+    const names = namesOf(target);
+    const found = names === null || names.length === 0 ? null : this.#find(names, false);
+    if (found === null || found.kind === 'dir')
+      throw unfit(path, `is a hard link to ${shownPath(target)}, which is not a file of the image before it`);
+    this.#put(path, { ...found, layer });
+  }
+
+  /** Removes what earlier layers have at the path; what this one has stays. */
+  whiteOut(path: string, layer: number): void {
+    this.#count(path);
+    const names = requireNames(path);
+    const folder = this.#find(names.slice(0, -1), true);
+    const found = folder?.kind === 'dir' ? folder.children.get(names.at(-1)!) : undefined;
+    if (folder?.kind === 'dir' && found !== undefined && !this.#keep(found, layer))
+      folder.children.delete(names.at(-1)!);
+  }
+
+  /** Removes what earlier layers have in the folder. */
+  whiteOutAll(path: string, layer: number): void {
+    this.#count(path);
+    const folder = this.#find(namesOf(path) ?? [], true);
+    if (folder?.kind === 'dir') this.#keepChildren(folder, layer);
+  }
+
+  /** What a path leads to, links followed; null when that is nothing. */
+  resolve(path: string): ImageNode | null {
+    return this.#find(
+      path.split('/').filter((name) => name !== ''),
+      true,
+    );
+  }
+
+  /** The node itself. */
+  get(path: string): ImageNode | null {
+    return this.#find(
+      path.split('/').filter((name) => name !== ''),
+      false,
+    );
+  }
+
+  #touch(folder: FolderNode, { mode, modifiedS }: TreeEntry, layer: number): void {
+    Object.assign(folder, { mode, modifiedS, layer });
+  }
+
+  #put(path: string, node: ImageNode): void {
+    const place = this.#placeOf(path, node.layer);
+    if (place === null) throw unfit(path, 'is the root, and no folder');
+    this.#count(path);
+    place.folder.children.set(place.name, node);
+  }
+
+  /** Null is the root. Folders on the way that are missing are made. */
+  #placeOf(path: string, layer: number): Place | null {
+    const names = requireNames(path);
+    const name = names.at(-1);
+    if (name === undefined) return null;
+    const { folder, walked } = this.#folderAt(names.slice(0, -1), layer, path);
+    const pathBytes = walked.reduce((sum, each) => sum + each.length + 1, name.length);
+    if (pathBytes > this.#limits.pathBytes || walked.length >= MAX_NAMES)
+      throw unfit(
+        path,
+        `has a path of ${pathBytes} bytes and ${walked.length + 1} names; at most ${this.#limits.pathBytes} and ${MAX_NAMES} are allowed`,
+      );
+    return { folder, name };
+  }
+
+  #folderAt(names: readonly string[], layer: number, path: string): { folder: FolderNode; walked: readonly string[] } {
+    const walk = new Walk(this.root);
+    let left = [...names];
+    for (let links = 0; left.length > 0;) {
+      const name = left.shift()!;
+      if (name === '..') walk.up();
+      else {
+        const found = walk.folder.children.get(name);
+        if (found?.kind === 'dir') walk.into(name, found);
+        else if (found?.kind === 'symlink') {
+          if (++links > MAX_LINKS) throw unfit(path, 'lies behind too many links');
+          if (found.target.startsWith('/')) walk.toRoot();
+          left = [...partsOf(found.target), ...left];
+        } else if (found === undefined) {
+          this.#count(path);
+          const made = newFolder(layer, 0o755);
+          walk.folder.children.set(name, made);
+          walk.into(name, made);
+        } else throw unfit(path, `lies below ${shownPath([...walk.names, name].join('/'))}, which is a file`);
+      }
+      if (left.length > MAX_NAMES || walk.names.length > MAX_NAMES) throw unfit(path, 'lies too deep');
+    }
+    return { folder: walk.folder, walked: walk.names };
+  }
+
+  #find(names: readonly string[], isLastFollowed: boolean): ImageNode | null {
+    const walk = new Walk(this.root);
+    let left = [...names];
+    for (let links = 0; left.length > 0;) {
+      const name = left.shift()!;
+      if (name === '..') {
+        walk.up();
+        continue;
+      }
+      const found = walk.folder.children.get(name);
+      if (found === undefined) return null;
+      if (found.kind === 'dir') walk.into(name, found);
+      else if (found.kind === 'symlink' && (left.length > 0 || isLastFollowed)) {
+        if (++links > MAX_LINKS) return null;
+        if (found.target.startsWith('/')) walk.toRoot();
+        left = [...partsOf(found.target), ...left];
+        if (left.length > MAX_NAMES) return null;
+      } else return left.length === 0 ? found : null;
+    }
+    return walk.folder;
+  }
+
+  /** False: nothing of the layer is in it. */
+  #keep(node: ImageNode, layer: number): boolean {
+    if (node.kind === 'dir') this.#keepChildren(node, layer);
+    return node.layer === layer || (node.kind === 'dir' && node.children.size > 0);
+  }
+
+  #keepChildren(folder: FolderNode, layer: number): void {
+    this.#visited += folder.children.size;
+    // Each whiteout looks at all that it could remove: without a limit few of them keep a processor busy for days.
+    if (this.#visited > VISITS_PER_ENTRY * this.#limits.entries)
+      throw new ImageError('The image removes files of its layers again and again.', 'Use an image with fewer layers.');
+    for (const [name, child] of folder.children) if (!this.#keep(child, layer)) folder.children.delete(name);
+  }
+
+  #count(path: string): void {
+    this.#entries += 1;
+    if (this.#entries > this.#limits.entries)
+      throw new ImageError(
+        `The image has more than ${this.#limits.entries} entries; ${shownPath(path)} is one too many.`,
+        'Use a smaller image.',
+      );
+  }
+}
+
+/** Where a walk through the tree stands; `..` of the root is the root. */
+class Walk {
+  readonly names: string[] = [];
+  readonly #folders: FolderNode[];
+
+  constructor(root: FolderNode) {
+    this.#folders = [root];
+  }
+
+  get folder(): FolderNode {
+    return this.#folders.at(-1)!;
+  }
+
+  into(name: string, folder: FolderNode): void {
+    this.names.push(name);
+    this.#folders.push(folder);
+  }
+
+  up(): void {
+    if (this.names.pop() !== undefined) this.#folders.pop();
+  }
+
+  toRoot(): void {
+    this.names.length = 0;
+    this.#folders.length = 1;
+  }
+}
+
+export function newFolder(layer: number, mode: number, modifiedS = 0): FolderNode {
+  return { kind: 'dir', layer, mode, modifiedS, children: new Map() };
+}
+
+function partsOf(target: string): readonly string[] {
+  return target.split('/').filter((part) => part !== '' && part !== '.');
+}
+
+/** Of an entry of an archive: paths that begin with `/` are meant from the image's root. Null leaves the image. */
+function namesOf(path: string): readonly string[] | null {
+  const inside = path.replace(/^\/+/, '');
+  if (partsOf(inside).length === 0 && !inside.includes('\0')) return [];
+  return cleanPath(inside)?.split('/') ?? null;
+}
+
+function requireNames(path: string): readonly string[] {
+  const names = namesOf(path);
+  if (names === null) throw unfit(path, 'has a path that leads out of the image, or a name that is none');
+  return names;
+}
+
+function unfit(path: string, what: string): ImageError {
+  return new ImageError(
+    `The entry ${shownPath(path)} of the image ${what}.`,
+    'Use an image that was made by a build of containers or with tar.',
+  );
+}

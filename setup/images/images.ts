@@ -1,0 +1,35 @@
+/** The door to images that users name: what they are, and their disks on this machine. */
+import { makeContext, pieceSource } from '../context.ts';
+import { EXT4_PROGRAMS } from '../dev-disk/ext4.ts';
+import type { Environment } from '../environment.ts';
+import { findOnPath } from '../find-program.ts';
+import { checkBeforeGetting } from '../preflight.ts';
+import { SetupError } from '../setup-error.ts';
+import { ensureImageDisk, findImageDisk, type KnownImage } from './image-disk.ts';
+
+export { ImageError } from './image-error.ts';
+export { knowImage, type KnownImage } from './image-disk.ts';
+export { imageKindAt } from './image-source.ts';
+
+/**
+ * Makes the disks that are not in the cache yet, one after the other.
+ * @throws SetupError, ImageError where an image cannot be a guest's root
+ */
+export async function makeImageDisks(
+  env: Environment,
+  images: readonly KnownImage[],
+  onProgress: (line: string) => void,
+): Promise<void> {
+  for (const image of images) {
+    if ((await findImageDisk(env, image.sha256)) !== null) continue;
+    const missing = EXT4_PROGRAMS.filter((name) => findOnPath(env, [name]).length === 0);
+    if (missing.length > 0)
+      throw new SetupError(
+        `There is no ${missing.join(', ')} on PATH, which disks of images are made with.`,
+        'sudo apt-get install -y e2fsprogs',
+      );
+    const context = await makeContext(env, onProgress);
+    await checkBeforeGetting(context, ['mke2fs', 'bwrap']);
+    await ensureImageDisk({ ...context, need: pieceSource(context, true) }, image);
+  }
+}

@@ -1,0 +1,18 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { readEnvironment } from '../setup/environment.ts';
+import { imageDisks } from './lazy-pieces.ts';
+
+test('a worker has the images of its cache alone, and says how one comes there', async () => {
+  const cacheDir = mkdtempSync(join(tmpdir(), 'voidbox-no-images-'));
+  try {
+    await expect(imageDisks({ ...readEnvironment(), cacheDir })('a'.repeat(64))).rejects.toMatchObject({
+      code: 'host/not-ready',
+      message: expect.stringContaining('`voidbox worker --images PATH`') as string,
+    });
+  } finally {
+    rmSync(cacheDir, { recursive: true });
+  }
+});
