@@ -9,7 +9,7 @@ import { agentStages, playedStages, withMockAgents } from '../domain/plan/mock-a
 import { ownStageOf, ownStages } from '../domain/plan/item-parts.ts';
 import { PLAN_LIMITS, type Plan } from '../domain/plan/plan.ts';
 import { fromWire, planBytes, type PlanWire, toWire } from '../domain/plan/wire.ts';
-import { waitOf } from '../domain/plan/work.ts';
+import { hostVariablesOf, waitOf } from '../domain/plan/work.ts';
 import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
 import { BEHAVIOUR } from '../domain/run/behaviour.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
@@ -140,7 +140,9 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   const kept = earlier === null ? null : sameMocks(fromWire(earlier.wire), said);
   const hasPlayed = earlier !== null && playedStages(fromWire(earlier.wire)).length > 0;
   const isPlayed = mockAgentsIn(request.mockAgents) ?? hasPlayed;
-  const plan = playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents));
+  const plan = withDeclaredKeys(
+    playedAs(mockedAs(said, mockIn(request.mock) ?? kept), isPlayed, isGiven(request.mockAgents)),
+  );
   refuseTooLarge(plan, behaviour);
   refuseNewer(plan, behaviour);
   refuseLongWaits(plan, deps.now());
@@ -237,6 +239,12 @@ function playedAs(plan: Plan, isPlayed: boolean, isDemanded: boolean): Plan {
   if ('plan' in made) return made.plan;
   if (!isDemanded) return plan;
   throw new CodedError('admit/invalid', `\`mockAgents\` has nothing to do: ${made.problem}`);
+}
+
+/** Of agents whose plan names no key: what prints one is redacted in every stage. */
+function withDeclaredKeys(plan: Plan): Plan {
+  const hostVariables = [...new Set([...plan.hostVariables, ...hostVariablesOf(plan.stages)])];
+  return { ...plan, hostVariables };
 }
 
 function mockedAs(plan: Plan, request: MockRequest | null): Plan {

@@ -3,6 +3,7 @@ import { Context } from '@temporalio/activity';
 import { CodedError } from '../domain/errors/coded-error.ts';
 import { type MachinePlan, machinePlanOf } from '../domain/pipeline/machine-plan.ts';
 import { itemPlanOf, listsOf } from '../domain/pipeline/item-plan.ts';
+import { agentPartsOf } from '../domain/agent/agent-cli.ts';
 import { planIndex } from '../domain/pipeline/plan-index.ts';
 import type { Plan, ScopePlan } from '../domain/plan/plan.ts';
 import { fromWire } from '../domain/plan/wire.ts';
@@ -82,7 +83,7 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
       hostId: record.hostId,
       plan,
       machine,
-      scopes: plan.scopes.map((scope) => admittedScope(scope, record.mounts ?? {})),
+      scopes: plan.scopes.map((scope) => admittedScope(scope, plan.stages, record.mounts ?? {})),
       input: record.input,
       behaviour: record.behaviour ?? 0,
       mountsAreResolved: record.mounts !== undefined,
@@ -97,13 +98,29 @@ async function readAdmitted(records: RunRecords, runId: string): Promise<Admitte
   }
 }
 
-/** A link that leads elsewhere since then leads a VM nowhere else. */
-function admittedScope(scope: ScopePlan, resolved: Readonly<Record<string, string>>): AdmittedScope {
+/**
+ * As its VM is launched: a link that leads elsewhere since then leads a VM nowhere else, and what its agents are called by is
+ * there.
+ */
+function admittedScope(
+  scope: ScopePlan,
+  stages: Plan['stages'],
+  resolved: Readonly<Record<string, string>>,
+): AdmittedScope {
   const mounts = scope.sandbox.mounts.map(({ source, ...mount }) => ({
     ...mount,
     hostPath: resolved[source.path] ?? source.path,
   }));
-  return { ...scope, sandbox: { ...scope.sandbox, mounts } };
+  const { layers, image } = agentPartsOf(scope, stages);
+  return {
+    ...scope,
+    sandbox: {
+      ...scope.sandbox,
+      mounts,
+      ...(layers.length === 0 ? {} : { layers }),
+      ...(image === undefined ? {} : { image }),
+    },
+  };
 }
 
 /** The outcome that stands in the run's last event; null while it has none. */

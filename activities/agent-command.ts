@@ -4,8 +4,10 @@ import { type AgentCommand, type AgentProvider, AGENT_WORKSPACE } from '../agent
 import { composePrompt, INPUT_IN_PROMPT_BYTES } from '../agents/prompt.ts';
 import { providerOf } from '../agents/registry.ts';
 import { AGENT_STAGE_DEFAULTS } from '../domain/plan/defaults.ts';
+import { llmInGuest } from '../domain/agent/agent-cli.ts';
 import type { AgentWork } from '../domain/plan/plan.ts';
 import { execKeyText, parseExecKey } from '../domain/run/attempt.ts';
+import { agentProgram } from './ports/agent-layers.ts';
 import type { ArtifactStore } from './ports/artifacts.ts';
 import type { ExecRequest, Sandbox } from './ports/sandbox.ts';
 import type { StageRequest } from './requests.ts';
@@ -25,7 +27,11 @@ export function agentOfStage({ stage }: Pick<StageRequest, 'stage'>): AgentOfSta
   const { work } = stage;
   if (work.kind !== 'agent') return null;
   const provider = providerOf(work.llm);
-  return { provider, work, program: work.played === true ? `${MOCK_AGENTS}/${provider.cli}` : provider.cli };
+  return {
+    provider,
+    work,
+    program: work.played === true ? `${MOCK_AGENTS}/${provider.cli}` : agentProgram(provider.cli),
+  };
 }
 
 /** Whether the output is a file that the agent is told to write. */
@@ -59,8 +65,8 @@ export function commandOfAgent(
   prompt: string,
   resume: string | null,
 ): AgentCommand {
-  const { llm, skills } = work;
-  return provider.command({ prompt, llm, skills, outputSchema: schemaOf(request), resume });
+  const { skills } = work;
+  return provider.command({ prompt, llm: llmInGuest(work), skills, outputSchema: schemaOf(request), resume });
 }
 
 /** One of its last message; that of a file is not its command line's to check. */

@@ -2,6 +2,7 @@ import { createCodexStream } from './codex-stream.ts';
 import { AGENT_HOME, type AgentCommand, type AgentProvider, type AgentTask } from './provider.ts';
 import { mcpServers, skillFiles } from './skills.ts';
 
+const OPENAI = 'https://api.openai.com/v1';
 const SCHEMA_FILE = `${AGENT_HOME}/.voidbox/output-schema.json`;
 
 /** Without these it asks four other hosts, and waits for ever for a server that is not there. */
@@ -46,10 +47,12 @@ function command({ llm, skills, outputSchema, resume }: AgentTask): AgentCommand
   };
 }
 
-/** OPENAI_BASE_URL has no effect on it, so that another server is a provider of its own. */
+/**
+ * OPENAI_BASE_URL has no effect on it, so that a server is a provider of its own. OpenAI's is one too: the provider that is built
+ * in does not read the key from the environment, and tries web sockets first.
+ */
 function serverSettings({ baseUrl }: NonNullable<AgentTask['llm']>): readonly string[] {
-  if (baseUrl === null) return [];
-  const provider = { name: 'voidbox', base_url: baseUrl, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
+  const provider = { name: 'voidbox', base_url: baseUrl ?? OPENAI, env_key: 'OPENAI_API_KEY', wire_api: 'responses' };
   return ['-c', 'model_provider=voidbox', '-c', `model_providers.voidbox=${inlineTable(provider)}`];
 }
 

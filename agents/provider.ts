@@ -1,9 +1,7 @@
 /** What a provider is: how its command line is called, what it reads, what it prints. One file for each, listed in `registry.ts`. */
+import type { AgentCli } from '../domain/agent/agent-cli.ts';
 import type { AgentSkill, JsonValue, LlmPlan, LlmProvider } from '../domain/plan/plan.ts';
 import type { AgentStream } from './stream.ts';
-
-/** The command line that a provider is called by; the mock agent plays each of them. */
-export type AgentCli = 'claude' | 'codex';
 
 export interface AgentTask {
   readonly prompt: string;
@@ -30,6 +28,7 @@ export interface GuestFile {
 
 export interface AgentProvider {
   readonly name: LlmProvider;
+  /** As `cliOf` says; the mock agent plays each of them. */
   readonly cli: AgentCli;
   command(task: AgentTask): AgentCommand;
   stream(): AgentStream;

@@ -3,7 +3,7 @@ import { SOURCE_BYTES, type SourceRecord } from '../client/client-record.ts';
 import { type MockRequest, withMocks } from '../domain/plan/mocks.ts';
 import { withMockAgents } from '../domain/plan/mock-agents.ts';
 import type { Plan } from '../domain/plan/plan.ts';
-import { describeUnsupported, IS_AGENT, unsupportedParts } from '../domain/plan/unsupported.ts';
+import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
 import type { KnownImage } from '../setup/images/images.ts';
 import { listFiles } from '../sdk/list-files.ts';
 import { readSpec } from '../sdk/read-spec.ts';
@@ -106,12 +106,18 @@ function refuseUnsupported(plan: Plan, written: Plan): void {
       EXIT.usage,
       'admit/unsupported-work',
       describeUnsupported(parts),
-      parts.every(({ reason }) => reason === IS_AGENT)
+      canBePlayed(plan)
         ? 'Try the spec with an agent that needs no model: voidbox run FILE --mock-agents'
         : isMockable
           ? 'Try the spec with the `mock` of these stages: voidbox run FILE --mock'
           : 'Remove these parts; `voidbox validate FILE` checks the whole spec without running it',
     );
+}
+
+/** Nothing is against it where the mock agent plays. */
+function canBePlayed(plan: Plan): boolean {
+  const made = withMockAgents(plan);
+  return 'plan' in made && unsupportedParts(made.plan, 'read').length === 0;
 }
 
 function played(plan: Plan, mockAgents: boolean | 'kept'): Plan {

@@ -8,8 +8,8 @@ const HOST_NAMES: readonly string[] = ['10.0.2.2', 'localhost', '127.0.0.1', '[:
 /** What a service of a model server on the worker's host is called in the guest. */
 const SERVICE_NAME = 'llm';
 
-/** Where the servers of these providers listen by themselves. */
-const LOCAL_PORTS: Partial<Record<LlmProvider, number>> = { ollama: 11434, 'lm-studio': 1234 };
+/** Where the servers of these providers listen by themselves; any other one is looked for where Ollama's is. */
+const LOCAL_PORTS: Partial<Record<LlmProvider, number>> = { ollama: 11434, 'lm-studio': 1234, custom: 11434 };
 
 const HOSTS: Readonly<Record<LlmProvider, readonly string[]>> = {
   claude: ['api.anthropic.com'],
@@ -41,6 +41,12 @@ export function guestBaseUrl(baseUrl: string): string {
   const url = parseUrl(baseUrl);
   if (url === null || !HOST_NAMES.includes(url.host)) return baseUrl;
   return `${url.scheme}://${SERVICE_NAME}:${url.port}${url.rest}`;
+}
+
+/** Where a provider's server is in the guest, where nothing is said of it; null: on the internet. */
+export function localBaseUrl(provider: LlmProvider): string | null {
+  const port = LOCAL_PORTS[provider];
+  return port === undefined ? null : `http://${SERVICE_NAME}:${port}`;
 }
 
 interface Endpoint {

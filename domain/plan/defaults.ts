@@ -41,7 +41,6 @@ export const GRACE_MS = 300_000;
 export const AGENT_STAGE_DEFAULTS = {
   timeoutMs: 1_200_000,
   outputFile: '/workspace/output.json',
-  memoryMib: 1_024,
 } as const;
 
 export const APPROVAL_DEFAULTS = {

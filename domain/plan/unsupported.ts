@@ -2,11 +2,14 @@
  * What a plan may say and this build cannot carry out: it is checked with everything else, and refused before anything
  * starts, by the command line and by admission. Nothing else of a run has to know of it.
  */
-import type { AgentSkill, AgentWork, Plan, SandboxNeeds, WorkPlan } from './plan.ts';
+import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
+import type { AgentSkill, AgentWork, LlmProvider, Plan, SandboxNeeds, SandboxPlan, WorkPlan } from './plan.ts';
 import { commandOf } from './work.ts';
 
-/** Why an agent does not run that is not played. */
-export const IS_AGENT = 'is an agent';
+const IS_AGENT = 'is an agent';
+
+/** Providers whose command line this build runs. */
+const RUNNING: readonly LlmProvider[] = ['codex'];
 
 export interface UnsupportedPart {
   /** A stage that has it or whose VM needs it. */
@@ -36,7 +39,10 @@ export function unsupportedParts(
       ...(images === 'read' ? {} : { image }),
     };
     const hasWorkspace = workspace === undefined ? [] : ['has a `workspace`'];
-    return [...ofWork(work), ...hasWorkspace, ...needsOf(asked)].map((reason) => ({ stage: id, reason }));
+    return [...ofWork(work, held?.sandbox), ...hasWorkspace, ...needsOf(asked)].map((reason) => ({
+      stage: id,
+      reason,
+    }));
   });
 }
 
@@ -46,7 +52,7 @@ export function describeUnsupported(parts: readonly UnsupportedPart[]): string {
   return `this build of Voidbox cannot run it: ${shown.join('; ')}${parts.length > 8 ? `; and ${parts.length - 8} more` : ''}`;
 }
 
-function ofWork(work: WorkPlan): readonly string[] {
+function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly string[] {
   switch (work.kind) {
     case 'command':
       return work.service === true ? ['is a service (`mode: service`)'] : [];
@@ -56,15 +62,33 @@ function ofWork(work: WorkPlan): readonly string[] {
     case 'part':
       return [];
     case 'agent':
-      return ofAgent(work);
+      return work.played === true ? ofAnyAgent(work) : ofRealAgent(work, sandbox);
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
   }
 }
 
-/** Of an agent that is played, what the mock agent cannot do either. */
-function ofAgent({ mode, skills, messaging, played }: AgentWork): readonly string[] {
-  if (played !== true) return [IS_AGENT];
+/** That does not run as it is, though the mock agent could play it. */
+function ofRealAgent(work: AgentWork, sandbox: SandboxPlan | undefined): readonly string[] {
+  const provider = work.llm?.provider ?? 'claude';
+  if (!RUNNING.includes(provider)) return [IS_AGENT];
+  const cli = cliOf(work.llm);
+  const { leastMemoryMib } = CLI_NEEDS[cli];
+  const memoryMib = sandbox?.memoryMib ?? leastMemoryMib;
+  return [
+    ...(sandbox?.mode === 'mock' ? [`${IS_AGENT} in a VM that is simulated (\`mode: mock\`)`] : []),
+    ...(memoryMib < leastMemoryMib
+      ? [
+          `${IS_AGENT} for whose command line ${memoryMib} MiB are too little: ${cli} needs \`memory_mb: ${leastMemoryMib}\``,
+        ]
+      : []),
+    ...(work.llm?.credentialProxy === true ? [`${IS_AGENT} whose key stays on the host (\`credential_proxy\`)`] : []),
+    ...ofAnyAgent(work),
+  ];
+}
+
+/** What the mock agent cannot do either. */
+function ofAnyAgent({ mode, skills, messaging }: AgentWork): readonly string[] {
   return [
     ...(mode === 'task' ? [] : [`is an agent with \`mode: ${mode}\``]),
     ...(messaging ? ['talks with other agents (`messaging`)'] : []),

@@ -1,4 +1,5 @@
 /** What the rest of the code asks about a stage's work: one function a question, each with a case for every kind. */
+import { credentialsOf } from '../agent/credentials.ts';
 import { formatDurationMs } from '../units/duration.ts';
 import type {
   AgentWork,
@@ -78,6 +79,7 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
     case 'part':
       return [];
     case 'agent':
+      return [...credentialsOf(work), ...work.env];
     case 'shell':
       return work.env;
   }

@@ -1,3 +1,4 @@
+import { CLI_NEEDS, cliOf } from '../agent/agent-cli.ts';
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import {
   AGENT_STAGE_DEFAULTS,
@@ -406,7 +407,7 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
   for (const stage of running) {
     const id = scopeOf(spec, stage);
     const agents = forAgents.has(id) ? agentsOf(spec, running, id) : [];
-    const { memoryMib } = forAgents.has(id) ? AGENT_STAGE_DEFAULTS : SANDBOX_DEFAULTS;
+    const memoryMib = memoryFor(agents);
     const scope = scopes.get(id);
     if (scope !== undefined) scope.stages.push(stage.name.value);
     else
@@ -424,6 +425,11 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
   for (const stage of running)
     checkWorkspaceVm(stage, describeStage(spec, stage), scopes.get(scopeOf(spec, stage))!.sandbox, problems);
   return [...scopes].map(([id, { stages, sandbox }]) => ({ id, stages, sandbox }));
+}
+
+/** Of a VM that nothing is said of: what the command lines of its agents need. */
+function memoryFor(agents: readonly (LlmPlan | null)[]): number {
+  return Math.max(SANDBOX_DEFAULTS.memoryMib, ...agents.map((llm) => CLI_NEEDS[cliOf(llm)].memoryMib));
 }
 
 function scopeOf(spec: Spec, stage: StageSpec): string {

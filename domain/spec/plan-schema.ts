@@ -830,8 +830,14 @@ function mountProblems(checked: Plan): readonly string[] {
 function variableProblems(checked: Plan): readonly string[] {
   const declared = new Set(checked.hostVariables);
   const read = new Set(hostVariablesOf(checked.stages));
+  // Keys of agents are known without being said: plans of builds that ran no agents name none.
+  const said = new Set(
+    hostVariablesOf(
+      checked.stages.map(({ work }) => ({ work: work.kind === 'agent' ? { ...work, played: true } : work })),
+    ),
+  );
   return [
-    ...[...read]
+    ...[...said]
       .filter((each) => !declared.has(each))
       .map((each) => `hostVariables lacks ${each}, which a stage reads`),
     ...[...declared].filter((each) => !read.has(each)).map((each) => `hostVariables has ${each}, which no stage reads`),

@@ -54,11 +54,12 @@ test('what is said of each, and what this build refuses of it', () => {
   expect(text).toBe(readFileSync(path, 'utf8'));
 });
 
-test('specs whose stages are commands for the usual guest run here', () => {
+test('specs of commands for the usual guest, and of agents whose command line runs, run here', () => {
   const running = FILES.filter((file) => unsupportedParts(compiled(file).plan!, 'read').length === 0);
   expect(running).toEqual([
     // With the image that `--image` names.
     'openclaw/node_version.yaml',
+    'specs/codex_smoke.yaml',
     'specs/codex_workflow_smoke.yaml',
     'specs/oci/guest-image-workflow.yaml',
     // As the first.

@@ -1,4 +1,5 @@
-import { AGENT_STAGE_DEFAULTS, SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
+import { CLI_NEEDS } from '../../agent/agent-cli.ts';
+import { SANDBOX_DEFAULTS } from '../../plan/defaults.ts';
 import { ISOLATION_LEVELS, MOUNT_MODES, PLAN_LIMITS, SANDBOX_MODES } from '../../plan/plan.ts';
 import { EGRESS_LIMITS } from '../../plan/egress.ts';
 import type { MappingTable } from './table.ts';
@@ -124,7 +125,7 @@ export const SANDBOX = {
       as: 'memoryMib',
       type: { is: 'number', range: RANGES.memoryMib },
       mistaken: ['memory', 'mem', 'ram', 'memory_mib', 'memory_gb', 'memory_bytes', 'memory_limit'],
-      otherwise: `\`${SANDBOX_DEFAULTS.memoryMib}\`; \`${AGENT_STAGE_DEFAULTS.memoryMib}\` of a VM for agents`,
+      otherwise: `\`${SANDBOX_DEFAULTS.memoryMib}\`; \`${CLI_NEEDS.claude.memoryMib}\` of a VM for agents with Claude's command line`,
       doc: 'Memory of the VM.',
       example: 1024,
     },

@@ -1,0 +1,35 @@
+/** Which variables of the host a real agent's command line reads its key from. Names only: a value never enters a plan. */
+import type { AgentWork, EnvPlan, LlmProvider } from '../plan/plan.ts';
+
+interface Credential {
+  /** In the guest. */
+  readonly name: string;
+  /** Of the host, where `api_key_env` names none; null: the server asks for no key. */
+  readonly fromHost: string | null;
+  /** Variables of the stage that stand for it. */
+  readonly alternatives: readonly string[];
+}
+
+const OF_CLAUDE = ['ANTHROPIC_API_KEY', 'ANTHROPIC_AUTH_TOKEN', 'CLAUDE_CODE_OAUTH_TOKEN'];
+
+const CREDENTIALS: Readonly<Record<LlmProvider, Credential>> = {
+  claude: { name: 'ANTHROPIC_API_KEY', fromHost: 'ANTHROPIC_API_KEY', alternatives: OF_CLAUDE },
+  'claude-personal': {
+    name: 'CLAUDE_CODE_OAUTH_TOKEN',
+    fromHost: 'CLAUDE_CODE_OAUTH_TOKEN',
+    alternatives: OF_CLAUDE,
+  },
+  codex: { name: 'OPENAI_API_KEY', fromHost: 'OPENAI_API_KEY', alternatives: ['OPENAI_API_KEY'] },
+  ollama: { name: 'ANTHROPIC_AUTH_TOKEN', fromHost: null, alternatives: OF_CLAUDE },
+  'lm-studio': { name: 'ANTHROPIC_AUTH_TOKEN', fromHost: null, alternatives: OF_CLAUDE },
+  custom: { name: 'ANTHROPIC_API_KEY', fromHost: null, alternatives: OF_CLAUDE },
+};
+
+/** Beside the stage's own variables, which go before. An agent that is played asks nobody, so it needs no key. */
+export function credentialsOf({ llm, env, played }: AgentWork): readonly EnvPlan[] {
+  if (played === true) return [];
+  const { name, fromHost, alternatives } = CREDENTIALS[llm?.provider ?? 'claude'];
+  const variable = llm?.apiKeyEnv ?? fromHost;
+  if (variable === null || env.some((said) => alternatives.includes(said.name))) return [];
+  return [{ name, value: { kind: 'from-host', fromHost: variable } }];
+}

@@ -1,0 +1,70 @@
+/** The Responses API of OpenAI, as far as Codex asks for it. */
+import type { ServerResponse } from 'node:http';
+import { beginStream, type ModelApi, type ModelStep, sendEvent, type StepContext } from './model-api.ts';
+
+const USAGE = {
+  input_tokens: 1_000,
+  input_tokens_details: { cached_tokens: 400 },
+  output_tokens: 20,
+  output_tokens_details: { reasoning_tokens: 5 },
+  total_tokens: 1_020,
+};
+
+/** A shell, by the names that versions of Codex have given to it, and what it is called with. */
+const SHELLS: Readonly<Record<string, (command: string) => unknown>> = {
+  exec_command: (command) => ({ cmd: command }),
+  shell_command: (command) => ({ command }),
+  shell: (command) => ({ command: ['sh', '-c', command] }),
+};
+
+export const answerResponses: ModelApi = {
+  read(body) {
+    const input = Array.isArray(body['input']) ? (body['input'] as readonly Record<string, unknown>[]) : [];
+    const turn = input.filter(({ type, role }) => type === 'function_call' || role === 'assistant').length;
+    const tools = Array.isArray(body['tools']) ? (body['tools'] as readonly Record<string, unknown>[]) : [];
+    return {
+      asked: { turn, conversation: JSON.stringify(input) },
+      context: { turn, model: String(body['model']), tools: tools.map(({ name }) => String(name)) },
+    };
+  },
+  say,
+};
+
+function say(response: ServerResponse, step: ModelStep, context: StepContext): void {
+  if ('status' in step) {
+    response.writeHead(step.status, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ error: { type: 'invalid_request_error', message: step.message } }));
+    return;
+  }
+  const id = `resp_${context.turn}`;
+  beginStream(response);
+  sendEvent(response, { type: 'response.created', response: { id, model: context.model } });
+  if ('cut' in step) {
+    const item = `msg_${context.turn}`;
+    const begun = { type: 'message', id: item, role: 'assistant', content: [] };
+    sendEvent(response, { type: 'response.output_item.added', output_index: 0, item: begun });
+    sendEvent(response, { type: 'response.output_text.delta', item_id: item, output_index: 0, delta: step.cut });
+    response.end();
+    return;
+  }
+  sendEvent(response, { type: 'response.output_item.done', output_index: 0, item: itemOf(step, context) });
+  sendEvent(response, { type: 'response.completed', response: { id, usage: USAGE } });
+  response.end();
+}
+
+function itemOf(
+  step: Extract<ModelStep, { readonly say: string } | { readonly run: string }>,
+  { turn, tools }: StepContext,
+): Readonly<Record<string, unknown>> {
+  if ('say' in step)
+    return {
+      type: 'message',
+      id: `msg_${turn}`,
+      role: 'assistant',
+      content: [{ type: 'output_text', text: step.say, annotations: [] }],
+    };
+  const name = Object.keys(SHELLS).find((shell) => tools.includes(shell));
+  if (name === undefined) throw new Error(`no tool for a shell is offered: ${tools.join(', ')}`);
+  const call = JSON.stringify(SHELLS[name]!(step.run));
+  return { type: 'function_call', id: `fc_${turn}`, call_id: `call_${turn}`, name, arguments: call };
+}

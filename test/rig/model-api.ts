@@ -1,0 +1,44 @@
+/** What the fake model says, whatever API it is asked by. */
+import type { ServerResponse } from 'node:http';
+
+/** What the model does when it is asked. */
+export type ModelStep =
+  | { readonly say: string }
+  /** In a shell of the agent, as a call of the tool that its command line offers for that. */
+  | { readonly run: string }
+  /** The call fails, as an API says it. */
+  | { readonly status: number; readonly message: string }
+  /** The answer begins and the connection ends. */
+  | { readonly cut: string };
+
+export interface Asked {
+  /** From 0: answers of the model that the conversation has already. */
+  readonly turn: number;
+  /** Everything that the model is sent, as JSON. */
+  readonly conversation: string;
+}
+
+/** How one API says a step. */
+export type SayStep = (response: ServerResponse, step: ModelStep, stream: StepContext) => void;
+
+export interface StepContext {
+  readonly turn: number;
+  readonly model: string;
+  /** Names of the tools that it may call. */
+  readonly tools: readonly string[];
+}
+
+/** One API of models. */
+export interface ModelApi {
+  read(body: Readonly<Record<string, unknown>>): { readonly asked: Asked; readonly context: StepContext };
+  readonly say: SayStep;
+}
+
+/** One event of a stream of server-sent events. */
+export function sendEvent(response: ServerResponse, event: Readonly<Record<string, unknown>> & { type: string }): void {
+  response.write(`event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`);
+}
+
+export function beginStream(response: ServerResponse): void {
+  response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' });
+}
