@@ -12,7 +12,7 @@ export {
   type RunDirStatus,
   type SweptVm,
 } from './keeper-command.ts';
-export { listRunDirs, readIntent, readVmKey, vmRunDir } from './run-dirs.ts';
+export { listRunDirs, readIntent, readNotices, readVmKey, vmRunDir } from './run-dirs.ts';
 export { readDiskOfVm } from './disk-patience.ts';
 export type {
   ExecEnd,

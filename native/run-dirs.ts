@@ -1,6 +1,7 @@
 /** The run directories of a host's VMs. Whether a VM is alive is the keeper program's word alone: it asks the lock. */
 import { createHash } from 'node:crypto';
-import { readdir, readFile } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { open, readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type VmIdentity, vmKeyText } from '../domain/run/vm-key.ts';
 import { isRecord } from './api.ts';
@@ -31,6 +32,29 @@ export async function readIntent(dir: string): Promise<Readonly<Record<string, u
     return isRecord(intent) ? intent : null;
   } catch {
     return null;
+  }
+}
+
+const NOTICE_CHUNK_BYTES = 256 * 1024;
+
+/**
+ * What the VM's door has told from a byte on, at most 256 KiB. It is read beside the keeper, so that it is there as well when
+ * the keeper was killed; what the keeper is about to write has no line end yet.
+ */
+export async function readNotices(dir: string, offset: number): Promise<Uint8Array> {
+  const empty = new Uint8Array(0);
+  const file = await open(join(dir, 'notices'), constants.O_RDONLY | constants.O_NOFOLLOW).catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return null;
+      throw error;
+    },
+  );
+  if (file === null) return empty;
+  try {
+    const { bytesRead, buffer } = await file.read(new Uint8Array(NOTICE_CHUNK_BYTES), 0, NOTICE_CHUNK_BYTES, offset);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await file.close();
   }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 
@@ -11,14 +11,39 @@ use tokio::sync::watch;
 
 use crate::run_dir::{NOTICES, RunDir, private_file};
 
-/// Bytes of all notices of a VM. Beyond them one last notice says that there are more.
-const MAX_BYTES: u64 = 1 << 20;
+/// Bytes of a VM's notices of one kind. Beyond them one last notice says that there are more.
+const MAX_BYTES: u64 = 512 << 10;
+
+/// What a notice tells. Each kind has room of its own: a flood of refusals hides no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Refused,
+    Closed,
+}
+
+impl Kind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Kind::Refused => "refused",
+            Kind::Closed => "closed",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Room {
+    used_bytes: Cell<u64>,
+    is_full: Cell<bool>,
+}
 
 pub struct Notices {
     file: RefCell<Option<File>>,
     /// Bytes that can be read.
     len: watch::Sender<u64>,
-    is_full: Cell<bool>,
+    refused: Room,
+    closed: Room,
+    /// Notices for which the disk had no room, until one finds it again.
+    unwritten: Cell<u64>,
     max_bytes: u64,
 }
 
@@ -37,40 +62,59 @@ impl Notices {
         Self {
             file: RefCell::new(file),
             len: watch::Sender::new(0),
-            is_full: Cell::new(false),
+            refused: Room::default(),
+            closed: Room::default(),
+            unwritten: Cell::new(0),
             max_bytes,
         }
     }
 
-    /// Adds one. A notice that finds no room is dropped, and so is every later one.
-    pub fn add(&self, notice: &Value) {
-        if self.is_full.get() {
+    /// Adds one. A notice that finds no room is dropped, and so is every later one of its kind.
+    pub fn add(&self, kind: Kind, notice: &Value) {
+        let room = match kind {
+            Kind::Refused => &self.refused,
+            Kind::Closed => &self.closed,
+        };
+        if room.is_full.get() {
             return;
         }
         let line = format!("{notice}\n");
-        if *self.len.borrow() + line.len() as u64 > self.max_bytes {
-            self.is_full.set(true);
-            self.write(&format!("{}\n", json!({ "kind": "dropped" })));
-        } else {
-            self.write(&line);
+        let used_bytes = room.used_bytes.get() + line.len() as u64;
+        if used_bytes > self.max_bytes {
+            room.is_full.set(true);
+            self.write(&format!(
+                "{}\n",
+                json!({ "kind": "dropped", "of": kind.as_str() })
+            ));
+        } else if self.write(&line) {
+            room.used_bytes.set(used_bytes);
         }
     }
 
-    fn write(&self, line: &str) {
+    /// True when it stands in the file, behind a word on those before it that do not.
+    fn write(&self, line: &str) -> bool {
+        let unwritten = self.unwritten.get();
+        let word = match unwritten {
+            0 => String::new(),
+            _ => format!("{}\n", json!({ "kind": "unwritten", "count": unwritten })),
+        };
+        let text = word + line;
         let len = *self.len.borrow();
         let mut file = self.file.borrow_mut();
-        let Some(open) = file.as_mut() else { return };
-        // Half a line that a full disk left is written over by the next one.
-        match open
-            .write_all_at(line.as_bytes(), len)
-            .and_then(|()| open.flush())
-        {
+        let Some(open) = file.as_mut() else {
+            return false;
+        };
+        // What a full disk left of a notice has no line end, and the next one is written over it.
+        match open.write_all_at(text.as_bytes(), len) {
             Ok(()) => {
-                self.len.send_replace(len + line.len() as u64);
+                self.unwritten.set(0);
+                self.len.send_replace(len + text.len() as u64);
+                true
             }
             Err(error) => {
                 eprintln!("writing a notice: {error}");
-                self.is_full.set(!crate::disk::is_full(&error));
+                self.unwritten.set(unwritten + 1);
+                false
             }
         }
     }
@@ -102,22 +146,68 @@ mod tests {
     use super::*;
     use crate::run_dir::tests::TempDir;
 
-    #[tokio::test]
-    async fn notices_are_read_from_an_offset_and_end_with_the_last_that_fits() {
-        let temp = TempDir::new("notices");
+    fn notices(temp: &TempDir, max_bytes: u64) -> (Notices, std::path::PathBuf) {
         let path = temp.0.join("notices");
         private_file(&path).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
-        let notices = Notices::of(Some(file), 40);
+        (Notices::of(Some(file), max_bytes), path)
+    }
+
+    #[tokio::test]
+    async fn notices_are_read_from_an_offset_and_end_with_the_last_that_fits() {
+        let temp = TempDir::new("notices");
+        let (notices, path) = notices(&temp, 40);
         for number in 0..9 {
-            notices.add(&json!({ "kind": "refused", "n": number }));
+            notices.add(Kind::Refused, &json!({ "kind": "refused", "n": number }));
         }
         let text = std::fs::read_to_string(&path).unwrap();
-        let expected = "{\"kind\":\"refused\",\"n\":0}\n{\"kind\":\"dropped\"}\n";
+        let expected =
+            "{\"kind\":\"refused\",\"n\":0}\n{\"kind\":\"dropped\",\"of\":\"refused\"}\n";
         assert_eq!(text, expected);
         assert_eq!(notices.size_bytes(), expected.len() as u64);
         let mut buffer = [0u8; 100];
         let count = notices.read(25, &mut buffer).await.unwrap();
         assert_eq!(&buffer[..count], &expected.as_bytes()[25..]);
+    }
+
+    #[test]
+    fn a_flood_of_refusals_leaves_room_for_the_ends_of_connections() {
+        let temp = TempDir::new("notices-flood");
+        let (notices, path) = notices(&temp, MAX_BYTES);
+        for number in 0..50_000 {
+            notices.add(Kind::Refused, &json!({ "kind": "refused", "n": number }));
+        }
+        notices.add(Kind::Closed, &json!({ "kind": "closed", "n": 1 }));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.len() as u64 <= MAX_BYTES + 100, "{}", text.len());
+        let last: Vec<&str> = text.lines().rev().take(2).collect();
+        assert_eq!(
+            last,
+            [
+                "{\"kind\":\"closed\",\"n\":1}",
+                "{\"kind\":\"dropped\",\"of\":\"refused\"}"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_found_no_room_on_the_disk_is_counted_in_front_of_the_next() {
+        let temp = TempDir::new("notices-disk");
+        let (notices, path) = notices(&temp, MAX_BYTES);
+        // Every write fails with ENOSPC.
+        let room = std::mem::replace(
+            &mut *notices.file.borrow_mut(),
+            Some(File::options().write(true).open("/dev/full").unwrap()),
+        );
+        for _ in 0..2 {
+            notices.add(Kind::Closed, &json!({ "kind": "closed" }));
+        }
+        assert_eq!(notices.size_bytes(), 0);
+        *notices.file.borrow_mut() = room;
+        notices.add(Kind::Closed, &json!({ "kind": "closed", "n": 3 }));
+        assert_eq!(
+            std::fs::read_to_string(&path).unwrap(),
+            "{\"count\":2,\"kind\":\"unwritten\"}\n{\"kind\":\"closed\",\"n\":3}\n"
+        );
     }
 }

@@ -144,7 +144,7 @@ async fn exec_output(
     }
 }
 
-/// Lines as they come, until the client goes or the VM ends.
+/// Lines as they come, until the client goes or the VM has ended, and with it every connection.
 async fn notices(
     keeper: &Rc<Keeper>,
     Offset { mut offset }: Offset,
@@ -166,7 +166,7 @@ async fn notices(
             read = keeper.notices.read(offset, &mut buffer) => read,
             () = client.left() => return Ok(()),
             // The sender lives as long as the keeper.
-            _ = phase.wait_for(|phase| matches!(phase, Phase::Stopping(_) | Phase::Ended(_))) => return Ok(()),
+            _ = phase.wait_for(|phase| matches!(phase, Phase::Ended(_))) => return Ok(()),
         };
         let Ok(count @ 1..) = read else { return Ok(()) };
         client.write(&buffer[..count]).await?;

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use voidbox_protocol::body::{Connect, ErrorCode};
 
 use super::NoConnection;
-use crate::egress::{ByName, Egress, Host, Refused, Service};
+use crate::egress::{ByName, Cause, Egress, Host, Refused, Service};
 
 /// Lookups at once. One that the resolver does not answer holds a thread until it gives up.
 const MAX_LOOKUPS: usize = 16;
@@ -25,9 +25,13 @@ pub struct Dialer {
 }
 
 impl From<Refused> for NoConnection {
-    fn from(Refused(reason): Refused) -> Self {
+    fn from(Refused { cause, reason }: Refused) -> Self {
         Self {
             code: ErrorCode::NotAllowed,
+            cause: match cause {
+                Cause::Rules => "rules",
+                Cause::Closed => "closed",
+            },
             reason,
         }
     }
@@ -36,6 +40,7 @@ impl From<Refused> for NoConnection {
 fn failed(reason: String) -> NoConnection {
     NoConnection {
         code: ErrorCode::Io,
+        cause: "failed",
         reason,
     }
 }
@@ -68,7 +73,7 @@ impl Dialer {
             self.egress
                 .judge_address(&host, port, is_allowed, *address)?;
             match is_own(*address) {
-                true => Err(Refused(format!(
+                true => Err(Refused::closed(format!(
                     "{address} is this host's own; only `services` reach it"
                 ))),
                 false => Ok(()),

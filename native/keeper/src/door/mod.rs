@@ -16,7 +16,7 @@ use voidbox_protocol::body::{Connect, ErrorBody, ErrorCode};
 
 use crate::egress::Egress;
 use crate::guest::link::{Acceptor, Inbound, Link, Violation};
-use crate::notices::Notices;
+use crate::notices::{Kind, Notices};
 use dial::Dialer;
 use limits::Usage;
 use pump::{Ended, How};
@@ -33,6 +33,8 @@ const MAX_LABEL_BYTES: usize = 255;
 /// Why there is no connection: what the guest is told, and the code that it acts on.
 struct NoConnection {
     code: ErrorCode,
+    /// The same for readers of notices: `rules`, `closed`, `limit` or `failed`.
+    cause: &'static str,
     reason: String,
 }
 
@@ -62,9 +64,17 @@ impl Door {
         };
         let (stream, held) = match connected {
             Ok(connected) => connected,
-            Err(NoConnection { code, reason }) => {
+            Err(NoConnection {
+                code,
+                cause,
+                reason,
+            }) => {
                 self.refused.set(self.refused.get() + 1);
-                self.note("refused", label, json!({ "reason": reason }));
+                self.note(
+                    Kind::Refused,
+                    label,
+                    json!({ "cause": cause, "reason": reason }),
+                );
                 return tunnel.refuse(ErrorBody {
                     code,
                     message: reason,
@@ -84,7 +94,7 @@ impl Door {
             "receivedBytes": received_bytes,
             "ms": u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
-        self.note("closed", label, end);
+        self.note(Kind::Closed, label, end);
         if how != How::Clean {
             tunnel.cancel();
         }
@@ -94,20 +104,21 @@ impl Door {
     async fn connect(&self, wanted: &Connect) -> Result<(TcpStream, limits::Held), NoConnection> {
         let held = self.usage.take().map_err(|reason| NoConnection {
             code: ErrorCode::Limit,
+            cause: "limit",
             reason,
         })?;
         let stream = self.dialer.dial(wanted).await?;
         Ok((stream, held))
     }
 
-    fn note(&self, kind: &str, label: Value, more: Value) {
-        let mut notice = json!({ "kind": kind, "atMs": now_ms() });
+    fn note(&self, kind: Kind, label: Value, more: Value) {
+        let mut notice = json!({ "kind": kind.as_str(), "atMs": now_ms() });
         for part in [label, more] {
             if let (Some(notice), Value::Object(part)) = (notice.as_object_mut(), part) {
                 notice.extend(part);
             }
         }
-        self.notices.add(&notice);
+        self.notices.add(kind, &notice);
     }
 
     /// Connections that were refused so far.

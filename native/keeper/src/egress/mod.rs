@@ -52,7 +52,28 @@ pub struct TestHost {
 
 /// Why a request is refused, for the program that asked and for the notice.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused(pub String);
+pub struct Refused {
+    pub cause: Cause,
+    pub reason: String,
+}
+
+/// What would have to change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// No rule of `allow` has it.
+    Rules,
+    /// Every rule that could allow it does not count: `deny`, a closed address, no such service.
+    Closed,
+}
+
+impl Refused {
+    pub fn closed(reason: impl Into<String>) -> Self {
+        Self {
+            cause: Cause::Closed,
+            reason: reason.into(),
+        }
+    }
+}
 
 /// What the name of a request comes to.
 #[derive(Debug, PartialEq, Eq)]
@@ -115,25 +136,25 @@ impl Egress {
                 let found = self.services.iter().find(|service| service.name == *name);
                 return found
                     .map(ByName::Service)
-                    .ok_or_else(|| Refused("there is no such service".into()));
+                    .ok_or_else(|| Refused::closed("there is no such service"));
             }
             Connect::Host { host, port } => (host, *port),
         };
-        let host = Host::parse(text).map_err(|why| Refused(why.into()))?;
+        let host = Host::parse(text).map_err(|why| Refused::closed(why))?;
         if let Some(service) = self.service_at(&host, port) {
             return Ok(ByName::Service(service));
         }
         if host.is_gateway() {
             let why =
                 format!("10.0.2.2 reaches services of this host alone, and none has port {port}");
-            return Err(Refused(why));
+            return Err(Refused::closed(why));
         }
         if port == 0 {
-            return Err(Refused("port 0 is no port".into()));
+            return Err(Refused::closed("port 0 is no port"));
         }
         let denied = self.deny.iter().find(|rule| rule.has_name(&host, port));
         if let Some(rule) = denied {
-            return Err(Refused(format!("`deny` has {rule}")));
+            return Err(Refused::closed(format!("`deny` has {rule}")));
         }
         let (is_allowed, may_be) = match &self.allow {
             Allow::Any => (true, true),
@@ -162,14 +183,14 @@ impl Egress {
     ) -> Result<(), Refused> {
         if let Some(what) = address::why_closed(address) {
             let why = format!("{address} is {what}; only `services` reach those");
-            return Err(Refused(why));
+            return Err(Refused::closed(why));
         }
         let denied = self
             .deny
             .iter()
             .find(|rule| rule.has_address(address, port));
         if let Some(rule) = denied {
-            return Err(Refused(format!("{address}: `deny` has {rule}")));
+            return Err(Refused::closed(format!("{address}: `deny` has {rule}")));
         }
         let has_address = || match &self.allow {
             Allow::Any => true,
@@ -182,9 +203,10 @@ impl Egress {
     }
 
     fn nothing_allows(&self, host: &Host, port: u16) -> Refused {
-        Refused(format!(
-            "`egress` allows nothing that has {host} at port {port}"
-        ))
+        Refused {
+            cause: Cause::Rules,
+            reason: format!("`egress` allows nothing that has {host} at port {port}"),
+        }
     }
 
     /// A service by its own name and port, or by the address that other virtual machines give their host.

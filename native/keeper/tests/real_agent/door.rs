@@ -502,6 +502,36 @@ fn a_server_that_breaks_off_is_seen_to_do_so() {
 }
 
 #[test]
+fn the_end_of_a_vm_is_that_of_its_connections_and_their_notices_are_the_last_to_be_read() {
+    let server = Server::echo();
+    let door = vm("door-stopped", &server, |_| ());
+    let mut held: Vec<TcpStream> = (0..3).map(|_| door.tunnel("a.example:443")).collect();
+    for stream in &mut held {
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+    }
+    let notices = door.vm.stream("notices", json!({ "offset": 0 }));
+    let fence = door.vm.attach();
+    door.vm.call("stop", json!({ "fence": fence }));
+    let text = String::from_utf8(notices.rest()).unwrap();
+    let ends: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(ends.len(), 3, "{text}");
+    for end in ends {
+        assert_eq!(
+            (&end["kind"], &end["end"]),
+            (&json!("closed"), &json!("reset"))
+        );
+        assert_eq!(
+            (&end["sentBytes"], &end["receivedBytes"]),
+            (&json!(1), &json!(1))
+        );
+    }
+}
+
+#[test]
 fn a_keeper_that_is_killed_in_mid_transfer_ends_the_connections() {
     let server = Server::new(|mut stream| while stream.write_all(&[7; 64 << 10]).is_ok() {});
     let door = vm("door-killed", &server, |_| ());
