@@ -27,6 +27,7 @@ import { copyMountsBack, hasWritableMounts, prepareMounts } from './stage-mounts
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { isPrepared, markPrepared, readResult, writeResult } from './stage-record.ts';
 import { cancelledResult, describeExit, usageOfVm } from './stage-result.ts';
+import { followNetwork, recordNetwork } from './network-log.ts';
 import { openVm } from './open-vm.ts';
 import { withTexts } from './texts.ts';
 
@@ -134,6 +135,7 @@ async function carryOut(
   const { vm, lease } = await openVm(deps, request, context.backend, life);
   if (vm === null)
     throw new CodedError('host/elsewhere', `the VM ${lease.vmKey} is on host ${lease.host}, where its stages run`);
+  const network = followNetwork(context, redactor);
   try {
     const { sandbox } = vm;
     let renewalFailure: unknown = null;
@@ -150,11 +152,13 @@ async function carryOut(
       throw renewalFailure;
     // A fenced call before the result: an attempt that was overtaken by one the store has not heard of yet learns it here.
     await sandbox.renew();
+    await network.catchUp();
     const withUsage = { ...result, usage: { ...result.usage, ...usageOfVm(await sandbox.usage()) } };
     const durable = await writeResult(deps.events, request.runId, withUsage, sandbox.facts.fence, deps.now());
     await letGoOfVm(context, sandbox, execs);
     return durable;
   } finally {
+    await network.stop();
     vm.leave();
   }
 }
@@ -211,6 +215,8 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, execs: readonly Exe
     if (!(isCodedError(error) && endsVm(error.code))) throw error;
   }
   if (!context.ownsVm) return;
+  // Connections that were open have ended with the VM.
+  await recordNetwork(context);
   deps.vms.drop(vmKey);
   await deps.leases.release(vmKey);
   await deps.events.append(request.runId, [vmStopped(context)]);
@@ -239,6 +245,7 @@ async function begin(
           stage: stage.id,
           execKey,
           attempt: request.attempt,
+          ...(request.scope.sandbox.egress === undefined ? {} : { vmKey: vmKeyText(context.vmKey) }),
         }),
       ],
       writer,
@@ -311,8 +318,9 @@ async function concludeWithoutVm(context: Attempt, result: StageResult): Promise
 }
 
 async function releaseOwned(context: Attempt): Promise<void> {
-  context.deps.vms.drop(context.vmKey);
   await context.backend.release(context.vmKey);
+  await recordNetwork(context);
+  context.deps.vms.drop(context.vmKey);
   await context.deps.leases.release(context.vmKey);
   await context.deps.events.append(context.request.runId, [vmStopped(context)]);
 }
@@ -338,8 +346,10 @@ async function sayNotRedacted(context: Attempt, names: readonly string[]): Promi
 }
 
 /** The run machine has the VM released before it asks for the next generation. */
-async function recordLoss({ deps, request, vmKey }: Attempt, error: CodedError): Promise<void> {
+async function recordLoss(context: Attempt, error: CodedError): Promise<void> {
+  const { deps, request, vmKey } = context;
   const name = vmKeyText(vmKey);
+  await recordNetwork(context);
   deps.vms.drop(vmKey);
   await deps.events.append(request.runId, [
     {

@@ -7,7 +7,8 @@ import type { ActivityDeps } from './deps.ts';
 import { toActivityFailure } from './failure.ts';
 import { withHeartbeat } from './heartbeat.ts';
 import { openVm } from './open-vm.ts';
-import type { VmKey } from './ports/sandbox.ts';
+import { recordNetwork } from './network-log.ts';
+import type { SandboxBackend, VmKey } from './ports/sandbox.ts';
 import type { ScopeRequest } from './requests.ts';
 
 export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<VmLease> {
@@ -25,13 +26,16 @@ export function acquireVm(deps: ActivityDeps, request: ScopeRequest): Promise<Vm
 export async function releaseVm(deps: ActivityDeps, request: ScopeRequest): Promise<void> {
   const key = keyOf(request);
   const name = vmKeyText(key);
+  let backend: SandboxBackend | null = null;
   try {
-    await deps.backendFor(request.scope.sandbox).release(key);
+    backend = deps.backendFor(request.scope.sandbox);
+    await backend.release(key);
   } catch (error) {
     // A host that can't make such VMs has none to end.
     if (!isCodedError(error) || (error.code !== 'host/not-ready' && error.code !== 'host/isolation'))
       throw toActivityFailure(error);
   }
+  if (backend !== null) await recordNetwork({ deps, request, backend, vmKey: key });
   deps.vms.drop(key);
   await deps.leases.release(key);
   await deps.events.append(request.runId, [

@@ -4,6 +4,7 @@
  */
 import { vmKeyText } from '../domain/run/vm-key.ts';
 import { KeyedLock } from './keyed-lock.ts';
+import { NoticeCursor } from './notice-cursor.ts';
 import type { Sandbox, VmKey } from './ports/sandbox.ts';
 
 export interface PooledVm {
@@ -16,6 +17,8 @@ export interface VmPool {
   use(key: VmKey, launch: () => Promise<Sandbox>): Promise<PooledVm>;
   /** Does work under a key, mostly of a VM, one after the other. */
   exclusively<T>(key: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>;
+  /** How far this worker has read what the VM's door tells. */
+  notices(key: VmKey): NoticeCursor;
   /** Forgets a VM that was stopped or lost. */
   drop(key: VmKey): void;
 }
@@ -27,6 +30,7 @@ interface Entry {
 
 export function createVmPool(): VmPool {
   const entries = new Map<string, Entry>();
+  const cursors = new Map<string, NoticeCursor>();
   const lock = new KeyedLock();
 
   function leaver(name: string, entry: Entry): () => void {
@@ -62,6 +66,15 @@ export function createVmPool(): VmPool {
       }
     },
     exclusively: (key, signal, work) => lock.run(key, signal, work),
-    drop: (key) => void entries.delete(vmKeyText(key)),
+    notices(key) {
+      const name = vmKeyText(key);
+      const cursor = cursors.get(name) ?? new NoticeCursor();
+      cursors.set(name, cursor);
+      return cursor;
+    },
+    drop(key) {
+      entries.delete(vmKeyText(key));
+      cursors.delete(vmKeyText(key));
+    },
   };
 }

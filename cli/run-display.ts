@@ -35,6 +35,7 @@ const REMARKABLE: ReadonlySet<RunEvent['body']['type']> = new Set([
   'stage-retrying',
   'stage-asking',
   'stage-answered',
+  'network',
   'notice',
 ]);
 

@@ -7,6 +7,7 @@ import type { RunOrigin } from '../domain/run/origin.ts';
 import type { Question, RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
 import { type StageFailure, toStageResult } from '../domain/run/stage-result.ts';
+import { type NetworkView, withNotice as withDoorNotice } from './network-view.ts';
 
 export interface RunView {
   readonly runId: string;
@@ -88,6 +89,8 @@ export interface StageView {
   readonly visit?: number;
   /** How often another worker took the command over. */
   readonly reattached: number;
+  /** The VM of the latest attempt, where that has a door; absent: none. */
+  readonly vmKey?: string;
 }
 
 export interface AnswerView {
@@ -144,6 +147,8 @@ export interface VmView {
   readonly bootMs: number | null;
   /** Why it was lost. */
   readonly reason: string | null;
+  /** What its door did; absent: nothing yet, or it has none. */
+  readonly network?: NetworkView;
 }
 
 export interface NoticeView {
@@ -247,6 +252,8 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       return withVm(view, body, (vm) => ({ ...vm, state: 'lost', reason: body.reason }));
     case 'vm-stopped':
       return withVm(view, body, (vm) => ({ ...vm, state: vm.state === 'lost' ? 'lost' : 'stopped' }));
+    case 'network':
+      return withVm(view, body, (vm) => ({ ...vm, network: withDoorNotice(vm.network, body, atMs) }));
     case 'scope-restarted':
       return withNotice(reopened(view, body), {
         atMs,
@@ -257,7 +264,7 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
       return visited(view, body);
     case 'stage-started':
       return withStage(view, body.stage, (stage) =>
-        withTotal(started(stage, body.execKey, body.attempt, atMs), body.items),
+        withTotal(inVm(started(stage, body.execKey, body.attempt, atMs), body), body.items),
       );
     case 'stage-reattached':
       return withStage(view, body.stage, (stage) => ({
@@ -523,6 +530,10 @@ function started(stage: StageView, execKey: string, attempt: number, atMs: numbe
   const { id, dependsOn, visit } = stage;
   const seen = visit === undefined ? {} : { visit };
   return { ...newStage(id), dependsOn, ...seen, state: 'running', execKey, attempt, startedAtMs: atMs };
+}
+
+function inVm(stage: StageView, { execKey, vmKey }: Extract<RunEventBody, { type: 'stage-started' }>): StageView {
+  return vmKey === undefined || stage.execKey !== execKey ? stage : { ...stage, vmKey };
 }
 
 /** The run machine's word, which stands above a result that did not come to it. */

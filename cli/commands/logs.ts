@@ -20,6 +20,7 @@ interface Options {
   readonly tail?: number;
   readonly grep?: string;
   readonly timestamps?: boolean;
+  readonly network?: boolean;
   readonly raw?: boolean;
   readonly json?: boolean;
 }
@@ -44,6 +45,7 @@ export const command = defineCommand<Options>({
       .option('--tail <lines>', `start with this many last lines, at most ${MAX_TAIL_LINES}`, parseTail)
       .option('--grep <text>', 'only lines that contain this text; for patterns, pipe into grep', parseGrep)
       .option('-t, --timestamps', 'the time (UTC) before each line')
+      .option('--network', 'only what VMs were refused and how their connections ended, with bytes and time')
       .option(
         '--raw',
         "the bytes as the stage wrote them, escape sequences included; of an agent its command line's own stream",
@@ -139,6 +141,7 @@ function createLogWriter(
   const fromMs = momentOf(options.since, now().getTime());
   const isWanted = ({ body, seq }: RunEvent): boolean => {
     if (seq <= afterSeq) return false;
+    if (options.network) return body.type === 'network';
     if (options.stage !== undefined && !isOfStage(body, options.stage)) return false;
     return body.type !== 'output' || options.stream === 'both' || options.stream === body.stream;
   };
@@ -160,6 +163,7 @@ function createLogWriter(
       options.stage === undefined ||
       [...itemsOf].some((id) => id === options.stage || options.stage!.startsWith(`${id}.`)),
     states: () => options.stage === undefined,
+    everyRefusal: options.network ?? false,
     stream: options.stream,
     timestamps: options.timestamps ?? false,
     isWanted: ({ text, atMs }) => atMs >= fromMs && (options.grep === undefined || text.includes(options.grep)),
@@ -186,6 +190,14 @@ function createLogWriter(
 
 /** Lines are what these are about, and neither JSON nor raw bytes are lines. */
 function checkUsage(options: Options): void {
+  if (options.network) {
+    const other = options.raw ? '--raw' : options.stage !== undefined ? '--stage' : null;
+    if (other !== null)
+      throw usageError(
+        `--network and ${other} exclude each other`,
+        other === '--stage' ? 'A door belongs to a VM, which stages may share: each line names the VM' : null,
+      );
+  }
   if (options.raw && options.json) throw usageError('--raw and --json exclude each other');
   const form = options.json ? '--json' : options.raw ? '--raw' : null;
   if (form === null) return;

@@ -1,11 +1,13 @@
 import { parseExecKey } from '../../domain/run/attempt.ts';
 import { shownStage } from '../../domain/run/instance.ts';
+import { targetText } from '../../domain/run/door-notice.ts';
 import { parseVmKey } from '../../domain/run/vm-key.ts';
 import type { RunEvent, RunEventBody, RunOutcome } from '../../domain/run/event.ts';
 import { type StageResult, toStageResult } from '../../domain/run/stage-result.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
+import { networkLine } from './network.ts';
 import { renderQuestion } from './questions.ts';
 import { createOutputLines, type OutputLines, type PlainLine } from './output-lines.ts';
 import { PLAIN, type Style } from './style.ts';
@@ -20,6 +22,8 @@ export interface EventPrinterOptions {
   /** Which events have a line about states (`==> build started`), besides output. */
   readonly states: (body: RunEventBody) => boolean;
   readonly stream: 'stdout' | 'stderr' | 'both';
+  /** All that doors of VMs told; otherwise only what was refused, each target once, and the first few of a VM. */
+  readonly everyRefusal?: boolean;
   /** The time of each line before it, in UTC: of the piece of output in which it begins. */
   readonly timestamps?: boolean;
   /** Whether a line is printed, judged by what it says without colours, name and time; all are when absent. */
@@ -53,11 +57,13 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
   let isFromTheStart = false;
   const isHidden = (body: RunEventBody): boolean => {
     if (body.type === 'run-admitted') isFromTheStart = true;
+    if (body.type === 'network') return options.everyRefusal !== true && !isNewRefusal(body, refusals);
     // Each lives for one item, of which other lines tell.
     if (body.type !== 'vm-lost' && 'vmKey' in body && (parseVmKey(body.vmKey)?.instance.length ?? 0) > 0) return true;
     if (body.type === 'vm-starting') begunVms.add(body.vmKey);
     return body.type === 'vm-stopped' && isFromTheStart && !begunVms.has(body.vmKey);
   };
+  const refusals = new Map<string, Set<string>>();
   const isWanted = options.isWanted ?? (() => true);
   const timed = (atMs: number, line: string): string =>
     options.timestamps === true ? `${style.dim(timeText(atMs))} ${line}` : line;
@@ -112,6 +118,20 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
       return lines;
     },
   };
+}
+
+/** Of each VM only the first few that differ: a guest makes as many as it likes. */
+const SHOWN_REFUSALS = 4;
+
+/** @param seen  targets by VM */
+function isNewRefusal(body: Extract<RunEventBody, { type: 'network' }>, seen: Map<string, Set<string>>): boolean {
+  if (body.kind !== 'refused') return false;
+  const targets = seen.get(body.vmKey) ?? new Set();
+  seen.set(body.vmKey, targets);
+  const target = targetText(body);
+  if (targets.has(target) || targets.size >= SHOWN_REFUSALS) return false;
+  targets.add(target);
+  return true;
 }
 
 /** A host's clock may be anything that a number can say. */
@@ -176,6 +196,8 @@ export function renderStateLine(body: RunEventBody, style: Style): string | null
       return `vm ${sanitizeLine(body.scope)} ready in ${formatDurationMs(body.bootMs)} ${style.dim(`(${describeVmFacts(body)})`)}`;
     case 'vm-lost':
       return style.yellow(`vm ${sanitizeLine(body.scope)} lost: ${sanitizeLine(body.reason)}`);
+    case 'network':
+      return networkLine(body, style);
     case 'vm-stopped':
       return `vm ${sanitizeLine(body.scope)} stopped`;
     case 'scope-restarted':

@@ -5,6 +5,7 @@ import type { StageFailure } from '../../domain/run/stage-result.ts';
 import { paintOutcome, toleratedNote } from './event-lines.ts';
 import { sanitize, sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';
+import { renderRefusals } from './network.ts';
 import { renderCounts } from './stages.ts';
 import type { Style } from './style.ts';
 
@@ -44,7 +45,10 @@ export function renderFailures(view: RunView, telling: Telling): string[] {
   const failed = view.stages.filter((stage) => stage.state === 'failed' && stage.failure !== null);
   const failure = view.outcome?.failure ?? null;
   const where = view.outcome?.failedStage ?? null;
-  const ofStages = failed.flatMap((stage) => renderStageFailure(view.runId, stage, telling));
+  const ofStages = failed.flatMap((stage) => [
+    ...renderStageFailure(view.runId, stage, telling),
+    ...renderRefusals(view, stage, telling),
+  ]);
   // A run that ended for a reason of its own says so beside what failed in it.
   if (failure === null || (ofStages.length > 0 && where !== null)) return ofStages;
   const ofRun = renderFailure(

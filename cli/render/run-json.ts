@@ -5,6 +5,7 @@ import type { RunOrigin } from '../../domain/run/origin.ts';
 import type { StageFailure } from '../../domain/run/stage-result.ts';
 import type { AnswerView, ItemsView, RunView } from '../../store/projection.ts';
 import { type AgentTotals, agentTotals } from './agent-usage.ts';
+import { networkOfRun } from './network.ts';
 import type { StageFacts } from '../stage-facts.ts';
 
 /** What `--json` says about a run. Stable: fields are added, never renamed or removed. */
@@ -22,6 +23,8 @@ export interface RunJson {
   readonly mockAgents: readonly string[];
   /** Of all its agents; null: no stage is an agent that has begun. */
   readonly agents: AgentTotals | null;
+  /** What the doors of its VMs did; null: they have told nothing, or no VM has one. */
+  readonly network: NetworkJson | null;
   readonly startedAt: string | null;
   readonly finishedAt: string | null;
   readonly stages: readonly StageJson[];
@@ -32,6 +35,23 @@ export interface RunJson {
   readonly output: { readonly sha256: string; readonly sizeBytes: number; readonly mediaType: string } | null;
   /** What of the run's files is not what was written; the other fields are what could be read. */
   readonly damage: string | null;
+}
+
+export interface NetworkJson {
+  /** Connections that have ended. */
+  readonly connections: number;
+  readonly refused: number;
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+  /** The first that differ, at most 8; `logs --network` has all. */
+  readonly refusals: readonly {
+    readonly target: string;
+    readonly cause: string;
+    readonly reason: string;
+    readonly count: number;
+  }[];
+  /** There were more than the host keeps. */
+  readonly isIncomplete: boolean;
 }
 
 export interface StageJson {
@@ -112,6 +132,7 @@ export function toRunJson(view: RunView): RunJson {
     mocked: view.mocked,
     mockAgents: view.mockAgents,
     agents: agentTotals(view),
+    network: toNetworkJson(view),
     startedAt: isoOrNull(view.startedAtMs),
     finishedAt: isoOrNull(view.finishedAtMs),
     stages: view.stages.map(
@@ -155,6 +176,13 @@ export function toRunJson(view: RunView): RunJson {
     output: view.outcome?.output ?? null,
     damage: view.damage,
   };
+}
+
+function toNetworkJson(view: RunView): NetworkJson | null {
+  const totals = networkOfRun(view);
+  if (totals === null) return null;
+  const refusals = totals.refusals.map(({ target, cause, reason, count }) => ({ target, cause, reason, count }));
+  return { ...totals, refusals };
 }
 
 /** With what the plan says, of those stages for which it is there. */

@@ -7,6 +7,7 @@ import { type Advise, renderFailures, renderNextSteps } from './run-end.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { typedRunId } from '../run-id.ts';
 import type { StageFacts } from '../stage-facts.ts';
+import { networkOfRun, renderNetwork } from './network.ts';
 import { renderQuestions } from './questions.ts';
 import { agentTotals, mockAgentsText, renderTotals } from './agent-usage.ts';
 import { mockedText, renderStages } from './stages.ts';
@@ -44,6 +45,12 @@ export function renderStatus(
   if (view.startedAtMs !== null && until !== null) facts.push(['took', formatDurationMs(until - view.startedAtMs)]);
   const totals = agentTotals(view);
   if (totals !== null) facts.push(['tokens', renderTotals(totals)]);
+  const network = networkOfRun(view);
+  if (network !== null) {
+    const where =
+      network.refused === 0 ? '' : ` ${style.dim(advise(`(voidbox logs ${typedRunId(view.runId)} --network)`))}`;
+    facts.push(['network', `${renderNetwork(network)}${where}`]);
+  }
   const output = view.outcome?.output ?? null;
   if (output !== null)
     facts.push([

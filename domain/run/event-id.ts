@@ -51,6 +51,9 @@ export const EVENT_ID = {
    */
   agent: (execKey: string, offset: number, index: number): string => `agent/${execKey}/${offset}/${index}`,
 
+  /** @param offset  of the notice, in bytes of the VM's notices */
+  network: (vmKey: string, kind: 'notice' | 'more', offset: number): string => `network/${vmKey}/${kind}/${offset}`,
+
   /** @param from  where the piece begins in the stream, in bytes before redaction */
   output: (execKey: string, stream: 'stdout' | 'stderr', from: number): string => `exec/${execKey}/${stream}/${from}`,
 } as const;

@@ -89,6 +89,7 @@ function withTextsCut(body: RunEventBody): RunEventBody {
     // Names and numbers; output comes in pieces.
     case 'output':
     case 'agent-usage':
+    case 'network':
     case 'loop-visited':
     case 'run-admitted':
     case 'stage-given':

@@ -1,5 +1,6 @@
 /** What an event has to look like when it is read back: as much as readers rely on. A type of a later build passes. */
 import { FIELD_TYPES, TIMEOUT_ANSWERS } from '../plan/plan.ts';
+import type { DoorNotice } from './door-notice.ts';
 import type { RunEventBody } from './event.ts';
 import { ORIGIN_KINDS } from './origin.ts';
 import {
@@ -93,6 +94,27 @@ const outputRange = {
 const inlineOutput = objectOf({ ...outputRange, data: aText });
 const placedOutput = objectOf({ ...outputRange, place: objectOf({ file: aText, offset: aCount, bytes: aCount }) });
 
+const door = { ...vm, offset: aCount };
+const doorTarget = { host: optional(aText), port: optional(aCount), service: optional(aText) };
+const networkShape = kindOf<DoorNotice['kind']>(
+  'kind',
+  {
+    refused: objectOf({ ...door, ...doorTarget, cause: aText, reason: aText }),
+    closed: objectOf({
+      ...door,
+      ...doorTarget,
+      end: aText,
+      sentBytes: aCount,
+      receivedBytes: aCount,
+      durationMs: aNumber,
+    }),
+    dropped: objectOf({ ...door, of: aText }),
+    unwritten: objectOf({ ...door, count: aCount }),
+    more: objectOf({ ...door, refused: aCount, closed: aCount, sentBytes: aCount, receivedBytes: aCount }),
+  },
+  { others: true },
+);
+
 const body = kindOf<RunEventBody['type']>(
   'type',
   {
@@ -130,9 +152,16 @@ const body = kindOf<RunEventBody['type']>(
     'vm-stopped': objectOf(vm),
     'scope-restarted': objectOf({ scope: aText, reason: aText, stages: listOf(aText) }),
     'loop-visited': objectOf({ stage: aText, visit: aCount, stages: listOf(aText) }),
-    'stage-started': objectOf({ stage: aText, execKey: aText, attempt: aCount, items: optional(aCount) }),
+    'stage-started': objectOf({
+      stage: aText,
+      execKey: aText,
+      attempt: aCount,
+      items: optional(aCount),
+      vmKey: optional(aText),
+    }),
     'stage-reattached': objectOf({ stage: aText, execKey: aText, fence: aCount }),
     output: (value, at) => (Object.hasOwn(value as object, 'place') ? placedOutput : inlineOutput)(value, at),
+    network: networkShape,
     'agent-text': objectOf({ stage: aText, execKey: aText, text: aText }),
     'agent-tool': objectOf({ stage: aText, execKey: aText, tool: aText, detail: aText, failed: aFlag }),
     'agent-usage': objectOf({

@@ -5,6 +5,7 @@
  */
 import type { ApprovalField, DataRef, IsolationLevel, TimeoutAnswer } from '../plan/plan.ts';
 import type { FieldValues } from './approval-answer.ts';
+import type { DoorNotice } from './door-notice.ts';
 import type { RunOrigin } from './origin.ts';
 import type { StageFailure, StoredStageResult } from './stage-result.ts';
 
@@ -128,6 +129,8 @@ export type RunEventBody =
       readonly attempt: number;
       /** It is done for each of so many items, whose events follow under keys of their own; absent: it is done once. */
       readonly items?: number;
+      /** In which VM, where that has a door; absent also in events of earlier builds. */
+      readonly vmKey?: string;
     }
   /**
    * Another try of the activity found the attempt under way, and takes over its output: by that try, once for its
@@ -155,6 +158,18 @@ export type RunEventBody =
       readonly encoding: 'utf8' | 'base64';
       readonly data: string;
     }
+  /**
+   * The VM's door refused a connection, or one ended: by a stage in the VM while it runs, or when the VM is released. Of a VM,
+   * 200 refusals and 1,000 ends have an event each; what is beyond them is counted (`more`).
+   */
+  | ({
+      readonly type: 'network';
+      readonly vmKey: string;
+      readonly scope: string;
+      readonly generation: number;
+      /** Where it stands in the VM's notices, in bytes: the writer's cursor. */
+      readonly offset: number;
+    } & DoorNotice)
   /** The agent of the stage said something: by the stage's activity, as it reads the agent's stream. */
   | { readonly type: 'agent-text'; readonly stage: string; readonly execKey: string; readonly text: string }
   /** It called a tool, or a tool failed: by the same, in the order of the stream. `tool` is empty where the stream does not say which failed. */

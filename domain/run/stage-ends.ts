@@ -86,6 +86,7 @@ class StageEndFold {
       case 'agent-text':
       case 'agent-tool':
       case 'agent-usage':
+      case 'network':
       case 'notice':
         break;
       // Of a later build.

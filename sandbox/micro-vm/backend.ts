@@ -2,7 +2,7 @@
 import type { Sandbox, SandboxBackend } from '../../activities/ports/sandbox.ts';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import { vmKeyText } from '../../domain/run/vm-key.ts';
-import { type MicroVm, vmRunDir } from '../../native/index.ts';
+import { type MicroVm, readNotices, vmRunDir } from '../../native/index.ts';
 import { endVm } from './end-vm.ts';
 import { createLauncher, type QemuBackendOptions } from './launch.ts';
 import { createQemuSandbox } from './sandbox.ts';
@@ -41,5 +41,7 @@ export function createQemuBackend(options: QemuBackendOptions): SandboxBackend {
       holders.delete(name);
       await endVm(options.keeper, vmRunDir(options.vmsDir, key), name);
     },
+
+    notices: (key, offset) => readNotices(vmRunDir(options.vmsDir, key), offset),
   };
 }

@@ -68,6 +68,9 @@ export function createMockBackend(options: MockBackendOptions = {}): MockBackend
       else if (ended.find(name) === null) ended.add(name, message);
     },
 
+    // A mock has no door.
+    notices: async () => new Uint8Array(0),
+
     lose(key) {
       vms.get(vmKeyText(key))?.end(new CodedError('vm/lost', `mock VM ${vmKeyText(key)} was lost`));
     },

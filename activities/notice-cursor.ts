@@ -1,0 +1,17 @@
+/** Where a worker stands in what the door of a VM tells. */
+import { NOTHING_READ } from '../domain/run/door-notice.ts';
+import type { Redactor } from '../domain/security/redactor.ts';
+
+/** What this worker has read of a VM's notices, and the values that must not stand in their events. */
+export class NoticeCursor {
+  read = NOTHING_READ;
+  readonly redactors = new Set<Redactor>();
+  #last: Promise<unknown> = Promise.resolve();
+
+  /** One reader at a time: each goes on where the one before it stopped. */
+  exclusively<T>(work: () => Promise<T>): Promise<T> {
+    const next = this.#last.then(work, work);
+    this.#last = next.catch(() => undefined);
+    return next;
+  }
+}

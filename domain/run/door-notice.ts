@@ -1,0 +1,197 @@
+/**
+ * What a VM's door told: lines of JSON that its keeper writes (docs/keeper.md, "The door"). A guest chooses the names in
+ * them and how many there are, so each line is bounded, and only the first ones become events of their own.
+ */
+
+export type DoorNotice =
+  | ({
+      readonly kind: 'refused';
+      /** `rules`: no rule of `allow` has it. `closed`: no rule can open it, or `deny` has it. `limit`: of the door. `failed`: it was allowed, and did not come about. */
+      readonly cause: string;
+      readonly reason: string;
+    } & DoorTarget)
+  | ({
+      readonly kind: 'closed';
+      /** `clean`, `reset`, `idle` or `limit`. */
+      readonly end: string;
+      /** By the guest. */
+      readonly sentBytes: number;
+      readonly receivedBytes: number;
+      readonly durationMs: number;
+    } & DoorTarget)
+  /** The keeper keeps no further ones of this kind. */
+  | { readonly kind: 'dropped'; readonly of: string }
+  /** So many before this one are lost: the host's disk was full. */
+  | { readonly kind: 'unwritten'; readonly count: number }
+  /** Those without an event of their own, all since the VM began: a later one stands for all before it. */
+  | ({ readonly kind: 'more' } & DoorCounts);
+
+/** As the guest asked for it. */
+export interface DoorTarget {
+  /** Absent for a service. */
+  readonly host?: string;
+  readonly port?: number;
+  readonly service?: string;
+}
+
+export interface DoorCounts {
+  readonly refused: number;
+  readonly closed: number;
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+}
+
+export const DOOR_NOTICE_LIMITS = {
+  /** Of a VM that become events of their own; beyond them they are counted. */
+  refused: 200,
+  closed: 1_000,
+  /** Notices that are only counted, after which the count is told. */
+  counted: 256,
+  /** Of a name, and of a reason. */
+  nameCharacters: 255,
+  reasonCharacters: 1_024,
+} as const;
+
+/** What was read of a VM's notices so far. The same bytes make the same state, however they are cut. */
+export interface NoticesRead {
+  /** Bytes that were taken in: the end of a line. */
+  readonly offset: number;
+  readonly refused: number;
+  readonly closed: number;
+  readonly more: DoorCounts;
+  /** Of `more`, what no event has told. */
+  readonly untold: number;
+}
+
+export const NOTHING_READ: NoticesRead = {
+  offset: 0,
+  refused: 0,
+  closed: 0,
+  more: { refused: 0, closed: 0, sentBytes: 0, receivedBytes: 0 },
+  untold: 0,
+};
+
+export interface ToldNotice {
+  /** Where its line begins; of `more`, where the last line ends that it counts. */
+  readonly offset: number;
+  /** Milliseconds since the epoch by the host's clock; null: the line does not say. */
+  readonly atMs: number | null;
+  readonly notice: DoorNotice;
+}
+
+/**
+ * Takes in whole lines from `read.offset` on; what follows the last line end is left for the next time.
+ * @param decode  of UTF-8
+ */
+export function readNotices(
+  read: NoticesRead,
+  bytes: Uint8Array,
+  decode: (bytes: Uint8Array) => string,
+): { readonly read: NoticesRead; readonly told: readonly ToldNotice[] } {
+  const told: ToldNotice[] = [];
+  let state = read;
+  let start = 0;
+  for (let end = bytes.indexOf(LINE_END); end !== -1; end = bytes.indexOf(LINE_END, start)) {
+    const line = parseLine(decode(bytes.subarray(start, end)));
+    const offset = state.offset;
+    state = { ...state, offset: read.offset + end + 1 };
+    start = end + 1;
+    if (line === null) continue;
+    const next = count(state, line.notice);
+    if (next.more === state.more) told.push({ offset, ...line });
+    state = next;
+    if (state.untold < DOOR_NOTICE_LIMITS.counted) continue;
+    told.push(toldCounts(state));
+    state = { ...state, untold: 0 };
+  }
+  return { read: state, told };
+}
+
+/** What is only counted so far, where no event has told it. */
+export function tellCounts(read: NoticesRead): { readonly read: NoticesRead; readonly told: readonly ToldNotice[] } {
+  return read.untold === 0 ? { read, told: [] } : { read: { ...read, untold: 0 }, told: [toldCounts(read)] };
+}
+
+const LINE_END = 0x0a;
+
+function toldCounts({ offset, more }: NoticesRead): ToldNotice {
+  return { offset, atMs: null, notice: { kind: 'more', ...more } };
+}
+
+function count(read: NoticesRead, notice: DoorNotice): NoticesRead {
+  if (notice.kind !== 'refused' && notice.kind !== 'closed') return read;
+  const { kind } = notice;
+  if (read[kind] < DOOR_NOTICE_LIMITS[kind]) return { ...read, [kind]: read[kind] + 1 };
+  const { more } = read;
+  const bytes =
+    notice.kind === 'closed'
+      ? { sentBytes: more.sentBytes + notice.sentBytes, receivedBytes: more.receivedBytes + notice.receivedBytes }
+      : {};
+  return { ...read, more: { ...more, [kind]: more[kind] + 1, ...bytes }, untold: read.untold + 1 };
+}
+
+/** Null for a line that is none of a keeper's of this build. */
+function parseLine(text: string): Omit<ToldNotice, 'offset'> | null {
+  let line: unknown;
+  try {
+    line = JSON.parse(text);
+  } catch {
+    return null;
+  }
+  if (typeof line !== 'object' || line === null) return null;
+  const value = (name: string): unknown => (line as Readonly<Record<string, unknown>>)[name];
+  const notice = noticeOf(value);
+  const atMs = value('atMs');
+  return notice === null ? null : { notice, atMs: isCount(atMs) && atMs <= LATEST_MS ? atMs : null };
+}
+
+/** The last moment that a date can say. */
+const LATEST_MS = 8.64e15;
+
+function noticeOf(value: (name: string) => unknown): DoorNotice | null {
+  const text = (name: string, most: number): string => {
+    const found = value(name);
+    return typeof found === 'string' ? found.slice(0, most) : '';
+  };
+  const number = (name: string): number => {
+    const found = value(name);
+    return isCount(found) ? found : 0;
+  };
+  const name = (key: string): string => text(key, DOOR_NOTICE_LIMITS.nameCharacters);
+  const target: DoorTarget =
+    typeof value('service') === 'string' ? { service: name('service') } : { host: name('host'), port: number('port') };
+  switch (value('kind')) {
+    case 'refused':
+      return {
+        kind: 'refused',
+        ...target,
+        cause: name('cause'),
+        reason: text('reason', DOOR_NOTICE_LIMITS.reasonCharacters),
+      };
+    case 'closed':
+      return {
+        kind: 'closed',
+        ...target,
+        end: name('end'),
+        sentBytes: number('sentBytes'),
+        receivedBytes: number('receivedBytes'),
+        durationMs: number('ms'),
+      };
+    case 'dropped':
+      return { kind: 'dropped', of: name('of') };
+    case 'unwritten':
+      return { kind: 'unwritten', count: number('count') };
+    default:
+      return null;
+  }
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+/** `example.com:443`, `[::1]:80` or `service db`. */
+export function targetText({ host = '', port = 0, service }: DoorTarget): string {
+  if (service !== undefined) return `service ${service}`;
+  return host.includes(':') && !host.startsWith('[') ? `[${host}]:${port}` : `${host}:${port}`;
+}

@@ -1,0 +1,124 @@
+/** What the doors of a run's VMs did, folded from their events. */
+import { type DoorCounts, targetText } from '../domain/run/door-notice.ts';
+import type { RunEventBody } from '../domain/run/event.ts';
+
+type NetworkBody = Extract<RunEventBody, { type: 'network' }>;
+
+/** Of a VM. */
+export interface NetworkView {
+  /** Connections that have ended, refusals and bytes that an event of their own told. */
+  readonly told: DoorCounts;
+  /** And those that were only counted. */
+  readonly counted: DoorCounts;
+  /** What was refused, the first so many that differ. */
+  readonly refusals: readonly RefusalView[];
+  /** The host keeps no notices of these kinds any more, or its disk was full: there were more than is told. */
+  readonly isIncomplete: boolean;
+}
+
+export interface RefusalView {
+  /** `example.com:443`. */
+  readonly target: string;
+  readonly cause: string;
+  /** Of the last time. */
+  readonly reason: string;
+  readonly count: number;
+  /** Milliseconds since the epoch. */
+  readonly firstAtMs: number;
+  readonly lastAtMs: number;
+}
+
+/** Of a VM; all of them stand in the log. */
+export const SHOWN_REFUSALS = 8;
+
+const NONE: DoorCounts = { refused: 0, closed: 0, sentBytes: 0, receivedBytes: 0 };
+const NO_NETWORK: NetworkView = { told: NONE, counted: NONE, refusals: [], isIncomplete: false };
+
+export function withNotice(view: NetworkView = NO_NETWORK, body: NetworkBody, atMs: number): NetworkView {
+  const { told, counted } = view;
+  switch (body.kind) {
+    case 'refused':
+      return {
+        ...view,
+        told: { ...told, refused: told.refused + 1 },
+        refusals: withRefusal(view.refusals, body, atMs),
+      };
+    case 'closed':
+      return {
+        ...view,
+        told: {
+          refused: told.refused,
+          closed: told.closed + 1,
+          sentBytes: told.sentBytes + body.sentBytes,
+          receivedBytes: told.receivedBytes + body.receivedBytes,
+        },
+      };
+    case 'more': {
+      // They stand for all before them, and one of another worker may come late.
+      const { refused, closed, sentBytes, receivedBytes } = body;
+      const isNewer = refused + closed > counted.refused + counted.closed;
+      return isNewer ? { ...view, counted: { refused, closed, sentBytes, receivedBytes } } : view;
+    }
+    case 'dropped':
+    case 'unwritten':
+      return { ...view, isIncomplete: true };
+    // Of a later build.
+    default:
+      return view;
+  }
+}
+
+function withRefusal(
+  refusals: readonly RefusalView[],
+  body: Extract<NetworkBody, { kind: 'refused' }>,
+  atMs: number,
+): readonly RefusalView[] {
+  const { cause, reason } = body;
+  const target = targetText(body);
+  const index = refusals.findIndex((known) => known.target === target);
+  const known = refusals[index];
+  if (known !== undefined)
+    return refusals.with(index, { ...known, cause, reason, count: known.count + 1, lastAtMs: atMs });
+  if (refusals.length >= SHOWN_REFUSALS) return refusals;
+  return [...refusals, { target, cause, reason, count: 1, firstAtMs: atMs, lastAtMs: atMs }];
+}
+
+export interface NetworkTotals {
+  readonly connections: number;
+  readonly refused: number;
+  readonly sentBytes: number;
+  readonly receivedBytes: number;
+  readonly refusals: readonly RefusalView[];
+  readonly isIncomplete: boolean;
+}
+
+/** Of several VMs together; null: none of them has told anything. */
+export function networkTotals(views: readonly (NetworkView | undefined)[]): NetworkTotals | null {
+  const seen = views.filter((view) => view !== undefined);
+  if (seen.length === 0) return null;
+  const sum = (name: keyof DoorCounts): number =>
+    seen.reduce((total, { told, counted }) => total + told[name] + counted[name], 0);
+  return {
+    connections: sum('closed'),
+    refused: sum('refused'),
+    sentBytes: sum('sentBytes'),
+    receivedBytes: sum('receivedBytes'),
+    refusals: together(seen.flatMap(({ refusals }) => refusals)),
+    isIncomplete: seen.some(({ isIncomplete }) => isIncomplete),
+  };
+}
+
+function together(refusals: readonly RefusalView[]): readonly RefusalView[] {
+  const byTarget = new Map<string, RefusalView>();
+  for (const refusal of refusals) {
+    const known = byTarget.get(refusal.target);
+    if (known === undefined && byTarget.size >= SHOWN_REFUSALS) continue;
+    byTarget.set(refusal.target, {
+      ...refusal,
+      count: refusal.count + (known?.count ?? 0),
+      firstAtMs: Math.min(refusal.firstAtMs, known?.firstAtMs ?? refusal.firstAtMs),
+      lastAtMs: Math.max(refusal.lastAtMs, known?.lastAtMs ?? refusal.lastAtMs),
+    });
+  }
+  return [...byTarget.values()];
+}
