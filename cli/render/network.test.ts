@@ -75,7 +75,7 @@ test('names of a guest are printed sanitized', () => {
     ...renderFailures(view(STARTED, body, FAILED), TELLING),
   ].join('\n');
   expect(shown).toContain('evil');
-  expect(shown).not.toMatch(/[\u001b\u202e]/);
+  for (const sign of ['\u001b', '\u202e']) expect(shown).not.toContain(sign);
 });
 
 describe('a run’s view', () => {

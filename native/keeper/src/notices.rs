@@ -195,10 +195,8 @@ mod tests {
         let temp = TempDir::new("notices-disk");
         let (notices, path) = notices(&temp, MAX_BYTES);
         // Every write fails with ENOSPC.
-        let room = std::mem::replace(
-            &mut *notices.file.borrow_mut(),
-            Some(File::options().write(true).open("/dev/full").unwrap()),
-        );
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let room = notices.file.borrow_mut().replace(full);
         for _ in 0..2 {
             notices.add(Kind::Closed, &json!({ "kind": "closed" }));
         }

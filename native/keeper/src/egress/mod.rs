@@ -140,7 +140,7 @@ impl Egress {
             }
             Connect::Host { host, port } => (host, *port),
         };
-        let host = Host::parse(text).map_err(|why| Refused::closed(why))?;
+        let host = Host::parse(text).map_err(Refused::closed)?;
         if let Some(service) = self.service_at(&host, port) {
             return Ok(ByName::Service(service));
         }
