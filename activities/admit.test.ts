@@ -102,6 +102,11 @@ describe('what this build cannot carry out', () => {
 
   test.each<[string, (plan: Loose) => void, string]>([
     ['an agent', ({ stages }) => (stages[1]!['work'] = { kind: 'agent', prompt: 'x' }), 'stage b is an agent'],
+    [
+      'a step machine',
+      ({ stages }) => (stages[1]!['work'] = { kind: 'skill', source: { kind: 'host', path: '/home/ada/skill' } }),
+      'stage b runs a step machine (`skill`)',
+    ],
     ['a terminal', ({ stages }) => (stages[1]!['work'] = { kind: 'shell' }), 'stage b is a VM for a terminal'],
     ['a service', ({ stages }) => (stages[1]!['work']!['service'] = true), 'stage b is a service'],
     [

@@ -6,6 +6,7 @@ import type { Plan } from '../domain/plan/plan.ts';
 import { describeUnsupported, unsupportedParts } from '../domain/plan/unsupported.ts';
 import type { KnownImage } from '../setup/images/images.ts';
 import { listFiles } from '../sdk/list-files.ts';
+import { readSkill } from '../sdk/read-skill.ts';
 import { readSpec } from '../sdk/read-spec.ts';
 import { CliError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
@@ -56,6 +57,7 @@ export async function compileAgain(
   const { plan, diagnostics, parts } = await loadText(text, file, {
     baseDir,
     params: options.params,
+    readSkill,
     readSpec,
     listFiles,
   });

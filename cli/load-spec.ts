@@ -3,6 +3,7 @@ import { dirname, extname, relative, resolve } from 'node:path';
 import type { Diagnostic } from '../domain/errors/diagnostic.ts';
 import type { Plan } from '../domain/plan/plan.ts';
 import { listFiles } from '../sdk/list-files.ts';
+import { readSkill } from '../sdk/read-skill.ts';
 import { readSpec } from '../sdk/read-spec.ts';
 import { usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
@@ -54,6 +55,7 @@ export async function loadSpec(
   const { plan, diagnostics, mountPlaces, parts } = await loadText(text, shown, {
     baseDir,
     params,
+    readSkill,
     readSpec,
     listFiles,
   });

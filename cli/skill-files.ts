@@ -2,6 +2,7 @@
 import { open, stat } from 'node:fs/promises';
 import { basename, join, relative } from 'node:path';
 import type { AgentSkill, Plan, StagePlan } from '../domain/plan/plan.ts';
+import { skillsOf } from '../domain/plan/work.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
@@ -19,7 +20,7 @@ export interface MissingSkill {
 export async function missingSkills(plan: Plan, baseDir: string, cwd: string): Promise<readonly MissingSkill[]> {
   const stages = new Map<string, string>();
   for (const { id, work } of plan.stages)
-    for (const skill of work.kind === 'agent' ? work.skills : [])
+    for (const skill of skillsOf(work))
       if (skill.kind === 'file' && !stages.has(skill.source.path)) stages.set(skill.source.path, id);
   const missing: MissingSkill[] = [];
   for (const [path, stage] of stages) {
@@ -56,7 +57,8 @@ export async function withSkillFiles(plan: Plan): Promise<Plan> {
   const stages = await Promise.all(
     plan.stages.map(async (stage): Promise<StagePlan> => {
       const { work } = stage;
-      if (work.kind !== 'agent' || !work.skills.some(({ kind }) => kind === 'file')) return stage;
+      if (work.kind !== 'agent' && work.kind !== 'skill') return stage;
+      if (!work.skills.some(({ kind }) => kind === 'file')) return stage;
       return { ...stage, work: { ...work, skills: await Promise.all(work.skills.map(inlined)) } };
     }),
   );

@@ -53,10 +53,12 @@ export async function copyNeeded({ text, folder }: Template, path: string): Prom
   if (folder === null) return { mounted: [], parts: [] };
   const { loadText } = await import('../domain/spec/load.ts');
   const { listFiles } = await import('../sdk/list-files.ts');
+  const { readSkill } = await import('../sdk/read-skill.ts');
   const { readSpec } = await import('../sdk/read-spec.ts');
   const { plan, parts: used } = await loadText(text, join(folder, 'template.yaml'), {
     baseDir: folder,
     params: {},
+    readSkill,
     readSpec,
     listFiles,
   });

@@ -19,6 +19,8 @@ import {
   items,
   param,
   part,
+  skillBox,
+  skillStep,
   Pipeline,
   step,
   wait,
@@ -163,6 +165,54 @@ test.each<[string, () => Definition, string]>([
   const { plan, diagnostics } = compileText(yaml, 'x.yaml', { baseDir: '/', checkExpression: checkExpressions });
   expect(diagnostics).toEqual([]);
   expect(define().compile({ baseDir: '/' })).toEqual({ plan, diagnostics });
+});
+
+describe('a step machine', () => {
+  let folder: string;
+
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'voidbox-skills-'));
+    writeFileSync(join(folder, 'skill.ts'), 'throw new Error("its code is not run");\n');
+  });
+
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+
+  const params = { place: 'Ulm', list: [1, { a: null }], said: expression('stages.a.output') };
+  const skills = ['cli:jq', { name: 'style', content: 'Short.' }] as const;
+
+  test('is that of YAML, as a step and as a box', () => {
+    const machine = `skill: { use: ., params: { place: Ulm, list: [1, { a: null }], said: "\${{ stages.a.output }}" }, agent: { llm: { provider: claude, base_url: "http://x" }, skills: ["cli:jq", { name: style, content: Short. }] } }`;
+    const agent = { llm: { provider: 'claude', baseUrl: 'http://x' }, skills } as const;
+    const asStep = skillStep('b', { use: '.', params, agent, env: { A: 'b' } });
+    const asBox = skillBox('b', { use: '.', params, agent: 'codex' });
+    const first = '{ name: a, run: { program: "true" } }';
+    for (const [definition, yaml] of [
+      [
+        defineWorkflow({ name: 'x', steps: [step('a', ['true']), asStep] }),
+        `kind: workflow\nname: x\nworkflow:\n  steps:\n    - ${first}\n    - { name: b, ${machine}, env: { A: b } }\n`,
+      ],
+      [
+        definePipeline({ name: 'x', stages: [box('a', ['true']), asBox] }),
+        `kind: pipeline\nname: x\npipeline:\n  boxes:\n    - ${first}\n    - { name: b, ${machine.replace(/agent: .*/, 'agent: codex }')} }\n`,
+      ],
+    ] as const) {
+      const { plan, diagnostics } = compileText(yaml, 'x.yaml', {
+        baseDir: folder,
+        checkExpression: checkExpressions,
+      });
+      expect(diagnostics).toEqual([]);
+      expect(plan?.stages[1]?.work).toMatchObject({ kind: 'skill', source: { kind: 'host', path: folder } });
+      expect(definition.compile({ baseDir: folder })).toEqual({ plan, diagnostics });
+    }
+  });
+
+  test('that is not there is told', () => {
+    const { plan, diagnostics } = workflow([skillStep('b', { use: './gone' })]).compile({ baseDir: folder });
+    expect(plan).toBeNull();
+    expect(diagnostics).toMatchObject([
+      { code: 'spec/bad-path', message: expect.stringContaining(`${folder}/gone does not exist`) as string },
+    ]);
+  });
 });
 
 describe('a part', () => {

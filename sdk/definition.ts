@@ -24,6 +24,9 @@ import {
   MOCK_KEYS,
   PART_OPTIONS,
   RETRY_KEYS,
+  SKILL_AGENT_KEYS,
+  SKILL_BOX_OPTIONS,
+  SKILL_STEP_OPTIONS,
   STEP_OPTIONS,
   WAIT_OPTIONS,
   WORKSPACE_KEYS,
@@ -286,7 +289,10 @@ export type AgentSkill =
   | { readonly command: string; readonly args?: readonly string[]; readonly env?: Env }
   | { readonly name: string; readonly content: string };
 
-export interface AgentBoxOptions<O extends Outputs, R = unknown> extends Omit<StageOptions<O, R>, 'cwd' | 'finally'> {
+/** What only commands have. */
+type OfCommands = 'cwd' | 'finally' | 'forEach' | 'maxParallel' | 'failFast' | 'allowFailures';
+
+export interface AgentBoxOptions<O extends Outputs, R = unknown> extends Omit<StageOptions<O, R>, OfCommands> {
   readonly skills?: readonly AgentSkill[];
   /** In place of that of the definition. */
   readonly llm?: Llm;
@@ -294,6 +300,29 @@ export interface AgentBoxOptions<O extends Outputs, R = unknown> extends Omit<St
 
 export interface AgentStepOptions<O extends Outputs, R = unknown> extends AgentBoxOptions<O, R> {
   readonly dependsOn?: readonly (Step | Approval | Part)[];
+}
+
+interface SkillOptions<O extends Outputs, R> extends Omit<
+  StageOptions<O, R>,
+  OfCommands | 'outputFile' | 'maxOutputMib' | 'workspace'
+> {
+  /** The skill's entry file or its folder; a relative path starts from `baseDir` of `compile`. */
+  readonly use: string;
+  /** Values for the skill's params. Placeholders are filled in. */
+  readonly params?: Readonly<Record<string, JsonValue>>;
+  /** Who answers its prompts: a provider, or `llm` and `skills` as an agent has them. The definition's `llm` where nothing is said. */
+  readonly agent?: LlmProvider | { readonly llm?: Llm; readonly skills?: readonly AgentSkill[] };
+}
+
+export interface SkillBoxOptions<O extends Outputs, R = unknown> extends SkillOptions<O, R> {
+  /** It starts when one of these has failed; it stands in `aside` of the pipeline. */
+  readonly onFailure?: readonly (Box | Approval | Wait | Part)[];
+}
+
+export interface SkillStepOptions<O extends Outputs, R = unknown> extends SkillOptions<O, R> {
+  readonly dependsOn?: readonly (Step | Approval | Wait | Part)[];
+  /** It starts when one of these has failed. */
+  readonly onFailure?: readonly (Step | Approval | Wait | Part)[];
 }
 
 interface Stage<O extends Outputs, R> {
@@ -506,6 +535,56 @@ export function agentBox<const O extends Outputs = Record<never, string>, R = st
 
 function agentSpec(name: string, prompt: string, options: AgentBoxOptions<Outputs>, of: string): SpecObject {
   return { name, prompt, skills: options.skills, llm: llmSpec(options.llm, of), ...besideWork(options, of) };
+}
+
+/**
+ * A step machine as a step of a workflow: an agent answers the prompts of the skill, whose final output is the step's. It is
+ * checked; `run` refuses it until that is supported.
+ */
+export function skillStep<const O extends Outputs = Record<never, string>, R = unknown>(
+  name: string,
+  options: SkillStepOptions<O, R>,
+): Step<O, R> {
+  const of = `of step "${name}"`;
+  checkOptions(`options ${of}`, options, SKILL_STEP_OPTIONS);
+  const spec = {
+    ...skillSpec(name, options, of),
+    depends_on: namesOf(`\`dependsOn\` ${of}`, options.dependsOn),
+  };
+  tellPlace(spec, skillStep);
+  return { kind: 'step', name, spec, output: (output) => ({ stage: name, output }) };
+}
+
+/** As `skillStep`, as a box of a pipeline. */
+export function skillBox<const O extends Outputs = Record<never, string>, R = unknown>(
+  name: string,
+  options: SkillBoxOptions<O, R>,
+): Box<O, R> {
+  const of = `of box "${name}"`;
+  checkOptions(`options ${of}`, options, SKILL_BOX_OPTIONS);
+  const spec = skillSpec(name, options, of);
+  tellPlace(spec, skillBox);
+  return { kind: 'box', name, spec, output: (output) => ({ stage: name, output }) };
+}
+
+function skillSpec(
+  name: string,
+  options: SkillOptions<Outputs, unknown> & { readonly onFailure?: readonly { readonly name: string }[] },
+  of: string,
+): SpecObject {
+  const { use, params, agent, onFailure } = options;
+  return {
+    name,
+    skill: { use, params, agent: answeringSpec(agent, of) },
+    on_failure: namesOf(`\`onFailure\` ${of}`, onFailure),
+    ...besideWork(options, of),
+  };
+}
+
+function answeringSpec(agent: SkillOptions<Outputs, unknown>['agent'], of: string): unknown {
+  if (agent === undefined || typeof agent === 'string') return agent;
+  checkOptions(`\`agent\` ${of}`, agent, SKILL_AGENT_KEYS);
+  return { llm: llmSpec(agent.llm, `of \`agent\` ${of}`), skills: agent.skills };
 }
 
 export function llmSpec(llm: Llm | undefined, of: string): SpecObject | undefined {

@@ -14,6 +14,8 @@ import {
   fanOut,
   loop,
   part,
+  skillBox,
+  skillStep,
   step,
   wait,
 } from './index.ts';
@@ -112,6 +114,8 @@ const repeated = { forEach: [1], maxParallel: 2, failFast: true, allowFailures: 
 const other = defineWorkflow({ name: 'other', params: { branch: { type: 'text' } }, steps: [step('s', ['true'])] });
 const use = part('use', other, { with: { branch: 'main' } });
 
+const machine = { use: './skills/release', params: { place: 'Ulm' }, agent: { llm, skills } } as const;
+
 const question = {
   message: 'Go on?',
   by: ['ada'],
@@ -143,6 +147,7 @@ test.each<[PlanKind, () => Definition]>([
           approval('ok', question),
           ...WAITS,
           ask,
+          skillStep('machine', { ...machine, dependsOn: [first] }),
           last,
           rescue,
           step('each', ['true'], repeated),
@@ -169,6 +174,7 @@ test.each<[PlanKind, () => Definition]>([
           ...WAITS,
           ask,
           box('check', ['true'], { workspace: { from: ask } }),
+          skillBox('machine', machine),
           fanOut([last], { name: 'tables' }),
           loop('refine', [box('again', ['true'])], { until: 'true', maxVisits: 2, onLimit: 'pass' }),
           box('each', ['true'], repeated),

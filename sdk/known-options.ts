@@ -30,9 +30,19 @@ export const BOX_OPTIONS = {
 
 export const STEP_OPTIONS = { ...BOX_OPTIONS, dependsOn: true, service: true } as const;
 
-export const AGENT_BOX_OPTIONS = { ...BESIDE_WORK, skills: true, llm: true } as const;
+const { forEach: _list, maxParallel: _most, failFast: _fast, allowFailures: _allowed, ...BESIDE_AGENT } = BESIDE_WORK;
+
+export const AGENT_BOX_OPTIONS = { ...BESIDE_AGENT, skills: true, llm: true } as const;
 
 export const AGENT_STEP_OPTIONS = { ...AGENT_BOX_OPTIONS, dependsOn: true } as const;
+
+const { outputFile: _file, maxOutputMib: _output, workspace: _folder, ...BESIDE_SKILL } = BESIDE_AGENT;
+
+export const SKILL_BOX_OPTIONS = { ...BESIDE_SKILL, use: true, params: true, agent: true, onFailure: true } as const;
+
+export const SKILL_STEP_OPTIONS = { ...SKILL_BOX_OPTIONS, dependsOn: true } as const;
+
+export const SKILL_AGENT_KEYS = { llm: true, skills: true } as const;
 
 export const APPROVAL_OPTIONS = {
   message: true,

@@ -14,6 +14,8 @@ import {
   loop,
   part,
   Pipeline,
+  skillBox,
+  skillStep,
   step,
   wait,
   when,
@@ -36,6 +38,13 @@ test.each<[string, () => unknown]>([
   ['options of box "b": there is no `dependsOn`; there are when, ', () => box('b', ['x'], any({ dependsOn: [a] }))],
   ['options of step "b": there is no `cwd`', () => agentStep('b', 'x', any({ cwd: '/x' }))],
   ['options of box "b": there is no `finally`', () => agentBox('b', 'x', any({ finally: true }))],
+  ['options of box "b": there is no `forEach`', () => agentBox('b', 'x', any({ forEach: [1] }))],
+  ['options of step "b": there is no `outputFile`', () => skillStep('b', any({ use: './s', outputFile: '/x' }))],
+  ['options of box "b": an object is needed, got the text "./s"', () => skillBox('b', any('./s'))],
+  [
+    '`agent` of box "b": there is no `provider`',
+    () => skillBox('b', any({ use: './s', agent: { provider: 'claude' } })),
+  ],
   ['options of approval "b": an object is needed, got the text "Go on?"', () => approval('b', any('Go on?'))],
   [
     'options of approval "b": there is no `timeout`; did you mean "timeoutMs"?',
@@ -153,14 +162,32 @@ test('a time that is no number is a mistake with its place, as in a spec', () =>
 
 const everything = { when: 'true', dependsOn: [a], onFailure: [a], continueOnError: true } as const;
 
+const schema = any({ '~standard': { vendor: 'x', jsonSchema: { input: () => ({}) } } });
+
 test.each([
+  [
+    'skill',
+    skillStep('machine', {
+      ...everything,
+      use: './s',
+      env: { A: 'b' },
+      secrets: ['TOKEN'],
+      inputs: [],
+      outputs: {},
+      timeoutMs: 1_000,
+      retry: {},
+      sandbox: {},
+      outputSchema: schema,
+      mock: {},
+    }),
+  ],
   ['approval', approval('ok', { ...everything, message: 'Go on?' })],
   ['wait', wait('pause', { ...everything, forMs: 1_000 })],
   [
     'uses',
     part('review', './review.yaml', {
       with: { x: 1 },
-      outputSchema: any({ '~standard': { vendor: 'x', jsonSchema: { input: () => ({}) } } }),
+      outputSchema: schema,
       when: 'true',
       dependsOn: [a],
       onFailure: [a],

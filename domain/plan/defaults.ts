@@ -12,6 +12,7 @@ import type {
   RetryPlan,
   SandboxPlan,
   ShellWork,
+  SkillWork,
   StageInputPlan,
   StagePlan,
   WaitWork,
@@ -31,6 +32,8 @@ export const AGENT_DEFAULTS = {
   env: [],
   messaging: false,
 } as const satisfies Partial<AgentWork>;
+
+export const SKILL_DEFAULTS = { params: {}, llm: null, skills: [], env: [] } as const satisfies Partial<SkillWork>;
 
 export const SHELL_DEFAULTS = { env: [] } as const satisfies Partial<ShellWork>;
 

@@ -42,6 +42,8 @@ export const PLAN_LIMITS = {
   waitMs: 400 * 24 * 3_600_000,
   /** Of an agent. */
   skills: 64,
+  /** JSON of the values that a step machine is started with. */
+  skillParamsBytes: 256 * 1024,
   /** UTF-16 code units of a reference to an image, a snapshot, a model, an address. */
   referenceCharacters: 512,
   nameLength: 64,
@@ -198,7 +200,9 @@ export type TextPlace =
   /** Of an approval. */
   | { readonly kind: 'message' }
   /** Of an agent. */
-  | { readonly kind: 'prompt' };
+  | { readonly kind: 'prompt' }
+  /** A text among the values that a step machine is started with. */
+  | { readonly kind: 'param'; readonly name: string };
 
 /** As JSON has it. */
 export type ConditionValue =
@@ -253,7 +257,7 @@ export type EdgeCondition = 'success' | 'end' | 'failure';
  * What a stage does. Code that looks at `kind` does so in a switch without a default, and most of it stands in `work.ts`,
  * so that the compiler names each place that a new kind has to touch.
  */
-export type WorkPlan = CommandWork | ApprovalWork | WaitWork | PartWork | AgentWork | ShellWork | MockWork;
+export type WorkPlan = CommandWork | ApprovalWork | WaitWork | PartWork | AgentWork | SkillWork | ShellWork | MockWork;
 
 /** A program in the stage's VM. */
 export interface CommandWork {
@@ -317,6 +321,21 @@ export type AgentSkill =
       readonly env: readonly EnvPlan[];
     }
   | { readonly kind: 'inline'; readonly name: string; readonly content: string };
+
+/**
+ * A step machine, whose prompts an agent in the stage's VM answers; its final output, as JSON, is the stage's. This build refuses
+ * it: `unsupported.ts`.
+ */
+export interface SkillWork {
+  readonly kind: 'skill';
+  /** The entry of a skill, or its folder. A worker runs it only where it is one of those that the worker was given. */
+  readonly source: MountSource;
+  readonly params: Readonly<Record<string, JsonValue>>;
+  /** As an agent has the next three. */
+  readonly llm: LlmPlan | null;
+  readonly skills: readonly AgentSkill[];
+  readonly env: readonly EnvPlan[];
+}
 
 /** A VM that is kept for a terminal. This build refuses it: `unsupported.ts`. */
 export interface ShellWork {

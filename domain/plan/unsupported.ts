@@ -63,6 +63,8 @@ function ofWork(work: WorkPlan, sandbox: SandboxPlan | undefined): readonly stri
       return [];
     case 'agent':
       return work.played === true ? ofAnyAgent(work) : ofRealAgent(work, sandbox);
+    case 'skill':
+      return ['runs a step machine (`skill`)'];
     case 'shell':
       return ['is a VM for a terminal (`kind: sandbox`)'];
   }

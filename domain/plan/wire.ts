@@ -19,6 +19,7 @@ import {
   MOCK_DEFAULTS,
   SANDBOX_DEFAULTS,
   SHELL_DEFAULTS,
+  SKILL_DEFAULTS,
   STAGE_DEFAULTS,
   WAIT_DEFAULTS,
 } from './defaults.ts';
@@ -37,6 +38,7 @@ import type {
   SandboxPlan,
   ScopePlan,
   ShellWork,
+  SkillWork,
   StageInputPlan,
   StagePlan,
   StdinPlan,
@@ -51,13 +53,23 @@ export interface PlanWire extends Omit<Plan, 'stages' | 'scopes'> {
   readonly scopes: readonly ScopeWire[];
 }
 
-export type WorkWire = CommandWire | ApprovalWire | WaitWire | PartWork | AgentWire | ShellWire | MockWorkWire;
+export type WorkWire =
+  | CommandWire
+  | ApprovalWire
+  | WaitWire
+  | PartWork
+  | AgentWire
+  | SkillWire
+  | ShellWire
+  | MockWorkWire;
 
 export type MockWorkWire = LeavingOut<MockWork, keyof typeof MOCK_DEFAULTS>;
 
 export type MockWire = LeavingOut<MockPlan, keyof typeof MOCK_DEFAULTS>;
 
 export type AgentWire = LeavingOut<AgentWork, keyof typeof AGENT_DEFAULTS>;
+
+export type SkillWire = LeavingOut<SkillWork, keyof typeof SKILL_DEFAULTS>;
 
 export type ShellWire = LeavingOut<ShellWork, keyof typeof SHELL_DEFAULTS>;
 
@@ -147,6 +159,8 @@ function workWire(work: WorkPlan): WorkWire {
       return work;
     case 'agent':
       return omitDefaults(work, AGENT_DEFAULTS);
+    case 'skill':
+      return omitDefaults(work, SKILL_DEFAULTS);
     case 'shell':
       return omitDefaults(work, SHELL_DEFAULTS);
     case 'mock':
@@ -206,6 +220,8 @@ function workOf({ work, run, stdin }: StageWire): WorkPlan {
       return wire;
     case 'agent':
       return { ...AGENT_DEFAULTS, ...omitUndefined(wire) };
+    case 'skill':
+      return { ...SKILL_DEFAULTS, ...omitUndefined(wire) };
     case 'shell':
       return { ...SHELL_DEFAULTS, ...omitUndefined(wire) };
     case 'mock':

@@ -2,12 +2,14 @@
 import { credentialsOf } from '../agent/credentials.ts';
 import { formatDurationMs } from '../units/duration.ts';
 import type {
+  AgentSkill,
   AgentWork,
   ApprovalWork,
   CommandWork,
   EdgePlan,
   EnvPlan,
   MockWork,
+  SkillWork,
   StagePlan,
   TextPlace,
   WaitWork,
@@ -28,6 +30,7 @@ export function doingOf(work: WorkPlan): Doing {
       return 'wait';
     case 'part':
     case 'agent':
+    case 'skill':
     case 'shell':
     case 'mock':
       return 'run';
@@ -46,6 +49,7 @@ export function needsVm(work: WorkPlan): boolean {
     case 'part':
       return false;
     case 'agent':
+    case 'skill':
     case 'shell':
       return true;
   }
@@ -61,6 +65,7 @@ export function outputsReadBy(work: WorkPlan): readonly string[] {
     case 'approval':
     case 'wait':
     case 'agent':
+    case 'skill':
     case 'shell':
     case 'mock':
       return [];
@@ -80,6 +85,7 @@ export function environmentOf(work: WorkPlan): readonly EnvPlan[] {
       return [];
     case 'agent':
       return [...credentialsOf(work), ...work.env];
+    case 'skill':
     case 'shell':
       return work.env;
   }
@@ -91,12 +97,19 @@ export function hasText(work: WorkPlan, place: TextPlace): boolean {
     case 'arg':
       return place.index < (commandOf(work)?.args.length ?? 0);
     case 'env':
-      return (work.kind === 'command' || work.kind === 'agent') && work.env.some(({ name }) => name === place.name);
+      return isEnvironment(work, place.name);
     case 'message':
       return work.kind === 'approval';
     case 'prompt':
       return work.kind === 'agent';
+    case 'param':
+      return work.kind === 'skill' && typeof work.params[place.name] === 'string';
   }
+}
+
+function isEnvironment(work: WorkPlan, variable: string): boolean {
+  const takesTexts = work.kind === 'command' || work.kind === 'agent' || work.kind === 'skill';
+  return takesTexts && work.env.some(({ name }) => name === variable);
 }
 
 /** The command line, the question or the prompt, for people. */
@@ -112,6 +125,8 @@ export function describeWork(work: WorkPlan): string {
       return `ends the part ${work.source}`;
     case 'agent':
       return `agent: ${work.prompt.trim()}`;
+    case 'skill':
+      return `skill: ${work.source.path}`;
     case 'shell':
       return 'a terminal';
     case 'mock':
@@ -134,6 +149,7 @@ export function commandOf(work: WorkPlan): CommandWork | null {
     case 'wait':
     case 'part':
     case 'agent':
+    case 'skill':
     case 'shell':
     case 'mock':
       return null;
@@ -150,6 +166,7 @@ export function approvalOf(work: WorkPlan): ApprovalWork | null {
     case 'wait':
     case 'part':
     case 'agent':
+    case 'skill':
     case 'shell':
     case 'mock':
       return null;
@@ -164,6 +181,16 @@ export function mockOf(work: WorkPlan): MockWork | null {
 /** The agent of the stage; null for other work. */
 export function agentOf(work: WorkPlan): AgentWork | null {
   return work.kind === 'agent' ? work : null;
+}
+
+/** The step machine of the stage; null for other work. */
+export function skillOf(work: WorkPlan): SkillWork | null {
+  return work.kind === 'skill' ? work : null;
+}
+
+/** What the stage's agent knows or can call; empty where it has none. */
+export function skillsOf(work: WorkPlan): readonly AgentSkill[] {
+  return work.kind === 'agent' || work.kind === 'skill' ? work.skills : [];
 }
 
 /** What is waited for; null for work that does more. */
@@ -194,7 +221,7 @@ export function hostVariablesOf(stages: readonly Pick<StagePlan, 'work'>[]): rea
 
 /** Of the servers that an agent calls, each its own. */
 export function environmentsOfServers(work: WorkPlan): readonly (readonly EnvPlan[])[] {
-  return work.kind === 'agent' ? work.skills.flatMap((skill) => (skill.kind === 'server' ? [skill.env] : [])) : [];
+  return skillsOf(work).flatMap((skill) => (skill.kind === 'server' ? [skill.env] : []));
 }
 
 /** Those of them that must be set, with the first stage that demands each. */

@@ -58,7 +58,7 @@ function refuseTogether(stage: StageSpec, llm: LlmSpec | null, { what, problems 
     refuse('and `credential_proxy` of `llm`', 'remove one of them: the proxy does not serve services');
 }
 
-function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmPlan {
+export function compileLlm(llm: LlmSpec, what: string, problems: Problems): LlmPlan {
   const { model, baseUrl, apiKeyEnv } = llm;
   for (const text of [model, baseUrl])
     if (text !== null && text.value.length > PLAN_LIMITS.referenceCharacters)
@@ -89,7 +89,7 @@ export function planOfLlm({ provider, model, baseUrl, apiKeyEnv, credentialProxy
   };
 }
 
-function compileSkills(specs: readonly SkillSpec[], context: AgentContext): readonly AgentSkill[] {
+export function compileSkills(specs: readonly SkillSpec[], context: AgentContext): readonly AgentSkill[] {
   const { what, problems } = context;
   const over = specs[PLAN_LIMITS.skills];
   if (over !== undefined)

@@ -2,6 +2,7 @@
 import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type TextsPlan } from '../plan/plan.ts';
 import { codeArguments } from './code-arguments.ts';
 import { placeIn } from './compile-condition.ts';
+import { paramTexts } from './compile-skill.ts';
 import type { CheckExpressions } from './expression/check.ts';
 import type { ParamValues } from './params.ts';
 import { hasExpression, type PlacedExpression, type Splitter } from './placeholders.ts';
@@ -26,12 +27,16 @@ export interface TextTools {
 }
 
 /** Texts of a stage that an expression stands in. */
-export function textsWithExpressions({ run, env, approval, prompt }: StageSpec): readonly PlacedText[] {
+export function textsWithExpressions({ run, env, approval, prompt, skill }: StageSpec): readonly PlacedText[] {
   const all: readonly PlacedText[] = [
     ...(run?.args ?? []).map((text, index) => ({ text, place: { kind: 'arg', index } as const })),
     ...(approval === null ? [] : [{ text: approval.message, place: { kind: 'message' } as const }]),
     ...(prompt === null ? [] : [{ text: prompt, place: { kind: 'prompt' } as const }]),
-    ...(run === null && prompt === null ? [] : env).map(({ name, value }) => ({
+    ...(skill === null ? [] : paramTexts(skill)).map(({ name, text }) => ({
+      text,
+      place: { kind: 'param', name } as const,
+    })),
+    ...(run === null && prompt === null && skill === null ? [] : env).map(({ name, value }) => ({
       text: value,
       place: { kind: 'env', name } as const,
     })),
@@ -73,8 +78,7 @@ function compileStageTexts(
         );
   const shown = new Map<Located<string>, string>();
   const plans = texts.map(({ text, place }): TextPlan => {
-    const key =
-      place.kind === 'env' ? `the variable ${place.name}` : place.kind === 'arg' ? '`args`' : `the ${place.kind}`;
+    const key = nameOfPlace(place);
     const interpreter = place.kind === 'arg' ? code.get(place.index) : undefined;
     const parts = tools.split(text);
     if (interpreter !== undefined) {
@@ -103,6 +107,20 @@ function compileStageTexts(
       'let an earlier stage print one text made of them',
     );
   return { plan: { sources, stages: [...reads.keys()], params, texts: plans }, reads: [...reads.values()], shown };
+}
+
+function nameOfPlace(place: TextPlace): string {
+  switch (place.kind) {
+    case 'arg':
+      return '`args`';
+    case 'env':
+      return `the variable ${place.name}`;
+    case 'param':
+      return `the param ${quote(place.name)}`;
+    case 'message':
+    case 'prompt':
+      return `the ${place.kind}`;
+  }
 }
 
 /** The expression alone, and where it begins if that is known. */

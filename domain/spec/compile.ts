@@ -24,7 +24,7 @@ import {
 import { coveredStages, machineBytes, machinePlanOf } from '../pipeline/machine-plan.ts';
 import { planBytes } from '../plan/wire.ts';
 import { edgesOnSuccess, hostVariablesOf, partOf } from '../plan/work.ts';
-import { compileAgent, planOfLlm } from './compile-agent.ts';
+import { type AgentContext, compileAgent, planOfLlm } from './compile-agent.ts';
 import { compileApproval } from './compile-approval.ts';
 import { type Condition, compileCondition, compileConditions } from './compile-condition.ts';
 import { compileEnv, compileSecrets, reportSecrets } from './compile-env.ts';
@@ -32,6 +32,7 @@ import { compileLoops } from './compile-loop.ts';
 import { compileMock } from './compile-mock.ts';
 import { compileOutputSchema } from './compile-output-schema.ts';
 import { compileRetry } from './compile-retry.ts';
+import { compileSkillWork, hasAgent, llmOf } from './compile-skill.ts';
 import { compileTexts, type StageTexts } from './compile-texts.ts';
 import { compileWait } from './compile-wait.ts';
 import { compileEach, checkItems } from './compile-items.ts';
@@ -40,6 +41,7 @@ import { checkWorkspaceVm, compileWorkspace, workspaceFolder } from './compile-w
 import { compileGuestPath, compileSandbox } from './compile-sandbox.ts';
 import type { CheckSchema } from './output-schema.ts';
 import { compilePart, type PartContext } from './compile-part.ts';
+import type { ReadSkill } from './skill-params.ts';
 import type { CheckExpressions } from './expression/check.ts';
 import { GUEST_PATH_DEFAULTS } from './grammar/stage-table.ts';
 import { DEFAULT_MAX_PARALLEL, RANGES, SCALES } from './grammar/values.ts';
@@ -69,6 +71,8 @@ export interface CompileOptions {
   readonly checkExpression?: CheckExpressions;
   /** Lists files of `baseDir`; absent: whoever compiles sees no files of the author. */
   readonly listFiles?: ListFiles;
+  /** Looks at a skill that a stage runs; absent: whoever compiles sees no files of the author. */
+  readonly readSkill?: ReadSkill;
   /** What judges schemas of outputs, which takes its time to load; without it who compiles has them checked elsewhere. */
   readonly checkSchema?: CheckSchema;
   /** The specs that it uses, near and far; absent: it has none beside it. */
@@ -139,6 +143,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
         defaults,
         baseDir: options.baseDir,
         listFiles: options.listFiles,
+        readSkill: options.readSkill ?? null,
         checkSchema: options.checkSchema ?? null,
         condition: conditions[index]!,
         problems,
@@ -212,12 +217,12 @@ function compileGrace(
 
 /** What the spec says and no stage asks for, or none of this build's VMs has. */
 function warnOfUnused(spec: Spec, problems: Problems): void {
-  if (spec.llm !== null && spec.stages.every(({ prompt, isShell }) => prompt === null && !isShell))
+  if (spec.llm !== null && spec.stages.every((stage) => !hasAgent(stage) && !stage.isShell))
     problems.warning(
       'spec/unsupported',
       spec.llm.at,
       '`llm` has no effect: no stage is an agent',
-      'remove it, or write a stage with `prompt`',
+      'remove it, or write a stage with `prompt` or `skill`',
     );
 }
 
@@ -386,9 +391,9 @@ function doubleNames(spec: Spec): ReadonlySet<string> {
 /** The model of each agent in a VM. Mistakes in it are the stage's to report. */
 function agentsOf(spec: Spec, running: readonly StageSpec[], scope: string): readonly (LlmPlan | null)[] {
   return running
-    .filter((stage) => (stage.prompt !== null || stage.isShell) && scopeOf(spec, stage) === scope)
+    .filter((stage) => (hasAgent(stage) || stage.isShell) && scopeOf(spec, stage) === scope)
     .map((stage) => {
-      const llm = stage.llm ?? spec.llm;
+      const llm = llmOf(spec, stage);
       return llm === null ? null : planOfLlm(llm);
     });
 }
@@ -402,7 +407,7 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
   const scopes = new Map<string, { stages: string[]; sandbox: ScopePlan['sandbox'] }>();
   // Of a VM that nothing is said of, what is in it decides.
   const forAgents = new Set(
-    running.flatMap((stage) => (stage.prompt !== null || stage.isShell ? [scopeOf(spec, stage)] : [])),
+    running.flatMap((stage) => (hasAgent(stage) || stage.isShell ? [scopeOf(spec, stage)] : [])),
   );
   for (const stage of running) {
     const id = scopeOf(spec, stage);
@@ -456,6 +461,7 @@ function describeStage(spec: Spec, { name }: StageSpec): string {
 
 interface StageContext {
   readonly checkSchema: CheckSchema | null;
+  readonly readSkill: ReadSkill | null;
   readonly condition: Condition | null;
   readonly texts: StageTexts | null;
   readonly params: ParamValues;
@@ -512,7 +518,7 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
   });
   const idOf = (index: number): string => spec.stages[index]!.name.value;
   const work = compileWork(spec, stage, links, { ...context, what, env });
-  if (work === null || links === null || (run === null && !isAgent && !stage.isShell)) return null;
+  if (work === null || links === null || (run === null && !hasAgent(stage) && !stage.isShell)) return null;
   return {
     id: stage.name.value,
     scope: scopeOf(spec, stage),
@@ -583,20 +589,22 @@ function compileWork(
   spec: Spec,
   stage: StageSpec,
   links: Links | null,
-  { fill, baseDir, what, env, problems }: WorkContext,
+  { params, texts, readSkill, fill, baseDir, what, env, problems }: WorkContext,
 ): WorkPlan | null {
-  const { run, prompt } = stage;
+  const { run, prompt, skill } = stage;
   if (stage.isShell) return { kind: 'shell', env };
-  if (prompt !== null)
-    return compileAgent(stage, prompt, {
-      what,
-      llm: stage.llm ?? spec.llm,
-      env,
-      baseDir,
-      fill,
-      compileEnv: (layer) => compileEnv([layer], [], fill),
-      problems,
-    });
+  const agent: AgentContext = {
+    what,
+    llm: llmOf(spec, stage),
+    env,
+    baseDir,
+    fill,
+    compileEnv: (layer) => compileEnv([layer], [], fill),
+    problems,
+  };
+  if (prompt !== null) return compileAgent(stage, prompt, agent);
+  if (skill !== null)
+    return compileSkillWork(stage, skill, { ...agent, params, texts: texts?.plan ?? null, readSkill });
   if (run === null) return null;
   warnOfShellInProgram(run, what, problems);
   warnOfParamsInCode(stage, spec, what, problems);

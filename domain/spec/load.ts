@@ -2,6 +2,7 @@ import type { Diagnostic } from '../errors/diagnostic.ts';
 import type { Plan } from '../plan/plan.ts';
 import { type CompileOptions, compilePlan } from './compile.ts';
 import { isImagePath, isOwnImage } from './compile-sandbox.ts';
+import { agentSkillsOf } from './compile-skill.ts';
 import { textsWithExpressions } from './compile-texts.ts';
 import { parseSpec } from './parse.ts';
 import { type PartFile, type PartFiles, type ReadSpec, allOf, readPartFiles } from './part-files.ts';
@@ -85,7 +86,7 @@ function mountPlacesOf(spec: Spec, baseDir: string | null): ReadonlyMap<string, 
     if (isImagePath(image.value)) add(image.value, image.at);
     else if (!places.has(image.value)) places.set(image.value, image.at);
   }
-  for (const skill of specs.flatMap(({ stages }) => stages.flatMap(({ skills }) => skills)))
+  for (const skill of specs.flatMap(({ stages }) => stages.flatMap(agentSkillsOf)))
     if (skill.variant === 'text' && skill.prefix === 'file') add(skill.text, skill.at);
   return places;
 }

@@ -9,8 +9,17 @@ import { MapReader, readMap } from './reader.ts';
 import type { SectionSpec, StageSpec } from './spec.ts';
 import { quote, type TreeNode } from './tree.ts';
 
-const { name: NAME, run: RUN, approval: APPROVAL, wait: WAIT, prompt: PROMPT, uses: USES, ...REST } = STAGE.keys;
-const WORKS = { run: RUN, approval: APPROVAL, wait: WAIT, prompt: PROMPT, uses: USES } as const;
+const {
+  name: NAME,
+  run: RUN,
+  approval: APPROVAL,
+  wait: WAIT,
+  prompt: PROMPT,
+  skill: SKILL,
+  uses: USES,
+  ...REST
+} = STAGE.keys;
+const WORKS = { run: RUN, approval: APPROVAL, wait: WAIT, prompt: PROMPT, skill: SKILL, uses: USES } as const;
 const OTHER_WORKS = Object.keys(WORKS).filter((key) => key !== 'run');
 
 /** Steps of a workflow or boxes of a pipeline, and the names that could not be read. */
@@ -88,7 +97,14 @@ function readWork(map: MapReader, kind: PlanKind): Work {
   const chosen = said.at(-1) ?? 'run';
   const only = <K extends WorkKey>(key: K): Pick<typeof WORKS, K> | object =>
     key === chosen ? { [key]: WORKS[key] } : {};
-  const keys = { ...only('run'), ...only('approval'), ...only('wait'), ...only('prompt'), ...only('uses') };
+  const keys = {
+    ...only('run'),
+    ...only('approval'),
+    ...only('wait'),
+    ...only('prompt'),
+    ...only('skill'),
+    ...only('uses'),
+  };
   return {
     kind: chosen,
     read: {
@@ -96,6 +112,7 @@ function readWork(map: MapReader, kind: PlanKind): Work {
       approval: null,
       wait: null,
       prompt: null,
+      skill: null,
       uses: null,
       ...(said.length === 0 ? {} : readKeys(map, keys, { kind })),
     },
@@ -120,6 +137,7 @@ const NOUNS: Readonly<Record<WorkKey, string>> = {
   approval: 'an approval',
   wait: 'a wait',
   prompt: 'an agent',
+  skill: 'a step machine',
   uses: 'a part',
 };
 
@@ -131,6 +149,12 @@ const INSTEAD: Readonly<Partial<Record<WorkKey, Readonly<Record<string, string>>
   wait: {
     timeout_secs: 'write `for` in `wait`, such as `for: 90s`',
     sandbox: 'remove it: a wait has no VM',
+  },
+  skill: {
+    llm: 'write it in `agent` of `skill`: `agent: { llm: { provider: NAME } }`',
+    skills: 'write it in `agent` of `skill`: `agent: { skills: […] }`',
+    output_file: 'remove it: the output is that of the skill',
+    with: 'write `params` in `skill`',
   },
   uses: {
     timeout_secs: 'give it to the stages of the part',
@@ -162,6 +186,7 @@ const PLURALS: Readonly<Record<string, string>> = {
   approval: 'approvals',
   wait: 'waits',
   prompt: 'agents',
+  skill: 'step machines',
   uses: 'parts',
 };
 
@@ -180,8 +205,12 @@ export function readShell(name: StageSpec['name'], problems: Problems): SectionS
 
 function emptyStage(name: StageSpec['name'], problems: Problems): StageSpec {
   const nothing = new MapReader({ kind: 'map', at: name.at, entries: new Map() }, 'the stage', problems);
-  const { run, approval, wait, prompt, uses, ...rest } = readKeys(nothing, { ...WORKS, ...REST }, { kind: null });
-  return { ...rest, run, approval, wait, prompt, uses, name, agent: null, isShell: false };
+  const { run, approval, wait, prompt, skill, uses, ...rest } = readKeys(
+    nothing,
+    { ...WORKS, ...REST },
+    { kind: null },
+  );
+  return { ...rest, run, approval, wait, prompt, skill, uses, name, agent: null, isShell: false };
 }
 
 function onlyStage(stage: StageSpec): SectionSpec {

@@ -159,27 +159,39 @@ const skill = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('server'), command: text.min(1), args: z.array(text), env: z.array(env) }),
   z.strictObject({ kind: z.literal('inline'), name, content: text }),
 ]);
+const llm = z.strictObject({
+  provider: z.enum(LLM_PROVIDERS),
+  model: reference.nullable(),
+  baseUrl: reference.nullable(),
+  apiKeyEnv: variable.nullable(),
+  credentialProxy: z.boolean(),
+});
 const agent = z
   .strictObject({
     kind: z.literal('agent'),
     mode: z.enum(AGENT_MODES).optional(),
     prompt: text,
-    llm: z
-      .strictObject({
-        provider: z.enum(LLM_PROVIDERS),
-        model: reference.nullable(),
-        baseUrl: reference.nullable(),
-        apiKeyEnv: variable.nullable(),
-        credentialProxy: z.boolean(),
-      })
-      .nullable()
-      .optional(),
+    llm: llm.nullable().optional(),
     skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
     env: z.array(env).optional(),
     messaging: z.boolean().optional(),
     played: z.literal(true).optional(),
   })
   .refine(({ mode, prompt }) => mode === 'interactive' || prompt.trim() !== '', 'a prompt, or the mode `interactive`');
+const stepMachine = z.strictObject({
+  kind: z.literal('skill'),
+  source,
+  params: z
+    .custom<Readonly<Record<string, JsonValue>>>(
+      (value) => isMapping(value) && isShallow(value, SOURCE_LIMITS.depth),
+      'a mapping that is not nested too deep',
+    )
+    .refine((value) => (jsonBytes(value) ?? Infinity) <= PLAN_LIMITS.skillParamsBytes, 'smaller params')
+    .optional(),
+  llm: llm.nullable().optional(),
+  skills: z.array(skill).max(PLAN_LIMITS.skills).optional(),
+  env: z.array(env).optional(),
+});
 const mock = z.strictObject({
   // No program takes it, so it may hold a zero byte.
   output: z
@@ -209,6 +221,7 @@ const works = {
   wait,
   part,
   agent,
+  skill: stepMachine,
   shell: z.strictObject({ kind: z.literal('shell'), env: z.array(env).optional() }),
   mock: mock.extend({ kind: z.literal('mock') }),
 } satisfies Record<WorkWire['kind'], z.ZodType<WorkWire>>;
@@ -218,6 +231,7 @@ const work = z.discriminatedUnion('kind', [
   works.wait,
   works.part,
   works.agent,
+  works.skill,
   works.shell,
   works.mock,
 ]);
@@ -256,6 +270,7 @@ const texts = z.strictObject({
           z.strictObject({ kind: z.literal('env'), name: variable }),
           z.strictObject({ kind: z.literal('message') }),
           z.strictObject({ kind: z.literal('prompt') }),
+          z.strictObject({ kind: z.literal('param'), name: text }),
         ]),
         parts: z.array(z.union([text, z.number().int().min(0)])).min(1),
       }),
@@ -299,8 +314,7 @@ const stage = z.strictObject({
   // Whether it is a schema, admission asks where that can be ended.
   outputSchema: z
     .custom<JsonValue>(
-      (value) =>
-        typeof value === 'object' && value !== null && !Array.isArray(value) && isShallow(value, SOURCE_LIMITS.depth),
+      (value) => isMapping(value) && isShallow(value, SOURCE_LIMITS.depth),
       'a mapping that is not nested too deep',
     )
     .refine((value) => (jsonBytes(value) ?? Infinity) <= OUTPUT_SCHEMA_LIMITS.schemaBytes, 'a shorter schema'),
@@ -489,6 +503,10 @@ export function checkPlan(value: unknown): { readonly plan: Plan } | { readonly 
     ...workspaceProblems(checked),
   ];
   return problems.length > 0 ? { problems: problems.slice(0, PROBLEMS_LIMIT) } : { plan: checked };
+}
+
+function isMapping(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 function isShallow(value: unknown, levels: number): boolean {
@@ -800,6 +818,8 @@ function nameOfPlace(place: TextPlace): string {
       return `args[${place.index}]`;
     case 'env':
       return `env.${place.name}`;
+    case 'param':
+      return `params.${place.name}`;
     case 'message':
     case 'prompt':
       return place.kind;

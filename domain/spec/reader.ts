@@ -262,7 +262,7 @@ export function readPlainText(node: TreeNode | null, what: string, problems: Pro
     'spec/bad-placeholder',
     text.at,
     `${what} has a placeholder: ${quote(text.value)}`,
-    'write the value out: placeholders are filled in in programs, arguments, variables, messages and prompts',
+    'write the value out: placeholders are filled in in programs, arguments, variables, messages, prompts and params',
   );
   return null;
 }

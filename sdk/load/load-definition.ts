@@ -4,6 +4,7 @@ import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import type { Diagnostic } from '../../domain/errors/diagnostic.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
+import { readSkill } from '../read-skill.ts';
 import { readSpec } from '../read-spec.ts';
 import { loadText } from '../../domain/spec/load.ts';
 import { sortDiagnostics } from '../../domain/spec/problems.ts';
@@ -92,6 +93,7 @@ async function judged(entry: string, options: LoadDefinitionOptions): Promise<Ju
     baseDir: dirname(entry),
     listFiles,
     params: options.params,
+    readSkill,
     readSpec,
   });
   const stageAt = placesInSource(reply.source, reply.stages);

@@ -2,14 +2,38 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CodedError } from '../../domain/errors/coded-error.ts';
 import type { Buildable } from '../../domain/step-machine/definition.ts';
+import { inputJsonSchema } from '../author/schema.ts';
 
-/** What stands in the folder's package.json, under what the skill says of its package, under its name and version. */
+/**
+ * What stands in the folder's package.json, under what the skill says of its package, under its name and version. The JSON Schema of
+ * its params stands there too: who gives them values compares them with it, without running the skill's code.
+ */
 export function packageJson(
-  { name, package: own = {} }: Buildable,
+  definition: Buildable,
   version: string,
   existing: Readonly<Record<string, unknown>>,
 ): string {
-  return `${JSON.stringify({ ...existing, ...own, name: own.name ?? name, version }, null, 2)}\n`;
+  const { name, package: own = {} } = definition;
+  const { voidbox: ours, ...before } = existing;
+  const said = own['voidbox'];
+  const voidbox = {
+    ...(isObject(ours) ? ours : {}),
+    ...(isObject(said) ? said : {}),
+    params: paramsSchema(definition),
+  };
+  const all = { ...before, ...own, name: own.name ?? name, version };
+  const isEmpty = Object.values(voidbox).every((value) => value === undefined);
+  return `${JSON.stringify(isEmpty ? all : { ...all, voidbox }, null, 2)}\n`;
+}
+
+/** Undefined: it has none, or its library exports no JSON Schema. */
+function paramsSchema(definition: Buildable): Readonly<Record<string, unknown>> | undefined {
+  if (definition.kind === 'reference' || definition.params === undefined) return undefined;
+  return inputJsonSchema(definition.params) ?? undefined;
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
 /** @throws CodedError `skill/output-taken` for one that is no JSON object, so that nothing of it is lost */

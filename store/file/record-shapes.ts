@@ -105,6 +105,13 @@ const agent = objectOf({
   messaging: optional(aFlag),
   played: optional(aFlag),
 });
+const stepMachine = objectOf({
+  source,
+  params: optional(anything),
+  llm: optional(orNull(llm)),
+  skills: optional(listOf(skill)),
+  env: optional(listOf(env)),
+});
 const edge = either(aText, objectOf({ stage: aText, on: oneOf('success', 'end', 'failure') }));
 const each = objectOf({
   list: kindOf<ListPlan['kind']>('kind', {
@@ -128,6 +135,7 @@ const stageFields = objectOf({
       wait,
       part,
       agent,
+      skill: stepMachine,
       shell: objectOf({ env: optional(listOf(env)) }),
       mock,
     }),

@@ -166,8 +166,10 @@ function randomSpec(random: Random): object {
   const stages = names.map((name, index) => {
     const before = names.slice(0, index).filter((earlier) => !last.includes(earlier) && !failing.includes(earlier));
     const isLast = last.includes(name);
-    const commands = isLast ? [] : before.filter((earlier) => ['run', 'uses'].includes(works.get(earlier)!));
-    const work = isLast ? 'run' : oneOf(['run', 'run', 'run', 'run', 'uses', 'uses', 'approval', 'wait'], random);
+    const commands = isLast ? [] : before.filter((earlier) => ['run', 'uses', 'skill'].includes(works.get(earlier)!));
+    const work = isLast
+      ? 'run'
+      : oneOf(['run', 'run', 'run', 'run', 'uses', 'uses', 'approval', 'wait', 'skill'], random);
     works.set(name, work);
     const depends = before.filter(() => random(3) === 0);
     const edges = isLast
@@ -198,6 +200,26 @@ function randomSpec(random: Random): object {
       };
     if (work === 'wait')
       return { name, ...edges, wait: random(2) === 0 ? { for: '90s' } : { until: '2026-12-01T09:00:00Z' } };
+    if (work === 'skill')
+      return {
+        ...common,
+        skill: {
+          use: './skills/release',
+          ...sometimes(2, () => ({
+            params: {
+              p: 'for ${{ params.p }}',
+              list: '${{ params.list }}',
+              deep: { n: [1, null, '${{ params.p }}'] },
+              ...(commands.length === 0 ? {} : { said: `\${{ stages.${oneOf(commands, random)}.output }}` }),
+            },
+          })),
+          ...sometimes(2, () => ({
+            agent: oneOf<unknown>(['codex', { llm: { provider: 'claude' }, skills: ['cli:jq'] }], random),
+          })),
+        },
+        ...sometimes(3, () => ({ mock: oneOf<object>([{}, { output: [1] }, { exit_code: 3 }], random) })),
+        ...sometimes(4, () => ({ env: { A: '${{ params.p }}' }, sandbox: { memory_mb: 2048 } })),
+      };
     const each = isLast
       ? {}
       : sometimes(4, () => ({
@@ -394,6 +416,7 @@ test('specs in YAML and JSON make the same plan, which reads back, and whose run
       '"stdin_from"',
       '"uses"',
       '"loop"',
+      '"skill"',
     ])
       if (JSON.stringify(spec).includes(text)) count(text);
     for (const end of expectAllEnd(plan, random, what)) count(end);
@@ -407,5 +430,5 @@ test('specs in YAML and JSON make the same plan, which reads back, and whose run
   );
   expect(seen.get('accepted')).toBeGreaterThan(300);
   expect([...seen].filter(([, times]) => times < 10)).toEqual([]);
-  expect(seen.size).toBe(1 + 13 + 3 * ends.length);
+  expect(seen.size).toBe(1 + 14 + 3 * ends.length);
 });

@@ -12,6 +12,7 @@ import { toWire } from '../../domain/plan/wire.ts';
 import { checkExpressions } from '../../domain/spec/expression/check.ts';
 import { compileText } from '../../domain/spec/load.ts';
 import { checkPlan } from '../../domain/spec/plan-schema.ts';
+import { readSkill } from '../../sdk/read-skill.ts';
 
 const FOLDER = import.meta.dirname;
 const BASE = '/home/ada/sales';
@@ -33,6 +34,11 @@ describe('golden specs', () => {
       baseDir: BASE,
       params,
       checkExpression: checkExpressions,
+      readSkill: (path) => {
+        const beside = join(FOLDER, name, relative(BASE, path));
+        const found = readSkill(beside);
+        return 'problem' in found ? { problem: found.problem.replaceAll(beside, path) } : found;
+      },
       readSpec: (path) => {
         const beside = join(FOLDER, name, relative(BASE, path));
         return existsSync(beside) ? { text: readFileSync(beside, 'utf8') } : { problem: 'there is no such file' };

@@ -6,6 +6,7 @@ import { APPROVAL } from './approval-table.ts';
 import { MOCK } from './mock-table.ts';
 import { otherKeys } from './other-keys.ts';
 import { SANDBOX } from './sandbox-table.ts';
+import { SKILL } from './skill-table.ts';
 import { PART, PIPELINE, SPEC, WORKFLOW } from './spec-table.ts';
 import { WAIT } from './wait-table.ts';
 import { WORKSPACE } from './workspace-table.ts';
@@ -26,6 +27,7 @@ const SECTIONS: Readonly<Record<string, MappingTable>> = {
   mock: MOCK,
   agent: AGENT,
   llm: LLM,
+  skill: SKILL,
   sandbox: SANDBOX,
 };
 

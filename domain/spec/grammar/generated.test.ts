@@ -20,7 +20,7 @@ test.each([
   [
     'a table without a marker',
     '# The spec\n',
-    'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, workspace, mock, agent, llm, sandbox',
+    'no place for the keys of spec, workflow, pipeline, part, stage, approval, wait, workspace, mock, agent, llm, skill, sandbox',
   ],
 ])('%s in docs/spec.md is told', (_what, text, message) => {
   expect(() => writeTables(text)).toThrow(message);

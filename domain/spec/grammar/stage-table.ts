@@ -11,6 +11,7 @@ import { APPROVAL } from './approval-table.ts';
 import { MOCK_KEY } from './mock-table.ts';
 import { OUTPUT_SCHEMA_KEY } from './output-schema-key.ts';
 import { SANDBOX } from './sandbox-table.ts';
+import { SKILL } from './skill-table.ts';
 import { WAIT } from './wait-table.ts';
 import { WORKSPACE_KEY } from './workspace-table.ts';
 import type { Keys, MappingTable } from './table.ts';
@@ -171,7 +172,7 @@ export const BESIDE_RUN = {
   },
   env: {
     as: 'env',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: { is: 'variables' },
     mistaken: ['environment', 'variables', 'env_vars'],
     doc: 'Variables of the command. See [Variables](#variables).',
@@ -179,7 +180,7 @@ export const BESIDE_RUN = {
   },
   secrets: {
     as: 'secrets',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: {
       is: 'list',
       of: { is: 'text', holds: "a variable's name", variable: true },
@@ -195,7 +196,7 @@ export const BESIDE_RUN = {
   },
   inputs: {
     as: 'inputs',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: { is: 'list', of: { is: 'mapping', table: INPUT }, item: 'an input' },
     feeds: 'edges',
     mistaken: ['input'],
@@ -205,7 +206,7 @@ export const BESIDE_RUN = {
   },
   outputs: {
     as: 'outputs',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: { is: 'list', of: { is: 'mapping', table: OUTPUT }, item: 'an output' },
     feeds: 'outputs',
     mistaken: ['output', 'artifacts'],
@@ -223,7 +224,7 @@ export const BESIDE_RUN = {
   },
   timeout_secs: {
     as: 'timeoutMs',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: { is: 'number', range: RANGES.timeoutSecs, scale: SCALES.msPerSecond },
     mistaken: ['timeout', 'timeout_sec', 'timeout_seconds', 'timeout_ms', 'timeout_minutes', 'time_limit'],
     otherwise: `\`${STAGE_DEFAULTS.timeoutMs / SCALES.msPerSecond}\`; \`${AGENT_STAGE_DEFAULTS.timeoutMs / SCALES.msPerSecond}\` of an agent`,
@@ -232,7 +233,7 @@ export const BESIDE_RUN = {
   },
   retry: {
     as: 'retry',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: { is: 'mapping', table: RETRY },
     mistaken: ['retries', 'retry_policy'],
     form: 'retry: { max_attempts: 3 }',
@@ -250,7 +251,7 @@ export const BESIDE_RUN = {
   },
   continue_on_error: {
     as: 'continueOnError',
-    goesWith: ['run', 'approval', 'wait', 'prompt', 'uses'],
+    goesWith: ['run', 'approval', 'wait', 'prompt', 'skill', 'uses'],
     type: { is: 'flag' },
     mistaken: ['allow_failure', 'ignore_errors', 'ignore_failure', 'ignore_error'],
     default: false,
@@ -317,15 +318,15 @@ export const BESIDE_RUN = {
   },
   sandbox: {
     as: 'sandbox',
-    goesWith: ['run', 'prompt'],
+    goesWith: ['run', 'prompt', 'skill'],
     type: { is: 'mapping', table: SANDBOX },
     otherwise: "the spec's",
     doc: "Overrides the spec's `sandbox` key by key; `env` and `mounts` are added to the spec's.",
     example: { memory_mb: 1024 },
   },
-  output_schema: { ...OUTPUT_SCHEMA_KEY, goesWith: ['run', 'prompt', 'uses'] },
+  output_schema: { ...OUTPUT_SCHEMA_KEY, goesWith: ['run', 'prompt', 'skill', 'uses'] },
   workspace: { ...WORKSPACE_KEY, goesWith: ['run', 'prompt'], excludes: ['for_each', 'finally', 'mode'] },
-  mock: { ...MOCK_KEY, goesWith: ['run', 'prompt', 'uses'] },
+  mock: { ...MOCK_KEY, goesWith: ['run', 'prompt', 'skill', 'uses'] },
   skills: {
     as: 'skills',
     goesWith: ['prompt'],
@@ -427,6 +428,15 @@ export const STAGE = {
       doc: `${PROMPT_DOC} See [Agents](#agents).`,
       example: 'Review the code in /workspace.',
     },
+    skill: {
+      as: 'skill',
+      type: { is: 'mapping', table: SKILL },
+      group: 'work',
+      mistaken: ['state_machine', 'step_machine', 'machine'],
+      form: 'skill: { use: ./SKILL }',
+      doc: 'A step machine, whose prompts an agent answers. See [Step machines](#step-machines).',
+      example: { use: './skills/release', params: { place: 'Ulm' } },
+    },
     uses: {
       as: 'uses',
       type: {
@@ -444,7 +454,13 @@ export const STAGE = {
     },
     ...BESIDE_RUN,
   },
-  misplaced: { '`approval`': APPROVAL.keys, '`retry`': RETRY.keys, '`sandbox`': SANDBOX.keys, '`run`': RUN.keys },
+  misplaced: {
+    '`approval`': APPROVAL.keys,
+    '`retry`': RETRY.keys,
+    '`sandbox`': SANDBOX.keys,
+    '`run`': RUN.keys,
+    '`skill`': SKILL.keys,
+  },
   unsupported: {
     // Of a box: a step has the key.
     depends_on: {

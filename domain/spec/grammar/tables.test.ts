@@ -13,6 +13,7 @@ import { WORKSPACE } from './workspace-table.ts';
 import { APPROVAL } from './approval-table.ts';
 import { WAIT } from './wait-table.ts';
 import { SANDBOX } from './sandbox-table.ts';
+import { SKILL } from './skill-table.ts';
 import { SPEC } from './spec-table.ts';
 import type { Json, JsonType } from './json.ts';
 import { goesWith, type Key, type MappingTable, type ValueType } from './table.ts';
@@ -114,7 +115,7 @@ function spotsBelow(
     return spotsOf(
       type.table,
       kind,
-      ([SANDBOX, APPROVAL, WAIT, WORKSPACE, MOCK, LLM] as readonly MappingTable[]).includes(type.table)
+      ([SANDBOX, APPROVAL, WAIT, WORKSPACE, MOCK, LLM, SKILL] as readonly MappingTable[]).includes(type.table)
         ? apart
         : inline,
       within,

@@ -1,0 +1,57 @@
+import { LLM_PROVIDERS } from '../../plan/plan.ts';
+import { LLM, SKILLS, SKILLS_EXAMPLE } from './agent-table.ts';
+import type { MappingTable } from './table.ts';
+
+/** What a box with a prompt has of its agent. */
+const ANSWERING_AGENT = {
+  keys: {
+    llm: {
+      as: 'llm',
+      type: { is: 'mapping', table: LLM },
+      mistaken: ['provider', 'model', 'base_url'],
+      otherwise: "the spec's",
+      form: 'llm: { provider: NAME }',
+      doc: "Replaces the spec's `llm`. See [Agents](#agents).",
+      example: { provider: 'ollama' },
+    },
+    skills: {
+      as: 'skills',
+      type: SKILLS,
+      doc: 'What the agent knows or can call. See [Agents](#agents).',
+      example: SKILLS_EXAMPLE,
+    },
+  },
+} as const satisfies MappingTable;
+
+/** A step machine as a stage's work. */
+export const SKILL = {
+  form: (text) => `{ use: ${text} }`,
+  keys: {
+    use: {
+      as: 'use',
+      type: { is: 'text', holds: 'path', plain: true, filled: 'name the entry or the folder of a skill' },
+      required: true,
+      mistaken: ['uses', 'path', 'entry', 'file', 'skill', 'name'],
+      form: 'use: ./SKILL',
+      doc: "The skill's entry file or its folder. A relative path starts from the spec's folder.",
+      example: './skills/release',
+    },
+    params: {
+      as: 'params',
+      type: { is: 'json', holds: 'mapping', shapes: ['object'] },
+      feeds: 'params',
+      mistaken: ['with', 'arguments', 'parameters', 'input', 'inputs'],
+      form: 'params: { NAME: VALUE }',
+      doc: "Values for the skill's params. Placeholders are filled in.",
+      example: { place: 'Ulm' },
+    },
+    agent: {
+      as: 'agent',
+      type: { is: 'choice', words: LLM_PROVIDERS, table: ANSWERING_AGENT },
+      otherwise: "the spec's `llm`",
+      doc: "The agent that answers the skill's prompts: a provider, or `llm` and `skills` as a step or box with a prompt has them.",
+      example: { llm: { provider: 'claude' }, skills: ['file:style.md'] },
+    },
+  },
+  misplaced: { '`agent`': ANSWERING_AGENT.keys },
+} as const satisfies MappingTable;
