@@ -7,7 +7,14 @@ import { FIELD_TYPES, PLAN_LIMITS, type ApprovalWork, type DataRef } from '../do
 import { EVENT_LIMITS } from '../domain/run/event-limits.ts';
 import { evaluateTexts } from '../domain/spec/expression/evaluate.ts';
 import { openStores, type Stores } from '../store/open-stores.ts';
-import { askApproval, checkRejection, recordApproval, type ApprovalRequest, type MadeMessage } from './approvals.ts';
+import {
+  askApproval,
+  type AskRequest,
+  checkRejection,
+  recordApproval,
+  type ApprovalRequest,
+  type MadeMessage,
+} from './approvals.ts';
 import { NO_LENT_VARIABLES } from './ports/lent-variables.ts';
 
 const APPROVAL: ApprovalWork = {
@@ -35,7 +42,7 @@ async function textOf(ref: DataRef): Promise<string> {
   return Buffer.concat(parts).toString('utf8');
 }
 
-const ask = (approval: ApprovalWork, made: MadeMessage | null = null): Promise<void> =>
+const ask = (approval: ApprovalWork, made: MadeMessage | null = null, of: Partial<AskRequest> = {}): Promise<void> =>
   askApproval(
     {
       ...stores,
@@ -43,7 +50,20 @@ const ask = (approval: ApprovalWork, made: MadeMessage | null = null): Promise<v
       evaluateTexts: (...asked) => Promise.resolve(evaluateTexts(...asked)),
       now: () => 5,
     },
-    { runId: 'r', stage: 'ok', execKey: 'ok/0/1', attempt: 1, approval, deadlineAtMs: 9, made, events: [] },
+    {
+      runId: 'r',
+      stage: 'ok',
+      instance: [],
+      item: null,
+      execKey: 'ok/0/1',
+      attempt: 1,
+      approval,
+      deadlineAtMs: 9,
+      made,
+      hostVariables: made === null ? [] : ['TOKEN'],
+      events: [],
+      ...of,
+    },
   );
 
 /** A message that is made of what stage `a` printed. */
@@ -52,9 +72,28 @@ async function madeOf(output: string, parts: readonly (string | number)[] = ['Sh
   return {
     texts: { sources: ['stages.a.output'], stages: ['a'], params: {}, texts: [{ place: { kind: 'message' }, parts }] },
     upstream: { a: { output: ref, outputs: {} } },
-    hostVariables: ['TOKEN'],
   };
 }
+
+test('a question of an item says which, without secrets and not longer than a line', async () => {
+  const asked = async (text: string, execKey: string): Promise<string | undefined> => {
+    await ask(APPROVAL, null, { instance: [{ part: 'each', item: 3 }], item: { index: 3, text }, execKey });
+    const event = await stores.events.find('r', `stage/${execKey}/asking`);
+    return event?.body.type === 'stage-asking' ? event.body.question?.item : undefined;
+  };
+  expect(await asked('{"city":"Oslo"}', 'ok/each~3/1')).toBe('{"city":"Oslo"}');
+  expect(await asked(`"${'x'.repeat(300)}"`, 'ok/each~3/2')).toBe(`"${'x'.repeat(198)}…`);
+  await stores.hostVariables.put('r', { TOKEN: 'hunter2-hunter2' });
+  const of = {
+    instance: [{ part: 'each', item: 3 }],
+    item: { index: 3, text: '"hunter2-hunter2"' },
+    hostVariables: ['TOKEN'],
+  };
+  await ask(APPROVAL, null, { ...of, execKey: 'ok/each~3/4' });
+  expect(JSON.stringify(await stores.events.find('r', 'stage/ok/each~3/4/asking'))).not.toContain('hunter2');
+  const line = await asked('"a\u001b[31m\nb"', 'ok/each~3/3');
+  expect(['\u001b', '\n'].filter((character) => line?.includes(character))).toEqual([]);
+});
 
 async function askedMessages(): Promise<readonly (string | undefined)[]> {
   const messages = [];

@@ -5,30 +5,35 @@ import { type ApprovalWork, type DataRef, PLAN_LIMITS, type TextsPlan } from '..
 import { type ApprovalAnswer, checkFields, checkGivenFields, type FieldValues } from '../domain/run/approval-answer.ts';
 import { EVENT_ID } from '../domain/run/event-id.ts';
 import type { NewRunEvent } from '../domain/run/event.ts';
-import { createRedactor } from '../domain/security/redactor.ts';
+import { type InstancePath, shownStage } from '../domain/run/instance.ts';
+import { createRedactor, type Redactor } from '../domain/security/redactor.ts';
 import { sanitize, sanitizeLine } from '../domain/security/sanitize.ts';
 import type { ActivityDeps } from './deps.ts';
 import { readSecrets } from './host-variables.ts';
-import type { StageRequest } from './requests.ts';
+import type { StageItem, StageRequest } from './requests.ts';
 import { makeTexts, type TextDeps } from './texts.ts';
 
 export interface AskRequest {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that it is done for; empty: of the run itself. */
+  readonly instance: InstancePath;
+  /** Null: the question is of the run itself. */
+  readonly item: StageItem | null;
   readonly execKey: string;
   readonly attempt: number;
   readonly approval: ApprovalWork;
   readonly deadlineAtMs: number | null;
   /** Values in the message, and what they are made of; null: the message stands in `approval`. */
   readonly made: MadeMessage | null;
+  /** Of the run. */
+  readonly hostVariables: readonly string[];
   readonly events: readonly NewRunEvent[];
 }
 
 export interface MadeMessage {
   readonly texts: TextsPlan;
   readonly upstream: StageRequest['upstream'];
-  /** Of the run. */
-  readonly hostVariables: readonly string[];
 }
 
 export interface ApprovalRequest {
@@ -47,27 +52,32 @@ type AskDeps = Pick<ActivityDeps, 'events' | 'now' | 'hostVariables' | 'lentVari
 
 /** @throws CodedError `stage/expression` where a value of the message cannot be made */
 export async function askApproval(deps: AskDeps, request: AskRequest): Promise<void> {
-  const { runId, execKey, events, approval, made } = request;
-  if (made === null) {
+  const { runId, execKey, events, approval, made, item } = request;
+  if (made === null && item === null) {
     await deps.events.append(runId, [...events, askingEvent(request, deps.now())]);
     return;
   }
   if (events.length > 0) await deps.events.append(runId, events);
   // What people were asked stands.
   if ((await deps.events.find(runId, EVENT_ID.attempt(execKey, 'asking'))) !== null) return;
-  const message = await messageOf(deps, request, made);
-  await deps.events.append(runId, [askingEvent({ ...request, approval: { ...approval, message } }, deps.now())]);
+  const redactor = createRedactor(await readSecrets(deps, runId, request.hostVariables));
+  const message = made === null ? approval.message : await messageOf(deps, request, made, redactor);
+  const shown = item === null ? null : shortened(redactor.text(sanitizeLine(item.text)));
+  await deps.events.append(runId, [askingEvent({ ...request, approval: { ...approval, message } }, deps.now(), shown)]);
 }
 
 /** Guests printed what stands in it. Without its control characters a text may be a secret that it was not before. */
 async function messageOf(
   deps: AskDeps,
-  { runId, stage, approval }: AskRequest,
-  { texts, upstream, hostVariables }: MadeMessage,
+  { stage, instance, approval }: AskRequest,
+  { texts, upstream }: MadeMessage,
+  redactor: Redactor,
 ): Promise<string> {
-  const redactor = createRedactor(await readSecrets(deps, runId, hostVariables));
   const cannotAsk = (why: string): CodedError =>
-    new CodedError('stage/expression', `stage ${stage} cannot ask: ${redactor.text(sanitizeLine(why))}`);
+    new CodedError(
+      'stage/expression',
+      `stage ${shownStage(stage, instance)} cannot ask: ${redactor.text(sanitizeLine(why))}`,
+    );
   const made = await makeTexts(deps, texts, upstream);
   if ('problem' in made) throw cannotAsk(made.problem);
   const written = made.find(({ place }) => place.kind === 'message')?.value ?? approval.message;
@@ -79,12 +89,21 @@ async function messageOf(
   return message;
 }
 
+/** Of an item's JSON in a question. */
+const SHOWN_CHARACTERS = 200;
+
+function shortened(text: string): string {
+  return text.length <= SHOWN_CHARACTERS ? text : `${text.slice(0, SHOWN_CHARACTERS - 1)}…`;
+}
+
+/** @param item  whose question it is, for people; null: it is of the run itself */
 export function askingEvent(
   { stage, execKey, attempt, approval, deadlineAtMs }: AskRequest,
   atMs: number,
+  item: string | null = null,
 ): NewRunEvent {
   const { message, by, fields, onTimeout } = approval;
-  const question = { message, by, fields, deadlineAtMs, onTimeout };
+  const question = { message, by, fields, deadlineAtMs, onTimeout, ...(item === null ? {} : { item }) };
   return {
     id: EVENT_ID.attempt(execKey, 'asking'),
     atMs,

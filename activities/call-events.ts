@@ -6,6 +6,7 @@ import { lastAttempt, lastGeneration } from '../domain/pipeline/reach.ts';
 import type { MachinePlan, MachineStage } from '../domain/pipeline/machine-plan.ts';
 import { retryPauseMs } from '../domain/plan/retry.ts';
 import { PLAN_LIMITS, type RetryPlan } from '../domain/plan/plan.ts';
+import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import { approvalOf } from '../domain/plan/work.ts';
 import { checkGivenFields, type FieldValues } from '../domain/run/approval-answer.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
@@ -151,7 +152,7 @@ function stageAnswered(run: AdmittedRun, id: string, given: Fields): RunEventBod
 
 /** Null: the approval does not have them. */
 function rejectedFields({ plan }: AdmittedRun, stage: string, given: unknown): FieldValues | null {
-  const approval = approvalOf(plan.stages.find(({ id }) => id === stage)!.work);
+  const approval = approvalOf(stageOfPlan(plan, stage)!.work);
   const checked = checkGivenFields(approval?.fields ?? [], given);
   return 'problem' in checked ? null : checked.values;
 }
@@ -192,15 +193,15 @@ function stageFailed(
   return { type: 'stage-failed', stage: name, execKey, failure };
 }
 
-/** An attempt of a stage that asks; null for others. */
+/** An attempt of a stage that asks, in the run itself or in an item; null for others. */
 function askedBy(
   plan: MachinePlan,
   name: unknown,
   execKey: unknown,
 ): { readonly stage: string; readonly execKey: string; readonly attempt: number } | null {
-  const stage = isText(name) ? plan.stages[planIndex(plan).stageById(name) ?? -1] : undefined;
-  const attempt = stage === undefined || stage.doing !== 'ask' ? null : attemptOf(plan, stage, execKey);
-  return attempt === null ? null : { stage: stage!.id, execKey: execKey as string, attempt };
+  const tried = isText(name) ? triedUnder(plan, name, execKey) : null;
+  if (tried === null || tried.doing !== 'ask') return null;
+  return { stage: name as string, execKey: execKey as string, attempt: tried.attempt };
 }
 
 /** The attempt of the stage itself that a key names; null for a key that the machine gives to none. */
@@ -214,15 +215,20 @@ function triedUnder(
   plan: MachinePlan,
   id: string,
   execKey: unknown,
-): { readonly attempt: number; readonly isItem: boolean; readonly retry: RetryPlan } | null {
+): {
+  readonly attempt: number;
+  readonly isItem: boolean;
+  readonly retry: RetryPlan;
+  readonly doing: MachineStage['doing'];
+} | null {
   const name = isText(execKey) ? parseExecKey(execKey) : null;
   if (name === null || name.stage !== id || name.command !== 1) return null;
   if (name.instance.some(({ item }) => item >= PLAN_LIMITS.items)) return null;
   const stage = stageAt(plan, id, name.instance);
   if (stage === null) return null;
-  const { retry, visits } = stage;
+  const { retry, visits, doing } = stage;
   const isItem = name.instance.length > 0;
-  return name.attempt <= lastAttempt({ retry, visits }) ? { attempt: name.attempt, isItem, retry } : null;
+  return name.attempt <= lastAttempt({ retry, visits }) ? { attempt: name.attempt, isItem, retry, doing } : null;
 }
 
 function stageSkipped(plan: MachinePlan, id: string, { stage, reason }: Fields): RunEventBody | null {

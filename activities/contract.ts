@@ -144,6 +144,8 @@ export interface WholeStageCall {
 export interface AskCall {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the stage is done for; absent: of the run itself. */
+  readonly instance?: InstancePath;
   readonly attempt: number;
   /** Milliseconds since the epoch; null: there is none. */
   readonly deadlineAtMs: number | null;
@@ -156,6 +158,8 @@ export interface AskCall {
 export interface ApprovalCall {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the stage is done for; absent: of the run itself. */
+  readonly instance?: InstancePath;
   readonly attempt: number;
   /** The name that the person who answered gave; null: none. */
   readonly by: string | null;
@@ -172,6 +176,8 @@ export interface ApprovalCall {
 export interface RejectionCall {
   readonly runId: string;
   readonly stage: string;
+  /** Of the item that the stage is done for; absent: of the run itself. */
+  readonly instance?: InstancePath;
   readonly attempt: number;
   /** As they came. */
   readonly fields: unknown;

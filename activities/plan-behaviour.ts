@@ -42,6 +42,11 @@ const NEEDS: readonly Need[] = [
   { behaviour: 13, what: 'is mocked', isNeeded: ({ work }) => mockOf(work) !== null },
   { behaviour: 16, what: 'is a loop', isNeeded: ({ loop }) => loop !== undefined },
   {
+    behaviour: 21,
+    what: 'is an approval of an item',
+    isNeeded: ({ of, work }) => of !== undefined && approvalOf(work) !== null,
+  },
+  {
     behaviour: 20,
     what: 'has `for_each` in a loop',
     isNeeded: ({ each, visits }) => each !== undefined && visits !== undefined,

@@ -715,7 +715,15 @@ describe('a stage that asks', () => {
   });
 
   test('is asked and answered with what was admitted', async () => {
-    expect(await as('asks', () => calls.ask(ask))).toEqual({ ...ask, execKey: 'ok/0/1', approval: work, made: null });
+    expect(await as('asks', () => calls.ask(ask))).toEqual({
+      ...ask,
+      execKey: 'ok/0/1',
+      approval: work,
+      made: null,
+      instance: [],
+      item: null,
+      hostVariables: [],
+    });
     expect(await as('asks', () => calls.approval(approval))).toMatchObject({ approval: work, by: 'ada', atMs: 7 });
     const silent = { ...approval, by: null, timedOut: true };
     expect(await as('asks', () => calls.approval(silent))).toMatchObject({ by: null, timedOut: true });
@@ -738,7 +746,8 @@ describe('a stage that asks', () => {
       as('makes', () => calls.ask({ ...ask, runId: 'makes', upstream: given }));
     expect(await asked(upstream)).toMatchObject({
       approval: work,
-      made: { texts, upstream, hostVariables: ['TOKEN'] },
+      made: { texts, upstream },
+      hostVariables: ['TOKEN'],
     });
     for (const refused of [undefined, {}, { ...upstream, ok: upstream.own }, { own: { output: null, outputs: {} } }])
       await expect(asked(refused)).rejects.toMatchObject({ code: 'call/refused' });

@@ -99,6 +99,8 @@ export function createRunCalls({
     return runNamed(call['runId'] as string);
   }
 
+  const callerOf = (call: Fields): typeof runOf => (isOfItem(call) ? runOrItemsOf : runOf);
+
   async function openRunOf(call: Fields, of = runOf): Promise<AdmittedRun> {
     const run = await of(call);
     const end = await endOf(events, run.runId);
@@ -152,7 +154,7 @@ export function createRunCalls({
     },
     async evaluate(value) {
       const call = fieldsOf(value, 'a call to decide a stage');
-      const run = await openRunOf(call, isOfItem(call) ? runOrItemsOf : runOf);
+      const run = await openRunOf(call, callerOf(call));
       const request = evaluateRequest(run, call);
       const item = await lists.itemOf(run.runId, request.instance);
       if (item === null || request.handsOn?.kind !== 'run-input') return request;
@@ -160,15 +162,18 @@ export function createRunCalls({
     },
     async ask(value) {
       const call = fieldsOf(value, 'a call to ask');
-      return askRequest(await openRunOf(call), call);
+      const run = await openRunOf(call, callerOf(call));
+      const request = askRequest(run, call);
+      const item = await lists.itemOf(run.runId, request.instance);
+      return { ...request, item };
     },
     async approval(value) {
       const call = fieldsOf(value, 'a call to keep an answer');
-      return approvalRequest(await openRunOf(call), call);
+      return approvalRequest(await openRunOf(call, callerOf(call)), call);
     },
     async rejection(value) {
       const call = fieldsOf(value, 'a call to check an answer');
-      const { runId, approval } = questionIn(await openRunOf(call), call);
+      const { runId, approval } = questionIn(await openRunOf(call, callerOf(call)), call);
       return { runId, approval, fields: call['fields'] };
     },
     async beginItems(value) {
@@ -192,7 +197,7 @@ export function createRunCalls({
     },
     async acquire(value) {
       const call = fieldsOf(value, 'a call for a VM');
-      const run = await openRunOf(call, isOfItem(call) ? runOrItemsOf : runOf);
+      const run = await openRunOf(call, callerOf(call));
       const request = scopeRequest(run, call);
       await lists.itemOf(run.runId, request.instance);
       if (request.scope.stages.length === 1)
@@ -356,13 +361,19 @@ export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
     throw refused(run, `a deadline is a time or null, the call names ${quoted(deadlineAtMs)}`);
   const stage = stageOf(run, idIn(run, call, 'stage'));
   const { texts } = stage;
+  const question = questionIn(run, call);
   return {
-    ...questionIn(run, call),
+    ...question,
+    item: null,
     deadlineAtMs: deadlineAtMs as number | null,
     made:
       texts === undefined
         ? null
-        : { texts, upstream: checkedUpstream(run, stage, call['upstream']), hostVariables: run.plan.hostVariables },
+        : {
+            texts,
+            upstream: takenIn(run, stage, question.instance, call['upstream']),
+          },
+    hostVariables: run.plan.hostVariables,
     events: checkedEvents(run, call['events']),
   };
 }
@@ -378,8 +389,12 @@ function approvalRequest(run: AdmittedRun, call: Fields): ApprovalRequest {
 }
 
 /** Of the stage and the attempt that a call names. */
-function questionIn(run: AdmittedRun, call: Fields): Omit<AskRequest, 'deadlineAtMs' | 'made' | 'events'> {
-  const { id, work, retry, visits } = stageOf(run, idIn(run, call, 'stage'));
+function questionIn(
+  run: AdmittedRun,
+  call: Fields,
+): Omit<AskRequest, 'deadlineAtMs' | 'made' | 'item' | 'hostVariables' | 'events'> {
+  const stage = stageOf(run, idIn(run, call, 'stage'));
+  const { id, work, retry, visits } = stage;
   const approval = approvalOf(work);
   const { attempt } = call;
   if (approval === null) throw refused(run, `stage ${id} asks nothing`);
@@ -390,7 +405,8 @@ function questionIn(run: AdmittedRun, call: Fields): Omit<AskRequest, 'deadlineA
     attempt > lastAttempt({ retry, visits })
   )
     throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
-  return { runId: run.runId, stage: id, execKey: keyOf(id, [], attempt), attempt, approval };
+  const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
+  return { runId: run.runId, stage: id, instance, execKey: keyOf(id, instance, attempt), attempt, approval };
 }
 
 function isNote(value: unknown, mostCharacters: number): value is string | null {

@@ -5,12 +5,18 @@ import { openServerLink } from '../client/server-link.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { AnswerReceipt, AnswerRequest, Decision } from '../workflows/run/answer-request.ts';
-import { answerThatStands, answerThatStandsElsewhere, hasEnded, refusal } from './answered-run.ts';
+import {
+  answerThatStands,
+  answerThatStandsElsewhere,
+  hasEnded,
+  itemAnswerThatStands,
+  refusal,
+} from './answered-run.ts';
 import { environmentError, usageError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT, type ExitCode } from './exit-code.ts';
 import { describeMissingWorker } from './missing-worker.ts';
-import { shownRunId, typedRunId } from './run-id.ts';
+import { shownRunId, typedRunId, typedStage } from './run-id.ts';
 import { findRunOrElsewhere, isElsewhere } from './run-elsewhere.ts';
 
 export interface AnswerOptions {
@@ -65,6 +71,11 @@ export async function answerRun(
         error.message,
         (await describeMissingWorker(link, Date.now())) ?? 'Try again; `voidbox ps` shows whether the worker runs.',
       );
+    const stands =
+      stageText === undefined || isElsewhere(found)
+        ? null
+        : await itemAnswerThatStands(runId, stageText, given, context);
+    if (stands !== null) return await say(runId, stands, options, context);
     if (error.kind === 'ended') return isElsewhere(found) ? await asOfHistory() : await asOfOld();
     throw refusal(runId, error.message);
   }
@@ -81,7 +92,7 @@ function onlyOne(runId: string, asking: readonly string[], decision: Decision): 
   if (others.length === 0) return first;
   throw usageError(
     `${asking.length} stages of run ${shownRunId(runId)} wait for an answer: ${asking.map(sanitizeLine).join(', ')}`,
-    `Name one: voidbox ${decision} ${typedRunId(runId)} ${sanitizeLine(first)}`,
+    `Name one: voidbox ${decision} ${typedRunId(runId)} ${typedStage(first)}`,
   );
 }
 

@@ -3,14 +3,16 @@ import type { Client } from '@temporalio/client';
 import type { ArtifactStore } from '../activities/ports/artifacts.ts';
 import { answersInHistory } from '../client/answers-in-history.ts';
 import { describeRun } from '../client/runs.ts';
+import { parseExecKey } from '../domain/run/attempt.ts';
 import { isCodedError } from '../domain/errors/coded-error.ts';
 import type { ApprovalAnswer } from '../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
-import type { AnswerView, RunView, StageView } from '../store/projection.ts';
+import { answerIn, type AnswerView, type RunView, type StageView } from '../store/projection.ts';
 import type { AnswerReceipt, AnswerRequest } from '../workflows/run/answer-request.ts';
 import { CliError } from './cli-error.ts';
 import type { CliContext } from './context.ts';
 import { EXIT } from './exit-code.ts';
+import { nameOf } from './render/event-lines.ts';
 import { readRepairedViews } from './repair-runs.ts';
 import { typedRunId } from './run-id.ts';
 import { readWhatIsThere } from './run-lookup.ts';
@@ -38,6 +40,8 @@ export async function answerThatStands(
 ): Promise<AnswerReceipt> {
   const { artifacts } = await context.stores();
   const [view] = await readRepairedViews([runId], context);
+  const ofItem = stageText === undefined ? null : await itemAnswerThatStands(runId, stageText, given, context);
+  if (ofItem !== null) return ofItem;
   const all = view!.stages.filter((stage): stage is Answered => stage.answer !== null);
   const meant = stageText === undefined ? all : all.filter(({ id }) => id === stageText);
   const [stage, ...others] = meant;
@@ -47,6 +51,27 @@ export async function answerThatStands(
   }
   const stands = (meant.length > 0 ? meant : all).map(describeAnswer);
   throw refusal(runId, [whyNone(view!, stageText), ...stands].map(sanitizeLine).join('; '));
+}
+
+/**
+ * The receipt that the given answer got to a stage of an item, also while its run goes on: the items around it may have ended.
+ * Null: none did.
+ */
+export async function itemAnswerThatStands(
+  runId: string,
+  name: string,
+  given: GivenAnswer,
+  context: CliContext,
+): Promise<AnswerReceipt | null> {
+  if (!name.includes('[')) return null;
+  const { reader, artifacts } = await context.stores();
+  let last: { readonly attempt: number; readonly answer: AnswerView } | null = null;
+  for await (const { atMs, body } of reader.read(runId, 0, { output: false })) {
+    if (body.type !== 'stage-answered' || nameOf(body) !== name) continue;
+    const answer = answerIn(body, atMs);
+    if (answer !== null) last = { attempt: parseExecKey(body.execKey)?.attempt ?? 1, answer };
+  }
+  return last === null ? null : await receiptOf({ id: name, ...last }, given, artifacts);
 }
 
 /**
@@ -93,7 +118,7 @@ function describeReceipt({ stage, decision, by, at }: Pick<AnswerReceipt, 'stage
 
 /** Null: the stage was answered otherwise, or nobody can tell any more. */
 async function receiptOf(
-  { id, attempt, answer }: Answered,
+  { id, attempt, answer }: Pick<Answered, 'id' | 'attempt' | 'answer'>,
   given: GivenAnswer,
   artifacts: ArtifactStore,
 ): Promise<AnswerReceipt | null> {

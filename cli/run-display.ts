@@ -4,7 +4,7 @@ import type { Sink } from './context.ts';
 import { createEventPrinter } from './render/event-lines.ts';
 import { sanitizeLine } from '../domain/security/sanitize.ts';
 import type { Advise } from './render/run-end.ts';
-import { typedRunId } from './run-id.ts';
+import { typedRunId, typedStage } from './run-id.ts';
 import { renderCounts, renderStages } from './render/stages.ts';
 import { truncate } from './render/width.ts';
 
@@ -45,7 +45,7 @@ export function createRunDisplay(sink: Sink, advise: Advise): RunDisplay {
 }
 
 function answerHint(advise: Advise, runId: string, stage: string): string {
-  return advise(`answer it: voidbox approve ${typedRunId(runId)} ${sanitizeLine(stage)} (or voidbox reject)`);
+  return advise(`answer it: voidbox approve ${typedRunId(runId)} ${typedStage(stage)} (or voidbox reject)`);
 }
 
 function createPlainDisplay(sink: Sink, advise: Advise): RunDisplay {

@@ -41,3 +41,9 @@ function listing(title: string, runIds: readonly string[]): string {
   const more = runIds.length > shown.length ? [`  … ${runIds.length - shown.length} more: voidbox runs --all`] : [];
   return [title, ...shown, ...more].join('\n');
 }
+
+/** As a shell takes it: brackets of an item would be a pattern. */
+export function typedStage(name: string): string {
+  const line = sanitizeLine(name);
+  return /^[\w.-]+$/.test(line) ? line : `'${line.replaceAll("'", '')}'`;
+}

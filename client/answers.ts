@@ -6,7 +6,7 @@ import {
   WorkflowNotFoundError,
   WorkflowUpdateFailedError,
 } from '@temporalio/client';
-import { RUN_MESSAGES } from '../workflows/messages.ts';
+import { ITEMS_MESSAGES, ITEMS_WORKFLOW_TYPE, RUN_MESSAGES } from '../workflows/messages.ts';
 import type { AnswerReceipt, AnswerRequest } from '../workflows/run/answer-request.ts';
 import type { RunStatus } from '../workflows/run/run-status.ts';
 import { isClosing } from './session-update.ts';
@@ -25,22 +25,92 @@ export class AnswerError extends Error {
   }
 }
 
-/** @throws AnswerError */
+/** A stage of an item, which is named as `review[3].ok`, is answered by the window of its list. @throws AnswerError */
 export async function answerStage(client: Client, runId: string, request: AnswerRequest): Promise<AnswerReceipt> {
-  return told(runId, async () =>
-    client.workflow.getHandle(runId).executeUpdate<AnswerReceipt, [AnswerRequest]>(RUN_MESSAGES.answer, {
-      args: [request],
-    }),
+  return told(runId, async () => {
+    const list = LIST_OF_ITEM.exec(request.stage)?.[0];
+    if (list !== undefined) return await answerItem(client, runId, list, request);
+    return await client.workflow
+      .getHandle(runId)
+      .executeUpdate<AnswerReceipt, [AnswerRequest]>(RUN_MESSAGES.answer, { args: [request] });
+  });
+}
+
+async function answerItem(client: Client, runId: string, list: string, request: AnswerRequest): Promise<AnswerReceipt> {
+  const { status } = await client.workflow.getHandle(runId).describe();
+  if (status.name !== 'RUNNING') throw ended(runId);
+  const windows = await windowsOf(client, runId, list);
+  const nobody = new AnswerError(
+    'refused',
+    `no stage ${JSON.stringify(request.stage)} of run ${runId} waits for an answer`,
+  );
+  // One that it has answered knows what stands.
+  const window = windows.find(({ asking }) => asking.includes(request.stage)) ?? windows.at(-1);
+  if (window === undefined) throw nobody;
+  try {
+    return await client.workflow
+      .getHandle(window.workflowId)
+      .executeUpdate<AnswerReceipt, [AnswerRequest]>(ITEMS_MESSAGES.answer, { args: [request] });
+  } catch (error) {
+    if (error instanceof WorkflowNotFoundError) throw nobody;
+    throw error;
+  }
+}
+
+/** The list that the name of an item's stage begins with. */
+const LIST_OF_ITEM = /^[^[\]#]+(?=(?:#\d+)?\[)/;
+
+interface WindowOfItems {
+  readonly workflowId: string;
+  /** Names of the stages of its items that wait for an answer now. */
+  readonly asking: readonly string[];
+}
+
+/**
+ * The open windows of a run, and those within these, the outermost first.
+ * @param list  the run's stage whose items they are; null: of every list
+ */
+async function windowsOf(client: Client, runId: string, list: string | null): Promise<readonly WindowOfItems[]> {
+  const windows: WindowOfItems[] = [];
+  let level = (await childrenOf(client, runId)).filter((id) => list === null || isWindowOf(id, list));
+  while (level.length > 0) {
+    const next: string[] = [];
+    for (const workflowId of level) {
+      const handle = client.workflow.getHandle(workflowId);
+      try {
+        windows.push({ workflowId, asking: await handle.query<readonly string[], []>(ITEMS_MESSAGES.asking) });
+        next.push(...(await childrenOf(client, workflowId)));
+      } catch (error) {
+        // It has ended meanwhile.
+        if (!(error instanceof WorkflowNotFoundError)) throw error;
+      }
+    }
+    level = next;
+  }
+  return windows;
+}
+
+async function childrenOf(client: Client, workflowId: string): Promise<readonly string[]> {
+  const { raw } = await client.workflow.getHandle(workflowId).describe();
+  return (raw.pendingChildren ?? []).flatMap(({ workflowTypeName, workflowId: id }) =>
+    workflowTypeName === ITEMS_WORKFLOW_TYPE && typeof id === 'string' ? [id] : [],
   );
 }
 
-/** Names of the stages that wait for an answer, in the plan's order. @throws AnswerError */
+/** Of `items/<execution>/<instance>/<stage>/<window>`. */
+function isWindowOf(workflowId: string, list: string): boolean {
+  return workflowId.split('/')[3]?.replace(/~\d+$/, '') === list;
+}
+
+/** Names of the stages that wait for an answer, in the plan's order, and then those of items. @throws AnswerError */
 export async function stagesThatAsk(client: Client, runId: string): Promise<readonly string[]> {
-  const { state, stages } = await told(runId, async () =>
-    client.workflow.getHandle(runId).query<RunStatus, []>(RUN_MESSAGES.view),
-  );
-  if (state !== 'running' && state !== 'admitting') throw ended(runId);
-  return stages.flatMap(({ id, state: each }) => (each === 'asking' ? [id] : []));
+  return told(runId, async () => {
+    const { state, stages } = await client.workflow.getHandle(runId).query<RunStatus, []>(RUN_MESSAGES.view);
+    if (state !== 'running' && state !== 'admitting') throw ended(runId);
+    const own = stages.flatMap(({ id, state: each }) => (each === 'asking' ? [id] : []));
+    const ofItems = await windowsOf(client, runId, null);
+    return [...own, ...ofItems.flatMap(({ asking }) => asking)];
+  });
 }
 
 async function told<T>(runId: string, call: () => Promise<T>): Promise<T> {

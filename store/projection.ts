@@ -2,7 +2,7 @@
 import type { DataRef, IsolationLevel } from '../domain/plan/plan.ts';
 import type { FieldValues } from '../domain/run/approval-answer.ts';
 import { parseExecKey } from '../domain/run/attempt.ts';
-import { type InstancePath, instanceText } from '../domain/run/instance.ts';
+import { type InstancePath, instanceText, shownStage } from '../domain/run/instance.ts';
 import type { RunOrigin } from '../domain/run/origin.ts';
 import type { Question, RunEvent, RunEventBody, RunOutcome } from '../domain/run/event.ts';
 import { parseVmKey } from '../domain/run/vm-key.ts';
@@ -109,8 +109,17 @@ export interface AnswerView {
 export interface ItemsView extends ItemCounts {
   /** The first that failed, by number; at most `SHOWN_FAILURES`. */
   readonly failures: readonly ItemFailure[];
+  /** Stages of items that wait for an answer, in the order in which they began to. Absent: none has asked. */
+  readonly questions?: readonly ItemQuestion[] | undefined;
   /** Lists within items, by stage: those of all items around them together. Absent: none has begun. */
   readonly within?: Readonly<Record<string, ItemCounts>> | undefined;
+}
+
+export interface ItemQuestion {
+  /** For people, and for an answer: `review[3].ok`. */
+  readonly name: string;
+  readonly execKey: string;
+  readonly question: Question;
 }
 
 export interface ItemCounts {
@@ -199,7 +208,9 @@ function fold(view: RunView, { atMs, body }: RunEvent): RunView {
   if (item !== null)
     return withStage(view, item.stage, (stage) =>
       // In a loop the view shows the items of the latest visit.
-      item.attempt < stage.attempt ? stage : withInner(withItem(stage, item.item, body), item.instance, body),
+      item.attempt < stage.attempt
+        ? stage
+        : withQuestions(withInner(withItem(stage, item.item, body), item.instance, body), item.instance, body),
     );
   switch (body.type) {
     case 'run-admitted': {
@@ -394,7 +405,8 @@ const NO_ITEMS: ItemsView = { total: 0, running: 0, succeeded: 0, failed: 0, fai
 
 /** VMs of items are left out: each lives for one of them. Of a part an item ends with the stage that ends the part. */
 function withItem(stage: StageView, item: number, body: RunEventBody): StageView {
-  if (body.type === 'stage-started' || body.type === 'stage-retrying') return withItems(stage, item, 'running', null);
+  if (body.type === 'stage-started' || body.type === 'stage-asking' || body.type === 'stage-retrying')
+    return withItems(stage, item, 'running', null);
   if (body.type === 'output') return { ...stage, outputBytes: stage.outputBytes + body.to - body.from };
   if (body.type === 'stage-reattached') return { ...stage, reattached: stage.reattached + 1 };
   if ('stage' in body && body.stage !== stage.id) return stage;
@@ -425,6 +437,22 @@ function withInner(stage: StageView, instance: InstancePath, body: RunEventBody)
   return state === undefined ? stage : counted(list, (counts) => moved(counts, instanceText(instance), state));
 }
 
+/** What is asked in items, and what is not any more. Of a window that begins again, the question stands as it was. */
+function withQuestions(stage: StageView, instance: InstancePath, body: RunEventBody): StageView {
+  if (!('execKey' in body)) return stage;
+  const { execKey } = body;
+  const items = stage.items ?? NO_ITEMS;
+  const others = (items.questions ?? []).filter((each) => each.execKey !== execKey);
+  if (body.type === 'stage-asking' && body.question !== undefined) {
+    const asked = { name: shownStage(body.stage, instance), execKey, question: body.question };
+    return { ...stage, items: { ...items, questions: [...others, asked] } };
+  }
+  const isOver = body.type === 'stage-answered' || body.type === 'stage-failed';
+  return isOver && others.length !== (items.questions ?? []).length
+    ? { ...stage, items: { ...items, questions: others } }
+    : stage;
+}
+
 /** What an event makes of the item whose list is of this stage; null: it was cancelled, undefined: it stays as it was. */
 function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | 'succeeded' | null | undefined {
   if (body.type === 'stage-started' || body.type === 'stage-retrying') return 'running';
@@ -435,12 +463,13 @@ function stateOfItem(body: RunEventBody, list: string): 'running' | 'failed' | '
   return outcome === 'failed' || outcome === 'succeeded' ? outcome : null;
 }
 
-/** Of items that were cancelled not each has an event. */
+/** Of items that were cancelled not each has an event, and nobody answers them any more. */
 function endedItems(items: ItemsView): ItemsView {
-  const { within } = items;
-  if (within === undefined) return { ...items, ...endedCounts(items) };
+  const { within, questions } = items;
+  const settled = { ...items, ...endedCounts(items), ...(questions === undefined ? {} : { questions: [] }) };
+  if (within === undefined) return settled;
   const ended = Object.entries(within).map(([list, counts]) => [list, endedCounts(counts)] as const);
-  return { ...items, ...endedCounts(items), within: Object.fromEntries(ended) };
+  return { ...settled, within: Object.fromEntries(ended) };
 }
 
 function endedCounts({ total, succeeded, failed, open }: ItemCounts): ItemCounts {
@@ -603,7 +632,7 @@ function woken(stage: StageView, state: 'succeeded' | 'cancelled', atMs: number)
 }
 
 /** A question that was withdrawn, or could not be asked, has none. */
-function answerIn(
+export function answerIn(
   { outcome, failure, by, comment, fields, output }: Extract<RunEventBody, { type: 'stage-answered' }>,
   atMs: number,
 ): AnswerView | null {

@@ -93,6 +93,7 @@ test('every example has its test', () => {
   ).toEqual([
     'agents.yaml',
     'approval.yaml',
+    'approve-each.yaml',
     'conditions.yaml',
     'continue-on-error.yaml',
     'dev-image.yaml',
@@ -474,6 +475,32 @@ test('approval.yaml', async () => {
   expect(result.stdout.split('\n')[0]).toBe('release 1.3');
   expect(JSON.parse(result.stdout.split('\n')[1]!)).toMatchObject({ by: 'ada', fields: { window: 'tonight' } });
   expect(await waiting()).toEqual([]);
+});
+
+test('approve-each.yaml', async () => {
+  const started = await rig.cli('run', join(EXAMPLES, 'approve-each.yaml'), '--detach', '--json');
+  expect(started.code, started.stderr).toBe(0);
+  const { runId } = JSON.parse(started.stdout) as { readonly runId: string };
+  const statusOf = async (): Promise<string> => (await rig.cli('status', runId)).stdout;
+  while (!(await statusOf()).includes("voidbox approve latest 'regions[1].ok'")) await sleep(500);
+  expect(await statusOf()).toContain('regions[0].ok: Deploy there? (item "eu"; until');
+  expect(await rig.cli('approve', runId)).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining('2 stages of run'),
+  });
+  const approved = await rig.cli('approve', runId, 'regions[0].ok', '--by', 'ada');
+  expect(approved).toMatchObject({ code: 0, stdout: `regions[0].ok of ${runId} approved by ada\n` });
+  const waiting = async (): Promise<string> => (await rig.cli('runs', '--waiting')).stdout;
+  expect(await waiting()).toContain('regions[1].ok asks: Deploy there?');
+  expect((await rig.cli('reject', runId, '--by', 'ada', '--comment', 'no')).code).toBe(0);
+  expect((await rig.cli('logs', '-f', runId)).code).toBe(0);
+  expect(JSON.parse((await rig.cli('result', runId)).stdout)).toMatchObject([
+    { item: 'eu', output: 'deployed to "eu"\n' },
+    { item: 'us', failure: { code: 'stage/rejected' } },
+  ]);
+  // Also after the end of the run the same answer is taken as the one that stands.
+  expect((await rig.cli('approve', runId, 'regions[0].ok', '--by', 'ada')).code).toBe(0);
+  expect((await rig.cli('approve', runId, 'regions[0].ok', '--by', 'eve')).code).toBe(1);
 });
 
 test('sandbox.ts', async () => {

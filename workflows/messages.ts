@@ -31,6 +31,14 @@ export const RUN_MESSAGES = {
   view: 'view',
 } as const;
 
+/** Of a workflow that does items. */
+export const ITEMS_MESSAGES = {
+  /** Update: `AnswerRequest` to `AnswerReceipt`, for a stage of an item, which it names as `review[3].ok`. */
+  answer: 'answer',
+  /** Query without argument: names of the stages that wait for an answer now. */
+  asking: 'asking',
+} as const;
+
 /** Workflows and `admit`. */
 export const RUN_TASK_QUEUE = 'voidbox';
 

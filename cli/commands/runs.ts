@@ -1,6 +1,7 @@
 import { Option } from 'commander';
 import type { IndexedRun, RunPosition } from '../../activities/ports/run-index.ts';
 import { readDiskRoom } from '../../store/file/disk-room.ts';
+import { openQuestionsOf } from '../../store/open-questions.ts';
 import { emptyView, type RunView, withDamage } from '../../store/projection.ts';
 import { parseSinceTime } from '../log-filter.ts';
 import { countOf } from '../typed-count.ts';
@@ -98,8 +99,7 @@ async function select(
   const { index } = await context.stores();
   const state = waiting ? 'running' : asked;
   const isWanted = (view: RunView): boolean =>
-    (state === undefined || view.state === state) &&
-    (!waiting || view.stages.some((stage) => stage.state === 'asking'));
+    (state === undefined || view.state === state) && (!waiting || openQuestionsOf(view).length > 0);
   const wanted = {
     ...(state === undefined || state === 'damaged' ? {} : { state }),
     ...(name === undefined ? {} : { name }),

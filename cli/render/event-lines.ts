@@ -105,7 +105,7 @@ export function createEventPrinter(options: EventPrinterOptions): EventPrinter {
       const last = endedBy(body).flatMap(flushStage);
       const plain = !isHidden(body) && options.states(body) ? renderStateLine(body, PLAIN) : null;
       if (plain === null || !isWanted({ text: plain, atMs })) return last;
-      const hint = body.type === 'stage-asking' ? options.answerHint?.(body.stage) : undefined;
+      const hint = body.type === 'stage-asking' ? options.answerHint?.(nameOf(body)) : undefined;
       return [
         ...last,
         timed(atMs, `${style.dim('==>')} ${renderStateLine(body, style)}`),

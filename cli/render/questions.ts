@@ -2,30 +2,38 @@ import type { Question } from '../../domain/run/event.ts';
 import { describeField } from '../../domain/run/approval-answer.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { formatDurationMs } from '../../domain/units/duration.ts';
+import { openQuestionsOf } from '../../store/open-questions.ts';
 import type { RunView } from '../../store/projection.ts';
-import { typedRunId } from '../run-id.ts';
+import { typedRunId, typedStage } from '../run-id.ts';
 import type { Style } from './style.ts';
 
 /** On one line: what is asked, of whom, and until when. */
-export function renderQuestion({ message, by, deadlineAtMs, onTimeout }: Question): string {
+export function renderQuestion({ message, by, deadlineAtMs, onTimeout, item }: Question): string {
   const of = by.length === 0 ? '' : `asks ${by.map(sanitizeLine).join(', ')}`;
   const until = deadlineAtMs === null ? '' : `until ${timeText(deadlineAtMs)}, then ${afterwards(onTimeout)}`;
-  const notes = [of, until].filter((each) => each !== '').join('; ');
+  const about = item === undefined ? '' : `item ${sanitizeLine(item)}`;
+  const notes = [about, of, until].filter((each) => each !== '').join('; ');
   return `${sanitizeLine(message)}${notes === '' ? '' : ` (${notes})`}`;
 }
 
+/** Of items there may be as many as run at the same time. */
+const SHOWN_QUESTIONS = 20;
+
 /** `voidbox status`: each open question, the fields of its answer, and how it is given. */
 export function renderQuestions(
-  { runId, stages }: RunView,
+  view: RunView,
   {
     style,
     advise,
     nowMs,
   }: { readonly style: Style; readonly advise: (text: string) => string; readonly nowMs: number },
 ): string[] {
-  return stages.flatMap(({ id, state, question }) => {
-    if (state !== 'asking' || question === null) return [];
-    const name = sanitizeLine(id);
+  const { runId } = view;
+  return openQuestionsOf(view).flatMap(({ name: written, question }, index) => {
+    if (question === null || index > SHOWN_QUESTIONS) return [];
+    const name = sanitizeLine(written);
+    if (index === SHOWN_QUESTIONS) return ['', style.dim(`and more that wait for answers, beginning with ${name}`)];
+    const typed = typedStage(written);
     const { deadlineAtMs } = question;
     const left =
       deadlineAtMs === null
@@ -45,8 +53,8 @@ export function renderQuestions(
       `${style.yellow('?')} ${style.bold(name)}: ${renderQuestion(question)}`,
       ...left,
       ...fields,
-      `  ${style.cyan('answer:')} ${advise(`voidbox approve ${typedRunId(runId)} ${name}${sanitizeLine(given)}`)}`,
-      `  ${style.cyan('or:')}     ${advise(`voidbox reject ${typedRunId(runId)} ${name} --comment WHY`)}`,
+      `  ${style.cyan('answer:')} ${advise(`voidbox approve ${typedRunId(runId)} ${typed}${sanitizeLine(given)}`)}`,
+      `  ${style.cyan('or:')}     ${advise(`voidbox reject ${typedRunId(runId)} ${typed} --comment WHY`)}`,
     ];
   });
 }

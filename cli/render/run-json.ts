@@ -98,8 +98,15 @@ export interface ItemsJson {
   readonly failed: number;
   /** The first that failed, by number from 0; at most 20. */
   readonly failures: readonly { readonly item: number; readonly failure: StageFailure }[];
+  /** Stages of items that wait for an answer, in the order in which they began to; absent: none has asked. */
+  readonly questions?: readonly ItemQuestionJson[];
   /** Lists within items, each counted over all items around it; absent: none has begun. */
   readonly within?: readonly NestedItemsJson[];
+}
+
+export interface ItemQuestionJson extends QuestionJson {
+  /** By which it is answered: `review[3].ok`. */
+  readonly stage: string;
 }
 
 export interface QuestionJson {
@@ -109,6 +116,8 @@ export interface QuestionJson {
   /** ISO 8601; null: it waits for as long as the run goes on. */
   readonly deadlineAt: string | null;
   readonly onTimeout: TimeoutAnswer;
+  /** The item whose stage asks, as JSON, shortened; absent: the run itself asks. */
+  readonly item?: string;
 }
 
 export interface AnswerJson {
@@ -190,17 +199,24 @@ export function withStageFacts(run: RunJson, facts: ReadonlyMap<string, StageFac
   return { ...run, stages: run.stages.map((stage) => ({ ...stage, ...facts.get(stage.id) })) };
 }
 
-function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout }: Question): QuestionJson {
-  return { message, by, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout };
+function toQuestionJson({ message, by, fields, deadlineAtMs, onTimeout, item }: Question): QuestionJson {
+  const of = item === undefined ? {} : { item };
+  return { message, by, fields, deadlineAt: isoOrNull(deadlineAtMs), onTimeout, ...of };
 }
 
 function toAnswerJson({ decision, by, comment, fields, atMs }: AnswerView): AnswerJson {
   return { decision, by, comment, fields, at: new Date(atMs).toISOString() };
 }
 
-function toItemsJson({ total, running, succeeded, failed, failures, within }: ItemsView): ItemsJson {
+function toItemsJson({ total, running, succeeded, failed, failures, questions, within }: ItemsView): ItemsJson {
   const counts = { total, running, succeeded, failed };
-  const shown = { ...counts, failures: failures.map(({ item, failure }) => ({ item, failure })) };
+  const shown = {
+    ...counts,
+    failures: failures.map(({ item, failure }) => ({ item, failure })),
+    ...(questions === undefined
+      ? {}
+      : { questions: questions.map(({ name, question }) => ({ stage: name, ...toQuestionJson(question) })) }),
+  };
   if (within === undefined) return shown;
   return {
     ...shown,

@@ -2,6 +2,7 @@ import { formatAge, formatDurationMs } from '../../domain/units/duration.ts';
 import type { RunView } from '../../store/projection.ts';
 import { paintOutcome, timeText, toleratedNote } from './event-lines.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import { openQuestionsOf } from '../../store/open-questions.ts';
 import { renderQuestion } from './questions.ts';
 import type { Style } from './style.ts';
 import { renderTable } from './table.ts';
@@ -46,11 +47,12 @@ function noteOn(view: RunView): string {
 }
 
 /** What it asks; where it failed; of a run that ended for a reason of its own, its code: `status` has the words. */
-function standingOf({ outcome, damage, stages }: RunView): string {
+function standingOf(view: RunView): string {
+  const { outcome, damage, stages } = view;
   if (damage !== null) return sanitizeLine(damage);
-  const asking = outcome === null ? stages.find(({ state }) => state === 'asking') : undefined;
+  const [asking] = openQuestionsOf(view);
   if (asking !== undefined)
-    return `${sanitizeLine(asking.id)} asks${asking.question === null ? '' : `: ${renderQuestion(asking.question)}`}`;
+    return `${sanitizeLine(asking.name)} asks${asking.question === null ? '' : `: ${renderQuestion(asking.question)}`}`;
   const sleeping = outcome === null ? onlyWait(stages) : undefined;
   if (sleeping?.sleepsUntilMs !== undefined && sleeping.sleepsUntilMs !== null)
     return `${sanitizeLine(sleeping.id)} waits until ${timeText(sleeping.sleepsUntilMs)}`;

@@ -24,5 +24,6 @@
  * - 18: the failure of a whole part may be tolerated.
  * - 19: an item may have lists itself, whose windows are children of its window.
  * - 20: a stage in a loop may be done for each item of a list, which each visit makes anew.
+ * - 21: a stage of an item may ask people, and its window takes the answer.
  */
-export const BEHAVIOUR = 20;
+export const BEHAVIOUR = 21;

@@ -81,6 +81,7 @@ const question = objectOf({
   ),
   deadlineAtMs: orNull(aTime),
   onTimeout: oneOf(...TIMEOUT_ANSWERS),
+  item: optional(aText),
 });
 
 const outputRange = {

@@ -311,6 +311,8 @@ export interface Question {
   readonly deadlineAtMs: number | null;
   /** What happens then. */
   readonly onTimeout: TimeoutAnswer;
+  /** The item whose stage asks, as JSON of at most 200 characters, for people; absent: the run itself asks. */
+  readonly item?: string | undefined;
 }
 
 export interface RunOutcome {

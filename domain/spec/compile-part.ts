@@ -2,7 +2,7 @@
 import type { Diagnostic } from '../errors/diagnostic.ts';
 import { mayLackOutput } from '../pipeline/machine-plan.ts';
 import { type Plan, PLAN_LIMITS } from '../plan/plan.ts';
-import { approvalOf, waitOf } from '../plan/work.ts';
+import { waitOf } from '../plan/work.ts';
 import { writableIn } from './compile-items.ts';
 import type { CheckedExpression, CheckExpressions } from './expression/check.ts';
 import { type InlinedPart, inlinePart, type PartPlace } from './inline-part.ts';
@@ -119,15 +119,9 @@ function readable(read: ReturnType<CheckExpressions['text']>): CheckedExpression
 
 /** What has no meaning in an item, or none yet. */
 function refuseInItems({ stages, scopes }: Plan, refuse: Refuse): boolean {
-  const asking = stages.find(({ work }) => approvalOf(work) !== null);
   const last = stages.find((stage) => stage.finally === true);
   const writing = stages.find(({ scope }) => writableIn(scopes, scope) !== undefined);
-  if (asking !== undefined)
-    refuse(
-      `whose stage ${quote(asking.id)} is an approval, which a part with \`for_each\` cannot have`,
-      'ask before or after the list: an item waits for nobody',
-    );
-  else if (last !== undefined)
+  if (last !== undefined)
     refuse(
       `whose stage ${quote(last.id)} has \`finally\`, which a part with \`for_each\` cannot have`,
       'write the stage with `finally` beside the one with `for_each`: it belongs to the run, not to an item',

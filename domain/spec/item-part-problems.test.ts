@@ -56,7 +56,6 @@ test.each<[string, (stages: Record<string, any>, plan: any) => unknown, RegExp]>
     (s, plan) => renamed(plan, s, 'x'.repeat(200)),
     /64 characters|at most|Too big/,
   ],
-  ['a question in an item', (s) => (s['each.c'].work = { kind: 'approval', message: 'x' }), /each item and asks/],
   ['`finally` in an item', (s) => (s['each.c'].finally = true), /each item and has `finally`/],
   ['items in an item that share its VM', (s) => (s['each.c'].each = s['each'].each), /each item and shares its VM/],
   [

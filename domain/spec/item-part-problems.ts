@@ -1,7 +1,7 @@
 /** What a part that is done for each item has to keep to in a plan from outside, so that each item is a plan of its own. */
 import { dataTakenBy } from '../pipeline/machine-plan.ts';
 import { PLAN_LIMITS, type Plan, type StagePlan } from '../plan/plan.ts';
-import { approvalOf, outputsReadBy, partOf } from '../plan/work.ts';
+import { outputsReadBy, partOf } from '../plan/work.ts';
 import { INSTANCE_LIMITS, instanceProblem } from '../run/instance.ts';
 import { writableIn } from './compile-items.ts';
 import { listProblems } from './list-limits.ts';
@@ -44,10 +44,9 @@ export function itemPartProblems(checked: Plan): readonly string[] {
 }
 
 function memberProblems(stage: StagePlan, { scopes }: Plan): readonly string[] {
-  const { id, work, finally: isLast, scope } = stage;
+  const { id, finally: isLast, scope } = stage;
   const is = `stage ${id} is done for each item`;
   return [
-    ...(approvalOf(work) === null ? [] : [`${is} and asks`]),
     ...(isLast === true ? [`${is} and has \`finally\``] : []),
     ...(writableIn(scopes, scope) === undefined ? [] : [`${is} and has a writable mount`]),
     ...(taken(stage) <= PLAN_LIMITS.itemInputs

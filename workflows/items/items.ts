@@ -1,5 +1,16 @@
 /** The workflow of a window: consecutive items of a stage, each with a run machine of its own. */
-import { CancellationScope, isCancellation, proxyActivities, setCurrentDetails, sleep } from '@temporalio/workflow';
+import {
+  allHandlersFinished,
+  CancellationScope,
+  condition,
+  defineQuery,
+  defineUpdate,
+  isCancellation,
+  proxyActivities,
+  setCurrentDetails,
+  setHandler,
+  sleep,
+} from '@temporalio/workflow';
 import type { Activities, ConditionResult, EvaluateCall, StageCall } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import { execKeyOf } from '../../domain/pipeline/draft.ts';
@@ -38,13 +49,18 @@ import { releaseQueue, type RunQueues, stageQueue } from '../run/queues.ts';
 import { sentLease, takenBy } from '../run/stage-call.ts';
 import { eventsSummary, summaryOf } from '../summary.ts';
 import { OneScope, SharedScope } from '../work-under-way.ts';
+import { ITEMS_MESSAGES } from '../messages.ts';
+import { type AnswerReceipt, answerProblem, type AnswerRequest } from '../run/answer-request.ts';
+import { ItemQuestions, type QuestionsOfItem } from './item-questions.ts';
 import { CallGate } from './call-gate.ts';
 import { type ItemsOfStage, runItems } from './run-items.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
 
-const { acquireVm, runStage, releaseVm, evaluateCondition, appendEvents } = proxyActivities<Activities>(
-  ACTIVITY_OPTIONS.runStage,
-);
+const { acquireVm, runStage, releaseVm, evaluateCondition, appendEvents, askApproval, recordApproval, checkRejection } =
+  proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
+
+const answerUpdate = defineUpdate<AnswerReceipt, [AnswerRequest]>(ITEMS_MESSAGES.answer);
+const askingQuery = defineQuery<readonly string[]>(ITEMS_MESSAGES.asking);
 
 /**
  * Only a run starts it: activities refuse the calls of one whose parent is not the run that it names.
@@ -55,11 +71,24 @@ export async function voidboxItems(request: ItemsRequest): Promise<ItemsEnd> {
   const outer = CancellationScope.current();
   return CancellationScope.nonCancellable(async () => {
     const window = windowOf(request);
+    listen(window.questions);
     outer.cancelRequested.catch(() => window.stop());
     const end = await window.toEnd();
+    // Who answers while the last item ends is told so.
+    if (!allHandlersFinished()) await condition(allHandlersFinished);
     if (outer.consideredCancelled) throw workflowCancelled('the items were cancelled', end);
     return end;
   });
+}
+
+function listen(questions: ItemQuestions): void {
+  setHandler(answerUpdate, async (answer) => CancellationScope.nonCancellable(() => questions.answer(answer)), {
+    validator(answer) {
+      const problem = answerProblem(answer) ?? questions.problem(answer.stage);
+      if (problem !== null) throw workflowFailure('call/refused', problem);
+    },
+  });
+  setHandler(askingQuery, () => questions.asking);
 }
 
 /** Anybody who reaches the server can start it with anything, and an error of code is tried for ever. */
@@ -107,6 +136,8 @@ interface OpenItem {
   timers: CancellationScope | null;
   /** Null until one is to be decided. */
   conditions: Conditions | null;
+  /** Null until a stage asks. */
+  questions: QuestionsOfItem | null;
   state: RunState;
 }
 
@@ -114,6 +145,12 @@ interface Received {
   readonly item: number;
   readonly event: MachineEvent;
 }
+
+/** Events of an item's machine that readers hear of, and what follows the attempt in their ids. */
+const NOTED = { 'stage-retrying': 'retrying', 'stage-failed': 'failed', 'stage-answered': 'answered' } as const;
+
+/** In the details of the workflow. */
+const SHOWN_QUESTIONS = 8;
 
 type CommandOf<T extends Command['type']> = Extract<Command, { type: T }>;
 
@@ -126,6 +163,7 @@ class ItemWindow {
   readonly #id: string;
   /** Null: each item is a command. */
   readonly #gate: CallGate | null;
+  readonly questions = new ItemQuestions();
   /** Of lists within items. */
   readonly #windows = new CallGate();
   readonly #open = new Map<number, OpenItem>();
@@ -189,6 +227,7 @@ class ItemWindow {
         underWay: new OneScope((event) => this.#receive(item, event), this.#scopeOfItem()),
         timers: null,
         conditions: null,
+        questions: null,
         state: step.state,
       };
       this.#open.set(item, open);
@@ -237,23 +276,64 @@ class ItemWindow {
         case 'finish':
           this.#end(item, open, command);
           break;
-        // A part with a question is refused where its items are.
         case 'ask':
+          this.#questionsOf(item, open).open(this.#stages.get(command.stageId)!, command);
+          break;
         case 'withdraw':
+          open.questions?.withdraw(command.stageId);
           break;
       }
     }
+    // Who looks at a run sees that a question is answered, also while all others wait.
+    if (this.#unwritten.some(({ body }) => body.type === 'stage-answered')) this.#append();
   }
 
-  /** What readers see of an item beside its attempts: that one is tried again, and one that failed without a result. */
+  /** What readers see of an item beside its attempts: that one is tried again, or answered, and one that failed without a result. */
   #note({ instance }: OpenItem, { events }: Transition): void {
     const atMs = Date.now();
     for (const { body } of events) {
-      if (body.type !== 'stage-retrying' && body.type !== 'stage-failed') continue;
+      const what = NOTED[body.type as keyof typeof NOTED];
+      if (what === undefined || !('execKey' in body)) continue;
       const execKey = attemptText({ stage: body.stage, instance, attempt: attemptOf(body.execKey) });
-      const id = EVENT_ID.attempt(execKey, body.type === 'stage-failed' ? 'failed' : 'retrying');
-      this.#unwritten.push({ id, atMs, body: { ...body, execKey } });
+      this.#unwritten.push({ id: EVENT_ID.attempt(execKey, what), atMs, body: { ...body, execKey } });
     }
+  }
+
+  /** An answer comes when it likes: what is told of it waits for no other call. */
+  #questionsOf(item: number, open: OpenItem): QuestionsOfItem {
+    const { instance } = open;
+    const { runId } = this.#request;
+    const nameOf = (stage: string): string => shownStage(stage, instance);
+    const taskQueue = this.#queues.store;
+    const summary = (what: string, { stage }: { readonly stage: string }): string =>
+      summaryOf(`${what} ${nameOf(stage)}`);
+    open.questions ??= this.questions.of({
+      nameOf,
+      receive: (event) => this.#receive(item, event),
+      ask: (call) =>
+        this.#gated(() =>
+          askApproval.executeWithOptions(
+            { ...ACTIVITY_OPTIONS.askApproval, taskQueue, summary: summary('question of', call) },
+            [{ runId, instance, ...call, events: this.#takeUnwritten() }],
+          ),
+        ),
+      record: (call) =>
+        this.#gated(() =>
+          recordApproval.executeWithOptions(
+            { ...ACTIVITY_OPTIONS.recordApproval, taskQueue, summary: summary('answer to', call) },
+            [{ runId, instance, ...call }],
+          ),
+        ),
+      check: (call) =>
+        this.#gated(async () => {
+          const { fields } = await checkRejection.executeWithOptions(
+            { ...ACTIVITY_OPTIONS.checkRejection, taskQueue, summary: summary('answer to', call) },
+            [{ runId, instance, ...call }],
+          );
+          return fields;
+        }),
+    });
+    return open.questions;
   }
 
   #runStage(open: OpenItem, command: CommandOf<'run-stage'>): void {
@@ -439,7 +519,11 @@ class ItemWindow {
       [{ runId: this.#request.runId, events }],
     );
     // What no activity could write within days is left out: the failures of the items themselves are counted here.
-    this.#appending = call.catch(() => undefined);
+    const before = this.#appending;
+    this.#appending = call.then(
+      () => before,
+      () => before,
+    );
   }
 
   #takeUnwritten(): NewRunEvent[] {
@@ -448,10 +532,17 @@ class ItemWindow {
     return events;
   }
 
+  #waiting(): string {
+    const { asking } = this.questions;
+    if (asking.length === 0) return '';
+    const more = asking.length > SHOWN_QUESTIONS ? `, and ${asking.length - SHOWN_QUESTIONS} more` : '';
+    return `; waiting for answers: ${asking.slice(0, SHOWN_QUESTIONS).join(', ')}${more}`;
+  }
+
   #board(): string {
     const { from, to } = this.#request;
     const done = this.#succeeded + this.#failed;
-    return `**${this.#id}**, items ${from} to ${to - 1}: ${done} of ${to - from} done, ${this.#open.size} running, ${this.#failed} failed`;
+    return `**${this.#id}**, items ${from} to ${to - 1}: ${done} of ${to - from} done, ${this.#open.size} running, ${this.#failed} failed${this.#waiting()}`;
   }
 }
 

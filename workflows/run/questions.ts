@@ -21,6 +21,8 @@ export interface QuestionIo {
   record(call: Omit<ApprovalCall, 'runId'>): Promise<DataRef>;
   check(call: Omit<RejectionCall, 'runId'>): Promise<FieldValues>;
   receive(event: MachineEvent): void;
+  /** For people: of an item, with the item. */
+  nameOf(stageId: string): string;
 }
 
 interface Question {
@@ -59,7 +61,7 @@ export class Questions {
       .catch((error: unknown) => this.#fail(question, error));
     if (deadline === null) return;
     question.scope
-      .run(() => sleep(deadline.afterMs, { summary: `deadline of ${stage.id}` }))
+      .run(() => sleep(deadline.afterMs, { summary: `deadline of ${this.#io.nameOf(stage.id)}` }))
       .then(
         () => this.#decide(question, null),
         (error: unknown) => {
@@ -115,8 +117,9 @@ export class Questions {
     if (this.#open.get(stage.id) !== question) throw this.#withdrawn(stage.id);
     const then = request?.decision ?? stage.deadline?.answer ?? 'fail';
     const atMs = Date.now();
+    const name = this.#io.nameOf(stage.id);
     let receipt: AnswerReceipt = {
-      stage: stage.id,
+      stage: name,
       attempt,
       decision: then === 'approve' ? 'approve' : 'reject',
       by: request?.by === undefined ? null : sanitizeLine(request.by),
@@ -145,7 +148,7 @@ export class Questions {
         receipt = { ...receipt, at: new Date(Date.now()).toISOString() };
       }
       this.#settle(question, { request, receipt });
-      const failure = { ...whyNot(stage, then, receipt, said.fields, request === null), stderrTail: '' };
+      const failure = { ...whyNot(then, receipt, said.fields, request === null), stderrTail: '' };
       this.#io.receive({ ...event, answer: { ...source, ...said, outcome: 'failed', failure } });
     }
     return receipt;
@@ -203,20 +206,19 @@ function canonical({ decision, by, comment, fields }: AnswerRequest): string {
 }
 
 function whyNot(
-  { id }: MachineStage,
   then: 'reject' | 'fail',
-  { by, comment, at }: AnswerReceipt,
+  { stage, by, comment, at }: AnswerReceipt,
   fields: FieldValues | undefined,
   timedOut: boolean,
 ): { readonly code: 'stage/rejected' | 'stage/no-answer'; readonly message: string } {
   if (timedOut && then === 'fail')
-    return { code: 'stage/no-answer', message: `nobody answered stage ${id} before its deadline (${at})` };
-  if (timedOut) return { code: 'stage/rejected', message: `stage ${id} was rejected at its deadline (${at})` };
+    return { code: 'stage/no-answer', message: `nobody answered stage ${stage} before its deadline (${at})` };
+  if (timedOut) return { code: 'stage/rejected', message: `stage ${stage} was rejected at its deadline (${at})` };
   const said = Object.entries(fields ?? {}).map(([name, value]) => `${name}=${sanitizeLine(String(value))}`);
   const who = by === null ? '' : ` by ${by}`;
   const values = said.length === 0 ? '' : ` (${said.join(', ')})`;
   return {
     code: 'stage/rejected',
-    message: `stage ${id} was rejected${who}${values}${comment === null ? '' : `: ${comment}`}`,
+    message: `stage ${stage} was rejected${who}${values}${comment === null ? '' : `: ${comment}`}`,
   };
 }

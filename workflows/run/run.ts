@@ -241,6 +241,7 @@ class RunLoop {
       record: (call) => this.#record(call),
       check: (call) => this.#check(call),
       receive,
+      nameOf: (stage) => stage,
     });
     this.#conditions = new Conditions({ evaluate: (call) => this.#evaluate(call), receive });
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));

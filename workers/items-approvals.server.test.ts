@@ -1,0 +1,184 @@
+/** Questions of items, through a real Temporal server and the real activities; only the VM is a mock. */
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { AnswerError, answerStage, stagesThatAsk } from '../client/answers.ts';
+import { awaitOutcome, cancelRun, startRun } from '../client/runs.ts';
+import { toWire } from '../domain/plan/wire.ts';
+import type { RunOutcome } from '../domain/run/event.ts';
+import { checkExpressions } from '../domain/spec/expression/check.ts';
+import { compileText } from '../domain/spec/load.ts';
+import { createMockBackend } from '../sandbox/mock/backend.ts';
+import { openQuestionsOf } from '../store/open-questions.ts';
+import { emptyView, project, type RunView } from '../store/projection.ts';
+import { recordHistoriesOf, recordingDir } from '../test/rig/record-histories.ts';
+import { temporalCliForTests } from '../test/rig/temporal-cli.ts';
+import { startTestStack, type TestStack } from '../test/rig/test-worker.ts';
+import { itemsWorkflowId } from '../workflows/messages.ts';
+import type { RunningWorkers } from './workers.ts';
+
+let stack: TestStack;
+let worker: RunningWorkers;
+const ships = new Map<string, number>();
+
+const backend = createMockBackend({
+  programs: {
+    /** Prints its item. */
+    ship: async ({ env, write }) => {
+      const item = env['VOIDBOX_ITEM'] ?? 'none';
+      ships.set(item, (ships.get(item) ?? 0) + 1);
+      await write('stdout', `shipped ${item}`);
+      return 0;
+    },
+  },
+});
+
+beforeAll(async () => {
+  stack = await startTestStack(backend, await temporalCliForTests(), () => undefined);
+  worker = await stack.startWorker();
+});
+
+const RECORDED = ['ask-items', 'ask-items-cancelled', 'ask-items-worker-change'];
+
+afterAll(async () => {
+  await recordHistoriesOf(stack.runs.client, RECORDED);
+  if (recordingDir() !== null)
+    for (const runId of RECORDED) {
+      const { raw } = await stack.runs.client.workflow.getHandle(runId).describe();
+      const window = itemsWorkflowId(raw.workflowExecutionInfo!.firstRunId!, 'each', 0);
+      await recordHistoriesOf(stack.runs.client, [window]);
+    }
+  await stopWorker();
+  await stack?.stop();
+});
+
+async function stopWorker(): Promise<void> {
+  worker?.shutdown();
+  await worker?.ended;
+  await worker?.close();
+}
+
+const OK = "{ name: ok, approval: { message: 'Ship it?', fields: [{ name: size, type: number, required: false }] } }";
+const SHIP = '{ name: ship, run: { program: ship } }';
+const each = (items: string, more = ', max_parallel: 4'): string =>
+  `{ name: each, uses: p, for_each: ${items}${more} }`;
+
+async function start(
+  runId: string,
+  boxes: readonly string[],
+  parts: Readonly<Record<string, readonly string[]>> = { p: [OK, SHIP] },
+  stages = '',
+): Promise<void> {
+  const of = Object.entries(parts).map(([name, all]) => `  ${name}: { pipeline: { boxes: [${all.join(', ')}] } }\n`);
+  const text = `kind: pipeline\nname: p\nsandbox: { mode: mock, isolation: none }\nparts:\n${of.join('')}pipeline:\n  boxes: [${boxes.join(', ')}]\n${stages}`;
+  const { plan, diagnostics } = compileText(text, 'x', { baseDir: '/x', checkExpression: checkExpressions });
+  expect(diagnostics).toEqual([]);
+  await startRun(stack.runs.client, { runId, request: { plan: toWire(plan!) }, summary: `test ${runId}` });
+}
+
+const outcomeOf = (runId: string): Promise<RunOutcome> => awaitOutcome(stack.runs.client, runId);
+const asking = (runId: string): Promise<readonly string[]> => stagesThatAsk(stack.runs.client, runId);
+
+async function viewOf(runId: string): Promise<RunView> {
+  return (await stack.eventsOf(runId)).reduce(project, emptyView(runId));
+}
+
+async function waitFor(runId: string, names: readonly string[]): Promise<void> {
+  await expect.poll(async () => (await asking(runId)).toSorted(), { timeout: 20_000 }).toEqual(names);
+}
+
+const approve = (runId: string, stage: string, more: object = {}) =>
+  answerStage(stack.runs.client, runId, { stage, decision: 'approve', by: 'ada', ...more });
+
+test('each item asks by itself, is answered by its name, and goes on alone', async () => {
+  await start('ask-items', [each('[a, b, c]', ', max_parallel: 4, allow_failures: 1')]);
+  await waitFor('ask-items', ['each[0].ok', 'each[1].ok', 'each[2].ok']);
+  const receipt = await approve('ask-items', 'each[1].ok', { fields: { size: 3 } });
+  expect(receipt).toMatchObject({ stage: 'each[1].ok', attempt: 1, decision: 'approve', by: 'ada' });
+  await expect.poll(() => ships.get('"b"'), { timeout: 10_000 }).toBe(1);
+  // The others still wait, and whoever looks sees it.
+  await expect
+    .poll(async () =>
+      openQuestionsOf(await viewOf('ask-items')).map(({ name, question }) => [name, question?.message, question?.item]),
+    )
+    .toEqual([
+      ['each[0].ok', 'Ship it?', '"a"'],
+      ['each[2].ok', 'Ship it?', '"c"'],
+    ]);
+  // The same answer gets the same receipt, another one is told which one stands.
+  expect(await approve('ask-items', 'each[1].ok', { fields: { size: 3 } })).toEqual(receipt);
+  await expect(approve('ask-items', 'each[1].ok', { by: 'eve' })).rejects.toThrow('each[1].ok was approved by ada');
+  await expect(approve('ask-items', 'each[0].ok', { fields: { size: 'x' } })).rejects.toThrow('size');
+  await expect(approve('ask-items', 'each[3].ok')).rejects.toThrow('waiting: each[0].ok, each[2].ok');
+  await expect(approve('ask-items', 'none[0].ok')).rejects.toBeInstanceOf(AnswerError);
+  await answerStage(stack.runs.client, 'ask-items', {
+    stage: 'each[0].ok',
+    decision: 'reject',
+    by: 'ada',
+    comment: 'no',
+  });
+  await approve('ask-items', 'each[2].ok');
+  const outcome = await outcomeOf('ask-items');
+  expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
+  expect(JSON.parse(await stack.artifact(outcome.output!))).toMatchObject([
+    {
+      item: 'a',
+      failure: { code: 'stage/rejected', message: expect.stringContaining('stage each[0].ok was rejected by ada: no') },
+    },
+    { item: 'b', output: 'shipped "b"' },
+    { item: 'c', output: 'shipped "c"' },
+  ]);
+  expect(openQuestionsOf(await viewOf('ask-items'))).toEqual([]);
+});
+
+test('a question that is the whole of an item has its answer as its output, and a deadline', async () => {
+  const timed = '{ name: ok, approval: { message: Go?, timeout: 1s, on_timeout: approve } }';
+  await start('ask-items-deadline', [each('[1, 2]')], { p: [timed] });
+  const outcome = await outcomeOf('ask-items-deadline');
+  expect(outcome).toMatchObject({ state: 'succeeded' });
+  expect(JSON.parse(await stack.artifact(outcome.output!))).toMatchObject([
+    { item: 1, output: { approved: true, timedOut: true } },
+    { item: 2, output: { approved: true, timedOut: true } },
+  ]);
+});
+
+test('lists within items, and lists of a later visit, ask under names of their own', async () => {
+  await start('ask-nested', [each('[[x, y]]')], {
+    p: ['{ name: all, uses: q, for_each: [1, 2] }'],
+    q: [OK],
+  });
+  await waitFor('ask-nested', ['each[0].all[0].ok', 'each[0].all[1].ok']);
+  for (const name of await asking('ask-nested')) await approve('ask-nested', name);
+  expect(await outcomeOf('ask-nested')).toMatchObject({ state: 'succeeded' });
+
+  await start(
+    'ask-visits',
+    [each('[1]')],
+    undefined,
+    '  stages: [{ type: loop, name: rounds, boxes: [each], until: "false", max_visits: 2, on_limit: pass }]\n',
+  );
+  await waitFor('ask-visits', ['each[0].ok']);
+  await approve('ask-visits', 'each[0].ok');
+  await waitFor('ask-visits', ['each#2[0].ok']);
+  await approve('ask-visits', 'each#2[0].ok');
+  expect(await outcomeOf('ask-visits')).toMatchObject({ state: 'succeeded' });
+});
+
+test('another worker goes on waiting, and takes the answer', async () => {
+  ships.clear();
+  await start('ask-items-worker-change', [each('[d, e]')]);
+  await waitFor('ask-items-worker-change', ['each[0].ok', 'each[1].ok']);
+  await approve('ask-items-worker-change', 'each[0].ok');
+  await stopWorker();
+  worker = await stack.startWorker();
+  await approve('ask-items-worker-change', 'each[1].ok');
+  expect(await outcomeOf('ask-items-worker-change')).toMatchObject({ state: 'succeeded' });
+  expect([ships.get('"d"'), ships.get('"e"')]).toEqual([1, 1]);
+});
+
+test('a cancel takes the questions back', async () => {
+  await start('ask-items-cancelled', [each('[f, g]')]);
+  await waitFor('ask-items-cancelled', ['each[0].ok', 'each[1].ok']);
+  await cancelRun(stack.runs.client, 'ask-items-cancelled');
+  expect(await outcomeOf('ask-items-cancelled')).toMatchObject({ state: 'cancelled' });
+  expect(openQuestionsOf(await viewOf('ask-items-cancelled'))).toEqual([]);
+  await expect(approve('ask-items-cancelled', 'each[0].ok')).rejects.toMatchObject({ kind: 'ended' });
+});
