@@ -36,6 +36,7 @@ import { refuseBadSchemas } from './output-check.ts';
 import { refuseNewer } from './plan-behaviour.ts';
 import { allowedRootsOf, resolveMounts, specFolder } from './mount-policy.ts';
 import { refuseServices } from './service-policy.ts';
+import { refuseRepositories } from './workspace-policy.ts';
 
 /**
  * The server ends a workflow at 51,200 events or 50 MiB. What a run still does after it gave up, a thousand stages that are
@@ -149,6 +150,7 @@ async function admitRun(deps: ActivityDeps, request: AdmitRequest, executionId: 
   refuseUnsupported(plan);
   await refuseBadSchemas(deps, plan);
   refuseServices(plan.scopes, deps.servicePolicy);
+  await refuseRepositories(deps, runId, plan);
   const mounts = await resolveMounts(plan, await allowedRootsOf(deps, runId), baseDir);
   const input = isGiven(request.input) ? await inputOf(deps, request.input) : (earlier?.input ?? null);
   const given = origin === null || earlier === null ? NOTHING_GIVEN : givenBy(origin, { plan, input }, earlier);

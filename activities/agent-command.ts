@@ -88,7 +88,7 @@ export function agentExec(
     program,
     args,
     env: { ...env, ...stageEnv },
-    cwd: AGENT_WORKSPACE,
+    cwd: request.stage.workspace?.guestPath ?? AGENT_WORKSPACE,
     stdin: { sizeBytes: bytes.byteLength, open: (offset) => once(bytes.subarray(offset)) },
     timeoutMs,
     maxOutputBytes: request.stage.maxOutputBytes,

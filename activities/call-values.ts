@@ -8,6 +8,7 @@ import type { EndedStage } from '../domain/pipeline/command.ts';
 import { lastAttempt } from '../domain/pipeline/reach.ts';
 import { END_PHASES, type EndPhase, type NamedOutput } from '../domain/pipeline/state.ts';
 import { inputBehind } from '../domain/plan/carried.ts';
+import { outputNamesOf } from '../domain/plan/workspace.ts';
 import type { DataRef, InputPlan, StagePlan } from '../domain/plan/plan.ts';
 import type { RunOutcome } from '../domain/run/event.ts';
 import type { StageFailure } from '../domain/run/stage-result.ts';
@@ -102,7 +103,7 @@ function outputsOf(
   if (output === null && ((wanted.output && !mayLack) || given['output'] !== null))
     throw refused(run, `the output of ${source} for stage ${stage.id} is not a ref`);
   const named = fieldsOf(given['outputs'], `the named outputs of ${source}`);
-  const declared = new Set(stageOfPlan(run.plan, source)!.outputs.map(({ name }) => name));
+  const declared = new Set(outputNamesOf(stageOfPlan(run.plan, source)!));
   const outputs = Object.entries(named).map(([name, value]): [string, DataRef] => {
     const ref = dataRefOf(value);
     if (ref === null || !declared.has(name))

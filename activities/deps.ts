@@ -11,6 +11,7 @@ import type { WritableMounts } from './ports/mounts.ts';
 import type { HostMarks } from './ports/host-marks.ts';
 import type { HostVariables } from './ports/host-variables.ts';
 import type { LentVariables } from './ports/lent-variables.ts';
+import type { Repositories } from './ports/repositories.ts';
 import type { RunReader } from './ports/run-reader.ts';
 import type { RunRecords } from './ports/run-records.ts';
 import type { SandboxBackend } from './ports/sandbox.ts';
@@ -27,6 +28,7 @@ export interface ActivityDeps {
   readonly hostVariables: HostVariables;
   readonly lentVariables: LentVariables;
   readonly mounts: WritableMounts;
+  readonly repositories: Repositories;
   /** @throws CodedError `host/not-ready` or `host/isolation` when the host can't give what the plan demands */
   readonly backendFor: (sandbox: Pick<SandboxPlan, 'mode' | 'isolation'>) => SandboxBackend;
   readonly leases: Leases;

@@ -98,7 +98,7 @@ export async function specFolder(marks: ActivityDeps['marks'], runId: string): P
   return typeof client?.baseDir === 'string' ? client.baseDir : null;
 }
 
-async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {
+export async function resolvedRoots(allowedRoots: readonly string[]): Promise<readonly string[]> {
   const roots = await Promise.all(allowedRoots.map((root) => realpath(root).catch(() => null)));
   return roots.filter((root) => root !== null);
 }
@@ -121,6 +121,6 @@ async function allowed(
   throw new CodedError('admit/mount-refused', `the mount ${hostPath} of scope ${scope} is refused: ${policy}`);
 }
 
-function isInside(path: string, root: string): boolean {
+export function isInside(path: string, root: string): boolean {
   return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
 }

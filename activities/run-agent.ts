@@ -27,6 +27,7 @@ import type { Exec, ExecExit, Sandbox, SandboxBackend } from './ports/sandbox.ts
 import type { StageRequest } from './requests.ts';
 import { collectOutputs, type OutcomeFailure } from './stage-outputs.ts';
 import { describeExit } from './stage-result.ts';
+import type { LeftWorkspace } from './stage-workspace.ts';
 
 /** How often an agent is asked, the first time within it, for an answer that fits. */
 const MOST_ASKED = 3;
@@ -43,6 +44,8 @@ export interface AgentContext {
   readonly redactor: Redactor;
   /** Everything before the first command; `prepare` puts the agent's files there. */
   readonly begin: (prepare: () => Promise<void>) => Promise<void>;
+  /** What it left in its workspace; of a stage without one nothing. */
+  readonly takeWorkspace: () => Promise<LeftWorkspace>;
   readonly copyBack: () => Promise<OutcomeFailure | null>;
 }
 
@@ -209,8 +212,9 @@ async function concluded(context: AgentContext, turns: readonly Turn[], { result
     },
   };
   if (told.outcome !== 'succeeded') return told;
-  const refused = await context.copyBack();
-  if (refused === null) return told;
+  const left = await context.takeWorkspace();
+  const refused = left.failure ?? (await context.copyBack());
+  if (refused === null) return { ...told, outputs: { ...told.outputs, ...left.outputs } };
   return { ...told, output: null, outputs: {}, ...failedOnly(failedWith(told, context.redactor, refused)) };
 }
 

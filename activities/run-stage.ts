@@ -29,6 +29,13 @@ import { isPrepared, markPrepared, readResult, writeResult } from './stage-recor
 import { cancelledResult, describeExit, usageOfVm } from './stage-result.ts';
 import { followNetwork, recordNetwork } from './network-log.ts';
 import { openVm } from './open-vm.ts';
+import {
+  type StageWorkspace,
+  takeWorkspace,
+  unpackWorkspace,
+  WorkspaceFailure,
+  workspaceOf,
+} from './stage-workspace.ts';
 import { withTexts } from './texts.ts';
 
 export function runStage(deps: ActivityDeps, request: StageRequest): Promise<StageResult> {
@@ -80,6 +87,7 @@ async function attempt(deps: ActivityDeps, written: StageRequest, life: AttemptL
         await writeResult(deps.events, runId, cancelledResult(context.backend, request), null, deps.now()),
       );
     }
+    if (error instanceof WorkspaceFailure) return await withoutWorkspace(context, error);
     if (isCodedError(error) && isLostVm(error.code)) await recordLoss(context, error);
     // Its VM is gone as well, and no other one is asked for.
     if (isCodedError(error) && error.code === 'host/disk-full') deps.vms.drop(context.vmKey);
@@ -101,6 +109,17 @@ async function withoutTexts(context: Attempt, problem: string): Promise<StageRes
     failure: { code: 'stage/expression', message, stderrTail: '' },
   };
   return concludeWithoutVm(context, await writeResult(deps.events, runId, result, null, deps.now()));
+}
+
+/** Another VM would not find it otherwise, and the stage's own command never started. */
+async function withoutWorkspace(context: Attempt, { code, message }: WorkspaceFailure): Promise<StageResult> {
+  const { deps, request, backend } = context;
+  const result: StageResult = {
+    ...cancelledResult(backend, request),
+    outcome: 'failed',
+    failure: { code, message, stderrTail: '' },
+  };
+  return concludeWithoutVm(context, await writeResult(deps.events, request.runId, result, null, deps.now()));
 }
 
 async function inVm(context: Attempt): Promise<StageResult> {
@@ -131,6 +150,7 @@ async function carryOut(
 ): Promise<StageResult> {
   const { deps, request, life } = context;
   const env = { ...itemVariables(request.item), ...written };
+  const workspace = await workspaceOf(deps, request, life);
   life.phase('waiting for a VM');
   const { vm, lease } = await openVm(deps, request, context.backend, life);
   if (vm === null)
@@ -146,7 +166,7 @@ async function carryOut(
       () => sandbox.renew(),
       (error) => (renewalFailure ??= error),
     );
-    const { result, execs } = await work(context, sandbox, env, redactor);
+    const { result, execs } = await work({ ...context, workspace }, sandbox, env, redactor);
     life.detached.throwIfAborted();
     if (renewalFailure !== null && isCodedError(renewalFailure) && renewalFailure.code === 'fence/stale')
       throw renewalFailure;
@@ -163,9 +183,13 @@ async function carryOut(
   }
 }
 
+interface Worked extends Attempt {
+  readonly workspace: StageWorkspace | null;
+}
+
 /** What is done in the VM, and the commands that did it. */
 async function work(
-  context: Attempt,
+  context: Worked,
   sandbox: Sandbox,
   env: Readonly<Record<string, string>>,
   redactor: Redactor,
@@ -180,6 +204,7 @@ async function work(
       env,
       redactor,
       begin: (prepare) => begin(context, sandbox, redactor, prepare),
+      takeWorkspace: () => takeWorkspace(deps, sandbox, request, context.workspace, life),
       copyBack: () => copyMountsBack(deps, sandbox, request, context.vmKey, life.detached),
     };
     return await runAgent(driven);
@@ -227,12 +252,12 @@ async function letGoOfVm(context: Attempt, sandbox: Sandbox, execs: readonly Exe
  * @param prepare  puts more of them there; null: there are none
  */
 async function begin(
-  context: Attempt,
+  context: Worked,
   sandbox: Sandbox,
   redactor: Redactor,
   prepare: (() => Promise<void>) | null,
 ): Promise<void> {
-  const { deps, request, life } = context;
+  const { deps, request, life, workspace } = context;
   const { runId, execKey, stage } = request;
   const writer = { execKey, fence: sandbox.facts.fence };
   // The store refuses writers of lower fences from this append on, so the output cursor read later is final.
@@ -266,11 +291,12 @@ async function begin(
     await prepareMounts(deps, sandbox, request, context.vmKey, life.ended);
   }
   if (
-    (prepare !== null || needsFiles(request)) &&
+    (prepare !== null || workspace !== null || needsFiles(request)) &&
     !(await isPrepared(deps.marks, context.vmKey, execKey, sandbox.facts))
   ) {
     life.phase('preparing files');
     await prepareFiles(deps.artifacts, sandbox, request, life.ended);
+    if (workspace !== null) await unpackWorkspace(deps, sandbox, request, workspace, life.ended);
     await prepare?.();
     await markPrepared(deps.marks, context.vmKey, execKey, sandbox.facts);
   }
@@ -278,7 +304,7 @@ async function begin(
 
 /** What the ended command comes to. Only a success leaves outputs and writes mounts back. */
 async function settle(
-  context: Attempt,
+  context: Worked,
   sandbox: Sandbox,
   exec: Exec,
   exit: ExecExit,
@@ -306,9 +332,11 @@ async function settle(
   if (collected.failure !== null) return failed(collected.failure);
   const mismatch = await outputMismatch(deps, request.stage, collected.output);
   if (mismatch !== null) return failed(mismatch);
+  const left = await takeWorkspace(deps, sandbox, request, context.workspace, life);
+  if (left.failure !== null) return failed(left.failure);
   const refused = await copyMountsBack(deps, sandbox, request, context.vmKey, life.detached);
   if (refused !== null) return failed(refused);
-  return { ...base, output: collected.output, outputs: collected.outputs };
+  return { ...base, output: collected.output, outputs: { ...collected.outputs, ...left.outputs } };
 }
 
 /** The result stands already: only what follows it is done again. */

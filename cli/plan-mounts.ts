@@ -35,16 +35,17 @@ export async function mountsRefusedHere(
   return await refusedMounts(plan, [baseDir, ...allowedMounts(env.stateDir)]);
 }
 
-export function describeRefusal({ hostPath, why, detail }: RefusedMount): string {
-  if (why === 'missing') return `the spec mounts ${hostPath}, which cannot be read: ${detail}`;
+export function describeRefusal({ hostPath, scopes, why, detail }: RefusedMount): string {
+  const use = scopes.length === 0 ? 'works in the repository' : 'mounts';
+  if (why === 'missing') return `the spec ${use} ${hostPath}, which cannot be read: ${detail}`;
   const leads = detail === hostPath ? '' : `, which leads to ${detail}`;
-  return `the spec mounts ${hostPath}${leads}; it is neither below the spec's folder nor allowed on this host`;
+  return `the spec ${use} ${hostPath}${leads}; it is neither below the spec's folder nor allowed on this host`;
 }
 
 /** With the folders that are allowed already: those that `up` is given replace them. */
-export function refusalRemedy({ why, detail }: RefusedMount, baseDir: string, env: Environment): string {
+export function refusalRemedy({ scopes, why, detail }: RefusedMount, baseDir: string, env: Environment): string {
   if (why === 'missing')
-    return `Create it, or correct \`host\` of the mount; a relative path starts at the spec's folder, ${baseDir}`;
+    return `Create it, or correct ${scopes.length === 0 ? '`git` of the workspace' : '`host` of the mount'}; a relative path starts at the spec's folder, ${baseDir}`;
   return `Move it below the spec's folder, ${baseDir}, or allow it: ${allowCommand(env, [detail])}`;
 }
 

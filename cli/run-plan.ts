@@ -137,8 +137,7 @@ async function start(
       throw new RunExistsError(runId);
     // With a configured server the run may live on another host, and what is written here would never be removed.
     if (source !== null && !env.temporalConfigured) await stores.records.put(runId, SOURCE_RECORD, source);
-    if (plan.scopes.some((scope) => scope.sandbox.mounts.length > 0))
-      await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
+    if (readsHostFolders(plan)) await stores.marks.put(runId, CLIENT_MARK, { baseDir } satisfies ClientMark);
     const summary = summaryOf(plan, from);
     // Where no worker has ever run on this state folder, none would read them, and nothing would remove them.
     const handedOver = env.temporalConfigured && readHostId(env.stateDir) === null ? {} : hostVariables;
@@ -150,6 +149,14 @@ async function start(
     await stores.records.drop(runId, SOURCE_RECORD);
     throw error;
   }
+}
+
+/** Folders, or addresses that are fetched as this user: the worker does either for its own user's runs alone. */
+function readsHostFolders({ scopes, stages }: Plan): boolean {
+  return (
+    scopes.some((scope) => scope.sandbox.mounts.length > 0) ||
+    stages.some(({ workspace }) => workspace !== undefined && workspace.from.kind !== 'stage')
+  );
 }
 
 function summaryOf(plan: Plan, from: StartFrom | null): string {

@@ -6,7 +6,7 @@ import { contains } from '../domain/spec/paths.ts';
 export interface RefusedMount {
   /** As the plan has it: absolute. */
   readonly hostPath: string;
-  /** Scopes that mount it. */
+  /** Scopes that mount it; empty: a stage works in it as a repository. */
   readonly scopes: readonly string[];
   /** `missing`: it cannot be read on this host. `elsewhere`: it leads to no folder that is allowed. */
   readonly why: 'missing' | 'elsewhere';
@@ -19,6 +19,9 @@ export async function refusedMounts(plan: Plan, roots: readonly string[]): Promi
   const scopes = new Map<string, string[]>();
   for (const { id, sandbox } of plan.scopes)
     for (const { source } of sandbox.mounts) scopes.set(source.path, [...(scopes.get(source.path) ?? []), id]);
+  for (const { workspace } of plan.stages)
+    if (workspace?.from.kind === 'folder' && !scopes.has(workspace.from.source.path))
+      scopes.set(workspace.from.source.path, []);
   if (scopes.size === 0) return [];
   const realRoots = await Promise.all(roots.map((root) => realpath(root).catch(() => null)));
   const refused: RefusedMount[] = [];

@@ -162,7 +162,7 @@ async function refusing<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (error instanceof GitError && error.reason !== 'missing')
+    if (error instanceof GitError && error.reason !== 'missing' && error.reason !== 'disk-full')
       throw new RefusedChanges(`git refuses what the guest left: ${error.detail}`);
     throw error;
   }

@@ -23,7 +23,7 @@ export async function withPrivateRepository<T>(
   alternates: readonly string[],
   work: (repository: PrivateRepository) => Promise<T>,
 ): Promise<T> {
-  const folder = await mkdtemp(join(tmpdir(), 'voidbox-git-'));
+  const folder = await mkdtemp(join(host.scratch ?? tmpdir(), 'voidbox-git-'));
   try {
     const gitDir = join(folder, 'repository.git');
     await gitText(host, ['init', '--quiet', '--bare', '--template=', '--object-format=sha1', gitDir]);

@@ -12,6 +12,10 @@ export interface GitHost {
   readonly path: string;
   /** Of the user: ignore rules, and for addresses the credentials. Null: none. */
   readonly home: string | null;
+  /** Where private repositories are made; the system's temporary folder where nothing is said. */
+  readonly scratch?: string;
+  /** Ends every command that does not say another one. */
+  readonly signal?: AbortSignal;
 }
 
 export interface GitCall {
@@ -30,13 +34,16 @@ export interface GitCall {
 
 /** Why git did not do it; `detail` is what git said, which may quote hostile names. */
 export class GitError extends Error {
-  readonly reason: 'missing' | 'failed' | 'too-large' | 'timeout';
+  readonly reason: 'missing' | 'failed' | 'too-large' | 'timeout' | 'disk-full';
   readonly detail: string;
+  /** As of a call of the system, for those who wait for space. */
+  readonly code?: 'ENOSPC';
   constructor(reason: GitError['reason'], detail: string) {
     super(`git: ${detail}`);
     this.name = 'GitError';
     this.reason = reason;
     this.detail = detail;
+    if (reason === 'disk-full') this.code = 'ENOSPC';
   }
 }
 
@@ -115,7 +122,7 @@ export async function* streamGit(
   call: GitCall = {},
 ): AsyncIterable<Uint8Array> {
   const child = start(host, args, call);
-  const { mostBytes = GIT_LIMITS.textBytes, timeoutMs = GIT_LIMITS.timeoutMs, signal } = call;
+  const { mostBytes = GIT_LIMITS.textBytes, timeoutMs = GIT_LIMITS.timeoutMs, signal = host.signal } = call;
   let ended: GitError | null = null;
   const end = (why: GitError): void => {
     ended ??= why;
@@ -150,13 +157,20 @@ export async function* streamGit(
     signal?.throwIfAborted();
     if (ended !== null) throw ended;
     const sourceError = await feeding;
-    if (problem !== null) throw new GitError('failed', `${name}: ${(await complaint) || problem}`);
+    if (problem !== null) throw failureOf(name, (await complaint) || problem);
     if (sourceError !== null) throw sourceError;
   } finally {
     clearTimeout(timer);
     signal?.removeEventListener('abort', onAbort);
     child.kill('SIGKILL');
   }
+}
+
+/** Of the host's own disk: the C locale says it so. */
+const NO_SPACE = /No space left on device|Disk quota exceeded/;
+
+function failureOf(name: string, said: string): GitError {
+  return new GitError(NO_SPACE.test(said) ? 'disk-full' : 'failed', `${name}: ${said}`);
 }
 
 /** What went wrong in the source itself; a reader that closed early says more by its own end. */

@@ -6,10 +6,10 @@ import type { RunEvent } from '../domain/run/event.ts';
 
 export interface StageOutput {
   readonly stage: string;
-  /** Of a named output, whose artifact is a tar. Null: what the stage put out itself, its standard output or its output file. */
+  /** Of a named output, whose artifact is a tar unless `isFile` is there. Null: what the stage put out itself, its standard output or its output file. */
   readonly name: string | null;
-  /** It is the stream of the stage's agent. Absent: it is none. */
-  readonly isTranscript?: true;
+  /** It is no tar but the bytes of a file: the stream of the stage's agent, or what it left in its workspace. */
+  readonly isFile?: true;
   readonly ref: DataRef;
 }
 
@@ -29,11 +29,16 @@ function transcriptOf(
 ): readonly StageOutput[] {
   if (body.type !== 'stage-finished' || !('agent' in body.result) || body.result.agent === undefined) return [];
   const { transcript } = body.result.agent;
-  return [{ stage: body.stage, name: TRANSCRIPT, isTranscript: true, ref: transcript }];
+  return [{ stage: body.stage, name: TRANSCRIPT, isFile: true, ref: transcript }];
 }
 
 /** As the list of artifacts calls it. */
 export const TRANSCRIPT = 'transcript.jsonl';
+
+/** As named outputs are; what else there is says what it is. */
+function isTar({ mediaType }: DataRef): boolean {
+  return mediaType === 'application/x-tar';
+}
 
 function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEvent['body']): void {
   // What items left stands in the output of their stage.
@@ -44,7 +49,12 @@ function noteOutputs(byStage: Map<string, readonly StageOutput[]>, body: RunEven
     byStage.delete(stage);
     byStage.set(stage, [
       ...(output === null ? [] : [{ stage, name: null, ref: output }]),
-      ...Object.entries(outputs).map(([name, ref]) => ({ stage, name, ref })),
+      ...Object.entries(outputs).map(([name, ref]): StageOutput => ({
+        stage,
+        name,
+        ...(isTar(ref) ? {} : { isFile: true as const }),
+        ref,
+      })),
       ...transcriptOf(body),
     ]);
   } else if (body.type === 'stage-answered') {

@@ -23,6 +23,7 @@ import { leasesAtStart } from './leases-at-start.ts';
 import { textOf, type Log } from './log.ts';
 import { createOpenRuns, type OpenRuns } from './open-runs.ts';
 import { createConditionThreads } from './conditions/threads.ts';
+import { createGitRepositories, type GitRepositoriesOptions } from './git-repositories.ts';
 import { restoreLogs } from './restore-log.ts';
 import type { HostSandboxes } from './sandboxes.ts';
 import { ensureSearchAttributes, type SearchAttributeServices } from './search-attributes.ts';
@@ -45,6 +46,8 @@ export interface HostOptions {
   readonly servicePolicy: ServicePolicy;
   readonly durability: Durability;
   readonly lentVariables: LentVariables;
+  /** Where git is, and whose ignore rules and credentials it has. */
+  readonly git: Pick<GitRepositoriesOptions, 'path' | 'home'>;
   readonly disk: PumpDisk;
   /** How long a VM lives whose lease nobody renews; null is the keeper's own limit. */
   readonly orphanTimeoutMs: number | null;
@@ -84,6 +87,7 @@ export async function openHost(options: HostOptions): Promise<Host> {
     ...stores,
     events: openRuns.events,
     mounts,
+    repositories: createGitRepositories({ artifacts: stores.artifacts, stateDir, ...options.git }),
     backendFor: sandboxes.backendFor,
     leases: await leasesAtStart({
       placement,

@@ -193,6 +193,8 @@ class VoidboxPlugin implements WorkerPlugin {
         servicePolicy: this.#options.allowServices ?? [],
         durability: durabilityOf(env, 'own'),
         lentVariables: await this.#lentVariables(env),
+        // Addresses are refused there, so that no credentials are asked for; ignore rules are the user's.
+        git: { path: env.path, home: env.variables['HOME'] || null },
         disk: disk.pump,
         orphanTimeoutMs: env.orphanTimeoutMs,
         log,

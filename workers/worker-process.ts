@@ -84,6 +84,7 @@ export async function runWorkerProcess(options: WorkerProcessOptions): Promise<v
     servicePolicy: options.embedded ? 'any' : options.allowedServices,
     durability: options.durability,
     lentVariables: options.lentVariables,
+    git: { path: options.variables['PATH'] || '/usr/bin:/bin', home: options.variables['HOME'] || null },
     disk: disk.pump,
     orphanTimeoutMs: options.orphanTimeoutMs,
     log,

@@ -3,6 +3,7 @@ import type { ArtifactStore } from '../../activities/ports/artifacts.ts';
 import { CodedError, isCodedError } from '../../domain/errors/coded-error.ts';
 import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
 import type { Plan } from '../../domain/plan/plan.ts';
+import { outputNamesOf } from '../../domain/plan/workspace.ts';
 import { formatBytes } from '../../domain/units/bytes.ts';
 import { sanitizeLine } from '../../domain/security/sanitize.ts';
 import { readOutputs, type StageOutput } from '../../store/run-outputs.ts';
@@ -131,7 +132,7 @@ async function get(name: string, found: Found, options: Options, context: CliCon
   const { view, outputs, plan, artifacts } = found;
   const declared = (plan?.stages ?? []).map((stage) => ({
     stage: stage.id,
-    names: stage.outputs.map((output) => output.name),
+    names: outputNamesOf(stage),
   }));
   const output = findOutput(name, outputs, declared, view);
   const kind = await kindOf(output, plan, artifacts);
@@ -144,8 +145,8 @@ async function get(name: string, found: Found, options: Options, context: CliCon
     const target = { folder, force: options.force ?? false, signal: abort.signal };
     const bytes = artifacts.open(output.ref);
     const unpacked =
-      output.name === null || output.isTranscript
-        ? await saveFile(bytes, output.isTranscript ? `${output.stage}.${output.name}` : output.stage, target)
+      output.name === null || output.isFile
+        ? await saveFile(bytes, output.isFile ? `${output.stage}.${output.name}` : output.stage, target)
         : await unpackTar(bytes, target);
     await say(output, kind, folder, unpacked, options, context);
     return EXIT.success;
@@ -182,7 +183,7 @@ async function print(
     throw usageError(`\`${shownOutput(output)}\` is a folder: -o - prints a file`, 'Name a folder for it: -o FOLDER');
   const hint = '-o FOLDER';
   const bytes = artifacts.open(output.ref);
-  if (output.name === null || output.isTranscript) await printBytes(bytes, output.ref.sizeBytes, context, hint);
+  if (output.name === null || output.isFile) await printBytes(bytes, output.ref.sizeBytes, context, hint);
   else
     for await (const { body, sizeBytes } of streamTar(bytes, 'latin1'))
       await printBytes(body, sizeBytes, context, hint);
@@ -209,11 +210,11 @@ function isDamage(error: unknown): error is Error {
 
 /** A tar says nothing of it: one file by the name that the plan says is that file, all else what lies in a folder. */
 async function readKind(
-  { stage, name, isTranscript, ref }: StageOutput,
+  { stage, name, isFile, ref }: StageOutput,
   plan: Plan | null,
   artifacts: ArtifactStore,
 ): Promise<Kind> {
-  if (name === null || isTranscript) {
+  if (name === null || isFile) {
     for await (const _ of artifacts.open(ref)) break;
     return 'file';
   }

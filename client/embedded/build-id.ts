@@ -5,12 +5,15 @@ import { join, relative } from 'node:path';
 
 /** Code of these folders runs in the stack's processes; a change elsewhere needs no restart. */
 const FOLDERS = [
+  'agents',
   'domain',
+  'git',
   'workflows',
   'activities',
   'sandbox',
   'native',
   'store',
+  'tar',
   'client',
   'skill-kit',
   'workers',

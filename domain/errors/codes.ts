@@ -2,6 +2,7 @@ import { AGENT_CODES } from './agent-codes.ts';
 import { CLI_CODES } from './cli-codes.ts';
 import type { ErrorCodeInfo } from './code-info.ts';
 import { SPEC_CODES } from './spec-codes.ts';
+import { WORKSPACE_CODES } from './workspace-codes.ts';
 
 /**
  * Every code that an author, an operator or a client can meet. A code is a contract: it is the type of
@@ -118,6 +119,7 @@ export const ERROR_CODES = {
       'The message names the stage that failed: read its lines with `voidbox logs RUN --stage STAGE`, correct it, and run the part again with `voidbox retry RUN --from PART`.',
   },
   ...AGENT_CODES,
+  ...WORKSPACE_CODES,
   'loop/limit': {
     kind: 'outcome',
     retry: 'never',

@@ -27,7 +27,7 @@ export function unsupportedParts(
   images: 'read' | 'unread' = 'unread',
 ): readonly UnsupportedPart[] {
   const scopeById = new Map(scopes.map((scope) => [scope.id, scope]));
-  return stages.flatMap(({ id, scope, work, workspace }) => {
+  return stages.flatMap(({ id, scope, work }) => {
     const held = scope === null ? undefined : scopeById.get(scope);
     // Said once for a VM that several stages share.
     const { network, image, ...needs } =
@@ -38,8 +38,7 @@ export function unsupportedParts(
       ...(commandOf(work) === null ? {} : { network }),
       ...(images === 'read' ? {} : { image }),
     };
-    const hasWorkspace = workspace === undefined ? [] : ['has a `workspace`'];
-    return [...ofWork(work, held?.sandbox), ...hasWorkspace, ...needsOf(asked)].map((reason) => ({
+    return [...ofWork(work, held?.sandbox), ...needsOf(asked)].map((reason) => ({
       stage: id,
       reason,
     }));

@@ -21,6 +21,11 @@ export function isWorkspaceOutput(name: string): boolean {
   return NAMES.has(name);
 }
 
+/** All that a stage leaves by a name when it succeeds. */
+export function outputNamesOf({ outputs, workspace }: Pick<StagePlan, 'outputs' | 'workspace'>): readonly string[] {
+  return [...outputs.map(({ name }) => name), ...(workspace === undefined ? [] : NAMES)];
+}
+
 /** The stage whose workspace this one goes on with; null: it has none, or one of its own. */
 export function workspaceGiver({ workspace }: Pick<StagePlan, 'workspace'>): string | null {
   return workspace?.from.kind === 'stage' ? workspace.from.stage : null;

@@ -21,6 +21,9 @@ const MOST_ATTEMPT = 999_999_999;
 /** Commands of one attempt. */
 export const MOST_COMMANDS = 9_999;
 
+/** Those that prepare an attempt or take what it left stand at the end: the first of all is the stage's own, and an agent's follow it. */
+export const SERVICE_COMMANDS = { unpack: MOST_COMMANDS - 1, collect: MOST_COMMANDS } as const;
+
 /** The longest exec key that there is: stage, instance, attempt, command. */
 export const EXEC_KEY_BYTES = 64 + 1 + 120 + 1 + 9 + 1 + 4;
 
@@ -42,6 +45,13 @@ export function execKeyText(name: ExecName): string {
       `an attempt of stage ${name.stage} has no command ${command}: commands are numbered from 1 to ${MOST_COMMANDS}`,
     );
   return command === 1 ? attemptText(name) : `${attemptText(name)}/${command}`;
+}
+
+/** The exec key of a command beside those of the stage's work. @throws RangeError for what is no exec key */
+export function attemptCommand(execKey: string, command: keyof typeof SERVICE_COMMANDS): string {
+  const name = parseExecKey(execKey);
+  if (name === null) throw new RangeError(`${JSON.stringify(execKey)} is no exec key`);
+  return execKeyText({ ...name, command: SERVICE_COMMANDS[command] });
 }
 
 /** For readers of events, also of those that earlier builds wrote. Null for a text that is no exec key. */

@@ -86,6 +86,8 @@ function mountPlacesOf(spec: Spec, baseDir: string | null): ReadonlyMap<string, 
     if (isImagePath(image.value)) add(image.value, image.at);
     else if (!places.has(image.value)) places.set(image.value, image.at);
   }
+  for (const { workspace } of specs.flatMap(({ stages }) => stages))
+    if (workspace !== null && workspace.git !== null) add(workspace.git.value, workspace.git.at);
   for (const skill of specs.flatMap(({ stages }) => stages.flatMap(agentSkillsOf)))
     if (skill.variant === 'text' && skill.prefix === 'file') add(skill.text, skill.at);
   return places;

@@ -13,6 +13,7 @@ import { createWritableMounts } from '../../sandbox/mounts/writable-mounts.ts';
 import { isDiskFull } from '../../store/file/disk-room.ts';
 import { mountsDir } from '../../store/file/run-folder.ts';
 import type { Stores } from '../../store/open-stores.ts';
+import { createGitRepositories } from '../../workers/git-repositories.ts';
 import { createHostLeases } from '../../workers/host-leases.ts';
 
 const judgeHere: CheckOutput = async (schema, text) => {
@@ -38,6 +39,12 @@ export function mockWorkerDeps(
     ...stores,
     lentVariables: NO_LENT_VARIABLES,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    repositories: createGitRepositories({
+      artifacts: stores.artifacts,
+      stateDir,
+      path: '/usr/local/bin:/usr/bin:/bin',
+      home: null,
+    }),
     backendFor: () => backend,
     leases: createHostLeases({
       placement,

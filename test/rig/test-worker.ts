@@ -20,6 +20,7 @@ import type { WorkflowBundle } from '../../workers/bundle.ts';
 import { parentOf } from '../../client/workflow-run.ts';
 import { connectRuns, type RunsConnection } from '../../client/connect.ts';
 import { createConditionThreads } from '../../workers/conditions/threads.ts';
+import { createGitRepositories } from '../../workers/git-repositories.ts';
 import { createHostLeases } from '../../workers/host-leases.ts';
 import { createLog, type Log } from '../../workers/log.ts';
 import { ensureSearchAttributes } from '../../workers/search-attributes.ts';
@@ -65,6 +66,12 @@ export async function startTestStack(
     ...stores,
     lentVariables: NO_LENT_VARIABLES,
     mounts: createWritableMounts((runId) => mountsDir(stateDir, runId)),
+    repositories: createGitRepositories({
+      artifacts: stores.artifacts,
+      stateDir,
+      path: '/usr/local/bin:/usr/bin:/bin',
+      home: null,
+    }),
     backendFor: () => backend,
     leases: createHostLeases({
       placement,

@@ -1,0 +1,219 @@
+/**
+ * The git repository that a stage works in: packed by git of the host, unpacked by git of the guest, and back as objects that
+ * git of the host has checked. A run packs a repository once: all stages, items and attempts that name it start from one commit.
+ */
+import { createHash } from 'node:crypto';
+import type { ErrorCode } from '../domain/errors/codes.ts';
+import type { DataRef, WorkspacePlan, WorkspaceSource } from '../domain/plan/plan.ts';
+import { WORKSPACE_OUTPUTS } from '../domain/plan/workspace.ts';
+import { attemptCommand } from '../domain/run/attempt.ts';
+import { sanitizeLine } from '../domain/security/sanitize.ts';
+import { canonicalJson } from '../domain/units/canonical-json.ts';
+import type { ActivityDeps } from './deps.ts';
+import type { AttemptLife } from './heartbeat.ts';
+import { KeyedLock } from './keyed-lock.ts';
+import type { Exec, ExecExit, Sandbox } from './ports/sandbox.ts';
+import type { StageRequest } from './requests.ts';
+import type { OutcomeFailure } from './stage-outputs.ts';
+import { withRoom } from './wait-for-room.ts';
+import { repositoryOf } from './workspace-policy.ts';
+import { BUNDLES, COLLECT_SCRIPT, COMMIT_LINE_BYTES, UNPACK_SCRIPT } from './workspace-scripts.ts';
+
+/** What the guest unpacks. */
+export interface StageWorkspace {
+  readonly plan: WorkspacePlan;
+  readonly base: DataRef;
+  /** What the stage left that it goes on with; null: it starts from the base. Empty: that one changed nothing. */
+  readonly earlier: DataRef | null;
+}
+
+export const WORKSPACE_LIMITS = {
+  /** Of one command of git in the guest, which may be emulated. */
+  guestTimeoutMs: 15 * 60_000,
+  /** Of the guest's pack, as git of the host takes it; the first line with it. */
+  packBytes: 256 * 1024 * 1024 + COMMIT_LINE_BYTES,
+} as const;
+
+/** The stage's outcome: nobody but its author can do something about it. */
+export class WorkspaceFailure extends Error {
+  readonly code: ErrorCode;
+  constructor({ code, message }: OutcomeFailure) {
+    super(message);
+    this.name = 'WorkspaceFailure';
+    this.code = code;
+  }
+}
+
+const packing = new KeyedLock();
+
+/**
+ * Before the stage has a VM. Null: it has no workspace.
+ * @throws WorkspaceFailure, CodedError `admit/mount-refused`, `host/not-ready`, `host/disk-full`
+ */
+export async function workspaceOf(
+  deps: ActivityDeps,
+  request: StageRequest,
+  life: AttemptLife,
+): Promise<StageWorkspace | null> {
+  const { workspace: plan } = request.stage;
+  if (plan === undefined) return null;
+  const { from } = plan;
+  if (from.kind !== 'stage') return { plan, base: await packedOnce(deps, request, from, life), earlier: null };
+  const outputs = request.upstream[from.stage]?.outputs;
+  const base = outputs?.[WORKSPACE_OUTPUTS.base];
+  const earlier = outputs?.[WORKSPACE_OUTPUTS.bundle];
+  if (base === undefined || earlier === undefined)
+    throw new Error(`stage ${request.stage.id} goes on with the workspace of ${from.stage}, which left none`);
+  return { plan, base, earlier };
+}
+
+async function packedOnce(
+  deps: ActivityDeps,
+  { runId, stage }: StageRequest,
+  source: Exclude<WorkspaceSource, { readonly kind: 'stage' }>,
+  life: AttemptLife,
+): Promise<DataRef> {
+  const name = `workspace-${createHash('sha256').update(canonicalJson(source)).digest('hex').slice(0, 32)}`;
+  return await packing.run(`${runId}/${name}`, life.ended, async () => {
+    const known = (await deps.marks.get(runId, name)) as { readonly bundle: DataRef } | null | undefined;
+    if (known !== null && known !== undefined) return known.bundle;
+    life.phase('packing the repository');
+    const repository = await repositoryOf(deps, runId, stage.id, source);
+    const packed = await withRoom(deps.disk, `the repository of stage ${stage.id}`, life.ended, () =>
+      deps.repositories.pack(repository, life.ended),
+    );
+    if ('problem' in packed)
+      throw new WorkspaceFailure({
+        code: 'workspace/unusable',
+        message: sanitizeLine(`the workspace of stage ${stage.id} cannot be packed: ${packed.problem}`),
+      });
+    await deps.marks.put(runId, name, { bundle: packed.bundle });
+    return packed.bundle;
+  });
+}
+
+/**
+ * Into the VM, before the stage's own command; again by a try that takes over, for which the command of its key stands.
+ * @throws WorkspaceFailure
+ */
+export async function unpackWorkspace(
+  { artifacts }: Pick<ActivityDeps, 'artifacts'>,
+  sandbox: Sandbox,
+  request: StageRequest,
+  { plan: { guestPath }, base, earlier }: StageWorkspace,
+  signal: AbortSignal,
+): Promise<void> {
+  const key = attemptCommand(request.execKey, 'unpack');
+  // Once it runs, the bundles are its own to take away.
+  if (!(await sandbox.execs()).some((exec) => exec.key === key)) {
+    const put = (name: string, ref: DataRef): Promise<void> =>
+      sandbox.writeFile(`${guestPath}/${name}`, ref.sizeBytes, artifacts.open(ref), signal);
+    await put(BUNDLES.base, base);
+    if (earlier !== null && earlier.sizeBytes > 0) await put(BUNDLES.earlier, earlier);
+  }
+  const exec = await inGuest(sandbox, key, ['-c', UNPACK_SCRIPT, 'sh', guestPath], 1024 * 1024, signal);
+  const exit = await exec.wait(signal);
+  if (exit.reason === 'exited' && exit.exitCode === 0) return;
+  throw new WorkspaceFailure({
+    code: 'workspace/unusable',
+    message: `the workspace of stage ${request.stage.id} cannot be unpacked in its VM: ${await whyOf(exec, exit, signal)}`,
+  });
+}
+
+export type LeftWorkspace =
+  | { readonly failure: OutcomeFailure; readonly outputs: Readonly<Record<never, DataRef>> }
+  | { readonly failure: null; readonly outputs: Readonly<Record<string, DataRef>> };
+
+/** What the stage made of it, once its work has succeeded. Everything is durable in the artifact store when this settles. */
+export async function takeWorkspace(
+  deps: ActivityDeps,
+  sandbox: Sandbox,
+  request: StageRequest,
+  workspace: StageWorkspace | null,
+  life: AttemptLife,
+): Promise<LeftWorkspace> {
+  if (workspace === null) return { failure: null, outputs: {} };
+  const { stage, runId } = request;
+  const { plan, base, earlier } = workspace;
+  const signal = life.detached;
+  life.phase('collecting the workspace');
+  const message = `Not committed by stage ${stage.id} of run ${runId}`;
+  const args = ['-c', COLLECT_SCRIPT, 'sh', plan.guestPath, message];
+  const key = attemptCommand(request.execKey, 'collect');
+  const exec = await inGuest(sandbox, key, args, WORKSPACE_LIMITS.packBytes, signal);
+  const exit = await exec.wait(signal);
+  const refused = (problem: string): LeftWorkspace => ({
+    failure: {
+      code: 'workspace/refused',
+      message: sanitizeLine(`what stage ${stage.id} left in its workspace is not taken: ${problem}`),
+    },
+    outputs: {},
+  });
+  if (exit.reason === 'output-limit')
+    return refused(`its changes have more than ${WORKSPACE_LIMITS.packBytes - COMMIT_LINE_BYTES} bytes packed`);
+  if (exit.reason !== 'exited' || exit.exitCode !== 0) return refused(await whyOf(exec, exit, signal));
+  const commit = await commitOf(exec, signal);
+  const taken = await withRoom(deps.disk, `the workspace of stage ${stage.id}`, signal, () =>
+    deps.repositories.takeChanges(
+      { base, earlier, commit, pack: exec.output('stdout', COMMIT_LINE_BYTES, signal) },
+      signal,
+    ),
+  );
+  if ('problem' in taken) return refused(taken.problem);
+  return {
+    failure: null,
+    outputs: {
+      [WORKSPACE_OUTPUTS.base]: base,
+      [WORKSPACE_OUTPUTS.patch]: taken.patch,
+      [WORKSPACE_OUTPUTS.bundle]: taken.bundle,
+    },
+  };
+}
+
+/** By the guest's own PATH and configuration, without the variables of the stage. */
+function inGuest(
+  sandbox: Sandbox,
+  key: string,
+  args: readonly string[],
+  maxOutputBytes: number,
+  signal: AbortSignal,
+): Promise<Exec> {
+  return sandbox.exec(
+    {
+      key,
+      program: '/bin/sh',
+      args,
+      env: { LC_ALL: 'C', GIT_TERMINAL_PROMPT: '0' },
+      cwd: '/workspace',
+      stdin: null,
+      timeoutMs: WORKSPACE_LIMITS.guestTimeoutMs,
+      maxOutputBytes,
+    },
+    signal,
+  );
+}
+
+async function commitOf(exec: Exec, signal: AbortSignal): Promise<string> {
+  let line = Buffer.alloc(0);
+  for await (const chunk of exec.output('stdout', 0, signal)) {
+    line = Buffer.concat([line, chunk.subarray(0, COMMIT_LINE_BYTES)]);
+    if (line.length >= COMMIT_LINE_BYTES) break;
+  }
+  return line.subarray(0, COMMIT_LINE_BYTES - 1).toString('latin1');
+}
+
+const TAIL_BYTES = 1024;
+
+/** In git's own words, the last of them. */
+async function whyOf(exec: Exec, exit: ExecExit, signal: AbortSignal): Promise<string> {
+  const limit = WORKSPACE_LIMITS.guestTimeoutMs / 1_000;
+  if (exit.reason === 'timeout') return `git in the VM took longer than ${limit} s`;
+  let tail = Buffer.alloc(0);
+  for await (const chunk of exec.output('stderr', Math.max(0, exit.stderrBytes - TAIL_BYTES), signal))
+    tail = Buffer.concat([tail, chunk]).subarray(-TAIL_BYTES);
+  const said = tail.toString('utf8').trim();
+  const hint = /No space left on device/.test(said) ? '; raise `disk_mb` of the sandbox' : '';
+  return sanitizeLine(
+    `${said === '' ? exit.message || `git in the VM ended with exit code ${exit.exitCode}` : said}${hint}`,
+  );
+}

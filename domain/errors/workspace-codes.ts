@@ -1,0 +1,20 @@
+import type { ErrorCodeInfo } from './code-info.ts';
+
+/** How a stage with a workspace fails beside what its work can. Part of `ERROR_CODES`. */
+export const WORKSPACE_CODES = {
+  'workspace/unusable': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'The repository of a workspace cannot be packed or unpacked: it is none, has no such ref, is larger than a workspace may be, or does not fit the disk of the VM.',
+    remedy: 'Do what the message says; [Limits](workspaces.md#limits) says how large a repository may be.',
+  },
+  'workspace/refused': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'What a stage left in its workspace is not taken: it is no repository any more, has objects that git refuses, or more changes than a workspace may have.',
+    remedy:
+      'Do what the message says. Keep `.git` as it is found, ignore what is built, and leave large data as `outputs`.',
+  },
+} as const satisfies Record<string, ErrorCodeInfo>;

@@ -1,0 +1,85 @@
+/** The `Repositories` port by git of this host. Its temporary repositories lie in the state folder, whose disk is watched. */
+import { mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ArtifactStore } from '../activities/ports/artifacts.ts';
+import type { Refusal, Repositories } from '../activities/ports/repositories.ts';
+import { CodedError } from '../domain/errors/coded-error.ts';
+import type { DataRef } from '../domain/plan/plan.ts';
+import { fetchRepository } from '../git/fetch-repository.ts';
+import { importChanges, RefusedChanges } from '../git/import-changes.ts';
+import { packRepository, type Packed, WorkspaceProblem } from '../git/pack-repository.ts';
+import { GitError, type GitHost } from '../git/run-git.ts';
+
+/** No command of git takes as long: what is older was left by a worker that was killed. */
+const LEFT_OVER_MS = 60 * 60_000;
+
+export interface GitRepositoriesOptions {
+  readonly artifacts: ArtifactStore;
+  readonly stateDir: string;
+  /** The PATH that git is looked up in. */
+  readonly path: string;
+  /** Of the user whose credentials fetch addresses; null: none. */
+  readonly home: string | null;
+}
+
+export function createGitRepositories({ artifacts, stateDir, path, home }: GitRepositoriesOptions): Repositories {
+  const scratch = join(stateDir, 'git');
+  removeLeftOvers(scratch);
+  const host = (): GitHost => {
+    mkdirSync(scratch, { recursive: true, mode: 0o700 });
+    return { path, home, scratch };
+  };
+  const store = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> =>
+    artifacts.put(bytes, 'application/x-git-bundle');
+  return {
+    pack: (repository, signal) =>
+      asked(async () => {
+        const packed: Packed<DataRef> =
+          repository.kind === 'url'
+            ? await fetchRepository(host(), { url: repository.url, ref: repository.ref, signal }, store)
+            : await packRepository(host(), { ...repository, signal }, store);
+        return packed;
+      }),
+    takeChanges: ({ base, earlier, pack, commit }, signal) =>
+      asked(async () => {
+        const request = {
+          base: artifacts.open(base),
+          earlier: earlier === null ? null : artifacts.open(earlier),
+          pack,
+          commit,
+        };
+        return await importChanges({ ...host(), signal }, request, (bytes, mediaType) =>
+          artifacts.put(bytes, mediaType),
+        );
+      }),
+  };
+}
+
+/** What somebody can change is an answer. */
+async function asked<T>(work: () => Promise<T>): Promise<T | Refusal> {
+  try {
+    return await work();
+  } catch (error) {
+    if (error instanceof WorkspaceProblem || error instanceof RefusedChanges) return { problem: error.message };
+    if (error instanceof GitError && error.reason === 'missing')
+      throw new CodedError('host/not-ready', 'the worker finds no program `git` on its PATH: install git on this host');
+    throw error;
+  }
+}
+
+function removeLeftOvers(scratch: string): void {
+  const before = Date.now() - LEFT_OVER_MS;
+  for (const name of names(scratch)) {
+    const path = join(scratch, name);
+    const facts = statSync(path, { throwIfNoEntry: false });
+    if (facts !== undefined && facts.mtimeMs < before) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+function names(folder: string): readonly string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
