@@ -309,7 +309,7 @@ describe('a worker that dies', () => {
       change(folder);
     };
     const again = request('fix', ofRepo());
-    await expect(run(again, dyingIn(deps()))).rejects.toThrow();
+    await expect(run(again, dyingIn(deps()))).rejects.toThrow(/the worker dies here/);
     const result = await run(again);
     expect(result.outcome).toBe('succeeded');
     expect([worked, scripts]).toEqual([1, ['unpack', 'collect']]);
