@@ -202,6 +202,23 @@ export interface ConditionResult {
   readonly output: DataRef | null;
 }
 
+/** What `findTime` is told: until when does a stage wait whose time outputs say. */
+export interface FindTimeCall {
+  readonly runId: string;
+  readonly stage: string;
+  /** Of the item that the stage is done for; absent: of the run itself. */
+  readonly instance?: InstancePath;
+  readonly attempt: number;
+  /** Of each stage that the time is made of, what it takes. */
+  readonly upstream: Readonly<Record<string, UpstreamOutputs>>;
+  readonly events: readonly NewRunEvent[];
+}
+
+export interface FoundTime {
+  /** Milliseconds since the epoch, no more than `PLAN_LIMITS.waitMs` from now. It may have passed. */
+  readonly untilMs: number;
+}
+
 /** What `beginItems` is told. */
 export interface BeginItemsCall {
   readonly runId: string;
@@ -257,6 +274,11 @@ export interface Activities {
    * @throws ApplicationFailure `stage/condition` when its condition cannot be decided
    */
   evaluateCondition(call: EvaluateCall): Promise<ConditionResult>;
+  /**
+   * Until when a stage waits.
+   * @throws ApplicationFailure `stage/expression` when a value of its time cannot be made, `stage/wait-time` when they make no time
+   */
+  findTime(call: FindTimeCall): Promise<FoundTime>;
   /**
    * Tells readers what a stage asks: appends `stage-asking`.
    * @throws ApplicationFailure `stage/expression` when a value of its message cannot be made

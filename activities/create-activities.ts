@@ -1,5 +1,6 @@
 /** The activities of a worker, made of its dependencies. Each call is checked against the run's records first. */
 import type { StageResult } from '../domain/run/stage-result.ts';
+import { findTime } from './find-time.ts';
 import { askApproval, checkRejection, recordApproval } from './approvals.ts';
 import { admit } from './admit.ts';
 import { evaluateCondition } from './conditions.ts';
@@ -42,6 +43,7 @@ export function createActivities(given: ActivityDeps): Activities {
       }),
     releaseVm: (call) => coded(async () => releaseVm(deps, await calls.release(call))),
     evaluateCondition: (call) => coded(async () => evaluateCondition(deps, await calls.evaluate(call))),
+    findTime: (call) => coded(async () => findTime(deps, await calls.findTime(call))),
     askApproval: (call) => coded(async () => askApproval(deps, await calls.ask(call))),
     recordApproval: (call) => coded(async () => recordApproval(deps, await calls.approval(call))),
     checkRejection: (call) => coded(async () => checkRejection(await calls.rejection(call))),

@@ -44,6 +44,7 @@ export function guardByHost(activities: Activities, records: Pick<RunRecords, 'g
     runStage: guarded(activities.runStage),
     releaseVm: guarded(activities.releaseVm),
     evaluateCondition: guarded(activities.evaluateCondition),
+    findTime: guarded(activities.findTime),
     askApproval: guarded(activities.askApproval),
     recordApproval: guarded(activities.recordApproval),
     checkRejection: guarded(activities.checkRejection),

@@ -30,6 +30,11 @@ const NEEDS: readonly Need[] = [
     isNeeded: ({ work }) => waitOf(work) !== null,
   },
   {
+    behaviour: 25,
+    what: 'waits until a time that outputs say',
+    isNeeded: ({ work }) => waitOf(work)?.until !== undefined,
+  },
+  {
     behaviour: 11,
     what: 'names several stages in `on_failure`',
     isNeeded: ({ anyFailure }) => anyFailure === true,

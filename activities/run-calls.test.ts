@@ -792,6 +792,67 @@ describe('a stage that asks', () => {
   });
 });
 
+describe('a wait until a time that outputs say', () => {
+  const texts = {
+    sources: ['stages.own.json.at'],
+    stages: ['own'],
+    params: {},
+    texts: [{ place: { kind: 'until' } as const, parts: [0] }],
+  };
+  const taken = { output: REF, outputs: {} };
+  const find = { runId: 'waits', stage: 'pause', attempt: 1, upstream: { own: taken }, events: [] };
+
+  beforeEach(async () => {
+    const plan = planOf('own pause>own fixed>own', { merge: 'own pause' });
+    const wait = { kind: 'wait', forMs: null, untilMs: null } as const;
+    const stages = plan.stages.map((stage) => {
+      if (stage.id === 'own') return stage;
+      const bare = { ...stage, scope: null, input: { kind: 'none' } as const };
+      return stage.id === 'pause'
+        ? { ...bare, work: { ...wait, until: 'x' }, texts }
+        : { ...bare, work: { ...wait, forMs: 1 } };
+    });
+    const scopes = plan.scopes.filter(({ id }) => id === 'own');
+    await admitted('waits', { behaviour: 25, mounts: {} }, { ...plan, stages, scopes });
+  });
+
+  test('is found by what was admitted, and by no text of the call', async () => {
+    const evil = { ...find, texts: { sources: ['"2026-12-01T09:00:00Z"'] }, untilMs: 1 };
+    expect(await as('waits', () => calls.findTime(evil))).toEqual({
+      runId: 'waits',
+      stage: 'pause',
+      instance: [],
+      texts,
+      upstream: { own: taken },
+      hostVariables: [],
+      events: [],
+    });
+  });
+
+  test.each<[string, object]>([
+    ['of a stage that waits for no time', { stage: 'own' }],
+    ['of a wait whose time the plan says', { stage: 'fixed' }],
+    ['of an unknown stage', { stage: 'evil' }],
+    ['of an attempt that cannot be', { attempt: 99 }],
+    ['of no attempt', { attempt: '1' }],
+    ['without what it reads', { upstream: {} }],
+    ['with a stage that it does not read', { upstream: { own: taken, fixed: taken } }],
+    ['with an output that is no ref', { upstream: { own: { output: { sha256: 'x' }, outputs: {} } } }],
+    ['of an item that is none', { instance: [{ part: 'own', item: 0 }] }],
+  ])('is not found by a call %s', async (_what, change) => {
+    await expect(as('waits', () => calls.findTime({ ...find, ...change }))).rejects.toMatchObject({
+      code: 'call/refused',
+    });
+  });
+
+  test('is found for no stranger, nor once the run has ended', async () => {
+    await expect(as('other', () => calls.findTime(find))).rejects.toMatchObject({ code: 'call/refused' });
+    const outcome: RunOutcome = { state: 'failed', failedStage: null, failure: null, output: null };
+    await events.append('waits', [eventOf('run/finished', { type: 'run-finished', outcome })]);
+    await expect(as('waits', () => calls.findTime(find))).rejects.toMatchObject({ code: 'run/ended' });
+  });
+});
+
 describe('a stage with a condition', () => {
   const when = { source: 'stages.own.json.ok', stages: ['own'], params: {} };
   const end = { state: 'succeeded', attempt: 1, output: REF };

@@ -8,7 +8,7 @@ import { isReachable, lastAttempt, lastGeneration } from '../domain/pipeline/rea
 import type { StagePlan } from '../domain/plan/plan.ts';
 import { stageOfPlan } from '../domain/plan/item-parts.ts';
 import { handsOnInput, readToDecide } from '../domain/plan/condition.ts';
-import { agentOf, approvalOf, commandOf, mockOf, partOf } from '../domain/plan/work.ts';
+import { agentOf, approvalOf, commandOf, mockOf, partOf, waitOf } from '../domain/plan/work.ts';
 import { attemptText } from '../domain/run/attempt.ts';
 import { type InstancePath, readInstance } from '../domain/run/instance.ts';
 import { ANSWER_LIMITS } from '../domain/run/approval-answer.ts';
@@ -39,6 +39,7 @@ import type { EvaluateRequest } from './conditions.ts';
 import type { FinishRequest, UpstreamOutputs } from './contract.ts';
 import type { ActivityDeps } from './deps.ts';
 import type { EndPartRequest } from './end-part.ts';
+import type { FindTimeRequest } from './find-time.ts';
 import { type BeginItemsRequest, createItemLists, type EndItemsRequest } from './items.ts';
 import type { AdmittedScope, ScopeRequest, StageRequest } from './requests.ts';
 import type { MockedRequest } from './mocked-stage.ts';
@@ -56,6 +57,7 @@ export interface RunCalls {
   /** Null: what the call names does not end a part. */
   part(call: unknown): Promise<EndPartRequest | null>;
   evaluate(call: unknown): Promise<EvaluateRequest>;
+  findTime(call: unknown): Promise<FindTimeRequest>;
   ask(call: unknown): Promise<AskRequest>;
   approval(call: unknown): Promise<ApprovalRequest>;
   rejection(call: unknown): Promise<RejectionRequest>;
@@ -159,6 +161,13 @@ export function createRunCalls({
       const item = await lists.itemOf(run.runId, request.instance);
       if (item === null || request.handsOn?.kind !== 'run-input') return request;
       return { ...request, runInput: { kind: 'inline', text: item.text } };
+    },
+    async findTime(value) {
+      const call = fieldsOf(value, 'a call to find the time of a wait');
+      const run = await openRunOf(call, isOfItem(call) ? runOrItemsOf : runOf);
+      const request = findTimeRequest(run, call);
+      await lists.itemOf(run.runId, request.instance);
+      return request;
     },
     async ask(value) {
       const call = fieldsOf(value, 'a call to ask');
@@ -352,6 +361,31 @@ function evaluateRequest(run: AdmittedRun, call: Fields): EvaluateRequest {
 }
 
 /** @throws CodedError `call/refused` */
+function findTimeRequest(run: AdmittedRun, call: Fields): FindTimeRequest {
+  const stage = stageOf(run, idIn(run, call, 'stage'));
+  const { id, work, texts, retry, visits } = stage;
+  const { attempt } = call;
+  if (waitOf(work)?.until === undefined || texts === undefined)
+    throw refused(run, `stage ${id} does not wait until a time that outputs say`);
+  if (typeof attempt !== 'number' || !isAttemptOf({ retry, visits }, attempt))
+    throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
+  const instance = stage.of === undefined && !isOfItem(call) ? [] : pathIn(run, stage, call);
+  return {
+    runId: run.runId,
+    stage: id,
+    instance,
+    texts,
+    upstream: takenIn(run, stage, instance, call['upstream']),
+    hostVariables: run.plan.hostVariables,
+    events: checkedEvents(run, call['events']),
+  };
+}
+
+function isAttemptOf(stage: Pick<StagePlan, 'retry' | 'visits'>, attempt: number): boolean {
+  return Number.isSafeInteger(attempt) && attempt >= 1 && attempt <= lastAttempt(stage);
+}
+
+/** @throws CodedError `call/refused` */
 export function askRequest(run: AdmittedRun, call: Fields): AskRequest {
   const { deadlineAtMs } = call;
   if (
@@ -398,12 +432,7 @@ function questionIn(
   const approval = approvalOf(work);
   const { attempt } = call;
   if (approval === null) throw refused(run, `stage ${id} asks nothing`);
-  if (
-    typeof attempt !== 'number' ||
-    !Number.isSafeInteger(attempt) ||
-    attempt < 1 ||
-    attempt > lastAttempt({ retry, visits })
-  )
+  if (typeof attempt !== 'number' || !isAttemptOf({ retry, visits }, attempt))
     throw refused(run, `stage ${id} has no attempt ${quoted(attempt)}`);
   const instance = stage.of === undefined && !isOfItem(call) ? [] : instanceIn(run, stage, call);
   return { runId: run.runId, stage: id, instance, execKey: keyOf(id, instance, attempt), attempt, approval };

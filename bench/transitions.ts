@@ -67,6 +67,7 @@ function answerTo(command: Command): MachineEvent {
     case 'release-vm':
       return { type: 'vm-released', scope: command.scope, generation: command.generation };
     case 'ask':
+    case 'find-time':
     case 'wait':
     case 'evaluate':
     case 'withdraw':

@@ -157,6 +157,13 @@ test.each<[string, () => Definition, string]>([
     ),
   ],
   [
+    'a wait until what a step says',
+    () => workflow([wait('b', { until: 'stages.a.output' }), wait('c', { until: expression('stages.a.json.at') })]),
+    spec(
+      "    - { name: b, wait: { until: stages.a.output } }\n    - { name: c, wait: { until: '${{ stages.a.json.at }}' } }\n",
+    ),
+  ],
+  [
     'a wait between boxes',
     () => definePipeline({ name: 'x', stages: [box('a', ['true']), wait('b', { forMs: 1_000 }), box('c', ['cat'])] }),
     'kind: pipeline\nname: x\npipeline:\n  boxes:\n    - { name: a, run: { program: "true" } }\n    - { name: b, wait: { for: 1s } }\n    - { name: c, run: { program: cat } }\n',

@@ -385,7 +385,10 @@ export interface Approval {
 export interface WaitOptions {
   /** From the moment at which the stage starts; this, or `until`. */
   readonly forMs?: number;
-  /** A date, or a text with its offset from UTC; one that has passed ends the wait at once. */
+  /**
+   * A date, a text with its offset from UTC, or an expression that gives such a text, such as `stages.plan.json.at`; a time that has
+   * passed ends the wait at once.
+   */
   readonly until?: Date | string;
   /** As for a step or box. */
   readonly when?: string;

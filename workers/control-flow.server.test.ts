@@ -42,6 +42,9 @@ afterAll(async () => {
     'waits',
     'waits-cancelled',
     'waits-worker-change',
+    'waits-found',
+    'waits-found-failed',
+    'waits-found-worker-change',
     'timeout',
     'timeout-waits',
     'on-failure',
@@ -194,6 +197,71 @@ test('a wait survives the worker', async () => {
   worker = await stack.startWorker();
   expect((await awaitOutcome(stack.runs.client, 'waits-worker-change')).state).toBe('succeeded');
   expect(await bodiesOf('waits-worker-change', 'stage-sleeping')).toHaveLength(1);
+});
+
+const SOON = (ms: number): string => JSON.stringify({ at: new Date(Date.now() + ms).toISOString() });
+
+test('a wait lasts until the time that an earlier output says, and one whose time has passed is over', async () => {
+  const outcome = await run(
+    'waits-found',
+    `    - { name: plan, run: { program: echo, args: ['${SOON(2_500)}'] } }
+    - { name: window, wait: { until: stages.plan.json.at } }
+    - { name: day, run: { program: echo, args: ['1999'] } }
+    - { name: past, wait: { until: "\${{ stages.day.output.trim() }}-\${{ params.rest }}" } }
+    - { name: last, depends_on: [window, past], run: { program: echo, args: [done] } }\n`,
+    'params: { rest: "01-01T00:00:00Z" }\n',
+  );
+  expect(outcome).toMatchObject({ state: 'succeeded', failure: null });
+  const events = await stack.eventsOf('waits-found');
+  const [sleeping, ...others] = await bodiesOf('waits-found', 'stage-sleeping');
+  expect(others).toEqual([]);
+  const woken = events.find(({ body }) => body.type === 'stage-woken' && body.stage === 'window')!;
+  expect(sleeping).toMatchObject({ stage: 'window', execKey: 'window/0/1' });
+  expect(woken.atMs).toBeGreaterThanOrEqual(sleeping!.untilMs);
+  expect((await bodiesOf('waits-found', 'stage-woken')).map(({ stage }) => stage).toSorted()).toEqual([
+    'past',
+    'window',
+  ]);
+});
+
+test('a value that is not a time fails the wait, with the value, and is not tried again', async () => {
+  const outcome = await run(
+    'waits-found-failed',
+    `    - { name: plan, run: { program: echo, args: [tomorrow] } }
+    - { name: window, wait: { until: stages.plan.output } }
+    - { name: absent, wait: { until: stages.plan.json.at }, continue_on_error: true }
+    - { name: sorry, on_failure: [window], run: { program: echo, args: [sorry] } }
+    - { name: last, depends_on: [window], run: { program: echo } }\n`,
+    '',
+    'last',
+  );
+  expect(outcome).toMatchObject({
+    state: 'failed',
+    failedStage: 'window',
+    failure: {
+      code: 'stage/wait-time',
+      message: expect.stringContaining('stage window waits until "tomorrow", which is not a time') as string,
+    },
+  });
+  const failed = await bodiesOf('waits-found-failed', 'stage-failed');
+  expect(failed.map(({ stage, failure }) => `${stage} ${failure.code}`).toSorted()).toEqual([
+    'absent stage/expression',
+    'window stage/wait-time',
+  ]);
+  expect((await bodiesOf('waits-found-failed', 'stage-finished')).map(({ result }) => result.stage)).toContain('sorry');
+});
+
+test('a time that was found stands when the worker is another one', async () => {
+  await start(
+    'waits-found-worker-change',
+    `    - { name: plan, run: { program: echo, args: ['${SOON(4_000)}'] } }
+    - { name: window, wait: { until: stages.plan.json.at } }\n`,
+  );
+  await untilAsleep('waits-found-worker-change');
+  await stopWorker();
+  worker = await stack.startWorker();
+  expect((await awaitOutcome(stack.runs.client, 'waits-found-worker-change')).state).toBe('succeeded');
+  expect(await bodiesOf('waits-found-worker-change', 'stage-sleeping')).toHaveLength(1);
 });
 
 test('a run that takes longer than it may stops its stages, releases its VMs and says why', async () => {

@@ -164,7 +164,8 @@ test('steps of an item share its VM, read standard input, decide and wait', asyn
       say('one'),
       'name: two, run: { program: say, args: [two], stdin_from: one }',
       'name: pause, wait: { for: 1s }, depends_on: [two]',
-      `${say('three')}, depends_on: [pause], when: 'stages.one.output.contains("\\"b\\"") && stages.two.exit_code == 0'`,
+      `name: past, wait: { until: "19\${{ size(stages.two.output) > 0 ? '99' : '' }}-01-01T00:00:00Z" }`,
+      `${say('three')}, depends_on: [pause, past], when: 'stages.one.output.contains("\\"b\\"") && stages.two.exit_code == 0'`,
       'name: last, run: { program: say, args: [last], stdin_from: two }, depends_on: [three]',
     ]),
   );

@@ -139,8 +139,8 @@ function eventsOf(
   const call = argument as Readonly<Record<string, unknown>>;
   // Events that could not be appended are sent again with another call.
   if (activity === 'appendEvents') return hasFailed ? [] : checkedEvents(run, call['events']);
-  // A condition that could not be decided is a failed call, and its events were written first.
-  if (activity === 'evaluateCondition') return checkedEvents(run, call['events']);
+  // A condition that could not be decided, or a time that is none, is a failed call, and its events were written first.
+  if (activity === 'evaluateCondition' || activity === 'findTime') return checkedEvents(run, call['events']);
   if (activity === 'askApproval') return hasFailed ? [] : eventsOfQuestion(run, call, endedAtMs);
   const { stage: given, attempt } = call;
   const stage = typeof given === 'object' && given !== null ? (given as { readonly id?: unknown }).id : given;
@@ -238,6 +238,7 @@ const CALLS: ReadonlySet<string | null | undefined> = new Set([
   'appendEvents',
   'askApproval',
   'evaluateCondition',
+  'findTime',
   'beginItems',
   'endItems',
 ]);

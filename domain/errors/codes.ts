@@ -111,6 +111,14 @@ export const ERROR_CODES = {
     remedy:
       'Correct the expression as the message says; [Outputs in arguments and variables](spec.md#outputs-in-arguments-and-variables) names the limits. Then run again.',
   },
+  'stage/wait-time': {
+    kind: 'outcome',
+    retry: 'never',
+    summary:
+      'What the expression in `until` of a wait came to is not a time with its offset from UTC, or is more than 400 days away.',
+    remedy:
+      'The message has the value. Let the stage that gives it print a text such as 2026-12-01T09:00:00Z, or make one in the expression; see [Waits](spec.md#waits). Then run again.',
+  },
   'part/failed': {
     kind: 'outcome',
     retry: 'never',

@@ -40,8 +40,22 @@ export type Command =
       readonly attempt: number;
       readonly upstream: Readonly<Record<string, StageOutputs>>;
     }
+  /** Answer: `time-found`: until when a stage waits whose time outputs say. One that is under way at `finish` may be dropped. */
+  | {
+      readonly type: 'find-time';
+      readonly stageId: string;
+      readonly attempt: number;
+      readonly upstream: Readonly<Record<string, StageOutputs>>;
+    }
   /** Answer: `waited`, when the time has come. It takes no VM and no slot. A wait that still goes on at `finish` may be dropped. */
-  | { readonly type: 'wait'; readonly stageId: string; readonly execKey: string; readonly attempt: number }
+  | {
+      readonly type: 'wait';
+      readonly stageId: string;
+      readonly execKey: string;
+      readonly attempt: number;
+      /** As `time-found` said it; absent: the plan says it. */
+      readonly untilMs?: number;
+    }
   /** The question is void: nothing answers it any more. */
   | { readonly type: 'withdraw'; readonly stageId: string; readonly attempt: number }
   /** Answer: `vm-released`. Must be carried out even when the run is cancelled. */

@@ -6,7 +6,7 @@ import type { StageFailure } from '../run/stage-result.ts';
 import type { Command, EndedStage } from './command.ts';
 import type { Answer } from './event.ts';
 import { deadBecause, type EdgeState, edgeState } from './edges.ts';
-import type { MachinePlan } from './machine-plan.ts';
+import { isTimeFound, type MachinePlan } from './machine-plan.ts';
 import type { Edge, PlanIndex } from './plan-index.ts';
 import { ReadyStages } from './ready-stages.ts';
 import { RowsDraft } from './rows.ts';
@@ -642,7 +642,7 @@ export class Draft {
   }
 
   #start(stage: number): void {
-    const { id, doing, scope } = this.plan.stages[stage]!;
+    const { id, doing, scope, wait } = this.plan.stages[stage]!;
     const attempt = this.stage(stage).attempt + 1;
     const upstream = this.#upstreamOf(stage);
     switch (doing) {
@@ -652,7 +652,8 @@ export class Draft {
         break;
       case 'wait':
         this.setStage(stage, { phase: 'sleeping', attempt });
-        this.commands.push({ type: 'wait', stageId: id, execKey: execKeyOf(id, attempt), attempt });
+        if (isTimeFound(wait)) this.commands.push({ type: 'find-time', stageId: id, attempt, upstream });
+        else this.commands.push({ type: 'wait', stageId: id, execKey: execKeyOf(id, attempt), attempt });
         break;
       case 'run': {
         const vm = scope === null ? null : this.scope(this.scopeIndex(scope));

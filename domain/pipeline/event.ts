@@ -41,6 +41,8 @@ export type MachineEvent =
   | { readonly type: 'stage-cancelled'; readonly stageId: string; readonly execKey: string }
   /** The answer to an `ask`. A negative one is a failure, which the author's `retry` may ask again. */
   | { readonly type: 'answered'; readonly stageId: string; readonly attempt: number; readonly answer: Answer }
+  /** `find-time` has ended. */
+  | ({ readonly type: 'time-found'; readonly stageId: string; readonly attempt: number } & FoundTime)
   /** The time of a `wait` has come. */
   | { readonly type: 'waited'; readonly stageId: string; readonly attempt: number }
   /** `evaluate` has ended. */
@@ -51,6 +53,11 @@ export type MachineEvent =
   | { readonly type: 'cancel-finally' }
   /** The run may not go on, for a reason outside of its stages: what runs is cancelled, nothing else starts, and the run fails with this. */
   | { readonly type: 'give-up'; readonly failure: StageFailure };
+
+export type FoundTime =
+  /** Milliseconds since 1970. */
+  | { readonly outcome: 'found'; readonly untilMs: number }
+  | { readonly outcome: 'failed'; readonly failure: StageFailure };
 
 export type ConditionOutcome =
   | { readonly outcome: 'holds' }

@@ -60,7 +60,7 @@ export interface MachineStage {
   readonly merges?: readonly string[] | undefined;
   /** How long a question waits for its answer, and what stands for one then; null: for as long as the run goes on. */
   readonly deadline: AskDeadline | null;
-  /** With `wait`. */
+  /** With `wait`. Both null: outputs say until when. */
   readonly wait?: Pick<WaitWork, 'forMs' | 'untilMs'> | undefined;
   /** Nothing is done for it: it comes to what its author wrote. Absent: no. */
   readonly mocked?: true | undefined;
@@ -227,6 +227,11 @@ function carriedBy(stage: StagePlan, stageOf: (id: string) => StagePlan | undefi
 /** Whether those that wait for its success may start without an output of it. */
 export function mayLackOutput({ continueOnError, when }: Pick<StagePlan, 'continueOnError' | 'when'>): boolean {
   return continueOnError === true || when !== null;
+}
+
+/** Whether the time of a wait is known only once it starts: the plan says neither how long nor until when. */
+export function isTimeFound(wait: MachineStage['wait']): boolean {
+  return wait !== undefined && wait.forMs === null && wait.untilMs === null;
 }
 
 function waitIn(work: StagePlan['work']): Pick<MachineStage, 'wait'> {

@@ -30,7 +30,7 @@ import { LOST_VM_ATTEMPTS } from '../plan/plan.ts';
 import type { StageFailure, StageResult } from '../run/stage-result.ts';
 import type { VmLease } from '../run/vm-lease.ts';
 import { Draft, execKeyOf, FINALLY_TIMER, timerId } from './draft.ts';
-import type { Answer, ConditionOutcome, MachineEvent } from './event.ts';
+import type { Answer, ConditionOutcome, FoundTime, MachineEvent } from './event.ts';
 import type { MachinePlan } from './machine-plan.ts';
 import { planIndex } from './plan-index.ts';
 import { rowsOf } from './rows.ts';
@@ -126,6 +126,9 @@ export function transition(plan: MachinePlan, state: RunState, event: MachineEve
       break;
     case 'answered':
       onAnswered(draft, event.stageId, event.attempt, event.answer);
+      break;
+    case 'time-found':
+      onTimeFound(draft, event.stageId, event.attempt, event);
       break;
     case 'waited':
       onWaited(draft, event.stageId, event.attempt);
@@ -252,6 +255,26 @@ function onAnswered(draft: Draft, stageId: string, attempt: number, answer: Answ
       return draft.succeed(stage, answer.outputs);
     case 'failed':
       return draft.failOrRetry(stage, execKeyOf(stageId, attempt), answer.failure, null);
+  }
+}
+
+/** Of a stage that was cancelled meanwhile nobody waits any more. */
+function onTimeFound(draft: Draft, stageId: string, attempt: number, time: FoundTime): void {
+  const stage = draft.stageIndex(stageId);
+  const state = draft.stage(stage);
+  if (state.phase !== 'sleeping' || state.attempt !== attempt) return;
+  switch (time.outcome) {
+    case 'found':
+      return void draft.commands.push({
+        type: 'wait',
+        stageId,
+        execKey: execKeyOf(stageId, attempt),
+        attempt,
+        untilMs: time.untilMs,
+      });
+    case 'failed':
+      draft.setStage(stage, { phase: 'waiting' });
+      return draft.failWithoutResult(stage, time.failure);
   }
 }
 

@@ -38,7 +38,7 @@ export const PLAN_LIMITS = {
   textSources: 64,
   /** UTF-16 code units of an approval's message, as it is written and as it is asked. */
   messageCharacters: 4 * 1024,
-  /** Of a stage that waits until a time, from the admission of its run. */
+  /** Of a stage that waits until a time: from the admission of its run, or from its own start where the time is known only then. */
   waitMs: 400 * 24 * 3_600_000,
   /** Of an agent. */
   skills: 64,
@@ -201,6 +201,8 @@ export type TextPlace =
   | { readonly kind: 'message' }
   /** Of an agent. */
   | { readonly kind: 'prompt' }
+  /** Of a wait. */
+  | { readonly kind: 'until' }
   /** A text among the values that a step machine is started with. */
   | { readonly kind: 'param'; readonly name: string };
 
@@ -372,13 +374,15 @@ export interface ApprovalWork {
   readonly fields: readonly ApprovalField[];
 }
 
-/** Nothing but time. The stage has no VM, no slot and no output. One of the two is null. */
+/** Nothing but time. The stage has no VM, no slot and no output. One of the three says how long. */
 export interface WaitWork {
   readonly kind: 'wait';
   /** From the moment at which the stage starts. */
   readonly forMs: number | null;
   /** Milliseconds since 1970; one that has passed ends the wait at once. */
   readonly untilMs: number | null;
+  /** A time as a spec writes it, with values of expressions in it: `texts` of the stage says which. Absent: `untilMs` says it, or `forMs`. */
+  readonly until?: string | undefined;
 }
 
 /**

@@ -102,6 +102,8 @@ export function hasText(work: WorkPlan, place: TextPlace): boolean {
       return work.kind === 'approval';
     case 'prompt':
       return work.kind === 'agent';
+    case 'until':
+      return work.kind === 'wait' && work.until !== undefined;
     case 'param':
       return work.kind === 'skill' && typeof work.params[place.name] === 'string';
   }
@@ -203,7 +205,8 @@ export function partOf(work: WorkPlan): PartWork | null {
   return work.kind === 'part' ? work : null;
 }
 
-function describeWait({ forMs, untilMs }: WaitWork): string {
+function describeWait({ forMs, untilMs, until }: WaitWork): string {
+  if (until !== undefined) return `waits until ${until}`;
   return untilMs === null
     ? `waits for ${formatDurationMs(forMs ?? 0)}`
     : `waits until ${new Date(untilMs).toISOString()}`;

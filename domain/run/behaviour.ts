@@ -25,5 +25,6 @@
  * - 19: an item may have lists itself, whose windows are children of its window.
  * - 20: a stage in a loop may be done for each item of a list, which each visit makes anew.
  * - 21: a stage of an item may ask people, and its window takes the answer.
+ * - 25: a stage may wait until a time that earlier outputs say.
  */
-export const BEHAVIOUR = 21;
+export const BEHAVIOUR = 25;

@@ -3,6 +3,7 @@ import { type ConditionValue, PLAN_LIMITS, type TextPlace, type TextPlan, type T
 import { codeArguments } from './code-arguments.ts';
 import { placeIn } from './compile-condition.ts';
 import { paramTexts } from './compile-skill.ts';
+import { untilText } from './compile-wait.ts';
 import type { CheckExpressions } from './expression/check.ts';
 import type { ParamValues } from './params.ts';
 import { hasExpression, type PlacedExpression, type Splitter } from './placeholders.ts';
@@ -27,11 +28,14 @@ export interface TextTools {
 }
 
 /** Texts of a stage that an expression stands in. */
-export function textsWithExpressions({ run, env, approval, prompt, skill }: StageSpec): readonly PlacedText[] {
+export function textsWithExpressions({ run, env, approval, wait, prompt, skill }: StageSpec): readonly PlacedText[] {
   const all: readonly PlacedText[] = [
     ...(run?.args ?? []).map((text, index) => ({ text, place: { kind: 'arg', index } as const })),
     ...(approval === null ? [] : [{ text: approval.message, place: { kind: 'message' } as const }]),
     ...(prompt === null ? [] : [{ text: prompt, place: { kind: 'prompt' } as const }]),
+    ...(wait === null || wait.until === null
+      ? []
+      : [{ text: untilText(wait.until), place: { kind: 'until' } as const }]),
     ...(skill === null ? [] : paramTexts(skill)).map(({ name, text }) => ({
       text,
       place: { kind: 'param', name } as const,
@@ -117,6 +121,8 @@ function nameOfPlace(place: TextPlace): string {
       return `the variable ${place.name}`;
     case 'param':
       return `the param ${quote(place.name)}`;
+    case 'until':
+      return '`until`';
     case 'message':
     case 'prompt':
       return `the ${place.kind}`;

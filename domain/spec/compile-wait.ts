@@ -1,19 +1,51 @@
-import type { WaitWork } from '../plan/plan.ts';
+import type { TextsPlan, WaitWork } from '../plan/plan.ts';
 import { parseTimeMs } from '../units/time.ts';
+import type { Filler } from './placeholders.ts';
 import type { Problems } from './problems.ts';
 import type { StageSpec } from './spec.ts';
-import { quote } from './tree.ts';
+import { type Located, quote } from './tree.ts';
 
 type WaitSpec = NonNullable<StageSpec['wait']>;
 
-export function compileWait({ forMs, until }: WaitSpec, what: string, problems: Problems): WaitWork {
-  const untilMs = until === null ? null : parseTimeMs(until.value);
-  if (until !== null && untilMs === null)
+/** What an expression reads of a spec, and no time has in it. */
+const READS = /\b(?:stages|params)\b/;
+const OPENING = '${{ ';
+
+/** An expression that stands alone is written like a condition, without its braces. */
+export function untilText(until: Located<string>): Located<string> {
+  const { value, at, textAt } = until;
+  if (value.includes('${{') || !READS.test(value)) return until;
+  const text = { value: `${OPENING}${value.trim()} }}`, at };
+  if (textAt === undefined) return text;
+  const indent = value.length - value.trimStart().length;
+  return { ...text, textAt: { line: textAt.line, column: textAt.column + indent - OPENING.length } };
+}
+
+/** @param texts  what of its time is made in the run; null: nothing */
+export function compileWait(
+  { forMs, until }: WaitSpec,
+  what: string,
+  texts: TextsPlan | null,
+  fill: Filler,
+  problems: Problems,
+): WaitWork {
+  if (until === null) return { kind: 'wait', forMs, untilMs: null };
+  const made = texts?.texts.find(({ place }) => place.kind === 'until');
+  if (made !== undefined) {
+    const shown = made.parts.map((part) => (typeof part === 'string' ? part : `\${{ ${texts!.sources[part]!} }}`));
+    return { kind: 'wait', forMs: null, untilMs: null, until: shown.join('') };
+  }
+  // Reported where it was read.
+  if (until.value === '') return { kind: 'wait', forMs, untilMs: null };
+  const errorsBefore = problems.errorCount();
+  const filled = fill(untilText(until)).trim();
+  const untilMs = parseTimeMs(filled);
+  if (untilMs === null && problems.errorCount() === errorsBefore)
     problems.error(
       'spec/bad-value',
       until.at,
-      `\`until\` of ${what} is ${quote(until.value)}, which is not a time`,
-      'write day, time and offset from UTC, such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00',
+      `\`until\` of ${what} is ${quote(filled)}, which is not a time`,
+      'write day, time and offset from UTC, such as 2026-12-01T09:00:00Z or 2026-12-01T09:00:00+01:00, or an expression that gives such a text, such as stages.plan.json.at',
     );
   return { kind: 'wait', forMs, untilMs };
 }

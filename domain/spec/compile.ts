@@ -508,7 +508,8 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
     return {
       ...stageWithoutVm(spec, stage, links, condition),
       ...toleranceOf(stage),
-      work: compileWait(wait, what, problems),
+      work: compileWait(wait, what, context.texts?.plan ?? null, fill, problems),
+      ...(context.texts === null ? {} : { texts: context.texts.plan }),
     };
   const each = eachOf(spec, stage, links ?? { items: null }, {
     params,

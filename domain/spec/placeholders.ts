@@ -54,7 +54,7 @@ export function createFiller(
           ? 'a placeholder is not closed: `${{` without `}}`'
           : `the placeholder ${quote(found)} cannot be filled in`,
         isExpression(inner)
-          ? 'outputs of stages and items may stand in `args`, `env`, `prompt`, texts of `params` in `skill` and the `message` of an approval, in a step or box'
+          ? 'outputs of stages and items may stand in `args`, `env`, `prompt`, texts of `params` in `skill`, `until` of a wait and the `message` of an approval, in a step or box'
           : 'write `${{ params.name }}`, or `$${{` for the literal text',
       );
       return found;

@@ -143,10 +143,11 @@ const wait = z
     kind: z.literal('wait'),
     forMs: whole(DURATIONS.wait.minMs, DURATIONS.wait.maxMs).nullable().optional(),
     untilMs: whole(-LAST_DATE_MS, LAST_DATE_MS).nullable().optional(),
+    until: text.min(1).optional(),
   })
   .refine(
-    ({ forMs, untilMs }) => ((forMs ?? null) === null) !== ((untilMs ?? null) === null),
-    'either `forMs` or `untilMs`',
+    ({ forMs, untilMs, until }) => [forMs, untilMs, until].filter((each) => (each ?? null) !== null).length === 1,
+    'one of `forMs`, `untilMs` and `until`',
   );
 const reference = text.min(1).max(PLAN_LIMITS.referenceCharacters);
 const segment = z.string().regex(NAME).max(PLAN_LIMITS.referenceCharacters);
@@ -270,6 +271,7 @@ const texts = z.strictObject({
           z.strictObject({ kind: z.literal('env'), name: variable }),
           z.strictObject({ kind: z.literal('message') }),
           z.strictObject({ kind: z.literal('prompt') }),
+          z.strictObject({ kind: z.literal('until') }),
           z.strictObject({ kind: z.literal('param'), name: text }),
         ]),
         parts: z.array(z.union([text, z.number().int().min(0)])).min(1),
@@ -786,7 +788,10 @@ function finallyProblems(checked: Plan): readonly string[] {
 /** Texts stand in places that the work has, and read what the plan says that they read. */
 function textProblems(checked: Plan): readonly string[] {
   return checked.stages.flatMap(({ id, work, each: items, texts: made }) => {
-    if (made === undefined) return [];
+    if (made === undefined)
+      return waitOf(work)?.until === undefined
+        ? []
+        : [`stage ${id}: nothing says what the time of its wait is made of`];
     const { sources, stages, params } = made;
     const problems = [...repeated(sources), ...repeated(stages)].map(
       (twice) => `stage ${id}: texts have ${twice} twice`,
@@ -822,6 +827,7 @@ function nameOfPlace(place: TextPlace): string {
       return `params.${place.name}`;
     case 'message':
     case 'prompt':
+    case 'until':
       return place.kind;
   }
 }

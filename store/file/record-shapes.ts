@@ -66,7 +66,11 @@ const approval = objectOf({
     ),
   ),
 });
-const wait = objectOf({ forMs: optional(orNull(aNumber)), untilMs: optional(orNull(aNumber)) });
+const wait = objectOf({
+  forMs: optional(orNull(aNumber)),
+  untilMs: optional(orNull(aNumber)),
+  until: optional(aText),
+});
 const part = objectOf({
   source: aText,
   stages: listOf(aText),

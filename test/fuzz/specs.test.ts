@@ -199,7 +199,18 @@ function randomSpec(random: Random): object {
         },
       };
     if (work === 'wait')
-      return { name, ...edges, wait: random(2) === 0 ? { for: '90s' } : { until: '2026-12-01T09:00:00Z' } };
+      return {
+        name,
+        ...edges,
+        wait: oneOf<object>(
+          [
+            { for: '90s' },
+            { until: '2026-12-01T09:00:00Z' },
+            ...(commands.length === 0 ? [] : [{ until: `stages.${oneOf(commands, random)}.json.at` }]),
+          ],
+          random,
+        ),
+      };
     if (work === 'skill')
       return {
         ...common,
@@ -417,6 +428,7 @@ test('specs in YAML and JSON make the same plan, which reads back, and whose run
       '"uses"',
       '"loop"',
       '"skill"',
+      '"until":"stages',
     ])
       if (JSON.stringify(spec).includes(text)) count(text);
     for (const end of expectAllEnd(plan, random, what)) count(end);
@@ -430,5 +442,5 @@ test('specs in YAML and JSON make the same plan, which reads back, and whose run
   );
   expect(seen.get('accepted')).toBeGreaterThan(300);
   expect([...seen].filter(([, times]) => times < 10)).toEqual([]);
-  expect(seen.size).toBe(1 + 14 + 3 * ends.length);
+  expect(seen.size).toBe(1 + 15 + 3 * ends.length);
 });

@@ -67,7 +67,11 @@ export class World {
   /** Answers the first pending command that the words name: `a` a stage, `vm` an acquire, `release`, `timer`. */
   answer(what: string, ending: Ending = 'ok'): this {
     const index = this.pending.findIndex((command) =>
-      command.type === 'run-stage' || command.type === 'ask' || command.type === 'wait' || command.type === 'evaluate'
+      command.type === 'run-stage' ||
+      command.type === 'ask' ||
+      command.type === 'wait' ||
+      command.type === 'evaluate' ||
+      command.type === 'find-time'
         ? command.stageId === what
         : what ===
           { 'acquire-vm': 'vm', 'release-vm': 'release', 'start-timer': 'timer' }[command.type as 'acquire-vm'],
@@ -178,7 +182,7 @@ export class World {
     )
       this.complaints.push('succeeds without its merge');
     if (this.#vms.size > 0) this.complaints.push(`never released: ${[...this.#vms].join(', ')}`);
-    const open = this.pending.filter(({ type }) => type !== 'start-timer' && type !== 'wait' && type !== 'evaluate');
+    const open = this.pending.filter(({ type }) => !['start-timer', 'wait', 'evaluate', 'find-time'].includes(type));
     if (open.length > 0) this.complaints.push(`finish while open: ${open.map(describe).join(', ')}`);
   }
 
@@ -353,6 +357,12 @@ function eventFor(command: Command, ending: Ending): MachineEvent {
         answer: { outcome: 'succeeded', outputs: { output: refOf(`${stageId}/0/${attempt}`), outputs: {} } },
       };
     }
+    case 'find-time': {
+      const about = { type: 'time-found', stageId: command.stageId, attempt: command.attempt } as const;
+      return ending === 'ok'
+        ? { ...about, outcome: 'found', untilMs: 1 }
+        : { ...about, outcome: 'failed', failure: { code: 'stage/wait-time', message: 'no time', stderrTail: '' } };
+    }
     case 'wait':
       return { type: 'waited', stageId: command.stageId, attempt: command.attempt };
     case 'withdraw':
@@ -392,6 +402,7 @@ function describe(command: Command): string {
     case 'evaluate':
       return `evaluate ${command.stageId}#${command.evaluation}`;
     case 'wait':
+    case 'find-time':
     case 'ask':
     case 'withdraw':
       return `${command.type} ${command.stageId}/0/${command.attempt}`;

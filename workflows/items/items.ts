@@ -11,7 +11,14 @@ import {
   setHandler,
   sleep,
 } from '@temporalio/workflow';
-import type { Activities, ConditionResult, EvaluateCall, StageCall } from '../../activities/contract.ts';
+import type {
+  Activities,
+  ConditionResult,
+  EvaluateCall,
+  FindTimeCall,
+  FoundTime,
+  StageCall,
+} from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import { execKeyOf } from '../../domain/pipeline/draft.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
@@ -56,8 +63,17 @@ import { CallGate } from './call-gate.ts';
 import { type ItemsOfStage, runItems } from './run-items.ts';
 import type { ItemsEnd, ItemsRequest } from './request.ts';
 
-const { acquireVm, runStage, releaseVm, evaluateCondition, appendEvents, askApproval, recordApproval, checkRejection } =
-  proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
+const {
+  acquireVm,
+  runStage,
+  releaseVm,
+  evaluateCondition,
+  findTime,
+  appendEvents,
+  askApproval,
+  recordApproval,
+  checkRejection,
+} = proxyActivities<Activities>(ACTIVITY_OPTIONS.runStage);
 
 const answerUpdate = defineUpdate<AnswerReceipt, [AnswerRequest]>(ITEMS_MESSAGES.answer);
 const askingQuery = defineQuery<readonly string[]>(ITEMS_MESSAGES.asking);
@@ -260,6 +276,7 @@ class ItemWindow {
           this.#releaseVm(item, open, command);
           break;
         case 'evaluate':
+        case 'find-time':
           this.#decide(item, open, command);
           break;
         case 'wait':
@@ -446,9 +463,10 @@ class ItemWindow {
     void released.catch(() => undefined).then(() => this.#receive(item, { type: 'vm-released', scope, generation }));
   }
 
-  #decide(item: number, open: OpenItem, command: CommandOf<'evaluate'>): void {
+  #decide(item: number, open: OpenItem, command: CommandOf<'evaluate' | 'find-time'>): void {
     open.conditions ??= new Conditions({
       evaluate: (call) => this.#gated(() => this.#evaluate(open, call)),
+      findTime: (call) => this.#gated(() => this.#findTime(open, call)),
       receive: (event) => this.#receive(item, event),
     });
     open.conditions.decide(command);
@@ -465,8 +483,20 @@ class ItemWindow {
     );
   }
 
-  #wait(item: number, open: OpenItem, { stageId, attempt }: CommandOf<'wait'>): void {
-    const { forMs, untilMs } = this.#stages.get(stageId)!.wait!;
+  async #findTime({ instance }: OpenItem, call: Omit<FindTimeCall, 'runId' | 'events'>): Promise<FoundTime> {
+    return await findTime.executeWithOptions(
+      {
+        ...ACTIVITY_OPTIONS.findTime,
+        taskQueue: this.#queues.store,
+        summary: summaryOf(`time of ${shownStage(call.stage, instance)}`),
+      },
+      [{ runId: this.#request.runId, ...call, instance, events: this.#takeUnwritten() }],
+    );
+  }
+
+  #wait(item: number, open: OpenItem, { stageId, attempt, untilMs: found }: CommandOf<'wait'>): void {
+    const { forMs, untilMs: planned } = this.#stages.get(stageId)!.wait!;
+    const untilMs = found ?? planned;
     const delayMs = untilMs === null ? (forMs ?? 0) : untilMs - Date.now();
     const waited: MachineEvent = { type: 'waited', stageId, attempt };
     if (delayMs <= 0) return this.#receive(item, waited);

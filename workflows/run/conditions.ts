@@ -1,5 +1,5 @@
-/** The conditions that are being decided. The server bounds how many activities of a workflow may be under way, so most wait here. */
-import type { ConditionResult, EvaluateCall } from '../../activities/contract.ts';
+/** The conditions that are being decided, and the times of waits that are being found. The server bounds how many activities of a workflow may be under way, so most wait here. */
+import type { ConditionResult, EvaluateCall, FindTimeCall, FoundTime } from '../../activities/contract.ts';
 import type { Command } from '../../domain/pipeline/command.ts';
 import type { MachineEvent } from '../../domain/pipeline/event.ts';
 import { reasonOf } from '../activity-outcome.ts';
@@ -8,23 +8,25 @@ import { reasonOf } from '../activity-outcome.ts';
 const MOST_UNDER_WAY = 20;
 
 type Evaluate = Extract<Command, { type: 'evaluate' }>;
+type FindTime = Extract<Command, { type: 'find-time' }>;
 
 export interface ConditionIo {
   /** The call, without what the run loop adds. */
   evaluate(call: Omit<EvaluateCall, 'runId' | 'events'>): Promise<ConditionResult>;
+  findTime(call: Omit<FindTimeCall, 'runId' | 'events'>): Promise<FoundTime>;
   receive(event: MachineEvent): void;
 }
 
 export class Conditions {
   readonly #io: ConditionIo;
-  readonly #waiting: Evaluate[] = [];
+  readonly #waiting: (Evaluate | FindTime)[] = [];
   #underWay = 0;
 
   constructor(io: ConditionIo) {
     this.#io = io;
   }
 
-  decide(command: Evaluate): void {
+  decide(command: Evaluate | FindTime): void {
     this.#waiting.push(command);
     this.#next();
   }
@@ -39,6 +41,19 @@ export class Conditions {
     const command = this.#waiting.shift();
     if (command === undefined) return;
     this.#underWay += 1;
+    if (command.type === 'find-time') this.#findTime(command);
+    else this.#evaluate(command);
+  }
+
+  #findTime({ stageId, attempt, upstream }: FindTime): void {
+    const about = { type: 'time-found', stageId, attempt } as const;
+    this.#io.findTime({ stage: stageId, attempt, upstream }).then(
+      ({ untilMs }) => this.#done({ ...about, outcome: 'found', untilMs }),
+      (error: unknown) => this.#done({ ...about, outcome: 'failed', failure: { ...reasonOf(error), stderrTail: '' } }),
+    );
+  }
+
+  #evaluate(command: Evaluate): void {
     const { stageId, evaluation, upstream } = command;
     const about = { type: 'condition-evaluated', stageId, evaluation } as const;
     this.#io.evaluate({ stage: stageId, evaluation, upstream }).then(

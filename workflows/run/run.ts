@@ -20,6 +20,8 @@ import type {
   AskCall,
   ConditionResult,
   EvaluateCall,
+  FindTimeCall,
+  FoundTime,
   RejectionCall,
   RunRequest,
   ScopeCall,
@@ -83,6 +85,7 @@ const {
   runStage,
   releaseVm,
   evaluateCondition,
+  findTime,
   askApproval,
   recordApproval,
   checkRejection,
@@ -243,7 +246,11 @@ class RunLoop {
       receive,
       nameOf: (stage) => stage,
     });
-    this.#conditions = new Conditions({ evaluate: (call) => this.#evaluate(call), receive });
+    this.#conditions = new Conditions({
+      evaluate: (call) => this.#evaluate(call),
+      findTime: (call) => this.#findTime(call),
+      receive,
+    });
     this.#stages = new Map(this.#plan.stages.map((stage) => [stage.id, stage]));
   }
 
@@ -312,6 +319,7 @@ class RunLoop {
           this.#releaseVm(command);
           break;
         case 'evaluate':
+        case 'find-time':
           this.#conditions.decide(command);
           break;
         case 'ask':
@@ -422,6 +430,25 @@ class RunLoop {
     });
   }
 
+  async #findTime(call: Omit<FindTimeCall, 'runId' | 'events'>): Promise<FoundTime> {
+    const events = this.#takeUnwritten();
+    const found = findTime.executeWithOptions(
+      { ...ACTIVITY_OPTIONS.findTime, taskQueue: this.#queues.store, summary: summaryOf(`time of ${call.stage}`) },
+      [{ runId: this.#runId, ...call, events }],
+    );
+    // A time that cannot be found fails its call, which has written the events.
+    this.#written(
+      found.then(
+        () => undefined,
+        (error: unknown) => {
+          if (!['stage/expression', 'stage/wait-time'].includes(reasonOf(error).code)) throw error;
+        },
+      ),
+      events,
+    );
+    return await found;
+  }
+
   async #ask(call: Omit<AskCall, 'runId' | 'events'>): Promise<void> {
     const events = this.#takeUnwritten();
     const asked = askApproval.executeWithOptions(
@@ -502,10 +529,10 @@ class RunLoop {
     this.#sleep(delayMs, summary, { type: 'timer-fired', id });
   }
 
-  #wait({ stageId: stage, execKey, attempt }: CommandOf<'wait'>): void {
+  #wait({ stageId: stage, execKey, attempt, untilMs: found }: CommandOf<'wait'>): void {
     const atMs = Date.now();
     const { forMs, untilMs: until } = this.#stages.get(stage)!.wait!;
-    const untilMs = until ?? atMs + (forMs ?? 0);
+    const untilMs = found ?? until ?? atMs + (forMs ?? 0);
     const waited: MachineEvent = { type: 'waited', stageId: stage, attempt };
     if (untilMs <= atMs) return this.receive(waited);
     const body = { type: 'stage-sleeping', stage, execKey, attempt, untilMs } as const;

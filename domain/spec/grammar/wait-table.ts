@@ -2,7 +2,8 @@ import type { MappingTable } from './table.ts';
 import { DURATIONS } from './values.ts';
 
 export const WAIT = {
-  form: (text) => (/^\d{4}-/.test(text) ? `{ until: ${JSON.stringify(text)} }` : `{ for: ${text} }`),
+  form: (text) =>
+    /^\d{4}-|\b(?:stages|params)\./.test(text) ? `{ until: ${JSON.stringify(text)} }` : `{ for: ${text} }`,
   keys: {
     for: {
       as: 'forMs',
@@ -15,10 +16,15 @@ export const WAIT = {
     },
     until: {
       as: 'until',
-      type: { is: 'text', holds: 'time with offset', plain: true },
+      type: {
+        is: 'text',
+        holds: 'time with offset, or expression',
+        filled: 'write a time, such as 2026-12-01T09:00:00Z',
+      },
+      feeds: 'edges',
       group: 'end',
       mistaken: ['at', 'time', 'till', 'not_before'],
-      doc: 'Until when, at most 400 days after the start of the run. A time that has passed ends the wait at once.',
+      doc: 'Until when, at most 400 days after the start of the run. A time that has passed ends the wait at once. An expression that gives such a text, with `${{ … }}` or alone, is evaluated when the stage starts.',
       example: '2026-12-01T09:00:00Z',
     },
   },
