@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import type { ErrorCode } from '../domain/errors/codes.ts';
 import { createRedactor } from '../domain/security/redactor.ts';
 import type { LaunchSpec } from './ports/sandbox.ts';
 import { plainStage } from '../test/rig/mock-worker.ts';
@@ -28,26 +29,29 @@ const EXIT: ExecExit = {
   droppedBytes: 0,
 };
 
-test.each<[string, Partial<ExecExit>, string]>([
+test.each<[string, Partial<ExecExit>, string, ErrorCode]>([
   [
     'whose memory was full',
     { message: "the kernel killed 1 of its processes: the guest's memory for users is full" },
     'stage sort was ended by signal 9 (exit code 137): the VM ran out of memory, and its kernel killed a process of the command; `memory_mb` is 256, raise it',
+    'stage/out-of-memory',
   ],
   [
     'of which a shell was left when its memory was full',
     { exitCode: 2, message: "the kernel killed 12 of its processes: the guest's memory for users is full" },
     'stage sort ended with exit code 2: the VM ran out of memory, and its kernel killed 12 processes of the command; `memory_mb` is 256, raise it',
+    'stage/out-of-memory',
   ],
-  ['that was killed', {}, 'stage sort was ended by signal 9 (exit code 137)'],
+  ['that was killed', {}, 'stage sort was ended by signal 9 (exit code 137)', 'stage/exit-nonzero'],
   [
     'of which the guest says something else',
     { message: 'odd\u001b[2J words' },
     'stage sort was ended by signal 9 (exit code 137): odd words',
+    'stage/exit-nonzero',
   ],
-])('a command %s says so', async (_, change, message) => {
+])('a command %s says so', async (_, change, message, code) => {
   const signal = new AbortController().signal;
   const exit = { ...EXIT, ...change };
   const result = await describeExit(BACKEND, VM, EXEC, exit, REQUEST, createRedactor([]), false, signal);
-  expect(result).toMatchObject({ outcome: 'failed', failure: { code: 'stage/exit-nonzero', message } });
+  expect(result).toMatchObject({ outcome: 'failed', failure: { code, message } });
 });

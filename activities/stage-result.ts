@@ -90,9 +90,9 @@ export function usageOfVm(usage: VmUsage | null): StageResult['usage'] {
 function failureCode(exit: ExecExit): ErrorCode | null {
   switch (exit.reason) {
     case 'exited':
-      return exit.exitCode === 0 ? null : 'stage/exit-nonzero';
     case 'killed':
-      return 'stage/exit-nonzero';
+      if (exit.reason === 'exited' && exit.exitCode === 0) return null;
+      return OUT_OF_MEMORY.test(exit.message) ? 'stage/out-of-memory' : 'stage/exit-nonzero';
     case 'timeout':
       return 'stage/timeout';
     case 'output-limit':

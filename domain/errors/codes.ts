@@ -16,6 +16,12 @@ export const ERROR_CODES = {
     summary: 'The command of a stage ended with a non-zero exit code or by a signal.',
     remedy: "Read the stage's last lines with `voidbox logs RUN`, fix the command and run again.",
   },
+  'stage/out-of-memory': {
+    kind: 'outcome',
+    retry: 'never',
+    summary: "The guest's kernel killed processes of a stage's command because the VM's memory was full.",
+    remedy: 'Raise `memory_mb` of the sandbox, or let the command hold less at a time.',
+  },
   'stage/timeout': {
     kind: 'outcome',
     retry: 'never',

@@ -94,6 +94,10 @@ export const SPEC_CODES = {
     'Write the path as the message says.',
   ),
   'spec/path-conflict': author('Two mounts or inputs of the same VM overlap.', 'Give each its own folder.'),
+  'spec/little-memory': author(
+    'A VM has less memory than its image or the command line of its agents needs; reported as a warning.',
+    'Raise `memory_mb` of its sandbox.',
+  ),
   'spec/unordered-writers': author(
     'Steps or boxes that may run at the same time can write to the same mounted folder; reported as a warning.',
     'Order them, give each its own folder, or mount it `mode: ro` where it is only read.',

@@ -25,6 +25,11 @@ test('a failure is final by its code, that of a command by its exit code too', (
   expect(isWorthRetrying(retry, { code: 'stage/exit-nonzero' }, 2)).toBe(false);
   expect(isWorthRetrying(retry, { code: 'stage/exit-nonzero' }, 1)).toBe(true);
   expect(isWorthRetrying({ maxAttempts: 3, backoffMs: 0 }, { code: 'stage/expression' }, null)).toBe(false);
+  for (const final of ['exit:137', 'stage/exit-nonzero', 'stage/out-of-memory'])
+    expect(isWorthRetrying({ ...retry, nonRetryable: [final] }, { code: 'stage/out-of-memory' }, 137), final).toBe(
+      false,
+    );
+  expect(isWorthRetrying(retry, { code: 'stage/out-of-memory' }, 137)).toBe(true);
   // It ended well, and left out an output.
   expect(isWorthRetrying({ ...retry, nonRetryable: ['exit:0'] }, { code: 'stage/output-missing' }, 0)).toBe(true);
   expect(isWorthRetrying({ maxAttempts: 3, backoffMs: 0 }, { code: 'stage/exit-nonzero' }, 2)).toBe(true);

@@ -26,5 +26,7 @@ export function isWorthRetrying(
 ): boolean {
   // It would read the same outputs again.
   if (code === 'stage/expression' || nonRetryable.includes(code)) return false;
-  return code !== 'stage/exit-nonzero' || !nonRetryable.includes(`exit:${exitCode}`);
+  if (code !== 'stage/exit-nonzero' && code !== 'stage/out-of-memory') return true;
+  // A command without memory has an exit code too, and had no other code before there was one for it.
+  return !nonRetryable.includes('stage/exit-nonzero') && !nonRetryable.includes(`exit:${exitCode}`);
 }

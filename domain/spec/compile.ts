@@ -39,6 +39,7 @@ import { compileEach, checkItems } from './compile-items.ts';
 import type { ListFiles } from './file-pattern.ts';
 import { checkWorkspaceVm, compileWorkspace, workspaceFolder } from './compile-workspace.ts';
 import { compileGuestPath, compileSandbox } from './compile-sandbox.ts';
+import { warnOfLittleMemory } from './little-memory.ts';
 import type { CheckSchema } from './output-schema.ts';
 import { compilePart, type PartContext } from './compile-part.ts';
 import type { ReadSkill } from './skill-params.ts';
@@ -415,17 +416,12 @@ function compileScopes(spec: Spec, linked: Linked, baseDir: string | null, probl
     const memoryMib = memoryFor(agents);
     const scope = scopes.get(id);
     if (scope !== undefined) scope.stages.push(stage.name.value);
-    else
-      scopes.set(id, {
-        stages: [stage.name.value],
-        sandbox: compileSandbox(
-          spec.sandbox,
-          stage.sandbox,
-          baseDir,
-          { memoryMib, agents, hasWorkspace: stage.workspace !== null },
-          problems,
-        ),
-      });
+    else {
+      const facts = { memoryMib, agents, hasWorkspace: stage.workspace !== null };
+      const sandbox = compileSandbox(spec.sandbox, stage.sandbox, baseDir, facts, problems);
+      warnOfLittleMemory(stage.name, sandbox, agents.length > 0, problems);
+      scopes.set(id, { stages: [stage.name.value], sandbox });
+    }
   }
   for (const stage of running)
     checkWorkspaceVm(stage, describeStage(spec, stage), scopes.get(scopeOf(spec, stage))!.sandbox, problems);

@@ -23,5 +23,7 @@ test('a stage without memory names `memory_mb`, one with a bad output the entry'
   expect(run.stderr).toMatch(
     /stage greedy failed: was ended by signal 9 \(exit code 137\): the VM ran out of memory, .*`memory_mb` is 192, raise it/,
   );
+  const status = JSON.parse((await rig.cli('status', 'failing', '--json')).stdout) as { stages: readonly unknown[] };
+  expect(JSON.stringify(status)).toContain('"code":"stage/out-of-memory"');
   expect(run.stderr).toMatch(/stage pipe failed: left an output tables that is refused: .*deep\/pipe: a Fifo/);
 });

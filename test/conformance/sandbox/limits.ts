@@ -116,6 +116,17 @@ export const LIMITS: readonly Behaviour[] = [
     },
   },
   {
+    name: 'a command has the time of the host, within a second: certificates are valid from its start',
+    guest: 'real',
+    async run(c) {
+      const sandbox = await c.shared();
+      const beforeMs = Date.now();
+      const guestMs = 1_000 * Number(await textOf(sandbox, request('date', ['+%s'])));
+      // The guest says whole seconds: up to one of them has passed at what it says.
+      assert.ok(guestMs + 1_000 > beforeMs - 1_000 && guestMs < Date.now() + 1_000, `${guestMs} at ${beforeMs}`);
+    },
+  },
+  {
     name: 'what a VM takes of its host is told, each figure or that it is not known',
     guest: 'any',
     async run(c) {
