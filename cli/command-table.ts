@@ -96,6 +96,13 @@ export const COMMAND_GROUPS: readonly CommandGroup[] = [
         load: () => import('./commands/artifacts.ts'),
       },
       {
+        name: 'apply',
+        usage: 'apply RUN',
+        summary: 'bring changes of a workspace into its repository',
+        about: 'Bring what a stage changed in its workspace into the repository: as files, as a branch, or as a patch.',
+        load: () => import('./commands/apply.ts'),
+      },
+      {
         name: 'approve',
         usage: 'approve RUN [STAGE]',
         summary: 'approve what a stage asks for',

@@ -3,7 +3,7 @@
  * not committed yet, files of the working tree. No command runs under the repository's own configuration where that could name a
  * program: objects and files are read through a temporary repository.
  */
-import { copyFile, lstat, readFile, realpath } from 'node:fs/promises';
+import { copyFile, lstat, readFile, realpath, stat, utimes } from 'node:fs/promises';
 import { dirname, isAbsolute, join, resolve } from 'node:path';
 import { writeBase } from './base-bundle.ts';
 import { withPrivateRepository, type PrivateRepository } from './private-repository.ts';
@@ -165,7 +165,7 @@ async function commitDirty(
     env: { GIT_DIR: repository.gitDir, GIT_WORK_TREE: folder, GIT_INDEX_FILE: index },
     ...(signal === undefined ? {} : { signal }),
   };
-  await copyFile(join(place.gitDir, 'index'), index).catch(() => undefined);
+  await copyIndex(join(place.gitDir, 'index'), index).catch(() => undefined);
   // An index in two parts, or none, or one of a newer git: then each file is compared.
   await gitText(host, ['ls-files', '--stage', '-z'], call).catch(() => gitText(host, ['read-tree', commit], call));
   await copyFile(join(place.commonDir, 'info', 'exclude'), join(repository.gitDir, 'info', 'exclude')).catch(
@@ -189,6 +189,17 @@ async function commitDirty(
   if (tree.trim() === (await gitText(host, ['rev-parse', `${commit}^{tree}`], call)).trim()) return commit;
   const message = 'Changes that were not committed when the run began';
   return (await gitText(host, ['commit-tree', tree.trim(), '-p', commit, '-m', message], call)).trim();
+}
+
+/**
+ * A file that changed within the second in which the index was written is told by the time of the index alone: a copy with a
+ * later one would hide it.
+ */
+async function copyIndex(from: string, to: string): Promise<void> {
+  const { mtimeMs } = await stat(from);
+  await copyFile(from, to);
+  const seconds = Math.floor(mtimeMs / 1_000);
+  await utimes(to, seconds, seconds);
 }
 
 const SLASH = 0x2f;

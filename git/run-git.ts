@@ -36,13 +36,16 @@ export interface GitCall {
 export class GitError extends Error {
   readonly reason: 'missing' | 'failed' | 'too-large' | 'timeout' | 'disk-full';
   readonly detail: string;
+  /** All of it, of at most `stderrBytes`; `detail` is its end. */
+  readonly said: string;
   /** As of a call of the system, for those who wait for space. */
   readonly code?: 'ENOSPC';
-  constructor(reason: GitError['reason'], detail: string) {
+  constructor(reason: GitError['reason'], detail: string, said = detail) {
     super(`git: ${detail}`);
     this.name = 'GitError';
     this.reason = reason;
     this.detail = detail;
+    this.said = said;
     if (reason === 'disk-full') this.code = 'ENOSPC';
   }
 }
@@ -157,7 +160,7 @@ export async function* streamGit(
     signal?.throwIfAborted();
     if (ended !== null) throw ended;
     const sourceError = await feeding;
-    if (problem !== null) throw failureOf(name, (await complaint) || problem);
+    if (problem !== null) throw failureOf(name, await complaint, problem);
     if (sourceError !== null) throw sourceError;
   } finally {
     clearTimeout(timer);
@@ -169,8 +172,10 @@ export async function* streamGit(
 /** Of the host's own disk: the C locale says it so. */
 const NO_SPACE = /No space left on device|Disk quota exceeded/;
 
-function failureOf(name: string, said: string): GitError {
-  return new GitError(NO_SPACE.test(said) ? 'disk-full' : 'failed', `${name}: ${said}`);
+function failureOf(name: string, said: string, exit: string): GitError {
+  const lines = said.split('\n').filter((line) => line.trim() !== '');
+  const end = lines.slice(-4).join('; ') || exit;
+  return new GitError(NO_SPACE.test(said) ? 'disk-full' : 'failed', `${name}: ${end}`, said);
 }
 
 /** What went wrong in the source itself; a reader that closed early says more by its own end. */
@@ -192,9 +197,7 @@ async function readComplaint(stderr: Readable): Promise<string> {
     if (bytes < GIT_LIMITS.stderrBytes) kept.push(chunk);
     bytes += chunk.byteLength;
   }
-  const text = Buffer.concat(kept).toString('utf8', 0, GIT_LIMITS.stderrBytes);
-  const lines = text.split('\n').filter((line) => line.trim() !== '');
-  return lines.slice(-4).join('; ');
+  return Buffer.concat(kept).toString('utf8', 0, GIT_LIMITS.stderrBytes);
 }
 
 export async function gitText(host: GitHost, args: readonly string[], call: GitCall = {}): Promise<string> {

@@ -1,8 +1,8 @@
 /** Each example, run by the real command line in real VMs; results are compared with values computed here from the data. */
-import { execFile } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -101,6 +101,7 @@ test('every example has its test', () => {
     'files-pipeline.yaml',
     'files.yaml',
     'finally.yaml',
+    'fix-a-test.yaml',
     'for-each-loop.yaml',
     'for-each-nested.yaml',
     'for-each-part.yaml',
@@ -437,6 +438,26 @@ test('agents.yaml', async () => {
   expect(JSON.parse(result.stdout)).toEqual({ verdict: 'ship it' });
   const status = await rig.cli('status', runId);
   expect(status.stdout).toContain('played by the mock agent: review.check, report');
+});
+
+test('fix-a-test.yaml', { timeout: 180_000 }, async () => {
+  const app = join(rig.specDir, 'my-app');
+  mkdirSync(app);
+  const git = (...args: readonly string[]): string =>
+    execFileSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: app, encoding: 'utf8' });
+  git('init', '-q');
+  writeFileSync(join(app, 'add.sh'), 'echo $(($1 - $2))\n');
+  writeFileSync(join(app, 'test.sh'), 'test "$(sh ./add.sh 2 3)" = 5 && echo "2 + 3 is 5"\n');
+  git('add', '.');
+  git('commit', '-qm', 'a calculator');
+  const spec = rig.spec('fix-a-test.yaml', readFileSync(join(EXAMPLES, 'fix-a-test.yaml'), 'utf8'));
+  const run = await rig.cli('run', spec, '--mock-agents', '--run-id', 'fix-a-test');
+  expect(run.code, run.stderr).toBe(0);
+  expect(run.stdout).toBe('2 + 3 is 5\n');
+  expect((await rig.cli('apply', 'fix-a-test', '--branch')).code).toBe(0);
+  expect(git('log', '--format=%s', 'voidbox/fix-a-test/test')).toBe('add.sh: it adds\na calculator\n');
+  expect((await rig.cli('apply', 'fix-a-test')).code).toBe(0);
+  expect(execFileSync('sh', ['./test.sh'], { cwd: app, encoding: 'utf8' })).toBe('2 + 3 is 5\n');
 });
 
 test('egress.yaml', async () => {

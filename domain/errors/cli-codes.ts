@@ -50,6 +50,10 @@ export const CLI_CODES = {
     'The run does not take the answer: no stage asks, another answer stands, or a field is missing or wrong.',
     'Follow the message; `voidbox status RUN` shows what is asked, and the fields.',
   ),
+  'cli/apply-conflicts': ofCommand(
+    'What a stage changed in its workspace does not apply to the files of the repository; nothing was changed.',
+    'Bring the files that the message names back, or take the commits as a branch and merge it: `voidbox apply RUN --branch`.',
+  ),
   'cli/command-run': ofCommand(
     'The run is of one command, which an activity of another workflow drives.',
     'Cancel that workflow, which the message names, or start it again.',

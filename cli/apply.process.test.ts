@@ -1,0 +1,320 @@
+/** Changes of workspaces, as the command line brings them in: what workers have left, and no server. */
+import { execFileSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { DataRef } from '../domain/plan/plan.ts';
+import { toWire } from '../domain/plan/wire.ts';
+import type { NewRunEvent, RunEventBody } from '../domain/run/event.ts';
+import { toStageResult } from '../domain/run/stage-result.ts';
+import { compileText } from '../domain/spec/load.ts';
+import { importChanges } from '../git/import-changes.ts';
+import { packRepository } from '../git/pack-repository.ts';
+import { openStores, type Stores } from '../store/open-stores.ts';
+import { Terminal } from '../test/cli/transcript.ts';
+
+const SPEC = `kind: pipeline
+name: fix
+pipeline:
+  boxes:
+    - { name: fix, run: { program: "true" }, workspace: { git: ./app } }
+    - { name: test, run: { program: "true" }, workspace: { from: fix } }
+    - { name: other, run: { program: "true" }, workspace: { git: ./app } }
+    - { name: plain, run: { program: "true" } }
+`;
+const PATH = '/usr/local/bin:/usr/bin:/bin';
+const HOST = { path: PATH, home: null };
+
+let terminal: Terminal;
+let stores: Stores;
+let app: string;
+let guest: string;
+let canary: string;
+let seq: number;
+
+beforeEach(async () => {
+  terminal = new Terminal();
+  stores = await openStores({ stateDir: terminal.stateDir });
+  seq = 0;
+  app = join(terminal.dir, 'app');
+  guest = join(terminal.dir, 'guest');
+  canary = join(terminal.dir, 'canary');
+  mkdirSync(app);
+  git(app, 'init', '-q', '-b', 'main');
+  writeFileSync(join(app, 'a.txt'), 'one\ntwo\nthree\n');
+  writeFileSync(join(app, 'run.sh'), '#!/bin/sh\n');
+  git(app, 'add', '.');
+  git(app, 'commit', '-qm', 'first');
+  git(terminal.dir, 'clone', '-q', app, guest);
+});
+
+afterEach(async () => {
+  await stores.close();
+  terminal.dispose();
+});
+
+function git(cwd: string, ...args: string[]): string {
+  const identity = {
+    GIT_AUTHOR_NAME: 'a',
+    GIT_AUTHOR_EMAIL: 'a@b',
+    GIT_COMMITTER_NAME: 'a',
+    GIT_COMMITTER_EMAIL: 'a@b',
+  };
+  const env = { PATH, HOME: terminal.dir, GIT_CONFIG_NOSYSTEM: '1', ...identity };
+  return execFileSync('git', args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], encoding: 'utf8' });
+}
+
+const event = (body: RunEventBody, id = `e/${(seq += 1)}`): NewRunEvent => ({
+  id,
+  atMs: 1_767_000_000_000 + (seq += 1),
+  body,
+});
+
+function ended(stage: string, outputs: Record<string, DataRef>): NewRunEvent {
+  const execKey = `${stage}/0/1`;
+  const result = toStageResult({
+    stage,
+    execKey,
+    outcome: 'succeeded',
+    failure: null,
+    exitCode: 0,
+    durationMs: 1,
+    stdoutBytes: 0,
+    stderrBytes: 0,
+    output: null,
+    outputs,
+    isolation: 'none',
+    accelerator: 'mock',
+  });
+  return event({ type: 'stage-finished', stage, execKey, result }, `stage/${execKey}/finished`);
+}
+
+/** What a stage leaves whose guest has made this of the repository. */
+async function outputsOf(change: (folder: string) => void): Promise<Record<string, DataRef>> {
+  const request = { folder: app, ref: null, includeDirty: false, mayRead: () => true };
+  const store = (bytes: AsyncIterable<Uint8Array>): Promise<DataRef> =>
+    stores.artifacts.put(bytes, 'application/x-git-bundle');
+  const { bundle, base } = await packRepository(HOST, request, store);
+  change(guest);
+  const commit = git(guest, 'rev-parse', 'HEAD').trim();
+  const pack = execFileSync('git', ['pack-objects', '--revs', '--thin', '--stdout', '-q'], {
+    cwd: guest,
+    input: `${commit}\n^${base}\n`,
+    env: { PATH },
+  });
+  async function* bytes(): AsyncIterable<Uint8Array> {
+    yield pack;
+  }
+  const left = await importChanges(
+    HOST,
+    { base: stores.artifacts.open(bundle), earlier: null, pack: bytes(), commit },
+    (patch, mediaType) => stores.artifacts.put(patch, mediaType),
+  );
+  return { 'base.bundle': bundle, 'changes.patch': left.patch, 'changes.bundle': left.bundle };
+}
+
+async function leaveRun(byStage: Readonly<Record<string, Record<string, DataRef>>>): Promise<void> {
+  const { plan, diagnostics } = compileText(SPEC, 'spec.yaml', { baseDir: terminal.dir });
+  expect(diagnostics).toEqual([]);
+  const stages = ['fix', 'test', 'other', 'plain'].map((id) => ({ id, dependsOn: [] }));
+  await stores.records.put('r1', 'plan', toWire(plan!));
+  await stores.events.append('r1', [
+    event({ type: 'run-admitted', name: 'fix', kind: 'pipeline', hostId: 'h', stages, outputStage: 'plain' }),
+    ...Object.entries(byStage).map(([stage, outputs]) => ended(stage, outputs)),
+    event({ type: 'run-finished', outcome: { state: 'succeeded', failedStage: null, failure: null, output: null } }),
+  ]);
+}
+
+const commit = (folder: string, message = 'by the guest'): void => {
+  git(folder, 'add', '-A');
+  git(folder, 'commit', '-qm', message);
+};
+
+const change = (folder: string): void => {
+  writeFileSync(join(folder, 'a.txt'), 'one\ntwo\nTHREE\n');
+  writeFileSync(join(folder, 'blob'), Buffer.from([0, 255, 13, 10]));
+  chmodSync(join(folder, 'run.sh'), 0o755);
+  commit(folder);
+};
+
+describe('voidbox apply', () => {
+  test('shows what changed, changes files, and stages nothing; again it says that it is there', async () => {
+    await leaveRun({ fix: await outputsOf(change) });
+    const checked = await terminal.type('apply', 'r1', '--check');
+    expect(checked).toEqual({
+      code: 0,
+      stdout: '',
+      stderr:
+        'stage fix: 3 files, 1 commit, for /DIR/app\n  M a.txt  +1 -1\n  A blob  binary\n  M run.sh  +0 -0  executable\nit applies to /DIR/app\n',
+    });
+    expect(git(app, 'status', '--porcelain')).toBe('');
+    const applied = await terminal.type('apply', 'r1');
+    expect([applied.code, applied.stderr]).toEqual([
+      0,
+      expect.stringContaining('applied to /DIR/app; nothing is staged or committed\n'),
+    ]);
+    expect(git(app, 'status', '--porcelain')).toBe(' M a.txt\n M run.sh\n?? blob\n');
+    expect(readFileSync(join(app, 'blob'))).toEqual(Buffer.from([0, 255, 13, 10]));
+    const again = await terminal.type('apply', 'r1');
+    expect([again.code, again.stderr]).toEqual([0, expect.stringContaining('/DIR/app has it already\n')]);
+  });
+
+  test('says what conflicts, file by file, and changes nothing', async () => {
+    await leaveRun({ fix: await outputsOf(change) });
+    writeFileSync(join(app, 'a.txt'), 'one\ntwo\n3\n');
+    writeFileSync(join(app, 'blob'), 'mine');
+    const { code, stderr } = await terminal.type('apply', 'r1');
+    expect(code).toBe(1);
+    expect(stderr).toContain('a.txt: patch does not apply');
+    expect(stderr).toContain('blob: already exists in working directory');
+    expect(stderr).toContain('and nothing was changed');
+    expect(stderr).toContain('--branch');
+    expect([readFileSync(join(app, 'a.txt'), 'utf8'), readFileSync(join(app, 'blob'), 'utf8')]).toEqual([
+      'one\ntwo\n3\n',
+      'mine',
+    ]);
+    const json = JSON.parse((await terminal.type('apply', 'r1', '--check', '--json')).stdout) as {
+      readonly outcome: string;
+      readonly conflicts: readonly { readonly path: string }[];
+      readonly files: readonly { readonly path: string; readonly notable: readonly string[] }[];
+    };
+    expect([json.outcome, json.conflicts.map(({ path }) => path).sort()]).toEqual(['conflicts', ['a.txt', 'blob']]);
+    expect(json.files.map(({ path, notable }) => [path, notable])).toEqual([
+      ['a.txt', []],
+      ['blob', []],
+      ['run.sh', ['executable']],
+    ]);
+  });
+
+  test('makes a branch and touches no file, once; another branch of the name stays', async () => {
+    await leaveRun({ fix: await outputsOf(change) });
+    const made = await terminal.type('apply', 'r1', '--branch');
+    expect([made.code, made.stderr]).toEqual([
+      0,
+      expect.stringMatching(/branch voidbox\/r1\/fix in \/DIR\/app: git log [0-9a-f]{12}\.\.voidbox\/r1\/fix\n$/),
+    ]);
+    expect(git(app, 'log', '--format=%s', 'voidbox/r1/fix')).toBe('by the guest\nfirst\n');
+    expect(git(app, 'status', '--porcelain')).toBe('');
+    expect(git(app, 'fsck', '--strict')).toBe('');
+    expect((await terminal.type('apply', 'r1', '--branch')).stderr).toContain('already exists');
+    git(app, 'branch', '-f', 'voidbox/r1/fix', 'main');
+    const refused = await terminal.type('apply', 'r1', '--branch');
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('at another commit')]);
+    expect(git(app, 'rev-parse', 'voidbox/r1/fix')).toBe(git(app, 'rev-parse', 'main'));
+  });
+
+  test('prints the patch and nothing else', async () => {
+    const outputs = await outputsOf(change);
+    await leaveRun({ fix: outputs });
+    const { code, stdout, stderr } = await terminal.type('apply', 'r1', '--patch');
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toMatch(/^diff --git a\/a\.txt b\/a\.txt\n/);
+  });
+
+  test('takes the changes that no other stage went on with; of several one has to be named', async () => {
+    const outputs = await outputsOf(change);
+    await leaveRun({ fix: outputs, test: outputs, plain: {} });
+    expect((await terminal.type('apply', 'r1', '--check')).stderr).toMatch(/^stage test: /);
+    expect((await terminal.type('apply', 'r1', '--check', '--stage', 'fix')).stderr).toMatch(/^stage fix: /);
+    const plain = await terminal.type('apply', 'r1', '--stage', 'plain');
+    expect([plain.code, plain.stderr]).toEqual([2, expect.stringContaining('it has no workspace')]);
+    const none = await terminal.type('apply', 'r1', '--stage', 'none');
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('no such stage')]);
+  });
+
+  test('two that no other went on with', async () => {
+    const outputs = await outputsOf(change);
+    const none = await outputsOf((folder) => git(folder, 'reset', '-q', '--hard', 'origin/HEAD'));
+    await leaveRun({ fix: none, test: outputs, other: outputs });
+    const { code, stderr } = await terminal.type('apply', 'r1');
+    expect([code, stderr]).toEqual([2, expect.stringContaining('--stage test, --stage other')]);
+  });
+
+  test('goes where it is told to, refuses what is no repository, and one that lacks the commit for a branch', async () => {
+    await leaveRun({ fix: await outputsOf(change) });
+    const elsewhere = join(terminal.dir, 'elsewhere');
+    mkdirSync(elsewhere);
+    const none = await terminal.type('apply', 'r1', '--repository', elsewhere);
+    expect([none.code, none.stderr]).toEqual([2, expect.stringContaining('/DIR/elsewhere is no git repository')]);
+    git(elsewhere, 'init', '-q');
+    writeFileSync(join(elsewhere, 'a.txt'), 'one\ntwo\nthree\n');
+    writeFileSync(join(elsewhere, 'run.sh'), '#!/bin/sh\n');
+    const foreign = await terminal.type('apply', 'r1', '--repository', elsewhere, '--branch');
+    expect([foreign.code, foreign.stderr]).toEqual([2, expect.stringContaining('does not have the commit')]);
+    // A patch needs the files alone.
+    expect((await terminal.type('apply', 'r1', '-r', elsewhere)).code).toBe(0);
+    expect(readFileSync(join(elsewhere, 'a.txt'), 'utf8')).toBe('one\ntwo\nTHREE\n');
+    expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nthree\n');
+    const both = await terminal.type('apply', 'r1', '--patch', '--check');
+    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('exclude each other')]);
+  });
+
+  test("runs no program that the author's repository or the guest's attributes name, and moves no cursor", async () => {
+    const program = join(terminal.dir, 'program');
+    writeFileSync(program, `#!/bin/sh\ntouch ${canary}\ncat\n`, { mode: 0o755 });
+    await leaveRun({
+      fix: await outputsOf((folder) => {
+        writeFileSync(join(folder, '.gitattributes'), '* filter=x diff=x merge=x\n');
+        writeFileSync(join(folder, 'a.txt'), 'one\ntwo\nTHREE\n');
+        writeFileSync(join(folder, 'red\u001b[31m'), 'x');
+        mkdirSync(join(folder, '.github/workflows'), { recursive: true });
+        writeFileSync(join(folder, '.github/workflows/x.yml'), 'x');
+        commit(folder);
+      }),
+    });
+    for (const key of [
+      'core.fsmonitor',
+      'filter.x.smudge',
+      'filter.x.clean',
+      'diff.x.textconv',
+      'diff.external',
+      'merge.x.driver',
+    ])
+      git(app, 'config', key, program);
+    for (const hook of [
+      'reference-transaction',
+      'post-checkout',
+      'post-index-change',
+      'pre-auto-gc',
+      'post-applypatch',
+    ])
+      writeFileSync(join(app, '.git/hooks', hook), `#!/bin/sh\ntouch ${canary}\n`, { mode: 0o755 });
+    for (const args of [['--check'], ['--branch'], []]) {
+      const { code, stderr } = await terminal.type('apply', 'r1', ...args);
+      expect([code, args]).toEqual([0, args]);
+      expect(stderr).not.toContain('\u001b');
+      expect(stderr).toContain('attributes of git');
+      expect(stderr).toContain('runs in CI');
+    }
+    expect(readFileSync(join(app, 'a.txt'), 'utf8')).toBe('one\ntwo\nTHREE\n');
+    expect(existsSync(canary)).toBe(false);
+    // It would: git itself runs the hook.
+    git(app, 'branch', 'proof');
+    expect(existsSync(canary)).toBe(true);
+  });
+
+  test('writes through no link of the working tree, and refuses a bundle that is damaged', async () => {
+    const outputs = await outputsOf((folder) => {
+      mkdirSync(join(folder, 'out'));
+      writeFileSync(join(folder, 'out/file'), 'x');
+      commit(folder);
+    });
+    await leaveRun({ fix: outputs });
+    const outside = join(terminal.dir, 'outside');
+    mkdirSync(outside);
+    execFileSync('ln', ['-s', outside, join(app, 'out')]);
+    const { code, stderr } = await terminal.type('apply', 'r1');
+    expect([code, stderr]).toEqual([1, expect.stringContaining('beyond a symbolic link')]);
+    expect(existsSync(join(outside, 'file'))).toBe(false);
+    rmSync(join(app, 'out'));
+    const { sha256 } = outputs['changes.bundle']!;
+    const path = join(terminal.stateDir, 'artifacts', sha256.slice(0, 2), sha256);
+    const bytes = readFileSync(path);
+    bytes[bytes.length - 30]! ^= 0xff;
+    rmSync(path);
+    writeFileSync(path, bytes);
+    const damaged = await terminal.type('apply', 'r1');
+    expect(damaged.code).not.toBe(0);
+    expect(existsSync(join(app, 'out'))).toBe(false);
+  });
+});

@@ -1,0 +1,210 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { fromWire, type PlanWire } from '../../domain/plan/wire.ts';
+import { sanitizeLine } from '../../domain/security/sanitize.ts';
+import {
+  applyToFolder,
+  ApplyProblem,
+  commitsIn,
+  type Conflict,
+  conflictsOf,
+  findTarget,
+  isApplied,
+  makeBranch,
+  type Target,
+} from '../../git/apply-changes.ts';
+import { type Opened, RefusedChanges, withChanges } from '../../git/import-changes.ts';
+import { GitError, type GitHost } from '../../git/run-git.ts';
+import { readOutputs } from '../../store/run-outputs.ts';
+import type { Stores } from '../../store/open-stores.ts';
+import { CliError, environmentError, usageError } from '../cli-error.ts';
+import { defineCommand } from '../command.ts';
+import type { CliContext } from '../context.ts';
+import { EXIT, type ExitCode } from '../exit-code.ts';
+import { countOf, renderChangedFiles } from '../render/changed-files.ts';
+import { findRunHere } from '../run-elsewhere.ts';
+import { shownRunId } from '../run-id.ts';
+import { branchOf, changesOf, type LeftChanges } from '../workspace-of-run.ts';
+
+interface Options {
+  readonly stage?: string;
+  readonly repository?: string;
+  readonly branch?: boolean;
+  readonly patch?: boolean;
+  readonly check?: boolean;
+  readonly json?: boolean;
+}
+
+type Mode = 'apply' | 'branch' | 'patch' | 'check';
+
+export const command = defineCommand<Options>({
+  configure: (command) => {
+    command
+      .argument('<run>', 'a run id, a unique prefix of one, or `latest`')
+      .option('-s, --stage <stage>', 'whose changes; needed where several stages left some that no other went on with')
+      .option('--branch', 'make a branch `voidbox/RUN/STAGE` of its commits, and change no file')
+      .option('--patch', 'print the patch, and change nothing')
+      .option('--check', 'say whether it applies, and change nothing')
+      .option(
+        '-r, --repository <folder>',
+        'where to; by default the repository that the workspace came from, else the current one',
+      )
+      .addHelpText(
+        'after',
+        '\nShows what has changed, then changes files of the working tree; nothing is staged or committed. All applies or nothing does: exits with 1 where something conflicts.',
+      );
+  },
+  async execute([text = ''], options, context) {
+    const mode = modeOf(options);
+    const runId = await findRunHere('apply', text, context);
+    const stores = await context.stores();
+    const wire = (await stores.records.get(runId, 'plan').catch(() => null)) as PlanWire | null;
+    const plan = wire === null ? null : fromWire(wire);
+    const outputs = await readOutputs(stores.reader, runId);
+    const left = changesOf(shownRunId(runId), plan, outputs, options.stage ?? null);
+    const abort = new AbortController();
+    const listening = context.onInterrupt(() => abort.abort());
+    const host: GitHost = { path: context.env.path, home: null, signal: abort.signal };
+    try {
+      if (mode === 'patch') return await printPatch(left, stores, context);
+      return await take({ runId, mode, left, host, options, stores, context });
+    } catch (error) {
+      if (abort.signal.aborted) return EXIT.interrupted;
+      throw asCliError(error);
+    } finally {
+      listening.dispose();
+    }
+  },
+});
+
+function modeOf({ branch, patch, check, json }: Options): Mode {
+  const modes = (['branch', 'patch', 'check'] as const).filter((mode) => ({ branch, patch, check })[mode] === true);
+  if (modes.length > 1)
+    throw usageError(`--${modes[0]!} and --${modes[1]!} exclude each other`, 'Leave one of them out.');
+  if (patch === true && json === true) throw usageError('--patch prints a patch, and --json excludes it');
+  return modes[0] ?? 'apply';
+}
+
+async function printPatch({ patch }: LeftChanges, { artifacts }: Stores, { stdout }: CliContext): Promise<ExitCode> {
+  for await (const chunk of artifacts.open(patch)) await stdout.write(chunk);
+  return EXIT.success;
+}
+
+interface Taking {
+  readonly runId: string;
+  readonly mode: Exclude<Mode, 'patch'>;
+  readonly left: LeftChanges;
+  readonly host: GitHost;
+  readonly options: Options;
+  readonly stores: Stores;
+  readonly context: CliContext;
+}
+
+async function take(taking: Taking): Promise<ExitCode> {
+  const { left, host, stores, mode, context } = taking;
+  const target = await targetOf(taking);
+  const { artifacts } = stores;
+  const bytes = { base: artifacts.open(left.base), bundle: artifacts.open(left.bundle) };
+  return await withChanges(host, bytes, async (opened) => {
+    const commits = await commitsIn(opened);
+    if (taking.options.json !== true)
+      await context.stderr.write(
+        `stage ${sanitizeLine(left.stage)}: ${countOf(opened.files.length, 'file')}, ${countOf(commits, 'commit')}, for ${sanitizeLine(target.folder ?? target.gitDir)}\n${renderChangedFiles(opened.files, context.stderr.style)}`,
+      );
+    if (opened.files.length === 0 && (mode !== 'branch' || commits === 0))
+      return await say(taking, target, opened, { outcome: 'nothing' });
+    if (mode === 'branch') {
+      const branch = branchOf(taking.runId, left.stage);
+      const { isNew } = await makeBranch(host, opened, target, branch);
+      return await say(taking, target, opened, { outcome: isNew ? 'branch' : 'already', branch });
+    }
+    if (target.folder === null)
+      throw usageError(
+        `${sanitizeLine(target.gitDir)} is bare and has no files`,
+        'Make a branch: voidbox apply RUN --branch',
+      );
+    return await applyTo(taking, target, target.folder, opened);
+  });
+}
+
+async function applyTo(taking: Taking, target: Target, folder: string, opened: Opened): Promise<ExitCode> {
+  const { host, mode } = taking;
+  const conflicts = await conflictsOf(host, opened, folder);
+  if (conflicts.length > 0) {
+    if (await isApplied(host, opened, folder)) return await say(taking, target, opened, { outcome: 'already' });
+    return await say(taking, target, opened, { outcome: 'conflicts', conflicts });
+  }
+  if (mode === 'check') return await say(taking, target, opened, { outcome: 'applies' });
+  // Not ended in the middle: half of it would be worse than all.
+  const { signal: _signal, ...whole } = host;
+  await applyToFolder(whole, opened, folder);
+  return await say(taking, target, opened, { outcome: 'applied' });
+}
+
+interface Said {
+  readonly outcome: 'nothing' | 'branch' | 'already' | 'applies' | 'applied' | 'conflicts';
+  readonly branch?: string;
+  readonly conflicts?: readonly Conflict[];
+}
+
+async function say(
+  { runId, left, options, context }: Taking,
+  target: Target,
+  { base, commit, files }: Opened,
+  { outcome, branch, conflicts = [] }: Said,
+): Promise<ExitCode> {
+  const code = outcome === 'conflicts' ? EXIT.runFailed : EXIT.success;
+  if (options.json === true) {
+    const repository = target.folder ?? target.gitDir;
+    const told = { runId, stage: left.stage, repository, outcome, branch: branch ?? null, base: base.commit, commit };
+    await context.stdout.write(`${JSON.stringify({ ...told, files, conflicts })}\n`);
+    return code;
+  }
+  const where = sanitizeLine(target.folder ?? target.gitDir);
+  const words: Readonly<Record<Said['outcome'], string>> = {
+    nothing: 'nothing has changed',
+    branch: `branch ${branch ?? ''} in ${where}: git log ${base.commit.slice(0, 12)}..${branch ?? ''}`,
+    already: branch === undefined ? `${where} has it already` : `branch ${branch} already exists`,
+    applies: `it applies to ${where}`,
+    applied: `applied to ${where}; nothing is staged or committed`,
+    conflicts: '',
+  };
+  if (outcome !== 'conflicts') {
+    await context.stderr.write(`${words[outcome]}\n`);
+    return code;
+  }
+  const lines = conflicts.map(
+    ({ path, problem }) => `  ${path === null ? '' : `${sanitizeLine(path)}: `}${sanitizeLine(problem)}`,
+  );
+  throw new CliError(
+    EXIT.runFailed,
+    'cli/apply-conflicts',
+    `it does not apply to ${where}, and nothing was changed:\n${lines.join('\n')}`,
+    context.advise('Take the commits as a branch and merge it: voidbox apply RUN --branch'),
+  );
+}
+
+/** Where the workspace came from, while it is there. */
+async function targetOf({ left, host, options, context }: Taking): Promise<Target> {
+  if (options.repository !== undefined)
+    return await findTarget(host, folderAt(resolve(context.cwd, options.repository)));
+  const origin = left.folder !== null && existsSync(left.folder) ? left.folder : context.cwd;
+  return await findTarget(host, origin);
+}
+
+function folderAt(path: string): string {
+  if (existsSync(path)) return path;
+  throw usageError(`--repository: \`${sanitizeLine(path)}\` does not exist`);
+}
+
+function asCliError(error: unknown): unknown {
+  if (error instanceof ApplyProblem)
+    return usageError(sanitizeLine(error.message), 'Name the repository: voidbox apply RUN --repository FOLDER');
+  if (error instanceof RefusedChanges)
+    return new CliError(EXIT.runFailed, 'workspace/refused', sanitizeLine(error.message));
+  if (error instanceof GitError && error.reason === 'missing')
+    return environmentError('host/not-ready', 'there is no program `git` on the PATH', 'Install git.');
+  if (error instanceof GitError && error.reason === 'disk-full')
+    return environmentError('host/disk-full', sanitizeLine(error.message), 'Free space, and try again.');
+  return error;
+}
