@@ -19,6 +19,8 @@ export interface PartContext {
   readonly file: string;
   /** What uses each other, from the first to this one: a file by its full path, a part in it with its name behind a `#`. */
   readonly chain: readonly string[];
+  /** Of the run: what a part says of it has no effect. */
+  readonly maxParallel: number;
   /** Of all specs so far. */
   readonly total: { stages: number };
   readonly found: Diagnostic[];

@@ -92,6 +92,7 @@ export function compilePlan(
     files: options.files ?? new Map(),
     file: '',
     chain: [],
+    maxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
     total: { stages: spec.stages.length },
     found: [],
   };
@@ -146,6 +147,7 @@ function compile(spec: Spec, options: CompileOptions, parts: PartContext, proble
         listFiles: options.listFiles,
         readSkill: options.readSkill ?? null,
         checkSchema: options.checkSchema ?? null,
+        parts,
         condition: conditions[index]!,
         problems,
       }) ??
@@ -317,11 +319,11 @@ function eachOf(
   spec: Spec,
   stage: StageSpec,
   { items }: Pick<Links, 'items'>,
-  { params, options: { baseDir, listFiles }, fill, problems }: Omit<UseContext, 'parts'>,
+  { params, options: { baseDir, listFiles }, fill, parts, problems }: UseContext,
 ): EachPlan | undefined {
   return compileEach(stage, {
     source: items === null ? null : spec.stages[items]!.name.value,
-    runMaxParallel: spec.maxParallel ?? DEFAULT_MAX_PARALLEL,
+    runMaxParallel: parts.maxParallel,
     params,
     fill,
     baseDir,
@@ -458,6 +460,7 @@ function describeStage(spec: Spec, { name }: StageSpec): string {
 interface StageContext {
   readonly checkSchema: CheckSchema | null;
   readonly readSkill: ReadSkill | null;
+  readonly parts: PartContext;
   readonly condition: Condition | null;
   readonly texts: StageTexts | null;
   readonly params: ParamValues;
@@ -511,6 +514,7 @@ function compileStage(spec: Spec, stage: StageSpec, links: Links | null, context
     params,
     options: { baseDir: context.baseDir, ...(context.listFiles === undefined ? {} : { listFiles: context.listFiles }) },
     fill,
+    parts: context.parts,
     problems,
   });
   const idOf = (index: number): string => spec.stages[index]!.name.value;

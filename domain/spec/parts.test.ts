@@ -56,6 +56,24 @@ function randomSteps(random: (below: number) => number, uses: readonly string[])
   });
 }
 
+test("a list of a part takes the run's `max_parallel` where it says no other, also in a file that has one", () => {
+  const list = (more = ''): string => run('each', `, for_each: [1, 2]${more}`);
+  const planOf = (own: string, inPart: string, more = ''): readonly (number | undefined)[] => {
+    const files = {
+      'x.yaml': workflow(
+        [`name: near, uses: near`, 'name: far, uses: ./p.yaml'],
+        `${own}parts:\n  near: { workflow: { steps: [{ ${list(more)} }] } }\n`,
+      ),
+      'p.yaml': workflow([list(more)], inPart),
+    };
+    return planIn(files).stages.flatMap(({ each }) => (each === undefined ? [] : [each.maxParallel]));
+  };
+  expect(planOf('max_parallel: 7\n', 'max_parallel: 2\n')).toEqual([7, 7]);
+  expect(planOf('max_parallel: 7\n', '')).toEqual([7, 7]);
+  expect(planOf('', 'max_parallel: 2\n')).toEqual([4, 4]);
+  expect(planOf('max_parallel: 7\n', '', ', max_parallel: 3')).toEqual([3, 3]);
+});
+
 const ENDINGS: readonly Ending[] = ['ok', 'ok', 'ok', 'ok', 'fail', 'lost', 'broken'];
 
 test('a part ends once all of it has succeeded, and what waits for its failure starts once one of its stages has failed', () => {

@@ -294,7 +294,7 @@ export const BESIDE_RUN = {
     needs: 'for_each',
     type: { is: 'number', range: RANGES.maxParallel },
     mistaken: ['parallelism', 'concurrency', 'max_concurrency'],
-    otherwise: "the spec's `max_parallel`",
+    otherwise: "the run's `max_parallel`",
     doc: 'With `for_each`: the number of items at the same time, beside the stages that count for `max_parallel` of the spec.',
     example: 10,
   },
